@@ -1,0 +1,1 @@
+"""The audited core: budgets, sensitivities, keyed entropy, exact noise."""

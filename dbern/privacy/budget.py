@@ -1,0 +1,128 @@
+"""What is promised and paid: exact budgets, the neighbouring relation, the privacy unit."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dbern.errors import SpecError
+
+_DECIMAL = re.compile(r"\d+(\.\d+)?([eE][-+]?\d{1,3})?|\d+/\d+")
+
+
+def exact(text: object, key: str) -> Fraction:
+    """Read a privacy parameter exactly; binary floats are refused (``0.1`` is not one tenth).
+
+    Raises
+    ------
+    SpecError
+        When `text` is not a decimal or a fraction written as a string.
+
+    Examples
+    --------
+    >>> exact("0.1", "budget.epsilon")
+    Fraction(1, 10)
+    """
+    if not isinstance(text, str) or not _DECIMAL.fullmatch(text.strip()):
+        raise SpecError(
+            f'{key}: must be an exact decimal or fraction in quotes; write {key.split(".")[-1]} = "1.0"'
+        )
+    try:
+        return Fraction(text.strip())
+    except ZeroDivisionError:
+        raise SpecError(f'{key}: has a zero denominator; write a decimal such as "1.0"') from None
+
+
+def decimal_text(value: Fraction) -> str:
+    """The exact value as a decimal where one exists, else as a fraction.
+
+    Examples
+    --------
+    >>> decimal_text(Fraction(1, 10)), decimal_text(Fraction(1, 3)), decimal_text(Fraction(3))
+    ('0.1', '1/3', '3')
+    """
+    rest, twos, fives = value.denominator, 0, 0
+    while rest % 2 == 0:
+        rest, twos = rest // 2, twos + 1
+    while rest % 5 == 0:
+        rest, fives = rest // 5, fives + 1
+    if rest != 1:
+        return str(value)
+    places = max(twos, fives)
+    if places == 0:
+        return str(value.numerator)
+    digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
+    sign = "-" if value < 0 else ""
+    return f"{sign}{digits[:-places]}.{digits[-places:]}"
+
+
+class Neighbors(enum.Enum):
+    """Which two databases differ in one privacy unit.
+
+    Examples
+    --------
+    >>> Neighbors("replace-one") is Neighbors.REPLACE_ONE
+    True
+    """
+
+    REPLACE_ONE = "replace-one"
+    ADD_OR_REMOVE_ONE = "add-or-remove-one"
+
+
+@dataclass(frozen=True)
+class PrivacyUnit:
+    """Whose data one unit of protection covers: a row, or all rows that share a column's value.
+
+    Examples
+    --------
+    >>> str(PrivacyUnit())
+    'row'
+    """
+
+    column: str | None = None
+    max_contributions: int = 1
+
+    def __str__(self) -> str:
+        if self.column is None:
+            return "row"
+        return f"{self.column} (at most {self.max_contributions} rows)"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An (epsilon, delta) guarantee in exact rational numbers.
+
+    Examples
+    --------
+    >>> Budget.parse("0.1") + Budget.parse("0.2") == Budget.parse("0.3")
+    True
+    """
+
+    epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+    @classmethod
+    def parse(cls, epsilon: str, delta: str = "0", key: str = "budget") -> Budget:
+        """Read both parameters from their exact text; `key` names the place in errors."""
+        budget = cls(exact(epsilon, f"{key}.epsilon"), exact(delta, f"{key}.delta"))
+        if budget.epsilon <= 0:
+            raise SpecError(f'{key}.epsilon: must be above 0; write epsilon = "1.0"')
+        if budget.delta >= 1:
+            raise SpecError(f'{key}.delta: must be below 1; write delta = "0"')
+        return budget
+
+    def __add__(self, other: Budget) -> Budget:
+        return Budget(self.epsilon + other.epsilon, self.delta + other.delta)
+
+    def __sub__(self, other: Budget) -> Budget:
+        return Budget(self.epsilon - other.epsilon, self.delta - other.delta)
+
+    def covers(self, other: Budget) -> bool:
+        """Whether `other` fits inside this budget in both parameters."""
+        return other.epsilon <= self.epsilon and other.delta <= self.delta
+
+    def __str__(self) -> str:
+        epsilon = f"epsilon {decimal_text(self.epsilon)}"
+        return epsilon if self.delta == 0 else f"{epsilon}, delta {decimal_text(self.delta)}"

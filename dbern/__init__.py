@@ -1,1 +1,69 @@
-"""dbern."""
+"""Release functions of large private datasets under differential privacy.
+
+The Bernstein mechanism (Alda and Rubinstein, AAAI 2017) on Dask, Parquet and zarr.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dbern import targets
+    from dbern.errors import BudgetError, DbernError, IntegrityError, SpecError
+    from dbern.ledger import BudgetLedger
+    from dbern.planning import ReleasePlan, plan
+    from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+    from dbern.releasing import Release, release
+    from dbern.spec import ReleaseSpec
+    from dbern.synopsis.reader import Synopsis
+    from dbern.synopsis.reader import open_synopsis as open  # noqa: A004 -- the documented name
+
+_HOMES = {
+    "Budget": "dbern.privacy.budget",
+    "BudgetError": "dbern.errors",
+    "BudgetLedger": "dbern.ledger",
+    "DbernError": "dbern.errors",
+    "IntegrityError": "dbern.errors",
+    "Neighbors": "dbern.privacy.budget",
+    "PrivacyUnit": "dbern.privacy.budget",
+    "Release": "dbern.releasing",
+    "ReleasePlan": "dbern.planning",
+    "ReleaseSpec": "dbern.spec",
+    "SpecError": "dbern.errors",
+    "Synopsis": "dbern.synopsis.reader",
+    "open": "dbern.synopsis.reader",
+    "plan": "dbern.planning",
+    "release": "dbern.releasing",
+    "targets": "dbern",
+}
+_RENAMED = {"open": "open_synopsis"}
+
+__all__ = [
+    "Budget",
+    "BudgetError",
+    "BudgetLedger",
+    "DbernError",
+    "IntegrityError",
+    "Neighbors",
+    "PrivacyUnit",
+    "Release",
+    "ReleasePlan",
+    "ReleaseSpec",
+    "SpecError",
+    "Synopsis",
+    "open",
+    "plan",
+    "release",
+    "targets",
+]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: ``import dbern`` stays fast."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dbern' has no attribute {name!r}")
+    if name == "targets":
+        return import_module("dbern.targets")
+    return getattr(import_module(_HOMES[name]), _RENAMED.get(name, name))

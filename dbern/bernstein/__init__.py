@@ -1,1 +1,1 @@
-"""."""
+"""Pure mathematics: lattice, Bernstein basis, iterated operator, kernels, approximation error."""

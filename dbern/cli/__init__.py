@@ -1,1 +1,1 @@
-"""."""
+"""The ``dbern`` command; everything heavy is imported inside the commands."""

@@ -1,1 +1,30 @@
-"""."""
+"""Budgets, reservations and keys: the only package that speaks SQL or holds a release key."""
+
+from dbern.ledger.backend import resolve_url
+from dbern.ledger.identity import Change, Comparison
+from dbern.ledger.ledger import BudgetLedger
+from dbern.ledger.staging import Staging
+from dbern.ledger.values import (
+    Abandoned,
+    DatasetStatus,
+    ReleaseRow,
+    Request,
+    Reservation,
+    State,
+    Terms,
+)
+
+__all__ = [
+    "Abandoned",
+    "BudgetLedger",
+    "Change",
+    "Comparison",
+    "DatasetStatus",
+    "ReleaseRow",
+    "Request",
+    "Reservation",
+    "Staging",
+    "State",
+    "Terms",
+    "resolve_url",
+]

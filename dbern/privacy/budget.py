@@ -27,7 +27,8 @@ def exact(text: object, key: str) -> Fraction:
     """
     if not isinstance(text, str) or not _DECIMAL.fullmatch(text.strip()):
         raise SpecError(
-            f'{key}: must be an exact decimal or fraction in quotes; write {key.split(".")[-1]} = "1.0"'
+            f"{key}: must be an exact decimal or fraction in quotes; "
+            f'write {key.split(".")[-1]} = "1.0"'
         )
     try:
         return Fraction(text.strip())

@@ -1,1 +1,5 @@
-"""."""
+"""Learners: each declares its record domain, its sensitivity and how records become values."""
+
+from dbern.targets.density import KernelDensity
+
+__all__ = ["KernelDensity"]

@@ -1,0 +1,114 @@
+"""Kernels of one axis, in unit-cube units, with proved bounds on what the mechanism needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbern.arrays import FloatArray
+
+OUTWARD = 1 + 2.0**-40
+"""Factor that rounds a computed float outward: far above the error of any sum made here."""
+
+EXP_ULPS = 4
+"""Assumed accuracy of the platform's ``exp`` in units in the last place (tested in the suite)."""
+
+_CRAMER = 1.0865
+_LEAST_EXPONENT = -700.0  # exp below is subnormal or zero: 1e-304, far below every stated error
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """The density of a centred normal variable with standard deviation `bandwidth`.
+
+    Examples
+    --------
+    >>> round(Gaussian(0.1).peak, 4)
+    3.9894
+    """
+
+    bandwidth: float
+
+    @property
+    def peak(self) -> float:
+        """``sup K = K(0)``, rounded outward."""
+        return OUTWARD / (self.bandwidth * math.sqrt(2 * math.pi))
+
+    @property
+    def slope(self) -> float:
+        """``sup |K'|``, attained at one standard deviation, rounded outward."""
+        return OUTWARD * self.peak * math.exp(-0.5) / self.bandwidth
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """``K(x)`` elementwise; tails below 1e-304 of the peak are zero (subnormals are slow)."""
+        exponent = -0.5 * np.square(x / self.bandwidth)
+        scale = 1 / (self.bandwidth * math.sqrt(2 * math.pi))
+        values = scale * np.exp(np.maximum(exponent, _LEAST_EXPONENT))
+        return np.where(exponent > _LEAST_EXPONENT, values, 0.0)
+
+    def chebyshev_bound(self, degree: int, radius: float) -> float:
+        """Bound ``|c_a|``, the Chebyshev coefficient of degree a of ``u -> K(x - radius u)``.
+
+        Valid for every x. For a > 0, ``c_a`` is ``f^(a) / (2^(a-1) a!)`` averaged with a positive
+        weight, and Cramer's inequality bounds ``|K^(a)| <= 1.0865 sqrt(a!) b^-a K(0)``. For long
+        expansions Bernstein's ellipse is smaller: ``2 rho^-a sup |K|`` on the ellipse of rho.
+        """
+        if degree == 0:
+            return self.peak
+        ratio = radius / self.bandwidth
+        log_cramer = (
+            math.log(2 * _CRAMER) + degree * math.log(ratio / 2) - 0.5 * math.lgamma(degree + 1)
+        )
+        best = min(log_cramer, _ellipse_log_bound(degree, ratio))
+        return OUTWARD * self.peak * math.exp(min(best, math.log(2.0)))
+
+    def lattice_sum(self, k: int) -> float:
+        """Bound ``max_t sum_v K(v/k - t)`` over every position t of the unit interval.
+
+        The smaller of two proved bounds. *Poisson*: the transform of K is positive, so the sum
+        over all integers v is largest for t on the lattice; tight for narrow kernels. *Enclosure*:
+        on an interval of positions K is at most its value at the distance of v/k from the
+        interval, because K decreases; tight for wide ones. A maximum over sampled t is no bound.
+        """
+        return OUTWARD * min(self._poisson_sum(k), self._enclosed_sum(k))
+
+    def _poisson_sum(self, k: int) -> float:
+        reach = math.ceil(9 * k * self.bandwidth) + 1
+        if reach > 1_000_000:
+            return math.inf
+        tail = self(np.arange(1, reach + 1) / k).sum()
+        # Beyond `reach` the terms sum to less than k P(|X| > 9 sd) + K(9 sd) < 1e-17 (k + peak).
+        return float(self.peak + 2 * tail) + 1e-17 * (k + self.peak)
+
+    def _enclosed_sum(self, k: int) -> float:
+        edges = np.linspace(0.0, 0.5, 4097)  # the lattice is symmetric about 1/2
+        nodes = np.arange(k + 1) / k
+        best = 0.0
+        for first in range(0, 4096, 256):
+            low, high = edges[first : first + 256, None], edges[first + 1 : first + 257, None]
+            distance = np.maximum(0.0, np.maximum(low - nodes, nodes - high))
+            best = max(best, float(self(distance).sum(axis=1).max()))
+        return best
+
+    def degree_for(self, tolerance: float, radius: float) -> tuple[int, float]:
+        """The degree whose Chebyshev truncation error is at most ``tolerance * peak``.
+
+        Returns the degree and the proved error; see `chebyshev_bound`.
+        """
+        degree = 8
+        while True:
+            first = max(self.chebyshev_bound(degree + 1, radius), 1e-290 * self.peak)
+            ratio = max(self.chebyshev_bound(degree + 2, radius) / first, 0.5)
+            # The bounds are log-concave in the degree: from here on they fall at least this fast.
+            if ratio < 0.999 and first / (1 - ratio) <= tolerance * self.peak:
+                return degree, OUTWARD * first / (1 - ratio)
+            degree += max(1, degree // 8)
+
+
+def _ellipse_log_bound(degree: int, ratio: float) -> float:
+    """``log(2 rho^-a exp((rho - 1/rho)^2 ratio^2 / 8))`` at a good rho; any rho > 1 is valid."""
+    # With rho = e^s the exponent is ratio^2 sinh(s)^2 / 2 - a s; this s is its minimum.
+    s = 0.5 * math.asinh(2 * degree / ratio**2)
+    return math.log(2.0) + 0.5 * (ratio * math.sinh(s)) ** 2 - degree * s

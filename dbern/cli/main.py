@@ -1,0 +1,63 @@
+"""The command group, and how errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+
+import click
+
+from dbern.cli.demo import demo
+from dbern.cli.ledgers import ledger
+from dbern.cli.releases import plan, release
+from dbern.cli.synopses import query, show, verify
+from dbern.errors import DbernError
+
+INTERRUPTED = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dbern")
+def cli() -> None:
+    """Release functions of private datasets under differential privacy.
+
+    Plan a release, charge it to a ledger, publish a synopsis, query the synopsis for ever.
+    Exit codes: 0 done, 1 failed, 2 usage or spec, 3 budget refused, 4 environment, 5 integrity.
+    """
+
+
+for _command in (plan, release, query, show, verify, ledger, demo):
+    cli.add_command(_command)
+
+
+def main() -> None:
+    """Run the command line; every failure ends with a message that says what mends it."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code."""
+    as_json = "--json" in arguments
+    try:
+        return int(cli.main(arguments, prog_name="dbern", standalone_mode=False) or 0)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return _fail(
+            "interrupted", "stopped; run the same command again to go on", INTERRUPTED, as_json
+        )
+    except DbernError as error:
+        return _fail(error.kind, str(error), error.exit_code, as_json)
+    except Exception as error:  # noqa: BLE001 -- the text of an unforeseen error may quote a value
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        message = f"{type(error).__name__} (its text is withheld, it may quote a record)\n{frames}"
+        return _fail("internal", f"internal error: {message}please report this", 1, as_json)
+
+
+def _fail(kind: str, message: str, code: int, as_json: bool) -> int:
+    if as_json:
+        click.echo(json.dumps({"error": kind, "message": message, "exit_code": code}))
+    click.echo(f"dbern: {message}", err=True)
+    return code

@@ -1,0 +1,77 @@
+"""``dbern query``, ``dbern show`` and ``dbern verify``: all that an analyst needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dbern.cli.output import common, report, shown_progress
+
+_SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path())
+
+
+@click.command()
+@_SYNOPSIS
+@click.argument("queries", metavar="QUERIES.parquet", type=click.Path(dir_okay=False))
+@click.option("--out", "answers", required=True, metavar="ANSWERS.parquet", type=click.Path())
+@click.option("--h", "order", type=click.IntRange(min=1), help="Order of the operator; free.")
+@common
+def query(
+    synopsis_path: str, queries: str, answers: str, order: int | None, as_json: bool, quiet: bool
+) -> None:
+    """Answer every row of a Parquet file: its columns, then ``value``."""
+    from dbern.synopsis.queries import answer
+    from dbern.synopsis.reader import open_synopsis
+
+    with shown_progress(quiet) as progress:
+        rows = answer(open_synopsis(synopsis_path), queries, answers, h=order, progress=progress)
+    report(
+        {"rows": rows, "answers": answers}, f"answered {rows} rows in {answers}", as_json=as_json
+    )
+
+
+@click.command()
+@_SYNOPSIS
+@common
+def show(synopsis_path: str, as_json: bool, quiet: bool) -> None:
+    """Show what was released and under which guarantee."""
+    del quiet
+    from dbern.synopsis.reader import open_synopsis
+
+    synopsis = open_synopsis(synopsis_path)
+    report(synopsis.metadata, _described(synopsis.metadata), as_json=as_json)
+
+
+@click.command()
+@_SYNOPSIS
+@common
+def verify(synopsis_path: str, as_json: bool, quiet: bool) -> None:
+    """Check every byte of a synopsis against its manifest."""
+    del quiet
+    from dbern.synopsis.reader import open_synopsis
+
+    count = open_synopsis(synopsis_path).verify()
+    report({"objects": count, "ok": True}, f"{count} objects are as released", as_json=as_json)
+
+
+def _described(facts: dict[str, Any]) -> str:
+    axes = "; ".join(
+        f"{axis['name']} in [{axis['low']:g}, {axis['high']:g}]" for axis in facts["domain"]["axes"]
+    )
+    guarantee = f"epsilon {facts['epsilon']}"
+    if facts["delta"] != "0":
+        guarantee += f", delta {facts['delta']}"
+    certificate = facts["certificate"]
+    target = ", ".join(f"{key} {value}" for key, value in facts["target"].items() if key != "kind")
+    lines = {
+        "name": f"{facts['name']} ({facts['created']})",
+        "function": f"{facts['target']['kind']}: {target}",
+        "over": axes,
+        "guarantee": f"{guarantee}, neighbors {facts['neighbors']}, unit {facts['unit']}",
+        "lattice": f"k {facts['k']}, h {facts['h']}",
+        "noise": f"exact discrete {facts['noise']['kind']}, scale {facts['noise']['scale']:.6g}",
+        "certificate": f"sup error <= {certificate['total']:.6g} with probability "
+        f"{1 - certificate['beta']:g}",
+    }
+    return "\n".join(f"{label:<13}{text}" for label, text in lines.items())

@@ -1,0 +1,121 @@
+"""Public facts about a record: which columns are axes, their bounds, the map to the unit cube."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbern.arrays import BoolArray, FloatArray
+from dbern.errors import SpecError
+
+
+class Outside(enum.Enum):
+    """What becomes of a finite value outside its public bounds."""
+
+    DROP = "drop"
+    CLAMP = "clamp"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One column and its public bounds, in data units.
+
+    Raises
+    ------
+    SpecError
+        Where the bounds are not finite, reversed, or too close to tell apart.
+
+    Examples
+    --------
+    >>> Axis("delay", -60.0, 180.0).width
+    240.0
+    """
+
+    name: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        where = f"data.bounds.{self.name}"
+        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+            raise SpecError(f"{where}: both bounds must be finite; write {self.name} = [0.0, 1.0]")
+        if not self.low < self.high:
+            raise SpecError(
+                f"{where}: the lower bound must be below the upper one; "
+                f"write {self.name} = [low, high]"
+            )
+        if not (
+            math.isfinite(self.high - self.low)
+            and self.low + (self.high - self.low) * 1e-9 > self.low
+        ):
+            raise SpecError(
+                f"{where}: the bounds are too far apart or too close for 64-bit floats; "
+                "rescale the column"
+            )
+
+    @property
+    def width(self) -> float:
+        """Length of the axis in data units."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The box of the public bounds; axis order is the order of every point and lattice.
+
+    Examples
+    --------
+    >>> box = Domain((Axis("x", 0.0, 10.0), Axis("y", -1.0, 1.0)))
+    >>> box.names, box.volume
+    (('x', 'y'), 20.0)
+    """
+
+    axes: tuple[Axis, ...]
+    outside: Outside = Outside.DROP
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names in axis order."""
+        return tuple(axis.name for axis in self.axes)
+
+    @property
+    def dimensions(self) -> int:
+        """Number of axes, ``l`` in the paper."""
+        return len(self.axes)
+
+    @property
+    def volume(self) -> float:
+        """Volume of the box in data units: a density there is the unit-cube density over this."""
+        return math.prod(axis.width for axis in self.axes)
+
+    def to_unit(self, points: FloatArray) -> FloatArray:
+        """Map points (m, l) affinely to the unit cube; what lies outside stays outside."""
+        low = np.array([axis.low for axis in self.axes])
+        width = np.array([axis.width for axis in self.axes])
+        return np.asarray((points - low) / width)
+
+    def inside(self, points: FloatArray) -> BoolArray:
+        """Which points (m, l), in data units, lie in the closed box (NaN does not)."""
+        low = np.array([axis.low for axis in self.axes])
+        high = np.array([axis.high for axis in self.axes])
+        return np.asarray(((points >= low) & (points <= high)).all(axis=-1))
+
+    def bounded(self, columns: Mapping[str, FloatArray]) -> FloatArray:
+        """Unit-cube positions (m', l) of the records that count; the rest are the null record.
+
+        A record with a value that is missing, NaN or infinite is the null record, and so is one
+        outside the bounds under ``drop``. All arithmetic is single IEEE operations, so a record
+        maps to the same position on every host.
+        """
+        points = np.column_stack([columns[name] for name in self.names])
+        points = points[np.isfinite(points).all(axis=1)]
+        if self.outside is Outside.CLAMP:
+            low, high = zip(*((axis.low, axis.high) for axis in self.axes), strict=True)
+            points = np.clip(points, low, high)
+        else:
+            points = points[self.inside(points)]
+        return np.clip(self.to_unit(points), 0.0, 1.0)

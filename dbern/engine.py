@@ -1,0 +1,292 @@
+"""The Dask graph: count row groups, add up in a tree, contract to lattice slabs.
+
+Tasks return codes instead of raising, because the scheduler logs a failing task's arguments and
+ships exception text. No key, and nothing derived from one, is ever an argument of a task.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dbern.arrays import Int64Array
+from dbern.bernstein.lattice import Slab
+from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, ReleaseError
+from dbern.planning import task_rows
+from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.mechanism import to_grid
+from dbern.progress import Progress
+from dbern.records import FileFacts, UnreadableFileError, footer_tag, read_batches
+from dbern.targets.base import Statistic
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+_FAN_IN = 8
+_AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, few partial sums
+_CONNECT_SECONDS = 10
+_SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Some row groups of one file, and the keyed tag that the file's footer must still have."""
+
+    path: str
+    tag: str
+    row_groups: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A task's result, or the code and the public place of its failure."""
+
+    state: Int64Array | None
+    rows: int = 0
+    failure: str = ""
+    place: str = ""
+
+
+_FAILURES: dict[str, Callable[[str], DbernError]] = {
+    "unreadable": lambda place: ReleaseError(
+        f"{place} cannot be read as Parquet; restore that file and run the same command again"
+    ),
+    "changed": lambda place: IntegrityError(
+        f"{place} changed while it was being read; restore it and run the same command again"
+    ),
+    "internal": lambda place: ReleaseError(
+        f"a task failed ({place}); run the same command again, after giving the workers more "
+        "memory if that was a MemoryError"
+    ),
+}
+
+
+# --- tasks: run on workers, importable, never raise ------------------------------------------
+
+
+def count(statistic: Statistic, portions: Sequence[Portion], salt: bytes) -> Outcome:
+    """Add up the records of some portions."""
+    state, rows, place = statistic.empty(), 0, ""
+    try:
+        with threadpool_limits(1):
+            for portion in portions:
+                place = portion.path
+                for batch in read_batches(place, portion.row_groups, statistic.columns):
+                    statistic.add(state, batch)
+                    rows += len(next(iter(batch.values())))
+                if footer_tag(place, salt) != portion.tag:
+                    return Outcome(None, failure="changed", place=place)
+    except UnreadableFileError:
+        return Outcome(None, failure="unreadable", place=place)
+    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
+        return Outcome(None, failure="internal", place=type(error).__name__)
+    return Outcome(state, rows)
+
+
+def merge(outcomes: Sequence[Outcome]) -> Outcome:
+    """Add up partial sums; the first failure wins."""
+    total: Int64Array | None = None
+    for outcome in outcomes:
+        if outcome.state is None:
+            return outcome
+        total = outcome.state.copy() if total is None else np.add(total, outcome.state, out=total)
+    return Outcome(total, sum(outcome.rows for outcome in outcomes))
+
+
+def center(total: Outcome, statistic: Statistic, slab: Slab, noise: LaplaceNoise) -> Outcome:
+    """Lattice values of one slab, rounded to the noise's grid and given as integers."""
+    if total.state is None:
+        return total
+    try:
+        with threadpool_limits(1):
+            granules = to_grid(statistic.finish(total.state, slab), noise)
+    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
+        return Outcome(None, failure="internal", place=type(error).__name__)
+    return Outcome(granules, total.rows)
+
+
+def environment() -> dict[str, str]:
+    """Versions that must agree between this process and the workers."""
+    return {"python": platform.python_version(), **{name: version(name) for name in _SAME}}
+
+
+# --- the releasing process -------------------------------------------------------------------
+
+
+@contextmanager
+def cluster(address: str | None = None) -> Iterator[Client]:
+    """Connect to a running scheduler, or start one worker of threads in this process.
+
+    Decoding and counting release the interpreter's lock, so threads use all cores and a small
+    release does not wait for processes to start.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        Where no scheduler answers, or its workers run other versions.
+    """
+    import dask
+    from distributed import Client, LocalCluster
+
+    memory = "distributed.worker.memory"
+    with dask.config.set({f"{memory}.target": False, f"{memory}.spill": False}):
+        if address is None:
+            threads = dask.system.CPU_COUNT
+            with (
+                LocalCluster(1, threads, processes=False, dashboard_address=None) as local,
+                Client(local) as client,
+            ):
+                yield client
+            return
+        try:
+            client = Client(address, timeout=_CONNECT_SECONDS)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise EnvironmentRefusedError(
+                f"no scheduler answers at {address} ({type(error).__name__}); start one with "
+                "`dask scheduler`, or leave out --scheduler"
+            ) from None
+        with client:
+            check_workers(client)
+            yield client
+
+
+def check_workers(client: Client) -> None:
+    """Refuse a cluster without workers, or with other versions than this process."""
+    here = environment()
+    workers: dict[str, dict[str, str]] = client.run(environment)
+    if not workers:
+        raise EnvironmentRefusedError("the cluster has no workers; start some with `dask worker`")
+    for worker, there in workers.items():
+        differing = [f"{name} {there.get(name)} there, {here[name]} here" for name in here
+                     if there.get(name) != here[name]]  # fmt: skip
+        if differing:
+            raise EnvironmentRefusedError(
+                f"worker {worker} runs other versions ({'; '.join(differing)}); install the same"
+            )
+
+
+def share_out(files: Sequence[FileFacts], salt: bytes) -> list[tuple[Portion, ...]]:
+    """Tasks of a sensible size: large files in parts, small files together.
+
+    Raises
+    ------
+    IntegrityError
+        Where a file is gone or has another size than its facts say.
+    """
+    size = task_rows(sum(file.rows for file in files))
+    tasks: list[tuple[Portion, ...]] = []
+    bundle: list[Portion] = []
+    for portion in _portions(files, salt, size):
+        if bundle and sum(p.rows for p in bundle) + portion.rows > size:
+            tasks.append(tuple(bundle))
+            bundle = []
+        bundle.append(portion)
+    return [*tasks, tuple(bundle)] if bundle else tasks
+
+
+def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Portion]:
+    for file in files:
+        tag = footer_tag(file.path, salt)
+        groups: list[int] = []
+        for group in range(len(file.row_groups)):
+            groups.append(group)
+            rows = sum(file.row_groups[g] for g in groups)
+            if rows >= size or group == len(file.row_groups) - 1:
+                yield Portion(file.path, tag, tuple(groups), rows)
+                groups = []
+
+
+def add_up(
+    client: Client,
+    statistic: Statistic,
+    tasks: Sequence[tuple[Portion, ...]],
+    salt: bytes,
+    progress: Progress,
+) -> Future:
+    """Count all tasks and add their sums up in a tree; the total stays on the cluster.
+
+    Partial sums are merged eight at a time as soon as they are there, and tasks are submitted a
+    few ahead of the workers, so neither records nor partial sums pile up anywhere.
+    """
+    from distributed import as_completed
+
+    window = _AHEAD * max(1, sum(client.nthreads().values()))
+    waiting = iter(tasks)
+    level: dict[str, int] = {}
+    finished: dict[int, list[Future]] = {}
+    active = as_completed()
+
+    def submit(depth: int, function: Callable[..., Outcome], *arguments: object) -> None:
+        future = client.submit(function, *arguments, pure=False)
+        level[future.key] = depth
+        active.add(future)
+
+    for task in islice(waiting, window):
+        submit(0, count, statistic, task, salt)
+    done = 0
+    for future in active:
+        _refuse_lost(future)
+        depth = level.pop(future.key)
+        peers = finished.setdefault(depth, [])
+        peers.append(future)
+        if depth == 0:
+            done += 1
+            progress("reading and counting", done, len(tasks))
+            for task in islice(waiting, 1):
+                submit(0, count, statistic, task, salt)
+        if len(peers) == _FAN_IN:
+            submit(depth + 1, merge, finished.pop(depth))
+    rest = [future for peers in finished.values() for future in peers]
+    return client.submit(merge, rest, pure=False)
+
+
+def centers(
+    client: Client, total: Future, statistic: Statistic, slabs: Sequence[Slab], noise: LaplaceNoise
+) -> Iterator[tuple[Slab, Int64Array, int]]:
+    """Yield each slab's integers and the number of rows read, as workers finish them.
+
+    Raises
+    ------
+    ReleaseError, IntegrityError
+        The first failure of any task behind the total.
+    """
+    from distributed import as_completed
+
+    window = _AHEAD * max(1, sum(client.nthreads().values()))
+    waiting = iter(slabs)
+    slab_of: dict[str, Slab] = {}
+    active = as_completed()
+
+    def submit(slab: Slab) -> None:
+        future = client.submit(center, total, statistic, slab, noise, pure=False)
+        slab_of[future.key] = slab
+        active.add(future)
+
+    for slab in islice(waiting, window):
+        submit(slab)
+    for future in active:
+        _refuse_lost(future)
+        outcome: Outcome = future.result()
+        if outcome.state is None:
+            raise _FAILURES[outcome.failure](outcome.place)
+        yield slab_of.pop(future.key), outcome.state, outcome.rows
+        for slab in islice(waiting, 1):
+            submit(slab)
+
+
+def _refuse_lost(future: Future) -> None:
+    if future.status != "finished":
+        kind = type(future.exception()).__name__ if future.status == "error" else future.status
+        raise ReleaseError(
+            f"the cluster gave up on a task ({kind}); bring its workers back and run the same "
+            "command again"
+        )

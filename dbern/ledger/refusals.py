@@ -1,0 +1,159 @@
+"""The ledger's refusals in words: what was asked, what stands, and the command that mends it."""
+
+from __future__ import annotations
+
+import shlex
+
+from dbern.errors import (
+    BudgetError,
+    DbernError,
+    EnvironmentRefusedError,
+    IntegrityError,
+    ReleaseError,
+    SpecError,
+)
+from dbern.ledger.identity import Comparison, listed
+from dbern.ledger.values import PENDING, DatasetStatus, Reservation, State, Terms
+from dbern.privacy.budget import Budget, decimal_text
+
+
+def not_granted(url: str, dataset: str, charge: Budget | None = None) -> BudgetError:
+    """Nothing was ever granted."""
+    mend = grant_command(url, dataset, charge)
+    return BudgetError(f"dataset {dataset!r} has no budget in this ledger; grant one: {mend}")
+
+
+def terms_differ(dataset: str, fixed: Terms, asked: Terms) -> BudgetError:
+    """A grant or a release on other terms than the dataset's."""
+    return BudgetError(
+        f"dataset {dataset!r} was granted for {fixed}, and this asks for {asked}; the first grant "
+        "fixes the terms once: ask for the same, or keep another dataset name for other terms"
+    )
+
+
+def unknown_accountant(accountant: str) -> SpecError:
+    """An accountant that this version does not have."""
+    return SpecError(
+        f"accountant {accountant!r} is not available in this version; write --accountant basic"
+    )
+
+
+def overdrawn(url: str, status: DatasetStatus, charge: Budget) -> BudgetError:
+    """The charge does not fit."""
+    return BudgetError(
+        f"dataset {status.dataset!r} cannot pay: requested {charge}; spent {status.spent}; "
+        f"reserved {status.reserved}; remaining {status.remaining} of {status.granted} granted; "
+        f"ask for less, or grant more: {grant_command(url, status.dataset, charge)}"
+    )
+
+
+def not_installed(url: str) -> EnvironmentRefusedError:
+    """There is no ledger at the URL."""
+    command = shlex.join(["dbern", "ledger", "init", "--ledger", url])
+    return EnvironmentRefusedError(f"there is no ledger at {url}; make one: {command}")
+
+
+def not_abandonable(dataset: str, name: str, found: Reservation | None) -> SpecError:
+    """Nothing is left to give up."""
+    if found is None:
+        return SpecError(
+            f"dataset {dataset!r} has no release {name!r} to abandon; "
+            "`dbern ledger status` lists the names"
+        )
+    return SpecError(
+        f"{_title(found)} is {found.state.value}: its charge stands, nothing to abandon"
+    )
+
+
+def not_destroyed(reservation: Reservation, error: OSError) -> ReleaseError:
+    """The state changed and the private remains are still there."""
+    return ReleaseError(
+        f"{_title(reservation)} is {reservation.state.value}, but its key or staged center cannot "
+        f"be removed: {error.strerror} ({error.filename}); mend that: the next command that opens "
+        "the ledger removes them"
+    )
+
+
+def not_swept(url: str, error: OSError) -> EnvironmentRefusedError:
+    """Private remains of a finished release that will not go."""
+    return EnvironmentRefusedError(
+        f"what a finished release left beside {url} cannot be removed: {error.strerror}; "
+        f"make {error.filename} writable"
+    )
+
+
+def moved_on(found: Reservation | None, wanted: str) -> IntegrityError:
+    """A compare-and-set that found another state than the caller held."""
+    if found is None:
+        return IntegrityError("this ledger holds no such release; was it replaced by a backup?")
+    return IntegrityError(
+        f"{_title(found)} is {found.state.value}, not {wanted}: another process went on with it; "
+        "run the same command again to see where it stands"
+    )
+
+
+def key_missing(url: str, reservation: Reservation, where: str) -> IntegrityError:
+    """A live release without its key."""
+    refund = reservation.state is State.RESERVED
+    return IntegrityError(
+        f"the key of {_title(reservation)} is missing from {where}, so it can never be finished; "
+        f"{abandon_command(url, reservation)} gives it up "
+        f"({'its charge is refunded' if refund else 'its charge stands'})"
+    )
+
+
+def unlike(url: str, found: Comparison) -> DbernError | None:
+    """Why a request may not go on as the release of its name, or None when it may."""
+    reservation = found.reservation
+    if reservation.state is State.ABANDONED:
+        return SpecError(
+            f"{_title(reservation)} was abandoned and its charge stands; choose a new release name"
+        )
+    if found.identity:
+        return SpecError(
+            f"{_title(reservation)} is another release: {listed(found.identity)}; undo that, or "
+            "choose a new release name: only a new name spends again"
+        )
+    if not found.inputs or reservation.state not in PENDING:
+        return None
+    return _inputs_changed(url, found)
+
+
+def grant_command(url: str, dataset: str, budget: Budget | None = None) -> str:
+    """The command that grants `budget`.
+
+    Examples
+    --------
+    >>> print(grant_command("sqlite:////l.db", "trips", Budget.parse("0.5")))
+    dbern ledger grant --ledger sqlite:////l.db --dataset trips --epsilon 0.5
+    """
+    epsilon = "1.0" if budget is None else decimal_text(budget.epsilon)
+    words = ["dbern", "ledger", "grant", "--ledger", url, "--dataset", dataset]
+    words += ["--epsilon", epsilon]
+    if budget is not None and budget.delta:
+        words += ["--delta", decimal_text(budget.delta)]
+    return shlex.join(words)
+
+
+def abandon_command(url: str, release: Reservation) -> str:
+    """The command that gives a release up."""
+    words = ["dbern", "ledger", "abandon", "--ledger", url]
+    return shlex.join([*words, "--dataset", release.dataset, "--name", release.name])
+
+
+def _inputs_changed(url: str, found: Comparison) -> DbernError:
+    reservation = found.reservation
+    what = f"the input of {_title(reservation)} is not what was reserved: {listed(found.inputs)}"
+    abandon = abandon_command(url, reservation)
+    if reservation.state is State.RESERVED:
+        return SpecError(
+            f"{what}; nothing was read: restore it, or run {abandon} (which refunds the charge) "
+            "and then the same command again"
+        )
+    return IntegrityError(
+        f"{what}, and reading has begun; restore it, or give up with {abandon} (the charge stands)"
+    )
+
+
+def _title(reservation: Reservation) -> str:
+    return f"release {reservation.name!r} of dataset {reservation.dataset!r}"

@@ -1,0 +1,128 @@
+"""The ledger's tables; amounts are exact text, for no database holds a fraction exactly."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Connection,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    inspect,
+    select,
+)
+
+from dbern.errors import EnvironmentRefusedError
+from dbern.ledger.values import State
+
+VERSION = "1"
+
+metadata = MetaData()
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("value", String, nullable=False),
+)
+
+datasets = Table(
+    "datasets",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("neighbors", String, nullable=False),
+    Column("unit_column", String),
+    Column("unit_max_contributions", Integer, nullable=False),
+    Column("accountant", String, nullable=False),
+    Column("created", String, nullable=False),
+)
+
+grants = Table(
+    "grants",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("dataset", ForeignKey("datasets.name"), nullable=False),
+    Column("epsilon", String, nullable=False),
+    Column("delta", String, nullable=False),
+    Column("created", String, nullable=False),
+)
+
+releases = Table(
+    "releases",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("release_id", String, nullable=False, unique=True),
+    Column("dataset", ForeignKey("datasets.name"), nullable=False),
+    Column("name", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("epsilon", String, nullable=False),
+    Column("delta", String, nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("inputs", Text, nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("output", String, nullable=False),
+    Column("salt", LargeBinary, nullable=False),
+    Column("seal", LargeBinary),
+    Column("manifest_digest", String),
+    Column("created", String, nullable=False),
+    CheckConstraint("state IN ({})".format(", ".join(f"'{state}'" for state in State))),
+)
+
+# One release a name; only a refund frees the name, and the refunded row stays as history.
+_unrefunded = releases.c.state != State.REFUNDED.value
+Index(
+    "one_release_a_name",
+    releases.c.dataset,
+    releases.c.name,
+    unique=True,
+    sqlite_where=_unrefunded,
+    postgresql_where=_unrefunded,
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("at", String, nullable=False),
+    Column("event", String, nullable=False),
+    Column("dataset", String, nullable=False),
+    Column("name", String),
+    Column("release_id", String),
+    Column("detail", Text, nullable=False),
+)
+
+APPEND_ONLY = (datasets, grants, audit)
+"""Tables whose rows are never changed or deleted; the backend makes the database refuse it."""
+
+PERMANENT = (releases,)
+"""Tables whose rows change but are never deleted."""
+
+
+def installed(connection: Connection) -> bool:
+    """Whether the database holds a ledger of this version.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        When it holds something else, or a ledger of another version.
+    """
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        return False
+    if not {meta.name, audit.name, releases.name} <= set(tables):
+        raise EnvironmentRefusedError(
+            "the ledger's database holds other tables and no ledger; give the ledger one of its own"
+        )
+    version = connection.scalar(select(meta.c.value).where(meta.c.key == "schema"))
+    if version != VERSION:
+        raise EnvironmentRefusedError(
+            f"the ledger has schema {version}, this version of dbern reads schema {VERSION}; "
+            "use the version of dbern that wrote it"
+        )
+    return True

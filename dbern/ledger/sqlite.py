@@ -1,0 +1,222 @@
+"""A ledger in one SQLite file, with its keys, staging and locks in directories beside it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError
+from dbern.ledger.durable import private_directory, sync_directory
+from dbern.ledger.keys import KeyFiles
+from dbern.ledger.schema import APPEND_ONLY, PERMANENT, VERSION, installed, meta, metadata
+
+# Nothing private may linger: no write-ahead log beside the file, deleted content overwritten.
+# Recursive triggers let REPLACE, too, meet the triggers that refuse a DELETE.
+_PRAGMAS = (
+    "journal_mode = DELETE",
+    "synchronous = FULL",
+    "secure_delete = ON",
+    "foreign_keys = ON",
+    "recursive_triggers = ON",
+)
+
+_ADVICE = {
+    sqlite3.SQLITE_BUSY: "another process holds it; run the same command again once that is done",
+    sqlite3.SQLITE_LOCKED: "another process holds it; run the same command again once that is done",
+    sqlite3.SQLITE_NOTADB: "it is not a SQLite database; name the ledger's own file",
+    sqlite3.SQLITE_READONLY: "it is read-only; make the file and its directory writable",
+    sqlite3.SQLITE_PERM: "permission is denied; run as the user who owns the ledger",
+    sqlite3.SQLITE_CANTOPEN: "the file or its directory is not accessible; check who owns them",
+    sqlite3.SQLITE_FULL: "the disk is full; free space and run the same command again",
+    sqlite3.SQLITE_IOERR: "the disk failed; check it and run the same command again",
+}
+
+
+class SqliteBackend:
+    """One SQLite file; a connection lives for one transaction, so forks and threads are safe.
+
+    Parameters
+    ----------
+    path : Path
+        The resolved file: every way to name it must find the same keys and locks.
+    read_only : bool
+        Open the file so that SQLite itself refuses every change.
+    busy_timeout : float
+        Seconds to wait for another process's transaction.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     backend = SqliteBackend(Path(folder, "ledger.db"))
+    ...     backend.create(), backend.create()
+    (True, False)
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False, busy_timeout: float = 30.0) -> None:
+        self.path = path
+        self.url = f"sqlite:///{path}"
+        self.keys = KeyFiles(self._beside("keys"))
+        self.staging = self._beside("staging")
+        self._locks = self._beside("locks")
+        self._read_only = read_only
+        self._busy_timeout = busy_timeout
+        self._engine = self._new_engine()
+
+    def exists(self) -> bool:
+        """Whether there is a file; one that cannot be looked at is for SQLite to refuse."""
+        try:
+            self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+        return True
+
+    def create(self) -> bool:
+        """Make the file, readable by its owner alone, and its tables.
+
+        Raises
+        ------
+        EnvironmentRefusedError
+            When the file cannot be made, or holds something else.
+        """
+        try:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            sync_directory(self.path.parent)
+        except OSError as error:
+            raise EnvironmentRefusedError(
+                f"the ledger {self.path} cannot be made: {error.strerror}; "
+                "name a file in a directory that exists and is writable"
+            ) from error
+        with self.write() as connection:
+            return not installed(connection) and _install(connection)
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction begun with ``BEGIN IMMEDIATE``: the write lock comes before any read."""
+        with self._refusals(), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that reads one consistent state and holds up no other reader."""
+        with self._refusals(), self._engine.connect() as connection:
+            reading = connection.execution_options(reading=True)
+            with reading.begin():
+                yield reading
+
+    @contextmanager
+    def lock(self, release_id: str, wait: Callable[[], None] | None) -> Iterator[None]:
+        """Hold an exclusive ``flock``, which the operating system drops when the process dies.
+
+        Raises
+        ------
+        EnvironmentRefusedError
+            When the lock file cannot be made.
+        """
+        path = self._locks / f"{release_id}.lock"
+        try:
+            private_directory(self._locks)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise EnvironmentRefusedError(
+                f"the lock {path} cannot be made: {error.strerror}; make its directory writable"
+            ) from error
+        try:
+            _take(descriptor, wait)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def sweep_locks(self, live: set[str]) -> None:
+        """Remove the lock files of releases that are over; a waiter then finds the new state."""
+        for path in self._locks.glob("*.lock"):
+            if path.stem not in live:
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the engine."""
+        self._engine.dispose()
+
+    def _beside(self, what: str) -> Path:
+        return self.path.with_name(f"{self.path.name}.{what}")
+
+    def _new_engine(self) -> Engine:
+        engine = create_engine(
+            "sqlite://", creator=self._connect, poolclass=NullPool, hide_parameters=True
+        )
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    def _connect(self) -> sqlite3.Connection:
+        # mode=rw: a ledger that is missing is never made by the way.
+        mode = "ro" if self._read_only else "rw"
+        connection = sqlite3.connect(
+            f"{self.path.as_uri()}?mode={mode}",
+            uri=True,
+            timeout=self._busy_timeout,
+            # SQLAlchemy's "begin" event begins the transactions, not the driver's guesses.
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            for pragma in () if self._read_only else _PRAGMAS:
+                connection.execute(f"PRAGMA {pragma}").close()
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            raise _refusal(self.path, error.orig) from error
+
+
+def _begin(connection: Connection) -> None:
+    reading = connection.get_execution_options().get("reading", False)
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+def _install(connection: Connection) -> bool:
+    metadata.create_all(connection)
+    for table in (*APPEND_ONLY, *PERMANENT):
+        refused = ("UPDATE", "DELETE") if table in APPEND_ONLY else ("DELETE",)
+        for change in refused:
+            connection.exec_driver_sql(
+                f"CREATE TRIGGER {table.name}_no_{change.lower()} BEFORE {change} ON {table.name} "
+                f"BEGIN SELECT RAISE(ABORT, '{table.name} refuses {change}'); END"
+            )
+    connection.execute(meta.insert().values(key="schema", value=VERSION))
+    return True
+
+
+def _take(descriptor: int, wait: Callable[[], None] | None) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if wait is not None:
+            wait()
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def _refusal(path: Path, error: BaseException | None) -> DbernError:
+    """The driver's error as ours; the low byte of SQLite's code is the kind of failure."""
+    code = (getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CONSTRAINT):
+        return IntegrityError(
+            f"the ledger {path} is damaged or was changed by hand ({error}); restore a backup"
+        )
+    advice = _ADVICE.get(code, "check the file, its directory and its disk")
+    return EnvironmentRefusedError(f"the ledger {path} cannot be used ({error}): {advice}")

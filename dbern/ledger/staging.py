@@ -1,0 +1,265 @@
+"""The exact private center between counting and noise: encrypted blocks, created once, sealed.
+
+The same key with another center would be a two-time pad, so the center that is charged for is the
+center that gets the noise: `Staging.seal` binds every block under a subkey of the release key, and
+the seal is in the ledger before the first noise is drawn (privacy.md, section 5).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import shutil
+import struct
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from dbern.arrays import Int64Array
+from dbern.errors import IntegrityError, ReleaseError
+from dbern.ledger.durable import private_directory, sync_directory, write_new
+from dbern.privacy.entropy import subkey
+
+_NONCE_BYTES = 12
+_LONGEST_COMPONENT = 100
+_SEAL_FORMAT = b"dbern seal 1"
+_BLOCK_FILE = re.compile(r"((?:[0-9a-f]{2}){1,100})-(0\d{19})\.block", re.ASCII)
+_RELEASE = re.compile(r"[0-9a-f]{32}(\.dead-[0-9a-f]+)?")
+
+
+class Staging:
+    """The staged center of one release.
+
+    Parameters
+    ----------
+    directory : Path
+        Of this release alone; made 0700 if it is not there.
+    key : bytes
+        The release key; encryption and seal use subkeys of their own.
+
+    Raises
+    ------
+    ReleaseError
+        When the directory cannot be made.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     staging = Staging(Path(folder, "staging", "0" * 32), bytes(32))
+    ...     staging.put("density", 0, np.array([3, -4]))
+    ...     staging.get("density", 0), staging.blocks("density"), len(staging.seal())
+    (array([ 3, -4]), [0], 32)
+    """
+
+    def __init__(self, directory: Path, key: bytes) -> None:
+        self.directory = directory
+        self._cipher = AESGCM(subkey(key, "staging"))
+        self._seal_key = subkey(key, "seal")
+        with _reported(directory):
+            private_directory(directory.parent)
+            private_directory(directory)
+
+    def put(self, component: str, block: int, values: Int64Array) -> None:
+        """Stage a block; one that exists already is kept as it is.
+
+        Parameters
+        ----------
+        component : str
+            The component's name, at most 100 bytes of UTF-8.
+        block : int
+            The canonical block's number.
+        values : int64 array
+            Any shape; `get` gives the shape back.
+
+        Raises
+        ------
+        ReleaseError
+            When the block cannot be written (a full disk); the other blocks stay and no partial
+            file is left.
+        """
+        path = self._path(component, block)
+        if path.exists():
+            return
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed = nonce + self._cipher.encrypt(nonce, _encoded(values), _place(component, block))
+        temporary = self.directory / f"{secrets.token_hex(8)}.partial"
+        with _reported(self.directory):
+            write_new(temporary, sealed)
+            try:
+                _link_new(temporary, path)
+            finally:
+                temporary.unlink(missing_ok=True)
+            sync_directory(self.directory)
+
+    def get(self, component: str, block: int) -> Int64Array:
+        """A staged block, exactly as it was put.
+
+        Raises
+        ------
+        IntegrityError
+            When the block is missing, or is not what this release staged there.
+        ReleaseError
+            When the disk fails.
+        """
+        return _decoded(self._plaintext(component, block))
+
+    def components(self) -> list[str]:
+        """The names that have blocks, in canonical (UTF-8 byte) order."""
+        names = sorted({bytes.fromhex(name) for name, _ in self._files()})
+        try:
+            return [name.decode() for name in names]
+        except UnicodeDecodeError:
+            raise IntegrityError(f"{self.directory} holds a block that was not staged") from None
+
+    def blocks(self, component: str) -> list[int]:
+        """The numbers of a component's staged blocks, ascending."""
+        wanted = component.encode().hex()
+        return sorted(block for name, block in self._files() if name == wanted)
+
+    def seal(self) -> bytes:
+        """HMAC-SHA256 of every staged block in canonical order, whatever order they came in.
+
+        The plaintexts are sealed, each behind its component, number and length, so that no two
+        different centers have the same encoding. One block is in memory at a time.
+
+        Raises
+        ------
+        IntegrityError
+            When a block is not what was staged.
+        """
+        mac = hmac.new(self._seal_key, _SEAL_FORMAT, hashlib.sha256)
+        for component in self.components():
+            for block in self.blocks(component):
+                content = self._plaintext(component, block)
+                mac.update(_place(component, block) + struct.pack(">Q", len(content)))
+                mac.update(content)
+        return mac.digest()
+
+    def verify(self, seal: bytes | None) -> None:
+        """Refuse a center other than the one that was charged for.
+
+        Raises
+        ------
+        IntegrityError
+            When the staged center does not match `seal`.
+        """
+        if seal is None or not hmac.compare_digest(self.seal(), seal):
+            raise IntegrityError(
+                f"the center staged in {self.directory} is not the one that was charged for: no "
+                "noise is drawn; restore the directory, or abandon the release (the charge stands)"
+            )
+
+    def clear(self) -> None:
+        """Remove every block, to count again; the directory stays."""
+        with _reported(self.directory):
+            for path in self.directory.iterdir():
+                path.unlink(missing_ok=True)
+            sync_directory(self.directory)
+
+    def destroy(self) -> None:
+        """Remove the directory and all that is in it."""
+        with _reported(self.directory):
+            destroy_staging(self.directory)
+
+    def _plaintext(self, component: str, block: int) -> bytes:
+        where = f"block {block} of {component!r} in {self.directory}"
+        with _reported(self.directory):
+            try:
+                sealed = self._path(component, block).read_bytes()
+            except FileNotFoundError:
+                if not self.directory.is_dir():
+                    raise
+                raise IntegrityError(f"the staged {where} is missing") from None
+        nonce, content = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+        try:
+            return self._cipher.decrypt(nonce, content, _place(component, block))
+        except (InvalidTag, ValueError):
+            raise IntegrityError(f"the staged {where} is damaged or not this release's") from None
+
+    def _files(self) -> Iterator[tuple[str, int]]:
+        with _reported(self.directory):
+            found = [_BLOCK_FILE.fullmatch(path.name) for path in self.directory.iterdir()]
+        return ((match[1], int(match[2])) for match in found if match)
+
+    def _path(self, component: str, block: int) -> Path:
+        name = component.encode()
+        if not 0 < len(name) <= _LONGEST_COMPONENT or not 0 <= block < 10**19:
+            raise ValueError(f"no block {block} of a component named {component!r} can be staged")
+        return self.directory / f"{name.hex()}-{block:020d}.block"
+
+
+def destroy_staging(directory: Path) -> None:
+    """Remove a staging directory; one that is gone already is no error.
+
+    It is renamed first: a process that still counts for it can then add nothing to it.
+
+    Raises
+    ------
+    OSError
+        When it cannot be removed.
+    """
+    dead = directory.with_name(f"{directory.name.split('.')[0]}.dead-{secrets.token_hex(4)}")
+    try:
+        directory.rename(dead)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(dead)
+    sync_directory(directory.parent)
+
+
+def sweep_staging(root: Path, live: Collection[str]) -> None:
+    """Destroy the staging of every release that is not among `live`; other files are left alone."""
+    for path in sorted(root.iterdir()) if root.is_dir() else []:
+        if _RELEASE.fullmatch(path.name) and path.name not in live:
+            destroy_staging(path)
+
+
+@contextmanager
+def _reported(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not directory.is_dir():
+            raise ReleaseError(
+                f"the staging directory {directory} is gone: another process committed or "
+                "abandoned this release; run the same command again to see where it stands"
+            ) from None
+        raise ReleaseError(
+            f"the staging directory {directory} cannot be used: {error.strerror}; free space or "
+            "make it writable, then run the same command again: nothing staged is lost"
+        ) from error
+
+
+def _link_new(source: Path, target: Path) -> None:
+    """Give `source` its final name unless that exists: the first block put is the block."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return
+
+
+def _place(component: str, block: int) -> bytes:
+    name = component.encode()
+    return struct.pack(">I", len(name)) + name + struct.pack(">Q", block)
+
+
+def _encoded(values: Int64Array) -> bytes:
+    if values.dtype != np.int64:
+        raise TypeError(f"a center is staged as int64, not {values.dtype}")
+    header = struct.pack(f">I{values.ndim}Q", values.ndim, *values.shape)
+    return header + values.astype("<i8", copy=False).tobytes(order="C")
+
+
+def _decoded(content: bytes) -> Int64Array:
+    (ndim,) = struct.unpack_from(">I", content)
+    shape = struct.unpack_from(f">{ndim}Q", content, 4)
+    values = np.frombuffer(content, dtype="<i8", offset=4 + 8 * ndim)
+    return values.astype(np.int64).reshape(shape)

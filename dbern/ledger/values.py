@@ -1,0 +1,203 @@
+"""What goes into the ledger and comes out of it: requests, reservations, accounts."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dbern.errors import SpecError
+from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+
+
+class State(enum.StrEnum):
+    """Where a release stands; see design.md, "Ledger and identity".
+
+    `ABANDONED` keeps its charge (records may have been read); `REFUNDED` gave it back and freed
+    the name.
+
+    Examples
+    --------
+    >>> State("spent") is State.SPENT and State.SPENT == "spent"
+    True
+    """
+
+    RESERVED = "reserved"
+    READING = "reading"
+    SPENT = "spent"
+    COMMITTED = "committed"
+    ABANDONED = "abandoned"
+    REFUNDED = "refunded"
+
+
+PENDING = (State.RESERVED, State.READING)
+"""The states whose charge counts as reserved."""
+
+ACCOUNTANTS = ("basic",)
+"""How charges compose; "basic" adds them."""
+
+LIVE = (*PENDING, State.SPENT)
+"""The states whose release still needs its key and its staged center."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the first grant of a dataset fixes for good.
+
+    Examples
+    --------
+    >>> print(Terms())
+    neighbors replace-one, unit row, accountant basic
+    """
+
+    neighbors: Neighbors = Neighbors.REPLACE_ONE
+    unit: PrivacyUnit = field(default_factory=PrivacyUnit)
+    accountant: str = "basic"
+
+    def __str__(self) -> str:
+        return f"neighbors {self.neighbors.value}, unit {self.unit}, accountant {self.accountant}"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A release that asks for its charge; every mapping holds JSON values only.
+
+    Parameters
+    ----------
+    dataset, name : str
+        What identifies the release inside one ledger.
+    charge : Budget
+        What it costs.
+    neighbors, unit : Neighbors, PrivacyUnit
+        The terms it was planned for; they must be the dataset's.
+    identity : mapping
+        What may never change under this name (the spec less ``h``, output and cluster settings).
+        Key order counts: the order of the bounds is the order of the axes.
+    inputs : mapping
+        What may not change until the charge: ``n`` and the files with their sizes.
+    plan : mapping
+        The resolved plan; the first one reserved wins.
+    output : str
+        Where the synopsis goes.
+
+    Examples
+    --------
+    >>> Request("trips", "density", Budget.parse("0.5")).unit
+    PrivacyUnit(column=None, max_contributions=1)
+    """
+
+    dataset: str
+    name: str
+    charge: Budget
+    neighbors: Neighbors = Neighbors.REPLACE_ONE
+    unit: PrivacyUnit = field(default_factory=PrivacyUnit)
+    identity: Mapping[str, object] = field(default_factory=dict)
+    inputs: Mapping[str, object] = field(default_factory=dict)
+    plan: Mapping[str, object] = field(default_factory=dict)
+    output: str = ""
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A release as the ledger holds it, at the moment it was looked at.
+
+    `salt` keys the fingerprints taken on workers and is unrelated to the key; `seal` is the MAC of
+    the staged center. Neither is shown by ``repr``, so neither reaches a log by accident.
+
+    Examples
+    --------
+    >>> salted = Reservation("0f", "trips", "density", State.RESERVED, Budget.parse("1"), {}, {},
+    ...                      {}, "out.zarr", b"salt", None, "2026-01-01T00:00:00+00:00")
+    >>> "salt" in repr(salted)
+    False
+    """
+
+    release_id: str
+    dataset: str
+    name: str
+    state: State
+    charge: Budget
+    plan: dict[str, Any] = field(repr=False)
+    inputs: dict[str, Any] = field(repr=False)
+    identity: dict[str, Any] = field(repr=False)
+    output: str
+    salt: bytes = field(repr=False)
+    seal: bytes | None = field(repr=False)
+    created: str
+    manifest_digest: str | None = None
+
+
+@dataclass(frozen=True)
+class Abandoned:
+    """A release that was given up, as it now is, and whether its charge came back."""
+
+    reservation: Reservation
+    refunded: bool
+
+
+@dataclass(frozen=True)
+class ReleaseRow:
+    """One release in a dataset's account."""
+
+    name: str
+    state: State
+    charge: Budget
+    release_id: str
+    created: str
+
+
+@dataclass(frozen=True)
+class DatasetStatus:
+    """A dataset's account: ``granted = spent + reserved + remaining``, exactly.
+
+    Examples
+    --------
+    >>> one = Budget.parse("1")
+    >>> print(DatasetStatus("trips", Terms(), one, one - one, one - one, ()).remaining)
+    epsilon 1
+    """
+
+    dataset: str
+    terms: Terms
+    granted: Budget
+    reserved: Budget
+    spent: Budget
+    releases: tuple[ReleaseRow, ...]
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The dataset's neighbouring relation."""
+        return self.terms.neighbors
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """The dataset's unit of privacy."""
+        return self.terms.unit
+
+    @property
+    def accountant(self) -> str:
+        """How the dataset's charges compose."""
+        return self.terms.accountant
+
+    @property
+    def remaining(self) -> Budget:
+        """What a new release may still cost."""
+        return self.granted - self.spent - self.reserved
+
+
+def require_positive(budget: Budget) -> None:
+    """Refuse an amount at or below zero: a negative charge would be a grant by the back door.
+
+    Raises
+    ------
+    SpecError
+        When either parameter is negative, or both are zero.
+
+    Examples
+    --------
+    >>> require_positive(Budget.parse("0.1"))
+    """
+    if budget.epsilon < 0 or budget.delta < 0 or budget == Budget(Fraction(0)):
+        raise SpecError('budget: must be above 0; write epsilon = "1.0"')

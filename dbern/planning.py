@@ -1,0 +1,325 @@
+"""``ReleasePlan``: everything a release will do, decided before a record is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
+
+from dbern.bernstein.lattice import Lattice
+from dbern.bernstein.moments import MomentSketch
+from dbern.certificate import Certificate, certify, operator_norm, product_error
+from dbern.domain import Domain
+from dbern.errors import SpecError
+from dbern.privacy.budget import Budget, decimal_text
+from dbern.privacy.calibration import LaplaceNoise, calibrate_laplace, tail
+from dbern.privacy.sensitivity import Sensitivity
+from dbern.records import BATCH_ROWS, FileFacts, discover, read_footers
+from dbern.spec import ReleaseSpec
+from dbern.targets.density import DensityStatistic
+
+_DEFAULT_H = 2
+_LARGEST_AUTO_K = 64
+_TASK_ROWS = 4_000_000
+_TASKS_AT_LEAST = 16
+_SHARE = Fraction(1, 100)  # of the noise that the effective kernel may cost
+_LARGEST_LATTICE = 50_000_000
+_PROCESS_BYTES = 300 << 20
+
+
+@dataclass(frozen=True)
+class PlannedSensitivity:
+    """Sensitivities in data units; `l1` includes every rounding between record and noise."""
+
+    function: float
+    l1: float
+    derivation: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PlannedNoise:
+    """The noise in data units, and its exact integer law in granules of `granularity`."""
+
+    kind: str
+    scale: float
+    granularity: float
+    law: LaplaceNoise
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the release will take; `worker_bytes` and `client_bytes` are peak memory."""
+
+    rows: int
+    tasks: int
+    slabs: int
+    worker_bytes: int
+    client_bytes: int
+
+
+@dataclass(frozen=True)
+class ReleasePlan:
+    """A release, resolved.
+
+    Examples
+    --------
+    >>> import dbern
+    >>> spec = dbern.ReleaseSpec(
+    ...     release={"name": "demo", "output": "demo.zarr"},
+    ...     data={"source": "*.parquet", "bounds": {"x": [0.0, 10.0]}, "n": 100_000},
+    ...     target={"kind": "kernel-density", "bandwidth": [0.5]},
+    ...     mechanism={"k": 20, "h": 4},
+    ...     budget={"epsilon": "1.0", "ledger": "sqlite:///ledger.db", "dataset": "demo"},
+    ... )
+    >>> plan = plan_files(spec, files=())
+    >>> plan.k, plan.h, plan.noise.kind
+    ((20,), (4,), 'laplace')
+    """
+
+    name: str
+    dataset: str
+    charge: Budget
+    n: int
+    k: tuple[int, ...]
+    h: tuple[int, ...]
+    calibration: str
+    sketch: MomentSketch
+    sensitivity: PlannedSensitivity
+    noise: PlannedNoise
+    certificate: Certificate
+    cost: Cost
+
+    @property
+    def lattice(self) -> Lattice:
+        """The lattice of coefficients."""
+        return Lattice(self.k)
+
+    def statistic(self, spec: ReleaseSpec) -> DensityStatistic:
+        """The planned sums over records."""
+        domain = spec.domain
+        return DensityStatistic(
+            domain, spec.learner.kernels(domain), self.lattice, self.sketch, self.n
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, exact where the plan is exact; `from_dict` reads them back."""
+        content = asdict(self)
+        content["charge"] = {
+            "epsilon": decimal_text(self.charge.epsilon),
+            "delta": decimal_text(self.charge.delta),
+        }
+        content["certificate"]["total"] = self.certificate.total
+        return content
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> ReleasePlan:
+        """The plan that `to_dict` wrote."""
+        given = dict(content)
+        certificate = {key: given["certificate"][key] for key in Certificate.__dataclass_fields__}
+        noise = given["noise"]
+        return cls(
+            **{
+                **given,
+                "charge": Budget.parse(**given["charge"]),
+                "k": tuple(given["k"]),
+                "h": tuple(given["h"]),
+                "sketch": MomentSketch(
+                    tuple(given["sketch"]["cells"]),
+                    given["sketch"]["order"],
+                    given["sketch"]["bits"],
+                ),
+                "sensitivity": PlannedSensitivity(
+                    **{
+                        **given["sensitivity"],
+                        "derivation": tuple(given["sensitivity"]["derivation"]),
+                    }
+                ),
+                "noise": PlannedNoise(**{**noise, "law": LaplaceNoise(**noise["law"])}),
+                "certificate": Certificate(**certificate),
+                "cost": Cost(**given["cost"]),
+            }
+        )
+
+    def explain(self) -> str:
+        """The plan in words and numbers, all in data units."""
+        return "\n".join(f"{label:<13}{text}" for label, text in _lines(self))
+
+
+def plan(spec: ReleaseSpec) -> ReleasePlan:
+    """Plan a release from the spec, the schema and the row counts; no record is read.
+
+    Raises
+    ------
+    SpecError
+        For files, columns or settings that cannot work; the message says what to write.
+    """
+    return plan_files(spec, read_footers(discover(spec.source), spec.domain.names))
+
+
+def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
+    """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
+    n = _public_rows(spec, files)
+    domain, learner, epsilon = spec.domain, spec.learner, spec.charge.epsilon
+    h = spec.per_axis("h") or (_DEFAULT_H,) * domain.dimensions
+    lattice = _lattice(spec, n, max(h))
+    exact = learner.sensitivity(domain, lattice, n, spec.mechanism.calibration)
+    statistic = learner.statistic(domain, lattice, n, _tolerance(exact, lattice, n, epsilon))
+    effective = exact.l1 + 2 * lattice.size * Fraction(statistic.kernel_error) / n
+    law = calibrate_laplace(
+        effective,
+        eta=Fraction(statistic.float_error),
+        coefficients=lattice.size,
+        epsilon=epsilon,
+        bound=Fraction(statistic.value_bound),
+    )
+    return ReleasePlan(
+        name=spec.release.name,
+        dataset=spec.budget.dataset,
+        charge=spec.charge,
+        n=n,
+        k=lattice.k,
+        h=h,
+        calibration=spec.mechanism.calibration,
+        sketch=statistic.sketch,
+        sensitivity=_sensitivity(exact, law, domain),
+        noise=_noise(law, domain),
+        certificate=_certificate(statistic, law, h, spec.beta),
+        cost=_cost(statistic, files, n),
+    )
+
+
+def _public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
+    counted = sum(file.rows for file in files)
+    stated = spec.data.n
+    if files and stated is not None and stated != counted:
+        raise SpecError(
+            f"data.n: the spec says {stated} rows and the files hold {counted}; "
+            f"write n = {counted}, or leave it out"
+        )
+    if not files and stated is None:
+        raise SpecError("data.n: is missing; write n = 2000000, the public number of rows")
+    n = stated if stated is not None else counted
+    if n == 0:
+        raise SpecError("data.source: the files hold no rows; write a source with at least one row")
+    if n.bit_length() > 45:
+        raise SpecError(
+            "data.source: more than 2^45 rows are not available in this version; split the source"
+        )
+    return n
+
+
+def _lattice(spec: ReleaseSpec, n: int, h: int) -> Lattice:
+    """The spec's k, or the paper's choice below Theorem 1 with its constants set to one."""
+    dimensions = spec.domain.dimensions
+    k = spec.per_axis("k")
+    if k is None:
+        peak = math.prod(kernel.peak for kernel in spec.learner.kernels(spec.domain))
+        ratio = float(spec.charge.epsilon) * n / (peak * math.log(1 / spec.beta))
+        k = (min(_LARGEST_AUTO_K, max(1, int(ratio ** (1 / (h + dimensions))))),) * dimensions
+    lattice = Lattice(k)
+    if lattice.size > _LARGEST_LATTICE:
+        raise SpecError(
+            f"mechanism.k: {lattice.size} coefficients, more than the {_LARGEST_LATTICE} of this "
+            "version; write a smaller k"
+        )
+    return lattice
+
+
+def _tolerance(exact: Sensitivity, lattice: Lattice, n: int, epsilon: Fraction) -> float:
+    """Kernel error allowed: 1 % of one coefficient's noise scale and of Delta1 itself."""
+    return float(_SHARE * min(exact.l1 / epsilon, exact.l1 * n / (2 * lattice.size)))
+
+
+def _sensitivity(exact: Sensitivity, law: LaplaceNoise, domain: Domain) -> PlannedSensitivity:
+    granularity = Fraction(2) ** law.granularity_exponent
+    total = law.l1_sensitivity_granules * granularity
+    share = float((total - exact.l1) / exact.l1)
+    return PlannedSensitivity(
+        function=float(exact.function) / domain.volume,
+        l1=float(total) / domain.volume,
+        derivation=(
+            f"Delta1 <= {exact.derivation} = {float(exact.l1) / domain.volume:.6g}",
+            f"+ {share:.2%} for the effective kernel, float error and rounding to the grid",
+        ),
+    )
+
+
+def _noise(law: LaplaceNoise, domain: Domain) -> PlannedNoise:
+    granularity = math.ldexp(1.0, law.granularity_exponent) / domain.volume
+    return PlannedNoise(law.kind, law.scale * granularity, granularity, law)
+
+
+def _certificate(
+    statistic: DensityStatistic, law: LaplaceNoise, h: tuple[int, ...], beta: Fraction
+) -> Certificate:
+    k = statistic.lattice.k
+    half_granule = math.ldexp(0.5, law.granularity_exponent)
+    moved = statistic.kernel_error + statistic.position_error + statistic.float_error + half_granule
+    return certify(
+        approximation=product_error(statistic.kernels, k, h),
+        coefficient_error=moved,
+        noise_tail=tail(law, statistic.lattice.size, beta),
+        norm=operator_norm(k, h),
+        unit_factor=1 / statistic.domain.volume,
+        beta=float(beta),
+    )
+
+
+def task_rows(rows: int) -> int:
+    """Rows of one counting task: a second or so of work, and enough tasks to share it out."""
+    return max(1, min(_TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
+
+
+def _cost(statistic: DensityStatistic, files: Sequence[FileFacts], n: int) -> Cost:
+    lattice, sketch = statistic.lattice, statistic.sketch
+    slabs = sum(1 for _ in lattice.slabs())
+    layers = max(slab.stop - slab.start for slab in lattice.slabs())
+    slab = 8 * layers * lattice.layer
+    batch = 8 * BATCH_ROWS * (12 + sketch.order) * len(lattice.k)
+    largest_group = max((max(file.row_groups, default=0) for file in files), default=0)
+    tables = (
+        8
+        * (sketch.order + 2)
+        * sum((k + 1) * cells for k, cells in zip(lattice.k, sketch.cells, strict=True))
+    )
+    reading = batch + 2 * 8 * largest_group * len(lattice.k)
+    working = 4 * statistic.state_bytes + max(reading, tables + 6 * slab)
+    return Cost(
+        rows=n,
+        tasks=max(1, -(-n // task_rows(n))),
+        slabs=slabs,
+        worker_bytes=_PROCESS_BYTES + working,
+        client_bytes=_PROCESS_BYTES + 8 * slab,
+    )
+
+
+def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
+    sense, noise, sure, cost = plan.sensitivity, plan.noise, plan.certificate, plan.cost
+    cells, moments = " x ".join(map(str, plan.sketch.cells)), len(plan.sketch.indices)
+    k, h, size = _per_axis(plan.k), _per_axis(plan.h), plan.lattice.size
+    function, l1, scale = (f"{x:.6g}" for x in (sense.function, sense.l1, noise.scale))
+    parts = f"approximation {sure.approximation:.6g} + rounding {sure.rounding:.3g}"
+    return [
+        ("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}"),
+        ("lattice", f"k {k}, h {h}: N = {size} coefficients"),
+        ("records", f"n = {plan.n}, one row replaced; {cells} cells x {moments} integer moments"),
+        ("sensitivity", f"S(F) = {function}, Delta1 = {l1} ({plan.calibration})"),
+        *(("", line) for line in sense.derivation),
+        ("noise", f"exact discrete {noise.kind}, scale {scale}"),
+        ("", f"= {noise.law.scale} x granularity {noise.granularity:.4g}"),
+        ("certificate", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
+        ("", f"{parts} + noise {sure.noise:.6g}, worst case over all databases"),
+        ("", f"for comparison, S/epsilon = {sense.function / float(plan.charge.epsilon):.3g}"),
+        ("work", f"{cost.rows} rows in {cost.tasks} tasks, {cost.slabs} lattice slabs"),
+        (
+            "memory",
+            f"at most {cost.worker_bytes >> 20} MiB a worker thread, "
+            f"{cost.client_bytes >> 20} MiB in the releasing process",
+        ),
+    ]
+
+
+def _per_axis(values: tuple[int, ...]) -> str:
+    return str(values[0]) if len(set(values)) == 1 else str(list(values))

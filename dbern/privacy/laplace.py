@@ -1,0 +1,269 @@
+"""The exact discrete Laplace law, sampled by integer arithmetic from a keyed stream.
+
+The law is that of Canonne, Kamath & Steinke 2020 ("The Discrete Gaussian for Differential
+Privacy"), Algorithm 2: ``P(X = x) = (e^(1/s) - 1)/(e^(1/s) + 1) * e^(-|x|/s)`` for an integer
+scale s. A magnitude is ``U + s V`` with U in {0..s-1}, ``P(U = u)`` proportional to ``e^(-u/s)``,
+and V geometric, ``P(V = v)`` proportional to ``e^-v``; the sign is fair and minus zero is
+rejected. No floating-point number occurs in this module.
+
+Stream format version 1
+-----------------------
+The samples are a function of (scale, words of the stream), and these rules never change. They are
+repeated word for word, in plain Python integers, by ``tests/privacy/reference_laplace.py``.
+A *digit* is half a 64-bit word, the low half first; a call for n digits reads ceil(n/2) words.
+
+1. ``uniform(n, L)``, integers below L: read n words; replace those that are not below L by the
+   values of ``uniform(their number, L)``, in order.
+2. ``bernoulli(n, p)``: read n digits; entry i is true where its digit is below ``floor(2^32 p)``
+   and false where it is above. Then, in order of i, each entry whose digit is equal reads one word
+   after another until one differs from the next 64 binary digits of p: true where it is below.
+3. Candidates come in batches of `BATCH`. Let ``q = floor((2^64 - 1) / 2s)``, ``L = 2 s q``.
+   a. ``A = uniform(BATCH, L)``; ``H = floor(A/q)``; U is ``floor(H/2)``; negative where H is odd.
+   b. Stage 1: ``W = uniform(BATCH, L)``; a candidate goes on where ``W < 2 U q``.
+      Stage n = 2, 3, ...: with m candidates going on, ``B = bernoulli(m, 1/n)``, then with the m'
+      of them where B is true, ``W = uniform(m', L)``: those with ``W < 2 U q`` go on, until none
+      does. A candidate that passed an even number of stages is kept.
+   c. With m candidates kept, trials ``bernoulli(t, 1/e)`` are drawn, t = r + floor(5 r/8) + 64 and
+      r the failures still missing (m at first), until there are m failures in all. The i-th V is
+      the number of successes between failures i-1 and i.
+   d. Candidates that are negative with ``U = V = 0`` are dropped; the others are the next samples.
+4. Batches follow one another until there are enough samples; the surplus is dropped. Hence fewer
+   samples are always a prefix of more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import count as counting
+from typing import Final
+
+import numpy as np
+
+from dbern.arrays import BoolArray, Int64Array, UInt64Array
+from dbern.privacy.entropy import KeyStream
+
+STREAM_VERSION: Final = 1
+BATCH: Final = 13184  # eight batches fill a block of 65536 but for odds of 1e-12; part of version 1
+MAX_SCALE: Final = 2**61
+MAX_CENTER: Final = 2**62  # what noise is added to lies strictly inside
+_WORD_MAX: Final = 2**64 - 1
+_INT64_MAX: Final = 2**63 - 1
+
+# floor(p 2**bits), for a probability p known to any number of binary digits
+_Digits = Callable[[int], int]
+
+
+@dataclass(frozen=True, eq=False)
+class SignedNoise:
+    """Exact integer noise whose magnitude may exceed ``int64``.
+
+    Parameters
+    ----------
+    magnitude : UInt64Array
+        ``min(|X|, 2**64 - 1)``.
+    negative : BoolArray
+        Whether X is below zero.
+    """
+
+    magnitude: UInt64Array
+    negative: BoolArray
+
+    def __len__(self) -> int:
+        return self.magnitude.size
+
+    def __getitem__(self, part: slice) -> SignedNoise:
+        return SignedNoise(self.magnitude[part], self.negative[part])
+
+    def added_to(self, center: Int64Array) -> Int64Array:
+        """``center + X``, saturated at ``+-(2**63 - 1)``: a function of the exact sum alone.
+
+        Let c be the center, negated where X is negative, and m the magnitude. In arithmetic
+        modulo 2**64, ``room = 2**63 - 1 - c`` is exact, as ``|c| < 2**62`` puts it between 0 and
+        ``2**63 + 2**62``; so is ``c + min(m, room)``, which is ``min(c + m, 2**63 - 1)``. Where m
+        was cut to ``2**64 - 1`` the exact sum is above ``2**63`` too and the result is the same.
+        Clipping X to ``int64`` before adding would make the result depend on more than c + X,
+        which is not post-processing.
+
+        Parameters
+        ----------
+        center : Int64Array
+            Granules, all with ``|center| < 2**62``.
+
+        Examples
+        --------
+        >>> noise = SignedNoise(np.array([5, 2**64 - 1], np.uint64), np.array([False, True]))
+        >>> noise.added_to(np.array([-7, 3])).tolist() == [-2, -(2**63 - 1)]
+        True
+        """
+        flip = -self.negative.astype(np.int64)  # 0 or -1: (x ^ flip) - flip negates where -1
+        signed = (center ^ flip) - flip
+        unsigned = signed.view(np.uint64)
+        unsigned += np.minimum(self.magnitude, np.uint64(_INT64_MAX) - unsigned)
+        return (signed ^ flip) - flip
+
+
+def discrete_laplace(scale: int, count: int, stream: KeyStream) -> SignedNoise:
+    """Draw independent exact integers X, ``P(X = x)`` proportional to ``e^(-|x|/scale)``.
+
+    Proof. Candidates (sign, U) are independent and uniform; a candidate is kept with probability
+    ``e^(-U/s)`` (`_decay`), so a kept U has the law ``e^(-u/s)``. The V are independent of all that
+    (`_geometric`). With the sign, every x != 0 has one representation of weight ``e^(-|x|/s)``; 0
+    has two and the negative one is dropped. The samples are the first `count` entries of this
+    sequence of independent draws: nothing is skipped inside it.
+
+    Parameters
+    ----------
+    scale : int
+        In granules, from 1 to ``2**61``.
+    count : int
+        How many; fewer samples are a prefix of more.
+    stream : KeyStream
+        A fresh stream; see the module for the order in which its words are consumed.
+
+    Raises
+    ------
+    ValueError
+        When the scale is out of range.
+
+    Examples
+    --------
+    >>> noise = discrete_laplace(1000, 3, KeyStream(bytes(32), block=0))
+    >>> noise.added_to(np.zeros(3, np.int64)).tolist()
+    [1723, -2544, 96]
+    """
+    if not 1 <= scale <= MAX_SCALE:
+        raise ValueError(f"the scale must be from 1 to 2**61 granules, not {scale}")
+    parts: list[SignedNoise] = []
+    missing = count
+    while missing > 0:
+        parts.append(_batch(scale, stream)[:missing])
+        missing -= len(parts[-1])
+    return SignedNoise(
+        np.concatenate([part.magnitude for part in parts] or [np.empty(0, np.uint64)]),
+        np.concatenate([part.negative for part in parts] or [np.empty(0, np.bool_)]),
+    )
+
+
+def _batch(scale: int, stream: KeyStream) -> SignedNoise:
+    """The samples among the next `BATCH` candidates."""
+    share = _WORD_MAX // (2 * scale)
+    limit = 2 * scale * share
+    # Each of the 2s values of H has exactly `share` words below the limit.
+    halves = _uniform(stream, BATCH, limit) // np.uint64(share)
+    below = (halves & np.uint64(_WORD_MAX - 1)) * np.uint64(share)
+    halves = halves[_decay(stream, below, limit)]
+    residue = halves >> np.uint64(1)
+    negative = (halves & np.uint64(1)).astype(np.bool_)
+    magnitude = _magnitude(scale, residue, _geometric(stream, residue.size))
+    keep = ~negative | (magnitude != 0)
+    return SignedNoise(magnitude[keep], negative[keep])
+
+
+def _magnitude(scale: int, residue: UInt64Array, quotient: UInt64Array) -> UInt64Array:
+    """``residue + scale * quotient``, cut to ``2**64 - 1``."""
+    magnitude = quotient * np.uint64(scale) + residue
+    if (int(quotient.max(initial=0)) + 1) * scale > _WORD_MAX:
+        room = (np.uint64(_WORD_MAX) - residue) // np.uint64(scale)
+        magnitude[quotient > room] = _WORD_MAX
+    return magnitude
+
+
+def _uniform(stream: KeyStream, count: int, limit: int) -> UInt64Array:
+    """Independent uniform integers below `limit`, by rejection of whole words (rule 1)."""
+    words = stream.words(count)
+    rejected = np.flatnonzero(words >= np.uint64(limit))
+    if rejected.size:
+        words = words.copy()
+        words[rejected] = _uniform(stream, rejected.size, limit)
+    return words
+
+
+def _bernoulli(stream: KeyStream, count: int, digits: _Digits) -> BoolArray:
+    """Independent events of one real probability p, exactly (rule 2).
+
+    A uniform real R is below p if and only if, at the first binary digits where they differ, those
+    of R are smaller. Digits of R are drawn only as far as the comparison needs them: 32 for all,
+    more for the one in 2**32 that equals p's.
+    """
+    drawn = stream.words((count + 1) // 2).astype("<u8", copy=False).view("<u4")[:count]
+    first = np.uint32(digits(32))
+    events = drawn < first
+    for entry in np.flatnonzero(drawn == first):
+        events[entry] = _compare_on(stream, digits)
+    return events
+
+
+def _compare_on(stream: KeyStream, digits: _Digits) -> bool:
+    """Whether R < p for a uniform real R that agrees with p in its first 32 binary digits."""
+    for bits in counting(96, 64):
+        word, expected = int(stream.words(1)[0]), digits(bits) & _WORD_MAX
+        if word != expected:
+            return word < expected
+    raise AssertionError  # pragma: no cover - the loop has no end
+
+
+def _reciprocal(divisor: int, bits: int) -> int:
+    """``floor(2**bits / divisor)``."""
+    return (1 << bits) // divisor
+
+
+@lru_cache(maxsize=64)
+def _inverse_e(bits: int) -> int:
+    """``floor(2**bits / e)``.
+
+    The series ``1 - 1 + 1/2! - 1/3! + ...`` encloses 1/e between successive partial sums. With
+    ``D = n!`` the sums to n-1 and n are integers over D; once both have the same floor, so has 1/e
+    (it is irrational, so they do).
+
+    Examples
+    --------
+    >>> _inverse_e(32)
+    1580030168
+    """
+    previous, total, factorial = 1, 0, 1  # the sums to 0 and 1, over 1!
+    for n in counting(2):
+        factorial *= n
+        previous, total = total * n, total * n + (1 if n % 2 == 0 else -1)
+        low, high = sorted(((previous << bits) // factorial, (total << bits) // factorial))
+        if low == high:
+            return low
+    raise AssertionError  # pragma: no cover - the loop has no end
+
+
+def _decay(stream: KeyStream, below: UInt64Array, limit: int) -> BoolArray:
+    """Events of probability ``exp(-x)``, x = below/limit in [0, 1) (rule 3b).
+
+    Canonne, Kamath & Steinke 2020, Algorithm 1, after von Neumann 1951. Stage n is passed with
+    probability x/n, so more than n-1 stages with ``x^n / n!``; an even number of them with
+    ``sum_n (-1)^n x^n / n! = exp(-x)``.
+    """
+    passed = _uniform(stream, below.size, limit) < below
+    events = ~passed
+    alive = np.flatnonzero(passed)
+    for stage in counting(2):
+        if not alive.size:
+            break
+        alive = alive[_bernoulli(stream, alive.size, partial(_reciprocal, stage))]
+        alive = alive[_uniform(stream, alive.size, limit) < below[alive]]
+        events[alive] = stage % 2 == 0
+    return events
+
+
+def _geometric(stream: KeyStream, count: int) -> UInt64Array:
+    """Independent V with ``P(V >= v) = e^-v``: successes of probability 1/e before a failure.
+
+    One sequence of trials is cut at its failures (rule 3c). The first `count` stretches of an
+    endless sequence of independent trials are independent; how many trials are drawn at a time,
+    and those after the last failure used, change nothing.
+    """
+    failures = np.full(1, -1, np.int64)
+    drawn = 0
+    while failures.size <= count:
+        missing = count - failures.size + 1
+        trials = _bernoulli(stream, missing + 5 * missing // 8 + 64, _inverse_e)
+        failures = np.concatenate([failures, np.flatnonzero(~trials) + drawn])
+        drawn += trials.size
+    gaps = np.diff(failures[: count + 1]) - 1
+    return gaps.view(np.uint64)

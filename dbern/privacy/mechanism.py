@@ -1,0 +1,143 @@
+"""The release step: integer centers plus noise that is a function of key and position alone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from dbern.arrays import FloatArray, Int64Array
+from dbern.errors import IntegrityError
+from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.entropy import KEY_BYTES, KeyStream, subkey
+from dbern.privacy.laplace import MAX_CENTER, STREAM_VERSION, SignedNoise, discrete_laplace
+
+CANONICAL_BLOCK: Final = 65536
+
+# Published here for everyone to read: what it draws is reproducible and protects nothing.
+_PUBLIC_KEY: Final = bytes(KEY_BYTES)
+
+
+def privatize(
+    center: Int64Array, start: int, noise: LaplaceNoise, key: bytes, component: str
+) -> Int64Array:
+    """Add the release's noise to a slice of one component's centers.
+
+    The noise at a canonical position is a pure function of (key, component, position, scale,
+    stream format version): block b holds positions ``[65536 b, 65536 (b + 1))`` and has a key
+    stream of its own, sampled from the block's beginning whatever slice is asked for. So a retry
+    draws the same noise, and neither slices nor threads change a bit. One release key must never
+    meet two different centers: the difference of the outputs would be that of the data.
+
+    The output is the exact ``center + noise`` cut to ``+-(2**63 - 1)``, which is post-processing
+    (`SignedNoise.added_to`); ``-2**63`` never occurs.
+
+    Parameters
+    ----------
+    center : Int64Array
+        Granules, a flat slice of the component's coefficients in C order.
+    start : int
+        Canonical position of the slice's first coefficient.
+    noise : LaplaceNoise
+        The calibrated noise (`dbern.privacy.calibration.calibrate_laplace`).
+    key : bytes
+        The release key.
+    component : str
+        The output's name: components have independent noise.
+
+    Raises
+    ------
+    IntegrityError
+        When the centers are not one flat ``int64`` array below ``2**62`` in magnitude, or the key
+        has the wrong length.
+
+    Examples
+    --------
+    >>> noise = LaplaceNoise(scale=1000, granularity_exponent=0, l1_sensitivity_granules=1000)
+    >>> center = np.array([5, -5, 0], dtype=np.int64)
+    >>> whole = privatize(center, 65535, noise, bytes(32), "density")
+    >>> whole[1:].tolist() == privatize(center[1:], 65536, noise, bytes(32), "density").tolist()
+    True
+    """
+    if len(key) != KEY_BYTES:
+        raise IntegrityError(f"noise: a release key has {KEY_BYTES} bytes")
+    _check_center(center, start)
+    stream_key = subkey(key, "noise", component, f"stream-{STREAM_VERSION}")
+    noisy = np.empty_like(center)
+    stop = start + center.size
+    for block in range(start // CANONICAL_BLOCK, -(-stop // CANONICAL_BLOCK)):
+        origin = block * CANONICAL_BLOCK
+        first, last = max(start, origin), min(stop, origin + CANONICAL_BLOCK)
+        drawn = _block_noise(noise.scale, last - origin, stream_key, block)[first - origin :]
+        here = slice(first - start, last - start)
+        noisy[here] = drawn.added_to(center[here])
+    return noisy
+
+
+def _block_noise(scale: int, count: int, stream_key: bytes, block: int) -> SignedNoise:
+    """The first `count` samples of a block; more samples would begin with the same ones."""
+    return discrete_laplace(scale, count, KeyStream(stream_key, block))
+
+
+def _check_center(center: Int64Array, start: int) -> None:
+    if center.dtype != np.int64 or center.ndim != 1 or start < 0:
+        raise IntegrityError("noise: centers must be a flat int64 array at a position from 0 on")
+    # The bounds are compared apart: the magnitude of -2**63 is not an int64.
+    if center.size and not -MAX_CENTER < center.min() <= center.max() < MAX_CENTER:
+        raise IntegrityError("noise: a center reaches 2**62 granules, which the plan excluded")
+
+
+def to_grid(values: FloatArray, noise: LaplaceNoise) -> Int64Array:
+    """The multiples of the granularity nearest to computed values, in granules.
+
+    Scaling by a power of two is exact (the exponents `LaplaceNoise` allows cannot overflow a value
+    below ``2**62 g``, and what underflows rounds to 0 either way), and so is rounding a float to
+    the nearest integer: each result is within g/2 of its value, as the calibration's proof needs.
+
+    Raises
+    ------
+    IntegrityError
+        When a value is not finite or reaches ``2**62`` granules.
+
+    Examples
+    --------
+    >>> noise = LaplaceNoise(scale=1, granularity_exponent=-2, l1_sensitivity_granules=1)
+    >>> to_grid(np.array([0.3, -1.0]), noise).tolist()
+    [1, -4]
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        granules = np.rint(np.ldexp(values, -noise.granularity_exponent))
+    if not (np.abs(granules) < float(MAX_CENTER)).all():
+        raise IntegrityError("noise: a value is not finite or reaches 2**62 granules")
+    return granules.astype(np.int64)
+
+
+def public_stream(label: str, index: int) -> KeyStream:
+    """A reproducible stream for demonstration data and simulations. NEVER for a release.
+
+    Its key is public: anyone can subtract what it draws. The purpose separates it from all noise.
+
+    Parameters
+    ----------
+    label : str
+        What the numbers are for.
+    index : int
+        Which of the purpose's streams, below ``2**64``.
+
+    Examples
+    --------
+    >>> uniform(public_stream("example", 0), 2).round(4).tolist()
+    [0.0511, 0.392]
+    """
+    return KeyStream(subkey(_PUBLIC_KEY, "public-simulation", label), index)
+
+
+def uniform(stream: KeyStream, count: int) -> FloatArray:
+    """Floats in [0, 1), multiples of ``2**-53``: for simulations, not for noise.
+
+    Examples
+    --------
+    >>> bool(uniform(public_stream("example", 0), 1000).max() < 1)
+    True
+    """
+    return (stream.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53

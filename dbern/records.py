@@ -1,0 +1,171 @@
+"""Parquet row groups to batches of records: the only place that opens private files."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import hmac
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dbern.arrays import FloatArray
+from dbern.errors import SpecError
+
+BATCH_ROWS = 1 << 16
+"""Rows in memory at a time."""
+
+_READERS = 8
+
+
+class UnreadableFileError(Exception):
+    """A file could not be opened or decoded; carries no text of the reader's, which may quote."""
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What a Parquet footer says about a file, statistics left unread.
+
+    Attributes
+    ----------
+    path : str
+        Absolute path.
+    size : int
+        Bytes.
+    row_groups : tuple of int
+        Rows of each row group.
+    """
+
+    path: str
+    size: int
+    row_groups: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the file, null and out-of-bounds ones included."""
+        return sum(self.row_groups)
+
+
+def discover(source: str) -> tuple[Path, ...]:
+    """The Parquet files of a path, a folder (searched to its depth) or a glob, sorted.
+
+    Raises
+    ------
+    SpecError
+        Where there are none.
+    """
+    path = Path(source)
+    if path.is_dir():
+        found = [p for p in path.rglob("*.parquet") if not p.name.startswith(("_", "."))]
+    elif path.exists():
+        found = [path]
+    else:
+        # Path.glob takes no absolute pattern.
+        found = [Path(p) for p in glob.glob(source, recursive=True)]  # noqa: PTH207
+    files = tuple(sorted(p for p in found if p.is_file()))
+    if not files:
+        raise SpecError(
+            f"data.source: no Parquet file at {source}; write a path, folder or glob that has some"
+        )
+    return files
+
+
+def read_footers(files: Sequence[Path], columns: Sequence[str]) -> tuple[FileFacts, ...]:
+    """Sizes and row counts of the files, after checking the columns' presence and types.
+
+    Raises
+    ------
+    SpecError
+        For a file that is not Parquet, a missing column, or a column that is not numeric.
+    """
+    with ThreadPoolExecutor(_READERS) as pool:
+        return tuple(pool.map(lambda path: _footer(path, columns), files))
+
+
+def _footer(path: Path, columns: Sequence[str]) -> FileFacts:
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata, schema = file.metadata, file.schema_arrow
+    except (OSError, pa.ArrowException) as error:
+        raise SpecError(
+            f"data.source: {path} cannot be read as Parquet ({type(error).__name__}); "
+            "mend or remove that file"
+        ) from None
+    for column in columns:
+        _check_column(path, schema, column)
+    groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+    return FileFacts(str(path), path.stat().st_size, groups)
+
+
+def _check_column(path: Path, schema: pa.Schema, column: str) -> None:
+    if schema.names.count(column) != 1:
+        raise SpecError(
+            f'data.bounds.{column}: {path} has no column "{column}"; '
+            f"write one of: {', '.join(schema.names)}"
+        )
+    kind = schema.field(column).type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise SpecError(
+            f"data.bounds.{column}: is of type {kind} in {path}; only integers and floats are "
+            "available as axes in this version: convert the column or choose another"
+        )
+
+
+def footer_tag(path: str, salt: bytes) -> str:
+    """Keyed fingerprint of a file's size and footer, which changes with nearly any rewrite.
+
+    The footer describes the records, so the tag is keyed by the release's private salt; it goes
+    to workers to be compared, and is never stored or shown.
+
+    Raises
+    ------
+    UnreadableFileError
+        Where the file cannot be opened.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - 8))
+            length = int.from_bytes(file.read(4), "little")
+            file.seek(max(0, size - 8 - length))
+            footer = file.read()
+    except OSError:
+        raise UnreadableFileError from None
+    return hmac.new(salt, size.to_bytes(8, "big") + footer, hashlib.sha256).hexdigest()
+
+
+def read_batches(
+    path: str, row_groups: Sequence[int], columns: Sequence[str]
+) -> Iterator[dict[str, FloatArray]]:
+    """Stream the columns of some row groups as 64-bit floats, nulls as NaN.
+
+    Raises
+    ------
+    UnreadableFileError
+        Where the file cannot be opened or decoded.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            stream = file.iter_batches(
+                BATCH_ROWS, row_groups=list(row_groups), columns=list(columns), use_threads=False
+            )
+            for batch in stream:
+                yield {name: _floats(batch.column(name)) for name in columns}
+    except (OSError, pa.ArrowException):
+        raise UnreadableFileError from None
+
+
+def _floats(column: pa.Array) -> FloatArray:
+    # An unsafe cast rounds integers beyond 2^53 to the nearest float instead of refusing the value.
+    values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return np.asarray(values, dtype=np.float64)
+
+
+def write_records(path: Path, columns: Mapping[str, FloatArray]) -> None:
+    """Write columns as a Parquet file: demonstration data and tests."""
+    pq.write_table(pa.table(dict(columns)), path, row_group_size=1 << 17)

@@ -1,0 +1,301 @@
+"""The one use case: plan, reserve, count, stage, charge, noise, publish, commit.
+
+Each step leaves the ledger in a state from which the same call goes on. Noise is a function of the
+release key and the position, the key meets one sealed center only, and the center is staged before
+the charge: a crash anywhere gives the same bytes for one charge when the call is made again.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dbern.bernstein.lattice import Slab
+from dbern.engine import add_up, centers, check_workers, cluster, share_out
+from dbern.errors import IntegrityError, ReleaseError
+from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
+from dbern.planning import ReleasePlan, plan_files
+from dbern.privacy.budget import Budget, decimal_text
+from dbern.privacy.mechanism import privatize
+from dbern.progress import Progress, silent
+from dbern.records import FileFacts, UnreadableFileError, discover, read_footers
+from dbern.spec import ReleaseSpec
+from dbern.synopsis.manifest import FORMAT, FORMAT_VERSION, MANIFEST, digest
+from dbern.synopsis.reader import Synopsis, open_synopsis
+from dbern.synopsis.writer import Component, SynopsisWriter, check_output, discard
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+_OUTPUT = "density"
+
+
+@dataclass(frozen=True)
+class Release:
+    """A published release.
+
+    Attributes
+    ----------
+    url : str
+        Where the synopsis is.
+    charge : Budget
+        What it cost, once.
+    notes : tuple of str
+        What the caller should know, such as that nothing was done because it was there already.
+    """
+
+    url: str
+    charge: Budget
+    notes: tuple[str, ...] = ()
+
+    @property
+    def synopsis(self) -> Synopsis:
+        """The synopsis, opened."""
+        return open_synopsis(self.url)
+
+
+def release(
+    spec: ReleaseSpec,
+    client: Client | None = None,
+    *,
+    scheduler: str | None = None,
+    progress: Progress = silent,
+) -> Release:
+    """Release the spec's function: charge the ledger once and publish the synopsis once.
+
+    Call it again after any interruption: it continues, with the same bytes and no second charge.
+
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        A running cluster; otherwise `scheduler`'s, otherwise threads of this process.
+    progress : callable
+        Told of each stage's progress.
+
+    Raises
+    ------
+    SpecError
+        For a spec, files or an output that cannot work, or that differ from the reserved ones.
+    BudgetError
+        Where the budget does not cover the charge.
+    EnvironmentRefusedError
+        For a ledger or cluster that cannot be used.
+    IntegrityError
+        For files that changed under way, or a staged center that is not what was sealed.
+    ReleaseError
+        Where work could not finish; run it again.
+    """
+    with BudgetLedger.open(resolve_url(spec.budget.ledger, spec.base)) as ledger:
+        reservation = _reserve(ledger, spec)
+        waiting = lambda: progress("waiting for another process with this release", 0, 1)  # noqa: E731
+        with ledger.lock(reservation, wait=waiting):
+            reservation = ledger.find(spec.budget.dataset, spec.release.name) or reservation
+            if reservation.state is State.COMMITTED:
+                return _committed(spec, reservation)
+            reservation = _redirect(ledger, reservation, spec.output)
+            plan = ReleasePlan.from_dict(reservation.plan)
+            if reservation.state is State.RESERVED:
+                reservation = ledger.begin_reading(reservation)
+            if reservation.state is State.READING:
+                staging = ledger.staging(reservation)
+                with _cluster(client, scheduler) as connected:
+                    _stage(connected, spec, plan, reservation, staging, progress)
+                reservation = ledger.spend(reservation, staging.seal())
+            manifest = _publish(ledger, spec, plan, reservation, progress)
+            ledger.commit(reservation, manifest)
+        return Release(reservation.output, reservation.charge)
+
+
+def abandon(ledger: BudgetLedger, dataset: str, name: str) -> Abandoned:
+    """Give a release up: refund it if no record was read, destroy its key, staging and torso."""
+    reservation = ledger.find(dataset, name)
+    with ledger.lock(reservation) if reservation is not None else nullcontext():
+        given_up = ledger.abandon(dataset, name)
+    discard(Path(given_up.reservation.output), given_up.reservation.release_id)
+    return given_up
+
+
+def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
+    """Find this release's reservation or make it; after the charge the files are not needed."""
+    known = ledger.find(spec.budget.dataset, spec.release.name)
+    plan: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
+    if known is None or known.state not in (State.SPENT, State.COMMITTED):
+        files = read_footers(discover(spec.source), spec.domain.names)
+        plan, inputs = plan_files(spec, files).to_dict(), _inputs(files, spec.base)
+    if known is None or known.state is State.REFUNDED:
+        check_output(spec.output, None)
+    request = Request(
+        dataset=spec.budget.dataset,
+        name=spec.release.name,
+        charge=spec.charge,
+        neighbors=spec.neighbors,
+        unit=spec.unit,
+        identity=spec.identity(),
+        inputs=inputs,
+        plan=plan,
+        output=str(spec.output),
+    )
+    return ledger.reserve(request)
+
+
+def _inputs(files: tuple[FileFacts, ...], base: Path) -> dict[str, Any]:
+    """The file list as the ledger keeps it: paths relative to the spec where they are below it."""
+
+    def name(path: str) -> str:
+        return str(Path(path).relative_to(base)) if Path(path).is_relative_to(base) else path
+
+    return {
+        "n": sum(file.rows for file in files),
+        "files": [
+            {"path": name(file.path), "size": file.size, "row_groups": list(file.row_groups)}
+            for file in files
+        ],
+    }
+
+
+def _files(inputs: dict[str, Any], base: Path) -> list[FileFacts]:
+    return [
+        FileFacts(str(base / file["path"]), file["size"], tuple(file["row_groups"]))
+        for file in inputs["files"]
+    ]
+
+
+def _redirect(ledger: BudgetLedger, reservation: Reservation, output: Path) -> Reservation:
+    """Follow a spec whose output changed before anything was published."""
+    if reservation.output == str(output):
+        return reservation
+    check_output(output, reservation.release_id)
+    discard(Path(reservation.output), reservation.release_id)
+    return ledger.set_output(reservation, str(output))
+
+
+def _committed(spec: ReleaseSpec, reservation: Reservation) -> Release:
+    """The release that is there; only a new name spends again."""
+    notes = ["this release was already published: nothing was read, and nothing was charged"]
+    if not (Path(reservation.output) / MANIFEST).exists():
+        raise IntegrityError(
+            f"{reservation.output}: was published and is gone; bring it back from a copy: its key "
+            "is destroyed, and only a new release.name spends again"
+        )
+    files = read_footers(discover(spec.source), spec.domain.names)
+    if _inputs(files, spec.base) != reservation.inputs:
+        notes.append("the files have changed since: it describes the old ones")
+    return Release(reservation.output, reservation.charge, tuple(notes))
+
+
+def _cluster(client: Client | None, scheduler: str | None) -> Any:
+    if client is None:
+        return cluster(scheduler)
+    check_workers(client)
+    return nullcontext(client)
+
+
+def _stage(
+    client: Client,
+    spec: ReleaseSpec,
+    plan: ReleasePlan,
+    reservation: Reservation,
+    staging: Staging,
+    progress: Progress,
+) -> None:
+    """Count all records and stage the rounded lattice, whole, from one pass over the files.
+
+    An interrupted attempt's slabs are cleared first: a center pieced together from two passes is
+    no function of one database if the files changed in between.
+    """
+    staging.clear()
+    statistic = plan.statistic(spec)
+    slabs = list(plan.lattice.slabs())
+    try:
+        tasks = share_out(_files(reservation.inputs, spec.base), reservation.salt)
+    except UnreadableFileError:
+        raise ReleaseError(
+            "data.source: a file of the reservation cannot be opened; bring it back and run the "
+            "same command again"
+        ) from None
+    total = add_up(client, statistic, tasks, reservation.salt, progress)
+    arriving = centers(client, total, statistic, slabs, plan.noise.law)
+    for done, (slab, granules, rows) in enumerate(arriving, start=1):
+        if rows != plan.n:
+            raise IntegrityError(
+                f"data.source: {rows} rows were read and the plan says {plan.n}; restore the files "
+                "and run the same command again"
+            )
+        staging.put(_OUTPUT, slab.index, granules.reshape(-1))
+        progress("staging the lattice", done, len(slabs))
+
+
+def _publish(
+    ledger: BudgetLedger,
+    spec: ReleaseSpec,
+    plan: ReleasePlan,
+    reservation: Reservation,
+    progress: Progress,
+) -> str:
+    """Add the noise to the sealed center and publish; returns the manifest's digest.
+
+    Every step is a function of what the ledger and the staging hold: repeating it writes the same
+    bytes.
+    """
+    output = Path(reservation.output)
+    writer = SynopsisWriter(output, reservation.release_id)
+    if writer.is_published():
+        return digest(output / MANIFEST).sha256
+    staging, key = ledger.staging(reservation), ledger.key(reservation)
+    staging.verify(reservation.seal)
+    component = _component(spec, plan)
+    writer.begin(_attributes(spec, plan, reservation), [component])
+
+    def noisy(slab: Slab) -> None:
+        center = staging.get(_OUTPUT, slab.index)
+        start = slab.start * plan.lattice.layer
+        writer.write(component, slab, privatize(center, start, plan.noise.law, key, _OUTPUT))
+
+    slabs = list(plan.lattice.slabs())
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done, _ in enumerate(pool.map(noisy, slabs), start=1):
+            progress("adding noise and writing", done, len(slabs))
+    return writer.finish(reservation.created)
+
+
+def _component(spec: ReleaseSpec, plan: ReleasePlan) -> Component:
+    domain, lattice = spec.domain, plan.lattice
+    positions = tuple(
+        axis.low + lattice.nodes(i) * axis.width for i, axis in enumerate(domain.axes)
+    )
+    return Component(_OUTPUT, lattice, domain.names, positions, plan.noise.granularity)
+
+
+def _attributes(spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation) -> dict[str, Any]:
+    """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
+    content = plan.to_dict()
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "dbern_version": version("dbern"),
+        "name": plan.name,
+        "created": reservation.created,
+        "output": _OUTPUT,
+        "combine": "linear",
+        "domain": {
+            "axes": [{"name": a.name, "low": a.low, "high": a.high} for a in spec.domain.axes],
+            "outside": spec.domain.outside.value,
+            "volume": spec.domain.volume,
+        },
+        "target": {"kind": spec.learner.kind, **spec.learner.get_params(), "n": plan.n},
+        "k": list(plan.k),
+        "h": list(plan.h),
+        "epsilon": decimal_text(plan.charge.epsilon),
+        "delta": decimal_text(plan.charge.delta),
+        "neighbors": spec.neighbors.value,
+        "unit": str(spec.unit),
+        "noise": content["noise"],
+        "sensitivity": content["sensitivity"],
+        "certificate": content["certificate"],
+    }

@@ -1,0 +1,403 @@
+"""``ReleaseSpec``: every public choice of a release, strictly validated, to and from TOML."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+
+from dbern.domain import Axis, Domain, Outside
+from dbern.errors import SpecError
+from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, exact
+from dbern.targets import KernelDensity
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_LATER = "is not available in this version"
+_MOST_AXES = 3
+_MOST_K = 1000
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ReleaseSection(_Section):
+    """``[release]``: what it is called and where it goes."""
+
+    name: str = Field(description='name = "trip-density"')
+    output: str = Field(description='output = "out/trip-density.zarr"')
+
+
+class UnitTable(_Section):
+    """``unit = { column = .., max_contributions = .. }``."""
+
+    column: str = Field(description='unit = "row"')
+    max_contributions: int = Field(description='unit = "row"')
+
+
+class DataSection(_Section):
+    """``[data]``: which records, and the public facts about them."""
+
+    source: str = Field(description='source = "data/trips/*.parquet"')
+    bounds: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(
+        min_length=1, description="[data.bounds] with one line per axis, such as x = [0.0, 10.0]"
+    )
+    unit: Literal["row"] | UnitTable = Field("row", description='unit = "row"')
+    neighbors: Literal["replace-one", "add-or-remove-one"] = Field(
+        "replace-one", description='neighbors = "replace-one"'
+    )
+    n: int | None = Field(None, ge=1, description="n = 2000000, the public number of rows")
+    normalizer: str | None = Field(None, description="n = 2000000")
+    outside: Literal["drop", "clamp"] = Field("drop", description='outside = "drop" or "clamp"')
+    label: dict[str, Any] | None = Field(None, description="no label")
+    response: dict[str, Any] | None = Field(None, description="no response")
+    group: dict[str, Any] | None = Field(None, description="no group")
+
+
+_KINDS = (
+    "kernel-density", "priestley-chao", "nadaraya-watson", "naive-bayes", "gaussian-naive-bayes",
+    "support-vector-machine", "kernel-erm", "logistic-regression", "ridge-regression", "oracle",
+)  # fmt: skip
+
+
+class TargetSection(_Section):
+    """``[target]``: the learner and its public parameters."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    kind: str = Field(description='kind = "kernel-density"')
+
+
+class DensityParameters(_Section):
+    """Parameters of ``kind = "kernel-density"``."""
+
+    kind: Literal["kernel-density"]
+    kernel: str = Field("gaussian", description='kernel = "gaussian"')
+    bandwidth: list[float] | None = Field(
+        None, description="bandwidth = [0.5, 0.5], one standard deviation per axis in data units"
+    )
+    covariance: list[list[float]] | None = Field(None, description="bandwidth = [0.5, 0.5]")
+
+
+_Whole = Annotated[int, Field(ge=1)]
+
+
+class MechanismSection(_Section):
+    """``[mechanism]``: lattice, order, noise and confidence."""
+
+    k: Literal["auto"] | _Whole | list[_Whole] = Field(
+        "auto", description='k = "auto", k = 20 or k = [20, 30]'
+    )
+    h: Literal["auto"] | _Whole | list[_Whole] = Field(
+        "auto", description='h = "auto", h = 4 or h = [4, 2]'
+    )
+    noise: Literal[
+        "auto", "laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian",
+        "laplace-advanced",
+    ] = Field("auto", description='noise = "laplace"')  # fmt: skip
+    calibration: Literal["tight", "paper"] = Field(
+        "tight", description='calibration = "tight" or "paper"'
+    )
+    beta: str = Field("0.05", description='beta = "0.05"')
+    objective: Literal["typical", "certified"] | None = Field(None, description="no objective")
+    reference: str | None = Field(None, description="no reference")
+
+
+class BudgetSection(_Section):
+    """``[budget]``: what is charged, exactly, and to whose account."""
+
+    epsilon: str = Field(description='epsilon = "1.0" (a string: budgets are exact)')
+    delta: str = Field("0", description='delta = "0" (a string: budgets are exact)')
+    ledger: str = Field(description='ledger = "sqlite:///ledger.db"')
+    dataset: str = Field(description='dataset = "trips-2026", the name the budget was granted to')
+
+
+class ReleaseSpec(_Section):
+    """All public choices of one release.
+
+    Construct it with one keyword per section (mappings as in the TOML file), or with `load`.
+
+    Raises
+    ------
+    SpecError
+        Names each wrong key and says what to write; every problem of the schema at once.
+
+    Examples
+    --------
+    >>> spec = ReleaseSpec(
+    ...     release={"name": "demo", "output": "demo.zarr"},
+    ...     data={"source": "*.parquet", "bounds": {"x": [0.0, 10.0]}},
+    ...     target={"kind": "kernel-density", "bandwidth": [0.5]},
+    ...     budget={"epsilon": "1.0", "ledger": "sqlite:///ledger.db", "dataset": "demo"},
+    ... )
+    >>> spec.domain.names, str(spec.charge)
+    (('x',), 'epsilon 1')
+    """
+
+    release: ReleaseSection = Field(description="[release] with name and output")
+    data: DataSection = Field(description="[data] with source and [data.bounds]")
+    target: TargetSection = Field(description='[target] with kind = "kernel-density"')
+    mechanism: MechanismSection = Field(default_factory=lambda: MechanismSection.model_validate({}))
+    budget: BudgetSection = Field(description="[budget] with epsilon, ledger and dataset")
+
+    _base: Path = PrivateAttr(default_factory=Path.cwd)
+    _parsed: _Parsed = PrivateAttr()
+
+    def __init__(self, **sections: Any) -> None:
+        try:
+            super().__init__(**sections)
+        except ValidationError as error:
+            raise SpecError("\n".join(_explain(error, ReleaseSpec))) from None
+        self._parsed = _parse(self)
+
+    @classmethod
+    def load(cls, path: str | Path, *, partition: str | None = None) -> ReleaseSpec:
+        """Read a TOML file; relative paths in it are relative to it.
+
+        Parameters
+        ----------
+        partition : str, optional
+            Replaces ``{partition}`` in ``release.name``, ``release.output`` and ``data.source``.
+        """
+        path = Path(path)
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise SpecError(
+                f"{path}: no such spec; write its path, or begin one from the README"
+            ) from None
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise SpecError(f"{path}: cannot be read as TOML ({error}); mend that line") from None
+        spec = cls(**_with_partition(content, partition))
+        spec._base = path.resolve().parent
+        return spec
+
+    @property
+    def domain(self) -> Domain:
+        """Axes and bounds, in the order of ``[data.bounds]``."""
+        return self._parsed.domain
+
+    @property
+    def learner(self) -> KernelDensity:
+        """The target with its parameters."""
+        return self._parsed.learner
+
+    @property
+    def charge(self) -> Budget:
+        """What the release costs."""
+        return self._parsed.charge
+
+    @property
+    def beta(self) -> Fraction:
+        """One minus the confidence of the certificate."""
+        return self._parsed.beta
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The neighbouring relation."""
+        return Neighbors(self.data.neighbors)
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Whose data one unit of protection covers."""
+        return PrivacyUnit()
+
+    @property
+    def base(self) -> Path:
+        """The folder that relative paths start from."""
+        return self._base
+
+    @property
+    def source(self) -> str:
+        """Where the records are: an absolute path, glob or folder."""
+        return str(self._base / self.data.source)
+
+    @property
+    def output(self) -> Path:
+        """Where the synopsis goes, absolute."""
+        return self._base / self.release.output
+
+    def per_axis(self, key: Literal["k", "h"]) -> tuple[int, ...] | None:
+        """``k`` or ``h`` for each axis; None where the plan is to choose."""
+        value = getattr(self.mechanism, key)
+        if value == "auto":
+            return None
+        count = self.domain.dimensions
+        return (value,) * count if isinstance(value, int) else tuple(value)
+
+    def identity(self) -> dict[str, Any]:
+        """What makes this release this one: all but ``h``, the output and where the ledger is."""
+        content = self.model_dump(mode="json", exclude_none=True)
+        del content["release"]["output"], content["budget"]["ledger"]
+        content["mechanism"].pop("h")
+        return content
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    domain: Domain
+    learner: KernelDensity
+    charge: Budget
+    beta: Fraction
+
+
+def _parse(spec: ReleaseSpec) -> _Parsed:
+    """Check what the schema cannot: values against each other, and what this version offers."""
+    _refuse_unavailable(spec)
+    if not _NAME.fullmatch(spec.release.name):
+        raise SpecError(
+            'release.name: letters, digits, ".", "_" and "-" only; write name = "trip-density"'
+        )
+    domain = Domain(
+        tuple(
+            Axis(name, float(low), float(high)) for name, (low, high) in spec.data.bounds.items()
+        ),
+        Outside(spec.data.outside),
+    )
+    if domain.dimensions > _MOST_AXES:
+        raise SpecError(
+            f"data.bounds: more than {_MOST_AXES} axes {_LATER}; keep at most {_MOST_AXES}"
+        )
+    _check_per_axis(spec, domain)
+    beta = exact(spec.mechanism.beta, "mechanism.beta")
+    if not 0 < beta < 1:
+        raise SpecError('mechanism.beta: must lie between 0 and 1; write beta = "0.05"')
+    learner = _learner(spec.target.model_dump())
+    learner.kernels(domain)
+    charge = Budget.parse(spec.budget.epsilon, spec.budget.delta)
+    if charge.delta:
+        raise SpecError(f'budget.delta: above 0 {_LATER}; write delta = "0"')
+    return _Parsed(domain, learner, charge, beta)
+
+
+def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:
+    for key in ("k", "h"):
+        value = getattr(spec.mechanism, key)
+        if isinstance(value, list) and len(value) != domain.dimensions:
+            raise SpecError(
+                f"mechanism.{key}: has {len(value)} entries for {domain.dimensions} axes; "
+                f"write one for each of {', '.join(domain.names)}"
+            )
+    largest = spec.mechanism.k
+    if largest != "auto" and max(largest if isinstance(largest, list) else [largest]) > _MOST_K:
+        raise SpecError(f"mechanism.k: above {_MOST_K} {_LATER}; write k = {_MOST_K} or less")
+
+
+def _refuse_unavailable(spec: ReleaseSpec) -> None:
+    """Documented values that later versions will take, each refused by name."""
+    data, mechanism = spec.data, spec.mechanism
+    refusals = [
+        (data.unit != "row", "data.unit", 'unit = "row"'),
+        (data.neighbors != "replace-one", "data.neighbors", 'neighbors = "replace-one"'),
+        (data.normalizer is not None, "data.normalizer", "n = 2000000, or neither"),
+        (data.label is not None, "data.label", "no [data.label]"),
+        (data.response is not None, "data.response", "no [data.response]"),
+        (data.group is not None, "data.group", "no [data.group]"),
+        (mechanism.noise not in ("auto", "laplace"), "mechanism.noise", 'noise = "laplace"'),
+        (mechanism.objective is not None, "mechanism.objective", "no objective"),
+        (mechanism.reference is not None, "mechanism.reference", "no reference"),
+        ("://" in data.source, "data.source", 'a local path such as source = "data/*.parquet"'),
+        ("://" in spec.release.output, "release.output", 'a path such as output = "out.zarr"'),
+    ]  # fmt: skip
+    for refused, key, instead in refusals:
+        if refused:
+            raise SpecError(f"{key}: this value {_LATER}; write {instead}")
+
+
+def _learner(section: Mapping[str, Any]) -> KernelDensity:
+    kind = section["kind"]
+    if kind not in _KINDS:
+        near = difflib.get_close_matches(kind, _KINDS, n=1)
+        raise SpecError(f'target.kind: "{kind}" is unknown; write kind = "{(near or _KINDS)[0]}"')
+    if kind != KernelDensity.kind:
+        raise SpecError(f'target.kind: "{kind}" {_LATER}; write kind = "{KernelDensity.kind}"')
+    try:
+        parameters = DensityParameters(**section)
+    except ValidationError as error:
+        raise SpecError("\n".join(_explain(error, DensityParameters, "target."))) from None
+    if parameters.covariance is not None:
+        raise SpecError(f"target.covariance: {_LATER}; write bandwidth = [0.5, 0.5]")
+    if parameters.bandwidth is None:
+        raise SpecError("target.bandwidth: is missing; write bandwidth = [0.5, 0.5], one per axis")
+    return KernelDensity(bandwidth=tuple(parameters.bandwidth), kernel=parameters.kernel)
+
+
+def _with_partition(content: dict[str, Any], partition: str | None) -> dict[str, Any]:
+    if partition is not None and not _NAME.fullmatch(partition):
+        raise SpecError(
+            '--partition: letters, digits, ".", "_" and "-" only; write --partition 2026-11-20'
+        )
+    filled: dict[str, Any] = copy.deepcopy(content)
+    used = False
+    for section, key in (("release", "name"), ("release", "output"), ("data", "source")):
+        table = filled.get(section)
+        text = table.get(key) if isinstance(table, dict) else None
+        if table is None or not isinstance(text, str) or "{partition}" not in text:
+            continue
+        if partition is None:
+            raise SpecError(
+                f"{section}.{key}: contains {{partition}}; write --partition P on the command line"
+            )
+        used, table[key] = True, text.replace("{partition}", partition)
+    if partition is not None and not used:
+        raise SpecError(
+            "--partition: the spec has no {partition}; write it into release.name and data.source"
+        )
+    return filled
+
+
+def _explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> Iterable[str]:
+    """One line per wrong key: the key, what is wrong, what to write; repeats are merged."""
+    seen = set()
+    for problem in error.errors():
+        names = _field_path(problem["loc"], model)
+        if names in seen:
+            continue
+        seen.add(names)
+        yield f"{prefix}{'.'.join(names)}: {_complaint(problem, names, model)}"
+
+
+def _field_path(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, ...]:
+    """The part of a location that names keys of the file, without pydantic's union branches."""
+    fields: Any = model
+    names = []
+    for part in loc:
+        if not isinstance(part, str):
+            break
+        names.append(part)
+        field = fields.model_fields.get(part) if fields is not None else None
+        inner = field.annotation if field is not None else None
+        fields = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
+        if fields is None and part != "bounds":
+            break
+    return tuple(names)
+
+
+def _complaint(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> str:
+    fields: Any = model
+    hint = ""
+    for part in names:
+        siblings = fields.model_fields if fields is not None else {}
+        field = siblings.get(part)
+        if field is None and problem["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(part, siblings, n=1)
+            return (
+                f"unknown key; write {near[0]}"
+                if near
+                else (f"unknown key; write one of: {', '.join(siblings)}")
+            )
+        if field is None:
+            break
+        hint = field.description or hint
+        inner = field.annotation
+        fields = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
+    what = "is missing" if problem["type"] == "missing" else "has a wrong value or type"
+    return f"{what}; write {hint}"

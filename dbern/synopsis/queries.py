@@ -1,0 +1,128 @@
+"""Answer a Parquet file of queries with a Parquet file of values, in bounded memory."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from threadpoolctl import threadpool_limits
+
+from dbern.errors import SpecError
+from dbern.progress import Progress, silent
+from dbern.synopsis.manifest import storage_error
+from dbern.synopsis.reader import Synopsis
+
+_BATCH_ROWS = 1 << 16
+_VALUE = "value"
+
+
+def answer(
+    synopsis: Synopsis,
+    queries: str | Path,
+    answers: str | Path,
+    *,
+    h: int | Sequence[int] | None = None,
+    progress: Progress = silent,
+) -> int:
+    """Copy `queries` to `answers` with a column ``value``; order and all columns are kept.
+
+    Parameters
+    ----------
+    queries, answers : path
+        Parquet files. The answers appear whole or not at all.
+    h : int or one per axis, optional
+        Order of the iterated operator.
+
+    Returns
+    -------
+    int
+        How many rows were answered.
+
+    Raises
+    ------
+    SpecError
+        For a queries file that is not Parquet or lacks an axis, or answers that exist.
+    ReleaseError
+        Where the answers cannot be written.
+    """
+    queries, answers = Path(queries), Path(answers)
+    if answers.exists():
+        raise SpecError(f"--out: {answers} already exists; remove it or write another path")
+    draft = answers.with_name(f".{answers.name}.{os.getpid()}.tmp")
+    try:
+        with _opened(queries, synopsis) as file:
+            schema = file.schema_arrow.append(pa.field(_VALUE, pa.float64()))
+            try:
+                with pq.ParquetWriter(draft, schema) as writer:
+                    rows = _copy(synopsis, file, writer, h, progress)
+                draft.rename(answers)
+            except OSError as error:
+                raise storage_error(answers, error) from None
+    finally:
+        draft.unlink(missing_ok=True)
+    return rows
+
+
+def _opened(path: Path, synopsis: Synopsis) -> pq.ParquetFile:
+    try:
+        file = pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise SpecError(
+            f"{path}: cannot be read as Parquet ({type(error).__name__}); write the path of a "
+            "Parquet file"
+        ) from None
+    schema = file.schema_arrow
+    for name in synopsis.domain.names:
+        if name not in schema.names:
+            raise SpecError(
+                f'{path}: has no column "{name}"; it needs {", ".join(synopsis.domain.names)}'
+            )
+        kind = schema.field(name).type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise SpecError(f"{path}: column {name} is of type {kind}; write integers or floats")
+    if _VALUE in schema.names:
+        raise SpecError(f'{path}: has a column "{_VALUE}" already; rename it')
+    return file
+
+
+def _copy(
+    synopsis: Synopsis,
+    file: pq.ParquetFile,
+    writer: pq.ParquetWriter,
+    h: int | Sequence[int] | None,
+    progress: Progress,
+) -> int:
+    total, done = file.metadata.num_rows, 0
+    for batch in _answered(synopsis, file.iter_batches(_BATCH_ROWS), h):
+        writer.write_batch(batch)
+        done += batch.num_rows
+        progress("answering", done, total)
+    return done
+
+
+def _answered(
+    synopsis: Synopsis, batches: Iterator[pa.RecordBatch], h: int | Sequence[int] | None
+) -> Iterator[pa.RecordBatch]:
+    """Evaluate batches on all cores, a few ahead of the writer, in order."""
+
+    def value(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = {
+            name: batch.column(name).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+            for name in synopsis.domain.names
+        }
+        return batch.append_column(_VALUE, pa.array(synopsis(columns, h=h)))
+
+    cores = os.cpu_count() or 1
+    waiting: deque[Future[pa.RecordBatch]] = deque()
+    with threadpool_limits(1), ThreadPoolExecutor(cores) as pool:
+        for batch in batches:
+            waiting.append(pool.submit(value, batch))
+            if len(waiting) > 2 * cores:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dbern.ledger import BudgetLedger, Request, Reservation
+from dbern.privacy.budget import Budget
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+@pytest.fixture
+def url(path: Path) -> str:
+    assert BudgetLedger.create(f"sqlite:///{path}")
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[BudgetLedger]:
+    with BudgetLedger.open(url, busy_timeout=5) as opened:
+        opened.grant("trips", Budget.parse("1.0"))
+        yield opened
+
+
+@pytest.fixture
+def ask() -> Callable[..., Request]:
+    """Build a request; keyword arguments replace its fields."""
+
+    def build(name: str = "density", epsilon: str = "0.4", **fields: object) -> Request:
+        standard: dict[str, object] = {
+            "identity": {"bounds": {"x": [0.0, 1.0], "y": [0.0, 1.0]}, "k": 20},
+            "inputs": {"n": 100, "files": [{"path": "a.parquet", "size": 10}]},
+            "plan": {"k": 20, "h": 2},
+            "output": "out.zarr",
+        }
+        return Request("trips", name, Budget.parse(epsilon), **{**standard, **fields})  # type: ignore[arg-type]
+
+    return build
+
+
+@pytest.fixture
+def held(ledger: BudgetLedger, ask: Callable[..., Request]) -> Reservation:
+    return ledger.reserve(ask())
+
+
+@pytest.fixture
+def advance(ledger: BudgetLedger) -> Callable[[Reservation, str], Reservation]:
+    """Take a fresh reservation to a state."""
+
+    def go(reservation: Reservation, state: str) -> Reservation:
+        if state in ("reading", "spent", "committed", "abandoned"):
+            reservation = ledger.begin_reading(reservation)
+        if state in ("spent", "committed"):
+            reservation = ledger.spend(reservation, bytes(32))
+        if state == "committed":
+            reservation = ledger.commit(reservation, "digest")
+        if state in ("refunded", "abandoned"):
+            reservation = ledger.abandon(reservation.dataset, reservation.name).reservation
+        assert reservation.state == state
+        return reservation
+
+    return go
+
+
+@pytest.fixture
+def python() -> Callable[..., subprocess.Popen[str]]:
+    """Start a Python process on a script."""
+
+    def start(script: str, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", script, *arguments]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    return start

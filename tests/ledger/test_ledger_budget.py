@@ -1,0 +1,144 @@
+"""Grants, charges and refusals: exact, and never more than was granted."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from dbern.errors import BudgetError, SpecError
+from dbern.ledger import BudgetLedger, Request
+from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+
+
+def test_ten_tenths_fit_into_one_and_the_eleventh_is_refused(ledger):
+    for number in range(10):
+        ledger.reserve(Request("trips", f"r{number}", Budget.parse("0.1")))
+    with pytest.raises(BudgetError):
+        ledger.reserve(Request("trips", "r10", Budget.parse("1e-30")))
+    (status,) = ledger.status("trips")
+    assert status.remaining == Budget(Fraction(0))
+    assert len(status.releases) == 10
+
+
+def test_thirds_are_exact(ledger):
+    for number in range(3):
+        ledger.reserve(Request("trips", f"r{number}", Budget.parse("1/3")))
+    assert ledger.status("trips")[0].reserved == Budget(Fraction(1))
+
+
+def test_delta_is_a_budget_of_its_own(ledger):
+    with pytest.raises(BudgetError, match=r"delta 0.000001"):
+        ledger.reserve(Request("trips", "r", Budget.parse("0.1", "1e-6")))
+    ledger.grant("trips", Budget.parse("0.1", "1e-6"))
+    ledger.reserve(Request("trips", "r", Budget.parse("0.1", "1e-6")))
+
+
+def test_the_refusal_names_every_amount_and_the_command(ledger, held, ask, advance):
+    advance(ledger.reserve(ask("other", "0.25")), "spent")
+    with pytest.raises(BudgetError) as refused:
+        ledger.reserve(ask("third", "0.36"))
+    message = str(refused.value)
+    for part in (
+        "requested epsilon 0.36",
+        "spent epsilon 0.25",
+        "reserved epsilon 0.4",
+        "remaining epsilon 0.35",
+        f"dbern ledger grant --ledger {ledger.url} --dataset trips --epsilon 0.36",
+    ):
+        assert part in message
+    assert refused.value.exit_code == 3
+    assert ledger.find("trips", "third") is None
+
+
+def test_a_refused_charge_leaves_no_key(ledger, path, ask):
+    with pytest.raises(BudgetError):
+        ledger.reserve(ask("big", "1.1"))
+    keys = path.with_name("ledger.db.keys")
+    assert not keys.exists() or not list(keys.iterdir())
+
+
+def test_without_a_grant_the_message_says_how_to_grant(ledger):
+    with pytest.raises(BudgetError, match=r"dbern ledger grant .* --dataset nowhere --epsilon 0.5"):
+        ledger.reserve(Request("nowhere", "r", Budget.parse("0.5")))
+    with pytest.raises(BudgetError, match="dbern ledger grant"):
+        ledger.status("nowhere")
+
+
+def test_the_first_grant_fixes_the_terms(ledger):
+    unit = PrivacyUnit("rider", 8)
+    status = ledger.grant(
+        "riders", Budget.parse("1"), neighbors=Neighbors.ADD_OR_REMOVE_ONE, unit=unit
+    )
+    assert (status.neighbors, status.unit) == (Neighbors.ADD_OR_REMOVE_ONE, unit)
+    assert ledger.grant("riders", Budget.parse("2")).granted == Budget.parse("3")
+    with pytest.raises(BudgetError, match=r"unit rider \(at most 8 rows\).*unit row"):
+        ledger.grant("riders", Budget.parse("1"), unit=PrivacyUnit())
+    with pytest.raises(BudgetError, match=r"add-or-remove-one.*replace-one"):
+        ledger.grant("riders", Budget.parse("1"), neighbors=Neighbors.REPLACE_ONE)
+    assert ledger.status("riders")[0].granted == Budget.parse("3")
+
+
+def test_defaults_are_those_of_the_paper(ledger):
+    (status,) = ledger.status()
+    assert status.neighbors is Neighbors.REPLACE_ONE
+    assert (status.unit, status.accountant) == (PrivacyUnit(), "basic")
+
+
+@pytest.mark.parametrize(
+    "other", [{"neighbors": Neighbors.ADD_OR_REMOVE_ONE}, {"unit": PrivacyUnit("rider", 2)}]
+)
+def test_a_release_on_other_terms_is_refused(ledger, ask, other):
+    with pytest.raises(BudgetError, match="the first grant fixes"):
+        ledger.reserve(ask(**other))
+    ledger.reserve(ask())
+    with pytest.raises(BudgetError, match="the first grant fixes"):
+        ledger.reserve(ask(**other))
+
+
+@pytest.mark.parametrize("accountant", ["zcdp", ""])
+def test_an_unavailable_accountant_is_refused(ledger, accountant):
+    with pytest.raises(SpecError, match="not available in this version"):
+        ledger.grant("new", Budget.parse("1"), accountant=accountant)
+    assert [status.dataset for status in ledger.status()] == ["trips"]
+
+
+@pytest.mark.parametrize("amount", [Budget(Fraction(-1)), Budget(Fraction(1), Fraction(-1))])
+def test_nothing_negative_is_granted_or_charged(ledger, amount):
+    with pytest.raises(SpecError):
+        ledger.grant("trips", amount)
+    with pytest.raises(SpecError):
+        ledger.reserve(Request("trips", "r", amount))
+
+
+def test_datasets_do_not_share_a_budget(ledger, ask, held):
+    ledger.grant("other", Budget.parse("1"))
+    assert ledger.status("other")[0].remaining == Budget.parse("1")
+    assert [status.dataset for status in ledger.status()] == ["other", "trips"]
+
+
+@pytest.mark.parametrize(
+    ("state", "reserved", "spent"),
+    [
+        ("reserved", "0.4", None),
+        ("reading", "0.4", None),
+        ("spent", None, "0.4"),
+        ("committed", None, "0.4"),
+        ("abandoned", None, "0.4"),
+        ("refunded", None, None),
+    ],
+)
+def test_which_account_a_state_is_in(ledger, held, advance, state, reserved, spent):
+    advance(held, state)
+    (status,) = ledger.status("trips")
+    nothing = Budget(Fraction(0))
+    assert status.reserved == (Budget.parse(reserved) if reserved else nothing)
+    assert status.spent == (Budget.parse(spent) if spent else nothing)
+    assert status.granted == status.reserved + status.spent + status.remaining
+    assert [(row.name, row.state) for row in status.releases] == [("density", state)]
+
+
+def test_opened_again_it_holds_the_same(ledger, held, url):
+    with BudgetLedger.open(url) as again:
+        assert again.find("trips", "density") == held
+        assert again.status() == ledger.status()

@@ -1,0 +1,75 @@
+"""Many processes on one ledger: nothing is overspent, nothing is lost."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from dbern.errors import BudgetError
+from dbern.ledger import BudgetLedger, Request
+from dbern.privacy.budget import Budget
+
+SPEND = """
+import sys
+from dbern.errors import BudgetError
+from dbern.ledger import BudgetLedger, Request
+from dbern.privacy.budget import Budget
+url, who, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+won = 0
+for number in range(count):
+    with BudgetLedger.open(url) as ledger:
+        try:
+            held = ledger.reserve(Request("shared", f"{who}-{number}", Budget.parse("1/57")))
+        except BudgetError:
+            continue
+        assert len(ledger.key(held)) == 32
+        ledger.spend(ledger.begin_reading(held), bytes(32))
+        won += 1
+print(won)
+"""
+
+SAME = """
+import sys
+from dbern.ledger import BudgetLedger, Request
+from dbern.privacy.budget import Budget
+with BudgetLedger.open(sys.argv[1]) as ledger:
+    held = ledger.reserve(Request("shared", "one", Budget.parse("1")))
+    with ledger.lock(held):
+        held = ledger.find("shared", "one")
+        if held.state == "committed":
+            print("found", held.release_id)
+        else:
+            held = ledger.spend(ledger.begin_reading(held), bytes(32))
+            ledger.commit(held, "digest")
+            print("worked", held.release_id)
+"""
+
+
+@pytest.mark.slow
+def test_160_spends_from_8_processes_use_the_grant_exactly(url, path, python):
+    with BudgetLedger.open(url) as ledger:
+        ledger.grant("shared", Budget.parse("1"))
+    processes = [python(SPEND, url, str(who), "20") for who in range(8)]
+    results = [process.communicate(timeout=120) for process in processes]
+    assert [errors for _, errors in results] == [""] * 8
+    assert sum(int(output) for output, _ in results) == 57
+    with BudgetLedger.open(url) as ledger:
+        (status,) = ledger.status("shared")
+    assert status.spent == Budget(Fraction(1))
+    assert len(status.releases) == 57
+    keys = path.with_name("ledger.db.keys")
+    assert {file.stem for file in keys.iterdir()} == {row.release_id for row in status.releases}
+
+
+def test_of_clients_on_one_release_one_works(url, python):
+    with BudgetLedger.open(url) as ledger:
+        ledger.grant("shared", Budget.parse("1"))
+    processes = [python(SAME, url) for _ in range(4)]
+    results = [process.communicate(timeout=30) for process in processes]
+    assert [errors for _, errors in results] == [""] * 4
+    words = sorted(output.split()[0] for output, _ in results)
+    assert words == ["found", "found", "found", "worked"]
+    assert len({output.split()[1] for output, _ in results}) == 1
+    with BudgetLedger.open(url) as ledger, pytest.raises(BudgetError):
+        ledger.reserve(Request("shared", "two", Budget.parse("1e-9")))

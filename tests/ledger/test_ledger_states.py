@@ -1,0 +1,229 @@
+"""Every transition, and what each state makes of a changed request."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+
+import pytest
+
+from dbern.errors import IntegrityError, SpecError
+from dbern.ledger import BudgetLedger
+from dbern.privacy.budget import Budget
+
+STEPS = {
+    "begin_reading": ("reserved", lambda ledger, held: ledger.begin_reading(held)),
+    "spend": ("reading", lambda ledger, held: ledger.spend(held, bytes(32))),
+    "commit": ("spent", lambda ledger, held: ledger.commit(held, "digest")),
+}
+STATES = ["reserved", "reading", "spent", "committed", "abandoned", "refunded"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("state", STATES)
+def test_a_step_leaves_one_state_only(ledger, held, advance, state, step):
+    wanted, take = STEPS[step]
+    reservation = advance(held, state)
+    if state == wanted:
+        assert take(ledger, reservation).state != state
+        return
+    with pytest.raises(IntegrityError, match=rf"is {state}, not {wanted}"):
+        take(ledger, reservation)
+    assert [row.state for row in ledger.status("trips")[0].releases] == [state]
+
+
+def test_of_two_holders_one_takes_the_step(ledger, held, url):
+    with BudgetLedger.open(url) as other:
+        ledger.begin_reading(held)
+        with pytest.raises(IntegrityError, match="another process went on with it"):
+            other.begin_reading(held)
+
+
+def test_what_the_steps_store(ledger, held):
+    seal = os.urandom(32)
+    assert held.seal is None
+    assert len(held.salt) == 32
+    spent = ledger.spend(ledger.begin_reading(held), seal)
+    assert spent.seal == seal
+    ledger.commit(spent, "abc")
+    found = ledger.find("trips", "density")
+    assert (found.seal, found.manifest_digest, found.salt) == (seal, "abc", held.salt)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", found.created)
+
+
+def test_the_output_may_change_until_it_is_over(ledger, held, advance):
+    assert ledger.set_output(held, "b.zarr").output == "b.zarr"
+    advance(held, "committed")
+    with pytest.raises(IntegrityError, match="is committed, not open"):
+        ledger.set_output(held, "c.zarr")
+    assert ledger.find("trips", "density").output == "b.zarr"
+
+
+@pytest.mark.parametrize("state", ["reserved", "reading", "spent", "committed"])
+def test_the_same_request_goes_on_with_the_stored_plan(ledger, held, ask, advance, state):
+    stored = advance(held, state)
+    again = ledger.reserve(ask(plan={"k": 99}, output="elsewhere.zarr"))
+    assert again == stored
+    assert again.plan == {"k": 20, "h": 2}
+    assert len(ledger.status("trips")[0].releases) == 1
+
+
+@pytest.mark.parametrize("state", ["reserved", "reading", "spent", "committed"])
+@pytest.mark.parametrize(
+    ("identity", "said"),
+    [
+        (
+            {"bounds": {"x": [0, 2.0], "y": [0, 1]}, "k": 20},
+            r"bounds.x was \[0.0, 1.0\], is \[0, 2.0\]",
+        ),
+        ({"bounds": {"y": [0, 1], "x": [0, 1]}, "k": 20}, "bounds was in the order x, y, is in"),
+        ({"bounds": {"x": [0, 1], "y": [0, 1]}}, "k was 20, is absent"),
+        ({"bounds": {"x": [0, 1], "y": [0, 1]}, "k": 20, "a": None}, "a was absent, is null"),
+        ({"bounds": {"x": [0, 1]}, "k": 21}, "bounds.y was .*; k was 20, is 21"),
+    ],
+)
+def test_another_identity_is_refused_in_every_state(
+    ledger, held, ask, advance, state, identity, said
+):
+    advance(held, state)
+    with pytest.raises(SpecError, match=said) as refused:
+        ledger.reserve(ask(identity=identity))
+    assert "only a new name spends again" in str(refused.value)
+
+
+def test_ten_and_ten_point_zero_are_one_number_but_true_is_not_one(ledger, ask):
+    ledger.reserve(ask(identity={"a": 10, "b": 1}))
+    ledger.reserve(ask(identity={"a": 10.0, "b": 1}))
+    with pytest.raises(SpecError, match="b was 1, is true"):
+        ledger.reserve(ask(identity={"a": 10, "b": True}))
+
+
+def test_the_charge_is_part_of_the_identity(ledger, held, ask):
+    with pytest.raises(SpecError, match=r'budget.epsilon was "0.4", is "0.5"'):
+        ledger.reserve(ask(epsilon="0.5"))
+
+
+CHANGED = {"n": 101, "files": [{"path": "a.parquet", "size": 11}]}
+
+
+def test_inputs_changed_while_reserved_can_be_refunded(ledger, held, ask):
+    with pytest.raises(SpecError) as refused:
+        ledger.reserve(ask(inputs=CHANGED))
+    for part in (
+        "n was 100, is 101",
+        "files.a.parquet.size was 10, is 11",
+        f"dbern ledger abandon --ledger {ledger.url} --dataset trips --name density",
+        "refunds",
+    ):
+        assert part in str(refused.value)
+
+
+def test_inputs_changed_while_reading_are_an_integrity_error(ledger, held, ask, advance):
+    advance(held, "reading")
+    with pytest.raises(IntegrityError, match=r"files.a.parquet.size was 10, is 11.*charge stands"):
+        ledger.reserve(ask(inputs=CHANGED))
+
+
+@pytest.mark.parametrize("state", ["spent", "committed"])
+def test_inputs_do_not_matter_once_it_is_charged(ledger, held, ask, advance, state):
+    advance(held, state)
+    assert ledger.reserve(ask(inputs=CHANGED)).state == state
+    assert [change.key for change in ledger.compare(ask(inputs=CHANGED)).inputs] == [
+        "n",
+        "files.a.parquet.size",
+    ]
+
+
+def test_thousands_of_changed_files_make_a_short_message(ledger, ask):
+    def files(size):
+        return {"files": {f"{number}.parquet": size for number in range(5000)}}
+
+    ledger.reserve(ask(inputs=files(1)))
+    with pytest.raises(SpecError, match="and 4992 more") as refused:
+        ledger.reserve(ask(inputs=files(2)))
+    assert len(str(refused.value)) < 1500
+
+
+def test_a_file_name_that_is_no_unicode_survives(ledger, ask):
+    inputs = {"files": {os.fsdecode(b"caf\xe9.parquet"): 1}}
+    ledger.reserve(ask(inputs=inputs))
+    assert ledger.find("trips", "density").inputs == inputs
+
+
+def test_compare_changes_nothing(ledger, ask):
+    assert ledger.compare(ask()) is None
+    ledger.reserve(ask())
+    same = ledger.compare(ask())
+    assert (same.identity, same.inputs) == ((), ())
+
+
+def test_abandoning_a_reservation_refunds_it_and_frees_the_name(ledger, held, ask):
+    key = ledger.key(held)
+    given_up = ledger.abandon("trips", "density")
+    assert given_up.refunded
+    assert given_up.reservation.release_id == held.release_id
+    assert ledger.status("trips")[0].remaining == Budget.parse("1")
+    assert ledger.find("trips", "density") is None
+    again = ledger.reserve(ask(identity={"another": True}))
+    assert again.release_id != held.release_id
+    assert again.salt != held.salt
+    assert ledger.key(again) != key
+
+
+@pytest.mark.parametrize("state", ["reading", "spent"])
+def test_abandoning_later_keeps_the_charge_and_the_name(ledger, held, ask, advance, state):
+    advance(held, state)
+    assert not ledger.abandon("trips", "density").refunded
+    assert ledger.status("trips")[0].spent == Budget.parse("0.4")
+    with pytest.raises(SpecError, match="choose a new release name"):
+        ledger.reserve(ask())
+    with pytest.raises(SpecError, match="its charge stands"):
+        ledger.abandon("trips", "density")
+
+
+def test_what_cannot_be_abandoned(ledger, held, advance):
+    advance(held, "committed")
+    with pytest.raises(SpecError, match="is committed"):
+        ledger.abandon("trips", "density")
+    with pytest.raises(SpecError, match="no release 'nothing'"):
+        ledger.abandon("trips", "nothing")
+
+
+def test_one_works_and_the_other_waits_and_says_so_once(ledger, held, url):
+    waits, order, inside = [], [], threading.Event()
+
+    def second():
+        with BudgetLedger.open(url) as other, other.lock(held, wait=lambda: waits.append(1)):
+            order.append("second")
+
+    thread = threading.Thread(target=second)
+    with ledger.lock(held, wait=inside.set):
+        thread.start()
+        while not waits:
+            assert thread.is_alive()
+        order.append("first")
+    thread.join(10)
+    assert order == ["first", "second"]
+    assert len(waits) == 1
+    assert not inside.is_set()
+
+
+def test_the_lock_dies_with_its_process(ledger, held, url, python):
+    script = (
+        "import sys, time\n"
+        "from dbern.ledger import BudgetLedger\n"
+        "ledger = BudgetLedger.open(sys.argv[1])\n"
+        "with ledger.lock(ledger.find('trips', 'density')):\n"
+        "    print('held', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    process = python(script, url)
+    assert process.stdout.readline() == "held\n"
+    waits = []
+    timer = threading.Timer(0.2, process.kill)
+    timer.start()
+    with ledger.lock(held, wait=lambda: waits.append(1)):
+        assert process.wait(5) == -9
+    assert waits == [1]
+    process.communicate()

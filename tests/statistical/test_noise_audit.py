@@ -1,0 +1,140 @@
+"""Audits of the release step that must catch planted bugs: half the scale, reused noise.
+
+All keys are fixed, so every run sees the same samples; thresholds leave a chance below 1e-6 that
+a right mechanism would have been unlucky when the keys were chosen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from scipy import stats
+
+from dbern.arrays import FloatArray, Int64Array
+from dbern.privacy.calibration import LaplaceNoise, calibrate_laplace, tail
+from dbern.privacy.entropy import KeyStream
+from dbern.privacy.laplace import discrete_laplace
+from dbern.privacy.mechanism import privatize
+
+pytestmark = pytest.mark.slow
+
+RUNS = 3000
+EPSILON = Fraction(1)
+COEFFICIENTS = 2
+NOISE = calibrate_laplace(
+    Fraction(1), Fraction(1, 10**9), COEFFICIENTS, EPSILON, bound=Fraction(10)
+)
+Mechanism = Callable[[Int64Array, bytes], Int64Array]
+
+
+def right(center: Int64Array, key: bytes) -> Int64Array:
+    return privatize(center, 0, NOISE, key, "audit")
+
+
+def half_scale(center: Int64Array, key: bytes) -> Int64Array:
+    halved = LaplaceNoise(
+        NOISE.scale // 2, NOISE.granularity_exponent, NOISE.l1_sensitivity_granules
+    )
+    return privatize(center, 0, halved, key, "audit")
+
+
+def reused(center: Int64Array, key: bytes) -> Int64Array:
+    return np.array([right(center[i : i + 1], key)[0] for i in range(center.size)])
+
+
+def neighbours(shape: str) -> tuple[Int64Array, Int64Array]:
+    """Centers at l1 distance exactly Delta_int, in one coefficient or spread over all."""
+    center = np.array([17, -5])
+    move = NOISE.l1_sensitivity_granules
+    shift = np.array([move, 0]) if shape == "one" else np.array([move // 2, move - move // 2])
+    assert int(np.abs(shift).sum()) == move
+    return center, center + shift
+
+
+def outputs(mechanism: Mechanism, center: Int64Array, label: str) -> Int64Array:
+    keys = [hashlib.sha256(f"{label} {run}".encode()).digest() for run in range(RUNS)]
+    return np.array([mechanism(center, key) for key in keys])
+
+
+def events(noisy: Int64Array, first: Int64Array, second: Int64Array) -> list[int]:
+    """How often each output event of the audit's family happened.
+
+    The first is where the likelihood ratio of the right mechanism is exactly exp(epsilon); the
+    second looks at the difference of two coefficients, which no noise protects when it is shared.
+    """
+    low = int((noisy <= first).all(axis=1).sum())
+    moved = second - first
+    gap = (noisy[:, 0] - noisy[:, 1]) - (first[0] - first[1])
+    return [low, int((2 * gap <= moved[0] - moved[1]).sum())]
+
+
+def epsilon_below(mechanism: Mechanism, shape: str, label: str, false_alarm: float = 1e-8) -> float:
+    """A lower confidence bound on the mechanism's epsilon (Clopper & Pearson 1934)."""
+    first, second = neighbours(shape)
+    here = events(outputs(mechanism, first, f"{label} first"), first, second)
+    there = events(outputs(mechanism, second, f"{label} second"), first, second)
+    each = false_alarm / (2 * len(here))
+    bounds = [0.0]
+    for often, seldom in zip(here, there, strict=True):
+        lower = stats.beta.ppf(each, often, RUNS - often + 1) if often else 0.0
+        upper = stats.beta.isf(each, seldom + 1, RUNS - seldom) if seldom < RUNS else 1.0
+        bounds.append(math.log(lower / upper) if lower > 0 else 0.0)
+    return max(bounds)
+
+
+@pytest.mark.parametrize("shape", ["one", "spread"])
+def test_right_calibration_is_not_rejected(shape: str) -> None:
+    found = epsilon_below(right, shape, f"right {shape}")
+    assert 0.3 < found <= EPSILON  # and the audit is not blind
+
+
+@pytest.mark.parametrize("shape", ["one", "spread"])
+def test_half_the_scale_is_rejected(shape: str) -> None:
+    assert epsilon_below(half_scale, shape, f"half {shape}") > EPSILON
+
+
+def test_noise_reused_across_coefficients_is_rejected() -> None:
+    assert epsilon_below(reused, "one", "reused one") > 3 * EPSILON
+
+
+def opendp_samples(scale: int, count: int) -> Int64Array:
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
+    return np.array(dp.m.make_laplace(*space, scale=float(scale))([0] * count))
+
+
+def table(ours: Int64Array, theirs: Int64Array) -> FloatArray:
+    cuts = np.unique(np.quantile(theirs, np.linspace(0, 1, 25)[1:-1]).astype(np.int64))
+    cells = [np.bincount(np.searchsorted(cuts, x), minlength=cuts.size + 1) for x in (ours, theirs)]
+    both = np.array(cells, float)
+    return both[:, both.sum(axis=0) > 0]
+
+
+@pytest.mark.parametrize("scale", [1, 3, 1000, 2**30])
+def test_same_law_as_opendp(scale: int) -> None:
+    # opendp draws from the operating system, so this is the one test with a real chance of a
+    # false alarm: 1e-9 in each case.
+    theirs = opendp_samples(scale, 60000)
+    stream = KeyStream(hashlib.sha256(b"opendp").digest(), 0)
+    ours = discrete_laplace(scale, 2 * 65536, stream).added_to(np.zeros(2 * 65536, np.int64))
+    assert stats.chi2_contingency(table(ours, theirs)).pvalue > 1e-9
+    # The comparison itself notices a wrong scale.
+    wrong = np.rint(ours * 0.7).astype(np.int64)
+    assert stats.chi2_contingency(table(wrong, theirs)).pvalue < 1e-9
+
+
+def test_sampled_sup_norm_stays_under_the_tail() -> None:
+    count, beta = 21, Fraction(1, 20)
+    bound = tail(NOISE, count, beta)
+    releases = 20 * 65536 // count
+    drawn = privatize(np.zeros(releases * count, np.int64), 0, NOISE, bytes(32), "tail")
+    largest = np.abs(drawn.reshape(releases, count)).max(axis=1) * float(NOISE.granularity)
+    exceeded = int((largest >= bound).sum())
+    assert stats.binomtest(exceeded, releases, 0.05, alternative="greater").pvalue > 1e-9
+    assert exceeded > 0.04 * releases  # a union bound over 21 is nearly tight

@@ -5,10 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
-from dbern.bernstein.approximation import bump_error
-from dbern.bernstein.basis import lebesgue_constant
+import numpy as np
+from scipy.special import bdtr
+
+from dbern.arrays import FloatArray
+from dbern.bernstein.approximation import bump_error, lebesgue_constant, sup_norm
+from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
+from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
 from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.spectrum import AxisSpectrum
+from dbern.privacy.calibration import LaplaceNoise, tail
+from dbern.privacy.laplace import discrete_laplace
+from dbern.privacy.mechanism import public_stream
+
+_MOST_DRAWS = 1000
+_FEWEST_DRAWS = 128
+_FIELD_VALUES = 1 << 22  # numbers in memory at a time
+_WORK = 4e9  # multiplications that a simulated quantile may take: under a second
+_SIMULATION_SHARE = 0.1  # of beta, spent on the simulation's own uncertainty
 
 
 @dataclass(frozen=True)
@@ -17,9 +33,14 @@ class Certificate:
 
     Each part is a worst case over all databases, in data units.
 
+    Attributes
+    ----------
+    lower_bound : float
+        What no mechanism with the same epsilon can certify at the same confidence.
+
     Examples
     --------
-    >>> Certificate(approximation=0.5, rounding=0.25, noise=1.0, beta=0.05).total
+    >>> Certificate(0.5, 0.25, 1.0, beta=0.05, lower_bound=0.01).total
     1.75
     """
 
@@ -27,6 +48,7 @@ class Certificate:
     rounding: float
     noise: float
     beta: float
+    lower_bound: float
 
     @property
     def total(self) -> float:
@@ -34,8 +56,59 @@ class Certificate:
         return self.approximation + self.rounding + self.noise
 
 
-def product_error(kernels: Sequence[Gaussian], k: Sequence[int], h: Sequence[int]) -> float:
-    """Bound ``sup_{t,y} |K(y - t) - B^(h) K(. - t)(y)|`` for a product kernel.
+@dataclass(frozen=True)
+class ErrorModel:
+    """The public facts from which a bound follows for any order and any confidence.
+
+    Attributes
+    ----------
+    lattice_error : float
+        Bound on the error of a lattice value before release (effective kernel, positions).
+    released_error : float
+        Bound on the error of a released value but for the noise (floats, rounding to the grid).
+    volume : float
+        Divides unit-cube values to give data units.
+    """
+
+    kernels: tuple[Gaussian, ...]
+    coordinates: Coordinates
+    law: LaplaceNoise
+    lattice_error: float
+    released_error: float
+    volume: float
+
+    def bound(self, h: Sequence[int], beta: Fraction, least: float = 0.0) -> Certificate:
+        """The bound on the sup error at order `h`; `least` is the known lower bound."""
+        coordinates, lattice = self.coordinates, self.coordinates.lattice
+        spectra = spectra_of(coordinates)
+        rounding = lattice_norm(coordinates, h) * self.lattice_error
+        rounding += released_norm(coordinates, h) * self.released_error
+        if isinstance(coordinates, SpectralCoordinates):  # the derived lattice is rounded again
+            half_granule = math.ldexp(0.5, self.law.granularity_exponent)
+            rounding += lattice_norm(PlainCoordinates(lattice), h) * half_granule
+        return Certificate(
+            approximation=product_error(self.kernels, lattice.k, h, spectra) / self.volume,
+            rounding=rounding / self.volume,
+            noise=noise_bound(coordinates, h, self.law, beta) / self.volume,
+            beta=float(beta),
+            lower_bound=least,
+        )
+
+
+def spectra_of(coordinates: Coordinates) -> tuple[AxisSpectrum | None, ...]:
+    """The axes' spectra, None for each axis of plain lattice values."""
+    if isinstance(coordinates, SpectralCoordinates):
+        return coordinates.spectra
+    return (None,) * len(coordinates.lattice.k)
+
+
+def product_error(
+    kernels: Sequence[Gaussian],
+    k: Sequence[int],
+    h: Sequence[int],
+    spectra: Sequence[AxisSpectrum | None] | None = None,
+) -> float:
+    """Bound ``sup_{t,y} |K(y - t) - p_t(y)|`` for a product kernel.
 
     With per-axis suprema ``s_i`` and per-axis errors ``a_i``, telescoping the product one axis at
     a time gives ``prod (s_i + a_i) - prod s_i``. A density is a mean of such bumps (or of fewer),
@@ -46,30 +119,125 @@ def product_error(kernels: Sequence[Gaussian], k: Sequence[int], h: Sequence[int
     >>> product_error([Gaussian(0.2)], [20], [4]) < product_error([Gaussian(0.2)], [20], [1])
     True
     """
-    errors = [bump_error(kernel, *axis) for kernel, *axis in zip(kernels, k, h, strict=True)]
+    axes = zip(kernels, k, h, spectra or [None] * len(kernels), strict=True)
+    errors = [bump_error(*axis) for axis in axes]
     peaks = [kernel.peak for kernel in kernels]
     grown = math.prod(peak + error for peak, error in zip(peaks, errors, strict=True))
     return OUTWARD * (grown - math.prod(peaks)) + 2.0**-45 * grown
 
 
-def operator_norm(k: Sequence[int], h: Sequence[int]) -> float:
-    """Bound ``sup |polynomial| / max |coefficient|``: the product of the Lebesgue constants."""
-    return OUTWARD * math.prod(lebesgue_constant(*axis) for axis in zip(k, h, strict=True))
+def lattice_norm(coordinates: Coordinates, h: Sequence[int]) -> float:
+    """Bound the sup of the polynomial by the largest error of a lattice value before release."""
+    axes = zip(coordinates.lattice.k, h, spectra_of(coordinates), strict=True)
+    return OUTWARD * math.prod(lebesgue_constant(*axis) for axis in axes)
 
 
-def certify(
-    *,
-    approximation: float,
-    coefficient_error: float,
-    noise_tail: float,
-    norm: float,
-    unit_factor: float,
-    beta: float,
-) -> Certificate:
-    """Assemble the certificate: whatever moves coefficients passes through the operator's norm."""
-    return Certificate(
-        approximation=unit_factor * approximation,
-        rounding=unit_factor * norm * coefficient_error,
-        noise=unit_factor * norm * noise_tail,
-        beta=beta,
-    )
+def synthesis_matrices(coordinates: Coordinates, h: Sequence[int]) -> list[FloatArray]:
+    """Per axis, what takes released values to coefficients of the Bernstein basis."""
+    axes = zip(coordinates.lattice.k, h, spectra_of(coordinates), strict=True)
+    return [
+        iterated_matrix(k, order)
+        if spectrum is None
+        else iterated_matrix(k, order) @ spectrum.synthesis
+        for k, order, spectrum in axes
+    ]
+
+
+def released_norm(coordinates: Coordinates, h: Sequence[int]) -> float:
+    """Bound the sup of the polynomial by the largest error of a released value."""
+    matrices = synthesis_matrices(coordinates, h)
+    norms = [sup_norm(k, m) for k, m in zip(coordinates.lattice.k, matrices, strict=True)]
+    return OUTWARD * math.prod(norms)
+
+
+def noise_bound(
+    coordinates: Coordinates, h: Sequence[int], law: LaplaceNoise, beta: Fraction
+) -> float:
+    """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
+
+    The smaller of two proved bounds: the union bound over coefficients times the operator's norm,
+    and a simulated quantile of the very law, evaluated at enclosing nodes.
+    """
+    union = released_norm(coordinates, h) * tail(law, coordinates.layout.size, beta)
+    simulated = _simulated_quantile(coordinates, h, law, float(beta))
+    return union if simulated is None else min(union, simulated)
+
+
+def _simulated_quantile(
+    coordinates: Coordinates, h: Sequence[int], law: LaplaceNoise, beta: float
+) -> float | None:
+    """An upper confidence bound on the quantile from independent draws under a public key.
+
+    The r-th smallest of R draws exceeds the ``1 - 0.9 beta`` quantile with probability at least
+    ``1 - 0.1 beta`` when ``P(Bin(R, 1 - 0.9 beta) >= r) <= 0.1 beta``; together at most beta.
+    None where that takes too many draws. The enclosing nodes bound the sup from the grid.
+    """
+    for oversampling in (4, 3, 2):
+        bases, factor = enclosing_bases(coordinates, h, oversampling)
+        draws = int(min(_MOST_DRAWS, _WORK / _field_work(bases)))
+        if draws >= _FEWEST_DRAWS:
+            break
+    else:
+        return None
+    level = 1 - (1 - _SIMULATION_SHARE) * beta
+    ranks = np.arange(1, draws + 1)
+    enough = 1 - bdtr(ranks - 1, draws, level) <= _SIMULATION_SHARE * beta
+    if not enough.any():
+        return None
+    sups = np.sort(noise_sups(bases, law, draws))
+    granule = math.ldexp(1.0, law.granularity_exponent)
+    return OUTWARD * factor * granule * float(sups[int(np.argmax(enough))])
+
+
+def enclosing_bases(
+    coordinates: Coordinates, h: Sequence[int], oversampling: int
+) -> tuple[list[FloatArray], float]:
+    """Per axis, released values to values at enclosing nodes; and the factor of the enclosure."""
+    bases, factor = [], 1.0
+    for k, matrix in zip(coordinates.lattice.k, synthesis_matrices(coordinates, h), strict=True):
+        nodes, axis_factor = enclosing_nodes(k, oversampling)
+        bases.append(bernstein_basis(nodes, k) @ matrix)
+        factor *= axis_factor
+    return bases, factor
+
+
+def _field_work(bases: Sequence[FloatArray]) -> float:
+    shape, work = [basis.shape[1] for basis in bases], 0.0
+    for axis, basis in enumerate(bases):
+        work += math.prod(shape) * basis.shape[0]
+        shape[axis] = basis.shape[0]
+    return work
+
+
+def noise_sups(bases: Sequence[FloatArray], law: LaplaceNoise, draws: int) -> FloatArray:
+    """Sup norms, in granules, of `draws` noise fields; drawn under a public key, for planning."""
+    shape = tuple(basis.shape[1] for basis in bases)
+    largest = max(math.prod(shape), math.prod(basis.shape[0] for basis in bases))
+    together = max(1, min(draws, _FIELD_VALUES // largest))
+    sups = np.empty(draws)
+    for first in range(0, draws, together):
+        count = min(together, draws - first)
+        size = count * math.prod(shape)
+        noise = discrete_laplace(law.scale, size, public_stream("noise quantile", first))
+        fields = noise.added_to(np.zeros(size, dtype=np.int64)).astype(np.float64)
+        fields = fields.reshape(*shape, count)  # the draw goes to the front as the axes rotate
+        for basis in bases:
+            fields = np.tensordot(fields, basis, axes=(0, 1))
+        sups[first : first + count] = np.abs(fields.reshape(count, -1)).max(axis=1)
+    return sups
+
+
+def lower_bound(function_sensitivity: float, epsilon: float, beta: float, n: int) -> float:
+    """``m S / 2``, m the most records with ``m < ln((1 - beta) / beta) / epsilon``.
+
+    Two databases that differ in m records have values m S apart at some point (F is additive in
+    records and S is attained), and group privacy keeps any epsilon-DP mechanism from being within
+    less than half of that of both with probability ``1 - beta``.
+
+    Examples
+    --------
+    >>> lower_bound(0.5, 1.0, 0.05, 100)
+    0.5
+    """
+    reach = math.log((1 - beta) / beta) / epsilon
+    return min(n, max(0, math.ceil(reach) - 1)) * function_sensitivity / 2

@@ -12,6 +12,8 @@ import numpy as np
 from dbern.arrays import BoolArray, FloatArray
 from dbern.errors import SpecError
 
+_LEAST_WIDTH = 1e-100
+
 
 class Outside(enum.Enum):
     """What becomes of a finite value outside its public bounds."""
@@ -48,10 +50,10 @@ class Axis:
                 f"{where}: the lower bound must be below the upper one; "
                 f"write {self.name} = [low, high]"
             )
-        if not (
-            math.isfinite(self.high - self.low)
-            and self.low + (self.high - self.low) * 1e-9 > self.low
-        ):
+        told_apart = (
+            self.low + self.width * 1e-9 > self.low and self.high > self.high - self.width * 1e-9
+        )
+        if not (_LEAST_WIDTH <= self.width <= 1 / _LEAST_WIDTH and told_apart):
             raise SpecError(
                 f"{where}: the bounds are too far apart or too close for 64-bit floats; "
                 "rescale the column"

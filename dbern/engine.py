@@ -24,11 +24,12 @@ from dbern.planning import task_rows
 from dbern.privacy.calibration import LaplaceNoise
 from dbern.privacy.mechanism import to_grid
 from dbern.progress import Progress
-from dbern.records import FileFacts, UnreadableFileError, footer_tag, read_batches
+from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
 from dbern.targets.base import Statistic
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client as Client
+    from distributed import Future
 
 _FAN_IN = 8
 _AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, few partial sums
@@ -61,7 +62,7 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
         f"{place} cannot be read as Parquet; restore that file and run the same command again"
     ),
     "changed": lambda place: IntegrityError(
-        f"{place} changed while it was being read; restore it and run the same command again"
+        f"{place} changed since the reservation; restore it and run the same command again"
     ),
     "internal": lambda place: ReleaseError(
         f"a task failed ({place}); run the same command again, after giving the workers more "
@@ -75,8 +76,9 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
 
 def count(statistic: Statistic, portions: Sequence[Portion], salt: bytes) -> Outcome:
     """Add up the records of some portions."""
-    state, rows, place = statistic.empty(), 0, ""
+    rows, place = 0, ""
     try:
+        state = statistic.empty()
         with threadpool_limits(1):
             for portion in portions:
                 place = portion.path
@@ -95,10 +97,13 @@ def count(statistic: Statistic, portions: Sequence[Portion], salt: bytes) -> Out
 def merge(outcomes: Sequence[Outcome]) -> Outcome:
     """Add up partial sums; the first failure wins."""
     total: Int64Array | None = None
-    for outcome in outcomes:
-        if outcome.state is None:
-            return outcome
-        total = outcome.state.copy() if total is None else np.add(total, outcome.state, out=total)
+    try:
+        for outcome in outcomes:
+            if outcome.state is None:
+                return outcome
+            total = outcome.state.copy() if total is None else np.add(total, outcome.state, total)
+    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
+        return Outcome(None, failure="internal", place=type(error).__name__)
     return Outcome(total, sum(outcome.rows for outcome in outcomes))
 
 
@@ -142,7 +147,15 @@ def cluster(address: str | None = None) -> Iterator[Client]:
         if address is None:
             threads = dask.system.CPU_COUNT
             with (
-                LocalCluster(1, threads, processes=False, dashboard_address=None) as local,
+                LocalCluster(
+                    n_workers=1,
+                    threads_per_worker=threads,
+                    processes=False,
+                    # Without these, HTTP is served on every interface even with no dashboard.
+                    dashboard_address=None,
+                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+                    worker_dashboard_address="127.0.0.1:0",
+                ) as local,
                 Client(local) as client,
             ):
                 yield client
@@ -180,7 +193,9 @@ def share_out(files: Sequence[FileFacts], salt: bytes) -> list[tuple[Portion, ..
     Raises
     ------
     IntegrityError
-        Where a file is gone or has another size than its facts say.
+        Where a file is not of the size and row groups that its facts say.
+    UnreadableFileError
+        Where a file cannot be opened.
     """
     size = task_rows(sum(file.rows for file in files))
     tasks: list[tuple[Portion, ...]] = []
@@ -195,7 +210,9 @@ def share_out(files: Sequence[FileFacts], salt: bytes) -> list[tuple[Portion, ..
 
 def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Portion]:
     for file in files:
-        tag = footer_tag(file.path, salt)
+        tag = footer_tag(file.path, salt)  # before the comparison: what is compared is tagged
+        if file_facts(file.path) != file:
+            raise _FAILURES["changed"](file.path)
         groups: list[int] = []
         for group in range(len(file.row_groups)):
             groups.append(group)
@@ -223,7 +240,7 @@ def add_up(
     waiting = iter(tasks)
     level: dict[str, int] = {}
     finished: dict[int, list[Future]] = {}
-    active = as_completed()
+    active = as_completed(loop=client.loop)
 
     def submit(depth: int, function: Callable[..., Outcome], *arguments: object) -> None:
         future = client.submit(function, *arguments, pure=False)
@@ -264,7 +281,7 @@ def centers(
     window = _AHEAD * max(1, sum(client.nthreads().values()))
     waiting = iter(slabs)
     slab_of: dict[str, Slab] = {}
-    active = as_completed()
+    active = as_completed(loop=client.loop)
 
     def submit(slab: Slab) -> None:
         future = client.submit(center, total, statistic, slab, noise, pure=False)

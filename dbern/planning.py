@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
 from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.moments import MomentSketch
-from dbern.certificate import Certificate, certify, operator_norm, product_error
+from dbern.bernstein.spectrum import AxisSpectrum
+from dbern.certificate import Certificate, ErrorModel, lower_bound
+from dbern.choice import Candidate, Problem, plain_candidates, spectral_candidates
 from dbern.domain import Domain
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, decimal_text
-from dbern.privacy.calibration import LaplaceNoise, calibrate_laplace, tail
+from dbern.privacy.calibration import LaplaceNoise, calibrate_laplace
 from dbern.privacy.sensitivity import Sensitivity
 from dbern.records import BATCH_ROWS, FileFacts, discover, read_footers
 from dbern.spec import ReleaseSpec
 from dbern.targets.density import DensityStatistic
 
-_DEFAULT_H = 2
-_LARGEST_AUTO_K = 64
+_PAPER_H = 2
+_LARGEST_PAPER_K = 64
+_LARGEST_AUTO_K = 1000
+_LARGEST_AUTO_LATTICE = 1_000_000
 _TASK_ROWS = 4_000_000
 _TASKS_AT_LEAST = 16
 _SHARE = Fraction(1, 100)  # of the noise that the effective kernel may cost
@@ -70,7 +75,7 @@ class ReleasePlan:
     ...     release={"name": "demo", "output": "demo.zarr"},
     ...     data={"source": "*.parquet", "bounds": {"x": [0.0, 10.0]}, "n": 100_000},
     ...     target={"kind": "kernel-density", "bandwidth": [0.5]},
-    ...     mechanism={"k": 20, "h": 4},
+    ...     mechanism={"k": 20, "h": 4, "noise": "laplace"},
     ...     budget={"epsilon": "1.0", "ledger": "sqlite:///ledger.db", "dataset": "demo"},
     ... )
     >>> plan = plan_files(spec, files=())
@@ -85,10 +90,13 @@ class ReleasePlan:
     k: tuple[int, ...]
     h: tuple[int, ...]
     calibration: str
+    spectra: tuple[AxisSpectrum, ...]
     sketch: MomentSketch
     sensitivity: PlannedSensitivity
     noise: PlannedNoise
     certificate: Certificate
+    lattice_error: float
+    released_error: float
     cost: Cost
 
     @property
@@ -96,16 +104,24 @@ class ReleasePlan:
         """The lattice of coefficients."""
         return Lattice(self.k)
 
+    @property
+    def coordinates(self) -> Coordinates:
+        """What is released of the lattice values."""
+        if self.spectra:
+            return SpectralCoordinates(self.lattice, self.spectra)
+        return PlainCoordinates(self.lattice)
+
     def statistic(self, spec: ReleaseSpec) -> DensityStatistic:
         """The planned sums over records."""
         domain = spec.domain
         return DensityStatistic(
-            domain, spec.learner.kernels(domain), self.lattice, self.sketch, self.n
+            domain, spec.learner.kernels(domain), self.coordinates, self.sketch, self.n
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, exact where the plan is exact; `from_dict` reads them back."""
-        content = asdict(self)
+        content = asdict(replace(self, spectra=()))
+        content["spectra"] = [spectrum.to_dict() for spectrum in self.spectra]
         content["charge"] = {
             "epsilon": decimal_text(self.charge.epsilon),
             "delta": decimal_text(self.charge.delta),
@@ -125,6 +141,7 @@ class ReleasePlan:
                 "charge": Budget.parse(**given["charge"]),
                 "k": tuple(given["k"]),
                 "h": tuple(given["h"]),
+                "spectra": tuple(AxisSpectrum.from_dict(one) for one in given["spectra"]),
                 "sketch": MomentSketch(
                     tuple(given["sketch"]["cells"]),
                     given["sketch"]["order"],
@@ -162,30 +179,34 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = _public_rows(spec, files)
     domain, learner, epsilon = spec.domain, spec.learner, spec.charge.epsilon
-    h = spec.per_axis("h") or (_DEFAULT_H,) * domain.dimensions
-    lattice = _lattice(spec, n, max(h))
-    exact = learner.sensitivity(domain, lattice, n, spec.mechanism.calibration)
-    statistic = learner.statistic(domain, lattice, n, _tolerance(exact, lattice, n, epsilon))
-    effective = exact.l1 + 2 * lattice.size * Fraction(statistic.kernel_error) / n
+    coordinates, h = _choose(spec, n)
+    exact = learner.sensitivity(domain, coordinates, n, spec.mechanism.calibration)
+    statistic = learner.statistic(
+        domain, coordinates, n, _tolerance(exact, coordinates, n, epsilon)
+    )
     law = calibrate_laplace(
-        effective,
-        eta=Fraction(statistic.float_error),
-        coefficients=lattice.size,
+        exact.l1 + Fraction(statistic.kernel_error_l1) / n,
+        eta=Fraction(statistic.mean_float_error),
+        coefficients=coordinates.layout.size,
         epsilon=epsilon,
         bound=Fraction(statistic.value_bound),
     )
+    model = _error_model(statistic, law)
     return ReleasePlan(
         name=spec.release.name,
         dataset=spec.budget.dataset,
         charge=spec.charge,
         n=n,
-        k=lattice.k,
+        k=coordinates.lattice.k,
         h=h,
         calibration=spec.mechanism.calibration,
+        spectra=coordinates.spectra if isinstance(coordinates, SpectralCoordinates) else (),
         sketch=statistic.sketch,
         sensitivity=_sensitivity(exact, law, domain),
-        noise=_noise(law, domain),
-        certificate=_certificate(statistic, law, h, spec.beta),
+        noise=_noise(coordinates, law, domain),
+        certificate=model.bound(h, spec.beta, _lower_bound(spec, exact, n)),
+        lattice_error=model.lattice_error,
+        released_error=model.released_error,
         cost=_cost(statistic, files, n),
     )
 
@@ -210,26 +231,55 @@ def _public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
     return n
 
 
-def _lattice(spec: ReleaseSpec, n: int, h: int) -> Lattice:
-    """The spec's k, or the paper's choice below Theorem 1 with its constants set to one."""
-    dimensions = spec.domain.dimensions
-    k = spec.per_axis("k")
-    if k is None:
-        peak = math.prod(kernel.peak for kernel in spec.learner.kernels(spec.domain))
-        ratio = float(spec.charge.epsilon) * n / (peak * math.log(1 / spec.beta))
-        k = (min(_LARGEST_AUTO_K, max(1, int(ratio ** (1 / (h + dimensions))))),) * dimensions
-    lattice = Lattice(k)
-    if lattice.size > _LARGEST_LATTICE:
+def _choose(spec: ReleaseSpec, n: int) -> tuple[Coordinates, tuple[int, ...]]:
+    """What the spec says, and the smallest predicted error over what it leaves open."""
+    mechanism = spec.mechanism
+    k, h = spec.per_axis("k"), spec.per_axis("h")
+    if mechanism.calibration == "paper":
+        h = h or (_PAPER_H,) * spec.domain.dimensions
+        k = k or _paper_k(spec, n, max(h))
+    if k is not None and Lattice(k).size > _LARGEST_LATTICE:
         raise SpecError(
-            f"mechanism.k: {lattice.size} coefficients, more than the {_LARGEST_LATTICE} of this "
-            "version; write a smaller k"
+            f"mechanism.k: {Lattice(k).size} coefficients, more than the {_LARGEST_LATTICE} of "
+            "this version; write a smaller k"
         )
-    return lattice
+    plain_only = mechanism.calibration == "paper" or mechanism.noise == "laplace"
+    if k is not None and h is not None and plain_only:
+        return PlainCoordinates(Lattice(k)), h
+    problem = Problem(
+        kernels=spec.learner.kernels(spec.domain),
+        n=n,
+        epsilon=float(spec.charge.epsilon),
+        k=k,
+        h=h,
+        certified=mechanism.objective == "certified",
+        reference=spec.reference,
+        largest_k=_LARGEST_AUTO_K,
+        largest_lattice=_LARGEST_AUTO_LATTICE,
+    )
+    found: list[Candidate] = []
+    if mechanism.noise != "spectral-laplace":
+        found += plain_candidates(problem)
+    if not plain_only:
+        found += spectral_candidates(problem)
+    best = min(found, key=lambda candidate: candidate.error)
+    return best.coordinates, best.h
 
 
-def _tolerance(exact: Sensitivity, lattice: Lattice, n: int, epsilon: Fraction) -> float:
-    """Kernel error allowed: 1 % of one coefficient's noise scale and of Delta1 itself."""
-    return float(_SHARE * min(exact.l1 / epsilon, exact.l1 * n / (2 * lattice.size)))
+def _paper_k(spec: ReleaseSpec, n: int, h: int) -> tuple[int, ...]:
+    """The choice that proves Theorem 1, its constants set to one."""
+    dimensions = spec.domain.dimensions
+    peak = math.prod(kernel.peak for kernel in spec.learner.kernels(spec.domain))
+    ratio = float(spec.charge.epsilon) * n / (peak * math.log(1 / spec.beta))
+    return (min(_LARGEST_PAPER_K, max(1, int(ratio ** (1 / (h + dimensions))))),) * dimensions
+
+
+def _tolerance(exact: Sensitivity, coordinates: Coordinates, n: int, epsilon: Fraction) -> float:
+    """Kernel error allowed: 1 % of Delta1, and 1 % of the scale of a lattice value's noise."""
+    axes = range(len(coordinates.lattice.k))
+    total = math.prod(float(coordinates.row_sums(axis).sum()) for axis in axes)
+    noise = exact.l1 / epsilon * Fraction(coordinates.lattice_gain)
+    return float(_SHARE * min(exact.l1 * n / Fraction(2 * total), noise))
 
 
 def _sensitivity(exact: Sensitivity, law: LaplaceNoise, domain: Domain) -> PlannedSensitivity:
@@ -246,25 +296,27 @@ def _sensitivity(exact: Sensitivity, law: LaplaceNoise, domain: Domain) -> Plann
     )
 
 
-def _noise(law: LaplaceNoise, domain: Domain) -> PlannedNoise:
+def _noise(coordinates: Coordinates, law: LaplaceNoise, domain: Domain) -> PlannedNoise:
     granularity = math.ldexp(1.0, law.granularity_exponent) / domain.volume
-    return PlannedNoise(law.kind, law.scale * granularity, granularity, law)
+    spectral = isinstance(coordinates, SpectralCoordinates)
+    kind = "spectral-laplace" if spectral else "laplace"
+    return PlannedNoise(kind, law.scale * granularity, granularity, law)
 
 
-def _certificate(
-    statistic: DensityStatistic, law: LaplaceNoise, h: tuple[int, ...], beta: Fraction
-) -> Certificate:
-    k = statistic.lattice.k
-    half_granule = math.ldexp(0.5, law.granularity_exponent)
-    moved = statistic.kernel_error + statistic.position_error + statistic.float_error + half_granule
-    return certify(
-        approximation=product_error(statistic.kernels, k, h),
-        coefficient_error=moved,
-        noise_tail=tail(law, statistic.lattice.size, beta),
-        norm=operator_norm(k, h),
-        unit_factor=1 / statistic.domain.volume,
-        beta=float(beta),
+def _error_model(statistic: DensityStatistic, law: LaplaceNoise) -> ErrorModel:
+    return ErrorModel(
+        kernels=statistic.kernels,
+        coordinates=statistic.coordinates,
+        law=law,
+        lattice_error=statistic.kernel_error + statistic.position_error,
+        released_error=statistic.float_error + math.ldexp(0.5, law.granularity_exponent),
+        volume=statistic.domain.volume,
     )
+
+
+def _lower_bound(spec: ReleaseSpec, exact: Sensitivity, n: int) -> float:
+    function = float(exact.function) / spec.domain.volume
+    return lower_bound(function, float(spec.charge.epsilon), float(spec.beta), n)
 
 
 def task_rows(rows: int) -> int:
@@ -273,10 +325,9 @@ def task_rows(rows: int) -> int:
 
 
 def _cost(statistic: DensityStatistic, files: Sequence[FileFacts], n: int) -> Cost:
-    lattice, sketch = statistic.lattice, statistic.sketch
+    lattice, sketch = statistic.coordinates.lattice, statistic.sketch
     slabs = sum(1 for _ in lattice.slabs())
-    layers = max(slab.stop - slab.start for slab in lattice.slabs())
-    slab = 8 * layers * lattice.layer
+    slab = 8 * lattice.slab_layers * lattice.layer
     batch = 8 * BATCH_ROWS * (12 + sketch.order) * len(lattice.k)
     largest_group = max((max(file.row_groups, default=0) for file in files), default=0)
     tables = (
@@ -304,6 +355,7 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     return [
         ("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}"),
         ("lattice", f"k {k}, h {h}: N = {size} coefficients"),
+        *([("", f"released as {_ranks(plan)} spectral coordinates")] if plan.spectra else []),
         ("records", f"n = {plan.n}, one row replaced; {cells} cells x {moments} integer moments"),
         ("sensitivity", f"S(F) = {function}, Delta1 = {l1} ({plan.calibration})"),
         *(("", line) for line in sense.derivation),
@@ -311,7 +363,7 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
         ("", f"= {noise.law.scale} x granularity {noise.granularity:.4g}"),
         ("certificate", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
         ("", f"{parts} + noise {sure.noise:.6g}, worst case over all databases"),
-        ("", f"for comparison, S/epsilon = {sense.function / float(plan.charge.epsilon):.3g}"),
+        ("", _compared(plan)),
         ("work", f"{cost.rows} rows in {cost.tasks} tasks, {cost.slabs} lattice slabs"),
         (
             "memory",
@@ -319,6 +371,18 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
             f"{cost.client_bytes >> 20} MiB in the releasing process",
         ),
     ]
+
+
+def _compared(plan: ReleasePlan) -> str:
+    least, total = plan.certificate.lower_bound, plan.certificate.total
+    one = f"S/epsilon = {plan.sensitivity.function / float(plan.charge.epsilon):.3g}"
+    if not least:
+        return f"for comparison, {one}"
+    return f"{total / least:.0f} times the {least:.3g} that no mechanism can beat; {one}"
+
+
+def _ranks(plan: ReleasePlan) -> str:
+    return " x ".join(str(spectrum.rank) for spectrum in plan.spectra)
 
 
 def _per_axis(values: tuple[int, ...]) -> str:

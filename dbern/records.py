@@ -61,7 +61,7 @@ def discover(source: str) -> tuple[Path, ...]:
     """
     path = Path(source)
     if path.is_dir():
-        found = [p for p in path.rglob("*.parquet") if not p.name.startswith(("_", "."))]
+        found = [p for p in path.rglob("*.parquet") if not _hidden(p.relative_to(path))]
     elif path.exists():
         found = [path]
     else:
@@ -73,6 +73,11 @@ def discover(source: str) -> tuple[Path, ...]:
             f"data.source: no Parquet file at {source}; write a path, folder or glob that has some"
         )
     return files
+
+
+def _hidden(path: Path) -> bool:
+    """Whether a part of the path marks it as not data, such as ``_temporary``."""
+    return any(part.startswith(("_", ".")) for part in path.parts)
 
 
 def read_footers(files: Sequence[Path], columns: Sequence[str]) -> tuple[FileFacts, ...]:
@@ -87,10 +92,30 @@ def read_footers(files: Sequence[Path], columns: Sequence[str]) -> tuple[FileFac
         return tuple(pool.map(lambda path: _footer(path, columns), files))
 
 
+def file_facts(path: str) -> FileFacts:
+    """What the footer says now.
+
+    Raises
+    ------
+    UnreadableFileError
+        Where there is no readable footer.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            return _facts(Path(path), file.metadata)
+    except (OSError, pa.ArrowException):
+        raise UnreadableFileError from None
+
+
+def _facts(path: Path, metadata: pq.FileMetaData) -> FileFacts:
+    groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+    return FileFacts(str(path), path.stat().st_size, groups)
+
+
 def _footer(path: Path, columns: Sequence[str]) -> FileFacts:
     try:
         with pq.ParquetFile(path) as file:
-            metadata, schema = file.metadata, file.schema_arrow
+            facts, schema = _facts(path, file.metadata), file.schema_arrow
     except (OSError, pa.ArrowException) as error:
         raise SpecError(
             f"data.source: {path} cannot be read as Parquet ({type(error).__name__}); "
@@ -98,8 +123,7 @@ def _footer(path: Path, columns: Sequence[str]) -> FileFacts:
         ) from None
     for column in columns:
         _check_column(path, schema, column)
-    groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
-    return FileFacts(str(path), path.stat().st_size, groups)
+    return facts
 
 
 def _check_column(path: Path, schema: pa.Schema, column: str) -> None:

@@ -15,13 +15,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dbern.arrays import Int64Array
 from dbern.bernstein.lattice import Slab
 from dbern.engine import add_up, centers, check_workers, cluster, share_out
-from dbern.errors import IntegrityError, ReleaseError
+from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
 from dbern.planning import ReleasePlan, plan_files
 from dbern.privacy.budget import Budget, decimal_text
-from dbern.privacy.mechanism import privatize
+from dbern.privacy.mechanism import privatize, to_grid
 from dbern.progress import Progress, silent
 from dbern.records import FileFacts, UnreadableFileError, discover, read_footers
 from dbern.spec import ReleaseSpec
@@ -30,7 +34,7 @@ from dbern.synopsis.reader import Synopsis, open_synopsis
 from dbern.synopsis.writer import Component, SynopsisWriter, check_output, discard
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from dbern.engine import Client
 
 _OUTPUT = "density"
 
@@ -183,8 +187,12 @@ def _committed(spec: ReleaseSpec, reservation: Reservation) -> Release:
             f"{reservation.output}: was published and is gone; bring it back from a copy: its key "
             "is destroyed, and only a new release.name spends again"
         )
-    files = read_footers(discover(spec.source), spec.domain.names)
-    if _inputs(files, spec.base) != reservation.inputs:
+    try:
+        files = read_footers(discover(spec.source), spec.domain.names)
+        changed = _inputs(files, spec.base) != reservation.inputs
+    except SpecError:  # gone, or no longer what the spec says: the synopsis does not need them
+        changed = True
+    if changed:
         notes.append("the files have changed since: it describes the old ones")
     return Release(reservation.output, reservation.charge, tuple(notes))
 
@@ -211,7 +219,7 @@ def _stage(
     """
     staging.clear()
     statistic = plan.statistic(spec)
-    slabs = list(plan.lattice.slabs())
+    slabs = list(plan.coordinates.layout.slabs())
     try:
         tasks = share_out(_files(reservation.inputs, spec.base), reservation.salt)
     except UnreadableFileError:
@@ -249,17 +257,29 @@ def _publish(
         return digest(output / MANIFEST).sha256
     staging, key = ledger.staging(reservation), ledger.key(reservation)
     staging.verify(reservation.seal)
+    layout, law = plan.coordinates.layout, plan.noise.law
+
+    def noisy(slab: Slab) -> Int64Array:
+        center = staging.get(_OUTPUT, slab.index)
+        return privatize(center, slab.start * layout.layer, law, key, _OUTPUT)
+
     component = _component(spec, plan)
     writer.begin(_attributes(spec, plan, reservation), [component])
+    lattice_slab = noisy
+    if plan.spectra:
+        released = np.concatenate([noisy(slab) for slab in layout.slabs()]).reshape(layout.shape)
+        writer.write_spectral(component, released)
+        values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
 
-    def noisy(slab: Slab) -> None:
-        center = staging.get(_OUTPUT, slab.index)
-        start = slab.start * plan.lattice.layer
-        writer.write(component, slab, privatize(center, start, plan.noise.law, key, _OUTPUT))
+        def lattice_slab(slab: Slab) -> Int64Array:
+            return to_grid(plan.coordinates.to_lattice(values, slab), law)
+
+    def write(slab: Slab) -> None:
+        writer.write(component, slab, lattice_slab(slab))
 
     slabs = list(plan.lattice.slabs())
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done, _ in enumerate(pool.map(noisy, slabs), start=1):
+    with threadpool_limits(1), ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done, _ in enumerate(pool.map(write, slabs), start=1):
             progress("adding noise and writing", done, len(slabs))
     return writer.finish(reservation.created)
 
@@ -269,7 +289,9 @@ def _component(spec: ReleaseSpec, plan: ReleasePlan) -> Component:
     positions = tuple(
         axis.low + lattice.nodes(i) * axis.width for i, axis in enumerate(domain.axes)
     )
-    return Component(_OUTPUT, lattice, domain.names, positions, plan.noise.granularity)
+    return Component(
+        _OUTPUT, lattice, domain.names, positions, plan.noise.granularity, plan.spectra
+    )
 
 
 def _attributes(spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation) -> dict[str, Any]:
@@ -298,4 +320,5 @@ def _attributes(spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation) 
         "noise": content["noise"],
         "sensitivity": content["sensitivity"],
         "certificate": content["certificate"],
+        "errors": {"lattice": plan.lattice_error, "released": plan.released_error},
     }

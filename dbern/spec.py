@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import copy
 import difflib
+import glob
+import importlib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
+from dbern.arrays import FloatArray
+from dbern.complaints import explain
 from dbern.domain import Axis, Domain, Outside
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, exact
@@ -21,6 +26,9 @@ from dbern.targets import KernelDensity
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LATER = "is not available in this version"
+_NOISES = ("auto", "laplace", "spectral-laplace")
+_LEAST_BETA = Fraction(1, 10**9)
+_LEAST_EPSILON = Fraction(1, 10**6)
 _MOST_AXES = 3
 _MOST_K = 1000
 
@@ -102,13 +110,15 @@ class MechanismSection(_Section):
     noise: Literal[
         "auto", "laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian",
         "laplace-advanced",
-    ] = Field("auto", description='noise = "laplace"')  # fmt: skip
+    ] = Field("auto", description='noise = "auto", "laplace" or "spectral-laplace"')  # fmt: skip
     calibration: Literal["tight", "paper"] = Field(
         "tight", description='calibration = "tight" or "paper"'
     )
     beta: str = Field("0.05", description='beta = "0.05"')
-    objective: Literal["typical", "certified"] | None = Field(None, description="no objective")
-    reference: str | None = Field(None, description="no reference")
+    objective: Literal["typical", "certified"] = Field(
+        "typical", description='objective = "typical" or "certified"'
+    )
+    reference: str = Field("uniform", description='reference = "uniform" or "module:name"')
 
 
 class BudgetSection(_Section):
@@ -155,7 +165,7 @@ class ReleaseSpec(_Section):
         try:
             super().__init__(**sections)
         except ValidationError as error:
-            raise SpecError("\n".join(_explain(error, ReleaseSpec))) from None
+            raise SpecError("\n".join(explain(error, ReleaseSpec))) from None
         self._parsed = _parse(self)
 
     @classmethod
@@ -218,12 +228,38 @@ class ReleaseSpec(_Section):
     @property
     def source(self) -> str:
         """Where the records are: an absolute path, glob or folder."""
-        return str(self._base / self.data.source)
+        source = self.data.source
+        base = str(self._base)
+        return str(Path(glob.escape(base) if glob.has_magic(source) else base) / source)
 
     @property
     def output(self) -> Path:
         """Where the synopsis goes, absolute."""
         return self._base / self.release.output
+
+    @property
+    def reference(self) -> Callable[[FloatArray], FloatArray] | None:
+        """The public reference density on the unit cube; None for the default.
+
+        Raises
+        ------
+        SpecError
+            Where the named function cannot be imported.
+        """
+        name = self.mechanism.reference
+        if name == "uniform":
+            return None
+        try:
+            module, function = name.split(":")
+            density = getattr(importlib.import_module(module), function)
+        except (ValueError, ImportError, AttributeError) as error:
+            raise SpecError(
+                f'mechanism.reference: "{name}" cannot be imported ({type(error).__name__}); '
+                'write reference = "module:name" of a function of points (m, l)'
+            ) from None
+        low = np.array([axis.low for axis in self.domain.axes])
+        width = np.array([axis.width for axis in self.domain.axes])
+        return lambda points: np.asarray(density(low + points * width))
 
     def per_axis(self, key: Literal["k", "h"]) -> tuple[int, ...] | None:
         """``k`` or ``h`` for each axis; None where the plan is to choose."""
@@ -267,12 +303,19 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f"data.bounds: more than {_MOST_AXES} axes {_LATER}; keep at most {_MOST_AXES}"
         )
     _check_per_axis(spec, domain)
+    if spec.mechanism.noise == "spectral-laplace" and spec.mechanism.calibration == "paper":
+        raise SpecError(
+            'mechanism.calibration: "paper" is proved for noise = "laplace" only; '
+            'write calibration = "tight"'
+        )
     beta = exact(spec.mechanism.beta, "mechanism.beta")
-    if not 0 < beta < 1:
-        raise SpecError('mechanism.beta: must lie between 0 and 1; write beta = "0.05"')
+    if not _LEAST_BETA <= beta <= 1 - _LEAST_BETA:
+        raise SpecError('mechanism.beta: must be from 1e-9 to 1 - 1e-9; write beta = "0.05"')
     learner = _learner(spec.target.model_dump())
     learner.kernels(domain)
     charge = Budget.parse(spec.budget.epsilon, spec.budget.delta)
+    if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
+        raise SpecError('budget.epsilon: must be from 1e-6 to 1e6; write epsilon = "1.0"')
     if charge.delta:
         raise SpecError(f'budget.delta: above 0 {_LATER}; write delta = "0"')
     return _Parsed(domain, learner, charge, beta)
@@ -301,9 +344,7 @@ def _refuse_unavailable(spec: ReleaseSpec) -> None:
         (data.label is not None, "data.label", "no [data.label]"),
         (data.response is not None, "data.response", "no [data.response]"),
         (data.group is not None, "data.group", "no [data.group]"),
-        (mechanism.noise not in ("auto", "laplace"), "mechanism.noise", 'noise = "laplace"'),
-        (mechanism.objective is not None, "mechanism.objective", "no objective"),
-        (mechanism.reference is not None, "mechanism.reference", "no reference"),
+        (mechanism.noise not in _NOISES, "mechanism.noise", 'noise = "auto"'),
         ("://" in data.source, "data.source", 'a local path such as source = "data/*.parquet"'),
         ("://" in spec.release.output, "release.output", 'a path such as output = "out.zarr"'),
     ]  # fmt: skip
@@ -322,7 +363,7 @@ def _learner(section: Mapping[str, Any]) -> KernelDensity:
     try:
         parameters = DensityParameters(**section)
     except ValidationError as error:
-        raise SpecError("\n".join(_explain(error, DensityParameters, "target."))) from None
+        raise SpecError("\n".join(explain(error, DensityParameters, "target."))) from None
     if parameters.covariance is not None:
         raise SpecError(f"target.covariance: {_LATER}; write bandwidth = [0.5, 0.5]")
     if parameters.bandwidth is None:
@@ -352,52 +393,3 @@ def _with_partition(content: dict[str, Any], partition: str | None) -> dict[str,
             "--partition: the spec has no {partition}; write it into release.name and data.source"
         )
     return filled
-
-
-def _explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> Iterable[str]:
-    """One line per wrong key: the key, what is wrong, what to write; repeats are merged."""
-    seen = set()
-    for problem in error.errors():
-        names = _field_path(problem["loc"], model)
-        if names in seen:
-            continue
-        seen.add(names)
-        yield f"{prefix}{'.'.join(names)}: {_complaint(problem, names, model)}"
-
-
-def _field_path(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, ...]:
-    """The part of a location that names keys of the file, without pydantic's union branches."""
-    fields: Any = model
-    names = []
-    for part in loc:
-        if not isinstance(part, str):
-            break
-        names.append(part)
-        field = fields.model_fields.get(part) if fields is not None else None
-        inner = field.annotation if field is not None else None
-        fields = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
-        if fields is None and part != "bounds":
-            break
-    return tuple(names)
-
-
-def _complaint(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> str:
-    fields: Any = model
-    hint = ""
-    for part in names:
-        siblings = fields.model_fields if fields is not None else {}
-        field = siblings.get(part)
-        if field is None and problem["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(part, siblings, n=1)
-            return (
-                f"unknown key; write {near[0]}"
-                if near
-                else (f"unknown key; write one of: {', '.join(siblings)}")
-            )
-        if field is None:
-            break
-        hint = field.description or hint
-        inner = field.annotation
-        fields = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
-    what = "is missing" if problem["type"] == "missing" else "has a wrong value or type"
-    return f"{what}; write {hint}"

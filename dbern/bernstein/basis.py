@@ -88,11 +88,11 @@ def iterate(coefficients: FloatArray, h: Sequence[int]) -> FloatArray:
     return np.ascontiguousarray(result)
 
 
-def enclosing_nodes(degree: int) -> tuple[FloatArray, float]:
+def enclosing_nodes(degree: int, oversampling: int = _OVERSAMPLING) -> tuple[FloatArray, float]:
     """Nodes y and a factor c with ``max |p| <= c max |p(y)|`` for every p of that degree.
 
     Ehlich and Zeller (1964): with M Chebyshev nodes and degree below M, c is
-    ``1 / cos(pi degree / 2M)``.
+    ``1 / cos(pi degree / 2M)``; M is `oversampling` times the degree.
 
     Examples
     --------
@@ -100,23 +100,6 @@ def enclosing_nodes(degree: int) -> tuple[FloatArray, float]:
     >>> nodes.shape, round(factor, 3)
     ((80,), 1.02)
     """
-    count = _OVERSAMPLING * max(degree, 1)
+    count = oversampling * max(degree, 1)
     nodes = (1 - np.cos((np.arange(count) + 0.5) * np.pi / count)) / 2
     return nodes, 1 / math.cos(math.pi * degree / (2 * count))
-
-
-@lru_cache(maxsize=128)
-def lebesgue_constant(k: int, h: int) -> float:
-    """An upper bound, within 2 %, of ``max_y sum_v |b^(h)_{v,k}(y)|``.
-
-    At its maximum the sum is a polynomial of degree k with fixed signs, which the nodes enclose.
-
-    Examples
-    --------
-    >>> 1.0 <= lebesgue_constant(20, 1) < 1.021
-    True
-    """
-    nodes, factor = enclosing_nodes(k)
-    half = nodes[: (len(nodes) + 1) // 2]  # b^(h)_v(y) = b^(h)_{k-v}(1-y)
-    sums = np.abs(iterated_basis(half, k, h)).sum(axis=1)
-    return factor * float(sums.max()) * (1 + 1e-9)

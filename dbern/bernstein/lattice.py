@@ -23,37 +23,23 @@ class Slab:
     stop: int
 
 
-@dataclass(frozen=True)
-class Lattice:
-    """``P = {0, 1/k_1, .., 1} x .. x {0, 1/k_l, .., 1}`` (Algorithm 1, line 1).
-
-    Examples
-    --------
-    >>> lattice = Lattice((4, 2))
-    >>> lattice.shape, lattice.size, lattice.nodes(1).tolist()
-    ((5, 3), 15, [0.0, 0.5, 1.0])
-    """
-
-    k: tuple[int, ...]
+class Layout:
+    """How an array of released integers is cut: slabs of whole layers of the first axis."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(k_1 + 1, .., k_l + 1)``."""
-        return tuple(k + 1 for k in self.k)
+        """Shape of the array."""
+        raise NotImplementedError
 
     @property
     def size(self) -> int:
-        """``N``, the number of coefficients of one component."""
+        """How many integers there are."""
         return math.prod(self.shape)
 
     @property
     def layer(self) -> int:
-        """Coefficients in one layer of the first axis."""
+        """How many integers one layer of the first axis holds."""
         return math.prod(self.shape[1:])
-
-    def nodes(self, axis: int) -> FloatArray:
-        """Lattice positions of one axis in unit-cube units, shape (k + 1,)."""
-        return np.arange(self.k[axis] + 1) / self.k[axis]
 
     @property
     def slab_layers(self) -> int:
@@ -68,3 +54,26 @@ class Lattice:
     def slab_shape(self, slab: Slab) -> tuple[int, ...]:
         """Shape of the slab's array."""
         return (slab.stop - slab.start, *self.shape[1:])
+
+
+@dataclass(frozen=True)
+class Lattice(Layout):
+    """``P = {0, 1/k_1, .., 1} x .. x {0, 1/k_l, .., 1}`` (Algorithm 1, line 1).
+
+    Examples
+    --------
+    >>> lattice = Lattice((4, 2))
+    >>> lattice.shape, lattice.size, lattice.nodes(1).tolist()
+    ((5, 3), 15, [0.0, 0.5, 1.0])
+    """
+
+    k: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(k_1 + 1, .., k_l + 1)``; its product is N."""
+        return tuple(k + 1 for k in self.k)
+
+    def nodes(self, axis: int) -> FloatArray:
+        """Lattice positions of one axis in unit-cube units, shape (k + 1,)."""
+        return np.arange(self.k[axis] + 1) / self.k[axis]

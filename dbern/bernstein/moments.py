@@ -23,10 +23,11 @@ from dbern.bernstein.kernels import EXP_ULPS, OUTWARD, Gaussian
 
 UNIT_ROUNDOFF = 2.0**-53
 _NODES = 32
-_TABLE_ULPS = 2 * (EXP_ULPS + 12) + 2 * _NODES
+_TABLE_ULPS = 2 * (EXP_ULPS + 12) + 2 * _NODES + 2 * 8 * 16
 """Error of one table entry in units of ``peak * 2^-53``: the mean over the nodes doubles the error
-of one kernel value (exp, the exponent's five roundings times ``|z| e^z < 0.37``, two products,
-the cosine), and summing the nodes adds at most one rounding each."""
+of one kernel value (exp, the exponent's five roundings times ``|z| e^z < 0.37``, two products)
+and of the weight (the cosine of an angle up to 8 pi, whose roundings shift it by 8 pi 2^-53 each),
+and summing the nodes adds at most one rounding each."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,11 @@ def contract(sketch: MomentSketch, state: Int64Array, tables: Sequence[FloatArra
     return partial[()]
 
 
+def mapped_table(table: FloatArray, matrix: FloatArray | None) -> FloatArray:
+    """Apply a matrix (d, k + 1) to the lattice points of a table (order + 1, k + 1, cells)."""
+    return table if matrix is None else np.asarray(np.matmul(matrix, table))
+
+
 def truncation_error(
     kernels: Sequence[Gaussian], cells: Sequence[int], order: int, bits: int
 ) -> float:
@@ -196,9 +202,13 @@ def _degree_bounds(kernels: Sequence[Gaussian], cells: Sequence[int], order: int
 
 
 def contraction_error(
-    kernels: Sequence[Gaussian], cells: Sequence[int], order: int, count: int
+    kernels: Sequence[Gaussian], cells: Sequence[int], order: int, terms: Sequence[int]
 ) -> float:
-    """Bound the float error of `contract` for any records summing to `count`, divided by `count`.
+    """Bound the float error of `contract` for any records, divided by their number.
+
+    Tables may have gone through a linear map per axis (`mapped_table`) whose rows have `terms`
+    entries that sum to one in absolute value (zero terms: no map); for other rows the bound grows
+    with the product of their sums. The map's product adds its own rounding.
 
     The absolute moments of all cells sum to at most `count` for each index, so the terms of the
     contraction sum to at most ``count * prod_i sum_a e_{i,a}`` in absolute value; a sum of D
@@ -206,11 +216,11 @@ def contraction_error(
     of summation or fused operations, and the factor 2 covers the higher orders.
     """
     exact, perturbed, depth = 1.0, 1.0, 8
-    for kernel, cells_i in zip(kernels, cells, strict=True):
+    for kernel, cells_i, terms_i in zip(kernels, cells, terms, strict=True):
         bound = sum(kernel.chebyshev_bound(a, 0.5 / cells_i) for a in range(order + 1))
+        error = (order + 1) * table_error(kernel, cells_i, order)
+        error += 2 * terms_i * UNIT_ROUNDOFF * (bound + error)
         exact *= bound
-        perturbed *= bound + (order + 1) * table_error(kernel, cells_i, order)
+        perturbed *= bound + error
         depth += cells_i + order + 2
-    if depth * UNIT_ROUNDOFF * 4 > 1 or count < 1:
-        raise ValueError("the sketch is too large for its error bound, or holds no records")
     return OUTWARD * (2 * depth * UNIT_ROUNDOFF * perturbed + (perturbed - exact))

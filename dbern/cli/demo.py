@@ -22,7 +22,7 @@ _MARKER = ".dbern-demo"
 _FILES = 8
 _GRID = 101
 _QUERIES = 1_000_000
-_BANDWIDTH = 0.8
+_BANDWIDTH = 0.6
 # Hubs of the city: share of the trips, center and spread in kilometres.
 _HUBS = (
     (0.34, 5.0, 5.2, 0.9), (0.18, 2.6, 6.9, 0.6), (0.16, 7.4, 3.1, 0.7), (0.10, 7.9, 7.6, 0.5),
@@ -44,10 +44,6 @@ y = [0.0, 10.0]
 kind      = "kernel-density"
 bandwidth = [{bandwidth}, {bandwidth}]
 
-[mechanism]
-k = {k}
-h = {h}
-
 [budget]
 epsilon = "1.0"
 ledger  = "sqlite:///ledger.db"
@@ -57,11 +53,9 @@ dataset = "city"
 
 @click.command()
 @click.option("--rows", default=2_000_000, show_default=True, type=click.IntRange(min=1000))
-@click.option("--k", default=60, show_default=True, type=click.IntRange(min=1, max=1000))
-@click.option("--h", "order", default=20, show_default=True, type=click.IntRange(min=1))
 @click.option("--folder", default="demo-out", show_default=True, type=click.Path(path_type=Path))
 @common
-def demo(rows: int, k: int, order: int, folder: Path, as_json: bool, quiet: bool) -> None:
+def demo(rows: int, folder: Path, as_json: bool, quiet: bool) -> None:
     """Generate a city's trips, release their density, and compare it with the truth."""
     import numpy as np
 
@@ -79,7 +73,7 @@ def demo(rows: int, k: int, order: int, folder: Path, as_json: bool, quiet: bool
     _begin(folder)
     with shown_progress(quiet) as progress:
         _write_trips(folder / "trips", rows, progress)
-        (folder / "release.toml").write_text(_SPEC.format(bandwidth=_BANDWIDTH, k=k, h=order))
+        (folder / "release.toml").write_text(_SPEC.format(bandwidth=_BANDWIDTH))
         url = f"sqlite:///{folder.resolve() / 'ledger.db'}"
         BudgetLedger.create(url)
         with BudgetLedger.open(url) as ledger:

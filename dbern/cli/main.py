@@ -42,6 +42,8 @@ def run(arguments: list[str]) -> int:
     try:
         return int(cli.main(arguments, prog_name="dbern", standalone_mode=False) or 0)
     except click.ClickException as error:
+        if as_json:
+            _print_failure("usage", error.format_message(), error.exit_code)
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -58,6 +60,10 @@ def run(arguments: list[str]) -> int:
 
 def _fail(kind: str, message: str, code: int, as_json: bool) -> int:
     if as_json:
-        click.echo(json.dumps({"error": kind, "message": message, "exit_code": code}))
+        _print_failure(kind, message, code)
     click.echo(f"dbern: {message}", err=True)
     return code
+
+
+def _print_failure(kind: str, message: str, code: int) -> None:
+    click.echo(json.dumps({"error": kind, "message": message, "exit_code": code}))

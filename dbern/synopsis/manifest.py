@@ -95,7 +95,7 @@ def list_objects(store: Path) -> list[str]:
     """Every object of a store but the manifest, as sorted paths relative to it."""
     files = (path for path in store.rglob("*") if path.is_file())
     names = (path.relative_to(store).as_posix() for path in files)
-    return sorted(name for name in names if not name.startswith(MANIFEST))
+    return sorted(name for name in names if name != MANIFEST)
 
 
 def publish(store: Path, manifest: Manifest) -> None:

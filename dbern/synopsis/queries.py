@@ -59,7 +59,8 @@ def answer(
             schema = file.schema_arrow.append(pa.field(_VALUE, pa.float64()))
             try:
                 with pq.ParquetWriter(draft, schema) as writer:
-                    rows = _copy(synopsis, file, writer, h, progress)
+                    total, batches = file.metadata.num_rows, _batches(queries, file)
+                    rows = _copy(synopsis, batches, total, writer, h, progress)
                 draft.rename(answers)
             except OSError as error:
                 raise storage_error(answers, error) from None
@@ -90,15 +91,25 @@ def _opened(path: Path, synopsis: Synopsis) -> pq.ParquetFile:
     return file
 
 
+def _batches(path: Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from file.iter_batches(_BATCH_ROWS)
+    except (OSError, pa.ArrowException) as error:
+        raise SpecError(
+            f"{path}: is damaged ({type(error).__name__}); write it again and repeat the command"
+        ) from None
+
+
 def _copy(
     synopsis: Synopsis,
-    file: pq.ParquetFile,
+    batches: Iterator[pa.RecordBatch],
+    total: int,
     writer: pq.ParquetWriter,
     h: int | Sequence[int] | None,
     progress: Progress,
 ) -> int:
-    total, done = file.metadata.num_rows, 0
-    for batch in _answered(synopsis, file.iter_batches(_BATCH_ROWS), h):
+    done = 0
+    for batch in _answered(synopsis, batches, h):
         writer.write_batch(batch)
         done += batch.num_rows
         progress("answering", done, total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,11 +13,23 @@ import zarr
 
 from dbern.arrays import FloatArray
 from dbern.bernstein.basis import iterate
+from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
+from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.lattice import Lattice
+from dbern.bernstein.spectrum import AxisSpectrum
+from dbern.certificate import Certificate, ErrorModel
 from dbern.domain import Axis, Domain
 from dbern.errors import IntegrityError, SpecError
+from dbern.privacy.calibration import LaplaceNoise
 from dbern.synopsis.evaluator import evaluate, evaluate_grid
 from dbern.synopsis.manifest import MANIFEST, Manifest, digest, list_objects
+from dbern.synopsis.selection import (
+    Smoothing,
+    evaluation_matrices,
+    select,
+    smoothings,
+    whole_ranks,
+)
 from dbern.synopsis.writer import ABSENT
 
 if TYPE_CHECKING:
@@ -24,6 +37,9 @@ if TYPE_CHECKING:
 
 Points: TypeAlias = Any
 """A numpy or dask array (m, l), or (m,) where l = 1, or a table by column name."""
+
+Order: TypeAlias = int | Sequence[int] | str | None
+"""Order of the iterated operator: one, one per axis, "auto", or None for the released one."""
 
 
 def open_synopsis(url: str | Path) -> Synopsis:
@@ -61,7 +77,7 @@ class Synopsis:
             if name.endswith("zarr.json"):
                 self._check(name)
         self._root = zarr.open_group(path, mode="r")
-        self._bernstein: dict[tuple[int, ...], FloatArray] = {}
+        self._bernstein: dict[Smoothing, FloatArray] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (open_synopsis, (self._path,))
@@ -86,15 +102,18 @@ class Synopsis:
         axes = self.metadata["domain"]["axes"]
         return Domain(tuple(Axis(axis["name"], axis["low"], axis["high"]) for axis in axes))
 
-    def __call__(self, points: Points, h: int | Sequence[int] | None = None) -> Any:
+    def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
         """Evaluate the released function.
 
         Parameters
         ----------
         points : array (m, l) in axis order, (m,) where l = 1, or a table by column name
             In data units. A dask array gives a lazy dask array.
-        h : int or one per axis, optional
-            Order of the iterated operator; any order is free post-processing.
+        h : int, one per axis, or "auto", optional
+            Order of the iterated operator; any order is free post-processing. "auto" chooses order
+            and rank from the released values and the known noise (`choose`).
+        method : "bernstein" or "nearest"
+            "nearest" is the paper's piecewise-constant baseline.
 
         Returns
         -------
@@ -106,12 +125,14 @@ class Synopsis:
         SpecError
             For points of the wrong shape, or an order below 1.
         """
-        order = self._order(h)
+        if method not in ("bernstein", "nearest"):
+            raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
+        smoothing = None if method == "nearest" else self._smoothing(h)
         if hasattr(points, "dask"):
-            return self._lazy(points, order)
+            return self._lazy(points, smoothing)
         if isinstance(points, np.ndarray | list | tuple):
-            return self._evaluate(np.asarray(points, dtype=np.float64), order)
-        return self._evaluate(self._stack(points), order)
+            return self._evaluate(np.asarray(points, dtype=np.float64), smoothing)
+        return self._evaluate(self._stack(points), smoothing)
 
     def _stack(self, table: Any) -> FloatArray:
         try:
@@ -122,7 +143,7 @@ class Synopsis:
             ) from None
         return np.column_stack(columns)
 
-    def _evaluate(self, points: FloatArray, order: tuple[int, ...]) -> FloatArray:
+    def _evaluate(self, points: FloatArray, smoothing: Smoothing | None) -> FloatArray:
         dimensions = self.domain.dimensions
         if points.ndim == 1 and dimensions == 1:
             points = points[:, None]
@@ -134,20 +155,60 @@ class Synopsis:
         values = np.full(len(points), np.nan)
         inside = self.domain.inside(points)
         unit = np.clip(self.domain.to_unit(points[inside]), 0.0, 1.0)
-        values[inside] = evaluate(self._coefficients(order), unit)
+        if smoothing is None:
+            nearest = tuple(np.rint(unit * self.lattice.k).astype(np.int64).T)
+            values[inside] = self._lattice_values[nearest]
+        else:
+            values[inside] = evaluate(self._coefficients(smoothing), unit)
         return values
 
-    def _lazy(self, points: Any, order: tuple[int, ...]) -> Any:
+    def _lazy(self, points: Any, smoothing: Smoothing | None) -> Any:
+        facts: dict[str, Any] = {"dtype": np.float64, "meta": np.empty(0)}
         if points.ndim == 2:
-            points = points.rechunk({1: -1})
-            return points.map_blocks(
-                _block, self, order, drop_axis=1, dtype=np.float64, meta=np.empty(0)
-            )
-        return points.map_blocks(_block, self, order, dtype=np.float64, meta=np.empty(0))
+            points, facts["drop_axis"] = points.rechunk({1: -1}), 1
+        return points.map_blocks(_block, self, smoothing, **facts)
 
-    def grid(
-        self, shape: Sequence[int] | int, h: int | Sequence[int] | None = None
-    ) -> xarray.DataArray:
+    def choose(self) -> Smoothing:
+        """Order and rank with the least estimated mean squared error (`h="auto"`)."""
+        return self._chosen
+
+    def band(self, beta: float | str = 0.05, h: Order = None) -> float:
+        """Half-width of a simultaneous confidence band for the non-private function.
+
+        With probability at least ``1 - beta`` it covers at every point of the domain at once:
+        approximation of the worst database, rounding, and the quantile of the noise's public law.
+        For ``h="auto"`` the noise part holds over all candidates at once.
+
+        Raises
+        ------
+        SpecError
+            For a beta outside (0, 1).
+        """
+        return self.bound(beta, h).total
+
+    def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
+        """The parts of `band`."""
+        level = Fraction(str(beta))
+        if not 0 < level < 1:
+            raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
+        smoothing = self._smoothing(h)
+        coordinates = self._coordinates
+        if isinstance(h, str):
+            level /= len(smoothings(coordinates, self.metadata["h"]))
+        if isinstance(coordinates, SpectralCoordinates):
+            cut = zip(coordinates.spectra, smoothing.ranks, strict=True)
+            spectra = tuple(one.cut(rank or one.rank) for one, rank in cut)
+            coordinates = SpectralCoordinates(coordinates.lattice, spectra)
+        return self._error_model(coordinates).bound(smoothing.h, level)
+
+    def interval(
+        self, points: Points, beta: float | str = 0.05, h: Order = None
+    ) -> tuple[Any, Any]:
+        """Lower and upper ends of the simultaneous band at the points."""
+        values, width = self(points, h), self.band(beta, h)
+        return values - width, values + width
+
+    def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid over the whole domain, ends included, as a labelled array."""
         import xarray
 
@@ -159,7 +220,7 @@ class Synopsis:
                 f"grid shape {shape}: write one count of at least 2 for each of {names}"
             )
         unit = [np.linspace(0.0, 1.0, count) for count in counts]
-        values = evaluate_grid(self._coefficients(self._order(h)), unit)
+        values = evaluate_grid(self._coefficients(self._smoothing(h)), unit)
         coordinates = {
             axis.name: axis.low + positions * axis.width
             for axis, positions in zip(axes, unit, strict=True)
@@ -184,7 +245,6 @@ class Synopsis:
         self._verified.clear()
         for name in self._manifest.objects:
             self._check(name)
-        self._released()
         return len(self._manifest.objects)
 
     def _check(self, name: str) -> None:
@@ -202,36 +262,99 @@ class Synopsis:
             )
         self._verified.add(name)
 
+    @property
+    def _component(self) -> str:
+        return f"components/{self.metadata['output']}"
+
+    @cached_property
+    def _lattice_values(self) -> FloatArray:
+        return self._read(f"{self._component}/coefficients")
+
+    @cached_property
     def _released(self) -> FloatArray:
-        """The lattice in data units, every shard checked."""
-        path = f"components/{self.metadata['output']}/coefficients"
-        array = zarr.open_array(self._path, path=path, mode="r")
-        for name in self._manifest.objects:
-            if name.startswith(f"{path}/"):
-                self._check(name)
+        """What carries the noise, in data units: spectral coordinates or lattice values."""
+        if isinstance(self._coordinates, SpectralCoordinates):
+            return self._read(f"{self._component}/spectral/released")
+        return self._lattice_values
+
+    def _read(self, path: str) -> FloatArray:
+        """An array of released integers in data units, every shard checked."""
+        array = self._array(path)
         integers = np.asarray(array[...])
         if (integers == ABSENT).any():
             raise IntegrityError(f"{self._path}: coefficients are missing; copy the synopsis again")
-        scale_factor: Any = array.attrs["scale_factor"]
-        return np.asarray(integers * float(scale_factor))
+        return np.asarray(integers * float(array.attrs["scale_factor"]))
 
-    def _coefficients(self, order: tuple[int, ...]) -> FloatArray:
-        if order not in self._bernstein:
-            self._bernstein[order] = iterate(self._released(), order)
-        return self._bernstein[order]
+    def _array(self, path: str) -> Any:
+        for name in self._manifest.objects:
+            if name.startswith(f"{path}/"):
+                self._check(name)
+        return zarr.open_array(self._path, path=path, mode="r")
+
+    def _coefficients(self, smoothing: Smoothing) -> FloatArray:
+        """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
+        if smoothing not in self._bernstein:
+            if smoothing.ranks == whole_ranks(self._coordinates):
+                values = iterate(self._lattice_values, smoothing.h)
+            else:
+                values = self._released
+                for matrix in evaluation_matrices(self._coordinates, smoothing):
+                    values = np.tensordot(values, matrix, axes=(0, 1))
+            self._bernstein[smoothing] = np.ascontiguousarray(values)
+        return self._bernstein[smoothing]
+
+    @cached_property
+    def _coordinates(self) -> Coordinates:
+        if self.metadata["noise"]["kind"] == "laplace":
+            return PlainCoordinates(self.lattice)
+        spectra = []
+        for axis in self.domain.names:
+            analysis = self._array(f"{self._component}/spectral/analysis_{axis}")
+            levels = self._array(f"{self._component}/spectral/eigenvalues_{axis}")
+            packed = np.asarray(analysis[...]).astype("<i8").tobytes()
+            exponent = int(analysis.attrs["exponent"])
+            spectra.append(AxisSpectrum(packed, exponent, tuple(levels[...].tolist())))
+        return SpectralCoordinates(self.lattice, tuple(spectra))
+
+    @cached_property
+    def _law(self) -> LaplaceNoise:
+        return LaplaceNoise(**self.metadata["noise"]["law"])
+
+    @cached_property
+    def _chosen(self) -> Smoothing:
+        noise = self.metadata["noise"]
+        return select(self._released, noise["scale"], self._coordinates, self.metadata["h"])
+
+    def _error_model(self, coordinates: Coordinates) -> ErrorModel:
+        widths = (axis.width for axis in self.domain.axes)
+        bandwidths = self.metadata["target"]["bandwidth"]
+        errors = self.metadata["errors"]
+        return ErrorModel(
+            kernels=tuple(Gaussian(b / w) for b, w in zip(bandwidths, widths, strict=True)),
+            coordinates=coordinates,
+            law=self._law,
+            lattice_error=errors["lattice"],
+            released_error=errors["released"],
+            volume=self.domain.volume,
+        )
 
     @cached_property
     def lattice(self) -> Lattice:
         """The lattice of the coefficients."""
         return Lattice(tuple(self.metadata["k"]))
 
-    def _order(self, h: int | Sequence[int] | None) -> tuple[int, ...]:
+    def _smoothing(self, h: Order) -> Smoothing:
+        if h == "auto":
+            return self._chosen
         chosen = self.metadata["h"] if h is None else h
         order = (chosen,) * self.domain.dimensions if isinstance(chosen, int) else tuple(chosen)
-        if len(order) != self.domain.dimensions or min(order) < 1:
-            raise SpecError(f"h = {h}: write an integer of at least 1, or one for each axis")
-        return order
+        whole = all(isinstance(each, int | np.integer) and each >= 1 for each in order)
+        if len(order) != self.domain.dimensions or not whole:
+            raise SpecError(
+                f'h = {h}: write an integer of at least 1, one for each axis, or "auto"'
+            )
+        return Smoothing(order, whole_ranks(self._coordinates))
 
 
-def _block(points: FloatArray, synopsis: Synopsis, order: tuple[int, ...]) -> FloatArray:
-    return synopsis._evaluate(np.asarray(points, dtype=np.float64), order)
+def _block(points: FloatArray, synopsis: Synopsis, smoothing: Smoothing | None) -> FloatArray:
+    return synopsis._evaluate(np.asarray(points, dtype=np.float64), smoothing)

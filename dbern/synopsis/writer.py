@@ -16,6 +16,7 @@ from zarr.codecs import BytesCodec, ZstdCodec
 
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.lattice import Lattice, Slab
+from dbern.bernstein.spectrum import AxisSpectrum
 from dbern.errors import SpecError
 from dbern.synopsis.manifest import (
     MANIFEST,
@@ -35,13 +36,17 @@ _CHUNK_COEFFICIENTS = 1 << 16
 
 @dataclass(frozen=True)
 class Component:
-    """One released lattice; `positions` are its nodes, `scale_factor` a granule, in data units."""
+    """One released lattice; `positions` are its nodes, `scale_factor` a granule, in data units.
+
+    With `spectra` the lattice is derived from released spectral coordinates, which are kept too.
+    """
 
     name: str
     lattice: Lattice
     axes: tuple[str, ...]
     positions: tuple[FloatArray, ...]
     scale_factor: float
+    spectra: tuple[AxisSpectrum, ...] = ()
 
     @property
     def path(self) -> str:
@@ -75,7 +80,11 @@ class SynopsisWriter:
             text = (self._output / MANIFEST).read_text(encoding="utf-8")
         except FileNotFoundError:
             return False
-        return Manifest.parse(text, str(self._output)).release_id == self._release_id
+        if Manifest.parse(text, str(self._output)).release_id != self._release_id:
+            return False
+        for draft in self._output.glob(f"{MANIFEST}.*.tmp"):  # of a process that was killed
+            draft.unlink(missing_ok=True)
+        return True
 
     def begin(self, attributes: Mapping[str, Any], components: Sequence[Component]) -> None:
         """Replace what an interrupted attempt left, and write all metadata.
@@ -88,11 +97,13 @@ class SynopsisWriter:
         check_output(self._output, self._release_id)
         try:
             discard(self._output, self._release_id)
+            draft = _beside(self._output, self._release_id, "new")
             root = zarr.create_group(
-                self._output, attributes={**attributes, "release_id": self._release_id}
+                draft, attributes={**attributes, "release_id": self._release_id}
             )
             for component in components:
                 _create_component(root, component)
+            draft.rename(self._output)  # so the folder says whose it is from its first moment
         except OSError as error:
             raise storage_error(self._output, error) from None
 
@@ -101,6 +112,21 @@ class SynopsisWriter:
         try:
             array = zarr.open_array(self._output, path=f"{component.path}/coefficients", mode="r+")
             array[slab.start : slab.stop] = values.reshape(component.lattice.slab_shape(slab))
+        except OSError as error:
+            raise storage_error(self._output, error) from None
+
+    def write_spectral(self, component: Component, values: Int64Array) -> None:
+        """Write the released spectral coordinates and each axis's matrix."""
+        try:
+            parent = zarr.open_group(self._output, path=component.path, mode="r+")
+            group = parent.create_group("spectral")
+            modes = tuple(f"{axis}_mode" for axis in component.axes)
+            facts = {"scale_factor": component.scale_factor, "add_offset": 0.0}
+            _create_array(group, "released", values, modes, facts)
+            for axis, mode, spectrum in zip(component.axes, modes, component.spectra, strict=True):
+                facts = {"exponent": spectrum.exponent}
+                _create_array(group, f"analysis_{axis}", spectrum.integers, (mode, axis), facts)
+                _create_array(group, f"eigenvalues_{axis}", spectrum.eigenvalues, (mode,), {})
         except OSError as error:
             raise storage_error(self._output, error) from None
 
@@ -139,8 +165,17 @@ def check_output(output: Path, release_id: str | None) -> None:
 
 def discard(output: Path, release_id: str) -> None:
     """Remove what an interrupted attempt of this release left at `output`, and nothing else."""
+    dead = _beside(output, release_id, "dead")
+    for remains in (dead, _beside(output, release_id, "new")):
+        shutil.rmtree(remains, ignore_errors=True)
     if output.exists() and not (output / MANIFEST).exists() and _owner(output) == release_id:
-        shutil.rmtree(output)
+        output.rename(dead)  # first: half removed it would be no one's
+        shutil.rmtree(dead)
+
+
+def _beside(output: Path, release_id: str, what: str) -> Path:
+    """A hidden sibling that belongs to this release alone."""
+    return output.with_name(f".{output.name}.{release_id}.{what}")
 
 
 def _owner(output: Path) -> str | None:
@@ -169,11 +204,27 @@ def _create_component(root: zarr.Group, component: Component) -> None:
         attributes={"scale_factor": component.scale_factor, "add_offset": 0.0},
     )
     for name, positions in zip(component.axes, component.positions, strict=True):
-        axis = group.create_array(
-            name, shape=positions.shape, dtype="<f8", chunks=positions.shape,
-            dimension_names=(name,), compressors=None,
-        )  # fmt: skip
-        axis[:] = positions
+        _create_array(group, name, positions, (name,), {})
+
+
+def _create_array(
+    group: zarr.Group,
+    name: str,
+    values: Int64Array | FloatArray,
+    dimensions: tuple[str, ...],
+    attributes: Mapping[str, Any],
+) -> None:
+    """One small array in one chunk."""
+    array = group.create_array(
+        name,
+        shape=values.shape,
+        dtype=values.dtype.newbyteorder("<").str,
+        chunks=values.shape,
+        compressors=ZstdCodec(level=1),
+        dimension_names=dimensions,
+        attributes=dict(attributes),
+    )
+    array[...] = values
 
 
 def _chunks(lattice: Lattice) -> tuple[int, ...]:

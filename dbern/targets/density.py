@@ -25,21 +25,25 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from dbern.arrays import FloatArray, Int64Array
+from dbern.bernstein.coordinates import Coordinates
 from dbern.bernstein.kernels import OUTWARD, Gaussian
-from dbern.bernstein.lattice import Lattice, Slab
+from dbern.bernstein.lattice import Slab
 from dbern.bernstein.moments import (
     UNIT_ROUNDOFF,
     MomentSketch,
     chebyshev_table,
     contract,
     contraction_error,
+    mapped_table,
     truncation_error,
 )
 from dbern.domain import Domain
 from dbern.errors import SpecError
 from dbern.privacy.sensitivity import Sensitivity
 
+_NARROWEST, _WIDEST = 1e-4, 1e4
 _LARGEST_STATE = 1 << 28
+_MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
 _CACHE_BYTES = 1 << 22
 
 
@@ -94,32 +98,33 @@ class KernelDensity:
                 f"target.bandwidth: has {len(self.bandwidth)} entries for {domain.dimensions} "
                 f"axes; write one for each of {', '.join(domain.names)}"
             )
-        widths = (axis.width for axis in domain.axes)
-        return tuple(Gaussian(b / width) for b, width in zip(self.bandwidth, widths, strict=True))
+        shares = [b / axis.width for b, axis in zip(self.bandwidth, domain.axes, strict=True)]
+        if not all(_NARROWEST <= share <= _WIDEST for share in shares):
+            raise SpecError(
+                f"target.bandwidth: must be from {_NARROWEST:g} to {_WIDEST:g} times the width of "
+                "its axis; write a bandwidth nearer to the bounds' scale"
+            )
+        return tuple(Gaussian(share) for share in shares)
 
     def sensitivity(
-        self, domain: Domain, lattice: Lattice, n: int, calibration: str
+        self, domain: Domain, coordinates: Coordinates, n: int, calibration: str
     ) -> Sensitivity:
         """Bounds for exact kernels under replace-one; see the proof at the top of this module."""
         kernels = self.kernels(domain)
-        peak = OUTWARD * math.prod(kernel.peak for kernel in kernels)
-        function = Fraction(peak) / n
-        printed = lattice.size * function
+        function = Fraction(OUTWARD * math.prod(kernel.peak for kernel in kernels)) / n
         if calibration == "paper":
-            return Sensitivity(function, printed, f"N S(F) = {lattice.size} x sup K / n")
-        sums = [kernel.lattice_sum(k) for kernel, k in zip(kernels, lattice.k, strict=True)]
-        tight = 2 * Fraction(OUTWARD * math.prod(sums)) / n
-        if printed <= tight:
-            return Sensitivity(
-                function, printed, f"N S(F) = {lattice.size} x sup K / n, below 2 max_t |K_t|_1 / n"
-            )
-        factors = " x ".join(f"{value:.6g}" for value in sums)
-        return Sensitivity(function, tight, f"2 max_t sum_v K(v/k - t) / n = 2 x {factors} / {n}")
+            size = coordinates.lattice.size
+            return Sensitivity(function, size * function, f"N S(F) = {size} x sup K / n")
+        bound = coordinates.bump_bound(kernels)
+        return Sensitivity(function, Fraction(bound.value) / n, bound.derivation)
 
     def statistic(
-        self, domain: Domain, lattice: Lattice, n: int, tolerance: float
+        self, domain: Domain, coordinates: Coordinates, n: int, tolerance: float
     ) -> DensityStatistic:
-        """The cheapest integer sketch whose kernel error is at most `tolerance`.
+        """The cheapest integer sketch whose kernel error is at most `tolerance`, or nearly.
+
+        From about a billion rows on, the integers are too short for the tolerance the plan asks
+        for; the plan then shows the larger rounding part.
 
         Raises
         ------
@@ -127,7 +132,10 @@ class KernelDensity:
             Where no sketch of reasonable size is that accurate.
         """
         kernels = self.kernels(domain)
-        bits = min(28, 62 - n.bit_length())
+        bits = min(_MOST_BITS, 62 - n.bit_length())
+        # Rounding of the moments alone costs up to this: no sketch can do better.
+        floor = 2.0 ** (1 - bits) * math.prod(4 * kernel.peak for kernel in kernels)
+        tolerance = max(tolerance, floor)
         sketches = (_smallest_sketch(kernels, order, bits, tolerance) for order in range(9))
         found = [sketch for sketch in sketches if sketch is not None]
         if not found:
@@ -135,8 +143,17 @@ class KernelDensity:
                 f"target.bandwidth: too narrow for exact integer sums over {domain.dimensions} "
                 f"axes; write a larger bandwidth (now {list(self.bandwidth)}) or fewer axes"
             )
-        best = min(found, key=lambda s: len(s.indices) * (1 + s.state_bytes / _CACHE_BYTES))
-        return DensityStatistic(domain, kernels, lattice, best, n)
+        best = min(found, key=lambda sketch: _cost(sketch, coordinates.lattice.shape))
+        return DensityStatistic(domain, kernels, coordinates, best, n)
+
+
+def _cost(sketch: MomentSketch, nodes: Sequence[int]) -> float:
+    """Relative time: moments a record adds, slower out of cache, and the tables to contract."""
+    tables = (sketch.order + 2) * sum(
+        count * cells for count, cells in zip(nodes, sketch.cells, strict=True)
+    )
+    adding = len(sketch.indices) * (1 + sketch.state_bytes / _CACHE_BYTES)
+    return adding + 8 * tables / _CACHE_BYTES
 
 
 def _smallest_sketch(
@@ -169,7 +186,7 @@ class DensityStatistic:
 
     domain: Domain
     kernels: tuple[Gaussian, ...]
-    lattice: Lattice
+    coordinates: Coordinates
     sketch: MomentSketch
     n: int
 
@@ -187,12 +204,39 @@ class DensityStatistic:
 
     @cached_property
     def float_error(self) -> float:
-        """Bound eta on the float error of one lattice value."""
-        # One more rounding for the division by n, of a value at most `value_bound`.
-        division = 2 * UNIT_ROUNDOFF * self.value_bound
-        return OUTWARD * division + contraction_error(
-            self.kernels, self.sketch.cells, self.sketch.order, self.n
+        """Bound on the float error of any one coordinate."""
+        return self._row_error * math.prod(
+            float(self.coordinates.row_sums(axis).max()) for axis in range(len(self.kernels))
         )
+
+    @cached_property
+    def mean_float_error(self) -> float:
+        """Bound on the float errors of all coordinates together, divided by their number."""
+        return (
+            self._row_error
+            * math.prod(
+                float(self.coordinates.row_sums(axis).sum()) for axis in range(len(self.kernels))
+            )
+            / self.coordinates.layout.size
+        )
+
+    @cached_property
+    def _row_error(self) -> float:
+        """Bound on the float error of a coordinate whose row of the map sums to one."""
+        # The division by n rounds once more, a value of at most the kernel's peak.
+        division = 2 * UNIT_ROUNDOFF * math.prod(kernel.peak for kernel in self.kernels)
+        mapped = self.coordinates.matrix(0) is not None
+        terms = [nodes + 2 if mapped else 0 for nodes in self.coordinates.lattice.shape]
+        sketch = self.sketch
+        error = contraction_error(self.kernels, sketch.cells, sketch.order, terms)
+        return OUTWARD * (division + error)
+
+    @property
+    def kernel_error_l1(self) -> float:
+        """Bound on what the kernel error adds to Delta1, times n: ``2 rho sum_j |T_j|_1``."""
+        axes = range(len(self.kernels))
+        total = math.prod(float(self.coordinates.row_sums(axis).sum()) for axis in axes)
+        return OUTWARD * 2 * self.kernel_error * total
 
     @property
     def position_error(self) -> float:
@@ -203,9 +247,12 @@ class DensityStatistic:
 
     @property
     def value_bound(self) -> float:
-        """No value exceeds ``sup K + rho``, plus everything floats can add."""
+        """No lattice value exceeds ``sup K + rho``, plus everything floats can add."""
         peak = math.prod(kernel.peak for kernel in self.kernels)
-        return OUTWARD * (1.001 * peak + self.kernel_error)
+        norm = math.prod(
+            float(self.coordinates.row_sums(axis).max()) for axis in range(len(self.kernels))
+        )
+        return OUTWARD * norm * (1.001 * peak + self.kernel_error)
 
     @property
     def state_bytes(self) -> int:
@@ -221,11 +268,14 @@ class DensityStatistic:
         self.sketch.add(state, self.domain.bounded(records))
 
     def finish(self, state: Int64Array, slab: Slab) -> FloatArray:
-        """Lattice values of one slab, in unit-cube units."""
+        """Coordinates of one slab, in unit-cube units."""
         tables = [
-            chebyshev_table(kernel, k, cells, self.sketch.order)
-            for kernel, k, cells in zip(
-                self.kernels, self.lattice.k, self.sketch.cells, strict=True
+            mapped_table(
+                chebyshev_table(kernel, self.coordinates.lattice.k[axis], cells, self.sketch.order),
+                self.coordinates.matrix(axis),
+            )
+            for axis, (kernel, cells) in enumerate(
+                zip(self.kernels, self.sketch.cells, strict=True)
             )
         ]
         tables[0] = tables[0][:, slab.start : slab.stop]

@@ -1,0 +1,182 @@
+"""What is released of the lattice values psi: themselves, or spectral coordinates ``T psi``.
+
+Either way the released integers carry independent noise of one scale, so what matters is how far
+one record can move them in the l1 norm; and either way lattice coefficients follow by a public
+linear map.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from dbern.arrays import FloatArray
+from dbern.bernstein.basis import enclosing_nodes
+from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.lattice import Lattice, Layout, Slab
+from dbern.bernstein.spectrum import AxisSpectrum
+
+_PAIRWISE_WORK = 2e9
+_TAIL = 1e-9
+
+
+@dataclass(frozen=True)
+class BumpBound:
+    """A bound on ``sup_{t,t'} |T (K_t - K_t')|_1``, null record included, and how it was got."""
+
+    value: float
+    derivation: str
+
+
+class Coordinates(Protocol):
+    """A public linear map of lattice values, one matrix per axis."""
+
+    @property
+    def lattice(self) -> Lattice:
+        """Where the function is evaluated."""
+
+    @property
+    def layout(self) -> Layout:
+        """Shape and slabs of the released integers."""
+
+    @property
+    def lattice_gain(self) -> float:
+        """Root mean square noise of a lattice value for noise of unit size on released values."""
+
+    def matrix(self, axis: int) -> FloatArray | None:
+        """The axis's matrix (d, k + 1); None for the identity."""
+
+    def row_sums(self, axis: int) -> FloatArray:
+        """``sum_v |T_jv|`` of the axis's matrix, rounded outward; shape (d,)."""
+
+    def bump_bound(self, kernels: Sequence[Gaussian], *, quick: bool = False) -> BumpBound:
+        """Bound the l1 distance that replacing one kernel bump by another makes.
+
+        `quick` leaves out what takes long: still a bound, up to an eighth larger.
+        """
+
+    def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
+        """Lattice coefficients of one slab of the lattice, from all released values."""
+
+
+@dataclass(frozen=True)
+class PlainCoordinates:
+    """The lattice values themselves (Algorithm 1 of the paper)."""
+
+    lattice: Lattice
+
+    @property
+    def layout(self) -> Layout:
+        """The lattice's own."""
+        return self.lattice
+
+    @property
+    def lattice_gain(self) -> float:
+        """One."""
+        return 1.0
+
+    def matrix(self, axis: int) -> FloatArray | None:
+        """The identity."""
+        del axis
+        return None
+
+    def row_sums(self, axis: int) -> FloatArray:
+        """Ones."""
+        return np.ones(self.lattice.shape[axis])
+
+    def bump_bound(self, kernels: Sequence[Gaussian], *, quick: bool = False) -> BumpBound:
+        """``min(2 max_t sum_v K(v/k - t), N sup K)``; the proof is in `dbern.targets.density`."""
+        del quick
+        sums = [kernel.lattice_sum(k) for kernel, k in zip(kernels, self.lattice.k, strict=True)]
+        twice = OUTWARD * 2 * math.prod(sums)
+        printed = OUTWARD * self.lattice.size * math.prod(kernel.peak for kernel in kernels)
+        if printed <= twice:
+            return BumpBound(printed, f"N S(F) = {self.lattice.size} x sup K / n")
+        factors = " x ".join(f"{value:.6g}" for value in sums)
+        return BumpBound(twice, f"2 max_t sum_v K(v/k - t) / n = 2 x {factors} / n")
+
+    def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
+        """The values themselves."""
+        return values[slab.start : slab.stop]
+
+
+@dataclass(frozen=True)
+class SpectralCoordinates:
+    """``y = (T_1 x .. x T_l) psi`` with the stored matrices of `AxisSpectrum`.
+
+    With the orthonormal coordinates ``x_j = w_j y_j`` of a bump difference, ``|x|_2^2 <= prod_i
+    gram_norm_i |phi_t - phi_t'|^2 <= prod_i gram_norm_i 2 K(0)`` because ``<phi_t, phi_t'> =
+    K(t - t') >= 0``; a null record gives half. Cauchy-Schwarz: ``|y|_1 = sum_j |x_j| / w_j <=
+    |x|_2 (sum_j mu_j^{1/2})^{1/2}``, and the sum over the box of indices factors over axes.
+    """
+
+    lattice: Lattice
+    spectra: tuple[AxisSpectrum, ...]
+
+    @cached_property
+    def layout(self) -> Layout:
+        """One integer for each combination of the axes' eigenvectors."""
+        return Lattice(tuple(spectrum.rank - 1 for spectrum in self.spectra))
+
+    @cached_property
+    def lattice_gain(self) -> float:
+        """``(sum_j mu_j^{1/2} / N)^{1/2}``: the columns of A have squared norms mu^{1/2}."""
+        spread = math.prod(float(np.sqrt(s.eigenvalues).sum()) for s in self.spectra)
+        return math.sqrt(spread / self.lattice.size)
+
+    def matrix(self, axis: int) -> FloatArray | None:
+        """The stored T of the axis."""
+        return self.spectra[axis].analysis
+
+    def row_sums(self, axis: int) -> FloatArray:
+        """``sum_v |T_jv|``."""
+        return self.spectra[axis].row_sums
+
+    def bump_bound(self, kernels: Sequence[Gaussian], *, quick: bool = False) -> BumpBound:
+        """The smaller of Cauchy-Schwarz and, on one axis, the enclosed pairwise maximum."""
+        gram = math.prod(s.gram_norm(g) for s, g in zip(self.spectra, kernels, strict=True))
+        peak = math.prod(kernel.peak for kernel in kernels)
+        spread = math.prod(float(np.sqrt(s.eigenvalues).sum()) for s in self.spectra)
+        radius = OUTWARD * math.sqrt(2 * peak * gram * spread)
+        bound = BumpBound(radius, "sqrt(2 K(0)) (sum_j mu_j^{1/2})^{1/2} / n")
+        if len(self.spectra) > 1 or quick:
+            return bound
+        pairwise = _pairwise_bound(self.spectra[0], kernels[0], self.lattice.k[0])
+        return pairwise if pairwise is not None and pairwise.value < radius else bound
+
+    def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
+        """``(A_1 x .. x A_l) y``, the slab's rows of A_1 only."""
+        result = values
+        for axis, spectrum in enumerate(self.spectra):
+            rows = slice(slab.start, slab.stop) if axis == 0 else slice(None)
+            result = np.tensordot(result, spectrum.synthesis[rows], axes=(0, 1))
+        return result
+
+
+def _pairwise_bound(spectrum: AxisSpectrum, kernel: Gaussian, k: int) -> BumpBound | None:
+    """Enclose ``sup_{t,t'} sum_j |y_j(t) - y_j(t')|``; None where that is too much work.
+
+    Up to a proved tail each ``y_j(t) = sum_v T_jv K(v/k - t)`` is a polynomial of degree D in t.
+    For fixed signs the sum is a polynomial of degree D in t and in t', so nodes enclose it
+    (`enclosing_nodes`) for the maximising signs too.
+    """
+    degree, tail = kernel.degree_for(_TAIL, radius=0.5)
+    nodes, factor = enclosing_nodes(degree, oversampling=16)
+    if len(nodes) ** 2 * spectrum.rank > _PAIRWISE_WORK:
+        return None
+    lattice = np.arange(k + 1) / k
+    features = spectrum.analysis @ kernel(lattice[:, None] - nodes)
+    best = float(np.abs(features).sum(axis=0).max())  # the null record
+    for column in range(len(nodes)):
+        apart = features[:, column + 1 :] - features[:, column, None]
+        best = max(best, float(np.abs(apart).sum(axis=0).max(initial=0.0)))
+    total = float(spectrum.row_sums.sum())
+    # Rounding of a feature: K within 16 ulps of the peak and a product of k + 1 terms.
+    loose = 2 * total * (tail + (k + 20) * 2.0**-53 * kernel.peak)
+    value = OUTWARD * (factor**2 * (best + loose) + loose)
+    return BumpBound(value, "max_{t,t'} sum_j |y_j(t) - y_j(t')| / n, enclosed")

@@ -1,0 +1,216 @@
+"""What "auto" means: k, h, noise and rank with the smallest predicted error, no record read.
+
+The predicted error is the mean sup of the noise plus the approximation error, either of the worst
+database ("certified") or of a typical one. Typical is a sample of the public reference density
+that the spec names; without one, 128 equal clusters narrower than the kernel at uniformly random
+positions: rough enough that real structure is not smoothed away, far from the worst case, where
+all records are one point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+
+from dbern.arrays import FloatArray
+from dbern.bernstein.approximation import evaluation_matrix
+from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
+from dbern.bernstein.kernels import Gaussian
+from dbern.bernstein.lattice import Lattice
+from dbern.bernstein.spectrum import AxisSpectrum, axis_spectrum
+from dbern.certificate import noise_sups, spectra_of, synthesis_matrices
+from dbern.privacy.calibration import LaplaceNoise
+
+CLUSTERS = 128
+_DRAWS = 32
+_PLANNING_SAMPLES = 200_000
+_PAIRWISE_GAIN = 0.9  # about what the enclosed pairwise maximum saves on one axis
+_PLAIN_RESOLUTIONS = (0.8, 1.2, 1.6, 2.0, 3.0, 4.0)  # lattice steps a bandwidth
+_PLAIN_ORDERS = (1, 2, 4, 8, 16, 24)
+_SPECTRAL_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0)
+_SPECTRAL_ORDERS = (8, 24)
+_THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))
+_NEGLIGIBLE = 0.1  # of the noise: a finer lattice than that needs is work for nothing
+_UNIT_SCALE = 1 << 20
+
+
+Reference: TypeAlias = Callable[[FloatArray], FloatArray]
+"""A public density, up to a factor: points (m, l) of the unit cube to values (m,)."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to release, and its predicted errors in unit-cube units."""
+
+    coordinates: Coordinates
+    h: tuple[int, ...]
+    noise: float
+    approximation: float
+
+    @property
+    def error(self) -> float:
+        """The predicted sup error."""
+        return self.noise + self.approximation
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is known before choosing; `k` and `h` where the spec gives them."""
+
+    kernels: tuple[Gaussian, ...]
+    n: int
+    epsilon: float
+    k: tuple[int, ...] | None
+    h: tuple[int, ...] | None
+    certified: bool
+    reference: Reference | None
+    largest_k: int
+    largest_lattice: int
+
+    def lattices(self, resolutions: Sequence[float]) -> list[Lattice]:
+        """Lattices worth a look: the given one, or some steps to a bandwidth on every axis."""
+        if self.k is not None:
+            return [Lattice(self.k)]
+        most = self.largest_k
+        each = (
+            tuple(min(most, max(1, math.ceil(steps / g.bandwidth))) for g in self.kernels)
+            for steps in resolutions
+        )
+        lattices = [Lattice(k) for k in dict.fromkeys(each)]
+        return [one for one in lattices if one.size <= self.largest_lattice] or lattices[:1]
+
+    def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
+        """The given order, or the usual ones on every axis."""
+        return [self.h] if self.h is not None else [(h,) * len(self.kernels) for h in usual]
+
+    def candidate(self, coordinates: Coordinates, h: tuple[int, ...]) -> Candidate:
+        """Predict the errors of one way to release."""
+        scale = coordinates.bump_bound(self.kernels, quick=True).value / (self.n * self.epsilon)
+        if isinstance(coordinates, SpectralCoordinates) and len(self.kernels) == 1:
+            scale *= _PAIRWISE_GAIN
+        noise = scale * _unit_noise(coordinates, h)
+        return Candidate(coordinates, h, noise, self.bias(coordinates, h))
+
+    def bias(self, coordinates: Coordinates, h: tuple[int, ...]) -> float:
+        """Approximation error of the worst or the typical database."""
+        if self.certified:
+            return _bump_size(self.kernels, coordinates, h, certified=True)
+        typical = _bump_size(self.kernels, coordinates, h, certified=False)
+        if self.reference is None:
+            return typical / math.sqrt(min(CLUSTERS, self.n))
+        smooth = _reference_error(self.kernels, coordinates, h, self.reference)
+        return smooth + typical / math.sqrt(self.n)
+
+
+def plain_candidates(problem: Problem) -> Iterator[Candidate]:
+    """Releases of the lattice values themselves: noise grows with k."""
+    for lattice in problem.lattices(_PLAIN_RESOLUTIONS):
+        for h in problem.orders(_PLAIN_ORDERS):
+            yield problem.candidate(PlainCoordinates(lattice), h)
+
+
+def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
+    """Releases of spectral coordinates: noise does not grow with k, so one fine lattice will do.
+
+    Ranks follow eigenvalue thresholds, so one number covers axes of different bandwidths.
+    """
+    orders = problem.orders(_SPECTRAL_ORDERS)
+    for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
+        full = _spectra(problem.kernels, lattice.k)
+        middle = problem.candidate(_cut(lattice, full, _THRESHOLDS[6]), orders[-1])
+        plain = problem.bias(PlainCoordinates(lattice), orders[-1])
+        if plain <= _NEGLIGIBLE * middle.noise:
+            break
+    seen = set()
+    for threshold in _THRESHOLDS:
+        coordinates = _cut(lattice, full, threshold)
+        if coordinates.layout.shape not in seen:
+            seen.add(coordinates.layout.shape)
+            yield from (problem.candidate(coordinates, h) for h in orders)
+
+
+def _spectra(kernels: Sequence[Gaussian], k: Sequence[int]) -> list[AxisSpectrum]:
+    return [axis_spectrum(kernel, each, each + 1) for kernel, each in zip(kernels, k, strict=True)]
+
+
+def _cut(lattice: Lattice, full: Sequence[AxisSpectrum], threshold: float) -> SpectralCoordinates:
+    """Keep the eigenvalues above `threshold` times the axis's largest."""
+    ranks = [max(1, sum(level > threshold * one.levels[0] for level in one.levels)) for one in full]
+    return SpectralCoordinates(
+        lattice, tuple(one.cut(rank) for one, rank in zip(full, ranks, strict=True))
+    )
+
+
+def _unit_noise(coordinates: Coordinates, h: tuple[int, ...]) -> float:
+    """Mean sup norm of the noise at scale one, on a coarse grid under a public key."""
+    points = {1: 129, 2: 49, 3: 25}[len(h)]
+    y = (1 - np.cos(np.linspace(0, np.pi, points))) / 2
+    bases = [
+        bernstein_basis(y, k) @ matrix
+        for k, matrix in zip(coordinates.lattice.k, synthesis_matrices(coordinates, h), strict=True)
+    ]
+    law = LaplaceNoise(_UNIT_SCALE, 0, 1)
+    draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // coordinates.layout.size))
+    return float(noise_sups(bases, law, draws).mean()) / _UNIT_SCALE
+
+
+def _reference_error(
+    kernels: Sequence[Gaussian],
+    coordinates: Coordinates,
+    h: tuple[int, ...],
+    reference: Reference,
+) -> float:
+    """Sup error, on a grid, of what is released for the smoothed reference density itself."""
+    points = {1: 201, 2: 61, 3: 25}[len(kernels)]
+    t = (np.arange(points) + 0.5) / points
+    cube = np.stack(np.meshgrid(*[t] * len(kernels), indexing="ij"), axis=-1)
+    weights = np.asarray(reference(cube.reshape(-1, len(kernels))), dtype=np.float64)
+    smooth = released = (weights / weights.sum()).reshape(cube.shape[:-1])
+    for kernel, k, order, spectrum in zip(
+        kernels, coordinates.lattice.k, h, spectra_of(coordinates), strict=True
+    ):
+        lattice = kernel(np.arange(k + 1)[:, None] / k - t)
+        evaluated = bernstein_basis(t, k) @ evaluation_matrix(k, order, spectrum) @ lattice
+        smooth = np.tensordot(smooth, kernel(t[:, None] - t), axes=(0, 1))
+        released = np.tensordot(released, evaluated, axes=(0, 1))
+    return float(np.abs(smooth - released).max())
+
+
+def _bump_size(
+    kernels: Sequence[Gaussian], coordinates: Coordinates, h: tuple[int, ...], *, certified: bool
+) -> float:
+    """Sup over y of the bump error: at the worst position, or root mean square over positions.
+
+    For a product of axes the error telescopes; positions are uniform and independent over axes.
+    """
+    grown = plain = 1.0
+    for kernel, k, order, spectrum in zip(
+        kernels, coordinates.lattice.k, h, spectra_of(coordinates), strict=True
+    ):
+        bump, error = _axis_sizes(kernel, k, order, spectrum, certified)
+        grown *= bump + error
+        plain *= bump
+    return grown - plain
+
+
+@lru_cache(maxsize=1024)
+def _axis_sizes(
+    kernel: Gaussian, k: int, h: int, spectrum: AxisSpectrum | None, certified: bool
+) -> tuple[float, float]:
+    """Sup over y of a bump and of its error, at the worst or the typical position."""
+    points = min(161, max(33, math.ceil(4 / kernel.bandwidth)))
+    t = np.linspace(0, 1, points)
+    y = t[: points // 2 + 1]  # symmetric under (y, t) -> (1 - y, 1 - t)
+    bumps = kernel(y[:, None] - t)
+    lattice = kernel(np.arange(k + 1)[:, None] / k - t)
+    errors = bumps - bernstein_basis(y, k) @ evaluation_matrix(k, h, spectrum) @ lattice
+    if certified:
+        return float(bumps.max()), float(np.abs(errors).max())
+    bump, error = (np.sqrt(np.square(values).mean(axis=1).max()) for values in (bumps, errors))
+    return float(bump), float(error)

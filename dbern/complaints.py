@@ -1,0 +1,58 @@
+"""What is wrong with a spec's schema, in the words of the file: the key, and what to write."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+
+def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> Iterable[str]:
+    """One line per wrong key: the key, what is wrong, what to write; repeats are merged."""
+    seen = set()
+    for problem in error.errors():
+        names = _field_path(problem["loc"], model)
+        if names in seen:
+            continue
+        seen.add(names)
+        yield f"{prefix}{'.'.join(names)}: {_complaint(problem, names, model)}"
+
+
+def _field_path(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, ...]:
+    """The part of a location that names keys of the file, without pydantic's union branches."""
+    fields: Any = model
+    names = []
+    for part in loc:
+        if not isinstance(part, str):
+            break
+        names.append(part)
+        field = fields.model_fields.get(part) if fields is not None else None
+        inner = field.annotation if field is not None else None
+        fields = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
+        if fields is None and part != "bounds":
+            break
+    return tuple(names)
+
+
+def _complaint(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> str:
+    fields: Any = model
+    hint = ""
+    for part in names:
+        siblings = fields.model_fields if fields is not None else {}
+        field = siblings.get(part)
+        if field is None and problem["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(part, siblings, n=1)
+            return (
+                f"unknown key; write {near[0]}"
+                if near
+                else (f"unknown key; write one of: {', '.join(siblings)}")
+            )
+        if field is None:
+            break
+        hint = field.description or hint
+        inner = field.annotation
+        fields = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
+    what = "is missing" if problem["type"] == "missing" else "has a wrong value or type"
+    return f"{what}; write {hint}"

@@ -1,0 +1,117 @@
+"""Choose order and rank after release, from the released values alone: free post-processing."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbern.arrays import FloatArray
+from dbern.bernstein.basis import bernstein_basis, iterated_matrix
+from dbern.bernstein.coordinates import Coordinates
+from dbern.certificate import spectra_of
+
+ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+_SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3)
+_MOST_NODES = 48
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """An order per axis, and how many leading eigenvectors of each axis are used (None: plain)."""
+
+    h: tuple[int, ...]
+    ranks: tuple[int | None, ...]
+
+
+def whole_ranks(coordinates: Coordinates) -> tuple[int | None, ...]:
+    """Every released eigenvector; None for each axis of plain lattice values."""
+    return tuple(None if one is None else one.rank for one in spectra_of(coordinates))
+
+
+def smoothings(coordinates: Coordinates, h: Sequence[int]) -> list[Smoothing]:
+    """What may be chosen: `h` and the usual orders, at some shares of the released ranks."""
+    spectra = spectra_of(coordinates)
+    orders = dict.fromkeys([tuple(h), *((order,) * len(spectra) for order in ORDERS)])
+    shares = (1.0,) if spectra[0] is None else _SHARES
+    found = (
+        Smoothing(
+            order,
+            tuple(None if s is None else max(1, math.ceil(share * s.rank)) for s in spectra),
+        )
+        for order, share in itertools.product(orders, shares)
+    )
+    return list(dict.fromkeys(found))
+
+
+def evaluation_matrices(coordinates: Coordinates, smoothing: Smoothing) -> list[FloatArray]:
+    """Per axis, released values to coefficients of the Bernstein basis under a smoothing."""
+    matrices = []
+    for k, h, rank, spectrum in zip(
+        coordinates.lattice.k, smoothing.h, smoothing.ranks, spectra_of(coordinates), strict=True
+    ):
+        matrix = iterated_matrix(k, h)
+        if spectrum is not None:
+            kept = np.arange(spectrum.rank) < (rank if rank is not None else spectrum.rank)
+            matrix = matrix @ (spectrum.synthesis * kept)
+        matrices.append(matrix)
+    return matrices
+
+
+def select(
+    released: FloatArray, scale: float, coordinates: Coordinates, h: Sequence[int]
+) -> Smoothing:
+    """The smoothing with the least estimated mean squared error over the domain.
+
+    Mallows' Cp: with M_c the linear map of a candidate and M_0 that of the least biased one,
+    ``|M_c y - M_0 y|^2 - sigma^2 |M_c - M_0|^2 + sigma^2 |M_c|^2`` is an unbiased estimate of the
+    candidate's error but for the bias of M_0, because the variance sigma^2 of the noise is public.
+
+    Parameters
+    ----------
+    released : array
+        Released values, of the coordinates' layout.
+    scale : float
+        Scale of the discrete Laplace noise, in the same unit.
+    """
+    candidates = smoothings(coordinates, h)
+    bases = list(_bases(coordinates, candidates))
+    least_biased = max(range(len(candidates)), key=lambda i: _size(candidates[i]))
+    zero, variance = bases[least_biased], 2 * scale**2
+    reference = _apply(released, zero)
+    estimates = []
+    for basis in bases:
+        apart = float(np.square(_apply(released, basis) - reference).sum())
+        own, shared = _product(basis, basis), _product(basis, zero)
+        between = own + _product(zero, zero) - 2 * shared
+        estimates.append(apart - variance * between + variance * own)
+    return candidates[int(np.argmin(estimates))]
+
+
+def _size(smoothing: Smoothing) -> tuple[int, int]:
+    return sum(rank or 0 for rank in smoothing.ranks), sum(smoothing.h)
+
+
+def _bases(coordinates: Coordinates, candidates: Sequence[Smoothing]) -> Iterator[list[FloatArray]]:
+    """Per candidate and axis, released values to values at Gauss nodes, root weights inside."""
+    axes = []
+    for k in coordinates.lattice.k:
+        nodes, weights = np.polynomial.legendre.leggauss(min(k + 1, _MOST_NODES))
+        axes.append(np.sqrt(weights / 2)[:, None] * bernstein_basis((nodes + 1) / 2, k))
+    for candidate in candidates:
+        matrices = evaluation_matrices(coordinates, candidate)
+        yield [axis @ matrix for axis, matrix in zip(axes, matrices, strict=True)]
+
+
+def _apply(values: FloatArray, bases: Sequence[FloatArray]) -> FloatArray:
+    for basis in bases:
+        values = np.tensordot(values, basis, axes=(0, 1))
+    return values
+
+
+def _product(left: Sequence[FloatArray], right: Sequence[FloatArray]) -> float:
+    """The Frobenius product of two maps, which factors over axes."""
+    return math.prod(float((a * b).sum()) for a, b in zip(left, right, strict=True))

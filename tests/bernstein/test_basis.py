@@ -1,0 +1,154 @@
+"""Basis and iterated operator against Definitions 3 to 6 in rational arithmetic."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import reference
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.polynomial import chebyshev
+
+from dbern.bernstein.approximation import lebesgue_constant
+from dbern.bernstein.basis import (
+    bernstein_basis,
+    enclosing_nodes,
+    iterate,
+    iterated_basis,
+    iterated_matrix,
+)
+
+POINTS = [Fraction(0), Fraction(1), Fraction(1, 2), Fraction(1, 64), Fraction(45, 128)]
+FLOATS = np.array([float(y) for y in POINTS])
+DENSE = np.concatenate([np.linspace(0, 1, 4001), np.geomspace(1e-12, 1e-3, 100)])
+LARGE = [64, 257, 1000]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 8, 12])
+def test_the_basis_is_definition_3(k):
+    exact = np.array([[float(b) for b in reference.basis(y, k)] for y in POINTS])
+    np.testing.assert_allclose(bernstein_basis(FLOATS, k), exact, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("k", "h"), [(1, 1), (1, 3), (2, 2), (3, 5), (4, 10), (6, 3), (8, 2), (12, 4)]
+)
+def test_the_iterated_basis_is_the_alternating_sum_of_definition_5(k, h):
+    exact = np.array([[float(b) for b in reference.iterated_basis(y, k, h)] for y in POINTS])
+    np.testing.assert_allclose(iterated_basis(FLOATS, k, h), exact, atol=1e-12)
+
+
+def test_iterate_and_basis_give_definition_6_in_two_dimensions():
+    k, h, y = (3, 5), (4, 2), (Fraction(3, 8), Fraction(7, 16))
+
+    def f(p, q):
+        return 1 / (1 + p + 2 * q * q)
+
+    exact = reference.iterated_polynomial(f, k, h, y)
+    values = np.array([[float(f(Fraction(i, 3), Fraction(j, 5))) for j in range(6)]
+                       for i in range(4)])  # fmt: skip
+    rows = [bernstein_basis(np.array([float(t)]), count)[0] for t, count in zip(y, k, strict=True)]
+    got = np.einsum("i,ij,j", rows[0], iterate(values, h), rows[1])
+    assert got == pytest.approx(float(exact), abs=1e-13)
+
+
+def test_iterate_and_basis_give_definition_6_in_three_dimensions():
+    k, h, y = (2, 3, 1), (3, 2, 2), (Fraction(3, 8), Fraction(7, 16), Fraction(1, 4))
+
+    def f(p, q, r):
+        return (p + 2 * q + r) / (1 + p * q + 3 * r)
+
+    exact = reference.iterated_polynomial(f, k, h, y)
+    values = np.array([float(f(*(Fraction(i, c) for i, c in zip(v, k, strict=True))))
+                       for v in np.ndindex(3, 4, 2)]).reshape(3, 4, 2)  # fmt: skip
+    rows = [bernstein_basis(np.array([float(t)]), count)[0] for t, count in zip(y, k, strict=True)]
+    got = np.einsum("i,j,k,ijk", *rows, iterate(values, h))
+    assert got == pytest.approx(float(exact), abs=1e-13)
+
+
+def test_order_one_leaves_coefficients_alone():
+    values = np.random.default_rng(1).normal(size=(4, 6, 3))
+    np.testing.assert_array_equal(iterate(values, [1, 1, 1]), values)
+
+
+@pytest.mark.parametrize("k", LARGE)
+@pytest.mark.parametrize("h", [1, 2, 7])
+def test_rows_sum_to_one_and_linear_functions_are_fixed(k, h):
+    y = DENSE[::40]
+    rows = iterated_basis(y, k, h)
+    np.testing.assert_allclose(rows.sum(axis=1), 1.0, atol=2e-11)
+    np.testing.assert_allclose(rows @ (np.arange(k + 1) / k), y, atol=2e-11)
+
+
+@pytest.mark.parametrize("k", LARGE)
+def test_the_basis_of_a_large_degree_is_accurate_entry_by_entry(k):
+    y = Fraction(45, 128)
+    exact = np.array([float(b) for b in reference.basis(y, k)])
+    got = bernstein_basis(np.array([float(y)]), k)[0]
+    normal = exact > 1e-290
+    np.testing.assert_allclose(got[normal], exact[normal], rtol=2e-12)
+    assert (got >= 0).all()
+
+
+@pytest.mark.parametrize("k", [5, 20, 64])
+def test_order_fifty_is_stable(k):
+    # (I - M)^50 by repeated products: no alternating signs, no doubling.
+    step = np.eye(k + 1) - bernstein_basis(np.arange(k + 1) / k, k)
+    total = np.eye(k + 1)
+    for _ in range(49):
+        total = np.eye(k + 1) + step @ total
+    np.testing.assert_allclose(iterated_matrix(k, 50), total, atol=1e-10)
+    # and exactly, on a linear function and on a quadratic: e_2 is an eigenfunction but for e_1
+    nodes = np.arange(k + 1) / k
+    quadratic = nodes * (1 - nodes)  # B maps y(1-y) to (1 - 1/k) y(1-y)
+    got = iterated_basis(DENSE, k, 50) @ quadratic
+    np.testing.assert_allclose(got, (1 - (1 / k) ** 50) * DENSE * (1 - DENSE), atol=1e-11)
+
+
+@pytest.mark.parametrize("h", [1, 2, 3, 4, 5, 6, 7, 8, 31, 50])
+def test_doubling_counts_every_power_once(h):
+    k = 9
+    step = np.eye(k + 1) - bernstein_basis(np.arange(k + 1) / k, k)
+    series = sum(np.linalg.matrix_power(step, i) for i in range(h))
+    np.testing.assert_allclose(iterated_matrix(k, h), series, atol=1e-11)
+
+
+@given(
+    coefficients=st.lists(st.floats(-1, 1), min_size=2, max_size=40),
+    spike=st.integers(0, 39),
+)
+def test_enclosing_nodes_bound_polynomials_everywhere(coefficients, spike):
+    coefficients[spike % len(coefficients)] += 1.0
+    nodes, factor = enclosing_nodes(len(coefficients) - 1)
+    on_nodes = np.abs(chebyshev.chebval(2 * nodes - 1, coefficients)).max()
+    everywhere = np.abs(chebyshev.chebval(2 * DENSE - 1, coefficients)).max()
+    assert everywhere <= factor * on_nodes * (1 + 1e-12)
+    assert factor < 1.03
+
+
+@pytest.mark.parametrize("degree", [1, 7, 12, 40])
+def test_the_enclosing_factor_is_attained_by_a_chebyshev_polynomial(degree):
+    nodes, factor = enclosing_nodes(degree)
+    on_nodes = np.abs(np.cos(degree * np.arccos(1 - 2 * nodes))).max()
+    assert on_nodes < 0.99  # its extrema fall halfway between nodes
+    assert on_nodes * factor == pytest.approx(1.0, abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 20, 64])
+@pytest.mark.parametrize("h", [1, 2, 4, 10, 50])
+def test_the_lebesgue_constant_bounds_the_operator_and_is_tight(k, h):
+    bound = lebesgue_constant(k, h)
+    truth = np.abs(iterated_basis(DENSE, k, h)).sum(axis=1).max()
+    assert truth <= bound <= 1.03 * truth
+    rng = np.random.default_rng(k * h)
+    values = iterated_basis(DENSE, k, h) @ rng.choice([-1.0, 1.0], size=(k + 1, 50))
+    assert np.abs(values).max() <= bound
+
+
+def test_lebesgue_constants_are_those_of_the_literature():
+    # privacy.md, section 6: 1.19 to 1.65 up to h = 10, 3.4 at h = 50 (k = 20).
+    assert 1.15 < lebesgue_constant(20, 2) < 1.30
+    assert 1.55 < lebesgue_constant(20, 10) < 1.72
+    assert 3.2 < lebesgue_constant(20, 50) < 3.6

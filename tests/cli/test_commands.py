@@ -1,0 +1,410 @@
+"""The command line: exit codes, messages, one JSON object, and no more than that."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import stat
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+SECRET = "37.4219983"
+
+
+@pytest.fixture
+def released(project, run):
+    assert run("release", "release.toml").code == 0
+    return project
+
+
+@pytest.fixture
+def queries(project):
+    path = project.folder / "queries.parquet"
+    pq.write_table(pa.table({"y": [0.5, 2.0], "x": [1, 2], "who": ["a", None]}), path)
+    return path
+
+
+COMMANDS = ["plan", "release", "query", "show", "verify", "ledger", "ledger init", "ledger grant",
+            "ledger status", "ledger abandon", "demo"]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_every_command_has_help(run, command):
+    ran = run(*command.split(), "--help")
+    assert ran.code == 0
+    assert ran.out.startswith(f"Usage: dbern {command}".rstrip())
+    assert ran.err == ""
+
+
+def test_the_group_lists_every_command_and_every_exit_code(run):
+    ran = run("--help")
+    for command in {command.split()[0] for command in COMMANDS}:
+        assert re.search(rf"^  {command} ", ran.out, re.MULTILINE)
+    for code in ("0", "1", "2", "3", "4", "5"):
+        assert f"{code} " in ran.out
+
+
+# --- exit codes ------------------------------------------------------------------------------
+
+
+def test_0_for_the_whole_story(project, run, queries):
+    assert run("plan", "release.toml").code == 0
+    assert project.spent() == "epsilon 0, epsilon 0 reserved"
+    assert not project.output.exists()
+    ran = run("release", "release.toml")
+    assert (ran.code, ran.out) == (0, "released ./out.zarr for epsilon 1\n")
+    ran = run("release", "release.toml")
+    assert ran.code == 0
+    assert ran.out.startswith("note: this release was already published")
+    ran = run("query", "out.zarr", queries, "--out", "answers.parquet")
+    assert (ran.code, ran.out) == (0, "answered 2 rows in answers.parquet\n")
+    ran = run("show", "out.zarr")
+    assert ran.code == 0
+    assert "epsilon 1, neighbors replace-one, unit row" in ran.out
+    assert re.fullmatch(r"\d+ objects are as released\n", run("verify", "out.zarr").out)
+    ran = run("ledger", "status", "--ledger", "sqlite:///ledger.db")
+    assert ran.code == 0
+    assert "density: committed, epsilon 1" in ran.out
+    assert re.search(r"remaining +epsilon 2", ran.out)
+
+
+USAGE = [
+    ["nonsense"],
+    ["release"],
+    ["release", "release.toml", "--color"],
+    ["query", "out.zarr", "queries.parquet"],
+    ["query", "out.zarr", "queries.parquet", "--out", "a.parquet", "--h", "0"],
+    ["release", "missing.toml"],
+    ["release", "release.toml", "--partition", "2026"],
+    ["ledger", "grant", "--ledger", "sqlite:///ledger.db", "--dataset", "trips",
+     "--epsilon", "much"],
+    ["ledger", "grant", "--ledger", "sqlite:///ledger.db", "--dataset", "trips",
+     "--epsilon", "-1"],
+    ["ledger", "grant", "--ledger", "mysql://somewhere", "--dataset", "trips", "--epsilon", "1"],
+    ["ledger", "abandon", "--ledger", "sqlite:///ledger.db", "--dataset", "trips", "--name", "no"],
+    ["demo", "--folder", "data"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", USAGE, ids=" ".join)
+def test_2_for_what_was_asked_wrongly(project, run, arguments):
+    ran = run(*arguments)
+    assert (ran.code, ran.out) == (2, ""), ran.err
+    assert ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_2_names_every_wrong_key_and_says_what_to_write(project, run):
+    project.spec_path.write_text(
+        project.spec_path.read_text().replace("bandwidth", "bandwith").replace('"1.0"', "1.0")
+    )
+    ran = run("release", "release.toml")
+    assert ran.code == 2
+    assert 'budget.epsilon: has a wrong value or type; write epsilon = "1.0"' in ran.err
+
+
+def test_2_where_the_output_is_taken(project, run):
+    project.output.mkdir()
+    ran = run("release", "release.toml")
+    assert ran.code == 2
+    assert "release.output" in ran.err
+    assert "already exists" in ran.err
+
+
+def test_3_says_spent_requested_and_remaining(project, run):
+    assert run("release", "release.toml").code == 0
+    project.spec(release={"name": "second", "output": "b.zarr"}, budget={"epsilon": "2.5"})
+    ran = run("release", "release.toml")
+    assert (ran.code, ran.out) == (3, "")
+    assert "requested epsilon 2.5" in ran.err
+    assert "spent epsilon 1" in ran.err
+    assert "remaining epsilon 2 of epsilon 3 granted" in ran.err
+    assert not (project.folder / "b.zarr").exists()
+    mend = re.search(r"dbern (ledger grant .*)$", ran.err, re.MULTILINE)
+    assert mend, "the message ends with the command that mends it"
+    assert run(*mend[1].split()).code == 0
+    assert run("release", "release.toml").code == 0
+
+
+def test_3_where_nothing_was_granted_or_on_other_terms(project, run):
+    project.spec(budget={"dataset": "nobody"})
+    ran = run("release", "release.toml")
+    assert ran.code == 3
+    assert "no budget" in ran.err
+    grant = ("ledger", "grant", "--ledger", "sqlite:///ledger.db", "--dataset", "trips")
+    ran = run(*grant, "--epsilon", "1", "--neighbors", "add-or-remove-one")
+    assert ran.code == 3
+    assert "fixes the terms once" in ran.err
+    ran = run("ledger", "status", "--ledger", "sqlite:///ledger.db", "--dataset", "nobody")
+    assert ran.code == 3
+
+
+def test_4_without_a_ledger(project, run):
+    project.ledger_path.unlink()
+    ran = run("release", "release.toml")
+    assert ran.code == 4
+    assert "ledger init" in ran.err
+    assert not project.ledger_path.exists()
+
+
+def test_4_for_a_ledger_that_is_something_else(project, run):
+    project.ledger_path.write_text("a shopping list, and quite a long one\n" * 100)
+    ran = run("ledger", "status", "--ledger", "sqlite:///ledger.db")
+    assert ran.code == 4
+    assert "not a" in ran.err
+
+
+def test_4_for_a_locked_ledger(project, run, monkeypatch):
+    import sqlite3
+
+    from dbern.ledger import backend
+
+    quickly = backend.backend_of
+
+    def impatient(url, *, read_only=False, busy_timeout=30.0):
+        del busy_timeout
+        return quickly(url, read_only=read_only, busy_timeout=0.1)
+
+    monkeypatch.setattr("dbern.ledger.ledger.backend_of", impatient)
+    holder = sqlite3.connect(project.ledger_path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    try:
+        ran = run("release", "release.toml")
+    finally:
+        holder.close()
+    assert ran.code == 4
+    assert "another process holds it" in ran.err
+    assert run("release", "release.toml").code == 0
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anything")
+def test_4_for_a_read_only_ledger(project, run):
+    project.ledger_path.chmod(stat.S_IRUSR)
+    ran = run("release", "release.toml")
+    assert ran.code == 4
+    assert "read-only" in ran.err
+
+
+def test_4_for_a_ledger_that_sqlite_opens_read_only(project, run, monkeypatch):
+    """The same for root, whom no mode stops."""
+    from dbern.ledger.sqlite import SqliteBackend
+
+    original = SqliteBackend._connect
+
+    def read_only(self):
+        self._read_only = True
+        return original(self)
+
+    monkeypatch.setattr(SqliteBackend, "_connect", read_only)
+    ran = run("release", "release.toml")
+    assert ran.code == 4
+    assert "read-only" in ran.err
+
+
+@pytest.mark.parametrize("command", ["show", "verify", "query"])
+def test_5_for_what_is_no_release(project, run, queries, command):
+    rest = (queries, "--out", "a.parquet") if command == "query" else ()
+    for name in ("nothing.zarr", "data"):
+        ran = run(command, name, *rest)
+        assert ran.code == 5
+        assert "manifest.json" in ran.err
+
+
+def test_5_for_damage_to_any_object(released, run, queries, helpers):
+    """Every object in turn, one byte flipped, one byte fewer, gone; then restored."""
+    objects = helpers.objects(released.output)
+    assert len(objects) == 10
+    for name, content in objects.items():
+        path = released.output / name
+        flipped = content[:-2] + bytes([content[-2] ^ 1]) + content[-1:]
+        for damaged in (flipped, content[:-1], None):
+            path.unlink() if damaged is None else path.write_bytes(damaged)
+            if name == "manifest.json" and damaged is not None and len(damaged) < len(content):
+                path.write_bytes(content.replace(b"{", b"", 1))
+            code = run("verify", "out.zarr").code
+            # A changed byte inside the manifest's last lines is not always seen: it has no digest.
+            assert code == 5 or (name == "manifest.json" and damaged == flipped), name
+            path.write_bytes(content)
+    coefficients = next(name for name in objects if "coefficients/c/" in name)
+    path = released.output / coefficients
+    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    assert run("query", "out.zarr", queries, "--out", "a.parquet").code == 5
+    assert not list(released.folder.glob("*a.parquet*"))
+    path.write_bytes(objects[coefficients])
+    (released.output / "added").write_text("x")
+    assert run("verify", "out.zarr").code == 5
+
+
+def test_abandon_refunds_only_before_reading(project, run, monkeypatch):
+    from dbern.ledger import BudgetLedger
+
+    abandon = ("ledger", "abandon", "--ledger", "sqlite:///ledger.db", "--dataset", "trips")
+    for name, method, refunded in [("a", "begin_reading", True), ("b", "spend", False)]:
+        project.spec(release={"name": name, "output": f"{name}.zarr"})
+        with monkeypatch.context() as patch:
+            patch.setattr(BudgetLedger, method, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            assert run("release", "release.toml").code == 130
+        ran = run(*abandon, "--name", name, "--json")
+        assert ran.code == 0
+        assert ran.json == {"name": name, "refunded": refunded}
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+    ran = run(*abandon, "--name", "b")
+    assert ran.code == 2
+
+
+# --- JSON, quiet -----------------------------------------------------------------------------
+
+
+def test_json_is_exactly_one_object_everywhere(project, run, queries):
+    ledger = ("--ledger", "sqlite:///ledger.db")
+    commands = [
+        (("plan", "release.toml"), {"k", "h", "noise", "sensitivity", "certificate", "cost"}),
+        (("release", "release.toml"), {"url", "name", "charge", "notes"}),
+        (("release", "release.toml"), {"url", "name", "charge", "notes"}),
+        (("query", "out.zarr", str(queries), "--out", "a.parquet"), {"rows", "answers"}),
+        (("show", "out.zarr"), {"epsilon", "domain", "noise", "certificate"}),
+        (("verify", "out.zarr"), {"objects", "ok"}),
+        (("ledger", "init", *ledger), {"ledger", "created"}),
+        (("ledger", "grant", *ledger, "--dataset", "trips", "--epsilon", "0.1"), {"remaining"}),
+        (("ledger", "status", *ledger), {"datasets"}),
+    ]
+    for arguments, keys in commands:
+        ran = run(*arguments, "--json")
+        assert ran.code == 0, ran.err
+        assert isinstance(ran.json, dict)
+        assert keys <= ran.json.keys(), arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "kind"),
+    [
+        (["release", "missing.toml"], 2, "spec"),
+        (["show", "nothing.zarr"], 5, "integrity"),
+        (["ledger", "status", "--ledger", "sqlite:///no.db"], 4, "environment"),
+    ],
+)
+def test_an_error_is_one_json_object_too(project, run, arguments, code, kind):
+    ran = run(*arguments, "--json")
+    assert ran.code == code
+    assert (ran.json["error"], ran.json["exit_code"]) == (kind, code)
+    assert ran.err.startswith("dbern: ")
+    assert ran.json["message"].split(";")[-1].split(":")[0] in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["release"], ["nonsense"], ["show", "--color", "x"], ["query", "a", "b"]]
+)
+def test_a_usage_error_is_one_json_object_too(project, run, arguments):
+    ran = run(*arguments, "--json")
+    assert ran.code == 2
+    assert ran.json["exit_code"] == 2
+
+
+def test_quiet_prints_results_and_errors_only(project, run, queries, monkeypatch):
+    from dbern.cli import output
+
+    monkeypatch.setattr(output, "_LINE_SECONDS", -1.0)
+    loud = run("release", "release.toml")
+    assert "reading and counting: 1 of" in loud.err
+    assert "staging the lattice: 1 of 1" in loud.err
+    project.spec(release={"name": "second", "output": "b.zarr"})
+    quiet = run("release", "release.toml", "--quiet")
+    assert (quiet.code, quiet.out, quiet.err) == (0, "released ./b.zarr for epsilon 1\n", "")
+    quiet = run("query", "b.zarr", queries, "--out", "a.parquet", "--quiet")
+    assert quiet.err == ""
+    assert run("show", "nothing", "--quiet").err != ""
+
+
+def test_a_partition_fills_name_output_and_source(project, run):
+    data = project.folder / "data"
+    for day in ("2026-11-19", "2026-11-20"):
+        (data / day).mkdir()
+        (data / day / "a.parquet").write_bytes((data / "part-0.parquet").read_bytes())
+    project.spec(
+        release={"name": "density-{partition}", "output": "out/{partition}.zarr"},
+        data={"source": "data/{partition}/*.parquet"},
+    )
+    for day in ("2026-11-19", "2026-11-20"):
+        ran = run("release", "release.toml", "--partition", day, "--json")
+        assert ran.code == 0, ran.err
+        assert ran.json["name"] == f"density-{day}"
+        assert (project.folder / "out" / f"{day}.zarr" / "manifest.json").exists()
+    assert project.spent() == "epsilon 2, epsilon 0 reserved"
+    ran = run("release", "release.toml")
+    assert ran.code == 2
+    assert "--partition" in ran.err
+    ran = run("plan", "release.toml", "--partition", "../../etc")
+    assert ran.code == 2
+
+
+# --- what must never be printed --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize(
+    "place",
+    ["dbern.releasing.plan_files", "dbern.releasing.share_out", "dbern.releasing.privatize",
+     "dbern.ledger.staging._encoded", "dbern.synopsis.writer._create_component"],
+)  # fmt: skip
+def test_the_text_of_an_unforeseen_error_is_never_printed(
+    project, run, monkeypatch, place, as_json
+):
+    def raising(*_arguments, **_named):
+        raise ValueError(f"could not convert {SECRET}") from KeyError(SECRET)
+
+    monkeypatch.setattr(place, raising)
+    ran = run("release", "release.toml", *(["--json"] if as_json else []))
+    assert ran.code == 1
+    assert "ValueError" in ran.err
+    assert "its text is withheld" in ran.err
+    assert SECRET not in ran.err + ran.out
+    if as_json:
+        assert ran.json["error"] == "internal"
+    monkeypatch.undo()
+
+
+# --- start-up --------------------------------------------------------------------------------
+
+HEAVY = ("numpy", "scipy", "pyarrow", "dask", "distributed", "zarr", "xarray", "sqlalchemy",
+         "pydantic", "rich", "cryptography", "pandas", "matplotlib")  # fmt: skip
+
+
+@pytest.mark.parametrize("module", ["dbern", "dbern.errors", "dbern.cli.main"])
+def test_nothing_heavy_is_imported_at_once(module):
+    script = f"import sys, {module}; print(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert set(HEAVY).isdisjoint(ran.stdout.split())
+
+
+def cpu_seconds(command):
+    """The least of three runs' processor time."""
+    times = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(times)
+
+
+@pytest.mark.parametrize("command", ["", "release", "ledger grant"])
+def test_help_comes_in_under_half_a_second(executable, command):
+    """Against the machine's own speed: what the bare interpreter takes counts ten times over."""
+    bare = cpu_seconds([sys.executable, "-c", "pass"])
+    assert cpu_seconds([executable, *command.split(), "--help"]) < max(0.5, 10 * bare)
+
+
+def test_the_installed_command_returns_the_exit_code(executable, project):
+    ran = subprocess.run(
+        [executable, "show", "nothing.zarr", "--json"],
+        cwd=project.folder, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ran.returncode == 5
+    assert json.loads(ran.stdout)["exit_code"] == 5
+    assert ran.stderr.startswith("dbern: ")

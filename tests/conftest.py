@@ -1,0 +1,88 @@
+"""Puts tests/ on the path for its helper modules, and keeps hypothesis reproducible.
+
+`project` makes a tiny release to work on; `client` is one cluster of threads for the session.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from projects import Project, Ran, fix_reservations, objects, records
+
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.load_profile("suite")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = Project(tmp_path)
+    made.write(records())
+    made.spec()
+    made.grant()
+    return made
+
+
+@pytest.fixture(scope="session")
+def client() -> Iterator[Any]:
+    """One worker of two threads in this process."""
+    import dask
+    from distributed import Client, LocalCluster
+
+    memory = "distributed.worker.memory"
+    with (
+        dask.config.set({f"{memory}.target": False, f"{memory}.spill": False}),
+        LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+        ) as local,
+        Client(local) as connected,
+    ):
+        yield connected
+
+
+@pytest.fixture
+def fast_cluster(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Releases of this process use the session's cluster instead of starting one each."""
+    monkeypatch.setattr("dbern.releasing.cluster", lambda _address=None: nullcontext(client))
+
+
+@pytest.fixture
+def fixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next reservation gets the same id, time, salt and key in every project."""
+    fix_reservations(monkeypatch.setattr)
+
+
+@pytest.fixture
+def run(
+    project: Project, fast_cluster: None, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Ran]:
+    """Run one command of the command line in this process; paths relative to the project."""
+    from dbern.cli import main as command_line
+
+    def command(*arguments: str | Path, project: Project = project) -> Ran:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(project.folder)
+            capfd.readouterr()
+            code = command_line.run([str(argument) for argument in arguments])
+            ran = Ran(code, *capfd.readouterr())
+        return replace(ran, out=ran.out.replace(str(project.folder), "."))
+
+    return command
+
+
+@pytest.fixture
+def executable() -> str:
+    return str(Path(sys.executable).with_name("dbern"))
+
+
+@pytest.fixture
+def helpers() -> Sequence[Any]:
+    """For tests in folders below: how to make records, and how to look at a store."""
+    return SimpleNamespace(records=records, objects=objects, Project=Project)

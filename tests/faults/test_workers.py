@@ -1,0 +1,210 @@
+"""Real schedulers and workers on the loopback: workers die, the release does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+RUNNER = Path(__file__).with_name("runner.py")
+
+pytestmark = pytest.mark.slow
+
+# A preload of the workers: counting a portion takes a while and leaves a mark, or kills its worker.
+SLOW = """
+import os, pathlib, time
+import dbern.engine as engine
+from dbern.records import read_batches as original  # the preload may be run twice
+def slowly(*arguments):
+    pathlib.Path(os.environ["MARKS"], str(os.getpid())).touch()
+    time.sleep(float(os.environ["SECONDS"]))
+    yield from original(*arguments)
+engine.read_batches = slowly
+"""
+
+
+class Cluster:
+    def __init__(self, folder):
+        self.folder, self.marks = folder, folder / "marks"
+        self.marks.mkdir(parents=True)
+        (folder / "slow.py").write_text(SLOW)
+        self.processes = []
+        address_file = folder / "scheduler.json"
+        self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+                    "--dashboard-address", "127.0.0.1:0",
+                    "--scheduler-file", str(address_file))  # fmt: skip
+        wait(lambda: address_file.exists() and address_file.stat().st_size > 0)
+        self.address = json.loads(address_file.read_text())["address"]
+        self.scheduler = self.processes.pop()
+
+    def _start(self, *arguments, **environment):
+        config = {"DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
+                  "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
+                  "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s",
+                  "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "5s"}  # fmt: skip
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dask", *arguments],
+            cwd=self.folder,
+            env={**os.environ, **config, "MARKS": str(self.marks), **environment},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.processes.append(process)
+        return process
+
+    def worker(self, seconds=0.3):
+        """One worker process of one thread, without a nanny."""
+        return self._start("worker", self.address, "--nthreads", "1", "--no-nanny",
+                           "--no-dashboard", "--host", "127.0.0.1",
+                           "--local-directory", str(self.folder), "--preload", "slow.py",
+                           SECONDS=str(seconds))  # fmt: skip
+
+    def wait_for_workers(self, count):
+        from distributed import Client
+
+        with Client(self.address, set_as_default=False) as client:
+            client.wait_for_workers(count, timeout=30)
+
+    def close(self):
+        for process in [*self.processes, self.scheduler]:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def wait(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    made = Cluster(tmp_path / "cluster")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def start(project, cluster, rows_a_task=30):
+    return subprocess.Popen(
+        [sys.executable, str(RUNNER), json.dumps({"faults": [], "rows_a_task": rows_a_task}),
+         "release", "release.toml", "--scheduler", cluster.address],
+        cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def outcome(process):
+    out, err = process.communicate(timeout=90)
+    return process.returncode, out, err
+
+
+@pytest.mark.usefixtures("fixed")
+def test_a_worker_that_dies_while_counting_changes_no_byte(project, cluster, client, helpers):
+    import dbern
+
+    undisturbed = project.twin("undisturbed")
+    dbern.release(undisturbed.spec(), client=client)
+    workers = [cluster.worker(), cluster.worker()]
+    cluster.wait_for_workers(2)
+    release = start(project, cluster)
+    wait(lambda: (cluster.marks / str(workers[0].pid)).exists())
+    time.sleep(0.7)  # it holds a partial sum by now, and counts another
+    workers[0].send_signal(signal.SIGKILL)
+    code, _, err = outcome(release)
+    assert code == 0, err
+    assert (cluster.marks / str(workers[1].pid)).exists()
+    assert helpers.objects(project.output) == helpers.objects(undisturbed.output)
+    assert project.remains() == []
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+@pytest.mark.usefixtures("fixed")
+def test_tasks_that_kill_their_workers_end_in_a_clear_error_and_it_goes_on_later(
+    project, cluster, client, helpers
+):
+    import dbern
+
+    undisturbed = project.twin("undisturbed")
+    dbern.release(undisturbed.spec(), client=client)
+    (cluster.folder / "slow.py").write_text(
+        "import os, signal\nimport dbern.engine as engine\n"
+        "engine.read_batches = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    for _ in range(4):
+        cluster.worker()
+    cluster.wait_for_workers(4)
+    release = start(project, cluster, rows_a_task=1000)
+    code, out, err = outcome(release)
+    assert (code, out) == (1, "")
+    assert "bring its workers back and run the same command again" in err
+    assert "KilledWorker" in err
+    assert "Traceback" not in err
+    assert project.reservation().state == "reading"
+    assert not project.output.exists()
+    (cluster.folder / "slow.py").write_text("")
+    cluster.worker()
+    cluster.wait_for_workers(1)
+    code, _, err = outcome(start(project, cluster))
+    assert code == 0, err
+    assert helpers.objects(project.output) == helpers.objects(undisturbed.output)
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+def test_all_workers_gone_is_a_clear_error_not_an_endless_wait(project, cluster):
+    """As far as the scheduler is configured not to wait for ever: see NO_WORKERS_TIMEOUT above."""
+    worker = cluster.worker(seconds=2)
+    cluster.wait_for_workers(1)
+    release = start(project, cluster)
+    wait(lambda: (cluster.marks / str(worker.pid)).exists())
+    worker.kill()
+    _, err = release.communicate(timeout=60)
+    assert release.returncode == 1
+    assert "workers" in err
+
+
+def test_a_scheduler_that_dies_is_a_clear_error_and_it_goes_on_later(project, cluster):
+    cluster.worker(seconds=1)
+    cluster.wait_for_workers(1)
+    release = start(project, cluster)
+    wait(lambda: list(cluster.marks.iterdir()))
+    cluster.scheduler.kill()
+    code, out, err = outcome(release)
+    assert (code, out) == (1, ""), err
+    assert "run the same command again" in err.splitlines()[-1]
+
+
+def test_a_cluster_without_workers_or_scheduler_is_refused(project, cluster):
+    code, _, err = outcome(start(project, cluster))
+    assert code == 4, err
+    assert "dask worker" in err
+    cluster.scheduler.kill()
+    cluster.scheduler.wait()
+    code, _, err = outcome(start(project, cluster))
+    assert code == 4, err
+    assert "no scheduler answers" in err
+
+
+def test_a_local_release_listens_to_no_one_outside(project, tmp_path):
+    settings = {"faults": [["dbern.releasing:add_up", 1, "before", f"wait:{tmp_path / 'in'}"]]}
+    release = subprocess.Popen(
+        [sys.executable, str(RUNNER), json.dumps(settings), "release", "release.toml"],
+        cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        wait(lambda: (tmp_path / "in").exists())
+        found = psutil.Process(release.pid).net_connections()
+    finally:
+        release.kill()
+        release.communicate()
+    listening = {c.laddr.ip for c in found if c.status == psutil.CONN_LISTEN}
+    assert listening <= {"127.0.0.1", "::1"}

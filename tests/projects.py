@@ -1,0 +1,167 @@
+"""A tiny release to work on: files, spec and ledger; and how to look at what became of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from dbern.ledger import BudgetLedger, Reservation
+    from dbern.spec import ReleaseSpec
+
+KEY = bytes(range(32))
+SALT = bytes(range(100, 132))
+RELEASE_ID = "0123456789abcdef" * 2
+CREATED = "2026-11-20T12:00:00+00:00"
+
+_SPEC: dict[str, dict[str, Any]] = {
+    "release": {"name": "density", "output": "out.zarr"},
+    "data": {"source": "data/*.parquet"},
+    "data.bounds": {"x": [0.0, 10.0], "y": [-1.0, 1.0]},
+    "target": {"kind": "kernel-density", "bandwidth": [2.0, 0.4]},
+    "mechanism": {"k": 6, "h": 2, "noise": "laplace"},
+    "budget": {"epsilon": "1.0", "ledger": "sqlite:///ledger.db", "dataset": "trips"},
+}
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with Parquet files, a spec and a ledger that holds a grant of epsilon 3."""
+
+    folder: Path
+
+    @property
+    def spec_path(self) -> Path:
+        return self.folder / "release.toml"
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "out.zarr"
+
+    @property
+    def ledger_path(self) -> Path:
+        return self.folder / "ledger.db"
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.ledger_path}"
+
+    def ledger(self) -> BudgetLedger:
+        from dbern.ledger import BudgetLedger
+
+        return BudgetLedger.open(self.url)
+
+    def grant(self, epsilon: str = "3.0") -> None:
+        from dbern.ledger import BudgetLedger
+        from dbern.privacy.budget import Budget
+
+        BudgetLedger.create(self.url)
+        with self.ledger() as ledger:
+            ledger.grant("trips", Budget.parse(epsilon))
+
+    def write(
+        self, columns: Mapping[str, Any], files: int = 3, row_group_size: int = 50, **options: Any
+    ) -> None:
+        """Split the columns into files, replacing those that are there."""
+        folder = self.folder / "data"
+        folder.mkdir(exist_ok=True)
+        for old in folder.iterdir():
+            old.unlink()
+        table = pa.table({name: pa.array(values) for name, values in columns.items()})
+        edges = np.linspace(0, len(table), files + 1).astype(int)
+        for number, (start, stop) in enumerate(itertools.pairwise(edges)):
+            part = table.slice(start, stop - start)
+            path = folder / f"part-{number}.parquet"
+            pq.write_table(part, path, row_group_size=row_group_size, **options)
+
+    def files(self) -> list[Path]:
+        return sorted((self.folder / "data").iterdir())
+
+    def spec(self, **changes: Mapping[str, Any]) -> ReleaseSpec:
+        """Write the standard spec with some keys of some sections changed, and load it.
+
+        A double underscore in a section's name is its dot; a value None removes the key.
+        """
+        from dbern.spec import ReleaseSpec
+
+        sections = {name: dict(keys) for name, keys in _SPEC.items()}
+        for name, keys in changes.items():
+            sections.setdefault(name.replace("__", "."), {}).update(keys)
+        lines = []
+        for name, keys in sections.items():
+            lines.append(f"[{name}]")
+            lines += [f"{key} = {json.dumps(v)}" for key, v in keys.items() if v is not None]
+        self.spec_path.write_text("\n".join(lines) + "\n")
+        if "{partition}" in self.spec_path.read_text():
+            return None  # type: ignore[return-value]
+        return ReleaseSpec.load(self.spec_path)
+
+    def reservation(self, name: str = "density") -> Reservation:
+        with self.ledger() as ledger:
+            found = ledger.find("trips", name)
+        assert found is not None
+        return found
+
+    def spent(self) -> str:
+        """What the account has spent and reserved, as one text."""
+        with self.ledger() as ledger:
+            (status,) = ledger.status("trips")
+        return f"{status.spent}, {status.reserved} reserved"
+
+    def remains(self) -> list[str]:
+        """Keys and staging that are still beside the ledger."""
+        folders = [self.ledger_path.with_name(f"ledger.db.{kind}") for kind in ("keys", "staging")]
+        return sorted(str(p) for folder in folders if folder.exists() for p in folder.iterdir())
+
+    def twin(self, name: str) -> Project:
+        """Another folder beside this one with the same files, spec and grant."""
+        other = Project(self.folder / name)
+        (other.folder / "data").mkdir(parents=True)
+        for path in self.files():
+            (other.folder / "data" / path.name).write_bytes(path.read_bytes())
+        other.spec_path.write_text(self.spec_path.read_text())
+        other.grant()
+        return other
+
+
+def records(rows: int = 240, seed: int = 7) -> dict[str, Any]:
+    """Two axes and other columns, with nulls, NaN, infinities, edges and out-of-bounds values."""
+    generator = np.random.default_rng(seed)
+    x = generator.uniform(0, 10, rows).tolist()
+    y = generator.normal(0, 0.4, rows).tolist()
+    x[0], x[1], x[2], x[3], x[4] = None, float("nan"), float("inf"), -5.0, 10.0
+    y[5], y[6], y[7], y[8] = None, float("-inf"), 1.0, -1.0
+    return {"x": x, "y": y, "note": [f"private-{i}" for i in range(rows)]}
+
+
+def objects(store: Path) -> dict[str, bytes]:
+    """Every file of a store by its relative path."""
+    found = (path for path in store.rglob("*") if path.is_file())
+    return {path.relative_to(store).as_posix(): path.read_bytes() for path in found}
+
+
+def fix_reservations(setattr_: Callable[[str, Any], None]) -> None:
+    setattr_("dbern.ledger.keys.new_key", lambda: KEY)
+    setattr_("dbern.ledger.rows.new_id", lambda: RELEASE_ID)
+    setattr_("dbern.ledger.rows.now", lambda: CREATED)
+    setattr_("dbern.ledger.rows.secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)

@@ -1,0 +1,424 @@
+"""Queries of a released synopsis against Definition 5, computed the slow obvious way."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dbern
+from dbern.errors import IntegrityError, ReleaseError, SpecError
+from dbern.synopsis.queries import answer
+
+ABSENT = -(2**63)
+BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0], "z": [100.0, 104.0]}
+BANDWIDTH = {"x": 2.0, "y": 0.4, "z": 1.0}
+K = {1: [9], 2: [6, 4], 3: [4, 3, 5]}
+
+
+@pytest.fixture(scope="module")
+def releases(tmp_path_factory, client):
+    """One released synopsis of each dimension."""
+    from projects import Project, records
+
+    made = {}
+    for dimensions in (1, 2, 3):
+        project = Project(tmp_path_factory.mktemp(f"l{dimensions}"))
+        columns = records()
+        columns["z"] = np.random.default_rng(2).uniform(100, 104, 240)
+        project.write(columns)
+        names = list(BOUNDS)[:dimensions]
+        project.grant()
+        project.spec(
+            data__bounds={name: BOUNDS[name] if name in names else None for name in BOUNDS},
+            target={"bandwidth": [BANDWIDTH[name] for name in names]},
+            mechanism={"k": K[dimensions], "h": 3},
+        )
+        made[dimensions] = dbern.release(dbern.ReleaseSpec.load(project.spec_path), client=client)
+    return made
+
+
+@pytest.fixture
+def two(releases):
+    return releases[2].synopsis
+
+
+def lattice_of(url):
+    """The coefficients straight from the file, by zarr alone, times the scale factor."""
+    import zarr
+
+    array = zarr.open_group(url, mode="r")["components/density/coefficients"]
+    return np.asarray(array[...]).astype(object) * float(array.attrs["scale_factor"])
+
+
+def bernstein(v, k, y):
+    return math.comb(k, v) * y**v * (1 - y) ** (k - v)
+
+
+def operator(function, k, y):
+    """Definition 4 in one dimension: ``B f(y) = sum_v f(v/k) b_{v,k}(y)``."""
+    return sum(function(v / k) * bernstein(v, k, y) for v in range(k + 1))
+
+
+def iterated(values, k, h, y):
+    """Definition 5: ``B^(h) = sum_{i=1..h} C(h,i) (-1)^(i-1) B^i``, straight from its terms."""
+    total, power = 0.0, lambda t: values[round(t * k)]
+    for i in range(1, h + 1):
+        total += math.comb(h, i) * (-1) ** (i - 1) * operator(power, k, y)
+        nodes = [operator(power, k, v / k) for v in range(k + 1)]
+        power = lambda t, nodes=nodes: nodes[round(t * k)]  # noqa: E731
+    return total
+
+
+def slow(values, k, h, point):
+    """The tensor product: the last axis first, one point at a time."""
+    if len(k) == 1:
+        return iterated(list(values), k[0], h[0], point[0])
+    inner = [slow(row, k[1:], h[1:], point[1:]) for row in values]
+    return iterated(inner, k[0], h[0], point[0])
+
+
+def points_of(synopsis, count=12, seed=5):
+    low = [axis.low for axis in synopsis.domain.axes]
+    high = [axis.high for axis in synopsis.domain.axes]
+    generator = np.random.default_rng(seed)
+    inside = generator.uniform(low, high, (count, len(low)))
+    return np.vstack([inside, low, high])
+
+
+@pytest.mark.parametrize("h", [None, 1, 2, 5, "per axis"])
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_values_are_those_of_definition_5(releases, dimensions, h):
+    synopsis = releases[dimensions].synopsis
+    h = [1, 4, 2][:dimensions] if h == "per axis" else h
+    order = [3] * dimensions if h is None else [h] * dimensions if isinstance(h, int) else h
+    points = points_of(synopsis)
+    values = synopsis(points, h=h)
+    lattice = lattice_of(synopsis.url)
+    low = np.array([axis.low for axis in synopsis.domain.axes])
+    width = np.array([axis.width for axis in synopsis.domain.axes])
+    slowly = [slow(lattice, K[dimensions], order, (p - low) / width) for p in points]
+    assert values.shape == (len(points),)
+    np.testing.assert_allclose(values, slowly, rtol=1e-9, atol=1e-12 * np.abs(lattice).max())
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_a_grid_equals_a_call_at_its_points(releases, dimensions):
+    synopsis = releases[dimensions].synopsis
+    for h in (None, 2, [1, 4, 2][:dimensions]):
+        grid = synopsis.grid([5, 4, 3][:dimensions], h=h)
+        assert grid.dims == tuple(list(BOUNDS)[:dimensions])
+        for name in grid.dims:
+            assert [grid[name].values[0], grid[name].values[-1]] == BOUNDS[name]
+        mesh = np.meshgrid(*(grid[name].values for name in grid.dims), indexing="ij")
+        values = synopsis(np.column_stack([axis.ravel() for axis in mesh]), h=h)
+        np.testing.assert_allclose(grid.values.ravel(), values, rtol=1e-10, atol=1e-12)
+    assert synopsis.grid(3).shape == (3,) * dimensions
+
+
+@pytest.mark.parametrize("shape", [1, [3], [3, 3, 3], [3, 1]])
+def test_a_wrong_grid_is_refused(two, shape):
+    with pytest.raises(SpecError, match="grid shape"):
+        two.grid(shape)
+
+
+@pytest.mark.parametrize("h", [0, -1, [1], [1, 0], [1, 2, 3]])
+def test_a_wrong_order_is_refused(two, h):
+    with pytest.raises(SpecError, match="h ="):
+        two(np.zeros((1, 2)), h=h)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1), (3, 3), (2, 2, 2), ()])
+def test_points_of_a_wrong_shape_are_refused(two, shape):
+    with pytest.raises(SpecError, match=r"write \(m, 2\) in the order x, y"):
+        two(np.zeros(shape))
+
+
+def test_bounds_are_closed_and_all_outside_is_nan(two):
+    nan, inf = math.nan, math.inf
+    inside = [[0.0, -1.0], [10.0, 1.0], [0.0, 1.0], [10.0, -1.0], [np.nextafter(10, 0), 0]]
+    outside = [[nan, 0], [0, nan], [inf, 0], [0, -inf], [np.nextafter(10, 11), 0],
+               [-5e-324, 0], [5, np.nextafter(-1, -2)], [1e300, 0]]  # fmt: skip
+    values = two(np.array(inside + outside))
+    assert np.isfinite(values[: len(inside)]).all()
+    assert np.isnan(values[len(inside) :]).all()
+    assert two(np.empty((0, 2))).shape == (0,)
+
+
+def test_one_dimension_takes_flat_points(releases):
+    synopsis = releases[1].synopsis
+    flat = np.array([0.0, 3.0, 10.0, 11.0])
+    np.testing.assert_array_equal(synopsis(flat), synopsis(flat[:, None]))
+    assert np.isnan(synopsis(flat)[-1])
+
+
+def test_tables_are_read_by_column_name(two):
+    pandas = pytest.importorskip("pandas")
+    points = points_of(two)
+    expected = two(points)
+    columns = {"y": points[:, 1], "who": ["a"] * len(points), "x": points[:, 0]}
+    for table in (columns, pandas.DataFrame(columns), pa.table(columns)):
+        np.testing.assert_array_equal(two(table), expected)
+    np.testing.assert_array_equal(two(points.tolist()), expected)
+    with pytest.raises(SpecError, match="needs the columns x, y"):
+        two({"x": points[:, 0]})
+
+
+def test_dask_in_lazy_dask_out(two, releases, client, monkeypatch):
+    import dask.array as da
+
+    points = points_of(two, count=98)
+    expected = two(points)
+    fresh = releases[2].synopsis
+    monkeypatch.setattr(type(fresh), "_released", lambda _self: pytest.fail("computed too early"))
+    lazy = fresh(da.from_array(points, chunks=(13, 1)), h=[3, 3])
+    monkeypatch.undo()
+    assert isinstance(lazy, da.Array)
+    assert lazy.shape == (100,)
+    assert lazy.dtype == np.float64
+    assert lazy.numblocks == (8,)
+    for values in (lazy.compute(scheduler="sync"), client.compute(lazy).result(timeout=30)):
+        np.testing.assert_allclose(values, expected, rtol=1e-12)  # blocks change last bits
+    flat = releases[1].synopsis
+    one = flat(da.linspace(0, 10, 7, chunks=3))
+    expected = flat(np.linspace(0, 10, 7))
+    np.testing.assert_allclose(one.compute(scheduler="sync"), expected, rtol=1e-12)
+
+
+def test_a_synopsis_travels_by_its_address_alone(two):
+    two(np.zeros((1, 2)))
+    sent = pickle.dumps(two)
+    assert len(sent) < 1000
+    again = pickle.loads(sent)
+    np.testing.assert_array_equal(again(points_of(two)), two(points_of(two)))
+
+
+# --- the format ------------------------------------------------------------------------------
+
+
+def test_xarray_reads_the_same_lattice(two):
+    import xarray
+
+    with xarray.open_zarr(two.url, group="components/density", consolidated=False) as opened:
+        released = opened["coefficients"].load()
+    assert released.dims == ("x", "y")
+    assert released.dtype == np.float64
+    np.testing.assert_array_equal(released.values, lattice_of(two.url).astype(float))
+    np.testing.assert_allclose(released["x"], np.linspace(0, 10, 7), rtol=1e-15)
+    np.testing.assert_allclose(released["y"], np.linspace(-1, 1, 5), atol=1e-15)
+    assert released.notnull().all()
+
+
+def test_the_format_is_what_its_page_says(two):
+    import zarr
+
+    root = zarr.open_group(two.url, mode="r")
+    assert root.metadata.zarr_format == 3
+    array = root["components/density/coefficients"]
+    assert array.dtype == np.dtype("<i8")
+    assert int(array.fill_value) == ABSENT
+    assert array.shape == (7, 5)
+    assert array.shards == (7, 5)
+    assert array.metadata.dimension_names == ("x", "y")
+    law = two.metadata["noise"]["law"]
+    granule = math.ldexp(1.0, law["granularity_exponent"]) / two.metadata["domain"]["volume"]
+    assert array.attrs["scale_factor"] == granule == two.metadata["noise"]["granularity"]
+    assert array.attrs["add_offset"] == 0.0
+    assert two.metadata["noise"]["scale"] == law["scale"] * granule
+    assert two.metadata["domain"]["volume"] == 20.0
+    for name in ("x", "y"):
+        axis = root[f"components/density/{name}"]
+        assert (axis.dtype, axis.metadata.dimension_names) == (np.dtype("<f8"), (name,))
+    documented = {
+        "format", "format_version", "dbern_version", "release_id", "name", "created", "output",
+        "combine", "domain", "target", "k", "h", "epsilon", "delta", "neighbors", "unit",
+        "sensitivity", "noise", "certificate",
+    }  # fmt: skip
+    assert documented <= set(two.metadata)
+    page = (Path(dbern.__file__).parent / "synopsis" / "FORMAT.md").read_text()
+    assert [key for key in two.metadata if f"`{key}`" not in page] == []
+
+
+def test_the_function_can_be_rebuilt_from_the_attributes(two):
+    facts = two.metadata
+    assert (facts["format"], facts["format_version"]) == ("dbern-synopsis", 1)
+    assert (facts["output"], facts["combine"]) == ("density", "linear")
+    assert facts["domain"]["axes"] == [
+        {"name": "x", "low": 0.0, "high": 10.0},
+        {"name": "y", "low": -1.0, "high": 1.0},
+    ]
+    assert facts["domain"]["outside"] == "drop"
+    assert facts["target"] == {
+        "kind": "kernel-density", "kernel": "gaussian", "bandwidth": [2.0, 0.4], "n": 240,
+    }  # fmt: skip
+    assert (facts["epsilon"], facts["delta"], facts["neighbors"], facts["unit"]) == (
+        "1", "0", "replace-one", "row",
+    )  # fmt: skip
+    certificate = facts["certificate"]
+    parts = sum(certificate[part] for part in ("approximation", "rounding", "noise"))
+    assert certificate["total"] == parts
+
+
+def test_the_manifest_lists_every_object_with_its_digest(two):
+    import hashlib
+
+    store = Path(two.url)
+    manifest = json.loads((store / "manifest.json").read_text())
+    there = {p.relative_to(store).as_posix() for p in store.rglob("*") if p.is_file()}
+    assert there == set(manifest["objects"]) | {"manifest.json"}
+    for name, entry in manifest["objects"].items():
+        content = (store / name).read_bytes()
+        assert entry == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    assert manifest["release_id"] == two.metadata["release_id"]
+    assert manifest["created"] == two.metadata["created"]
+
+
+@pytest.fixture
+def copied(two, tmp_path):
+    import shutil
+
+    return shutil.copytree(two.url, tmp_path / "copy.zarr")
+
+
+def test_a_shard_that_is_absent_is_never_read_as_a_value(copied):
+    """zarr reads a missing shard as the fill value: the digests and the fill value both object."""
+    shard = copied / "components/density/coefficients/c/0/0"
+    shard.unlink()
+    synopsis = dbern.open(copied)
+    with pytest.raises(IntegrityError, match="missing"):
+        synopsis(np.zeros((1, 2)))
+    manifest = json.loads((copied / "manifest.json").read_text())
+    del manifest["objects"]["components/density/coefficients/c/0/0"]
+    (copied / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(IntegrityError, match="coefficients are missing"):
+        dbern.open(copied)(np.zeros((1, 2)))
+
+
+def test_a_newer_format_is_refused_by_name(copied):
+    text = (copied / "manifest.json").read_text()
+    (copied / "manifest.json").write_text(text.replace('_version": 1', '_version": 2'))
+    with pytest.raises(IntegrityError, match=r"version 2, and this dbern reads .* version 1"):
+        dbern.open(copied)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "null", '{"format": 1}'])
+def test_a_damaged_manifest_is_refused(copied, text):
+    (copied / "manifest.json").write_text(text)
+    with pytest.raises(IntegrityError, match=r"manifest\.json is damaged"):
+        dbern.open(copied)
+
+
+def test_changed_metadata_is_refused_when_opening(copied):
+    path = copied / "zarr.json"
+    path.write_text(path.read_text().replace('"epsilon": "1"', '"epsilon": "9"'))
+    with pytest.raises(IntegrityError, match=r"zarr\.json is not what was released"):
+        dbern.open(copied)
+
+
+# --- Parquet to Parquet ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path):
+    return tmp_path / "queries.parquet", tmp_path / "answers.parquet"
+
+
+def asked(path, rows, **options):
+    generator = np.random.default_rng(11)
+    table = pa.table({
+        "id": pa.array([f"q{i}" for i in range(rows)]),
+        "y": generator.uniform(-1.2, 1.2, rows),
+        "tags": pa.array([[i] for i in range(rows)], pa.list_(pa.int64())),
+        "x": pa.array([None if i % 7 == 3 else i % 12 for i in range(rows)], pa.int16()),
+        "when": pa.array(range(rows), pa.timestamp("us", "UTC")),
+    })  # fmt: skip
+    pq.write_table(table, path, **options)
+    return table
+
+
+@pytest.mark.parametrize(("rows", "batch"), [(0, 10), (1, 10), (1000, 37), (1000, 1 << 16)])
+def test_answers_keep_the_order_and_every_column(two, files, rows, batch, monkeypatch):
+    monkeypatch.setattr("dbern.synopsis.queries._BATCH_ROWS", batch)
+    table = asked(files[0], rows, row_group_size=300)
+    told = []
+    count = answer(two, *files, h=2, progress=lambda *told_: told.append(told_))
+    assert count == rows
+    answers = pq.read_table(files[1])
+    assert answers.column_names == [*table.column_names, "value"]
+    assert answers.drop_columns(["value"]).equals(table)
+    x = table["x"].cast(pa.float64()).to_numpy()
+    expected = two(np.column_stack([x, table["y"].to_numpy()]), h=2)
+    np.testing.assert_allclose(answers["value"].to_numpy(), expected, rtol=1e-12, atol=1e-15)
+    assert np.isnan(expected).sum() >= rows // 7
+    if rows:
+        assert told[-1] == ("answering", rows, rows)
+    assert sorted(p.name for p in files[0].parent.iterdir()) == [files[1].name, files[0].name]
+
+
+def test_existing_answers_are_never_replaced(two, files):
+    asked(files[0], 3)
+    files[1].write_text("precious")
+    with pytest.raises(SpecError, match="already exists"):
+        answer(two, *files)
+    assert files[1].read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"x": [1.0]}, 'no column "y"'),
+        ({"x": [1.0], "y": ["a"]}, "column y is of type"),
+        ({"x": [1.0], "y": [0.0], "value": [1]}, 'a column "value" already'),
+    ],
+)
+def test_unfit_queries_are_refused_and_leave_nothing(two, files, columns, message):
+    pq.write_table(pa.table(columns), files[0])
+    with pytest.raises(SpecError, match=message):
+        answer(two, *files)
+    assert list(files[0].parent.iterdir()) == [files[0]]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PAR1 and nothing else"])
+def test_queries_that_are_not_parquet_are_refused(two, files, content):
+    if content is not None:
+        files[0].write_bytes(content)
+    with pytest.raises(SpecError, match="cannot be read as Parquet"):
+        answer(two, *files)
+    assert not files[1].exists()
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), MemoryError()])
+def test_a_failure_removes_the_draft(two, files, error, monkeypatch):
+    asked(files[0], 100)
+    monkeypatch.setattr("dbern.synopsis.queries._BATCH_ROWS", 10)
+    original, calls = pq.ParquetWriter.write_batch, []
+
+    def full(self, batch, *rest):
+        calls.append(batch)
+        if len(calls) == 4:
+            raise error
+        return original(self, batch, *rest)
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_batch", full)
+    with pytest.raises((ReleaseError, MemoryError)) as failure:
+        answer(two, *files)
+    if isinstance(error, OSError):
+        assert failure.value.exit_code == 1
+        assert "free some space" in str(failure.value)
+    assert list(files[0].parent.iterdir()) == [files[0]]
+
+
+def test_damaged_queries_are_named(two, files):
+    asked(files[0], 1000)
+    content = bytearray(files[0].read_bytes())
+    start = pq.ParquetFile(files[0]).metadata.row_group(0).column(1).data_page_offset
+    content[start : start + 40] = bytes(40)
+    files[0].write_bytes(bytes(content))
+    with pytest.raises(dbern.SpecError, match=r"queries\.parquet"):
+        answer(two, *files)

@@ -1,0 +1,70 @@
+"""What one record does to the integers that carry the noise of a spectral release."""
+
+import numpy as np
+import pytest
+
+import dbern
+from dbern.planning import plan_files
+from dbern.privacy.mechanism import to_grid
+
+
+def planned(bandwidths, n, **mechanism):
+    names = "xyz"[: len(bandwidths)]
+    spec = dbern.ReleaseSpec(
+        release={"name": "one", "output": "one.zarr"},
+        data={"source": "*.parquet", "bounds": {name: [-1.0, 3.0] for name in names}, "n": n},
+        target={"kind": "kernel-density", "bandwidth": list(bandwidths)},
+        mechanism={"noise": "spectral-laplace", **mechanism},
+        budget={"epsilon": "1.0", "ledger": "sqlite:///l.db", "dataset": "one"},
+    )
+    return spec, plan_files(spec, ())
+
+
+def centers(spec, plan, records):
+    """The integers of a database given as rows in data units, NaN for null."""
+    statistic = plan.statistic(spec)
+    state = statistic.empty()
+    columns = {name: records[:, i] for i, name in enumerate(spec.domain.names)}
+    statistic.add(state, columns)
+    values = [statistic.finish(state, slab).ravel() for slab in plan.coordinates.layout.slabs()]
+    return to_grid(np.concatenate(values), plan.noise.law)
+
+
+def pairs(dimensions, rng):
+    """Records to replace by one another: edges, corners, near and far, null and out of bounds."""
+    ends = np.array([-1.0, 3.0, 1.0, -0.999, 0.1])
+    edges = rng.choice(ends, (20, dimensions))
+    inside = rng.uniform(-1, 3, (60, dimensions))
+    special = np.array([[np.nan] * dimensions, [np.inf] * dimensions, [9.0] * dimensions])
+    rows = np.vstack([edges, inside, special])
+    return rows[rng.integers(0, len(rows), 300)], rows[rng.integers(0, len(rows), 300)]
+
+
+@pytest.mark.parametrize("bandwidths", [(0.4,), (0.1,), (0.6, 0.9), (1.2, 1.0, 1.5)])
+def test_no_replacement_moves_the_integers_by_more_than_the_plan_says(bandwidths):
+    rng = np.random.default_rng(3)
+    spec, plan = planned(bandwidths, n=2)
+    bound = plan.noise.law.l1_sensitivity_granules
+    assert plan.noise.kind == "spectral-laplace"
+    other = rng.uniform(-1, 3, (1, len(bandwidths)))
+    largest = 0
+    for old, new in zip(*pairs(len(bandwidths), rng), strict=True):
+        before = centers(spec, plan, np.vstack([other, old]))
+        after = centers(spec, plan, np.vstack([other, new]))
+        largest = max(largest, int(np.abs(before - after).sum()))
+    assert largest <= bound
+    assert largest > 0.5 * bound  # so half the scale would be caught
+
+
+def test_the_coordinates_of_a_database_are_the_mean_of_its_records():
+    spec, plan = planned((0.5,), n=4)
+    rng = np.random.default_rng(1)
+    records = rng.uniform(-1, 3, (4, 1))
+    whole = centers(spec, plan, records)
+    apart = sum(centers(spec, plan, records[i : i + 1]) for i in range(4))
+    assert np.abs(whole - apart).max() <= 4  # each rounded to the grid once
+
+
+def test_paper_calibration_is_refused_for_spectral_noise():
+    with pytest.raises(dbern.SpecError, match=r'mechanism.calibration.*calibration = "tight"'):
+        planned((0.5,), n=4, calibration="paper")

@@ -1,0 +1,146 @@
+"""The certificate against databases made to break it, and its noise against simulation."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import reference
+from strategies import density_plan, density_spec
+
+from dbern.bernstein.approximation import bump_error
+from dbern.bernstein.basis import iterated_basis
+from dbern.bernstein.coordinates import PlainCoordinates
+from dbern.bernstein.kernels import Gaussian
+from dbern.bernstein.lattice import Lattice
+from dbern.certificate import Certificate, lattice_norm, product_error, released_norm
+from dbern.privacy.calibration import tail
+from dbern.privacy.laplace import discrete_laplace
+from dbern.privacy.mechanism import public_stream
+
+ONE = [(0.3, 20, 1), (0.1, 20, 1), (0.1, 20, 4), (0.05, 10, 2), (0.02, 20, 3), (0.2, 64, 8),
+       (1.0, 5, 2), (0.1, 1, 1), (0.15, 20, 50), (0.01, 100, 2)]  # fmt: skip
+DENSE = np.concatenate([np.linspace(0, 1, 1501), np.geomspace(1e-6, 1e-3, 40)])
+
+
+def sup_error(records, bandwidth, k, h):
+    """``sup_y |F - B^(h) F|`` of these records over a dense grid, every record counted in n."""
+    axes = [np.linspace(0, 1, 61) for _ in k] if len(k) > 1 else [DENSE]
+    points = np.array(np.meshgrid(*axes, indexing="ij")).reshape(len(k), -1).T
+    exact = reference.density(points, records, bandwidth, len(records))
+    values = reference.density(reference.lattice_points(k), records, bandwidth, len(records))
+    polynomial = values.reshape([count + 1 for count in k])
+    for y, count, order in zip(axes, k, h, strict=True):
+        polynomial = np.tensordot(polynomial, iterated_basis(y, count, order), axes=(0, 1))
+    return np.abs(exact - polynomial.ravel()).max()
+
+
+@pytest.mark.parametrize(("bandwidth", "k", "h"), ONE)
+def test_approximation_bounds_every_database_of_one_axis_and_is_tight(bandwidth, k, h):
+    bound = bump_error(Gaussian(bandwidth), k, h)
+    places = np.concatenate([np.linspace(0, 1, 41), (np.arange(k) + 0.5) / k,
+                             [1e-4, 0.5 + 0.25 / k]])  # fmt: skip
+    masses = [sup_error(np.array([[t]]), (bandwidth,), (k,), (h,)) for t in places]
+    assert max(masses) <= bound <= 1.15 * max(masses) + 2e-5 / bandwidth  # the proved tails
+    rng = np.random.default_rng(0)
+    for records in (
+        np.array([[0.0], [1.0]]),
+        np.repeat([[0.2], [0.8]], [3, 1], axis=0),
+        np.concatenate([rng.normal(0.3, 0.01, 20), rng.normal(0.7, 0.01, 20)])[:, None].clip(0, 1),
+        rng.uniform(size=(30, 1)),
+    ):
+        assert sup_error(records, (bandwidth,), (k,), (h,)) <= bound
+
+
+TWO = [((0.3, 0.2), (6, 9), (1, 3)), ((0.1, 0.1), (10, 10), (2, 2)), ((0.5, 0.08), (3, 12), (2, 1))]
+
+
+@pytest.mark.parametrize(("bandwidth", "k", "h"), TWO)
+def test_approximation_bounds_databases_of_two_axes(bandwidth, k, h):
+    bound = product_error([Gaussian(b) for b in bandwidth], k, h)
+    rng = np.random.default_rng(1)
+    ends = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.5], [0.5, 0.5]])
+    masses = [sup_error(t[None], bandwidth, k, h) for t in [*ends, *rng.uniform(size=(25, 2))]]
+    assert max(masses) <= bound <= 4 * max(masses)
+    for records in (ends, rng.beta(0.3, 0.3, size=(40, 2)), np.repeat(ends[:1], 5, axis=0)):
+        assert sup_error(records, bandwidth, k, h) <= bound
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_nothing_worse_than_the_telescoped_product(dimensions):
+    kernels, k, h = [Gaussian(0.2)] * dimensions, [10] * dimensions, [2] * dimensions
+    peak, error = kernels[0].peak, bump_error(kernels[0], 10, 2)
+    assert product_error(kernels, k, h) == pytest.approx(
+        (peak + error) ** dimensions - peak**dimensions, rel=1e-9
+    )
+
+
+def test_operator_norm_bounds_noise_of_any_signs():
+    k, h = (6, 9), (4, 7)
+    rng = np.random.default_rng(2)
+    y = np.linspace(0, 1, 201)
+    first, second = (iterated_basis(y, *axis) for axis in zip(k, h, strict=True))
+    plain = PlainCoordinates(Lattice(k))
+    norm = released_norm(plain, h)
+    assert lattice_norm(plain, h) == pytest.approx(norm, rel=1e-9)  # the same thing here
+    worst = 0.0
+    for _ in range(200):
+        noise = rng.choice([-1.0, 1.0], size=(7, 10))
+        worst = max(worst, np.abs(first @ noise @ second.T).max())
+    signs = np.outer(*(np.sign(b[np.abs(b).sum(axis=1).argmax()]) for b in (first, second)))
+    attained = np.abs(first @ signs @ second.T).max()
+    assert max(worst, attained) <= norm <= 1.06 * attained
+
+
+def test_parts_add_up():
+    parts = {"approximation": 0.3, "rounding": 0.01, "noise": 2.0}
+    assert Certificate(**parts, beta=0.05, lower_bound=9.0).total == pytest.approx(2.31)
+
+
+@pytest.mark.parametrize("beta", ["0.5", "0.1"])
+@pytest.mark.parametrize("coefficients", [1, 21, 400])
+def test_the_tail_is_reached_as_rarely_as_it_says_and_not_much_more_rarely(beta, coefficients):
+    law, repeats = density_plan((0.1,), (20,)).noise.law, 3000
+    noise = discrete_laplace(law.scale, repeats * coefficients, public_stream("coverage", 7))
+    signed = noise.added_to(np.zeros(repeats * coefficients, np.int64)) * float(law.granularity)
+    largest = np.abs(signed).reshape(repeats, coefficients).max(axis=1)
+    missed = float((largest > tail(law, coefficients, Fraction(beta))).mean())
+    allowed = float(Fraction(beta))
+    deviation = 5 * math.sqrt(allowed / repeats)
+    expected = 1 - (1 - allowed / coefficients) ** coefficients  # independent draws
+    assert missed <= allowed + deviation
+    assert abs(missed - expected) <= deviation
+
+
+@pytest.mark.parametrize(("bandwidth", "k", "h"), [((0.1,), (20,), 4), ((0.3, 0.2), (5, 8), 3)])
+def test_noise_stays_inside_its_part_with_the_stated_probability(bandwidth, k, h):
+    plan = density_plan(bandwidth, k, h=h, n=500)
+    law, repeats = plan.noise.law, 600
+    drawn = discrete_laplace(law.scale, repeats * plan.lattice.size, public_stream("coverage", 8))
+    noise = drawn.added_to(np.zeros(repeats * plan.lattice.size, np.int64))
+    values = (noise * float(law.granularity)).reshape(repeats, *plan.lattice.shape)
+    for count in k:  # each step moves the first lattice axis to the end
+        rows = iterated_basis(np.linspace(0, 1, 81), count, h)
+        values = np.tensordot(values, rows, axes=(1, 1))
+    sup = np.abs(values).reshape(repeats, -1).max(axis=1)
+    beta = float(density_spec(bandwidth, k).beta)
+    assert (sup > plan.certificate.noise).mean() <= beta
+    assert np.quantile(sup, 1 - beta) >= plan.certificate.noise / 3  # a union bound, not more
+
+
+def test_the_certificate_is_in_data_units():
+    unit = density_plan((0.1, 0.2), (8, 9), n=900)
+    stretched = density_plan((0.4, 5.0), (8, 9), n=900, bounds=((-2.0, 2.0), (10.0, 35.0)))
+    for part in ("approximation", "rounding", "noise", "total"):
+        assert getattr(stretched.certificate, part) == pytest.approx(
+            getattr(unit.certificate, part) / 100, rel=1e-6
+        )
+    assert unit.certificate.beta == 0.05
+
+
+def test_longer_confidence_costs_more_and_more_records_cost_less():
+    few, many = density_plan((0.1,), (20,), n=500), density_plan((0.1,), (20,), n=50_000)
+    assert many.certificate.noise == pytest.approx(few.certificate.noise / 100, rel=0.05)
+    assert many.certificate.approximation == few.certificate.approximation

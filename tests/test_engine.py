@@ -1,0 +1,180 @@
+"""The tasks themselves, called as functions: count, merge and center on a small Parquet file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import reference
+from strategies import density_spec, whole
+
+from dbern.engine import Outcome, Portion, center, count, merge, share_out
+from dbern.planning import plan
+from dbern.privacy.laplace import MAX_CENTER
+from dbern.records import UnreadableFileError, footer_tag, read_footers
+
+SALT = b"a test's salt"
+ROWS = 1000
+
+
+@pytest.fixture
+def table(tmp_path):
+    rng = np.random.default_rng(11)
+    columns = {
+        "x": rng.normal(3.0, 2.0, ROWS),
+        "y": rng.integers(-5, 15, ROWS),
+        "ignored": rng.uniform(size=ROWS),
+    }
+    mask = rng.uniform(size=ROWS) < 0.05
+    arrays = {name: pa.array(values) for name, values in columns.items()}
+    arrays["x"] = pa.array(columns["x"], mask=mask)
+    path = tmp_path / "records.parquet"
+    pq.write_table(pa.table(arrays), path, row_group_size=130)
+    x = np.where(mask, np.nan, columns["x"])
+    return path, np.column_stack([x, columns["y"].astype(float)])
+
+
+BOUNDS = ((0.0, 8.0), (-3.0, 12.0))
+
+
+def planned(path, outside="drop"):
+    spec = density_spec((0.8, 3.0), (6, 9), n=ROWS, bounds=BOUNDS, outside=outside,
+                        source=str(path))  # fmt: skip
+    return spec, plan(spec)
+
+
+def tasks(path, groups_each=3):
+    tag = footer_tag(str(path), SALT)
+    groups = pq.ParquetFile(path).metadata.num_row_groups
+    cut = [tuple(range(g, min(g + groups_each, groups))) for g in range(0, groups, groups_each)]
+    return [(Portion(str(path), tag, part, 130 * len(part)),) for part in cut]
+
+
+@pytest.mark.parametrize("outside", ["drop", "clamp"])
+def test_a_release_without_noise_is_the_density_of_the_file(table, outside):
+    path, records = table
+    spec, planned_release = planned(path, outside)
+    statistic, law = planned_release.statistic(spec), planned_release.noise.law
+    total = merge([merge([count(statistic, task, SALT)]) for task in tasks(path)])
+    slabs = [whole(planned_release)]
+    parts = [center(total, statistic, slab, law) for slab in slabs]
+    assert total.rows == ROWS
+    low, high = np.array(BOUNDS).T
+    kept = records[np.isfinite(records).all(axis=1)]
+    if outside == "clamp":
+        kept = np.clip(kept, low, high)
+    kept = kept[((kept >= low) & (kept <= high)).all(axis=1)]
+    positions, widths = (kept - low) / (high - low), np.array([0.8, 3.0]) / (high - low)
+    exact = reference.density(reference.lattice_points((6, 9)), positions, widths, ROWS)
+    got = np.concatenate([part.state.ravel() for part in parts]) * float(law.granularity)
+    volume = spec.domain.volume
+    error = np.abs(got - exact).max() / volume
+    assert error <= planned_release.certificate.rounding  # norm >= 1
+    assert error <= 0.02 * planned_release.noise.scale
+    assert got.max() > 0.1
+
+
+def test_slabs_put_together_are_the_whole(table):
+    path, _ = table
+    spec, planned_release = planned(path)
+    statistic, law = planned_release.statistic(spec), planned_release.noise.law
+    total = merge([count(statistic, task, SALT) for task in tasks(path)])
+    slab = whole(planned_release)
+    entire = center(total, statistic, slab, law).state
+    assert entire.shape == (7, 10)
+    for start in range(7):
+        part = center(total, statistic, type(slab)(0, start, start + 1), law).state
+        assert np.abs(part - entire[start : start + 1]).max() <= 1  # floats: another block shape
+
+
+def test_any_partition_and_tree_gives_the_same_integers(table):
+    path, _ = table
+    spec, planned_release = planned(path)
+    statistic = planned_release.statistic(spec)
+    one = count(statistic, [p for task in tasks(path, 100) for p in task], SALT)
+    single = [count(statistic, task, SALT) for task in tasks(path, 1)]
+    tree = merge([merge(single[5:]), merge([merge(single[:2]), *single[2:5]])])
+    np.testing.assert_array_equal(one.state, tree.state)
+    assert one.rows == tree.rows == ROWS
+    again = merge(single)  # merging leaves its arguments alone: a task may run twice
+    np.testing.assert_array_equal(again.state, one.state)
+
+
+def test_a_portion_counted_twice_shows_in_the_rows(table):
+    path, _ = table
+    spec, planned_release = planned(path)
+    statistic = planned_release.statistic(spec)
+    once = count(statistic, tasks(path)[0], SALT)
+    assert merge([once, once]).rows == 2 * once.rows
+    np.testing.assert_array_equal(merge([once, once]).state, 2 * once.state)
+
+
+def test_changed_and_unreadable_files_are_told_apart(table):
+    path, _ = table
+    spec, planned_release = planned(path)
+    statistic, portions = planned_release.statistic(spec), tasks(path)
+    stale = (Portion(str(path), "0" * 64, (0,), 130),)
+    assert count(statistic, stale, SALT) == Outcome(None, 0, "changed", str(path))
+    assert count(statistic, portions[0], b"other salt").failure == "changed"
+    absent = (Portion(str(path) + "x", "0" * 64, (0,), 130),)
+    assert count(statistic, absent, SALT) == Outcome(None, 0, "unreadable", str(path) + "x")
+    path.write_bytes(path.read_bytes()[:-30])
+    assert count(statistic, portions[0], SALT).failure == "unreadable"
+
+
+def test_failures_carry_no_text(table, monkeypatch):
+    path, _ = table
+    spec, planned_release = planned(path)
+    statistic = planned_release.statistic(spec)
+
+    def fail(*args):
+        raise KeyError("the record 3.14159 of Jane")
+
+    monkeypatch.setattr(type(statistic), "add", fail)
+    monkeypatch.setattr(type(statistic), "finish", fail)
+    assert count(statistic, tasks(path)[0], SALT) == Outcome(None, 0, "internal", "KeyError")
+    total = Outcome(statistic.empty(), 0)
+    slab, law = whole(planned_release), planned_release.noise.law
+    assert center(total, statistic, slab, law) == Outcome(None, 0, "internal", "KeyError")
+
+
+def test_the_first_failure_wins_and_stays(table):
+    path, _ = table
+    spec, planned_release = planned(path)
+    statistic, law = planned_release.statistic(spec), planned_release.noise.law
+    good = count(statistic, tasks(path)[0], SALT)
+    bad, worse = Outcome(None, failure="changed", place="f"), Outcome(None, failure="unreadable")
+    failed = merge([good, bad, worse, good])
+    assert failed is bad
+    assert center(failed, statistic, whole(planned_release), law) is bad
+
+
+def test_centers_stay_inside_the_samplers_range(table):
+    path, _ = table
+    spec, planned_release = planned(path)
+    statistic, law = planned_release.statistic(spec), planned_release.noise.law
+    state = statistic.empty()
+    statistic.add(state, {"x": np.full(ROWS, 4.0), "y": np.full(ROWS, 2.0)})
+    granules = center(Outcome(state, ROWS), statistic, whole(planned_release), law).state
+    assert granules.dtype == np.int64
+    assert np.abs(granules).max() < MAX_CENTER
+
+
+def test_work_is_shared_out_completely_and_in_bounds(tmp_path):
+    files = []
+    for i, rows in enumerate((500, 3, 0, 7, 64, 1)):
+        pq.write_table(pa.table({"x": np.zeros(rows)}), tmp_path / f"{i}.parquet",
+                       row_group_size=10)  # fmt: skip
+        files.append(tmp_path / f"{i}.parquet")
+    facts = read_footers(files, ["x"])
+    shared = share_out(facts, SALT)
+    for fact in facts:
+        groups = [g for task in shared for p in task if p.path == fact.path for g in p.row_groups]
+        assert groups == list(range(len(fact.row_groups)))
+    assert sum(p.rows for task in shared for p in task) == 575
+    assert len(shared) > 8
+    assert max(sum(p.rows for p in task) for task in shared) <= 2 * 36
+    (tmp_path / "0.parquet").unlink()
+    with pytest.raises(UnreadableFileError):
+        share_out(facts, SALT)

@@ -1,0 +1,220 @@
+"""Plans: exact round trips, the paper's k, public row counts, and no record read."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from strategies import density_plan, density_spec, sections, spec_sections
+
+import dbern.records
+from dbern.errors import SpecError
+from dbern.planning import ReleasePlan, plan, plan_files, task_rows
+from dbern.records import FileFacts, write_records
+from dbern.spec import ReleaseSpec
+
+
+@given(content=spec_sections())
+@settings(max_examples=5)
+def test_a_plan_survives_json(content):
+    spec = ReleaseSpec(**content)
+    try:
+        planned = plan_files(spec, ())
+    except SpecError:
+        return
+    text = json.dumps(planned.to_dict(), allow_nan=False)
+    assert ReleasePlan.from_dict(json.loads(text)) == planned
+    assert planned.certificate.total == json.loads(text)["certificate"]["total"]
+
+
+def test_other_plans_are_not_equal_after_the_round_trip():
+    planned = density_plan((0.1,), (20,))
+    for path in (("n",), ("noise", "law", "scale"), ("sketch", "order"), ("certificate", "noise")):
+        content = json.loads(json.dumps(planned.to_dict()))
+        inner = content
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] += 1
+        assert ReleasePlan.from_dict(content) != planned
+
+
+@pytest.mark.parametrize("epsilon", ["1", "0.1", "1/3", "2.5"])
+@pytest.mark.parametrize("n", [7, 1000, 10**6])
+def test_noise_is_calibrated_to_the_planned_sensitivity(epsilon, n):
+    planned = density_plan((0.1,), (12,), n=n, epsilon=epsilon)
+    law = planned.noise.law
+    exact = Fraction(epsilon)
+    assert law.epsilon <= exact
+    assert law.scale == math.ceil(law.l1_sensitivity_granules / exact)
+    assert planned.noise.scale == pytest.approx(planned.sensitivity.l1 / float(exact), rel=1e-3)
+    assert planned.charge.epsilon == exact
+
+
+def test_a_thousandth_is_all_that_rounding_costs():
+    planned = density_plan((0.1,), (20,), n=100_000)
+    exact = planned.lattice.size * float(planned.noise.law.granularity)
+    assert exact <= planned.sensitivity.l1 / 1000
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "h", "n", "epsilon"),
+    [((0.1,), 2, 5000, "1"), ((0.3,), 1, 10**5, "0.5"), ((0.5, 0.4), 3, 10**6, "2"),
+     ((0.1,), 2, 1, "0.001"), ((0.9,), 1, 10**7, "1")],
+)  # fmt: skip
+def test_auto_k_is_the_papers_choice_with_constants_one(bandwidth, h, n, epsilon):
+    named = {name: [0.0, 1.0] for name in "xy"[: len(bandwidth)]}
+    spec = ReleaseSpec(**sections(
+        data={"bounds": named, "n": n}, target={"bandwidth": list(bandwidth)},
+        mechanism={"k": "auto", "h": h, "beta": "0.05", "calibration": "paper"},
+        budget={"epsilon": epsilon}))  # fmt: skip
+    sup = 1 / (math.prod(bandwidth) * (2 * math.pi) ** (len(bandwidth) / 2)) / n
+    power = 1 / (h + len(bandwidth))
+    formula = (float(Fraction(epsilon)) / (sup * math.log(1 / 0.05))) ** power
+    expected = min(64, max(1, math.floor(formula * (1 - 1e-12))))
+    assert plan_files(spec, ()).k == (expected,) * len(bandwidth)
+
+
+def test_the_spec_decides_n_where_no_file_is_known():
+    spec = ReleaseSpec(**sections(data={"n": None}))
+    with pytest.raises(SpecError, match=r"^data\.n: is missing; write n = "):
+        plan_files(spec, ())
+
+
+def facts(*groups):
+    return [FileFacts(f"/f{i}", 1000, rows) for i, rows in enumerate(groups)]
+
+
+def test_n_is_the_number_of_rows_of_the_files():
+    spec = ReleaseSpec(**sections(data={"n": None}))
+    assert plan_files(spec, facts((100, 50), (), (7,))).n == 157
+    assert plan_files(spec, facts((100, 50), (), (7,))).cost.rows == 157
+
+
+def test_a_stated_n_must_be_the_counted_one():
+    spec = ReleaseSpec(**sections(data={"n": 1000}))
+    assert plan_files(spec, facts((1000,))).n == 1000
+    for wrong in ((999,), (1001,), (0,)):
+        with pytest.raises(SpecError, match=rf"^data\.n: .* 1000 .*write n = {wrong[0]}"):
+            plan_files(spec, facts(wrong))
+
+
+def test_no_rows_at_all_are_refused():
+    spec = ReleaseSpec(**sections(data={"n": None}))
+    for empty in (facts(()), facts((0,)), facts((), (0, 0))):
+        with pytest.raises(SpecError, match=r"^data\.source: .*no rows; write "):
+            plan_files(spec, empty)
+
+
+def test_too_many_coefficients_are_refused():
+    with pytest.raises(SpecError, match=r"^mechanism\.k: .*write a smaller k"):
+        density_plan((0.1, 0.1, 0.1), (1000, 1000, 1000))
+
+
+@given(content=spec_sections())
+@settings(max_examples=5)
+def test_explanations_are_complete(content):
+    try:
+        planned = plan_files(ReleaseSpec(**content), ())
+    except SpecError:
+        return
+    text = planned.explain()
+    for label in ("release", "lattice", "sensitivity", "noise", "certificate", "memory"):
+        assert any(line.startswith(label) for line in text.splitlines())
+    assert f"N = {planned.lattice.size} " in text
+    assert f"{planned.certificate.total:.6g}" in text
+    assert f"{planned.sensitivity.l1:.6g}" in text
+
+
+def test_tasks_are_shared_out_evenly():
+    assert task_rows(1) == task_rows(16) == 1
+    assert task_rows(17) == 2
+    assert task_rows(10**12) == 4_000_000
+    assert density_plan((0.1,), (20,), n=10**6).cost.tasks == 16
+
+
+@pytest.fixture
+def source(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(3):
+        write_records(folder / f"{i}.parquet", {"x": rng.uniform(size=100), "z": np.zeros(100)})
+    return folder
+
+
+def file_spec(folder, **data):
+    return ReleaseSpec(**sections(data={"source": str(folder), "n": None, **data}))
+
+
+def test_planning_reads_no_record(source, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("a record was read")
+
+    monkeypatch.setattr(dbern.records, "read_batches", refuse)
+    for method in ("iter_batches", "read", "read_row_group", "read_row_groups", "scan_contents"):
+        monkeypatch.setattr(pq.ParquetFile, method, refuse)
+    for function in ("read_table", "read_pandas", "ParquetDataset"):
+        monkeypatch.setattr(pq, function, refuse)
+    assert plan(file_spec(source)).n == 300
+    with pytest.raises(AssertionError, match="a record was read"):  # the trap works
+        pq.ParquetFile(source / "0.parquet").read()
+
+
+def test_plans_are_the_same_whatever_the_records_are(source):
+    before = plan(file_spec(source))
+    for i in range(3):
+        path = source / f"{i}.parquet"
+        write_records(path, {"x": np.full(100, np.nan), "z": np.ones(100)})
+    assert plan(file_spec(source)) == before
+
+
+def test_statistics_agree_between_plan_and_spec():
+    spec, planned = density_spec((0.1,), (20,)), density_plan((0.1,), (20,))
+    assert planned.statistic(spec).sketch == planned.sketch
+    assert planned.statistic(spec).n == planned.n
+
+
+@pytest.mark.parametrize("bounds", [{"w": [0.0, 1.0]}, {"X": [0.0, 1.0]}])
+def test_a_missing_column_is_named_with_those_there(source, bounds):
+    name = next(iter(bounds))
+    with pytest.raises(SpecError, match=rf"^data\.bounds\.{name}: .*write one of: x, z"):
+        plan(file_spec(source, bounds=bounds))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [pa.array(["a", "b"]), pa.array([True, False]), pa.array([[1.0], [2.0]]), pa.nulls(2),
+     pa.array([1, 2], pa.timestamp("us")), pa.array(["1.0", "2.0"]).dictionary_encode()],
+    ids=lambda column: str(column.type),
+)  # fmt: skip
+def test_a_column_of_another_type_is_refused(tmp_path, column):
+    pq.write_table(pa.table({"x": column}), tmp_path / "a.parquet")
+    with pytest.raises(SpecError, match=r"^data\.bounds\.x: is of type .* convert the column"):
+        plan(file_spec(tmp_path))
+
+
+def test_one_bad_file_among_many_is_named(source):
+    (source / "9.parquet").write_bytes(b"PAR1 not really PAR1")
+    with pytest.raises(SpecError, match=r"^data\.source: .*9\.parquet cannot be read as Parquet"):
+        plan(file_spec(source))
+
+
+def test_no_files_are_refused(tmp_path):
+    for source in (tmp_path, tmp_path / "*.parquet", tmp_path / "absent.parquet"):
+        with pytest.raises(SpecError, match=r"^data\.source: no Parquet file at .*; write "):
+            plan(file_spec(source))
+
+
+def test_files_without_rows_count_nothing(source):
+    pq.write_table(pa.table({"x": pa.array([], pa.float64())}), source / "empty.parquet")
+    assert plan(file_spec(source)).n == 300
+    for i in range(3):
+        (source / f"{i}.parquet").unlink()
+    with pytest.raises(SpecError, match=r"^data\.source: the files hold no rows"):
+        plan(file_spec(source))

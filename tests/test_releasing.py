@@ -1,0 +1,658 @@
+"""One release from files to answers: what changes it, what must not, and what is refused."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dbern
+from dbern import engine, releasing
+from dbern.errors import DbernError, IntegrityError, ReleaseError, SpecError
+from dbern.ledger import BudgetLedger, State
+from dbern.privacy.mechanism import privatize
+from dbern.releasing import abandon
+
+
+def direct_density(points, x, y, n, bandwidth=(2.0, 0.4)):
+    """The mean over all n rows of Gaussian bumps, null and dropped rows adding nothing."""
+    x, y = (np.array([np.nan if v is None else v for v in c], dtype=float) for c in (x, y))
+    kept = np.isfinite(x) & np.isfinite(y) & (x >= 0) & (x <= 10) & (y >= -1) & (y <= 1)
+    u = (points[:, None, 0] - x[kept]) / bandwidth[0]
+    v = (points[:, None, 1] - y[kept]) / bandwidth[1]
+    bumps = np.exp(-0.5 * (u**2 + v**2)) / (2 * np.pi * bandwidth[0] * bandwidth[1])
+    return bumps.sum(axis=1) / n
+
+
+@pytest.fixture
+def no_noise(monkeypatch):
+    """The center itself is published: what is left is approximation and rounding."""
+    monkeypatch.setattr(releasing, "privatize", lambda center, *_arguments: center)
+
+
+def test_a_release_is_published_charged_and_close_to_the_truth(project, client, helpers):
+    columns = helpers.records(4000)
+    project.write(columns, files=2, row_group_size=700)
+    spec = project.spec(mechanism={"k": 12, "h": 4})
+    plan = dbern.plan(spec)
+    out = dbern.release(spec, client=client)
+    assert (out.url, str(out.charge), out.notes) == (str(project.output), "epsilon 1", ())
+    assert project.remains() == []  # before the ledger is opened again, which would sweep
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+    synopsis = out.synopsis
+    assert synopsis.verify() > 4
+    points = np.random.default_rng(0).uniform([0, -1], [10, 1], (50, 2))
+    truth = direct_density(points, columns["x"], columns["y"], 4000)
+    assert np.abs(synopsis(points) - truth).max() <= plan.certificate.total
+    facts = synopsis.metadata
+    assert facts["k"] == [12, 12]
+    assert facts["h"] == [4, 4]
+    assert facts["epsilon"] == "1"
+    assert facts["target"]["n"] == 4000
+    assert facts["created"] == project.reservation().created
+
+
+def test_without_noise_only_the_certified_approximation_is_left(project, client, no_noise, helpers):
+    columns = helpers.records(4000)
+    columns["x"][100:500] = [12.0] * 400  # dropped, and counted in n
+    project.write(columns)
+    spec = project.spec(mechanism={"k": 24, "h": 10})
+    plan = dbern.plan(spec)
+    synopsis = dbern.release(spec, client=client).synopsis
+    points = np.random.default_rng(1).uniform([0, -1], [10, 1], (200, 2))
+    truth = direct_density(points, columns["x"], columns["y"], 4000)
+    allowed = plan.certificate.approximation + plan.certificate.rounding
+    assert 0 < np.abs(synopsis(points) - truth).max() <= allowed
+    assert allowed < 0.03 * truth.max()
+
+
+def test_clamped_records_count_at_the_bound(project, client, no_noise, helpers):
+    columns = helpers.records(240)
+    spec = project.spec(data={"outside": "clamp"}, mechanism={"k": 12, "h": 4})
+    plan = dbern.plan(spec)
+    synopsis = dbern.release(spec, client=client).synopsis
+    x = [None if v is None or np.isinf(v) else float(np.clip(v, 0, 10)) for v in columns["x"]]
+    y = [None if v is None or np.isinf(v) else float(np.clip(v, -1, 1)) for v in columns["y"]]
+    points = np.random.default_rng(1).uniform([0, -1], [10, 1], (200, 2))
+    allowed = plan.certificate.approximation + plan.certificate.rounding
+    assert np.abs(synopsis(points) - direct_density(points, x, y, 240)).max() <= allowed
+
+
+CUTS = [
+    ({"files": 1, "row_group_size": 1000}, 17),
+    ({"files": 5, "row_group_size": 7}, None),
+    ({"files": 2, "compression": "gzip"}, 1),
+]
+
+
+@pytest.mark.usefixtures("fixed")
+def test_bytes_do_not_depend_on_how_the_records_are_cut(project, client, helpers, monkeypatch):
+    """Files, row groups, row order and task sizes differ: the same integers come out."""
+    dbern.release(project.spec(), client=client)
+    backwards = {name: values[::-1] for name, values in helpers.records().items()}
+    for number, (layout, rows_a_task) in enumerate(CUTS):
+        other = project.twin(f"other-{number}")
+        other.write(backwards, **layout)
+        with monkeypatch.context() as patch:
+            if rows_a_task:
+                patch.setattr(engine, "task_rows", lambda _rows, size=rows_a_task: size)
+            dbern.release(other.spec(), client=client)
+        assert helpers.objects(other.output) == helpers.objects(project.output)
+
+
+@pytest.mark.usefixtures("fixed")
+def test_bytes_do_not_depend_on_slabs_staged_out_of_order_or_threads(
+    project, client, helpers, monkeypatch
+):
+    spec = {"mechanism": {"k": [200, 8], "h": 1}}
+    monkeypatch.setattr("dbern.bernstein.lattice.SLAB_COEFFICIENTS", 200)
+    other = project.twin("other")
+    dbern.release(project.spec(**spec), client=client)
+    assert sum("/c/" in name for name in helpers.objects(project.output)) > 5
+
+    def backwards(client, total, statistic, slabs, noise):
+        yield from sorted(
+            engine.centers(client, total, statistic, slabs, noise), key=lambda one: -one[0].index
+        )
+
+    monkeypatch.setattr(releasing, "centers", backwards)
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    dbern.release(other.spec(**spec), client=client)
+    assert helpers.objects(other.output) == helpers.objects(project.output)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fixed")
+def test_the_slab_size_changes_shards_but_no_coefficient(project, client, monkeypatch):
+    spec = {"mechanism": {"k": [60, 8], "h": 1}}
+    other = project.twin("other")
+    whole = dbern.release(project.spec(**spec), client=client).synopsis
+    monkeypatch.setattr("dbern.bernstein.lattice.SLAB_COEFFICIENTS", 100)
+    cut = dbern.release(other.spec(**spec), client=client).synopsis
+    assert cut.verify() > whole.verify()
+    points = np.random.default_rng(3).uniform([0, -1], [10, 1], (50, 2))
+    np.testing.assert_array_equal(whole(points), cut(points))
+
+
+def test_every_release_has_noise_of_its_own(project, client):
+    first = dbern.release(project.spec(), client=client).synopsis
+    second = {"release": {"name": "again", "output": "again.zarr"}}
+    again = dbern.release(project.spec(**second), client=client).synopsis
+    points = np.array([[5.0, 0.0], [1.0, 0.5]])
+    assert (first(points) != again(points)).all()
+    assert project.spent() == "epsilon 2, epsilon 0 reserved"
+
+
+def test_run_again_prints_what_is_there_and_charges_once(project, client, helpers):
+    spec = project.spec()
+    first = dbern.release(spec, client=client)
+    before = helpers.objects(project.output)
+    again = dbern.release(spec, client=client)
+    assert again.url == first.url
+    assert len(again.notes) == 1
+    assert "already published" in again.notes[0]
+    assert helpers.objects(project.output) == before
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+CHANGES = {
+    "mechanism.k": {"mechanism": {"k": 7}},
+    "target.bandwidth": {"target": {"bandwidth": [2.0, 0.5]}},
+    "data.outside": {"data": {"outside": "clamp"}},
+    "data.bounds.x": {"data__bounds": {"x": [0.0, 11.0]}},
+    "budget.epsilon": {"budget": {"epsilon": "0.5"}},
+    "mechanism.beta": {"mechanism": {"beta": "0.1"}},
+    "mechanism.calibration": {"mechanism": {"calibration": "paper"}},
+    "data.source": {"data": {"source": "data"}},
+}
+
+
+@pytest.mark.parametrize("state", ["reserved", "committed"])
+def test_a_changed_spec_under_the_same_name_is_refused(project, client, state, interrupted):
+    interrupted(project, state)
+    for key, change in CHANGES.items():
+        with pytest.raises(SpecError, match=key.replace(".", r"\.")) as refusal:
+            dbern.release(project.spec(**change), client=client)
+        assert refusal.value.exit_code == 2
+    assert project.reservation().state == state
+    assert project.spent().count("epsilon 1") == 1
+
+
+def test_reordered_axes_are_another_release(project, client, interrupted):
+    interrupted(project, "committed")
+    text = project.spec_path.read_text().splitlines()
+    x = next(i for i, line in enumerate(text) if line.startswith("x ="))
+    text[x], text[x + 1] = text[x + 1], text[x]
+    project.spec_path.write_text("\n".join(text))
+    with pytest.raises(SpecError, match=r"data\.bounds"):
+        dbern.release(dbern.ReleaseSpec.load(project.spec_path), client=client)
+
+
+@pytest.fixture
+def interrupted(client, monkeypatch):
+    """Take the standard release up to a state, as a crash would leave it."""
+
+    class Crash(BaseException):
+        pass
+
+    def crash(*_arguments, **_named):
+        raise Crash
+
+    at = {
+        "reserved": (BudgetLedger, "begin_reading"),
+        "reading": (releasing, "_stage"),
+        "staged": (BudgetLedger, "spend"),
+        "spent": (releasing, "_publish"),
+        "published": (BudgetLedger, "commit"),
+    }
+
+    def stop(project, state, **changes):
+        spec = project.spec(**changes)
+        if state == "committed":
+            dbern.release(spec, client=client)
+            return
+        with monkeypatch.context() as patch:
+            patch.setattr(*at[state], crash)
+            with pytest.raises(Crash):
+                dbern.release(spec, client=client)
+        expected = {"staged": "reading", "published": "spent"}.get(state, state)
+        assert project.reservation().state == expected
+
+    return stop
+
+
+STATES = ["reserved", "reading", "staged", "spent", "published"]
+FEW = [s if s in ("reserved", "spent") else pytest.param(s, marks=pytest.mark.slow) for s in STATES]
+
+
+@pytest.mark.usefixtures("fixed")
+@pytest.mark.parametrize("state", FEW)
+def test_a_release_goes_on_from_any_state_with_the_same_bytes(
+    project, client, interrupted, helpers, state
+):
+    undisturbed = project.twin("undisturbed")
+    dbern.release(undisturbed.spec(), client=client)
+    interrupted(project, state)
+    dbern.release(project.spec(), client=client)
+    assert helpers.objects(project.output) == helpers.objects(undisturbed.output)
+    assert project.remains() == []  # before the ledger is opened again, which would sweep
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+@pytest.mark.parametrize("state", ["reserved", "committed"])
+def test_another_h_is_the_same_release(project, client, interrupted, state):
+    interrupted(project, state)
+    out = dbern.release(project.spec(mechanism={"h": 5}), client=client)
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+    assert out.synopsis.metadata["h"] == [2, 2]
+
+
+@pytest.mark.parametrize("state", ["reserved", "spent"])
+def test_another_output_is_followed_until_it_is_published(
+    project, client, interrupted, helpers, state
+):
+    interrupted(project, state)
+    out = dbern.release(project.spec(release={"output": "elsewhere/b.zarr"}), client=client)
+    assert out.url == str(project.folder / "elsewhere/b.zarr")
+    assert not project.output.exists()
+    assert out.synopsis.verify()
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+def test_a_torso_at_the_old_output_is_removed(project, client, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "dbern.synopsis.writer.publish", lambda *_: (_ for _ in ()).throw(MemoryError)
+        )
+        with pytest.raises(MemoryError):
+            dbern.release(project.spec(), client=client)
+    assert project.output.exists()
+    with pytest.raises(IntegrityError, match="not a released synopsis"):
+        dbern.open(project.output)
+    out = dbern.release(project.spec(release={"output": "b.zarr"}), client=client)
+    assert not project.output.exists()
+    assert out.synopsis.verify()
+
+
+def test_another_output_after_publication_prints_the_first(project, client):
+    dbern.release(project.spec(), client=client)
+    out = dbern.release(project.spec(release={"output": "b.zarr"}), client=client)
+    assert out.url == str(project.output)
+    assert not (project.folder / "b.zarr").exists()
+
+
+def replaced(project, **columns):
+    """Replace the last file by one of the same row count."""
+    path = project.files()[-1]
+    rows = pq.ParquetFile(path).metadata.num_rows
+    groups = [pq.ParquetFile(path).metadata.row_group(0).num_rows]
+    table = pa.table({"x": np.full(rows, 3.25), "y": np.zeros(rows), "note": ["new"] * rows})
+    pq.write_table(table, path, row_group_size=groups[0], **columns)
+
+
+@pytest.mark.parametrize(("state", "error"), [("reserved", SpecError), ("reading", IntegrityError),
+                                              ("staged", IntegrityError)])  # fmt: skip
+def test_changed_files_stop_a_release_until_they_are_charged(
+    project, client, interrupted, state, error
+):
+    interrupted(project, state)
+    path = project.files()[-1]
+    original = path.read_bytes()
+    replaced(project)
+    with pytest.raises(error, match=r"part-2\.parquet") as refusal:
+        dbern.release(project.spec(), client=client)
+    assert refusal.value.exit_code == (2 if state == "reserved" else 5)
+    assert not project.output.exists()
+    path.write_bytes(original)
+    dbern.release(project.spec(), client=client)
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+@pytest.mark.parametrize("state", ["reserved", "reading"])
+@pytest.mark.parametrize("what", ["added", "removed"])
+def test_more_or_fewer_files_stop_it_too(project, client, interrupted, state, what):
+    interrupted(project, state)
+    if what == "added":
+        (project.folder / "data" / "part-9.parquet").write_bytes(project.files()[0].read_bytes())
+    else:
+        project.files()[1].unlink()
+    with pytest.raises(DbernError, match=r"part-[19]\.parquet") as refusal:
+        dbern.release(project.spec(), client=client)
+    assert refusal.value.exit_code == (2 if state == "reserved" else 5)
+
+
+@pytest.mark.parametrize("state", ["spent", "published"])
+def test_changed_files_after_the_charge_change_nothing(project, client, interrupted, state):
+    interrupted(project, state)
+    for path in project.files():
+        path.unlink()
+    out = dbern.release(project.spec(), client=client)
+    assert out.synopsis.verify()
+
+
+def test_changed_files_of_a_published_release_are_a_note(project, client):
+    dbern.release(project.spec(), client=client)
+    replaced(project)
+    out = dbern.release(project.spec(), client=client)
+    assert any("files have changed" in note for note in out.notes)
+
+
+@pytest.mark.parametrize("what", ["removed", "not Parquet", "other columns"])
+def test_a_published_release_is_printed_whatever_became_of_its_files(project, client, what):
+    dbern.release(project.spec(), client=client)
+    for path in project.files():
+        if what == "removed":
+            path.unlink()
+        elif what == "not Parquet":
+            path.write_text("hello")
+        else:
+            pq.write_table(pa.table({"z": [1.0]}), path)
+    out = dbern.release(project.spec(), client=client)
+    assert any("files have changed" in note for note in out.notes)
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "before the first read",
+        "before the workers read",
+    ],
+)
+def test_a_file_that_changes_between_reservation_and_read_stops_it(
+    project, client, monkeypatch, when
+):
+    """The new file has another size, and the row counts of the old one."""
+    owner, name = {
+        "before the first read": (BudgetLedger, "begin_reading"),
+        "before the workers read": (releasing, "add_up"),
+    }[when]
+    original = getattr(owner, name)
+
+    def meanwhile(*arguments):
+        replaced(project)
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, name, meanwhile)
+    drawn = []
+    monkeypatch.setattr(releasing, "privatize", lambda *a: drawn.append(a) or privatize(*a))
+    with pytest.raises(IntegrityError, match=r"part-2\.parquet") as refusal:
+        dbern.release(project.spec(), client=client)
+    assert refusal.value.exit_code == 5
+    assert drawn == []
+    assert project.reservation().state is State.READING
+
+
+def test_a_file_without_the_reserved_row_groups_stops_it(project, client, monkeypatch):
+    original = BudgetLedger.begin_reading
+
+    def meanwhile(ledger, reservation):
+        path = project.files()[-1]
+        pq.write_table(pa.table({"x": [1.0], "y": [0.5]}), path)
+        return original(ledger, reservation)
+
+    monkeypatch.setattr(BudgetLedger, "begin_reading", meanwhile)
+    with pytest.raises(IntegrityError) as refusal:
+        dbern.release(project.spec(), client=client)
+    assert refusal.value.exit_code == 5
+
+
+def test_a_stated_n_must_be_the_rows_there_are(project, client):
+    with pytest.raises(SpecError, match=r"data\.n: .*9.*240"):
+        dbern.release(project.spec(data={"n": 9}), client=client)
+    assert project.spent() == "epsilon 0, epsilon 0 reserved"
+    dbern.release(project.spec(data={"n": 240}), client=client)
+
+
+def test_an_output_that_holds_something_else_is_never_touched(project, client):
+    project.output.mkdir()
+    (project.output / "thesis.txt").write_text("precious")
+    with pytest.raises(SpecError, match=r"release\.output"):
+        dbern.release(project.spec(), client=client)
+    assert project.spent() == "epsilon 0, epsilon 0 reserved"
+    assert (project.output / "thesis.txt").read_text() == "precious"
+
+
+def test_a_published_synopsis_that_is_gone_is_an_integrity_error(project, client):
+    import shutil
+
+    dbern.release(project.spec(), client=client)
+    shutil.rmtree(project.output)
+    with pytest.raises(IntegrityError, match="only a new"):
+        dbern.release(project.spec(), client=client)
+
+
+@pytest.mark.parametrize("state", FEW)
+def test_abandoning_refunds_only_what_no_record_was_read_for(project, client, interrupted, state):
+    interrupted(project, state)
+    with project.ledger() as ledger:
+        given_up = abandon(ledger, "trips", "density")
+    assert given_up.refunded == (state == "reserved")
+    charge = "epsilon 0" if state == "reserved" else "epsilon 1"
+    assert project.remains() == []
+    assert project.spent() == f"{charge}, epsilon 0 reserved"
+    if state == "reserved":
+        dbern.release(project.spec(), client=client)
+    else:
+        with pytest.raises(SpecError, match="abandoned"):
+            dbern.release(project.spec(), client=client)
+
+
+def test_abandoning_removes_an_unfinished_output(project, client, monkeypatch):
+    monkeypatch.setattr("dbern.synopsis.writer.publish", lambda *_: (_ for _ in ()).throw(OSError))
+    with pytest.raises(OSError):  # noqa: PT011 -- the crash planted above
+        dbern.release(project.spec(), client=client)
+    assert project.output.exists()
+    with project.ledger() as ledger:
+        abandon(ledger, "trips", "density")
+    assert not project.output.exists()
+
+
+# --- the sealed center ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Every call that draws noise."""
+    calls = []
+
+    def recorded(*arguments):
+        calls.append(arguments)
+        return privatize(*arguments)
+
+    monkeypatch.setattr(releasing, "privatize", recorded)
+    return calls
+
+
+def blocks(project):
+    found = sorted((project.folder / "ledger.db.staging").glob("*/*.block"))
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("damage", ["flipped", "truncated", "missing", "foreign", "empty"])
+def test_no_noise_is_drawn_for_a_staged_center_that_was_tampered_with(
+    project, client, interrupted, drawn, damage
+):
+    interrupted(project, "spent")
+    path = blocks(project)[0]
+    content = path.read_bytes()
+    if damage == "flipped":
+        path.write_bytes(content[:-5] + bytes([content[-5] ^ 1]) + content[-4:])
+    elif damage == "truncated":
+        path.write_bytes(content[:-8])
+    elif damage == "missing":
+        path.unlink()
+    elif damage == "empty":
+        path.write_bytes(b"")
+    else:
+        other = project.twin("other")
+        interrupted(other, "spent")
+        path.write_bytes(blocks(other)[0].read_bytes())
+    with pytest.raises(IntegrityError) as refusal:
+        dbern.release(project.spec(), client=client)
+    assert refusal.value.exit_code == 5
+    assert drawn == []
+    assert not (project.output / "manifest.json").exists()
+    if damage != "foreign":
+        path.write_bytes(content)
+        dbern.release(project.spec(), client=client)
+        assert drawn
+
+
+@pytest.mark.parametrize("what", ["another center", "one more block"])
+def test_no_noise_is_drawn_for_a_center_staged_from_other_data(
+    project, client, interrupted, drawn, what
+):
+    """Rightly encrypted under the release's own key, and yet not what was sealed."""
+    interrupted(project, "spent")
+    with project.ledger() as ledger:
+        staging = ledger.staging(ledger.find("trips", "density"))
+        center = staging.get("density", 0)
+        if what == "another center":
+            staging.clear()
+            center[3] += 1
+            staging.put("density", 0, center)
+        else:
+            staging.put("density", 1, center)
+    with pytest.raises(IntegrityError, match="no noise is drawn"):
+        dbern.release(project.spec(), client=client)
+    assert drawn == []
+
+
+def test_the_seal_meets_the_center_before_any_noise(project, client, monkeypatch):
+    """The order of the story: staged whole, charged, then noise."""
+    story = []
+
+    def spy(owner, name):
+        original = getattr(owner, name)
+
+        def told(*arguments, **named):
+            story.append(name)
+            return original(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, told)
+
+    from dbern.ledger import Staging
+    from dbern.synopsis.writer import SynopsisWriter
+
+    for owner, name in [(BudgetLedger, "reserve"), (BudgetLedger, "begin_reading"),
+                        (releasing, "share_out"), (Staging, "put"), (BudgetLedger, "spend"),
+                        (releasing, "privatize"), (SynopsisWriter, "finish"),
+                        (BudgetLedger, "commit")]:  # fmt: skip
+        spy(owner, name)
+    dbern.release(project.spec(), client=client)
+    assert story == ["reserve", "begin_reading", "share_out", "put", "spend", "privatize",
+                     "finish", "commit"]  # fmt: skip
+
+
+# --- failures of tasks ----------------------------------------------------------------------
+
+SECRET = "37.4219983"
+
+
+def raising(*_arguments, **_named):
+    raise ValueError(f"could not convert {SECRET}")
+
+
+@pytest.mark.parametrize("place", ["dbern.records._floats", "dbern.engine.to_grid",
+                                   "dbern.engine.read_batches"])  # fmt: skip
+def test_a_failing_task_says_its_type_and_nothing_else(project, client, monkeypatch, caplog, place):
+    caplog.set_level("DEBUG")
+    monkeypatch.setattr(place, raising)
+    with pytest.raises(ReleaseError, match="ValueError") as failure:
+        dbern.release(project.spec(), client=client)
+    assert SECRET not in str(failure.value)
+    assert SECRET not in caplog.text
+    monkeypatch.undo()
+    dbern.release(project.spec(), client=client)
+
+
+@pytest.mark.parametrize("place", ["DensityStatistic.empty", "merge"])
+def test_no_task_raises_because_the_scheduler_logs_its_arguments(
+    project, client, monkeypatch, caplog, place
+):
+    caplog.set_level("DEBUG")
+    if place == "merge":
+        monkeypatch.setattr(engine, "np", SimpleNamespace(add=raising))
+        monkeypatch.setattr(engine, "task_rows", lambda _rows: 10)
+    else:
+        monkeypatch.setattr(f"dbern.targets.density.{place}", raising)
+    with pytest.raises(ReleaseError):
+        dbern.release(project.spec(), client=client)
+    salt = repr(project.reservation().salt)
+    logged = "\n".join(f"{r.getMessage()} {r.exc_text}" for r in caplog.records)
+    assert "Compute Failed" not in logged
+    assert SECRET not in logged
+    assert salt[:20] not in logged
+
+
+@pytest.mark.parametrize("compression", ["snappy", pytest.param("none", marks=pytest.mark.slow)])
+def test_damaged_data_pages_name_the_file_and_no_value(
+    project, client, helpers, compression, fixed
+):
+    """The footer is fine: only reading finds out."""
+    project.write(helpers.records(), compression=compression)
+    undisturbed = project.twin("undisturbed")
+    dbern.release(undisturbed.spec(), client=client)
+    path = project.files()[1]
+    whole = path.read_bytes()
+    metadata = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    start = metadata.dictionary_page_offset or metadata.data_page_offset
+    torn = bytearray(whole)
+    torn[start : start + 60] = bytes(byte ^ 0xA5 for byte in torn[start : start + 60])
+    path.write_bytes(bytes(torn))
+    with pytest.raises(ReleaseError, match=r"part-1\.parquet cannot be read") as failure:
+        dbern.release(project.spec(), client=client)
+    assert failure.value.exit_code == 1
+    assert "private-" not in str(failure.value)
+    assert not project.output.exists()
+    path.write_bytes(whole)
+    dbern.release(project.spec(), client=client)
+    assert helpers.objects(project.output) == helpers.objects(undisturbed.output)
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+def test_no_key_or_seal_reaches_a_task(project, client, monkeypatch, fixed):
+    """Everything that is sent to the cluster is pickled here and searched."""
+    import cloudpickle
+
+    from dbern.privacy.entropy import subkey
+
+    key = bytes(range(32))
+    secrets = [key, *(subkey(key, use) for use in ("staging", "seal")),
+               subkey(key, "noise", "density", "stream-1")]  # fmt: skip
+    sent = []
+    original = type(client).submit
+
+    def submit(self, function, *arguments, **named):
+        plain = [a for a in arguments if not hasattr(a, "key")]
+        sent.append(cloudpickle.dumps((function, plain)))
+        return original(self, function, *arguments, **named)
+
+    monkeypatch.setattr(type(client), "submit", submit)
+    dbern.release(project.spec(), client=client)
+    assert len(sent) >= 3
+    assert bytes(range(100, 132)) in sent[0], "the salt is there: the search works"
+    for secret in secrets:
+        assert not any(secret in message for message in sent)
+
+
+def test_the_given_client_is_used_where_there_is_no_default_one(project, client, monkeypatch):
+    """As `Client(.., set_as_default=False)` leaves it, or another client that is the default."""
+    from distributed import client as module
+
+    def nobody():
+        raise ValueError("No clients found")
+
+    monkeypatch.setattr(module, "default_client", nobody)
+    dbern.release(project.spec(), client=client)
+
+
+def test_the_local_cluster_is_one_worker_of_threads():
+    import dask
+
+    with engine.cluster() as started:
+        assert list(started.nthreads().values()) == [dask.system.CPU_COUNT]

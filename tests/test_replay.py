@@ -1,0 +1,238 @@
+"""Neighboring data, the same key: nothing but noisy coefficients may differ, anywhere."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sqlite3
+
+import pytest
+
+COEFFICIENTS = "components/density/coefficients/c/"
+
+REPLACED = {
+    "null": (None, 0.1),
+    "NaN": (float("nan"), 0.1),
+    "infinity": (float("inf"), float("-inf")),
+    "out of bounds": (11.0, 0.1),
+    "far out of bounds": (1e300, -1e300),
+    "corner": (0.0, -1.0),
+    "the other corner": (10.0, 1.0),
+    "duplicate": (5.25, 0.125),
+    "another": (9.875, -0.875),
+    "negative zero": (-0.0, 0.0),
+    "all null": (None, None),
+}
+
+
+def log_everything(caplog):
+    """DEBUG even for the loggers that distributed's configuration sets to a level of their own."""
+    caplog.set_level(logging.DEBUG)
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith(("distributed", "dbern")):
+            caplog.set_level(logging.DEBUG, logger=name)
+
+
+def normalized(text, folder):
+    """What names the run and not the data: folders, memory addresses, ports, random names."""
+    text = text.replace(str(folder), "FOLDER")
+    text = re.sub(r"0x[0-9a-f]+|inproc://\S+|tcp://\S+", "ADDRESS", text)
+    return re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22,}|\d+\.\d+ ?(s|ms|MiB)\b", "ID", text)
+
+
+def ledger_rows(project):
+    """Every row of every table, the seal and the sizes of the input files apart."""
+    with sqlite3.connect(project.ledger_path) as connection:
+        master = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        tables = [name for (name,) in master]
+        found = {}
+        for table in sorted(tables):
+            cursor = connection.execute(f"SELECT * FROM {table}")
+            names = [column[0] for column in cursor.description]
+            rows = [dict(zip(names, row, strict=True)) for row in cursor]
+            for row in rows:
+                for private in ("seal", "manifest_digest"):
+                    row.pop(private, None)
+                if "inputs" in row:
+                    row["inputs"] = json.loads(row["inputs"])
+                    for file in row["inputs"]["files"]:
+                        del file["size"]
+            found[table] = normalized(repr(rows), project.folder)
+    return found
+
+
+def without_coefficients(objects):
+    """All objects, with what follows from coefficient bytes blanked out."""
+    kept = dict(objects)
+    manifest = json.loads(kept["manifest.json"])
+    for name, entry in manifest["objects"].items():
+        if name.startswith(COEFFICIENTS):
+            entry.update(bytes=0, sha256="")
+    kept["manifest.json"] = json.dumps(manifest).encode()
+    return {name: b"" if name.startswith(COEFFICIENTS) else text for name, text in kept.items()}
+
+
+@pytest.fixture
+def traces(project, run, fixed, helpers, caplog):
+    """Release the project with its last record replaced, and collect everything that is seen."""
+    log_everything(caplog)
+
+    def made(x, y, name):
+        columns = helpers.records()
+        columns["x"][-1], columns["y"][-1] = x, y
+        columns["x"][-2], columns["y"][-2] = 5.25, 0.125
+        other = helpers.Project(project.folder / name)
+        (other.folder / "data").mkdir(parents=True)
+        other.write(columns)
+        other.spec()
+        other.grant()
+        caplog.clear()
+        printed = {}
+        for command in ("plan", "release", "again", "show", "verify", "status"):
+            arguments = {
+                "plan": ("plan", "release.toml", "--json"),
+                "release": ("release", "release.toml", "--json"),
+                "again": ("release", "release.toml"),
+                "show": ("show", "out.zarr", "--json"),
+                "verify": ("verify", "out.zarr"),
+                "status": ("ledger", "status", "--ledger", "sqlite:///ledger.db"),
+            }[command]
+            ran = run(*arguments, project=other)
+            printed[command] = (
+                ran.code, normalized(ran.out, other.folder), normalized(ran.err, other.folder)
+            )  # fmt: skip
+        objects = helpers.objects(other.output)
+        logs = {
+            (r.name, r.levelname, normalized(r.getMessage(), other.folder))
+            for r in caplog.records
+            if r.name.startswith("dbern")
+        }
+        shapes = {
+            (r.name, r.levelname, str(r.msg)[:60]) for r in caplog.records
+            if r.levelno > logging.INFO and r.name != "asyncio"
+        }  # fmt: skip
+        return {
+            "printed": printed,
+            "objects": without_coefficients(objects),
+            "ledger": ledger_rows(other),
+            "logs": logs,
+            "warnings": shapes,
+            "remains": [normalized(name, other.folder) for name in other.remains()],
+        }, objects
+
+    return made
+
+
+def differences(first, second):
+    """The keys of two nested dictionaries under which they differ."""
+    found = []
+    for key in first.keys() | second.keys():
+        one, two = first.get(key), second.get(key)
+        if isinstance(one, dict) and isinstance(two, dict):
+            found += [f"{key}/{inner}" for inner in differences(one, two)]
+        elif one != two:
+            found.append(str(key))
+    return sorted(found)
+
+
+def test_one_record_changes_nothing_but_coefficients(traces):
+    base, published = traces(2.5, 0.5, "base")
+    assert base["printed"]["release"][0] == 0
+    again, same = traces(2.5, 0.5, "same")
+    assert differences(base, again) == []
+    assert same == published, "the same data under the same key: the same bytes"
+    for name, (x, y) in REPLACED.items():
+        other, objects = traces(x, y, name.replace(" ", "-"))
+        assert differences(base, other) == [], name
+        changed = {path for path in published if objects[path] != published[path]}
+        assert changed == {f"{COEFFICIENTS}0/0", "manifest.json"}, name
+
+
+def planted_in_attributes(monkeypatch):
+    from dbern import releasing
+
+    original = releasing._attributes
+
+    def leaking(spec, plan, reservation):
+        from dbern.records import discover, read_batches
+
+        bad = 0
+        for path in discover(spec.source):
+            for batch in read_batches(str(path), [0, 1], ["x", "y"]):
+                bad += len(batch["x"]) - len(spec.domain.bounded(batch))
+        return {**original(spec, plan, reservation), "dropped": bad}
+
+    monkeypatch.setattr(releasing, "_attributes", leaking)
+
+
+def planted_in_progress(monkeypatch):
+    import click
+
+    from dbern.targets.density import DensityStatistic
+
+    original = DensityStatistic.add
+
+    def leaking(self, state, records):
+        original(self, state, records)
+        click.echo(f"kept {len(self.domain.bounded(records))}", err=True)
+
+    monkeypatch.setattr(DensityStatistic, "add", leaking)
+
+
+def planted_in_the_log(monkeypatch):
+    from dbern.targets.density import DensityStatistic
+
+    original = DensityStatistic.add
+
+    def leaking(self, state, records):
+        original(self, state, records)
+        logging.getLogger("dbern.targets").debug("sum %s", state.sum())
+
+    monkeypatch.setattr(DensityStatistic, "add", leaking)
+
+
+def planted_in_the_plan(monkeypatch):
+    """A sensitivity taken from the data: the classic mistake."""
+    from dbern import releasing
+
+    original = releasing.plan_files
+
+    def leaking(spec, files):
+        from dataclasses import replace
+
+        import pyarrow.parquet as pq
+
+        nulls = sum(pq.read_table(file.path)["x"].null_count for file in files)
+        plan = original(spec, files)
+        return replace(plan, certificate=replace(plan.certificate, rounding=float(nulls)))
+
+    monkeypatch.setattr(releasing, "plan_files", leaking)
+
+
+LEAKS = {
+    "objects/zarr.json": planted_in_attributes,
+    "printed/release": planted_in_progress,
+    "logs": planted_in_the_log,
+    "ledger/releases": planted_in_the_plan,
+}
+
+
+@pytest.mark.parametrize("where", LEAKS)
+def test_a_planted_leak_is_caught(traces, monkeypatch, where):
+    LEAKS[where](monkeypatch)
+    base, _ = traces(2.5, 0.5, "base")
+    other, _ = traces(None, 0.5, "other")
+    assert where in differences(base, other)
+
+
+def test_no_log_holds_a_record_the_key_or_the_salt(project, run, fixed, caplog):
+    log_everything(caplog)
+    columns = {"x": [3.1415926535] * 60, "y": [0.2718281828] * 60}
+    project.write(columns)
+    assert run("release", "release.toml").code == 0
+    logged = "\n".join(f"{r.getMessage()} {r.exc_text}" for r in caplog.records)
+    assert "distributed" in {r.name.partition(".")[0] for r in caplog.records}
+    for private in ("3.14159", "0.27182", repr(bytes(range(32))), bytes(range(32)).hex(),
+                    repr(bytes(range(100, 132)))[:20], bytes(range(100, 132)).hex()):  # fmt: skip
+        assert private not in logged

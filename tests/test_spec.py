@@ -1,0 +1,278 @@
+"""Valid specs survive every trip; every wrong key is named with what to write instead."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import sections, spec_sections, toml
+
+from dbern.errors import SpecError
+from dbern.planning import plan_files
+from dbern.spec import ReleaseSpec
+
+
+@given(content=spec_sections())
+@settings(max_examples=40)
+def test_toml_and_keywords_give_the_same_spec(content, tmp_path_factory):
+    path = tmp_path_factory.mktemp("spec") / "release.toml"
+    path.write_text(toml(content), encoding="utf-8")
+    loaded, built = ReleaseSpec.load(path), ReleaseSpec(**copy.deepcopy(content))
+    assert loaded.model_dump() == built.model_dump()
+    assert loaded.identity() == built.identity()
+    for name in ("domain", "learner", "charge", "beta", "neighbors", "unit"):
+        assert getattr(loaded, name) == getattr(built, name)
+    assert list(loaded.domain.names) == list(content["data"]["bounds"])
+    assert loaded.base == path.resolve().parent
+    again = ReleaseSpec(**built.model_dump(exclude_none=True))
+    assert again.model_dump() == built.model_dump()
+    back = pickle.loads(pickle.dumps(built))
+    assert back.identity() == built.identity()
+
+
+@given(content=spec_sections())
+@settings(max_examples=8)
+def test_plans_are_a_function_of_the_spec(content):
+    def planned():
+        spec = ReleaseSpec(**copy.deepcopy(content))
+        try:
+            return plan_files(spec, ()).to_dict()
+        except SpecError as error:  # settings that fit no sketch or granularity, by name
+            return str(error)
+
+    assert planned() == planned()
+
+
+def test_relative_paths_start_from_the_file(tmp_path):
+    (tmp_path / "spec.toml").write_text(toml(sections()))
+    spec = ReleaseSpec.load(tmp_path / "spec.toml")
+    assert spec.source == str(tmp_path / "data/*.parquet")
+    assert spec.output == tmp_path / "out/demo.zarr"
+    absolute = sections(release={"output": "/srv/x.zarr"}, data={"source": "/srv/d"})
+    (tmp_path / "spec.toml").write_text(toml(absolute))
+    spec = ReleaseSpec.load(tmp_path / "spec.toml")
+    assert (spec.source, str(spec.output)) == ("/srv/d", "/srv/x.zarr")
+
+
+def test_identity_leaves_out_what_may_change_between_tries():
+    spec = ReleaseSpec(**sections())
+    same = ReleaseSpec(**sections(release={"output": "elsewhere"}, mechanism={"h": 9},
+                                  budget={"ledger": "sqlite:///moved.db"}))  # fmt: skip
+    assert spec.identity() == same.identity()
+    for change in (
+        {"release": {"name": "other"}}, {"data": {"n": 7}}, {"data": {"outside": "clamp"}},
+        {"target": {"bandwidth": [0.2]}}, {"mechanism": {"k": 19}}, {"budget": {"epsilon": "2"}},
+        {"mechanism": {"calibration": "paper"}}, {"budget": {"dataset": "other"}},
+        {"data": {"bounds": {"x": [0.0, 2.0]}}},
+    ):  # fmt: skip
+        assert ReleaseSpec(**sections(**change)).identity() != spec.identity(), change
+
+
+def test_per_axis_values():
+    two = {"bounds": {"x": [0, 1], "y": [0, 1]}}
+    spec = ReleaseSpec(**sections(data=two, target={"bandwidth": [0.1, 0.2]},
+                                  mechanism={"k": [3, 4], "h": "auto"}))  # fmt: skip
+    assert (spec.per_axis("k"), spec.per_axis("h")) == ((3, 4), None)
+    assert ReleaseSpec(**sections(mechanism={"k": 7})).per_axis("k") == (7,)
+
+
+NAN, INF = float("nan"), float("inf")
+LATER = "not available in this version"
+AXES = {"bounds": {c: [0.0, 1.0] for c in "abcd"}}
+# section, key, value (None: missing), the key the message names, and a part of it
+WRONG = [
+    ("release", "name", None, "release.name", "is missing; write name ="),
+    ("release", "name", "a b", "release.name", "write name ="),
+    ("release", "name", "../up", "release.name", "write name ="),
+    ("release", "name", "", "release.name", "write name ="),
+    ("release", "name", 7, "release.name", "write name ="),
+    ("release", "output", None, "release.output", "is missing; write output ="),
+    ("release", "output", "s3://bucket/x", "release.output", LATER),
+    ("release", "nmae", "x", "release.nmae", "unknown key; write name"),
+    ("data", "source", None, "data.source", "is missing; write source ="),
+    ("data", "source", "s3://bucket/x", "data.source", LATER),
+    ("data", "bounds", None, "data.bounds", "is missing; write [data.bounds]"),
+    ("data", "bounds", {}, "data.bounds", "write [data.bounds]"),
+    ("data", "bounds", {"x": [1.0, 0.0]}, "data.bounds.x", "write x = [low, high]"),
+    ("data", "bounds", {"x": [NAN, 1.0]}, "data.bounds.x", "write x = [0.0, 1.0]"),
+    ("data", "bounds", {"x": [0.0, INF]}, "data.bounds.x", "write x = [0.0, 1.0]"),
+    ("data", "bounds", {"x": [0.0]}, "data.bounds.x", "write [data.bounds]"),
+    ("data", "bounds", {"x": [0.0, 1.0, 2.0]}, "data.bounds.x", "write [data.bounds]"),
+    ("data", "bounds", {"x": ["0", "1"]}, "data.bounds.x", "write [data.bounds]"),
+    ("data", "bounds", {"x": 1.0}, "data.bounds.x", "write [data.bounds]"),
+    ("data", "bounds", AXES["bounds"], "data.bounds", "more than 3 axes"),
+    ("data", "n", 0, "data.n", "write n ="),
+    ("data", "n", -5, "data.n", "write n ="),
+    ("data", "n", 10.0, "data.n", "write n ="),
+    ("data", "n", "10", "data.n", "write n ="),
+    ("data", "n", True, "data.n", "write n ="),
+    ("data", "unit", "user", "data.unit", 'write unit = "row"'),
+    ("data", "unit", {"column": "u", "max_contributions": 2}, "data.unit", LATER),
+    ("data", "neighbors", "add-or-remove-one", "data.neighbors", LATER),
+    ("data", "neighbors", "replace", "data.neighbors", "write neighbors ="),
+    ("data", "normalizer", "1000", "data.normalizer", LATER),
+    ("data", "outside", "wrap", "data.outside", 'write outside = "drop" or "clamp"'),
+    ("data", "label", {"column": "l"}, "data.label", LATER),
+    ("data", "response", {"column": "l"}, "data.response", LATER),
+    ("data", "group", {"column": "l"}, "data.group", LATER),
+    ("data", "sources", "x", "data.sources", "unknown key; write source"),
+    ("target", "kind", None, "target.kind", "is missing; write kind ="),
+    ("target", "kind", "kernel-densty", "target.kind", 'write kind = "kernel-density"'),
+    ("target", "kind", "xyzzy", "target.kind", "is unknown; write kind ="),
+    ("target", "kind", "naive-bayes", "target.kind", LATER),
+    ("target", "kind", "support-vector-machine", "target.kind", LATER),
+    ("target", "kind", "oracle", "target.kind", LATER),
+    ("target", "kernel", "laplace", "target.kernel", LATER),
+    ("target", "kernel", "epanechnikov", "target.kernel", LATER),
+    ("target", "bandwidth", None, "target.bandwidth", "is missing; write bandwidth ="),
+    ("target", "bandwidth", [0.0], "target.bandwidth", "positive and finite; write bandwidth"),
+    ("target", "bandwidth", [-1.0], "target.bandwidth", "positive and finite; write bandwidth"),
+    ("target", "bandwidth", [NAN], "target.bandwidth", "positive and finite; write bandwidth"),
+    ("target", "bandwidth", [0.1, 0.1], "target.bandwidth", "write one for each of x"),
+    ("target", "bandwidth", [], "target.bandwidth", "write one for each of x"),
+    ("target", "bandwidth", 0.1, "target.bandwidth", "write bandwidth = [0.5, 0.5]"),
+    ("target", "bandwidth", ["0.1"], "target.bandwidth", "write bandwidth = [0.5, 0.5]"),
+    ("target", "covariance", [[1.0]], "target.covariance", LATER),
+    ("target", "bandwith", [0.1], "target.bandwith", "unknown key; write bandwidth"),
+    ("mechanism", "k", 0, "mechanism.k", 'write k = "auto"'),
+    ("mechanism", "k", -3, "mechanism.k", 'write k = "auto"'),
+    ("mechanism", "k", 20.0, "mechanism.k", 'write k = "auto"'),
+    ("mechanism", "k", "20", "mechanism.k", 'write k = "auto"'),
+    ("mechanism", "k", [0], "mechanism.k", 'write k = "auto"'),
+    ("mechanism", "k", 1001, "mechanism.k", LATER),
+    ("mechanism", "k", [20, 20], "mechanism.k", "write one for each of x"),
+    ("mechanism", "k", [], "mechanism.k", "write one for each of x"),
+    ("mechanism", "h", 0, "mechanism.h", 'write h = "auto"'),
+    ("mechanism", "h", [1, 2], "mechanism.h", "write one for each of x"),
+    ("mechanism", "noise", "gaussian", "mechanism.noise", 'write noise = "auto"'),
+    ("mechanism", "noise", "discrete-gaussian", "mechanism.noise", LATER),
+    ("mechanism", "calibration", "loose", "mechanism.calibration", "write calibration ="),
+    ("mechanism", "beta", "0", "mechanism.beta", 'write beta = "0.05"'),
+    ("mechanism", "beta", "1", "mechanism.beta", 'write beta = "0.05"'),
+    ("mechanism", "beta", 0.05, "mechanism.beta", "write beta ="),
+    ("mechanism", "beta", "nan", "mechanism.beta", "write beta ="),
+    ("mechanism", "objective", "best", "mechanism.objective", "write objective ="),
+    ("mechanism", "reference", 7, "mechanism.reference", "write reference ="),
+    ("mechanism", "noize", "x", "mechanism.noize", "unknown key; write noise"),
+    ("budget", "epsilon", None, "budget.epsilon", "is missing; write epsilon ="),
+    ("budget", "epsilon", "0", "budget.epsilon", 'write epsilon = "1.0"'),
+    ("budget", "epsilon", "-1", "budget.epsilon", 'write epsilon = "1.0"'),
+    ("budget", "epsilon", 1.0, "budget.epsilon", "write epsilon ="),
+    ("budget", "epsilon", 1, "budget.epsilon", "write epsilon ="),
+    ("budget", "epsilon", "inf", "budget.epsilon", "write epsilon ="),
+    ("budget", "epsilon", "nan", "budget.epsilon", "write epsilon ="),
+    ("budget", "epsilon", "1/0", "budget.epsilon", "write a decimal"),
+    ("budget", "epsilon", "", "budget.epsilon", "write epsilon ="),
+    ("budget", "delta", "1e-6", "budget.delta", LATER),
+    ("budget", "delta", "-1", "budget.delta", "write delta ="),
+    ("budget", "delta", 0.0, "budget.delta", "write delta ="),
+    ("budget", "ledger", None, "budget.ledger", "is missing; write ledger ="),
+    ("budget", "dataset", None, "budget.dataset", "is missing; write dataset ="),
+    ("budget", "datasets", "x", "budget.datasets", "unknown key; write dataset"),
+]
+
+
+@pytest.mark.parametrize(("section", "key", "value", "named", "part"), WRONG)
+def test_a_wrong_key_is_named_with_what_to_write(section, key, value, named, part):
+    with pytest.raises(SpecError) as refusal:
+        ReleaseSpec(**sections(**{section: {key: value}}))
+    message = str(refusal.value)
+    assert any(line.startswith(f"{named}: ") and part in line for line in message.splitlines())
+    assert refusal.value.exit_code == 2
+    assert "pydantic" not in message
+
+
+@pytest.mark.parametrize("section", ["release", "data", "target", "budget"])
+def test_a_missing_section_is_named(section):
+    content = sections()
+    del content[section]
+    with pytest.raises(SpecError, match=f"^{section}: is missing; write \\[{section}\\] with "):
+        ReleaseSpec(**content)
+
+
+@pytest.mark.parametrize("value", ["text", 3, ["a"]])
+def test_a_section_of_another_type_is_named(value):
+    with pytest.raises(SpecError, match=r"(?m)^data: .*write \[data\] with "):
+        ReleaseSpec(**{**sections(), "data": value})
+
+
+def test_an_unknown_section_is_named():
+    with pytest.raises(SpecError, match=r"^mechanisms: unknown key; write mechanism"):
+        ReleaseSpec(**sections(), mechanisms={})
+
+
+def test_the_mechanism_may_be_left_out():
+    content = sections()
+    del content["mechanism"]
+    assert ReleaseSpec(**content).per_axis("k") is None
+
+
+def test_all_wrong_keys_are_named_at_once():
+    wrong = sections(release={"name": None}, data={"n": 0}, budget={"epsilon": 1.0})
+    with pytest.raises(SpecError) as refusal:
+        ReleaseSpec(**wrong)
+    keys = [line.split(":")[0] for line in str(refusal.value).splitlines()]
+    assert sorted(keys) == ["budget.epsilon", "data.n", "release.name"]
+
+
+@given(content=spec_sections(), data=st.data())
+def test_any_key_misspelt_is_refused_by_name(content, data):
+    section = data.draw(st.sampled_from(sorted(content)))
+    key = data.draw(st.sampled_from(sorted(content[section])))
+    content[section][key + "q"] = content[section].pop(key)
+    with pytest.raises(
+        SpecError, match=rf"(?m)^{section}\.{key}q: unknown key|^{section}\.{key}: "
+    ):
+        ReleaseSpec(**content)
+
+
+def test_what_cannot_be_read_as_toml_is_refused(tmp_path):
+    with pytest.raises(SpecError, match="no such spec"):
+        ReleaseSpec.load(tmp_path / "absent.toml")
+    (tmp_path / "bad.toml").write_text("[release\n")
+    with pytest.raises(SpecError, match=r"bad\.toml: cannot be read as TOML"):
+        ReleaseSpec.load(tmp_path / "bad.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SpecError, match="cannot be read as TOML"):
+        ReleaseSpec.load(tmp_path / "binary.toml")
+    with pytest.raises(SpecError, match="cannot be read as TOML"):
+        ReleaseSpec.load(tmp_path)
+
+
+PARTITIONED = sections(
+    release={"name": "trips-{partition}", "output": "out/{partition}/{partition}.zarr"},
+    data={"source": "data/day={partition}/*.parquet"},
+)
+
+
+def test_partitions_fill_names_and_paths(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text(toml(PARTITIONED))
+    spec = ReleaseSpec.load(path, partition="2026-11-20")
+    assert spec.release.name == "trips-2026-11-20"
+    assert spec.output == tmp_path / "out/2026-11-20/2026-11-20.zarr"
+    assert spec.source == str(tmp_path / "data/day=2026-11-20/*.parquet")
+
+
+@pytest.mark.parametrize("partition", ["", "a/b", "..", "a b", "{partition}", "*"])
+def test_partitions_that_could_name_another_folder_are_refused(tmp_path, partition):
+    path = tmp_path / "s.toml"
+    path.write_text(toml(PARTITIONED))
+    with pytest.raises(SpecError, match=r"^--partition: .*write --partition"):
+        ReleaseSpec.load(path, partition=partition)
+
+
+def test_partition_and_spec_must_agree(tmp_path):
+    path = tmp_path / "s.toml"
+    path.write_text(toml(PARTITIONED))
+    with pytest.raises(SpecError, match=r"^release\.name: contains \{partition\}; write --part"):
+        ReleaseSpec.load(path)
+    path.write_text(toml(sections()))
+    with pytest.raises(SpecError, match=r"^--partition: the spec has no \{partition\}; write it"):
+        ReleaseSpec.load(path, partition="p1")
+    path.write_text("release = 3\n")
+    with pytest.raises(SpecError, match=r"(?m)^release: "):
+        ReleaseSpec.load(path)

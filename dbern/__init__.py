@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from dbern import targets
     from dbern.errors import BudgetError, DbernError, IntegrityError, SpecError
     from dbern.ledger import BudgetLedger
-    from dbern.planning import ReleasePlan, plan
+    from dbern.planning import plan
+    from dbern.plans import ReleasePlan
     from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
     from dbern.releasing import Release, release
     from dbern.spec import ReleaseSpec
@@ -28,7 +29,7 @@ _HOMES = {
     "Neighbors": "dbern.privacy.budget",
     "PrivacyUnit": "dbern.privacy.budget",
     "Release": "dbern.releasing",
-    "ReleasePlan": "dbern.planning",
+    "ReleasePlan": "dbern.plans",
     "ReleaseSpec": "dbern.spec",
     "SpecError": "dbern.errors",
     "Synopsis": "dbern.synopsis.reader",

@@ -23,7 +23,8 @@ from dbern.bernstein.lattice import Slab
 from dbern.engine import add_up, centers, check_workers, cluster, share_out
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
-from dbern.planning import ReleasePlan, plan_files
+from dbern.planning import plan_files
+from dbern.plans import ReleasePlan
 from dbern.privacy.budget import Budget, decimal_text
 from dbern.privacy.mechanism import privatize, to_grid
 from dbern.progress import Progress, silent

@@ -12,16 +12,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
 from dbern.arrays import FloatArray
+from dbern.bernstein.basis import MOST_K
 from dbern.complaints import explain
 from dbern.domain import Axis, Domain, Outside
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, exact
+from dbern.sections import (
+    KINDS,
+    BudgetSection,
+    DataSection,
+    DensityParameters,
+    MechanismSection,
+    ReleaseSection,
+    Section,
+    TargetSection,
+)
 from dbern.targets import KernelDensity
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -30,107 +41,9 @@ _NOISES = ("auto", "laplace", "spectral-laplace")
 _LEAST_BETA = Fraction(1, 10**9)
 _LEAST_EPSILON = Fraction(1, 10**6)
 _MOST_AXES = 3
-_MOST_K = 1000
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class ReleaseSection(_Section):
-    """``[release]``: what it is called and where it goes."""
-
-    name: str = Field(description='name = "trip-density"')
-    output: str = Field(description='output = "out/trip-density.zarr"')
-
-
-class UnitTable(_Section):
-    """``unit = { column = .., max_contributions = .. }``."""
-
-    column: str = Field(description='unit = "row"')
-    max_contributions: int = Field(description='unit = "row"')
-
-
-class DataSection(_Section):
-    """``[data]``: which records, and the public facts about them."""
-
-    source: str = Field(description='source = "data/trips/*.parquet"')
-    bounds: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(
-        min_length=1, description="[data.bounds] with one line per axis, such as x = [0.0, 10.0]"
-    )
-    unit: Literal["row"] | UnitTable = Field("row", description='unit = "row"')
-    neighbors: Literal["replace-one", "add-or-remove-one"] = Field(
-        "replace-one", description='neighbors = "replace-one"'
-    )
-    n: int | None = Field(None, ge=1, description="n = 2000000, the public number of rows")
-    normalizer: str | None = Field(None, description="n = 2000000")
-    outside: Literal["drop", "clamp"] = Field("drop", description='outside = "drop" or "clamp"')
-    label: dict[str, Any] | None = Field(None, description="no label")
-    response: dict[str, Any] | None = Field(None, description="no response")
-    group: dict[str, Any] | None = Field(None, description="no group")
-
-
-_KINDS = (
-    "kernel-density", "priestley-chao", "nadaraya-watson", "naive-bayes", "gaussian-naive-bayes",
-    "support-vector-machine", "kernel-erm", "logistic-regression", "ridge-regression", "oracle",
-)  # fmt: skip
-
-
-class TargetSection(_Section):
-    """``[target]``: the learner and its public parameters."""
-
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
-
-    kind: str = Field(description='kind = "kernel-density"')
-
-
-class DensityParameters(_Section):
-    """Parameters of ``kind = "kernel-density"``."""
-
-    kind: Literal["kernel-density"]
-    kernel: str = Field("gaussian", description='kernel = "gaussian"')
-    bandwidth: list[float] | None = Field(
-        None, description="bandwidth = [0.5, 0.5], one standard deviation per axis in data units"
-    )
-    covariance: list[list[float]] | None = Field(None, description="bandwidth = [0.5, 0.5]")
-
-
-_Whole = Annotated[int, Field(ge=1)]
-
-
-class MechanismSection(_Section):
-    """``[mechanism]``: lattice, order, noise and confidence."""
-
-    k: Literal["auto"] | _Whole | list[_Whole] = Field(
-        "auto", description='k = "auto", k = 20 or k = [20, 30]'
-    )
-    h: Literal["auto"] | _Whole | list[_Whole] = Field(
-        "auto", description='h = "auto", h = 4 or h = [4, 2]'
-    )
-    noise: Literal[
-        "auto", "laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian",
-        "laplace-advanced",
-    ] = Field("auto", description='noise = "auto", "laplace" or "spectral-laplace"')  # fmt: skip
-    calibration: Literal["tight", "paper"] = Field(
-        "tight", description='calibration = "tight" or "paper"'
-    )
-    beta: str = Field("0.05", description='beta = "0.05"')
-    objective: Literal["typical", "certified"] = Field(
-        "typical", description='objective = "typical" or "certified"'
-    )
-    reference: str = Field("uniform", description='reference = "uniform" or "module:name"')
-
-
-class BudgetSection(_Section):
-    """``[budget]``: what is charged, exactly, and to whose account."""
-
-    epsilon: str = Field(description='epsilon = "1.0" (a string: budgets are exact)')
-    delta: str = Field("0", description='delta = "0" (a string: budgets are exact)')
-    ledger: str = Field(description='ledger = "sqlite:///ledger.db"')
-    dataset: str = Field(description='dataset = "trips-2026", the name the budget was granted to')
-
-
-class ReleaseSpec(_Section):
+class ReleaseSpec(Section):
     """All public choices of one release.
 
     Construct it with one keyword per section (mappings as in the TOML file), or with `load`.
@@ -269,6 +182,15 @@ class ReleaseSpec(_Section):
         count = self.domain.dimensions
         return (value,) * count if isinstance(value, int) else tuple(value)
 
+    def certified_at(self, epsilon: Fraction) -> ReleaseSpec:
+        """This spec at another epsilon, planned for the worst database."""
+        content = self.model_dump(exclude_none=True)
+        content["budget"]["epsilon"] = str(epsilon)
+        content["mechanism"]["objective"] = "certified"
+        spec = ReleaseSpec(**content)
+        spec._base = self._base
+        return spec
+
     def identity(self) -> dict[str, Any]:
         """What makes this release this one: all but ``h``, the output and where the ledger is."""
         content = self.model_dump(mode="json", exclude_none=True)
@@ -330,8 +252,8 @@ def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:
                 f"write one for each of {', '.join(domain.names)}"
             )
     largest = spec.mechanism.k
-    if largest != "auto" and max(largest if isinstance(largest, list) else [largest]) > _MOST_K:
-        raise SpecError(f"mechanism.k: above {_MOST_K} {_LATER}; write k = {_MOST_K} or less")
+    if largest != "auto" and max(largest if isinstance(largest, list) else [largest]) > MOST_K:
+        raise SpecError(f"mechanism.k: above {MOST_K} {_LATER}; write k = {MOST_K} or less")
 
 
 def _refuse_unavailable(spec: ReleaseSpec) -> None:
@@ -355,9 +277,9 @@ def _refuse_unavailable(spec: ReleaseSpec) -> None:
 
 def _learner(section: Mapping[str, Any]) -> KernelDensity:
     kind = section["kind"]
-    if kind not in _KINDS:
-        near = difflib.get_close_matches(kind, _KINDS, n=1)
-        raise SpecError(f'target.kind: "{kind}" is unknown; write kind = "{(near or _KINDS)[0]}"')
+    if kind not in KINDS:
+        near = difflib.get_close_matches(kind, KINDS, n=1)
+        raise SpecError(f'target.kind: "{kind}" is unknown; write kind = "{(near or KINDS)[0]}"')
     if kind != KernelDensity.kind:
         raise SpecError(f'target.kind: "{kind}" {_LATER}; write kind = "{KernelDensity.kind}"')
     try:

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dbern.bernstein.lattice import Slab
-from dbern.planning import ReleasePlan, plan_files
+from dbern.planning import plan_files
+from dbern.plans import ReleasePlan
 from dbern.spec import ReleaseSpec
 
 MINIMAL: dict[str, dict[str, Any]] = {

@@ -17,10 +17,11 @@ PACKAGE = Path(dbern.__file__).parent
 LAYERS = [
     {"cli"},
     {"releasing", "reporting"},
-    {"engine"},
+    {"engine", "advice"},
     {"planning"},
+    {"plans"},
     {"spec", "records", "ledger", "synopsis", "choice"},
-    {"targets", "certificate", "complaints"},
+    {"targets", "certificate", "complaints", "sections"},
     {"bernstein", "privacy"},
     {"domain"},
     {"errors"},

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from dbern.cli.output import common, report, shown_progress
 
+_TABLE_ROWS = 20
 _SPEC = click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))
 _PARTITION = click.option(
     "--partition", metavar="P", help="Replace {partition} in the spec's name, output and source."
@@ -15,15 +18,57 @@ _PARTITION = click.option(
 @click.command()
 @_SPEC
 @_PARTITION
+@click.option("--table", is_flag=True, help="Show the trade-off between noise and approximation.")
+@click.option(
+    "--target-error",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="A",
+    help="Find the smallest epsilon that certifies a sup error of A, in data units.",
+)
 @common
-def plan(spec_path: str, partition: str | None, as_json: bool, quiet: bool) -> None:
+def plan(
+    spec_path: str,
+    partition: str | None,
+    table: bool,
+    target_error: float | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Show what a release would do and cost; no record is read, nothing is charged."""
-    del quiet
+    from dbern.advice import smallest_epsilon, tradeoff
     from dbern.planning import plan as make_plan
+    from dbern.privacy.budget import decimal_text
     from dbern.spec import ReleaseSpec
 
-    planned = make_plan(ReleaseSpec.load(spec_path, partition=partition))
-    report(planned.to_dict(), planned.explain(), as_json=as_json)
+    spec = ReleaseSpec.load(spec_path, partition=partition)
+    if table:
+        options = tradeoff(spec)
+        content = {"options": [{**vars(option), "error": option.error} for option in options]}
+        report(content, _table(options), as_json=as_json)
+        return
+    if target_error is None:
+        planned = make_plan(spec)
+        report(planned.to_dict(), planned.explain(), as_json=as_json)
+        return
+    with shown_progress(quiet) as progress:
+        epsilon, planned = smallest_epsilon(spec, target_error, progress)
+    advice = f'write epsilon = "{decimal_text(epsilon)}" and objective = "certified"'
+    text = f"{advice}\n{planned.explain()}"
+    report({"epsilon": decimal_text(epsilon), "plan": planned.to_dict()}, text, as_json=as_json)
+
+
+def _table(options: list[Any]) -> str:
+    head = f"{'noise':<18}{'k':<16}{'h':<10}{'values':>8}{'noise':>12}{'approx.':>12}{'error':>12}"
+    rows = [
+        f"{one.noise_kind:<18}{_axes(one.k):<16}{_axes(one.h):<10}{one.values:>8}"
+        f"{one.noise:>12.3g}{one.approximation:>12.3g}{one.error:>12.3g}"
+        for one in options[:_TABLE_ROWS]
+    ]
+    return "\n".join(["predicted sup errors in data units, best first", head, *rows])
+
+
+def _axes(values: tuple[int, ...]) -> str:
+    return " x ".join(map(str, values)) if len(set(values)) > 1 else str(values[0])
 
 
 @click.command()

@@ -13,7 +13,7 @@ from strategies import density_plan, density_spec, whole
 from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.moments import truncation_error
 from dbern.errors import SpecError
-from dbern.planning import ReleasePlan
+from dbern.plans import ReleasePlan
 from dbern.privacy.mechanism import to_grid
 from dbern.spec import ReleaseSpec
 from dbern.targets import KernelDensity

@@ -1,0 +1,104 @@
+"""What a steward asks before choosing: the trade-off, and the epsilon that a wanted error costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dbern.choice import Candidate, plain_candidates, spectral_candidates
+from dbern.errors import SpecError
+from dbern.planning import plan_files, problem_of, public_rows
+from dbern.plans import ReleasePlan
+from dbern.progress import Progress, silent
+from dbern.records import discover, read_footers
+from dbern.spec import ReleaseSpec
+
+_STEPS = 10
+_LEAST, _MOST = Fraction(1, 10**4), Fraction(10**4)
+_DIGITS = 3
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row of the trade-off, errors predicted in data units (see `dbern.choice`)."""
+
+    noise_kind: str
+    k: tuple[int, ...]
+    h: tuple[int, ...]
+    values: int
+    noise: float
+    approximation: float
+
+    @property
+    def error(self) -> float:
+        """Predicted sup error."""
+        return self.noise + self.approximation
+
+
+def tradeoff(spec: ReleaseSpec) -> list[Option]:
+    """The best order for each lattice and rank, best first; no record is read.
+
+    Raises
+    ------
+    SpecError
+        For files, columns or settings that cannot work.
+    """
+    files = read_footers(discover(spec.source), spec.domain.names)
+    problem = problem_of(spec, public_rows(spec, files))
+    best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
+    sources = {"laplace": plain_candidates, "spectral-laplace": spectral_candidates}
+    for kind, generate in sources.items():
+        if spec.mechanism.noise not in ("auto", kind):
+            continue
+        for candidate in generate(problem):
+            coordinates = candidate.coordinates
+            key = (kind, coordinates.lattice.k, coordinates.layout.size)
+            if key not in best or candidate.error < best[key].error:
+                best[key] = candidate
+    volume = spec.domain.volume
+    options = [
+        Option(kind, k, one.h, values, one.noise / volume, one.approximation / volume)
+        for (kind, k, values), one in best.items()
+    ]
+    return sorted(options, key=lambda option: option.error)
+
+
+def smallest_epsilon(
+    spec: ReleaseSpec, error: float, progress: Progress = silent
+) -> tuple[Fraction, ReleasePlan]:
+    """The smallest epsilon, to three digits, whose certificate is at most `error` in data units.
+
+    Bisection on a logarithmic scale over plans with ``objective = "certified"``; the certificate
+    falls as epsilon grows but for the choice's own steps, so the answer certifies what it says
+    though a slightly smaller one might too.
+
+    Raises
+    ------
+    SpecError
+        Where no epsilon reaches the error.
+    """
+    files = read_footers(discover(spec.source), spec.domain.names)
+
+    def planned(epsilon: Fraction) -> ReleasePlan:
+        return plan_files(spec.certified_at(epsilon), files)
+
+    low, high = _LEAST, _MOST
+    best = planned(high)
+    if not error >= best.certificate.total:
+        raise SpecError(
+            f"--target-error: {error:g} is below {best.certificate.total:.3g}, which even epsilon "
+            f"{high} certifies; write a larger error, a larger bandwidth, or a larger mechanism.k"
+        )
+    for step in range(_STEPS):
+        middle = _rounded(float(low * high) ** 0.5)
+        candidate = planned(middle)
+        if candidate.certificate.total <= error:
+            high, best = middle, candidate
+        else:
+            low = middle
+        progress("searching epsilon", step + 1, _STEPS)
+    return high, best
+
+
+def _rounded(value: float) -> Fraction:
+    return Fraction(f"{value:.{_DIGITS - 1}e}")

@@ -1,0 +1,106 @@
+"""The sections of a spec: keys, types, and for each key what to write (its description)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Section(BaseModel):
+    """Strict and frozen; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ReleaseSection(Section):
+    """``[release]``: what it is called and where it goes."""
+
+    name: str = Field(description='name = "trip-density"')
+    output: str = Field(description='output = "out/trip-density.zarr"')
+
+
+class UnitTable(Section):
+    """``unit = { column = .., max_contributions = .. }``."""
+
+    column: str = Field(description='unit = "row"')
+    max_contributions: int = Field(description='unit = "row"')
+
+
+class DataSection(Section):
+    """``[data]``: which records, and the public facts about them."""
+
+    source: str = Field(description='source = "data/trips/*.parquet"')
+    bounds: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(
+        min_length=1, description="[data.bounds] with one line per axis, such as x = [0.0, 10.0]"
+    )
+    unit: Literal["row"] | UnitTable = Field("row", description='unit = "row"')
+    neighbors: Literal["replace-one", "add-or-remove-one"] = Field(
+        "replace-one", description='neighbors = "replace-one"'
+    )
+    n: int | None = Field(None, ge=1, description="n = 2000000, the public number of rows")
+    normalizer: str | None = Field(None, description="n = 2000000")
+    outside: Literal["drop", "clamp"] = Field("drop", description='outside = "drop" or "clamp"')
+    label: dict[str, Any] | None = Field(None, description="no label")
+    response: dict[str, Any] | None = Field(None, description="no response")
+    group: dict[str, Any] | None = Field(None, description="no group")
+
+
+KINDS = (
+    "kernel-density", "priestley-chao", "nadaraya-watson", "naive-bayes", "gaussian-naive-bayes",
+    "support-vector-machine", "kernel-erm", "logistic-regression", "ridge-regression", "oracle",
+)  # fmt: skip
+
+
+class TargetSection(Section):
+    """``[target]``: the learner and its public parameters."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    kind: str = Field(description='kind = "kernel-density"')
+
+
+class DensityParameters(Section):
+    """Parameters of ``kind = "kernel-density"``."""
+
+    kind: Literal["kernel-density"]
+    kernel: str = Field("gaussian", description='kernel = "gaussian"')
+    bandwidth: list[float] | None = Field(
+        None, description="bandwidth = [0.5, 0.5], one standard deviation per axis in data units"
+    )
+    covariance: list[list[float]] | None = Field(None, description="bandwidth = [0.5, 0.5]")
+
+
+_Whole = Annotated[int, Field(ge=1)]
+
+
+class MechanismSection(Section):
+    """``[mechanism]``: lattice, order, noise and confidence."""
+
+    k: Literal["auto"] | _Whole | list[_Whole] = Field(
+        "auto", description='k = "auto", k = 20 or k = [20, 30]'
+    )
+    h: Literal["auto"] | _Whole | list[_Whole] = Field(
+        "auto", description='h = "auto", h = 4 or h = [4, 2]'
+    )
+    noise: Literal[
+        "auto", "laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian",
+        "laplace-advanced",
+    ] = Field("auto", description='noise = "auto", "laplace" or "spectral-laplace"')  # fmt: skip
+    calibration: Literal["tight", "paper"] = Field(
+        "tight", description='calibration = "tight" or "paper"'
+    )
+    beta: str = Field("0.05", description='beta = "0.05"')
+    objective: Literal["typical", "certified"] = Field(
+        "typical", description='objective = "typical" or "certified"'
+    )
+    reference: str = Field("uniform", description='reference = "uniform" or "module:name"')
+
+
+class BudgetSection(Section):
+    """``[budget]``: what is charged, exactly, and to whose account."""
+
+    epsilon: str = Field(description='epsilon = "1.0" (a string: budgets are exact)')
+    delta: str = Field("0", description='delta = "0" (a string: budgets are exact)')
+    ledger: str = Field(description='ledger = "sqlite:///ledger.db"')
+    dataset: str = Field(description='dataset = "trips-2026", the name the budget was granted to')

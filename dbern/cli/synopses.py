@@ -8,6 +8,21 @@ import click
 
 from dbern.cli.output import common, report, shown_progress
 
+
+class _Order(click.ParamType):
+    """A positive integer or "auto"."""
+
+    name = "order"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
+        """Read the option's text."""
+        if value == "auto" or (value.isdigit() and int(value) > 0):
+            return "auto" if value == "auto" else int(value)
+        self.fail('write an integer of at least 1, or "auto"', param, ctx)
+
+
 _SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path())
 
 
@@ -15,10 +30,21 @@ _SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path(
 @_SYNOPSIS
 @click.argument("queries", metavar="QUERIES.parquet", type=click.Path(dir_okay=False))
 @click.option("--out", "answers", required=True, metavar="ANSWERS.parquet", type=click.Path())
-@click.option("--h", "order", type=click.IntRange(min=1), help="Order of the operator; free.")
+@click.option(
+    "--h",
+    "order",
+    type=_Order(),
+    metavar="H",
+    help='Order of the operator, or "auto"; any choice is free.',
+)
 @common
 def query(
-    synopsis_path: str, queries: str, answers: str, order: int | None, as_json: bool, quiet: bool
+    synopsis_path: str,
+    queries: str,
+    answers: str,
+    order: int | str | None,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Answer every row of a Parquet file: its columns, then ``value``."""
     from dbern.synopsis.queries import answer

@@ -1,9 +1,9 @@
 """From a sensitivity to the parameters of the noise, in exact rational arithmetic.
 
-Everything that touches privacy here is a `Fraction` or an integer; `tail` speaks of accuracy only
-and is rounded outward.
+Everything that touches privacy here is a `Fraction` or an integer; the tails speak of accuracy only
+and are rounded outward.
 
-g is the largest power of two at most ``Delta1/(1024 cN)``, raised only until
+For Laplace noise g is the largest power of two at most ``Delta1/(1024 cN)``, raised only until
 
 - ``bound + eta <= (2**62 - 1) g``: then ``|z_i| <= (bound + eta)/g + 1/2 < 2**62``, which is
   what makes the saturated sum of center and noise a function of their exact sum;
@@ -18,10 +18,14 @@ import math
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 from dbern.errors import SpecError
-from dbern.privacy.laplace import MAX_CENTER, MAX_SCALE
+from dbern.privacy import gaussian, laplace
+from dbern.privacy.entropy import KeyStream
+from dbern.privacy.gaussian import MAX_SIGMA, discrete_gaussian
+from dbern.privacy.laplace import MAX_CENTER, MAX_SCALE, SignedNoise, discrete_laplace
+from dbern.privacy.zcdp import gaussian_tail_granules, rho_for, rho_of
 
 _GRANULES_PER_SENSITIVITY: Final = 1024  # rounding to the grid then costs at most 1/1024 of it
 _EXPONENTS: Final = range(-1000, 901)  # 2**e, 2**-e and what they multiply stay normal floats
@@ -55,6 +59,8 @@ class LaplaceNoise:
     granularity_exponent: int
     l1_sensitivity_granules: int
     kind: Literal["laplace"] = "laplace"
+    # Separates the law's key streams from those of the others.
+    stream_label: ClassVar[str] = f"stream-{laplace.STREAM_VERSION}"
 
     def __post_init__(self) -> None:
         if not 1 <= self.scale <= MAX_SCALE or self.l1_sensitivity_granules < 0:
@@ -74,6 +80,62 @@ class LaplaceNoise:
         """The exact guarantee: integer sensitivity over scale, at most what was asked for."""
         return Fraction(self.l1_sensitivity_granules, self.scale)
 
+    def draw(self, count: int, stream: KeyStream) -> SignedNoise:
+        """The first `count` samples of a fresh stream."""
+        return discrete_laplace(self.scale, count, stream)
+
+
+@dataclass(frozen=True)
+class GaussianNoise:
+    """Independent discrete Gaussian noise on integer centers.
+
+    Parameters
+    ----------
+    sigma : int
+        In granules, from 1 to ``2**61``.
+    granularity_exponent : int
+        One granule is ``g = 2**granularity_exponent`` of the target's unit.
+    l2_sensitivity_granules_squared : int
+        Bound on the squared l2 distance of the integer centers of neighbouring databases: an
+        integer, as that distance is.
+
+    Raises
+    ------
+    SpecError
+        When a number is out of range.
+
+    Examples
+    --------
+    >>> GaussianNoise(sigma=200, granularity_exponent=-10, l2_sensitivity_granules_squared=800).rho
+    Fraction(1, 100)
+    """
+
+    sigma: int
+    granularity_exponent: int
+    l2_sensitivity_granules_squared: int
+    kind: Literal["discrete-gaussian"] = "discrete-gaussian"
+    stream_label: ClassVar[str] = f"gaussian-stream-{gaussian.STREAM_VERSION}"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.sigma <= MAX_SIGMA or self.l2_sensitivity_granules_squared < 0:
+            raise SpecError("noise: sigma must be from 1 to 2**61 granules; raise budget.epsilon")
+        if self.granularity_exponent not in _EXPONENTS:
+            raise SpecError("noise: the granularity leaves the range of floats; rescale the target")
+
+    @property
+    def granularity(self) -> Fraction:
+        """One granule in the target's unit."""
+        return Fraction(2) ** self.granularity_exponent
+
+    @property
+    def rho(self) -> Fraction:
+        """The exact zCDP guarantee; `dbern.privacy.zcdp.delta_of` says what it is in deltas."""
+        return rho_of(self.l2_sensitivity_granules_squared, self.sigma)
+
+    def draw(self, count: int, stream: KeyStream) -> SignedNoise:
+        """The first `count` samples of a fresh stream."""
+        return discrete_gaussian(self.sigma, count, stream)
+
 
 def calibrate_laplace(
     l1_sensitivity: Fraction,
@@ -85,8 +147,8 @@ def calibrate_laplace(
     """Laplace noise that makes rounded, float-computed coefficients epsilon-DP.
 
     Let v, v' be the exact coefficients of neighbouring databases, ``|v - v'|_1 <= Delta1``; w, w'
-    the computed ones, ``|w_i - v_i| <= eta``; z, z' the centers, ``z_i`` the integer nearest to
-    ``w_i/g`` (`dbern.privacy.mechanism.to_grid`), so ``|g z_i - w_i| <= g/2``. With cN
+    the computed ones, ``sum_i |w_i - v_i| <= cN eta``; z, z' the centers, ``z_i`` the integer next
+    to ``w_i/g`` (`dbern.privacy.mechanism.to_grid`), so ``|g z_i - w_i| <= g/2``. With cN
     coefficients, the triangle inequality gives ::
 
         g |z - z'|_1 <= |v - v'|_1 + sum_i (|w_i - v_i| + |w'_i - v'_i|)
@@ -105,7 +167,7 @@ def calibrate_laplace(
     l1_sensitivity : Fraction
         Delta1 of the exact function, rounded outward, in the target's unit.
     eta : Fraction
-        Proved bound on the float error of each computed coefficient, same unit.
+        Proved bound on the mean of the float errors of one database's coefficients, same unit.
     coefficients : int
         cN, all outputs together.
     epsilon : Fraction
@@ -132,9 +194,83 @@ def calibrate_laplace(
         total = l1_sensitivity + coefficients * (2 * eta + g)
         sensitivity = math.ceil(total / g)
         scale = math.ceil(sensitivity / epsilon)
-        if bound + eta <= (MAX_CENTER - 1) * g and scale <= MAX_SCALE:
+        if bound + coefficients * eta <= (MAX_CENTER - 1) * g and scale <= MAX_SCALE:
             return LaplaceNoise(scale, exponent, sensitivity)
         exponent += 1
+
+
+def calibrate_gaussian(
+    l2_sensitivity: Fraction,
+    eta_l2: Fraction,
+    coefficients: int,
+    epsilon: Fraction,
+    delta: Fraction,
+    bound: Fraction,
+) -> GaussianNoise:
+    """Discrete Gaussian noise that makes rounded coefficients (epsilon, delta)-DP.
+
+    With v, w, z as in `calibrate_laplace`, but ``|v - v'|_2 <= Delta2`` and
+    ``|w - v|_2 <= eta_l2``, the triangle inequality for the l2 norm gives ::
+
+        g |z - z'|_2 <= |v - v'|_2 + |w - v|_2 + |w' - v'|_2 + |g z - w|_2 + |g z' - w'|_2
+                     <= Delta2 + 2 eta_l2 + sqrt(cN) g,
+
+    the last two being at most ``sqrt(cN) g/2`` each. With ``A = (Delta2 + 2 eta_l2)/g``,
+    ``|z - z'|_2^2`` is an integer, so at most ``D = floor((A + sqrt(cN))^2)`` (`_floor_square`).
+    The noise is ``D/(2 sigma^2)``-zCDP (`rho_of`); sigma is the least integer that makes this at
+    most ``rho_for(epsilon, delta)``. The proof holds for any g, here the largest power of two at
+    most ``Delta2/(1024 sqrt(cN))``, raised only as for Laplace noise with ``cN eta = eta_l2``: no
+    coefficient errs by more than the norm.
+
+    Parameters
+    ----------
+    l2_sensitivity : Fraction
+        Delta2 of the exact function, rounded outward, in the target's unit.
+    eta_l2 : Fraction
+        Proved bound on the l2 norm of all float errors of one database, same unit.
+    coefficients : int
+        cN, all outputs together.
+    epsilon, delta : Fraction
+        The budget of the release; delta above 0.
+    bound : Fraction
+        Bound on every exact ``|v_i|``, over all databases.
+
+    Examples
+    --------
+    >>> one, delta = Fraction(1), Fraction(1, 10**6)
+    >>> noise = calibrate_gaussian(Fraction(1, 50), Fraction(0), 21, one, delta, Fraction(4))
+    >>> noise.sigma, noise.granularity_exponent, noise.l2_sensitivity_granules_squared
+    (23776, -18, 27535863)
+    """
+    _check(l2_sensitivity, eta_l2, coefficients, epsilon, bound)
+    rho = rho_for(epsilon, delta)
+    if _least_sigma(coefficients, rho) > MAX_SIGMA:  # even the coarsest g leaves D at cN
+        raise SpecError("noise: too many coefficients for this budget; lower k or raise epsilon")
+    wanted = (l2_sensitivity / _GRANULES_PER_SENSITIVITY) ** 2 / coefficients  # g squared
+    exponent = max(floor_log2(wanted) // 2, _EXPONENTS.start)
+    while True:
+        g = Fraction(2) ** exponent
+        squared = _floor_square((l2_sensitivity + 2 * eta_l2) / g, coefficients)
+        sigma = _least_sigma(squared, rho)
+        if bound + eta_l2 <= (MAX_CENTER - 1) * g and sigma <= MAX_SIGMA:
+            return GaussianNoise(sigma, exponent, squared)
+        exponent += 1
+
+
+def _floor_square(length: Fraction, coefficients: int) -> int:
+    """``floor((length + sqrt(coefficients))**2)``, exactly.
+
+    With length = a/b the square is ``(a^2 + b^2 n + sqrt(4 a^2 b^2 n))/b^2``, and neither the sum
+    with an integer nor the division by one needs more of the root than its floor.
+    """
+    a, b = length.numerator, length.denominator
+    root = math.isqrt(4 * a * a * b * b * coefficients)
+    return (a * a + b * b * coefficients + root) // (b * b)
+
+
+def _least_sigma(squared: int, rho: Fraction) -> int:
+    """The least sigma >= 1 with ``squared / (2 sigma^2) <= rho``."""
+    return 1 + math.isqrt(max(0, math.ceil(squared / (2 * rho)) - 1))
 
 
 def _check(
@@ -203,6 +339,22 @@ def tail(noise: LaplaceNoise, coefficients: int, beta: Fraction) -> float:
     length = digits.ln(digits.divide(ratio, digits.add(Decimal(1), q)))
     length = digits.fma(Decimal(noise.scale), length, Decimal("1e-60"))
     granules = max(1, int(length.to_integral_value(rounding=ROUND_CEILING)))
+    return float_above(granules * noise.granularity)
+
+
+def gaussian_tail(noise: GaussianNoise, coefficients: int, beta: Fraction) -> float:
+    """What no coefficient's noise reaches, with probability at least ``1 - beta``.
+
+    The union bound of `dbern.privacy.zcdp.gaussian_tail_granules`, in the target's unit and rounded
+    up; parameters and return value are those of `tail`. Accuracy only.
+
+    Examples
+    --------
+    >>> noise = GaussianNoise(2**20, granularity_exponent=-20, l2_sensitivity_granules_squared=1)
+    >>> round(gaussian_tail(noise, 21, Fraction(1, 20)), 4)
+    3.0642
+    """
+    granules = gaussian_tail_granules(noise.sigma, coefficients, beta)
     return float_above(granules * noise.granularity)
 
 

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
 from dbern.arrays import FloatArray, Int64Array
 from dbern.errors import IntegrityError
-from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.entropy import KEY_BYTES, KeyStream, subkey
-from dbern.privacy.laplace import MAX_CENTER, STREAM_VERSION, SignedNoise, discrete_laplace
+from dbern.privacy.laplace import MAX_CENTER, SignedNoise
 
 CANONICAL_BLOCK: Final = 65536
+
+Noise: TypeAlias = LaplaceNoise | GaussianNoise
 
 # Published here for everyone to read: what it draws is reproducible and protects nothing.
 _PUBLIC_KEY: Final = bytes(KEY_BYTES)
 
 
 def privatize(
-    center: Int64Array, start: int, noise: LaplaceNoise, key: bytes, component: str
+    center: Int64Array, start: int, noise: Noise, key: bytes, component: str
 ) -> Int64Array:
     """Add the release's noise to a slice of one component's centers.
 
-    The noise at a canonical position is a pure function of (key, component, position, scale,
-    stream format version): block b holds positions ``[65536 b, 65536 (b + 1))`` and has a key
-    stream of its own, sampled from the block's beginning whatever slice is asked for. So a retry
-    draws the same noise, and neither slices nor threads change a bit. One release key must never
-    meet two different centers: the difference of the outputs would be that of the data.
+    The noise at a canonical position is a pure function of (key, component, position, law, stream
+    format version): block b holds positions ``[65536 b, 65536 (b + 1))`` and has a key stream of
+    its own, sampled from the block's beginning whatever slice is asked for. So a retry draws the
+    same noise, and neither slices nor threads change a bit. Laplace and Gaussian noise have stream
+    keys of their own and never share a word. One release key must never meet two different
+    centers: the difference of the outputs would be that of the data.
 
     The output is the exact ``center + noise`` cut to ``+-(2**63 - 1)``, which is post-processing
     (`SignedNoise.added_to`); ``-2**63`` never occurs.
@@ -38,8 +41,8 @@ def privatize(
         Granules, a flat slice of the component's coefficients in C order.
     start : int
         Canonical position of the slice's first coefficient.
-    noise : LaplaceNoise
-        The calibrated noise (`dbern.privacy.calibration.calibrate_laplace`).
+    noise : LaplaceNoise or GaussianNoise
+        The calibrated noise (`calibrate_laplace`, `calibrate_gaussian`).
     key : bytes
         The release key.
     component : str
@@ -62,21 +65,21 @@ def privatize(
     if len(key) != KEY_BYTES:
         raise IntegrityError(f"noise: a release key has {KEY_BYTES} bytes")
     _check_center(center, start)
-    stream_key = subkey(key, "noise", component, f"stream-{STREAM_VERSION}")
+    stream_key = subkey(key, "noise", component, noise.stream_label)
     noisy = np.empty_like(center)
     stop = start + center.size
     for block in range(start // CANONICAL_BLOCK, -(-stop // CANONICAL_BLOCK)):
         origin = block * CANONICAL_BLOCK
         first, last = max(start, origin), min(stop, origin + CANONICAL_BLOCK)
-        drawn = _block_noise(noise.scale, last - origin, stream_key, block)[first - origin :]
+        drawn = _block_noise(noise, last - origin, stream_key, block)[first - origin :]
         here = slice(first - start, last - start)
         noisy[here] = drawn.added_to(center[here])
     return noisy
 
 
-def _block_noise(scale: int, count: int, stream_key: bytes, block: int) -> SignedNoise:
+def _block_noise(noise: Noise, count: int, stream_key: bytes, block: int) -> SignedNoise:
     """The first `count` samples of a block; more samples would begin with the same ones."""
-    return discrete_laplace(scale, count, KeyStream(stream_key, block))
+    return noise.draw(count, KeyStream(stream_key, block))
 
 
 def _check_center(center: Int64Array, start: int) -> None:
@@ -87,10 +90,10 @@ def _check_center(center: Int64Array, start: int) -> None:
         raise IntegrityError("noise: a center reaches 2**62 granules, which the plan excluded")
 
 
-def to_grid(values: FloatArray, noise: LaplaceNoise) -> Int64Array:
+def to_grid(values: FloatArray, noise: Noise) -> Int64Array:
     """The multiples of the granularity nearest to computed values, in granules.
 
-    Scaling by a power of two is exact (the exponents `LaplaceNoise` allows cannot overflow a value
+    Scaling by a power of two is exact (the exponents a law allows cannot overflow a value
     below ``2**62 g``, and what underflows rounds to 0 either way), and so is rounding a float to
     the nearest integer: each result is within g/2 of its value, as the calibration's proof needs.
 

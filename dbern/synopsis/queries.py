@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from dbern.errors import SpecError
 from dbern.progress import Progress, silent
 from dbern.synopsis.manifest import storage_error
-from dbern.synopsis.reader import Synopsis
+from dbern.synopsis.reader import Order, Synopsis
 
 _BATCH_ROWS = 1 << 16
 _VALUE = "value"
@@ -26,7 +26,7 @@ def answer(
     queries: str | Path,
     answers: str | Path,
     *,
-    h: int | Sequence[int] | None = None,
+    h: Order = None,
     progress: Progress = silent,
 ) -> int:
     """Copy `queries` to `answers` with a column ``value``; order and all columns are kept.
@@ -35,7 +35,7 @@ def answer(
     ----------
     queries, answers : path
         Parquet files. The answers appear whole or not at all.
-    h : int or one per axis, optional
+    h : int, one per axis, or "auto", optional
         Order of the iterated operator.
 
     Returns
@@ -105,7 +105,7 @@ def _copy(
     batches: Iterator[pa.RecordBatch],
     total: int,
     writer: pq.ParquetWriter,
-    h: int | Sequence[int] | None,
+    h: Order,
     progress: Progress,
 ) -> int:
     done = 0
@@ -117,7 +117,7 @@ def _copy(
 
 
 def _answered(
-    synopsis: Synopsis, batches: Iterator[pa.RecordBatch], h: int | Sequence[int] | None
+    synopsis: Synopsis, batches: Iterator[pa.RecordBatch], h: Order
 ) -> Iterator[pa.RecordBatch]:
     """Evaluate batches on all cores, a few ahead of the writer, in order."""
 

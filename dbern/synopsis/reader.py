@@ -346,8 +346,9 @@ class Synopsis:
     def _smoothing(self, h: Order) -> Smoothing:
         if h == "auto":
             return self._chosen
-        chosen = self.metadata["h"] if h is None else h
-        order = (chosen,) * self.domain.dimensions if isinstance(chosen, int) else tuple(chosen)
+        chosen: Any = self.metadata["h"] if h is None else h
+        several = isinstance(chosen, list | tuple)
+        order = tuple(chosen) if several else (chosen,) * self.domain.dimensions
         whole = all(isinstance(each, int | np.integer) and each >= 1 for each in order)
         if len(order) != self.domain.dimensions or not whole:
             raise SpecError(

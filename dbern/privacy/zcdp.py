@@ -1,0 +1,231 @@
+"""Zero-concentrated differential privacy of the discrete Gaussian, and what it says of delta.
+
+Bun & Steinke 2016: a mechanism is rho-zCDP when for all neighbours the Renyi divergence of order
+alpha is at most ``alpha rho``, for every alpha > 1. Everything here is a proved bound in rational
+numbers: decimals enter only where a logarithm or an exponential is needed, and those are correctly
+rounded by `decimal`, so that one stated slack covers them.
+
+With ``b = alpha - 1``, the conversion of Canonne, Kamath & Steinke 2020 is ::
+
+    delta = inf_{b > 0} exp(b ((1 + b) rho - epsilon) - h(b)),
+    h(b) = (1 + b) ln(1 + b) - b ln b > 0.
+
+Proof. Let Z be the privacy loss ``ln(P(X)/Q(X))``, X drawn from P, so that
+``E[e^(b Z)] <= e^(b (1 + b) rho)``, and
+``sup_E P(E) - e^epsilon Q(E) = E[max(0, 1 - e^(epsilon - Z))]``. For every z,
+``max(0, 1 - e^(epsilon - z)) e^(-b z) <= e^(-b epsilon) max_{0 < u < 1} (1 - u) u^b``, with
+``u = e^(epsilon - z)``. The maximum is at ``u = b/(1 + b)`` and is
+``b^b / (1 + b)^(1 + b) = e^(-h(b))``. Multiply by ``e^(b z)`` and take expectations.
+
+Any b gives a valid bound, so how well b minimises it is a matter of accuracy, never of privacy. The
+formula for continuous Gaussian noise (Balle & Wang 2018) does not hold for the discrete one.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from dbern.errors import SpecError
+
+_DIGITS: Final = Context(prec=100, Emax=99_999, Emin=-99_999)
+_COARSE: Final = Context(prec=24, Emax=99_999, Emin=-99_999)  # digits of an order
+_ROUGH: Final = Context(prec=28, Emax=99_999, Emin=-99_999, rounding=ROUND_FLOOR)  # and of a rho
+_SLACK: Final = Fraction(1, 10**60)
+_ORDERS: Final = Decimal("1e-30"), Decimal("1e30")  # of b
+_LEAST_EXPONENT: Final = -10_000  # no delta below e**-10000 is told from that
+_LEAST_DELTA: Final = Fraction(1, 10**4000)
+
+
+def rho_of(l2_sensitivity_granules_squared: int, sigma: int) -> Fraction:
+    """``Delta2^2 / (2 sigma^2)``: the zCDP of discrete Gaussian noise on integer centers.
+
+    Proof (Canonne, Kamath & Steinke 2020). Let P and Q be the laws
+    of ``mu + X`` and X, mu an integer, ``S(c) = sum_x exp(-(x - c)^2 / (2 sigma^2))`` over the
+    integers; P's and Q's normaliser is S(0). Completing the square, ::
+
+        sum_x P(x)^a Q(x)^(1 - a) = exp(a (a - 1) mu^2 / (2 sigma^2)) S(a mu) / S(0),
+
+    and ``S(c) <= S(0)`` for every real c: by Poisson's summation formula S(c) is a sum over the
+    integers y of ``sqrt(2 pi) sigma exp(-2 pi^2 sigma^2 y^2) cos(2 pi c y)``. So the divergence of
+    order a is at most ``a mu^2 / (2 sigma^2)``; those of independent coefficients add up. The shift
+    must be an integer: this is about rounded centers, not about the values they came from.
+
+    Parameters
+    ----------
+    l2_sensitivity_granules_squared : int
+        Bound on the squared l2 distance of the integer centers of neighbouring databases.
+    sigma : int
+        The noise's parameter, in granules.
+
+    Examples
+    --------
+    >>> rho_of(9, 6)
+    Fraction(1, 8)
+    """
+    if l2_sensitivity_granules_squared < 0 or sigma < 1:
+        raise SpecError("noise: the squared sensitivity must not be below 0 nor sigma below 1")
+    return Fraction(l2_sensitivity_granules_squared, 2 * sigma**2)
+
+
+def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
+    """An upper bound on the delta of any rho-zCDP mechanism at this epsilon.
+
+    The module's expression at a nearly best b, rounded outward. b has 24 digits and an exponent
+    within 30, so ``1 + b`` is exact; ``|ln| < 70`` is correctly rounded to 100 digits, an error
+    below 1e-97 that `_SLACK` covers; all else up to the exponent is rational. The exponent is then
+    between -10000 (raised to it where it is below) and 0 (at which the answer is 1); its
+    conversion to a decimal errs below 1e-95 and the exponential by a factor below ``1 + 1e-98``:
+    one slack more in the exponent and one in the factor cover both.
+
+    Parameters
+    ----------
+    rho : Fraction
+        From 0 on.
+    epsilon : Fraction
+        From 0 on.
+
+    Examples
+    --------
+    >>> round(float(delta_of(Fraction(1, 50), Fraction(1))), 15)
+    8.825255e-08
+    """
+    if rho < 0 or epsilon < 0:
+        raise SpecError("noise: rho and epsilon must not be below 0")
+    if rho == 0:
+        return Fraction(0)
+    b = Fraction(_best_order(rho, epsilon))
+    exponent = b * ((1 + b) * rho - epsilon) - _entropy_below(b)
+    exponent = max(exponent + _SLACK, Fraction(_LEAST_EXPONENT))
+    if exponent >= 0:
+        return Fraction(1)
+    return min(Fraction(1), Fraction(_DIGITS.exp(_decimal(exponent))) * (1 + _SLACK))
+
+
+@lru_cache(maxsize=64)  # a plan calibrates many candidates for one budget
+def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The largest rho, rounded down to 28 digits, whose `delta_of` is at most `delta`.
+
+    At a fixed b, delta is reached by
+    ``rho_b = (epsilon + (ln delta + h(b))/b) / (1 + b)``, and the answer is the largest of these,
+    as `delta_of` is an infimum over b. From any rho, the b that is best for it gives a `rho_b` at
+    least as large where ``delta_of(rho) <= delta``, and never one above the answer: the iteration
+    rises to it (it is Newton's). It starts from ``b = 2 ln(1/delta)/epsilon``, which leaves
+    ``rho_b > epsilon / (2 (1 + b)) > 0``. The result rests on none of that: its own `delta_of` is
+    compared before it is returned.
+
+    Parameters
+    ----------
+    epsilon : Fraction
+        Above 0.
+    delta : Fraction
+        Above 0 (``10**-4000``) and below 1.
+
+    Raises
+    ------
+    SpecError
+        When an argument is out of range.
+
+    Examples
+    --------
+    >>> rho = rho_for(Fraction(1), Fraction(1, 10**6))
+    >>> round(float(rho), 13), delta_of(rho, Fraction(1)) <= Fraction(1, 10**6)
+    (0.0243559703595, True)
+    """
+    if epsilon <= 0 or not _LEAST_DELTA <= delta < 1:
+        raise SpecError("noise: (epsilon, delta) needs epsilon above 0 and 0 < delta < 1")
+    log_delta = Fraction(_DIGITS.ln(_decimal(delta)))
+    rho, b = Fraction(0), _order(-2 * log_delta / epsilon)
+    while True:
+        part = (log_delta + _entropy_below(Fraction(b))) / Fraction(b)
+        found = (epsilon + part) / (1 + Fraction(b))
+        if found <= rho * (1 + Fraction(1, 10**27)):
+            break
+        rho = Fraction(_decimal(found))
+        b = _best_order(rho, epsilon)
+    rounded = _ROUGH.plus(_decimal(rho))
+    while delta_of(Fraction(rounded), epsilon) > delta:
+        rounded = _ROUGH.next_minus(rounded)
+    return Fraction(rounded)
+
+
+def gaussian_tail_granules(sigma: int, coefficients: int, beta: Fraction) -> int:
+    """An integer m that no coefficient's noise reaches, with probability at least ``1 - beta``.
+
+    The least m >= 1 with ``cN min(2, r) e^(-m^2/(2 s^2)) <= beta`` for ``r = .79789 (1/s + s/m)``
+    and s = sigma (union bound). Proof that ``P(|X| >= m)`` is at most either product:
+
+    - With S of `rho_of`, ``E[e^(t X)] = e^(t^2 s^2/2) S(t s^2)/S(0) <= e^(t^2 s^2/2)``; Markov's
+      inequality at ``t = m/s^2`` gives ``P(X >= m) <= e^(-m^2/(2 s^2))``, and likewise for -X.
+    - ``(m + j)^2 >= m^2 + 2 m j``, so the weights from m on sum to at most
+      ``e^(-m^2/(2 s^2)) / (1 - e^(-m/s^2)) <= e^(-m^2/(2 s^2)) (1 + s^2/m)``, and
+      ``S(0) >= sqrt(2 pi) s`` by Poisson's formula; ``2/sqrt(2 pi) < .79789``.
+
+    Each logarithm errs by less than `_SLACK`, which is added. Accuracy only.
+
+    Parameters
+    ----------
+    sigma : int
+        The noise's parameter, in granules.
+    coefficients : int
+        How many draws the bound covers at once.
+    beta : Fraction
+        Probability of failure, above 0 and below 1.
+
+    Examples
+    --------
+    >>> gaussian_tail_granules(1000, 1, Fraction(1, 20))
+    2032
+    """
+    if not 0 < beta < 1 or coefficients < 1:
+        raise SpecError("noise: the tail needs 0 < beta < 1 and at least one coefficient")
+
+    def reached(m: int) -> bool:
+        mills = Fraction(79789, 100_000) * (Fraction(1, sigma) + Fraction(sigma, m))
+        odds = coefficients * min(Fraction(2), mills) / beta
+        return Fraction(_DIGITS.ln(_decimal(odds))) + _SLACK > Fraction(m * m, 2 * sigma**2)
+
+    low, high = 0, 1
+    while reached(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if reached(middle) else (low, middle)
+    return high
+
+
+def _decimal(value: Fraction) -> Decimal:
+    """The value, correctly rounded to 100 digits."""
+    return _DIGITS.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+def _order(b: Fraction) -> Decimal:
+    """b with 24 digits, moved into the range of orders."""
+    return _COARSE.plus(min(max(_decimal(b), _ORDERS[0]), _ORDERS[1]))
+
+
+def _entropy_below(b: Fraction) -> Fraction:
+    """A lower bound on ``h(b) = (1 + b) ln(1 + b) - b ln b``, for a b that `_order` returned."""
+    above, itself = (Fraction(_DIGITS.ln(_decimal(value))) for value in (1 + b, b))
+    return (1 + b) * (above - _SLACK) - b * (itself + _SLACK)
+
+
+def _best_order(rho: Fraction, epsilon: Fraction) -> Decimal:
+    """The b that minimises the exponent, nearly: a matter of accuracy alone.
+
+    The exponent's derivative ``(1 + 2b) rho - epsilon - ln(1 + 1/b)`` grows with b, from below 0 to
+    above 0 at ``b = 1 + (epsilon + 1)/(2 rho)``; its root is bisected, by geometric means.
+    """
+    slope, asked = _decimal(rho), _decimal(epsilon)
+    low, high = _ORDERS[0], Decimal(_order(1 + (epsilon + 1) / (2 * rho)))
+    while high > _DIGITS.multiply(low, Decimal("1.00000000000000000001")):
+        middle = _DIGITS.sqrt(_DIGITS.multiply(low, high))
+        growth = _DIGITS.ln(_DIGITS.add(1, _DIGITS.divide(1, middle)))
+        rise = _DIGITS.multiply(_DIGITS.fma(2, middle, Decimal(1)), slope)
+        if rise < _DIGITS.add(asked, growth):
+            low = middle
+        else:
+            high = middle
+    return _COARSE.plus(high)

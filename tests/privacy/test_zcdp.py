@@ -1,0 +1,293 @@
+"""zCDP, its conversion to delta against exact sums of the law, and the Gaussian's calibration."""
+
+from __future__ import annotations
+
+import math
+from decimal import Context, Decimal
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, stats
+
+from dbern.errors import SpecError
+from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, gaussian_tail
+from dbern.privacy.mechanism import to_grid
+from dbern.privacy.zcdp import delta_of, gaussian_tail_granules, rho_for, rho_of
+
+DIGITS = Context(prec=60)
+positive = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6, max_denominator=10**12)
+etas = st.just(Fraction(0)) | st.fractions(0, Fraction(1, 1000), max_denominator=10**15)
+deltas = st.sampled_from([Fraction(1, 10**k) for k in (1, 2, 5, 10, 30)] + [Fraction(9, 10)])
+
+
+def weights(sigma: Fraction, reach: int) -> dict[int, Decimal]:
+    twice = Decimal(2) * Decimal(sigma.numerator) ** 2 / Decimal(sigma.denominator) ** 2
+    return {x: DIGITS.exp(DIGITS.divide(Decimal(-x * x), twice)) for x in range(-reach, reach + 1)}
+
+
+def true_delta(sigma: Fraction | int, shift: int, epsilon: Fraction) -> Fraction:
+    """``sum_x max(0, P(x) - e^epsilon P(x - shift))``, to 50 digits: the exact law's delta."""
+    sigma = Fraction(sigma)
+    weight = weights(sigma, int(20 * sigma) + shift + 30)
+    factor = DIGITS.exp(Decimal(epsilon.numerator) / Decimal(epsilon.denominator))
+    total = sum(map(Fraction, weight.values()))
+    excess = (
+        DIGITS.subtract(w, DIGITS.multiply(factor, weight[x - shift]))
+        for x, w in weight.items()
+        if x - shift in weight
+    )
+    return sum((Fraction(e) for e in excess if e > 0), Fraction(0)) / total
+
+
+def renyi(sigma: int, shift: int, order: float) -> float:
+    x = np.arange(-60 * sigma - 60 * shift, 60 * sigma + 60 * shift + 1)
+    p, q = -(x**2) / (2 * sigma**2), -((x - shift) ** 2) / (2 * sigma**2)
+    top = order * p + (1 - order) * q
+    peak = top.max()
+    return (math.log(np.exp(top - peak).sum() / np.exp(p).sum()) + peak) / (order - 1)
+
+
+def analytic_delta(ratio: float, epsilon: float) -> float:
+    """Continuous Gaussian noise of ``sigma/Delta = ratio`` (Balle & Wang 2018, Theorem 5)."""
+    half = 1 / (2 * ratio)
+    upper = stats.norm.sf(epsilon * ratio - half)
+    return float(upper - math.exp(epsilon) * stats.norm.sf(epsilon * ratio + half))
+
+
+@pytest.mark.parametrize("order", [1.01, 1.5, 2.0, 3.7, 8.0])
+@pytest.mark.parametrize(("sigma", "shift"), [(1, 1), (1, 3), (2, 1), (5, 4), (20, 7)])
+def test_renyi_divergence_is_bounded_by_rho(sigma: int, shift: int, order: float) -> None:
+    bound = order * float(rho_of(shift**2, sigma))
+    found = renyi(sigma, shift, order)
+    assert found <= bound * (1 + 1e-9)
+    assert found > 0.9 * bound or sigma == 1
+
+
+CASES = [(1, 1), (1, 2), (2, 1), (3, 1), (4, 3), (7, 1), (10, 10), (40, 9), (100, 25)]
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(5)])
+@pytest.mark.parametrize(("sigma", "shift"), CASES)
+def test_the_exact_laws_delta_is_below_the_conversion(
+    sigma: int, shift: int, epsilon: Fraction
+) -> None:
+    truth, bound = true_delta(sigma, shift, epsilon), delta_of(rho_of(shift**2, sigma), epsilon)
+    assert truth <= bound
+    # and the bound says something: zCDP loses a factor below sqrt(2 pi) times a small one
+    if sigma > 6:
+        assert bound < 1 or truth > Fraction(1, 10)
+        assert bound <= 40 * truth or truth < Fraction(1, 10**40)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 30), st.integers(1, 30), st.fractions(0, 8, max_denominator=20))
+def test_no_integer_shift_beats_the_conversion(sigma: int, shift: int, epsilon: Fraction) -> None:
+    bound = delta_of(rho_of(shift**2, sigma), epsilon)
+    assert true_delta(sigma, shift, epsilon) <= bound + Fraction(1, 10**50)  # the sum's own error
+
+
+@settings(max_examples=60, deadline=None)
+@given(positive, st.fractions(0, 1000, max_denominator=10**6))
+def test_delta_is_the_infimum_over_orders(rho: Fraction, epsilon: Fraction) -> None:
+    found = delta_of(rho, epsilon)
+    b = np.exp(np.linspace(-30, 40, 20001))
+    entropy = (1 + b) * np.log1p(b) - b * np.log(b)
+    logs = b * ((1 + b) * float(rho) - float(epsilon)) - entropy
+    best = min(0.0, float(logs.min()))
+    if best < -9990:
+        assert math.log(found.numerator) - math.log(found.denominator) <= -9980
+        return
+    log = math.log(found.numerator) - math.log(found.denominator)
+    assert log <= best + 1e-9 * (1 + abs(best))
+    assert log >= best - 1e-3 * (1 + abs(best))  # the grid is coarse, and never below
+
+
+@pytest.mark.parametrize("rho", [Fraction(1, 50), Fraction(1, 2), Fraction(3)])
+@pytest.mark.parametrize("epsilon", [Fraction(1), Fraction(4)])
+def test_delta_agrees_with_opendp(rho: Fraction, epsilon: Fraction) -> None:
+    dp.enable_features("contrib")
+    space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
+    scale = 1 / math.sqrt(2 * float(rho))
+    measurement = dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, scale=scale))
+    theirs = measurement.map(1).delta(float(epsilon))
+    assert float(delta_of(rho, epsilon)) == pytest.approx(theirs, rel=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.fractions(Fraction(1, 10**6), 1000, max_denominator=10**6), deltas)
+def test_rho_for_is_the_largest(epsilon: Fraction, delta: Fraction) -> None:
+    rho = rho_for(epsilon, delta)
+    assert delta_of(rho, epsilon) <= delta
+    assert delta_of(rho * (1 + Fraction(1, 10**20)), epsilon) > delta
+
+
+def test_rho_for_at_the_ends() -> None:
+    for epsilon in (Fraction(1, 10**9), Fraction(10**9)):
+        for delta in (Fraction(1, 10**4000), Fraction(999_999, 10**6)):
+            rho = rho_for(epsilon, delta)
+            assert 0 < delta_of(rho, epsilon) <= delta
+    assert delta_of(Fraction(0), Fraction(1)) == 0
+    assert delta_of(Fraction(10**6), Fraction(1)) == 1
+    assert 0 < delta_of(Fraction(1, 10**30), Fraction(10**6)) < Fraction(1, 10**4300)
+
+
+def test_the_analytic_formula_is_not_valid_for_the_discrete_law() -> None:
+    target = Fraction(1, 10**5)
+    ratio = optimize.brentq(lambda s: analytic_delta(s, 1.0) - 1e-5, 1, 10, xtol=1e-14)
+    wrong = true_delta(Fraction(ratio).limit_denominator(10**9), 1, Fraction(1))
+    assert float(wrong) == pytest.approx(1.035e-5, rel=1e-3)  # privacy.md, section 3
+    # An integer sigma does it too: at this epsilon the formula promises 1e-5 for sigma = 2.
+    epsilon = optimize.brentq(lambda e: analytic_delta(2.0, e) - 1e-5, 1, 4, xtol=1e-14)
+    assert true_delta(2, 1, Fraction(epsilon)) > target * Fraction(105, 100)
+    sigma = 1 / math.sqrt(2 * float(rho_for(Fraction(1), target)))
+    assert true_delta(Fraction(sigma), 1, Fraction(1)) <= target
+    assert sigma < 1.2 * ratio  # what validity costs
+
+
+def squared(first: list[int], second: list[int]) -> int:
+    return sum((a - b) ** 2 for a, b in zip(first, second, strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(positive, etas, st.integers(1, 10**9), positive, deltas, positive)
+def test_calibration(
+    l2: Fraction, eta: Fraction, n: int, epsilon: Fraction, delta: Fraction, bound: Fraction
+) -> None:
+    rho = rho_for(epsilon, delta)
+    noise = calibrate_gaussian(l2, eta, n, epsilon, delta, bound)
+    g, found = noise.granularity, noise.l2_sensitivity_granules_squared
+    a = (l2 + 2 * eta) / g
+    # found <= (a + sqrt n)^2 < found + 1, without a root: with s = a^2 + n, compare squares
+    low, high = found - a * a - n, found + 1 - a * a - n
+    assert low <= 0 or low * low <= 4 * a * a * n
+    assert high > 0
+    assert high * high > 4 * a * a * n
+    assert noise.rho <= rho
+    assert noise.sigma == 1 or Fraction(found, 2 * (noise.sigma - 1) ** 2) > rho
+    assert delta_of(noise.rho, epsilon) <= delta
+    assert (bound + eta) / g + Fraction(1, 2) < 2**62
+    wanted = (l2 / 1024) ** 2 / n
+    if g * g > wanted:  # raised: half of it would have broken a limit
+        half = (2 * a + math.isqrt(n)) ** 2
+        assert bound + eta > (2**62 - 1) * g / 2 or half / (2 * rho) > 2**121
+    else:
+        assert g * g <= wanted < 4 * g * g
+
+
+def rounded(values: list[Fraction], noise: GaussianNoise) -> list[int]:
+    return [round(value / noise.granularity) for value in values]
+
+
+@pytest.mark.parametrize("eta", [Fraction(0), Fraction(1, 30)])
+def test_the_slack_is_needed(eta: Fraction) -> None:
+    n = 16
+    l2 = Fraction(10246, 10240)
+    noise = calibrate_gaussian(l2, eta, n, Fraction(1), Fraction(1, 10**6), Fraction(10))
+    g, each = noise.granularity, eta / 4
+    # Every w is just under half a granule, so it rounds down; every w' rounds up.
+    v = [g / 2 - g / 100 + each] * n
+    v2 = [a + l2 / 4 for a in v]
+    z, z2 = (rounded([a + s for a in x], noise) for x, s in ((v, -each), (v2, each)))
+    moved = squared(z, z2)
+    assert moved > (l2 / g) ** 2, "without slack this pair violates the integer sensitivity"
+    if eta:
+        assert moved > (l2 / g + 4) ** 2, "and without eta's part it does too"
+    assert moved <= noise.l2_sensitivity_granules_squared
+
+
+@settings(max_examples=100)
+@given(st.data(), st.integers(1, 8), positive, st.sampled_from([0, 1, 3]))
+def test_computed_and_rounded_centers_stay_within_the_sensitivity(
+    data: st.DataObject, n: int, l2: Fraction, float_error: int
+) -> None:
+    eta = float_error * l2 / 2000
+    noise = calibrate_gaussian(l2, eta, n, Fraction(1), Fraction(1, 100), Fraction(10**9))
+    units = st.lists(st.fractions(-1, 1, max_denominator=64), min_size=n, max_size=n)
+
+    def within(length: Fraction) -> list[Fraction]:
+        drawn = data.draw(units)
+        norm = Fraction(math.isqrt(math.ceil(10**12 * sum(u * u for u in drawn))) + 1, 10**6)
+        return [length * u / max(norm, Fraction(1, 100)) for u in drawn]
+
+    v = [l2 * u for u in data.draw(units)]
+    v2 = [a + b for a, b in zip(v, within(l2), strict=True)]
+    w, w2 = ([a + b for a, b in zip(x, within(eta), strict=True)] for x in (v, v2))
+    moved = squared(rounded(w, noise), rounded(w2, noise))
+    assert moved <= noise.l2_sensitivity_granules_squared
+
+
+def test_the_grid_serves_the_gaussian_too() -> None:
+    noise = GaussianNoise(1, -20, 1)
+    assert abs(int(to_grid(np.array([0.1]), noise)[0]) * noise.granularity - Fraction(1, 10)) < 1e-6
+
+
+@given(st.integers(1, 60), st.integers(1, 10**6), st.fractions(Fraction(1, 10**9), Fraction(9, 10)))
+def test_tail_holds_for_the_exact_law(sigma: int, coefficients: int, beta: Fraction) -> None:
+    m = gaussian_tail_granules(sigma, coefficients, beta)
+    x = np.arange(-40 * sigma, 40 * sigma + 1)
+    weight = np.exp(-(x**2) / (2 * sigma**2))
+
+    def union(magnitude: int) -> float:
+        return float(coefficients * weight[abs(x) >= magnitude].sum() / weight.sum())
+
+    assert union(m) <= float(beta) * (1 + 1e-9)
+    # no more than a quarter above the least magnitude for which it holds
+    assert m <= 4 or union(min(m - 1, math.floor(0.8 * m))) > float(beta)
+
+
+@given(st.integers(2**20, 2**61), st.integers(1, 10**6))
+def test_tail_of_fine_noise(sigma: int, coefficients: int) -> None:
+    beta = Fraction(1, 20)
+    exact = sigma * stats.norm.isf(float(beta) / (2 * coefficients))
+    assert exact < gaussian_tail_granules(sigma, coefficients, beta) < 1.07 * exact
+
+
+def test_tail_is_in_the_targets_unit() -> None:
+    noise = GaussianNoise(2**61, -70, 1)
+    granules = gaussian_tail_granules(noise.sigma, 21, Fraction(1, 20))
+    found = Fraction(gaussian_tail(noise, 21, Fraction(1, 20)))
+    assert 0 <= found - granules * noise.granularity <= noise.granularity * 2**12
+
+
+@pytest.mark.parametrize(
+    ("l2", "eta", "coefficients", "epsilon", "delta", "bound"),
+    [
+        (0, 0, 1, 1, Fraction(1, 2), 1),
+        (1, -1, 1, 1, Fraction(1, 2), 1),
+        (1, 0, 0, 1, Fraction(1, 2), 1),
+        (1, 0, 1, 0, Fraction(1, 2), 1),
+        (1, 0, 1, 1, 0, 1),
+        (1, 0, 1, 1, 1, 1),
+        (1, 0, 1, 1, Fraction(1, 2), -1),
+        (1, 0, 2**40, Fraction(1, 2**60), Fraction(1, 10**30), 1),
+    ],
+)
+def test_refusals(
+    l2: int, eta: int, coefficients: int, epsilon: int, delta: int, bound: int
+) -> None:
+    parts = map(Fraction, (epsilon, delta, bound))
+    with pytest.raises(SpecError):
+        calibrate_gaussian(Fraction(l2), Fraction(eta), coefficients, *parts)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "exponent", "found"), [(0, 0, 1), (2**62, 0, 1), (1, 2000, 1), (1, 0, -1)]
+)
+def test_noise_out_of_range(sigma: int, exponent: int, found: int) -> None:
+    with pytest.raises(SpecError):
+        GaussianNoise(sigma, exponent, found)
+
+
+def test_bad_arguments_of_the_conversions() -> None:
+    with pytest.raises(SpecError):
+        delta_of(Fraction(-1), Fraction(1))
+    with pytest.raises(SpecError):
+        delta_of(Fraction(1), Fraction(-1))
+    with pytest.raises(SpecError):
+        rho_of(1, 0)
+    with pytest.raises(SpecError):
+        gaussian_tail_granules(1, 1, Fraction(1))

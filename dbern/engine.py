@@ -6,10 +6,12 @@ ships exception text. No key, and nothing derived from one, is ever an argument 
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import platform
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -21,8 +23,7 @@ from dbern.arrays import Int64Array
 from dbern.bernstein.lattice import Slab
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.planning import task_rows
-from dbern.privacy.calibration import LaplaceNoise
-from dbern.privacy.mechanism import to_grid
+from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
 from dbern.targets.base import Statistic
@@ -42,7 +43,7 @@ class Portion:
     """Some row groups of one file, and the keyed tag that the file's footer must still have."""
 
     path: str
-    tag: str
+    tag: str = field(repr=False)
     row_groups: tuple[int, ...]
     rows: int
 
@@ -51,10 +52,12 @@ class Portion:
 class Outcome:
     """A task's result, or the code and the public place of its failure."""
 
-    state: Int64Array | None
+    state: Int64Array | None = field(repr=False)
     rows: int = 0
     failure: str = ""
     place: str = ""
+    origin: str = field(default="", repr=False)
+    """Keyed fingerprint of the sums that lattice values come from."""
 
 
 _FAILURES: dict[str, Callable[[str], DbernError]] = {
@@ -107,16 +110,22 @@ def merge(outcomes: Sequence[Outcome]) -> Outcome:
     return Outcome(total, sum(outcome.rows for outcome in outcomes))
 
 
-def center(total: Outcome, statistic: Statistic, slab: Slab, noise: LaplaceNoise) -> Outcome:
+def center(total: Outcome, statistic: Statistic, slab: Slab, noise: Noise, salt: bytes) -> Outcome:
     """Lattice values of one slab, rounded to the noise's grid and given as integers."""
     if total.state is None:
         return total
     try:
         with threadpool_limits(1):
             granules = to_grid(statistic.finish(total.state, slab), noise)
+            origin = state_tag(total.state, salt)
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
         return Outcome(None, failure="internal", place=type(error).__name__)
-    return Outcome(granules, total.rows)
+    return Outcome(granules, total.rows, origin=origin)
+
+
+def state_tag(state: Int64Array, salt: bytes) -> str:
+    """Keyed fingerprint of partial sums; private, compared in the releasing process only."""
+    return hmac.new(salt, np.ascontiguousarray(state).tobytes(), hashlib.sha256).hexdigest()
 
 
 def environment() -> dict[str, str]:
@@ -267,24 +276,33 @@ def add_up(
 
 
 def centers(
-    client: Client, total: Future, statistic: Statistic, slabs: Sequence[Slab], noise: LaplaceNoise
+    client: Client,
+    total: Future,
+    statistic: Statistic,
+    slabs: Sequence[Slab],
+    noise: Noise,
+    salt: bytes,
 ) -> Iterator[tuple[Slab, Int64Array, int]]:
     """Yield each slab's integers and the number of rows read, as workers finish them.
 
     Raises
     ------
-    ReleaseError, IntegrityError
+    ReleaseError
         The first failure of any task behind the total.
+    IntegrityError
+        Where a file changed, or slabs come from different sums: a lost total was counted again
+        from files that had changed under the same footers.
     """
     from distributed import as_completed
 
     window = _AHEAD * max(1, sum(client.nthreads().values()))
     waiting = iter(slabs)
     slab_of: dict[str, Slab] = {}
+    origins: set[str] = set()
     active = as_completed(loop=client.loop)
 
     def submit(slab: Slab) -> None:
-        future = client.submit(center, total, statistic, slab, noise, pure=False)
+        future = client.submit(center, total, statistic, slab, noise, salt, pure=False)
         slab_of[future.key] = slab
         active.add(future)
 
@@ -295,6 +313,9 @@ def centers(
         outcome: Outcome = future.result()
         if outcome.state is None:
             raise _FAILURES[outcome.failure](outcome.place)
+        origins.add(outcome.origin)
+        if len(origins) > 1:
+            raise _FAILURES["changed"]("data.source")
         yield slab_of.pop(future.key), outcome.state, outcome.rows
         for slab in islice(waiting, 1):
             submit(slab)

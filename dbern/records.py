@@ -67,12 +67,25 @@ def discover(source: str) -> tuple[Path, ...]:
     else:
         # Path.glob takes no absolute pattern.
         found = [Path(p) for p in glob.glob(source, recursive=True)]  # noqa: PTH207
-    files = tuple(sorted(p for p in found if p.is_file()))
+    files = tuple(sorted({p for p in found if p.is_file()}))
     if not files:
         raise SpecError(
             f"data.source: no Parquet file at {source}; write a path, folder or glob that has some"
         )
+    _refuse_twins(files)
     return files
+
+
+def _refuse_twins(files: Sequence[Path]) -> None:
+    """A file under two names would count its rows twice: twice the sensitivity of the plan."""
+    names: dict[tuple[int, int], Path] = {}
+    for path in files:
+        found = path.stat()
+        other = names.setdefault((found.st_dev, found.st_ino), path)
+        if other != path:
+            raise SpecError(
+                f"data.source: {path} is the same file as {other}; write a source without links"
+            )
 
 
 def _hidden(path: Path) -> bool:

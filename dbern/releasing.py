@@ -7,10 +7,11 @@ the charge: a crash anywhere gives the same bytes for one charge when the call i
 
 from __future__ import annotations
 
+import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +22,13 @@ from threadpoolctl import threadpool_limits
 from dbern.arrays import Int64Array
 from dbern.bernstein.lattice import Slab
 from dbern.engine import add_up, centers, check_workers, cluster, share_out
-from dbern.errors import IntegrityError, ReleaseError, SpecError
+from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
 from dbern.planning import plan_files
 from dbern.plans import ReleasePlan
 from dbern.privacy.budget import Budget, decimal_text
-from dbern.privacy.mechanism import privatize, to_grid
+from dbern.privacy.entropy import subkey
+from dbern.privacy.mechanism import Noise, privatize, to_grid
 from dbern.progress import Progress, silent
 from dbern.records import FileFacts, UnreadableFileError, discover, read_footers
 from dbern.spec import ReleaseSpec
@@ -99,18 +101,20 @@ def release(
         reservation = _reserve(ledger, spec)
         waiting = lambda: progress("waiting for another process with this release", 0, 1)  # noqa: E731
         with ledger.lock(reservation, wait=waiting):
-            reservation = ledger.find(spec.budget.dataset, spec.release.name) or reservation
+            reservation = _again(ledger, reservation)
             if reservation.state is State.COMMITTED:
                 return _committed(spec, reservation)
-            reservation = _redirect(ledger, reservation, spec.output)
-            plan = ReleasePlan.from_dict(reservation.plan)
-            if reservation.state is State.RESERVED:
-                reservation = ledger.begin_reading(reservation)
-            if reservation.state is State.READING:
-                staging = ledger.staging(reservation)
+            plan = _stored_plan(reservation)
+            if reservation.state in (State.RESERVED, State.READING):
+                _refuse_rolled_back(reservation, spec.output)
+                reservation = _redirect(ledger, reservation, spec.output)
                 with _cluster(client, scheduler) as connected:
+                    if reservation.state is State.RESERVED:
+                        reservation = ledger.begin_reading(reservation)
+                    staging = ledger.staging(reservation)
                     _stage(connected, spec, plan, reservation, staging, progress)
                 reservation = ledger.spend(reservation, staging.seal())
+            reservation = _redirect(ledger, reservation, spec.output)
             manifest = _publish(ledger, spec, plan, reservation, progress)
             ledger.commit(reservation, manifest)
         return Release(reservation.output, reservation.charge)
@@ -119,8 +123,10 @@ def release(
 def abandon(ledger: BudgetLedger, dataset: str, name: str) -> Abandoned:
     """Give a release up: refund it if no record was read, destroy its key, staging and torso."""
     reservation = ledger.find(dataset, name)
-    with ledger.lock(reservation) if reservation is not None else nullcontext():
-        given_up = ledger.abandon(dataset, name)
+    if reservation is None:
+        return ledger.abandon(dataset, name)  # which says why not
+    with ledger.lock(reservation):
+        given_up = ledger.abandon(dataset, name, reservation.release_id)
     discard(Path(given_up.reservation.output), given_up.reservation.release_id)
     return given_up
 
@@ -132,7 +138,8 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
     inputs: dict[str, Any] = {}
     if known is None or known.state not in (State.SPENT, State.COMMITTED):
         files = read_footers(discover(spec.source), spec.domain.names)
-        plan, inputs = plan_files(spec, files).to_dict(), _inputs(files, spec.base)
+        plan = {"dbern_version": version("dbern"), **plan_files(spec, files).to_dict()}
+        inputs = _inputs(files, spec.base)
     if known is None or known.state is State.REFUNDED:
         check_output(spec.output, None)
     request = Request(
@@ -147,6 +154,49 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
         output=str(spec.output),
     )
     return ledger.reserve(request)
+
+
+def _again(ledger: BudgetLedger, reservation: Reservation) -> Reservation:
+    """The same reservation as it is now that it is locked.
+
+    Before the lock was taken it may have been abandoned, and its name reserved anew by another
+    spec: then this process must not touch what is there.
+    """
+    found = ledger.find(reservation.dataset, reservation.name)
+    if found is None or found.release_id != reservation.release_id:
+        raise ReleaseError(
+            f"release {reservation.name} was abandoned by another process; run the same command "
+            "again if it is still wanted"
+        )
+    return found
+
+
+def _stored_plan(reservation: Reservation) -> ReleasePlan:
+    """The plan that was reserved, which only the version that made it may carry out."""
+    content = dict(reservation.plan)
+    planned_by = content.pop("dbern_version")
+    if planned_by != version("dbern"):
+        raise EnvironmentRefusedError(
+            f"release {reservation.name} was planned by dbern {planned_by}, and this is "
+            f"{version('dbern')}; finish it with that version, or abandon it"
+        )
+    return ReleasePlan.from_dict(content)
+
+
+def _refuse_rolled_back(reservation: Reservation, output: Path) -> None:
+    """Records are counted only while nothing of the release was ever written.
+
+    A ledger that says otherwise was put back to an earlier state, by a backup or a lost disk
+    write; going on could draw the same noise for other records.
+    """
+    for place in {Path(reservation.output), output}:
+        writer = SynopsisWriter(place, reservation.release_id)
+        if writer.is_published() or writer.is_begun():
+            raise IntegrityError(
+                f"{place} already holds release {reservation.name}, which the ledger says was not "
+                "charged yet: the ledger was rolled back; abandon the release, remove that folder "
+                "and choose a new release.name"
+            )
 
 
 def _inputs(files: tuple[FileFacts, ...], base: Path) -> dict[str, Any]:
@@ -229,7 +279,7 @@ def _stage(
             "same command again"
         ) from None
     total = add_up(client, statistic, tasks, reservation.salt, progress)
-    arriving = centers(client, total, statistic, slabs, plan.noise.law)
+    arriving = centers(client, total, statistic, slabs, plan.noise.law, reservation.salt)
     for done, (slab, granules, rows) in enumerate(arriving, start=1):
         if rows != plan.n:
             raise IntegrityError(
@@ -256,9 +306,10 @@ def _publish(
     writer = SynopsisWriter(output, reservation.release_id)
     if writer.is_published():
         return digest(output / MANIFEST).sha256
-    staging, key = ledger.staging(reservation), ledger.key(reservation)
+    staging = ledger.staging(reservation)
     staging.verify(reservation.seal)
     layout, law = plan.coordinates.layout, plan.noise.law
+    key = _noise_key(ledger.key(reservation), reservation, law)
 
     def noisy(slab: Slab) -> Int64Array:
         center = staging.get(_OUTPUT, slab.index)
@@ -283,6 +334,16 @@ def _publish(
         for done, _ in enumerate(pool.map(write, slabs), start=1):
             progress("adding noise and writing", done, len(slabs))
     return writer.finish(reservation.created)
+
+
+def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:
+    """The key of this very center's noise.
+
+    It is bound to the seal and to the law: should the ledger ever be put back to before the charge,
+    another center, or another scale, draws independent noise instead of the same.
+    """
+    seal = (reservation.seal or b"").hex()
+    return subkey(key, "noise of a sealed center", seal, json.dumps(asdict(law), sort_keys=True))
 
 
 def _component(spec: ReleaseSpec, plan: ReleasePlan) -> Component:

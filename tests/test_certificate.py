@@ -142,5 +142,7 @@ def test_the_certificate_is_in_data_units():
 
 def test_longer_confidence_costs_more_and_more_records_cost_less():
     few, many = density_plan((0.1,), (20,), n=500), density_plan((0.1,), (20,), n=50_000)
-    assert many.certificate.noise == pytest.approx(few.certificate.noise / 100, rel=0.05)
+    assert many.certificate.noise == pytest.approx(
+        few.certificate.noise / 100, rel=0.1
+    )  # each quantile is simulated
     assert many.certificate.approximation == few.certificate.approximation

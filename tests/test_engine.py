@@ -58,7 +58,7 @@ def test_a_release_without_noise_is_the_density_of_the_file(table, outside):
     statistic, law = planned_release.statistic(spec), planned_release.noise.law
     total = merge([merge([count(statistic, task, SALT)]) for task in tasks(path)])
     slabs = [whole(planned_release)]
-    parts = [center(total, statistic, slab, law) for slab in slabs]
+    parts = [center(total, statistic, slab, law, SALT) for slab in slabs]
     assert total.rows == ROWS
     low, high = np.array(BOUNDS).T
     kept = records[np.isfinite(records).all(axis=1)]
@@ -81,10 +81,10 @@ def test_slabs_put_together_are_the_whole(table):
     statistic, law = planned_release.statistic(spec), planned_release.noise.law
     total = merge([count(statistic, task, SALT) for task in tasks(path)])
     slab = whole(planned_release)
-    entire = center(total, statistic, slab, law).state
+    entire = center(total, statistic, slab, law, SALT).state
     assert entire.shape == (7, 10)
     for start in range(7):
-        part = center(total, statistic, type(slab)(0, start, start + 1), law).state
+        part = center(total, statistic, type(slab)(0, start, start + 1), law, SALT).state
         assert np.abs(part - entire[start : start + 1]).max() <= 1  # floats: another block shape
 
 
@@ -136,7 +136,7 @@ def test_failures_carry_no_text(table, monkeypatch):
     assert count(statistic, tasks(path)[0], SALT) == Outcome(None, 0, "internal", "KeyError")
     total = Outcome(statistic.empty(), 0)
     slab, law = whole(planned_release), planned_release.noise.law
-    assert center(total, statistic, slab, law) == Outcome(None, 0, "internal", "KeyError")
+    assert center(total, statistic, slab, law, SALT) == Outcome(None, 0, "internal", "KeyError")
 
 
 def test_the_first_failure_wins_and_stays(table):
@@ -147,7 +147,7 @@ def test_the_first_failure_wins_and_stays(table):
     bad, worse = Outcome(None, failure="changed", place="f"), Outcome(None, failure="unreadable")
     failed = merge([good, bad, worse, good])
     assert failed is bad
-    assert center(failed, statistic, whole(planned_release), law) is bad
+    assert center(failed, statistic, whole(planned_release), law, SALT) is bad
 
 
 def test_centers_stay_inside_the_samplers_range(table):
@@ -156,7 +156,7 @@ def test_centers_stay_inside_the_samplers_range(table):
     statistic, law = planned_release.statistic(spec), planned_release.noise.law
     state = statistic.empty()
     statistic.add(state, {"x": np.full(ROWS, 4.0), "y": np.full(ROWS, 2.0)})
-    granules = center(Outcome(state, ROWS), statistic, whole(planned_release), law).state
+    granules = center(Outcome(state, ROWS), statistic, whole(planned_release), law, SALT).state
     assert granules.dtype == np.int64
     assert np.abs(granules).max() < MAX_CENTER
 

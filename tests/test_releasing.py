@@ -113,10 +113,8 @@ def test_bytes_do_not_depend_on_slabs_staged_out_of_order_or_threads(
     dbern.release(project.spec(**spec), client=client)
     assert sum("/c/" in name for name in helpers.objects(project.output)) > 5
 
-    def backwards(client, total, statistic, slabs, noise):
-        yield from sorted(
-            engine.centers(client, total, statistic, slabs, noise), key=lambda one: -one[0].index
-        )
+    def backwards(*arguments):
+        yield from sorted(engine.centers(*arguments), key=lambda one: -one[0].index)
 
     monkeypatch.setattr(releasing, "centers", backwards)
     monkeypatch.setattr("os.cpu_count", lambda: 1)

@@ -176,7 +176,9 @@ def _pairwise_bound(spectrum: AxisSpectrum, kernel: Gaussian, k: int) -> BumpBou
         apart = features[:, column + 1 :] - features[:, column, None]
         best = max(best, float(np.abs(apart).sum(axis=0).max(initial=0.0)))
     total = float(spectrum.row_sums.sum())
-    # Rounding of a feature: K within 16 ulps of the peak and a product of k + 1 terms.
-    loose = 2 * total * (tail + (k + 20) * 2.0**-53 * kernel.peak)
+    # Rounding of a feature: K within 16 ulps of the peak, lattice points and nodes (whose cosine
+    # has an angle up to pi) within 8 of one, and a product of k + 1 terms.
+    rounding = (k + 20) * kernel.peak + 12 * kernel.slope
+    loose = 2 * total * (tail + rounding * 2.0**-53)
     value = OUTWARD * (factor**2 * (best + loose) + loose)
     return BumpBound(value, "max_{t,t'} sum_j |y_j(t) - y_j(t')| / n, enclosed")

@@ -79,14 +79,15 @@ class AxisSpectrum:
 
         It is one but for rounding: for a record's feature vector phi of the kernel's Hilbert space
         ``|S (K(v/k - t))_v|^2 <= gram_norm |phi|^2``. Gershgorin's row sums bound the eigenvalue,
-        plus the error of computing them: G within a few ulps of the peak, and two float products.
+        plus the error of computing them: G within a few ulps of the peak and of the slope (the
+        lattice points are rounded), and two float products.
         """
         k = self.integers.shape[1] - 1
         nodes = np.arange(k + 1) / k
         gram = kernel(nodes[:, None] - nodes)
         plain = self.weights[:, None] * self.analysis
         product = plain @ gram @ plain.T
-        ulps = (EXP_ULPS + 16) * np.ones_like(gram) * kernel.peak + 4 * (k + 3) * gram
+        ulps = (EXP_ULPS + 16) * kernel.peak + 4 * kernel.slope + 4 * (k + 3) * gram
         error = UNIT_ROUNDOFF * (np.abs(plain) @ ulps @ np.abs(plain).T)
         return OUTWARD * float((np.abs(product) + 2 * error).sum(axis=1).max())
 

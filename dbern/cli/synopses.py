@@ -9,18 +9,16 @@ import click
 from dbern.cli.output import common, report, shown_progress
 
 
-class _Order(click.ParamType):
-    """A positive integer or "auto"."""
-
-    name = "order"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str:
-        """Read the option's text."""
-        if value == "auto" or (value.isdigit() and int(value) > 0):
-            return "auto" if value == "auto" else int(value)
-        self.fail('write an integer of at least 1, or "auto"', param, ctx)
+def _order(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> int | str | None:
+    """Read an order: a positive integer or "auto"."""
+    del context, parameter
+    if value is None or value == "auto":
+        return value
+    if not (value.isdigit() and int(value) > 0):
+        raise click.BadParameter('write an integer of at least 1, or "auto"')
+    return int(value)
 
 
 _SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path())
@@ -33,7 +31,7 @@ _SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path(
 @click.option(
     "--h",
     "order",
-    type=_Order(),
+    callback=_order,
     metavar="H",
     help='Order of the operator, or "auto"; any choice is free.',
 )

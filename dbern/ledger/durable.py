@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
+
+from dbern.errors import EnvironmentRefusedError
 
 
 def write_new(path: Path, content: bytes) -> None:
@@ -45,9 +48,21 @@ def sync_directory(path: Path) -> None:
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory for its owner alone, unless it is there."""
+    """Make a directory for its owner alone; one that is there must be just that.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        When it is another's, a link, or open to others.
+    """
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
+        found = path.lstat()
+        private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
+        if not private or found.st_uid != os.geteuid():
+            raise EnvironmentRefusedError(
+                f"{path} must be a directory of this user alone; run: chmod 700 {path}"
+            ) from None
         return
     sync_directory(path.parent)

@@ -99,6 +99,19 @@ def listed(found: Sequence[Change]) -> str:
     return text if rest <= 0 else f"{text}; and {rest} more"
 
 
+def named(found: Sequence[Change]) -> str:
+    """The changed keys without their values: a file's compressed size depends on its records.
+
+    Examples
+    --------
+    >>> named([Change("files.a.parquet.size", "1", "2")])
+    'files.a.parquet.size changed'
+    """
+    text = "; ".join(f"{change.key} changed" for change in found[:_MOST_CHANGES])
+    rest = len(found) - _MOST_CHANGES
+    return text if rest <= 0 else f"{text}; and {rest} more"
+
+
 def _charge(budget: Budget) -> dict[str, object]:
     parts = {"epsilon": decimal_text(budget.epsilon), "delta": decimal_text(budget.delta)}
     return {"budget": parts}

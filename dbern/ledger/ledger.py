@@ -240,8 +240,8 @@ class BudgetLedger:
             changed = rows.moved(connection, reservation.release_id, LIVE, {"output": output})
             return _recorded(connection, reservation, changed, "open", "set-output")
 
-    def abandon(self, dataset: str, name: str) -> Abandoned:
-        """Give a release up: refunded if no record was read, else its charge stands.
+    def abandon(self, dataset: str, name: str, release_id: str | None = None) -> Abandoned:
+        """Give a release (that very one) up: refunded if no record was read, else charged.
 
         Raises
         ------
@@ -252,13 +252,13 @@ class BudgetLedger:
         """
         with self._backend.write() as connection:
             found = rows.named(connection, dataset, name)
-            if found is None or found.state not in LIVE:
-                raise refusals.not_abandonable(dataset, name, found)
+            meant = found is not None and release_id in (None, found.release_id)
+            if found is None or found.state not in LIVE or not meant:
+                raise refusals.not_abandonable(dataset, name, found if meant else None)
             refunded = found.state is State.RESERVED
             after = State.REFUNDED if refunded else State.ABANDONED
-            changed = rows.moved(
-                connection, found.release_id, [found.state], {"state": after.value}
-            )
+            values = {"state": after.value}
+            changed = rows.moved(connection, found.release_id, [found.state], values)
             given_up = _recorded(connection, found, changed, found.state.value, after.value)
         self._destroy(given_up)
         return Abandoned(given_up, refunded)

@@ -12,7 +12,7 @@ from dbern.errors import (
     ReleaseError,
     SpecError,
 )
-from dbern.ledger.identity import Comparison, listed
+from dbern.ledger.identity import Comparison, listed, named
 from dbern.ledger.values import PENDING, DatasetStatus, Reservation, State, Terms
 from dbern.privacy.budget import Budget, decimal_text
 
@@ -143,7 +143,7 @@ def abandon_command(url: str, release: Reservation) -> str:
 
 def _inputs_changed(url: str, found: Comparison) -> DbernError:
     reservation = found.reservation
-    what = f"the input of {_title(reservation)} is not what was reserved: {listed(found.inputs)}"
+    what = f"the input of {_title(reservation)} is not what was reserved: {named(found.inputs)}"
     abandon = abandon_command(url, reservation)
     if reservation.state is State.RESERVED:
         return SpecError(

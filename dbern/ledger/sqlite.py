@@ -22,7 +22,7 @@ from dbern.ledger.schema import APPEND_ONLY, PERMANENT, VERSION, installed, meta
 # Recursive triggers let REPLACE, too, meet the triggers that refuse a DELETE.
 _PRAGMAS = (
     "journal_mode = DELETE",
-    "synchronous = FULL",
+    "synchronous = EXTRA",  # FULL leaves the journal's removal to chance: a power cut undoes it
     "secure_delete = ON",
     "foreign_keys = ON",
     "recursive_triggers = ON",

@@ -63,6 +63,7 @@ class Staging:
         self.directory = directory
         self._cipher = AESGCM(subkey(key, "staging"))
         self._seal_key = subkey(key, "seal")
+        self._verified: dict[tuple[str, int], bytes] = {}
         with _reported(directory):
             private_directory(directory.parent)
             private_directory(directory)
@@ -109,7 +110,14 @@ class Staging:
         ReleaseError
             When the disk fails.
         """
-        return _decoded(self._plaintext(component, block))
+        content = self._plaintext(component, block)
+        expected = self._verified.get((component, block))
+        if expected is not None and hashlib.sha256(content).digest() != expected:
+            raise IntegrityError(
+                f"a block in {self.directory} changed after it was verified: no noise is drawn for "
+                "it; restore the directory, or abandon the release (the charge stands)"
+            )
+        return _decoded(content)
 
     def components(self) -> list[str]:
         """The names that have blocks, in canonical (UTF-8 byte) order."""
@@ -136,11 +144,14 @@ class Staging:
             When a block is not what was staged.
         """
         mac = hmac.new(self._seal_key, _SEAL_FORMAT, hashlib.sha256)
+        digests = {}
         for component in self.components():
             for block in self.blocks(component):
                 content = self._plaintext(component, block)
                 mac.update(_place(component, block) + struct.pack(">Q", len(content)))
                 mac.update(content)
+                digests[component, block] = hashlib.sha256(content).digest()
+        self._verified = digests  # what `get` gives from now on is what was sealed
         return mac.digest()
 
     def verify(self, seal: bytes | None) -> None:
@@ -160,6 +171,7 @@ class Staging:
     def clear(self) -> None:
         """Remove every block, to count again; the directory stays."""
         with _reported(self.directory):
+            self._verified = {}
             for path in self.directory.iterdir():
                 path.unlink(missing_ok=True)
             sync_directory(self.directory)

@@ -86,6 +86,10 @@ class SynopsisWriter:
             draft.unlink(missing_ok=True)
         return True
 
+    def is_begun(self) -> bool:
+        """Whether this release's unfinished store is there."""
+        return _owner(self._output) == self._release_id
+
     def begin(self, attributes: Mapping[str, Any], components: Sequence[Component]) -> None:
         """Replace what an interrupted attempt left, and write all metadata.
 
@@ -136,7 +140,8 @@ class SynopsisWriter:
             names = list_objects(self._output)
             for name in names:
                 _sync(self._output / name)
-            for folder in {(self._output / name).parent for name in names}:
+            folders = [path for path in self._output.rglob("*") if path.is_dir()]
+            for folder in (*folders, self._output, self._output.parent):
                 sync_folder(folder)
             entries = {name: digest(self._output / name) for name in names}
         except OSError as error:

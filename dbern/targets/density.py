@@ -162,7 +162,9 @@ def _smallest_sketch(
     """Fewest cells (proportional to the axes' inverse bandwidths) that meet the tolerance."""
 
     def sketch(density: float) -> MomentSketch:
-        cells = tuple(max(1, math.ceil(density / kernel.bandwidth)) for kernel in kernels)
+        # Rounded up past the division's rounding, so that a cell is at most two bandwidths wide.
+        each = (math.ceil(OUTWARD * density / kernel.bandwidth) for kernel in kernels)
+        cells = tuple(max(1, count) for count in each)
         return MomentSketch(cells, order, bits)
 
     def fits(density: float) -> bool:

@@ -258,7 +258,7 @@ def test_amounts_are_stored_as_exact_text(ledger, path, ask):
 
 def test_connections_are_as_safe_as_sqlite_can_be(path, url):
     with SqliteBackend(path).write() as connection:
-        wanted = {"journal_mode": "delete", "synchronous": 2, "secure_delete": 1, "foreign_keys": 1}
+        wanted = {"journal_mode": "delete", "synchronous": 3, "secure_delete": 1, "foreign_keys": 1}
         for pragma, value in wanted.items():
             assert connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() == value
         refused = pytest.raises(sqlite3.OperationalError, match="locked")

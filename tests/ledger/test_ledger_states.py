@@ -111,8 +111,8 @@ def test_inputs_changed_while_reserved_can_be_refunded(ledger, held, ask):
     with pytest.raises(SpecError) as refused:
         ledger.reserve(ask(inputs=CHANGED))
     for part in (
-        "n was 100, is 101",
-        "files.a.parquet.size was 10, is 11",
+        "n changed",
+        "files.a.parquet.size changed",
         f"dbern ledger abandon --ledger {ledger.url} --dataset trips --name density",
         "refunds",
     ):
@@ -121,7 +121,7 @@ def test_inputs_changed_while_reserved_can_be_refunded(ledger, held, ask):
 
 def test_inputs_changed_while_reading_are_an_integrity_error(ledger, held, ask, advance):
     advance(held, "reading")
-    with pytest.raises(IntegrityError, match=r"files.a.parquet.size was 10, is 11.*charge stands"):
+    with pytest.raises(IntegrityError, match=r"files.a.parquet.size changed.*charge stands"):
         ledger.reserve(ask(inputs=CHANGED))
 
 

@@ -1,0 +1,106 @@
+"""Ways to spend once and learn twice, each found by attack and each refused."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+import dbern
+from dbern import releasing
+from dbern.errors import IntegrityError, ReleaseError
+from dbern.ledger import BudgetLedger
+from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.mechanism import privatize
+from dbern.records import discover
+
+
+def test_a_name_reserved_anew_before_the_lock_is_left_alone(project, client, monkeypatch):
+    """A reserves; the operator abandons; D reserves the name with another spec; A must stop."""
+    spec = project.spec()
+    original = BudgetLedger.lock
+    done = []
+
+    def meanwhile(self, reservation, wait=None):
+        if not done:
+            done.append(True)
+            with project.ledger() as ledger:
+                assert ledger.abandon("trips", "density").refunded
+            other = project.spec(target={"bandwidth": [4.0, 0.8]})
+            with project.ledger() as ledger:
+                releasing._reserve(ledger, other)
+        return original(self, reservation, wait)
+
+    monkeypatch.setattr(BudgetLedger, "lock", meanwhile)
+    with pytest.raises(ReleaseError, match="abandoned by another process"):
+        dbern.release(spec, client=client)
+    assert project.reservation().state == "reserved"
+    assert not project.output.exists()
+
+
+def test_a_ledger_put_back_to_before_the_charge_draws_nothing(project, client, monkeypatch):
+    """As after a power cut that loses the last transactions, or a restored copy."""
+    spec = project.spec()
+    kept = project.folder / "copy"
+    original = BudgetLedger.spend
+
+    def copied(self, reservation, seal):
+        kept.mkdir()
+        shutil.copy(project.ledger_path, kept)
+        shutil.copytree(f"{project.ledger_path}.keys", kept / "keys")
+        return original(self, reservation, seal)
+
+    monkeypatch.setattr(BudgetLedger, "spend", copied)
+    dbern.release(spec, client=client)
+    shutil.copy(kept / "ledger.db", project.ledger_path)
+    shutil.rmtree(f"{project.ledger_path}.keys")
+    shutil.copytree(kept / "keys", f"{project.ledger_path}.keys")
+    assert project.reservation().state == "reading"
+    with pytest.raises(IntegrityError, match="rolled back"):
+        dbern.release(spec, client=client)
+
+
+def test_another_center_or_scale_never_meets_the_same_noise(project, client):
+    """Even were the ledger put back unnoticed: the stream is bound to the seal and to the law."""
+    dbern.release(project.spec(), client=client)
+    reservation = project.reservation()
+    law = LaplaceNoise(scale=1000, granularity_exponent=-10, l1_sensitivity_granules=1000)
+    zero = np.zeros(64, dtype=np.int64)
+
+    def noise(seal, law):
+        changed = reservation.__class__(**{**vars(reservation), "seal": seal})
+        return privatize(zero, 0, law, releasing._noise_key(bytes(32), changed, law), "density")
+
+    same = noise(b"one", law)
+    assert (same == noise(b"one", law)).all()
+    assert (same != noise(b"two", law)).mean() > 0.9
+    wider = LaplaceNoise(scale=2000, granularity_exponent=-10, l1_sensitivity_granules=1000)
+    assert abs(np.corrcoef(same, noise(b"one", wider))[0, 1]) < 0.5
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_file_under_two_names_is_refused(project, client, link):
+    first = project.files()[0]
+    link(first, first.with_name("latest.parquet"))
+    with pytest.raises(dbern.SpecError, match=r"data\.source: .* is the same file as"):
+        dbern.release(project.spec(), client=client)
+
+
+def test_a_glob_lists_each_file_once(project):
+    found = discover(str(project.folder / "**" / "**" / "*.parquet"))
+    assert list(found) == project.files()
+
+
+def test_a_cluster_that_does_not_answer_costs_nothing(project):
+    with pytest.raises(dbern.DbernError, match="no scheduler answers"):
+        dbern.release(project.spec(), scheduler="tcp://127.0.0.1:1")
+    assert project.reservation().state == "reserved"  # so abandoning refunds
+
+
+def test_a_plan_of_another_version_is_not_carried_out(project, client, monkeypatch):
+    monkeypatch.setattr(releasing, "_stage", lambda *_: (_ for _ in ()).throw(ReleaseError("cut")))
+    with pytest.raises(ReleaseError, match="cut"):
+        dbern.release(project.spec(), client=client)
+    monkeypatch.setattr(releasing, "version", lambda _: "9.9")
+    with pytest.raises(dbern.DbernError, match=r"planned by dbern .* and this is 9\.9"):
+        dbern.release(project.spec(), client=client)

@@ -61,6 +61,10 @@ __all__ = [
 __version__ = "0.1.0"
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used: ``import dbern`` stays fast."""
     if name not in _HOMES:

@@ -163,7 +163,8 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
         ("noise", f"exact discrete {noise.kind}, scale {scale}"),
         ("", f"= {noise.law.scale} x granularity {noise.granularity:.4g}"),
         ("certificate", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
-        ("", f"{parts} + noise {sure.noise:.6g}, worst case over all databases"),
+        ("", f"{parts} + noise {sure.noise:.6g}"),
+        ("", "the first part is that of the worst database, all records at one point"),
         ("", _compared(plan)),
         ("work", f"{cost.rows} rows in {cost.tasks} tasks, {cost.slabs} lattice slabs"),
         (

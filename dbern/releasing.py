@@ -233,6 +233,10 @@ def _redirect(ledger: BudgetLedger, reservation: Reservation, output: Path) -> R
 def _committed(spec: ReleaseSpec, reservation: Reservation) -> Release:
     """The release that is there; only a new name spends again."""
     notes = ["this release was already published: nothing was read, and nothing was charged"]
+    if reservation.output != str(spec.output):
+        notes.append(
+            f"it is at {reservation.output}; copy it to {spec.output}, or choose a new release.name"
+        )
     if not (Path(reservation.output) / MANIFEST).exists():
         raise IntegrityError(
             f"{reservation.output}: was published and is gone; bring it back from a copy: its key "

@@ -23,14 +23,14 @@ def ledger() -> None:
 @_LEDGER
 @common
 def init(url: str, as_json: bool, quiet: bool) -> None:
-    """Create a ledger; harmless if it is there."""
+    """Create a ledger; one that is there is left as it is."""
     del quiet
     from dbern.ledger import BudgetLedger
 
     created = BudgetLedger.create(url)
     report(
         {"ledger": url, "created": created},
-        "created" if created else "is there already",
+        f"{url} {'created' if created else 'is there already; left as it is'}",
         as_json=as_json,
     )
 
@@ -40,23 +40,30 @@ def init(url: str, as_json: bool, quiet: bool) -> None:
 @_DATASET
 @click.option("--epsilon", required=True, metavar='"3.0"', help="Exact decimal to add.")
 @click.option("--delta", default="0", metavar='"0"', help="Exact decimal to add.")
-@click.option("--neighbors", type=click.Choice(["replace-one", "add-or-remove-one"]))
-@click.option("--unit", type=click.Choice(["row"]))
-@click.option("--accountant", type=click.Choice(["basic", "zcdp"]))
+@click.option(
+    "--neighbors", type=click.Choice(["replace-one"]), help="Which databases count as neighbours."
+)
+@click.option("--unit", type=click.Choice(["row"]), help="Whose data one unit of budget covers.")
+@click.option("--accountant", type=click.Choice(["basic"]), help="How charges add up.")
 @common
 def grant(
     url: str, dataset: str, epsilon: str, delta: str, neighbors: str | None, unit: str | None,
     accountant: str | None, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Grant budget to a dataset; the first grant fixes neighbors, unit and accountant for good."""
+    """Add budget to a dataset's account; a grant cannot be taken back.
+
+    The first grant fixes neighbors, unit and accountant for good.
+    """
     del quiet
     from dbern.ledger import BudgetLedger
     from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
+    if not dataset.strip():
+        raise click.BadParameter("must not be empty", param_hint="--dataset")
     with BudgetLedger.open(url) as opened:
         opened.grant(
             dataset,
-            Budget.parse(epsilon, delta, key="--"),
+            Budget.parse(epsilon, delta, key="grant"),
             neighbors=Neighbors(neighbors) if neighbors else None,
             unit=PrivacyUnit() if unit else None,
             accountant=accountant,
@@ -64,7 +71,8 @@ def grant(
         account = _account(opened.status(dataset)[0])
     report(
         account,
-        f"{dataset}: granted {account['granted']}, remaining {account['remaining']}",
+        f"{dataset}: epsilon {epsilon} added; granted in all {account['granted']}, "
+        f"remaining {account['remaining']}",
         as_json=as_json,
     )
 

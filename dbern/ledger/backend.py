@@ -93,10 +93,8 @@ def _sqlite_path(url: str) -> str:
     _refuse_password(url)
     if not url.startswith("sqlite:"):
         scheme = url.partition(":")[0].partition("+")[0]
-        raise SpecError(
-            f"ledger: {scheme} is not available in this version; "
-            'write a sqlite URL such as "sqlite:///ledger.db"'
-        )
+        what = f"{scheme} is not available in this version" if ":" in url else "this is no URL"
+        raise SpecError(f'ledger: {what}; write a sqlite URL such as "sqlite:///ledger.db"')
     path = url.removeprefix(_SQLITE)
     if path in (url, "", ":memory:") or "?" in path or "#" in path:
         raise SpecError(

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from threadpoolctl import threadpool_limits
 
-from dbern.errors import SpecError
+from dbern.errors import ReleaseError, SpecError
 from dbern.progress import Progress, silent
-from dbern.synopsis.manifest import storage_error
 from dbern.synopsis.reader import Order, Synopsis
 
 _BATCH_ROWS = 1 << 16
@@ -53,6 +52,10 @@ def answer(
     queries, answers = Path(queries), Path(answers)
     if answers.exists():
         raise SpecError(f"--out: {answers} already exists; remove it or write another path")
+    if not answers.parent.is_dir():
+        raise SpecError(f"--out: there is no folder {answers.parent}; create it or write another")
+    if not queries.is_file():
+        raise SpecError(f"{queries}: there is no such file; write the path of one Parquet file")
     draft = answers.with_name(f".{answers.name}.{os.getpid()}.tmp")
     try:
         with _opened(queries, synopsis) as file:
@@ -63,7 +66,11 @@ def answer(
                     rows = _copy(synopsis, batches, total, writer, h, progress)
                 draft.rename(answers)
             except OSError as error:
-                raise storage_error(answers, error) from None
+                why = error.strerror or type(error).__name__
+                raise ReleaseError(
+                    f"{answers}: cannot be written ({why}); free some space or write another path, "
+                    "and run the same command again"
+                ) from None
     finally:
         draft.unlink(missing_ok=True)
     return rows

@@ -67,10 +67,7 @@ class Synopsis:
         try:
             text = (path / MANIFEST).read_text(encoding="utf-8")
         except (FileNotFoundError, NotADirectoryError):
-            raise IntegrityError(
-                f"{path}: has no {MANIFEST}, so it is not a released synopsis; run the release "
-                "again to finish it, or check the path"
-            ) from None
+            raise _not_a_synopsis(path) from None
         self._manifest = Manifest.parse(text, str(path))
         self._verified: set[str] = set()
         for name in self._manifest.objects:
@@ -130,28 +127,37 @@ class Synopsis:
         smoothing = None if method == "nearest" else self._smoothing(h)
         if hasattr(points, "dask"):
             return self._lazy(points, smoothing)
-        if isinstance(points, np.ndarray | list | tuple):
-            return self._evaluate(np.asarray(points, dtype=np.float64), smoothing)
+        if isinstance(points, np.ndarray | list | tuple | float | int | np.number):
+            return self._evaluate(self._floats(points), smoothing)
         return self._evaluate(self._stack(points), smoothing)
 
-    def _stack(self, table: Any) -> FloatArray:
+    def _floats(self, values: Any) -> FloatArray:
         try:
-            columns = [np.asarray(table[name], dtype=np.float64) for name in self.domain.names]
-        except KeyError:
+            return np.asarray(values, dtype=np.float64)
+        except (ValueError, TypeError):  # whose text quotes the value
             raise SpecError(
-                f"the table has not every axis; it needs the columns {', '.join(self.domain.names)}"
+                f"points must be numbers; write an array (m, {self.domain.dimensions}) in the "
+                f"order {', '.join(self.domain.names)}"
             ) from None
-        return np.column_stack(columns)
+
+    def _stack(self, table: Any) -> FloatArray:
+        names = self.domain.names
+        if not hasattr(table, "__getitem__") or hasattr(table, "to_dask_array"):
+            raise SpecError(
+                f"points of type {type(table).__name__} cannot be used; write a numpy or dask "
+                f"array (m, {len(names)}), or a table with the columns {', '.join(names)}"
+            )
+        try:
+            columns = [table[name] for name in names]
+        except (KeyError, IndexError, TypeError):
+            raise SpecError(
+                f"the table has not every axis; it needs the columns {', '.join(names)}"
+            ) from None
+        return np.column_stack([self._floats(column) for column in columns])
 
     def _evaluate(self, points: FloatArray, smoothing: Smoothing | None) -> FloatArray:
-        dimensions = self.domain.dimensions
-        if points.ndim == 1 and dimensions == 1:
-            points = points[:, None]
-        if points.ndim != 2 or points.shape[1] != dimensions:
-            raise SpecError(
-                f"points have shape {points.shape}; write (m, {dimensions}) in the order "
-                f"{', '.join(self.domain.names)}"
-            )
+        self._check_shape(points.shape)
+        points = points.reshape(len(points), self.domain.dimensions)
         values = np.full(len(points), np.nan)
         inside = self.domain.inside(points)
         unit = np.clip(self.domain.to_unit(points[inside]), 0.0, 1.0)
@@ -163,10 +169,20 @@ class Synopsis:
         return values
 
     def _lazy(self, points: Any, smoothing: Smoothing | None) -> Any:
+        self._check_shape(points.shape)
         facts: dict[str, Any] = {"dtype": np.float64, "meta": np.empty(0)}
         if points.ndim == 2:
             points, facts["drop_axis"] = points.rechunk({1: -1}), 1
         return points.map_blocks(_block, self, smoothing, **facts)
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        dimensions = self.domain.dimensions
+        flat = dimensions == 1 and len(shape) == 1
+        if not flat and (len(shape) != 2 or shape[1] != dimensions):
+            raise SpecError(
+                f"points have shape {shape}; write (m, {dimensions}) in the order "
+                f"{', '.join(self.domain.names)}"
+            )
 
     def choose(self) -> Smoothing:
         """Order and rank with the least estimated mean squared error (`h="auto"`)."""
@@ -188,7 +204,10 @@ class Synopsis:
 
     def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
         """The parts of `band`."""
-        level = Fraction(str(beta))
+        try:
+            level = Fraction(str(beta))
+        except ValueError:
+            level = Fraction(0)
         if not 0 < level < 1:
             raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
         smoothing = self._smoothing(h)
@@ -199,7 +218,8 @@ class Synopsis:
             cut = zip(coordinates.spectra, smoothing.ranks, strict=True)
             spectra = tuple(one.cut(rank or one.rank) for one, rank in cut)
             coordinates = SpectralCoordinates(coordinates.lattice, spectra)
-        return self._error_model(coordinates).bound(smoothing.h, level)
+        least = self.metadata["certificate"]["lower_bound"]
+        return self._error_model(coordinates).bound(smoothing.h, level, least)
 
     def interval(
         self, points: Points, beta: float | str = 0.05, h: Order = None
@@ -213,8 +233,9 @@ class Synopsis:
         import xarray
 
         axes = self.domain.axes
-        counts = [shape] * len(axes) if isinstance(shape, int) else list(shape)
-        if len(counts) != len(axes) or min(counts) < 2:
+        counts: list[Any] = list(shape) if isinstance(shape, list | tuple) else [shape] * len(axes)
+        whole = all(isinstance(count, int | np.integer) and count >= 2 for count in counts)
+        if len(counts) != len(axes) or not whole:
             names = ", ".join(self.domain.names)
             raise SpecError(
                 f"grid shape {shape}: write one count of at least 2 for each of {names}"
@@ -240,7 +261,7 @@ class Synopsis:
         unknown = set(list_objects(self._path)) - set(self._manifest.objects)
         if unknown:
             raise IntegrityError(
-                f"{self._path}: {min(unknown)} is not in the manifest; copy the synopsis again"
+                f"{self._path}: {min(unknown)} is not part of the release; remove it"
             )
         self._verified.clear()
         for name in self._manifest.objects:
@@ -355,6 +376,16 @@ class Synopsis:
                 f'h = {h}: write an integer of at least 1, one for each axis, or "auto"'
             )
         return Smoothing(order, whole_ranks(self._coordinates))
+
+
+def _not_a_synopsis(path: Path) -> IntegrityError:
+    if not path.exists():
+        return IntegrityError(f"{path}: there is no such folder; check the path")
+    if (path / "zarr.json").exists():
+        return IntegrityError(
+            f"{path}: has no {MANIFEST}, so its release is not finished; run the release again"
+        )
+    return IntegrityError(f"{path}: is not a dbern synopsis (no {MANIFEST}); check the path")
 
 
 def _block(points: FloatArray, synopsis: Synopsis, smoothing: Smoothing | None) -> FloatArray:

@@ -98,7 +98,13 @@ def test_a_password_is_refused_and_not_repeated(url):
         assert "hunter2" not in str(refused.value)
 
 
-@pytest.mark.parametrize("url", ["postgresql://host/db", "mysql://host/db", "ledger.db", ""])
+@pytest.mark.parametrize("url", ["ledger.db", ""])
+def test_what_is_no_url_is_said_to_be_none(url):
+    with pytest.raises(SpecError, match=r'no URL; write .*"sqlite:///ledger.db"'):
+        BudgetLedger.open(url)
+
+
+@pytest.mark.parametrize("url", ["postgresql://host/db", "mysql://host/db"])
 def test_other_databases_are_not_available_yet(url):
     with pytest.raises(SpecError, match="not available in this version"):
         BudgetLedger.open(url)

@@ -388,7 +388,8 @@ def test_unfit_queries_are_refused_and_leave_nothing(two, files, columns, messag
 def test_queries_that_are_not_parquet_are_refused(two, files, content):
     if content is not None:
         files[0].write_bytes(content)
-    with pytest.raises(SpecError, match="cannot be read as Parquet"):
+    said = "no such file" if content is None else "cannot be read as Parquet"
+    with pytest.raises(SpecError, match=said):
         answer(two, *files)
     assert not files[1].exists()
 
@@ -422,3 +423,33 @@ def test_damaged_queries_are_named(two, files):
     files[0].write_bytes(bytes(content))
     with pytest.raises(dbern.SpecError, match=r"queries\.parquet"):
         answer(two, *files)
+
+
+@pytest.mark.parametrize(
+    "points", [40.0, np.float64(3), ["a", "b"], [["private", "value"]], None, object()]
+)
+def test_what_are_no_points_is_refused_without_quoting_it(two, points):
+    with pytest.raises(SpecError) as refused:
+        two(points)
+    assert "private" not in str(refused.value)
+    assert "x, y" in str(refused.value)
+
+
+@pytest.mark.parametrize("beta", ["x", float("nan"), 0, 1, -0.5])
+def test_a_beta_that_is_no_confidence_is_refused(two, beta):
+    with pytest.raises(SpecError, match="beta"):
+        two.band(beta)
+
+
+def test_bands_cover_and_the_baseline_is_the_nearest_node(two):
+    points = np.array([[5.0, 0.0], [0.0, -1.0], [10.0, 1.0]])
+    low, high = two.interval(points, beta=0.05)
+    assert np.allclose(high - low, 2 * two.band(0.05))
+    assert two.band(0.01) > two.band(0.05)
+    assert two.bound().lower_bound > 0
+    nodes = two(points, method="nearest")
+    inwards = np.array([[0.01, 0.01], [0.01, 0.01], [-0.01, -0.01]])
+    shifted = two(points + inwards, method="nearest")
+    assert np.array_equal(nodes, shifted)
+    with pytest.raises(SpecError, match="method"):
+        two(points, method="closest")

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from dbern.choice import Candidate, plain_candidates, spectral_candidates
 from dbern.errors import SpecError
-from dbern.planning import plan_files, problem_of, public_rows
+from dbern.planning import KINDS, plan_files, problem_of, public_rows
 from dbern.plans import ReleasePlan
 from dbern.progress import Progress, silent
 from dbern.records import discover, read_footers
@@ -46,7 +46,7 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     files = read_footers(discover(spec.source), spec.domain.names)
     problem = problem_of(spec, public_rows(spec, files))
     best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
-    sources = {"laplace": plain_candidates, "spectral-laplace": spectral_candidates}
+    sources = dict(zip(KINDS[spec.gaussian], (plain_candidates, spectral_candidates), strict=True))
     for kind, generate in sources.items():
         if spec.mechanism.noise not in ("auto", kind):
             continue

@@ -16,9 +16,8 @@ from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_mat
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
 from dbern.bernstein.kernels import OUTWARD, Gaussian
 from dbern.bernstein.spectrum import AxisSpectrum
-from dbern.privacy.calibration import LaplaceNoise, tail
-from dbern.privacy.laplace import discrete_laplace
-from dbern.privacy.mechanism import public_stream
+from dbern.privacy.calibration import GaussianNoise, gaussian_tail, tail
+from dbern.privacy.mechanism import Noise, public_stream
 
 _MOST_DRAWS = 1000
 _FEWEST_DRAWS = 128
@@ -72,7 +71,7 @@ class ErrorModel:
 
     kernels: tuple[Gaussian, ...]
     coordinates: Coordinates
-    law: LaplaceNoise
+    law: Noise
     lattice_error: float
     released_error: float
     volume: float
@@ -150,21 +149,24 @@ def released_norm(coordinates: Coordinates, h: Sequence[int]) -> float:
     return OUTWARD * math.prod(norms)
 
 
-def noise_bound(
-    coordinates: Coordinates, h: Sequence[int], law: LaplaceNoise, beta: Fraction
-) -> float:
+def noise_bound(coordinates: Coordinates, h: Sequence[int], law: Noise, beta: Fraction) -> float:
     """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
 
     The smaller of two proved bounds: the union bound over coefficients times the operator's norm,
     and a simulated quantile of the very law, evaluated at enclosing nodes.
     """
-    union = released_norm(coordinates, h) * tail(law, coordinates.layout.size, beta)
+    size = coordinates.layout.size
+    if isinstance(law, GaussianNoise):
+        largest = gaussian_tail(law, size, beta)
+    else:
+        largest = tail(law, size, beta)
+    union = released_norm(coordinates, h) * largest
     simulated = _simulated_quantile(coordinates, h, law, float(beta))
     return union if simulated is None else min(union, simulated)
 
 
 def _simulated_quantile(
-    coordinates: Coordinates, h: Sequence[int], law: LaplaceNoise, beta: float
+    coordinates: Coordinates, h: Sequence[int], law: Noise, beta: float
 ) -> float | None:
     """An upper confidence bound on the quantile from independent draws under a public key.
 
@@ -209,7 +211,7 @@ def _field_work(bases: Sequence[FloatArray]) -> float:
     return work
 
 
-def noise_sups(bases: Sequence[FloatArray], law: LaplaceNoise, draws: int) -> FloatArray:
+def noise_sups(bases: Sequence[FloatArray], law: Noise, draws: int) -> FloatArray:
     """Sup norms, in granules, of `draws` noise fields; drawn under a public key, for planning."""
     shape = tuple(basis.shape[1] for basis in bases)
     largest = max(math.prod(shape), math.prod(basis.shape[0] for basis in bases))
@@ -218,7 +220,7 @@ def noise_sups(bases: Sequence[FloatArray], law: LaplaceNoise, draws: int) -> Fl
     for first in range(0, draws, together):
         count = min(together, draws - first)
         size = count * math.prod(shape)
-        noise = discrete_laplace(law.scale, size, public_stream("noise quantile", first))
+        noise = law.draw(size, public_stream("noise quantile", first))
         fields = noise.added_to(np.zeros(size, dtype=np.int64)).astype(np.float64)
         fields = fields.reshape(*shape, count)  # the draw goes to the front as the axes rotate
         for basis in bases:
@@ -227,17 +229,23 @@ def noise_sups(bases: Sequence[FloatArray], law: LaplaceNoise, draws: int) -> Fl
     return sups
 
 
-def lower_bound(function_sensitivity: float, epsilon: float, beta: float, n: int) -> float:
-    """``m S / 2``, m the most records with ``m < ln((1 - beta) / beta) / epsilon``.
+def lower_bound(
+    function_sensitivity: float, epsilon: float, beta: float, n: int, delta: float = 0.0
+) -> float:
+    """``m S / 2``, m the most records that group privacy keeps from being told apart.
 
     Two databases that differ in m records have values m S apart at some point (F is additive in
-    records and S is attained), and group privacy keeps any epsilon-DP mechanism from being within
-    less than half of that of both with probability ``1 - beta``.
+    records and S is attained). A mechanism within less than half of that of both, each with
+    probability ``1 - beta``, would need ``1 - beta <= e^{m eps} beta + delta (e^{m eps} - 1) /
+    (e^eps - 1)``; m is the largest number for which that fails. With delta 0 it is the largest
+    below ``ln((1 - beta) / beta) / epsilon``.
 
     Examples
     --------
     >>> lower_bound(0.5, 1.0, 0.05, 100)
     0.5
     """
-    reach = math.log((1 - beta) / beta) / epsilon
+    # With u = e^{m eps} the condition is linear: u (beta + d) < 1 - beta + d.
+    d = delta / math.expm1(epsilon) if epsilon < 700 else 0.0
+    reach = math.log((1 - beta + d) / (beta + d)) / epsilon
     return min(n, max(0, math.ceil(reach) - 1)) * function_sensitivity / 2

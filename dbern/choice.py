@@ -25,7 +25,7 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.spectrum import AxisSpectrum, axis_spectrum
 from dbern.certificate import noise_sups, spectra_of, synthesis_matrices
-from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 
 CLUSTERS = 128
 _DRAWS = 32
@@ -36,6 +36,7 @@ _PLAIN_ORDERS = (1, 2, 4, 8, 16, 24)
 _SPECTRAL_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0)
 _SPECTRAL_ORDERS = (8, 24)
 _THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))
+_GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors by mu^{1/2}
 _NEGLIGIBLE = 0.1  # of the noise: a finer lattice than that needs is work for nothing
 _UNIT_SCALE = 1 << 20
 
@@ -61,11 +62,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is known before choosing; `k` and `h` where the spec gives them."""
+    """What is known before choosing; `k` and `h` where the spec gives them.
+
+    `noise_ratio` is the scale of the noise for sensitivity one.
+    """
 
     kernels: tuple[Gaussian, ...]
     n: int
-    epsilon: float
+    gaussian: bool
+    noise_ratio: float
     k: tuple[int, ...] | None
     h: tuple[int, ...] | None
     certified: bool
@@ -91,10 +96,13 @@ class Problem:
 
     def candidate(self, coordinates: Coordinates, h: tuple[int, ...]) -> Candidate:
         """Predict the errors of one way to release."""
-        scale = coordinates.bump_bound(self.kernels, quick=True).value / (self.n * self.epsilon)
-        if isinstance(coordinates, SpectralCoordinates) and len(self.kernels) == 1:
-            scale *= _PAIRWISE_GAIN
-        noise = scale * _unit_noise(coordinates, h)
+        if self.gaussian:
+            bound = coordinates.bump_bound_l2(self.kernels).value
+        else:
+            bound = coordinates.bump_bound(self.kernels, quick=True).value
+            if isinstance(coordinates, SpectralCoordinates) and len(self.kernels) == 1:
+                bound *= _PAIRWISE_GAIN
+        noise = bound / self.n * self.noise_ratio * _unit_noise(coordinates, h, self.gaussian)
         return Candidate(coordinates, h, noise, self.bias(coordinates, h))
 
     def bias(self, coordinates: Coordinates, h: tuple[int, ...]) -> float:
@@ -122,21 +130,25 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     """
     orders = problem.orders(_SPECTRAL_ORDERS)
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
-        full = _spectra(problem.kernels, lattice.k)
+        weighting = 0.5 if problem.gaussian else 0.25
+        full = _spectra(problem.kernels, lattice.k, weighting)
         middle = problem.candidate(_cut(lattice, full, _THRESHOLDS[6]), orders[-1])
         plain = problem.bias(PlainCoordinates(lattice), orders[-1])
         if plain <= _NEGLIGIBLE * middle.noise:
             break
     seen = set()
-    for threshold in _THRESHOLDS:
+    for threshold in _THRESHOLDS[: _GAUSSIAN_THRESHOLDS if problem.gaussian else None]:
         coordinates = _cut(lattice, full, threshold)
         if coordinates.layout.shape not in seen:
             seen.add(coordinates.layout.shape)
             yield from (problem.candidate(coordinates, h) for h in orders)
 
 
-def _spectra(kernels: Sequence[Gaussian], k: Sequence[int]) -> list[AxisSpectrum]:
-    return [axis_spectrum(kernel, each, each + 1) for kernel, each in zip(kernels, k, strict=True)]
+def _spectra(kernels: Sequence[Gaussian], k: Sequence[int], weighting: float) -> list[AxisSpectrum]:
+    return [
+        axis_spectrum(kernel, each, each + 1, weighting)
+        for kernel, each in zip(kernels, k, strict=True)
+    ]
 
 
 def _cut(lattice: Lattice, full: Sequence[AxisSpectrum], threshold: float) -> SpectralCoordinates:
@@ -147,7 +159,7 @@ def _cut(lattice: Lattice, full: Sequence[AxisSpectrum], threshold: float) -> Sp
     )
 
 
-def _unit_noise(coordinates: Coordinates, h: tuple[int, ...]) -> float:
+def _unit_noise(coordinates: Coordinates, h: tuple[int, ...], gaussian: bool) -> float:
     """Mean sup norm of the noise at scale one, on a coarse grid under a public key."""
     points = {1: 129, 2: 49, 3: 25}[len(h)]
     y = (1 - np.cos(np.linspace(0, np.pi, points))) / 2
@@ -155,7 +167,7 @@ def _unit_noise(coordinates: Coordinates, h: tuple[int, ...]) -> float:
         bernstein_basis(y, k) @ matrix
         for k, matrix in zip(coordinates.lattice.k, synthesis_matrices(coordinates, h), strict=True)
     ]
-    law = LaplaceNoise(_UNIT_SCALE, 0, 1)
+    law = GaussianNoise(_UNIT_SCALE, 0, 1) if gaussian else LaplaceNoise(_UNIT_SCALE, 0, 1)
     draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // coordinates.layout.size))
     return float(noise_sups(bases, law, draws).mean()) / _UNIT_SCALE
 

@@ -14,11 +14,17 @@ from dbern.choice import Candidate, Problem, plain_candidates, spectral_candidat
 from dbern.domain import Domain
 from dbern.errors import SpecError
 from dbern.plans import Cost, PlannedNoise, PlannedSensitivity, ReleasePlan
-from dbern.privacy.calibration import LaplaceNoise, calibrate_laplace
+from dbern.privacy.budget import Budget
+from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, calibrate_laplace
+from dbern.privacy.mechanism import Noise
 from dbern.privacy.sensitivity import Sensitivity
+from dbern.privacy.zcdp import rho_for
 from dbern.records import BATCH_ROWS, FileFacts, discover, read_footers
 from dbern.spec import ReleaseSpec
 from dbern.targets.density import DensityStatistic
+
+KINDS = (("laplace", "spectral-laplace"), ("discrete-gaussian", "spectral-gaussian"))
+"""Noise on lattice values and on spectral coordinates: Laplace, Gaussian."""
 
 _PAPER_H = 2
 _LARGEST_PAPER_K = 64
@@ -26,7 +32,7 @@ _LARGEST_AUTO_K = 1000
 _LARGEST_AUTO_LATTICE = 1_000_000
 _TASK_ROWS = 4_000_000
 _TASKS_AT_LEAST = 16
-_SHARE = Fraction(1, 100)  # of the noise that the effective kernel may cost
+_SHARE = 0.01  # of the noise that the effective kernel may cost
 _LARGEST_LATTICE = 50_000_000
 _PROCESS_BYTES = 300 << 20
 
@@ -45,19 +51,14 @@ def plan(spec: ReleaseSpec) -> ReleasePlan:
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
-    domain, learner, epsilon = spec.domain, spec.learner, spec.charge.epsilon
+    domain, learner = spec.domain, spec.learner
     coordinates, h = _choose(spec, n)
-    exact = learner.sensitivity(domain, coordinates, n, spec.mechanism.calibration)
-    statistic = learner.statistic(
-        domain, coordinates, n, _tolerance(exact, coordinates, n, epsilon)
+    exact = learner.sensitivity(
+        domain, coordinates, n, spec.mechanism.calibration, norm=2 if spec.gaussian else 1
     )
-    law = calibrate_laplace(
-        exact.l1 + Fraction(statistic.kernel_error_l1) / n,
-        eta=Fraction(statistic.mean_float_error),
-        coefficients=coordinates.layout.size,
-        epsilon=epsilon,
-        bound=Fraction(statistic.value_bound),
-    )
+    tolerance = _tolerance(exact, coordinates, n, problem_of(spec, n).noise_ratio)
+    statistic = learner.statistic(domain, coordinates, n, tolerance)
+    law = _calibrate(exact, statistic, spec.charge)
     model = _error_model(statistic, law)
     return ReleasePlan(
         name=spec.release.name,
@@ -117,12 +118,13 @@ def _choose(spec: ReleaseSpec, n: int) -> tuple[Coordinates, tuple[int, ...]]:
             f"mechanism.k: {Lattice(k).size} coefficients, more than the {_LARGEST_LATTICE} of "
             "this version; write a smaller k"
         )
-    plain_only = mechanism.calibration == "paper" or mechanism.noise == "laplace"
+    plain, spectral = KINDS[spec.gaussian]
+    plain_only = mechanism.calibration == "paper" or mechanism.noise == plain
     if k is not None and h is not None and plain_only:
         return PlainCoordinates(Lattice(k)), h
     problem = replace(problem_of(spec, n), k=k, h=h)
     found: list[Candidate] = []
-    if mechanism.noise != "spectral-laplace":
+    if mechanism.noise != spectral:
         found += plain_candidates(problem)
     if not plain_only:
         found += spectral_candidates(problem)
@@ -135,7 +137,8 @@ def problem_of(spec: ReleaseSpec, n: int) -> Problem:
     return Problem(
         kernels=spec.learner.kernels(spec.domain),
         n=n,
-        epsilon=float(spec.charge.epsilon),
+        gaussian=spec.gaussian,
+        noise_ratio=_noise_ratio(spec.charge),
         k=spec.per_axis("k"),
         h=spec.per_axis("h"),
         certified=spec.mechanism.objective == "certified",
@@ -143,6 +146,13 @@ def problem_of(spec: ReleaseSpec, n: int) -> Problem:
         largest_k=_LARGEST_AUTO_K,
         largest_lattice=_LARGEST_AUTO_LATTICE,
     )
+
+
+def _noise_ratio(charge: Budget) -> float:
+    """Scale of the noise for sensitivity one."""
+    if charge.delta:
+        return 1 / math.sqrt(2 * float(rho_for(charge.epsilon, charge.delta)))
+    return 1 / float(charge.epsilon)
 
 
 def _paper_k(spec: ReleaseSpec, n: int, h: int) -> tuple[int, ...]:
@@ -153,36 +163,51 @@ def _paper_k(spec: ReleaseSpec, n: int, h: int) -> tuple[int, ...]:
     return (min(_LARGEST_PAPER_K, max(1, int(ratio ** (1 / (h + dimensions))))),) * dimensions
 
 
-def _tolerance(exact: Sensitivity, coordinates: Coordinates, n: int, epsilon: Fraction) -> float:
-    """Kernel error allowed: 1 % of Delta1, and 1 % of the scale of a lattice value's noise."""
-    axes = range(len(coordinates.lattice.k))
-    total = math.prod(float(coordinates.row_sums(axis).sum()) for axis in axes)
-    noise = exact.l1 / epsilon * Fraction(coordinates.lattice_gain)
-    return float(_SHARE * min(exact.l1 * n / Fraction(2 * total), noise))
+def _tolerance(exact: Sensitivity, coordinates: Coordinates, n: int, noise_ratio: float) -> float:
+    """Kernel error allowed: 1 % of the sensitivity, and 1 % of a lattice value's noise."""
+    axes = (coordinates.row_sums(axis) for axis in range(len(coordinates.lattice.k)))
+    rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
+    bound = float(exact.bound)
+    return _SHARE * min(bound * n / (2 * rows), bound * noise_ratio * coordinates.lattice_gain)
 
 
-def _sensitivity(exact: Sensitivity, law: LaplaceNoise, domain: Domain) -> PlannedSensitivity:
-    granularity = Fraction(2) ** law.granularity_exponent
-    total = law.l1_sensitivity_granules * granularity
-    share = float((total - exact.l1) / exact.l1)
+def _calibrate(exact: Sensitivity, statistic: DensityStatistic, charge: Budget) -> Noise:
+    """The noise for the effective kernel, computed in floats and rounded to the grid."""
+    norm, size = exact.norm, statistic.coordinates.layout.size
+    moved = exact.bound + Fraction(statistic.kernel_error_norm(norm)) / statistic.n
+    floats, bound = Fraction(statistic.float_error_norm(norm)), Fraction(statistic.value_bound)
+    if norm == 2:
+        return calibrate_gaussian(moved, floats, size, charge.epsilon, charge.delta, bound)
+    return calibrate_laplace(moved, floats / size, size, charge.epsilon, bound)
+
+
+def _sensitivity(exact: Sensitivity, law: Noise, domain: Domain) -> PlannedSensitivity:
+    if isinstance(law, GaussianNoise):
+        granules = math.sqrt(law.l2_sensitivity_granules_squared)
+    else:
+        granules = float(law.l1_sensitivity_granules)
+    total = math.ldexp(granules, law.granularity_exponent)
+    share = total / float(exact.bound) - 1
     return PlannedSensitivity(
         function=float(exact.function) / domain.volume,
-        l1=float(total) / domain.volume,
+        l1=total / domain.volume if exact.norm == 1 else None,
+        l2=total / domain.volume if exact.norm == 2 else None,
         derivation=(
-            f"Delta1 <= {exact.derivation} = {float(exact.l1) / domain.volume:.6g}",
+            f"Delta{exact.norm} <= {exact.derivation} = {float(exact.bound) / domain.volume:.6g}",
             f"+ {share:.2%} for the effective kernel, float error and rounding to the grid",
         ),
     )
 
 
-def _noise(coordinates: Coordinates, law: LaplaceNoise, domain: Domain) -> PlannedNoise:
+def _noise(coordinates: Coordinates, law: Noise, domain: Domain) -> PlannedNoise:
     granularity = math.ldexp(1.0, law.granularity_exponent) / domain.volume
-    spectral = isinstance(coordinates, SpectralCoordinates)
-    kind = "spectral-laplace" if spectral else "laplace"
-    return PlannedNoise(kind, law.scale * granularity, granularity, law)
+    plain, spectral = KINDS[isinstance(law, GaussianNoise)]
+    kind = spectral if isinstance(coordinates, SpectralCoordinates) else plain
+    scale = law.sigma if isinstance(law, GaussianNoise) else law.scale
+    return PlannedNoise(kind, scale * granularity, granularity, law)
 
 
-def _error_model(statistic: DensityStatistic, law: LaplaceNoise) -> ErrorModel:
+def _error_model(statistic: DensityStatistic, law: Noise) -> ErrorModel:
     return ErrorModel(
         kernels=statistic.kernels,
         coordinates=statistic.coordinates,
@@ -195,7 +220,8 @@ def _error_model(statistic: DensityStatistic, law: LaplaceNoise) -> ErrorModel:
 
 def _lower_bound(spec: ReleaseSpec, exact: Sensitivity, n: int) -> float:
     function = float(exact.function) / spec.domain.volume
-    return lower_bound(function, float(spec.charge.epsilon), float(spec.beta), n)
+    charge = spec.charge
+    return lower_bound(function, float(charge.epsilon), float(spec.beta), n, float(charge.delta))
 
 
 def task_rows(rows: int) -> int:

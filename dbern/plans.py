@@ -11,17 +11,21 @@ from dbern.bernstein.moments import MomentSketch
 from dbern.bernstein.spectrum import AxisSpectrum
 from dbern.certificate import Certificate
 from dbern.privacy.budget import Budget, decimal_text
-from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.mechanism import Noise, noise_law
 from dbern.spec import ReleaseSpec
 from dbern.targets.density import DensityStatistic
 
 
 @dataclass(frozen=True)
 class PlannedSensitivity:
-    """Sensitivities in data units; `l1` includes every rounding between record and noise."""
+    """Sensitivities in data units; `l1` or `l2`, whichever the noise is calibrated to.
+
+    Both include every rounding between record and noise.
+    """
 
     function: float
-    l1: float
+    l1: float | None
+    l2: float | None
     derivation: tuple[str, ...]
 
 
@@ -32,7 +36,7 @@ class PlannedNoise:
     kind: str
     scale: float
     granularity: float
-    law: LaplaceNoise
+    law: Noise
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ class ReleasePlan:
                         "derivation": tuple(given["sensitivity"]["derivation"]),
                     }
                 ),
-                "noise": PlannedNoise(**{**noise, "law": LaplaceNoise(**noise["law"])}),
+                "noise": PlannedNoise(**{**noise, "law": noise_law(noise["law"])}),
                 "certificate": Certificate(**certificate),
                 "cost": Cost(**given["cost"]),
             }
@@ -151,22 +155,23 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     sense, noise, sure, cost = plan.sensitivity, plan.noise, plan.certificate, plan.cost
     cells, moments = " x ".join(map(str, plan.sketch.cells)), len(plan.sketch.indices)
     k, h, size = _per_axis(plan.k), _per_axis(plan.h), plan.lattice.size
-    function, l1, scale = (f"{x:.6g}" for x in (sense.function, sense.l1, noise.scale))
+    function, scale = f"{sense.function:.6g}", f"{noise.scale:.6g}"
+    bound = f"Delta1 = {sense.l1:.6g}" if sense.l1 is not None else f"Delta2 = {sense.l2:.6g}"
     parts = f"approximation {sure.approximation:.6g} + rounding {sure.rounding:.3g}"
     return [
         ("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}"),
         ("lattice", f"k {k}, h {h}: N = {size} coefficients"),
         *([("", f"released as {_ranks(plan)} spectral coordinates")] if plan.spectra else []),
         ("records", f"n = {plan.n}, one row replaced; {cells} cells x {moments} integer moments"),
-        ("sensitivity", f"S(F) = {function}, Delta1 = {l1} ({plan.calibration})"),
+        ("sensitivity", f"S(F) = {function}, {bound} ({plan.calibration})"),
         *(("", line) for line in sense.derivation),
-        ("noise", f"exact discrete {noise.kind}, scale {scale}"),
-        ("", f"= {noise.law.scale} x granularity {noise.granularity:.4g}"),
+        ("noise", f"exact {noise.kind.removeprefix('discrete-')}, scale {scale}"),
+        ("", f"on multiples of {noise.granularity:.4g}"),
         ("certificate", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
         ("", f"{parts} + noise {sure.noise:.6g}"),
         ("", "the first part is that of the worst database, all records at one point"),
         ("", _compared(plan)),
-        ("work", f"{cost.rows} rows in {cost.tasks} tasks, {cost.slabs} lattice slabs"),
+        ("work", f"{cost.rows} rows in about {cost.tasks} tasks, {cost.slabs} lattice slabs"),
         (
             "memory",
             f"at most {cost.worker_bytes >> 20} MiB a worker thread, "

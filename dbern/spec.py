@@ -37,7 +37,9 @@ from dbern.targets import KernelDensity
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LATER = "is not available in this version"
-_NOISES = ("auto", "laplace", "spectral-laplace")
+_GAUSSIAN = ("discrete-gaussian", "spectral-gaussian")
+_NOISES = ("auto", "laplace", "spectral-laplace", *_GAUSSIAN)
+_LEAST_DELTA = Fraction(1, 10**15)
 _LEAST_BETA = Fraction(1, 10**9)
 _LEAST_EPSILON = Fraction(1, 10**6)
 _MOST_AXES = 3
@@ -117,6 +119,11 @@ class ReleaseSpec(Section):
     def charge(self) -> Budget:
         """What the release costs."""
         return self._parsed.charge
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the noise is Gaussian: what "auto" means where delta is above 0."""
+        return self.charge.delta > 0
 
     @property
     def beta(self) -> Fraction:
@@ -238,8 +245,21 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     charge = Budget.parse(spec.budget.epsilon, spec.budget.delta)
     if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
         raise SpecError('budget.epsilon: must be from 1e-6 to 1e6; write epsilon = "1.0"')
-    if charge.delta:
-        raise SpecError(f'budget.delta: above 0 {_LATER}; write delta = "0"')
+    if charge.delta and spec.mechanism.noise in ("laplace", "spectral-laplace"):
+        raise SpecError(
+            'budget.delta: Laplace noise needs none; write delta = "0", or noise = "auto"'
+        )
+    if not charge.delta and spec.mechanism.noise in _GAUSSIAN:
+        raise SpecError(
+            'mechanism.noise: Gaussian noise needs a delta; write delta = "1e-6" in [budget], '
+            'or noise = "auto"'
+        )
+    if charge.delta and spec.mechanism.calibration == "paper":
+        raise SpecError(
+            'mechanism.calibration: "paper" is for delta = "0"; write calibration = "tight"'
+        )
+    if charge.delta and charge.delta < _LEAST_DELTA:
+        raise SpecError('budget.delta: must be 0 or at least 1e-15; write delta = "1e-6"')
     return _Parsed(domain, learner, charge, beta)
 
 

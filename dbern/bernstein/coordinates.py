@@ -60,6 +60,9 @@ class Coordinates(Protocol):
         `quick` leaves out what takes long: still a bound, up to an eighth larger.
         """
 
+    def bump_bound_l2(self, kernels: Sequence[Gaussian]) -> BumpBound:
+        """The same in the l2 norm."""
+
     def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
         """Lattice coefficients of one slab of the lattice, from all released values."""
 
@@ -100,6 +103,19 @@ class PlainCoordinates:
         factors = " x ".join(f"{value:.6g}" for value in sums)
         return BumpBound(twice, f"2 max_t sum_v K(v/k - t) / n = 2 x {factors} / n")
 
+    def bump_bound_l2(self, kernels: Sequence[Gaussian]) -> BumpBound:
+        """``min(sqrt(2) max_t |K_t|_2, sqrt(N) sup K)``, both because bumps are nonnegative.
+
+        ``|K_t - K_t'|_2^2 = |K_t|_2^2 + |K_t'|_2^2 - 2 <K_t, K_t'>``; the null record gives less.
+        """
+        sums = [kernel.square_sum(k) for kernel, k in zip(kernels, self.lattice.k, strict=True)]
+        root = OUTWARD * math.sqrt(2 * math.prod(sums))
+        peak = math.prod(kernel.peak for kernel in kernels)
+        printed = OUTWARD * math.sqrt(self.lattice.size) * peak
+        if printed <= root:
+            return BumpBound(printed, f"sqrt(N) S(F) = sqrt({self.lattice.size}) x sup K / n")
+        return BumpBound(root, "sqrt(2) max_t (sum_v K(v/k - t)^2)^{1/2} / n")
+
     def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
         """The values themselves."""
         return values[slab.start : slab.stop]
@@ -112,7 +128,8 @@ class SpectralCoordinates:
     With the orthonormal coordinates ``x_j = w_j y_j`` of a bump difference, ``|x|_2^2 <= prod_i
     gram_norm_i |phi_t - phi_t'|^2 <= prod_i gram_norm_i 2 K(0)`` because ``<phi_t, phi_t'> =
     K(t - t') >= 0``; a null record gives half. Cauchy-Schwarz: ``|y|_1 = sum_j |x_j| / w_j <=
-    |x|_2 (sum_j mu_j^{1/2})^{1/2}``, and the sum over the box of indices factors over axes.
+    |x|_2 (sum_j w_j^{-2})^{1/2}``, and the sum over the box of indices factors over axes. For the
+    l2 norm the weights are one, and ``|x|_2`` is the bound.
     """
 
     lattice: Lattice
@@ -125,9 +142,9 @@ class SpectralCoordinates:
 
     @cached_property
     def lattice_gain(self) -> float:
-        """``(sum_j mu_j^{1/2} / N)^{1/2}``: the columns of A have squared norms mu^{1/2}."""
-        spread = math.prod(float(np.sqrt(s.eigenvalues).sum()) for s in self.spectra)
-        return math.sqrt(spread / self.lattice.size)
+        """``(sum_j mu_j^{2a} / N)^{1/2}``: the columns of A have squared norms mu^{2a}."""
+        energy = math.prod(float(spectrum.energies.sum()) for spectrum in self.spectra)
+        return math.sqrt(energy / self.lattice.size)
 
     def matrix(self, axis: int) -> FloatArray | None:
         """The stored T of the axis."""
@@ -139,15 +156,24 @@ class SpectralCoordinates:
 
     def bump_bound(self, kernels: Sequence[Gaussian], *, quick: bool = False) -> BumpBound:
         """The smaller of Cauchy-Schwarz and, on one axis, the enclosed pairwise maximum."""
-        gram = math.prod(s.gram_norm(g) for s, g in zip(self.spectra, kernels, strict=True))
-        peak = math.prod(kernel.peak for kernel in kernels)
-        spread = math.prod(float(np.sqrt(s.eigenvalues).sum()) for s in self.spectra)
-        radius = OUTWARD * math.sqrt(2 * peak * gram * spread)
+        spread = math.prod(float((s.weights**-2.0).sum()) for s in self.spectra)
+        radius = OUTWARD * self._radius(kernels) * math.sqrt(spread)
         bound = BumpBound(radius, "sqrt(2 K(0)) (sum_j mu_j^{1/2})^{1/2} / n")
         if len(self.spectra) > 1 or quick:
             return bound
         pairwise = _pairwise_bound(self.spectra[0], kernels[0], self.lattice.k[0])
         return pairwise if pairwise is not None and pairwise.value < radius else bound
+
+    def bump_bound_l2(self, kernels: Sequence[Gaussian]) -> BumpBound:
+        """``sqrt(2 K(0))`` times the stored matrix's norm, for orthonormal coordinates only."""
+        if any(spectrum.weighting != 0.5 for spectrum in self.spectra):
+            raise ValueError("the l2 bound is proved for orthonormal coordinates")
+        return BumpBound(self._radius(kernels), "sqrt(2 K(0)) / n")
+
+    def _radius(self, kernels: Sequence[Gaussian]) -> float:
+        """Bound ``|x|_2`` of a bump difference in orthonormal coordinates."""
+        gram = math.prod(s.gram_norm(g) for s, g in zip(self.spectra, kernels, strict=True))
+        return OUTWARD * math.sqrt(2 * gram * math.prod(kernel.peak for kernel in kernels))
 
     def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
         """``(A_1 x .. x A_l) y``, the slab's rows of A_1 only."""

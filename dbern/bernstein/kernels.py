@@ -74,6 +74,11 @@ class Gaussian:
         """
         return OUTWARD * min(self._poisson_sum(k), self._enclosed_sum(k))
 
+    def square_sum(self, k: int) -> float:
+        """Bound ``max_t sum_v K(v/k - t)^2``: the square is a narrower Gaussian, rescaled."""
+        narrower = Gaussian(self.bandwidth / math.sqrt(2))
+        return OUTWARD * narrower.lattice_sum(k) / (2 * self.bandwidth * math.sqrt(math.pi))
+
     def _poisson_sum(self, k: int) -> float:
         reach = math.ceil(9 * k * self.bandwidth) + 1
         if reach > 1_000_000:

@@ -1,9 +1,10 @@
 """Per-axis eigenvectors of a kernel's Gram matrix on the lattice, as stored public matrices.
 
-With ``G = U diag(mu) U'`` the weighted analysis matrix is ``T ~ mu^{-1/4} U'`` and the synthesis
-matrix ``A = U mu^{1/4}``, so that ``A T`` is the projection on the kept eigenvectors. Coordinates
-``T psi`` carry independent noise of *one* scale: the weights that minimise the summed variance
-of Laplace noise, ``mu^{-1/4}`` in orthonormal coordinates, are inside T.
+With ``G = U diag(mu) U'`` the weighted analysis matrix is ``T ~ mu^{-a} U'`` and the synthesis
+matrix ``A = U mu^{a}``, so that ``A T`` is the projection on the kept eigenvectors. Coordinates
+``T psi`` carry independent noise of *one* scale. For Laplace noise a = 1/4: the weights that
+minimise the summed variance, ``mu^{-1/4}`` in orthonormal coordinates, are inside T. For Gaussian
+noise a = 1/2: it is isotropic in orthonormal coordinates.
 
 In floats T is what is stored, not what was meant. Its entries are therefore multiples of a power
 of two, kept as integers, and every bound is proved for exactly this matrix; A may be anything,
@@ -13,7 +14,7 @@ because synthesis is post-processing.
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -38,11 +39,14 @@ class AxisSpectrum:
     exponent : int
     levels : tuple of float
         The kept eigenvalues, decreasing: public constants that fix weights and synthesis.
+    weighting : float
+        The power a of the eigenvalues.
     """
 
     packed: bytes
     exponent: int
     levels: tuple[float, ...]
+    weighting: float = 0.25
 
     @property
     def rank(self) -> int:
@@ -66,8 +70,13 @@ class AxisSpectrum:
 
     @cached_property
     def synthesis(self) -> FloatArray:
-        """A = ``T' mu^{1/2}``; shape (k + 1, d)."""
-        return np.asarray(self.analysis.T * np.sqrt(self.eigenvalues))
+        """A = ``T' mu^{2a}``; shape (k + 1, d)."""
+        return np.asarray(self.analysis.T * self.energies)
+
+    @cached_property
+    def energies(self) -> FloatArray:
+        """``mu^{2a}``: squared norms of the columns of A."""
+        return np.asarray(self.eigenvalues ** (2 * self.weighting))
 
     @cached_property
     def row_sums(self) -> FloatArray:
@@ -93,27 +102,33 @@ class AxisSpectrum:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """``w_j = mu_j^{-1/4}``: how much more noise the orthonormal coordinate j carries."""
-        return np.asarray(self.eigenvalues**-0.25)
+        """``w_j = mu_j^{a - 1/2}``: how much more noise the orthonormal coordinate j carries."""
+        return np.asarray(self.eigenvalues ** (self.weighting - 0.5))
 
     def cut(self, rank: int) -> AxisSpectrum:
         """The leading `rank` eigenvectors alone."""
         width = self.integers.shape[1]
-        return AxisSpectrum(self.packed[: 8 * width * rank], self.exponent, self.levels[:rank])
+        return replace(self, packed=self.packed[: 8 * width * rank], levels=self.levels[:rank])
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; the integers in base64."""
         packed = base64.b64encode(self.packed).decode()
-        return {"integers": packed, "exponent": self.exponent, "eigenvalues": list(self.levels)}
+        return {
+            "integers": packed,
+            "exponent": self.exponent,
+            "eigenvalues": list(self.levels),
+            "weighting": self.weighting,
+        }
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> AxisSpectrum:
         """What `to_dict` wrote."""
         packed = base64.b64decode(content["integers"])
-        return cls(packed, content["exponent"], tuple(content["eigenvalues"]))
+        levels = tuple(content["eigenvalues"])
+        return cls(packed, content["exponent"], levels, content["weighting"])
 
 
-def axis_spectrum(kernel: Gaussian, k: int, rank: int) -> AxisSpectrum:
+def axis_spectrum(kernel: Gaussian, k: int, rank: int, weighting: float = 0.25) -> AxisSpectrum:
     """The leading eigenvectors of the axis's Gram matrix, at most `rank` of them.
 
     Eigenvalues below 1e-9 of the largest are left out whatever `rank` says.
@@ -129,7 +144,7 @@ def axis_spectrum(kernel: Gaussian, k: int, rank: int) -> AxisSpectrum:
     values, vectors = values[::-1], vectors[:, ::-1]
     kept = min(rank, int((values > _LEAST_EIGENVALUE * values[0]).sum()))
     eigenvalues = values[:kept]
-    meant = eigenvalues[:, None] ** -0.25 * vectors[:, :kept].T
+    meant = eigenvalues[:, None] ** -weighting * vectors[:, :kept].T
     exponent = int(np.frexp(np.abs(meant).max())[1]) - _BITS
     integers = np.rint(np.ldexp(meant, -exponent)).astype("<i8")
-    return AxisSpectrum(integers.tobytes(), exponent, tuple(eigenvalues.tolist()))
+    return AxisSpectrum(integers.tobytes(), exponent, tuple(eigenvalues.tolist()), weighting)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -16,8 +17,25 @@ CANONICAL_BLOCK: Final = 65536
 
 Noise: TypeAlias = LaplaceNoise | GaussianNoise
 
+_LAWS: Final[dict[str, Callable[..., Noise]]] = {
+    "laplace": LaplaceNoise,
+    "discrete-gaussian": GaussianNoise,
+}
+
 # Published here for everyone to read: what it draws is reproducible and protects nothing.
 _PUBLIC_KEY: Final = bytes(KEY_BYTES)
+
+
+def noise_law(fields: Mapping[str, Any]) -> Noise:
+    """The law whose `dataclasses.asdict` these fields are.
+
+    Examples
+    --------
+    >>> noise_law({"kind": "laplace", "scale": 3, "granularity_exponent": 0,
+    ...            "l1_sensitivity_granules": 3}).epsilon
+    Fraction(1, 1)
+    """
+    return _LAWS[fields["kind"]](**fields)
 
 
 def privatize(

@@ -14,18 +14,21 @@ class Sensitivity:
     ----------
     function : Fraction
         ``S(F) = sup_y sup_{D~D'} |F_D(y) - F_D'(y)|`` (Definition 2 of the paper).
-    l1 : Fraction
-        ``Delta1 = sup_{D~D'} sum_p |F_D(p) - F_D'(p)|`` over the lattice, of the function that the
-        integers represent, before any rounding.
+    bound : Fraction
+        ``Delta1`` or ``Delta2``: the largest distance of the released values of two neighbouring
+        databases in the l1 or l2 norm, for exact kernels, before any rounding.
     derivation : str
-        How `l1` was obtained, for the plan, the manifest and an auditor.
+        How `bound` was obtained, for the plan, the manifest and an auditor.
+    norm : int
+        1 for Laplace noise, 2 for Gaussian noise.
 
     Examples
     --------
-    >>> Sensitivity(Fraction(1, 10), Fraction(1), "ten points").l1
-    Fraction(1, 1)
+    >>> Sensitivity(Fraction(1, 10), Fraction(1), "ten points").norm
+    1
     """
 
     function: Fraction
-    l1: Fraction
+    bound: Fraction
     derivation: str
+    norm: int = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -20,7 +21,8 @@ from dbern.bernstein.spectrum import AxisSpectrum
 from dbern.certificate import Certificate, ErrorModel
 from dbern.domain import Axis, Domain
 from dbern.errors import IntegrityError, SpecError
-from dbern.privacy.calibration import LaplaceNoise
+from dbern.privacy.calibration import GaussianNoise
+from dbern.privacy.mechanism import Noise, noise_law
 from dbern.synopsis.evaluator import evaluate, evaluate_grid
 from dbern.synopsis.manifest import MANIFEST, Manifest, digest, list_objects
 from dbern.synopsis.selection import (
@@ -326,25 +328,29 @@ class Synopsis:
 
     @cached_property
     def _coordinates(self) -> Coordinates:
-        if self.metadata["noise"]["kind"] == "laplace":
+        if not self.metadata["noise"]["kind"].startswith("spectral"):
             return PlainCoordinates(self.lattice)
         spectra = []
         for axis in self.domain.names:
             analysis = self._array(f"{self._component}/spectral/analysis_{axis}")
             levels = self._array(f"{self._component}/spectral/eigenvalues_{axis}")
             packed = np.asarray(analysis[...]).astype("<i8").tobytes()
-            exponent = int(analysis.attrs["exponent"])
-            spectra.append(AxisSpectrum(packed, exponent, tuple(levels[...].tolist())))
+            exponent, weighting = int(analysis.attrs["exponent"]), analysis.attrs["weighting"]
+            spectra.append(
+                AxisSpectrum(packed, exponent, tuple(levels[...].tolist()), float(weighting))
+            )
         return SpectralCoordinates(self.lattice, tuple(spectra))
 
     @cached_property
-    def _law(self) -> LaplaceNoise:
-        return LaplaceNoise(**self.metadata["noise"]["law"])
+    def _law(self) -> Noise:
+        return noise_law(self.metadata["noise"]["law"])
 
     @cached_property
     def _chosen(self) -> Smoothing:
-        noise = self.metadata["noise"]
-        return select(self._released, noise["scale"], self._coordinates, self.metadata["h"])
+        scale = self.metadata["noise"]["scale"]
+        gaussian = isinstance(self._law, GaussianNoise)
+        deviation = scale if gaussian else math.sqrt(2) * scale
+        return select(self._released, deviation, self._coordinates, self.metadata["h"])
 
     def _error_model(self, coordinates: Coordinates) -> ErrorModel:
         widths = (axis.width for axis in self.domain.axes)

@@ -62,7 +62,7 @@ def evaluation_matrices(coordinates: Coordinates, smoothing: Smoothing) -> list[
 
 
 def select(
-    released: FloatArray, scale: float, coordinates: Coordinates, h: Sequence[int]
+    released: FloatArray, deviation: float, coordinates: Coordinates, h: Sequence[int]
 ) -> Smoothing:
     """The smoothing with the least estimated mean squared error over the domain.
 
@@ -74,13 +74,13 @@ def select(
     ----------
     released : array
         Released values, of the coordinates' layout.
-    scale : float
-        Scale of the discrete Laplace noise, in the same unit.
+    deviation : float
+        Standard deviation of the noise, in the same unit.
     """
     candidates = smoothings(coordinates, h)
     bases = list(_bases(coordinates, candidates))
     least_biased = max(range(len(candidates)), key=lambda i: _size(candidates[i]))
-    zero, variance = bases[least_biased], 2 * scale**2
+    zero, variance = bases[least_biased], deviation**2
     reference = _apply(released, zero)
     estimates = []
     for basis in bases:

@@ -128,7 +128,7 @@ class SynopsisWriter:
             facts = {"scale_factor": component.scale_factor, "add_offset": 0.0}
             _create_array(group, "released", values, modes, facts)
             for axis, mode, spectrum in zip(component.axes, modes, component.spectra, strict=True):
-                facts = {"exponent": spectrum.exponent}
+                facts = {"exponent": spectrum.exponent, "weighting": spectrum.weighting}
                 _create_array(group, f"analysis_{axis}", spectrum.integers, (mode, axis), facts)
                 _create_array(group, f"eigenvalues_{axis}", spectrum.eigenvalues, (mode,), {})
         except OSError as error:

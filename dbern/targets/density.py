@@ -107,7 +107,7 @@ class KernelDensity:
         return tuple(Gaussian(share) for share in shares)
 
     def sensitivity(
-        self, domain: Domain, coordinates: Coordinates, n: int, calibration: str
+        self, domain: Domain, coordinates: Coordinates, n: int, calibration: str, norm: int = 1
     ) -> Sensitivity:
         """Bounds for exact kernels under replace-one; see the proof at the top of this module."""
         kernels = self.kernels(domain)
@@ -115,8 +115,9 @@ class KernelDensity:
         if calibration == "paper":
             size = coordinates.lattice.size
             return Sensitivity(function, size * function, f"N S(F) = {size} x sup K / n")
-        bound = coordinates.bump_bound(kernels)
-        return Sensitivity(function, Fraction(bound.value) / n, bound.derivation)
+        measure = coordinates.bump_bound if norm == 1 else coordinates.bump_bound_l2
+        bound = measure(kernels)
+        return Sensitivity(function, Fraction(bound.value) / n, bound.derivation, norm)
 
     def statistic(
         self, domain: Domain, coordinates: Coordinates, n: int, tolerance: float
@@ -212,17 +213,6 @@ class DensityStatistic:
         )
 
     @cached_property
-    def mean_float_error(self) -> float:
-        """Bound on the float errors of all coordinates together, divided by their number."""
-        return (
-            self._row_error
-            * math.prod(
-                float(self.coordinates.row_sums(axis).sum()) for axis in range(len(self.kernels))
-            )
-            / self.coordinates.layout.size
-        )
-
-    @cached_property
     def _row_error(self) -> float:
         """Bound on the float error of a coordinate whose row of the map sums to one."""
         # The division by n rounds once more, a value of at most the kernel's peak.
@@ -233,12 +223,21 @@ class DensityStatistic:
         error = contraction_error(self.kernels, sketch.cells, sketch.order, terms)
         return OUTWARD * (division + error)
 
-    @property
-    def kernel_error_l1(self) -> float:
-        """Bound on what the kernel error adds to Delta1, times n: ``2 rho sum_j |T_j|_1``."""
-        axes = range(len(self.kernels))
-        total = math.prod(float(self.coordinates.row_sums(axis).sum()) for axis in axes)
-        return OUTWARD * 2 * self.kernel_error * total
+    def kernel_error_norm(self, norm: int) -> float:
+        """Bound on what the kernel error adds to the sensitivity, times n.
+
+        A coordinate's error is at most ``2 rho |T_j|_1``; this is the norm of these.
+        """
+        return OUTWARD * 2 * self.kernel_error * self._rows(norm)
+
+    def float_error_norm(self, norm: int) -> float:
+        """Bound on the norm of the float errors of all coordinates of one database."""
+        return OUTWARD * self._row_error * self._rows(norm)
+
+    def _rows(self, norm: int) -> float:
+        """The norm of the row sums ``|T_j|_1``, which factors over axes."""
+        axes = (self.coordinates.row_sums(axis) for axis in range(len(self.kernels)))
+        return OUTWARD * math.prod(float((rows**norm).sum() ** (1 / norm)) for rows in axes)
 
     @property
     def position_error(self) -> float:

@@ -1,5 +1,7 @@
 """Order and rank chosen after release, bands, and the piecewise-constant baseline."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -55,7 +57,7 @@ def test_auto_is_near_the_best_fixed_choice(bandwidth, epsilon, noise):
             exact + noise_drawn.added_to(np.zeros(len(exact), np.int64)) * plan.noise.granularity
         )
         errors.append([np.abs(each @ noisy - truth).max() for each in maps])
-        best = select(noisy, plan.noise.scale, plan.coordinates, plan.h)
+        best = select(noisy, math.sqrt(2) * plan.noise.scale, plan.coordinates, plan.h)
         chosen.append(errors[-1][candidates.index(best)])
     fixed = np.mean(errors, axis=0)
     assert np.mean(chosen) <= 1.25 * fixed.min()

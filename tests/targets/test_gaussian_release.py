@@ -1,0 +1,122 @@
+"""What one record does, in the l2 norm, to the integers that carry Gaussian noise."""
+
+import numpy as np
+import pytest
+
+import dbern
+from dbern.bernstein.coordinates import PlainCoordinates, SpectralCoordinates
+from dbern.bernstein.kernels import Gaussian
+from dbern.bernstein.lattice import Lattice
+from dbern.bernstein.spectrum import axis_spectrum
+from dbern.planning import plan_files
+from dbern.privacy.mechanism import to_grid
+from dbern.privacy.zcdp import delta_of
+
+
+def planned(bandwidths, n, delta="1e-5", **mechanism):
+    names = "xyz"[: len(bandwidths)]
+    spec = dbern.ReleaseSpec(
+        release={"name": "one", "output": "one.zarr"},
+        data={"source": "*.parquet", "bounds": {name: [-1.0, 3.0] for name in names}, "n": n},
+        target={"kind": "kernel-density", "bandwidth": list(bandwidths)},
+        mechanism=mechanism,
+        budget={
+            "epsilon": "1.0",
+            "delta": delta,
+            "ledger": "sqlite:///l.db",
+            "dataset": "one",
+        },
+    )
+    return spec, plan_files(spec, ())
+
+
+def centers(spec, plan, records):
+    statistic = plan.statistic(spec)
+    state = statistic.empty()
+    statistic.add(state, {name: records[:, i] for i, name in enumerate(spec.domain.names)})
+    values = [statistic.finish(state, slab).ravel() for slab in plan.coordinates.layout.slabs()]
+    return to_grid(np.concatenate(values), plan.noise.law)
+
+
+@pytest.mark.parametrize("noise", ["discrete-gaussian", "spectral-gaussian"])
+@pytest.mark.parametrize("bandwidths", [(0.4,), (0.6, 0.9)])
+def test_no_replacement_moves_the_integers_by_more_than_the_plan_says(bandwidths, noise):
+    rng = np.random.default_rng(3)
+    spec, plan = planned(bandwidths, n=2, noise=noise, k=12, h=3)
+    bound = plan.noise.law.l2_sensitivity_granules_squared
+    other = rng.uniform(-1, 3, (1, len(bandwidths)))
+    rows = np.vstack(
+        [
+            rng.uniform(-1, 3, (40, len(bandwidths))),
+            rng.choice([-1.0, 3.0, 1.0], (10, len(bandwidths))),
+            [[np.nan] * len(bandwidths), [9.0] * len(bandwidths)],
+        ]
+    )
+    staged = [centers(spec, plan, np.vstack([other, row])).astype(object) for row in rows]
+    largest = max(int(((a - b) ** 2).sum()) for a in staged for b in staged)
+    assert largest <= bound
+    assert largest > 0.5 * bound  # so seven tenths of sigma would be caught
+
+
+@pytest.mark.parametrize(("bandwidth", "k"), [(0.05, 20), (0.1, 40), (0.3, 9), (2.0, 20)])
+def test_the_l2_bounds_are_bounds_and_tight(bandwidth, k):
+    kernel = Gaussian(bandwidth)
+    t = np.linspace(0, 1, 301)
+    bumps = kernel(np.arange(k + 1)[:, None] / k - t)
+    spectral = SpectralCoordinates(Lattice((k,)), (axis_spectrum(kernel, k, k, 0.5),))
+    for coordinates in (PlainCoordinates(Lattice((k,))), spectral):
+        matrix = coordinates.matrix(0)
+        rows = (bumps if matrix is None else matrix @ bumps).T
+        worst = max(np.sqrt(np.square(rows - row).sum(axis=1)).max() for row in rows)
+        worst = max(worst, np.sqrt(np.square(rows).sum(axis=1)).max())
+        bound = coordinates.bump_bound_l2([kernel]).value
+        assert worst <= bound
+        if bandwidth < 0.2:
+            assert bound <= 1.1 * worst
+
+
+def test_weighted_coordinates_have_no_l2_bound():
+    kernel = Gaussian(0.2)
+    weighted = SpectralCoordinates(Lattice((9,)), (axis_spectrum(kernel, 9, 4),))
+    with pytest.raises(ValueError, match="orthonormal"):
+        weighted.bump_bound_l2([kernel])
+
+
+def test_the_plan_keeps_its_delta():
+    spec, plan = planned((0.4,), n=1000)
+    assert plan.noise.kind == "spectral-gaussian"
+    assert delta_of(plan.noise.law.rho, spec.charge.epsilon) <= spec.charge.delta
+
+
+@pytest.mark.parametrize(
+    ("delta", "mechanism", "said"),
+    [
+        ("1e-5", {"noise": "laplace"}, "budget.delta"),
+        ("1e-5", {"noise": "spectral-laplace"}, "budget.delta"),
+        ("0", {"noise": "discrete-gaussian"}, "mechanism.noise"),
+        ("0", {"noise": "spectral-gaussian"}, "mechanism.noise"),
+        ("1e-5", {"calibration": "paper"}, "mechanism.calibration"),
+        ("1e-16", {}, "budget.delta"),
+    ],
+)
+def test_impossible_combinations_say_what_would_work(delta, mechanism, said):
+    with pytest.raises(dbern.SpecError, match=rf"{said}.*write"):
+        planned((0.4,), 10, delta, **mechanism)
+
+
+def test_a_release_with_delta_charges_both(project, client):
+    spec = project.spec(
+        budget={"epsilon": "0.5", "delta": "1e-6"}, mechanism={"k": 12, "h": 3, "noise": "auto"}
+    )
+    with pytest.raises(dbern.BudgetError, match="delta"):
+        dbern.release(spec, client=client)
+    with project.ledger() as ledger:
+        ledger.grant("trips", dbern.Budget.parse("1", "1e-6"))
+    synopsis = dbern.release(spec, client=client).synopsis
+    assert synopsis.metadata["delta"] == "0.000001"
+    assert synopsis.metadata["noise"]["kind"].endswith("gaussian")
+    points = np.array([[5.0, 0.0], [1.0, -0.5]])
+    low, high = synopsis.interval(points)
+    assert (low < synopsis(points, h="auto")).all()
+    assert (synopsis(points) < high).all()
+    assert project.spent().startswith("epsilon 0.5, delta 0.000001")

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check clean
+.PHONY: demo test check bench clean
 
 demo: $(READY)
 	$(BIN)/dbern demo
@@ -17,6 +17,9 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto -m "not slow"
+
+bench: $(READY)
+	DBERN_REPEATS=1000 $(BIN)/python -m pytest -q -s tests/benchmarks
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("dbern needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'

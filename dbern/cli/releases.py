@@ -48,13 +48,21 @@ def plan(
         return
     if target_error is None:
         planned = make_plan(spec)
-        report(planned.to_dict(), planned.explain(), as_json=as_json)
+        report(_content(planned), planned.explain(), as_json=as_json)
         return
     with shown_progress(quiet) as progress:
         epsilon, planned = smallest_epsilon(spec, target_error, progress)
     advice = f'write epsilon = "{decimal_text(epsilon)}" and objective = "certified"'
     text = f"{advice}\n{planned.explain()}"
-    report({"epsilon": decimal_text(epsilon), "plan": planned.to_dict()}, text, as_json=as_json)
+    report({"epsilon": decimal_text(epsilon), "plan": _content(planned)}, text, as_json=as_json)
+
+
+def _content(planned: Any) -> dict[str, Any]:
+    """The plan as JSON, with the spectra's ranks instead of their matrices."""
+    content: dict[str, Any] = planned.to_dict()
+    content["ranks"] = [spectrum.rank for spectrum in planned.spectra]
+    del content["spectra"]
+    return content
 
 
 def _table(options: list[Any]) -> str:

@@ -13,7 +13,7 @@ from dbern.progress import Progress, silent
 from dbern.records import discover, read_footers
 from dbern.spec import ReleaseSpec
 
-_STEPS = 10
+_STEPS = 14
 _LEAST, _MOST = Fraction(1, 10**4), Fraction(10**4)
 _DIGITS = 3
 
@@ -44,6 +44,8 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
         For files, columns or settings that cannot work.
     """
     files = read_footers(discover(spec.source), spec.domain.names)
+    if spec.mechanism.calibration == "paper":
+        raise SpecError('mechanism.calibration: the trade-off is that of "tight"; write "tight"')
     problem = problem_of(spec, public_rows(spec, files))
     best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
     sources = dict(zip(KINDS[spec.gaussian], (plain_candidates, spectral_candidates), strict=True))

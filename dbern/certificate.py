@@ -35,7 +35,7 @@ class Certificate:
     Attributes
     ----------
     lower_bound : float
-        What no mechanism with the same epsilon can certify at the same confidence.
+        What no mechanism with the same epsilon and delta can certify at the same confidence.
 
     Examples
     --------
@@ -76,8 +76,14 @@ class ErrorModel:
     released_error: float
     volume: float
 
-    def bound(self, h: Sequence[int], beta: Fraction, least: float = 0.0) -> Certificate:
-        """The bound on the sup error at order `h`; `least` is the known lower bound."""
+    def bound(
+        self, h: Sequence[int], beta: Fraction, choices: int = 1, least: float = 0.0
+    ) -> Certificate:
+        """The bound on the sup error at order `h`; `least` is the known lower bound.
+
+        `choices` is how many candidates `h` was chosen from after the noise was drawn: the noise
+        part then holds for all of them at once.
+        """
         coordinates, lattice = self.coordinates, self.coordinates.lattice
         spectra = spectra_of(coordinates)
         rounding = lattice_norm(coordinates, h) * self.lattice_error
@@ -88,7 +94,7 @@ class ErrorModel:
         return Certificate(
             approximation=product_error(self.kernels, lattice.k, h, spectra) / self.volume,
             rounding=rounding / self.volume,
-            noise=noise_bound(coordinates, h, self.law, beta) / self.volume,
+            noise=noise_bound(coordinates, h, self.law, beta / choices) / self.volume,
             beta=float(beta),
             lower_bound=least,
         )
@@ -211,8 +217,13 @@ def _field_work(bases: Sequence[FloatArray]) -> float:
     return work
 
 
-def noise_sups(bases: Sequence[FloatArray], law: Noise, draws: int) -> FloatArray:
-    """Sup norms, in granules, of `draws` noise fields; drawn under a public key, for planning."""
+def noise_sups(
+    bases: Sequence[FloatArray], law: Noise, draws: int, label: str = "certificate"
+) -> FloatArray:
+    """Sup norms, in granules, of `draws` noise fields; drawn under a public key.
+
+    Another `label` gives independent draws: what a choice was made on must not certify it.
+    """
     shape = tuple(basis.shape[1] for basis in bases)
     largest = max(math.prod(shape), math.prod(basis.shape[0] for basis in bases))
     together = max(1, min(draws, _FIELD_VALUES // largest))
@@ -220,7 +231,7 @@ def noise_sups(bases: Sequence[FloatArray], law: Noise, draws: int) -> FloatArra
     for first in range(0, draws, together):
         count = min(together, draws - first)
         size = count * math.prod(shape)
-        noise = law.draw(size, public_stream("noise quantile", first))
+        noise = law.draw(size, public_stream(label, first))
         fields = noise.added_to(np.zeros(size, dtype=np.int64)).astype(np.float64)
         fields = fields.reshape(*shape, count)  # the draw goes to the front as the axes rotate
         for basis in bases:

@@ -169,7 +169,7 @@ def _unit_noise(coordinates: Coordinates, h: tuple[int, ...], gaussian: bool) ->
     ]
     law = GaussianNoise(_UNIT_SCALE, 0, 1) if gaussian else LaplaceNoise(_UNIT_SCALE, 0, 1)
     draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // coordinates.layout.size))
-    return float(noise_sups(bases, law, draws).mean()) / _UNIT_SCALE
+    return float(noise_sups(bases, law, draws, label="planning").mean()) / _UNIT_SCALE
 
 
 def _reference_error(

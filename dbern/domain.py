@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from dbern.arrays import BoolArray, FloatArray
 from dbern.errors import SpecError
 
 _LEAST_WIDTH = 1e-100
+_PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
+_RESERVED = ("coefficients", "spectral", "value", "zarr.json")
 
 
 class Outside(enum.Enum):
@@ -43,6 +46,11 @@ class Axis:
 
     def __post_init__(self) -> None:
         where = f"data.bounds.{self.name}"
+        if not _PLAIN.fullmatch(self.name) or self.name in _RESERVED:
+            raise SpecError(
+                f"{where}: this name cannot be an axis of a synopsis; rename the column: no "
+                f"slash, no leading '.' or '__', and none of {', '.join(_RESERVED)}"
+            )
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
             raise SpecError(f"{where}: both bounds must be finite; write {self.name} = [0.0, 1.0]")
         if not self.low < self.high:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import platform
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 _FAN_IN = 8
 _AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, few partial sums
 _CONNECT_SECONDS = 10
+_POLL_SECONDS = 0.005
+_LOOK_SECONDS = 2.0
+_PATIENCE_SECONDS = 60
 _SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
 
 
@@ -259,7 +263,7 @@ def add_up(
     for task in islice(waiting, window):
         submit(0, count, statistic, task, salt)
     done = 0
-    for future in active:
+    for future in _arriving(client, active):
         _refuse_lost(future)
         depth = level.pop(future.key)
         peers = finished.setdefault(depth, [])
@@ -308,7 +312,7 @@ def centers(
 
     for slab in islice(waiting, window):
         submit(slab)
-    for future in active:
+    for future in _arriving(client, active):
         _refuse_lost(future)
         outcome: Outcome = future.result()
         if outcome.state is None:
@@ -319,6 +323,32 @@ def centers(
         yield slab_of.pop(future.key), outcome.state, outcome.rows
         for slab in islice(waiting, 1):
             submit(slab)
+
+
+def _arriving(client: Client, active: Any) -> Iterator[Future]:
+    """Futures as they finish; a cluster that lost all its workers is not waited for for ever."""
+    looked = last_seen = time.monotonic()
+    while not active.is_empty():
+        if active.has_ready():
+            yield next(active)
+            continue
+        time.sleep(_POLL_SECONDS)
+        now = time.monotonic()
+        if now - looked < _LOOK_SECONDS:
+            continue
+        looked = now
+        try:
+            last_seen = now if client.nthreads() else last_seen
+        except (OSError, TimeoutError) as error:
+            raise ReleaseError(
+                f"the scheduler is gone ({type(error).__name__}); start it again and run the same "
+                "command again"
+            ) from None
+        if now - last_seen > _PATIENCE_SECONDS:
+            raise ReleaseError(
+                f"the cluster has had no workers for {_PATIENCE_SECONDS} s; start some and run the "
+                "same command again"
+            )
 
 
 def _refuse_lost(future: Future) -> None:

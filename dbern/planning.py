@@ -56,7 +56,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     exact = learner.sensitivity(
         domain, coordinates, n, spec.mechanism.calibration, norm=2 if spec.gaussian else 1
     )
-    tolerance = _tolerance(exact, coordinates, n, problem_of(spec, n).noise_ratio)
+    tolerance = _tolerance(exact, coordinates, n, _noise_ratio(spec.charge))
     statistic = learner.statistic(domain, coordinates, n, tolerance)
     law = _calibrate(exact, statistic, spec.charge)
     model = _error_model(statistic, law)
@@ -72,7 +72,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         sketch=statistic.sketch,
         sensitivity=_sensitivity(exact, law, domain),
         noise=_noise(coordinates, law, domain),
-        certificate=model.bound(h, spec.beta, _lower_bound(spec, exact, n)),
+        certificate=model.bound(h, spec.beta, least=_lower_bound(spec, exact, n)),
         lattice_error=model.lattice_error,
         released_error=model.released_error,
         cost=_cost(statistic, files, n),
@@ -109,15 +109,10 @@ def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
 def _choose(spec: ReleaseSpec, n: int) -> tuple[Coordinates, tuple[int, ...]]:
     """What the spec says, and the smallest predicted error over what it leaves open."""
     mechanism = spec.mechanism
-    k, h = spec.per_axis("k"), spec.per_axis("h")
+    k, h = _given_k(spec), spec.per_axis("h")
     if mechanism.calibration == "paper":
         h = h or (_PAPER_H,) * spec.domain.dimensions
         k = k or _paper_k(spec, n, max(h))
-    if k is not None and Lattice(k).size > _LARGEST_LATTICE:
-        raise SpecError(
-            f"mechanism.k: {Lattice(k).size} coefficients, more than the {_LARGEST_LATTICE} of "
-            "this version; write a smaller k"
-        )
     plain, spectral = KINDS[spec.gaussian]
     plain_only = mechanism.calibration == "paper" or mechanism.noise == plain
     if k is not None and h is not None and plain_only:
@@ -139,13 +134,23 @@ def problem_of(spec: ReleaseSpec, n: int) -> Problem:
         n=n,
         gaussian=spec.gaussian,
         noise_ratio=_noise_ratio(spec.charge),
-        k=spec.per_axis("k"),
+        k=_given_k(spec),
         h=spec.per_axis("h"),
         certified=spec.mechanism.objective == "certified",
         reference=spec.reference,
         largest_k=_LARGEST_AUTO_K,
         largest_lattice=_LARGEST_AUTO_LATTICE,
     )
+
+
+def _given_k(spec: ReleaseSpec) -> tuple[int, ...] | None:
+    k = spec.per_axis("k")
+    if k is not None and Lattice(k).size > _LARGEST_LATTICE:
+        raise SpecError(
+            f"mechanism.k: {Lattice(k).size} coefficients, more than the {_LARGEST_LATTICE} of "
+            "this version; write a smaller k"
+        )
+    return k
 
 
 def _noise_ratio(charge: Budget) -> float:

@@ -140,7 +140,9 @@ def _footer(path: Path, columns: Sequence[str]) -> FileFacts:
 
 
 def _check_column(path: Path, schema: pa.Schema, column: str) -> None:
-    if schema.names.count(column) != 1:
+    if schema.names.count(column) > 1:
+        raise SpecError(f'data.bounds.{column}: {path} has "{column}" twice; rename one of them')
+    if column not in schema.names:
         raise SpecError(
             f'data.bounds.{column}: {path} has no column "{column}"; '
             f"write one of: {', '.join(schema.names)}"

@@ -1,8 +1,8 @@
 """The one use case: plan, reserve, count, stage, charge, noise, publish, commit.
 
 Each step leaves the ledger in a state from which the same call goes on. Noise is a function of the
-release key and the position, the key meets one sealed center only, and the center is staged before
-the charge: a crash anywhere gives the same bytes for one charge when the call is made again.
+release key, the sealed center, the law and the position, and the center is staged before the
+charge: a crash anywhere gives the same bytes for one charge when the call is made again.
 """
 
 from __future__ import annotations
@@ -346,8 +346,10 @@ def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:
     It is bound to the seal and to the law: should the ledger ever be put back to before the charge,
     another center, or another scale, draws independent noise instead of the same.
     """
-    seal = (reservation.seal or b"").hex()
-    return subkey(key, "noise of a sealed center", seal, json.dumps(asdict(law), sort_keys=True))
+    if reservation.seal is None:
+        raise IntegrityError(f"release {reservation.name} has no sealed center: no noise is drawn")
+    terms = json.dumps(asdict(law), sort_keys=True)
+    return subkey(key, "noise of a sealed center", reservation.seal.hex(), terms)
 
 
 def _component(spec: ReleaseSpec, plan: ReleasePlan) -> Component:

@@ -86,7 +86,7 @@ class MechanismSection(Section):
     noise: Literal[
         "auto", "laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian",
         "laplace-advanced",
-    ] = Field("auto", description='noise = "auto" or a kind that the README lists')  # fmt: skip
+    ] = Field("auto", description='noise = "auto" (docs/spec.md has the kinds)')  # fmt: skip
     calibration: Literal["tight", "paper"] = Field(
         "tight", description='calibration = "tight" or "paper"'
     )

@@ -23,7 +23,9 @@ MINIMAL: dict[str, dict[str, Any]] = {
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,12}", fullmatch=True)
 LETTERS = st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])
-COLUMNS = st.text(LETTERS, min_size=1, max_size=8)
+COLUMNS = st.text(LETTERS, min_size=1, max_size=8).filter(  # what a store can hold
+    lambda name: not (name.startswith((".", "__")) or set(name) & set("/\\"))
+)
 DECIMALS = st.one_of(
     st.decimals("0.001", "50", places=3, allow_nan=False).map(str).filter(lambda d: float(d) > 0),
     st.tuples(st.integers(1, 40), st.integers(1, 40)).map("{0[0]}/{0[1]}".format),

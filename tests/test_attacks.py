@@ -104,3 +104,14 @@ def test_a_plan_of_another_version_is_not_carried_out(project, client, monkeypat
     monkeypatch.setattr(releasing, "version", lambda _: "9.9")
     with pytest.raises(dbern.DbernError, match=r"planned by dbern .* and this is 9\.9"):
         dbern.release(project.spec(), client=client)
+
+
+@pytest.mark.parametrize("name", ["coefficients", "spectral", "zarr.json", "..", "a/b", "__x", ""])
+def test_an_axis_that_no_store_can_hold_is_refused_before_the_charge(name):
+    with pytest.raises(dbern.SpecError, match="rename the column"):
+        dbern.ReleaseSpec(
+            release={"name": "one", "output": "one.zarr"},
+            data={"source": "*.parquet", "bounds": {name: [0.0, 1.0]}},
+            target={"kind": "kernel-density", "bandwidth": [0.1]},
+            budget={"epsilon": "1.0", "ledger": "sqlite:///l.db", "dataset": "one"},
+        )

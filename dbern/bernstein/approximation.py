@@ -14,8 +14,6 @@ from dbern.bernstein.spectrum import AxisSpectrum
 _TRUNCATION = 1e-6
 _ROWS = 512
 _WORK = 2e10
-_BLOCK_VALUES = 1 << 20
-_WORK = 2e10
 
 
 def evaluation_matrix(k: int, h: int, spectrum: AxisSpectrum | None = None) -> FloatArray:

@@ -1,8 +1,8 @@
 """What is released of the lattice values psi: themselves, or spectral coordinates ``T psi``.
 
 Either way the released integers carry independent noise of one scale, so what matters is how far
-one record can move them in the l1 norm; and either way lattice coefficients follow by a public
-linear map.
+one record can move them in the l1 norm (Laplace) or the l2 norm (Gaussian); and either way lattice
+coefficients follow by a public linear map.
 """
 
 from __future__ import annotations

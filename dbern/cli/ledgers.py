@@ -61,9 +61,10 @@ def grant(
     if not dataset.strip():
         raise click.BadParameter("must not be empty", param_hint="--dataset")
     with BudgetLedger.open(url) as opened:
+        added = Budget.parse(epsilon, delta, key="grant")
         opened.grant(
             dataset,
-            Budget.parse(epsilon, delta, key="grant"),
+            added,
             neighbors=Neighbors(neighbors) if neighbors else None,
             unit=PrivacyUnit() if unit else None,
             accountant=accountant,
@@ -71,7 +72,7 @@ def grant(
         account = _account(opened.status(dataset)[0])
     report(
         account,
-        f"{dataset}: epsilon {epsilon} added; granted in all {account['granted']}, "
+        f"{dataset}: {added} added; granted in all {account['granted']}, "
         f"remaining {account['remaining']}",
         as_json=as_json,
     )

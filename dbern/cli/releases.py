@@ -40,6 +40,8 @@ def plan(
     from dbern.privacy.budget import decimal_text
     from dbern.spec import ReleaseSpec
 
+    if table and target_error is not None:
+        raise click.UsageError("--table and --target-error exclude each other")
     spec = ReleaseSpec.load(spec_path, partition=partition)
     if table:
         options = tradeoff(spec)

@@ -94,7 +94,7 @@ def _described(facts: dict[str, Any]) -> str:
         "over": axes,
         "guarantee": f"{guarantee}, neighbors {facts['neighbors']}, unit {facts['unit']}",
         "lattice": f"k {facts['k']}, h {facts['h']}",
-        "noise": f"exact discrete {facts['noise']['kind']}, scale {facts['noise']['scale']:.6g}",
+        "noise": f"exact {facts['noise']['kind']}, scale {facts['noise']['scale']:.6g}",
         "certificate": f"sup error <= {certificate['total']:.6g} with probability "
         f"{1 - certificate['beta']:g}",
     }

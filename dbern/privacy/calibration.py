@@ -5,8 +5,8 @@ and are rounded outward.
 
 For Laplace noise g is the largest power of two at most ``Delta1/(1024 cN)``, raised only until
 
-- ``bound + eta <= (2**62 - 1) g``: then ``|z_i| <= (bound + eta)/g + 1/2 < 2**62``, which is
-  what makes the saturated sum of center and noise a function of their exact sum;
+- ``bound + cN eta <= (2**62 - 1) g``: then ``|z_i| <= (bound + cN eta)/g + 1/2 < 2**62``, which
+  is what makes the saturated sum of center and noise a function of their exact sum;
 - ``s <= 2**61``, the sampler's range, and ``g >= 2**-1000``, the floats'.
 
 Both end: for g large, Delta_int is cN + 1 and the left side of the first stays.

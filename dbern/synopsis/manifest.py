@@ -57,7 +57,7 @@ class Manifest:
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
     @classmethod
-    def parse(cls, text: str, where: str) -> Manifest:
+    def parse(cls, text: str | bytes, where: str) -> Manifest:
         """Read a manifest; `where` names the store in errors.
 
         Raises
@@ -123,12 +123,12 @@ def publish(store: Path, manifest: Manifest) -> None:
         raise storage_error(store, error) from None
     finally:
         draft.unlink(missing_ok=True)
-    sync_folder(store)
+    sync_path(store)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a folder's entries durable."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync_path(path: Path) -> None:
+    """Make a file's content, or a folder's entries, durable."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

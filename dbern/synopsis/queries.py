@@ -86,6 +86,8 @@ def _opened(path: Path, synopsis: Synopsis) -> pq.ParquetFile:
         ) from None
     schema = file.schema_arrow
     for name in synopsis.domain.names:
+        if schema.names.count(name) > 1:
+            raise SpecError(f'{path}: has a column "{name}" twice; rename one of them')
         if name not in schema.names:
             raise SpecError(
                 f'{path}: has no column "{name}"; it needs {", ".join(synopsis.domain.names)}'

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import zarr
 
 from dbern.arrays import FloatArray
 from dbern.bernstein.basis import iterate
@@ -18,13 +17,12 @@ from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralC
 from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.spectrum import AxisSpectrum
-from dbern.certificate import Certificate, ErrorModel
+from dbern.certificate import Certificate, ErrorModel, lower_bound
 from dbern.domain import Axis, Domain
-from dbern.errors import IntegrityError, SpecError
+from dbern.errors import SpecError
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.synopsis.evaluator import evaluate, evaluate_grid
-from dbern.synopsis.manifest import MANIFEST, Manifest, digest, list_objects
 from dbern.synopsis.selection import (
     Smoothing,
     evaluation_matrices,
@@ -32,7 +30,7 @@ from dbern.synopsis.selection import (
     smoothings,
     whole_ranks,
 )
-from dbern.synopsis.writer import ABSENT
+from dbern.synopsis.store import ReleasedStore
 
 if TYPE_CHECKING:
     import xarray
@@ -65,35 +63,25 @@ class Synopsis:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            text = (path / MANIFEST).read_text(encoding="utf-8")
-        except (FileNotFoundError, NotADirectoryError):
-            raise _not_a_synopsis(path) from None
-        self._manifest = Manifest.parse(text, str(path))
-        self._verified: set[str] = set()
-        for name in self._manifest.objects:
-            if name.endswith("zarr.json"):
-                self._check(name)
-        self._root = zarr.open_group(path, mode="r")
+        self._store = ReleasedStore(path)
         self._bernstein: dict[Smoothing, FloatArray] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (open_synopsis, (self._path,))
+        return (open_synopsis, (self._store.path,))
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
-        return f"<Synopsis {self.metadata['name']} over {axes} at {self._path}>"
+        return f"<Synopsis {self.metadata['name']} over {axes} at {self._store.path}>"
 
     @property
     def url(self) -> str:
         """Where it is."""
-        return str(self._path)
+        return str(self._store.path)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
         """What was released and under which guarantee; FORMAT.md describes every field."""
-        return dict(self._root.attrs.asdict())
+        return self._store.attributes
 
     @cached_property
     def domain(self) -> Domain:
@@ -127,7 +115,7 @@ class Synopsis:
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
         smoothing = None if method == "nearest" else self._smoothing(h)
-        if hasattr(points, "dask"):
+        if hasattr(points, "dask") and hasattr(points, "rechunk"):
             return self._lazy(points, smoothing)
         if isinstance(points, np.ndarray | list | tuple | float | int | np.number):
             return self._evaluate(self._floats(points), smoothing)
@@ -155,7 +143,10 @@ class Synopsis:
             raise SpecError(
                 f"the table has not every axis; it needs the columns {', '.join(names)}"
             ) from None
-        return np.column_stack([self._floats(column) for column in columns])
+        stacked = [self._floats(column) for column in columns]
+        if len({column.shape for column in stacked}) > 1 or stacked[0].ndim != 1:
+            raise SpecError(f"the columns {', '.join(names)} must be flat and equally long")
+        return np.column_stack(stacked)
 
     def _evaluate(self, points: FloatArray, smoothing: Smoothing | None) -> FloatArray:
         self._check_shape(points.shape)
@@ -208,20 +199,19 @@ class Synopsis:
         """The parts of `band`."""
         try:
             level = Fraction(str(beta))
-        except ValueError:
+        except (ValueError, ZeroDivisionError):
             level = Fraction(0)
         if not 0 < level < 1:
             raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
         smoothing = self._smoothing(h)
         coordinates = self._coordinates
-        if isinstance(h, str):
-            level /= len(smoothings(coordinates, self.metadata["h"]))
+        choices = len(smoothings(coordinates, self.metadata["h"])) if isinstance(h, str) else 1
         if isinstance(coordinates, SpectralCoordinates):
             cut = zip(coordinates.spectra, smoothing.ranks, strict=True)
             spectra = tuple(one.cut(rank or one.rank) for one, rank in cut)
             coordinates = SpectralCoordinates(coordinates.lattice, spectra)
-        least = self.metadata["certificate"]["lower_bound"]
-        return self._error_model(coordinates).bound(smoothing.h, level, least)
+        least = self._lower_bound(float(level))
+        return self._error_model(coordinates).bound(smoothing.h, level, choices, least)
 
     def interval(
         self, points: Points, beta: float | str = 0.05, h: Order = None
@@ -260,30 +250,7 @@ class Synopsis:
         IntegrityError
             For the first object that is missing, added or changed.
         """
-        unknown = set(list_objects(self._path)) - set(self._manifest.objects)
-        if unknown:
-            raise IntegrityError(
-                f"{self._path}: {min(unknown)} is not part of the release; remove it"
-            )
-        self._verified.clear()
-        for name in self._manifest.objects:
-            self._check(name)
-        return len(self._manifest.objects)
-
-    def _check(self, name: str) -> None:
-        if name in self._verified:
-            return
-        try:
-            found = digest(self._path / name)
-        except OSError:
-            raise IntegrityError(
-                f"{self._path}: {name} is missing; copy the synopsis again"
-            ) from None
-        if found != self._manifest.objects[name]:
-            raise IntegrityError(
-                f"{self._path}: {name} is not what was released; copy the synopsis again"
-            )
-        self._verified.add(name)
+        return self._store.verify()
 
     @property
     def _component(self) -> str:
@@ -291,28 +258,14 @@ class Synopsis:
 
     @cached_property
     def _lattice_values(self) -> FloatArray:
-        return self._read(f"{self._component}/coefficients")
+        return self._store.values(f"{self._component}/coefficients")
 
     @cached_property
     def _released(self) -> FloatArray:
         """What carries the noise, in data units: spectral coordinates or lattice values."""
         if isinstance(self._coordinates, SpectralCoordinates):
-            return self._read(f"{self._component}/spectral/released")
+            return self._store.values(f"{self._component}/spectral/released")
         return self._lattice_values
-
-    def _read(self, path: str) -> FloatArray:
-        """An array of released integers in data units, every shard checked."""
-        array = self._array(path)
-        integers = np.asarray(array[...])
-        if (integers == ABSENT).any():
-            raise IntegrityError(f"{self._path}: coefficients are missing; copy the synopsis again")
-        return np.asarray(integers * float(array.attrs["scale_factor"]))
-
-    def _array(self, path: str) -> Any:
-        for name in self._manifest.objects:
-            if name.startswith(f"{path}/"):
-                self._check(name)
-        return zarr.open_array(self._path, path=path, mode="r")
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
@@ -332,8 +285,8 @@ class Synopsis:
             return PlainCoordinates(self.lattice)
         spectra = []
         for axis in self.domain.names:
-            analysis = self._array(f"{self._component}/spectral/analysis_{axis}")
-            levels = self._array(f"{self._component}/spectral/eigenvalues_{axis}")
+            analysis = self._store.array(f"{self._component}/spectral/analysis_{axis}")
+            levels = self._store.array(f"{self._component}/spectral/eigenvalues_{axis}")
             packed = np.asarray(analysis[...]).astype("<i8").tobytes()
             exponent, weighting = int(analysis.attrs["exponent"]), analysis.attrs["weighting"]
             spectra.append(
@@ -351,6 +304,12 @@ class Synopsis:
         gaussian = isinstance(self._law, GaussianNoise)
         deviation = scale if gaussian else math.sqrt(2) * scale
         return select(self._released, deviation, self._coordinates, self.metadata["h"])
+
+    def _lower_bound(self, beta: float) -> float:
+        facts = self.metadata
+        epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
+        function, n = facts["sensitivity"]["function"], facts["target"]["n"]
+        return lower_bound(function, epsilon, beta, n, delta)
 
     def _error_model(self, coordinates: Coordinates) -> ErrorModel:
         widths = (axis.width for axis in self.domain.axes)
@@ -371,10 +330,10 @@ class Synopsis:
         return Lattice(tuple(self.metadata["k"]))
 
     def _smoothing(self, h: Order) -> Smoothing:
-        if h == "auto":
+        if isinstance(h, str) and h == "auto":
             return self._chosen
         chosen: Any = self.metadata["h"] if h is None else h
-        several = isinstance(chosen, list | tuple)
+        several = isinstance(chosen, list | tuple | np.ndarray)
         order = tuple(chosen) if several else (chosen,) * self.domain.dimensions
         whole = all(isinstance(each, int | np.integer) and each >= 1 for each in order)
         if len(order) != self.domain.dimensions or not whole:
@@ -382,16 +341,6 @@ class Synopsis:
                 f'h = {h}: write an integer of at least 1, one for each axis, or "auto"'
             )
         return Smoothing(order, whole_ranks(self._coordinates))
-
-
-def _not_a_synopsis(path: Path) -> IntegrityError:
-    if not path.exists():
-        return IntegrityError(f"{path}: there is no such folder; check the path")
-    if (path / "zarr.json").exists():
-        return IntegrityError(
-            f"{path}: has no {MANIFEST}, so its release is not finished; run the release again"
-        )
-    return IntegrityError(f"{path}: is not a dbern synopsis (no {MANIFEST}); check the path")
 
 
 def _block(points: FloatArray, synopsis: Synopsis, smoothing: Smoothing | None) -> FloatArray:

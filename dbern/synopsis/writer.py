@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from dbern.synopsis.manifest import (
     list_objects,
     publish,
     storage_error,
-    sync_folder,
+    sync_path,
 )
 
 ABSENT = int(np.iinfo(np.int64).min)
@@ -77,7 +76,7 @@ class SynopsisWriter:
     def is_published(self) -> bool:
         """Whether the manifest of this very release is there."""
         try:
-            text = (self._output / MANIFEST).read_text(encoding="utf-8")
+            text = (self._output / MANIFEST).read_bytes()
         except FileNotFoundError:
             return False
         if Manifest.parse(text, str(self._output)).release_id != self._release_id:
@@ -139,10 +138,10 @@ class SynopsisWriter:
         try:
             names = list_objects(self._output)
             for name in names:
-                _sync(self._output / name)
+                sync_path(self._output / name)
             folders = [path for path in self._output.rglob("*") if path.is_dir()]
             for folder in (*folders, self._output, self._output.parent):
-                sync_folder(folder)
+                sync_path(folder)
             entries = {name: digest(self._output / name) for name in names}
         except OSError as error:
             raise storage_error(self._output, error) from None
@@ -169,7 +168,20 @@ def check_output(output: Path, release_id: str | None) -> None:
 
 
 def discard(output: Path, release_id: str) -> None:
-    """Remove what an interrupted attempt of this release left at `output`, and nothing else."""
+    """Remove what an interrupted attempt of this release left at `output`, and nothing else.
+
+    Raises
+    ------
+    ReleaseError
+        Where it cannot be removed.
+    """
+    try:
+        _discard(output, release_id)
+    except OSError as error:
+        raise storage_error(output, error) from None
+
+
+def _discard(output: Path, release_id: str) -> None:
     dead = _beside(output, release_id, "dead")
     for remains in (dead, _beside(output, release_id, "new")):
         shutil.rmtree(remains, ignore_errors=True)
@@ -238,11 +250,3 @@ def _chunks(lattice: Lattice) -> tuple[int, ...]:
     wanted = max(1, min(layers, _CHUNK_COEFFICIENTS // lattice.layer))
     first = next(count for count in range(wanted, 0, -1) if layers % count == 0)
     return (first, *lattice.shape[1:])
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

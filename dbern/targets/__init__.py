@@ -1,4 +1,4 @@
-"""Learners: each declares its record domain, its sensitivity and how records become values."""
+"""Learners: each declares its sensitivity and how records become values."""
 
 from dbern.targets.density import KernelDensity
 

@@ -12,7 +12,8 @@ of t vary independently. The null record gives half of that or less.
 Effective kernel
 ----------------
 Records enter through integers that represent K~ with ``|K~ - K| <= rho`` everywhere. A replacement
-then moves each lattice value by at most ``2 rho / n`` more: ``2 N rho / n`` enters Delta1.
+then moves each lattice value by at most ``2 rho / n`` more, and coordinate j of a linear map T by
+``2 rho |T_j|_1 / n``: the norm of these (``2 N rho / n`` for lattice values) enters Delta.
 """
 
 from __future__ import annotations

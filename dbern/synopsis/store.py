@@ -1,0 +1,99 @@
+"""The objects of a released store, each checked against the manifest before it is used."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from dbern.arrays import FloatArray
+from dbern.errors import IntegrityError
+from dbern.synopsis.manifest import MANIFEST, Manifest, digest, list_objects
+from dbern.synopsis.writer import ABSENT
+
+
+class ReleasedStore:
+    """A store that has a manifest; its metadata is checked at once, arrays when first read.
+
+    Parameters
+    ----------
+    path : Path
+        The store's folder.
+
+    Raises
+    ------
+    IntegrityError
+        Where there is no manifest, or an object is not what the manifest says.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            text = (path / MANIFEST).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            raise _not_a_synopsis(path) from None
+        self._manifest = Manifest.parse(text, str(path))
+        self._verified: set[str] = set()
+        for name in self._manifest.objects:
+            if name.endswith("zarr.json"):
+                self._check(name)
+
+    @cached_property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of the root group."""
+        return dict(zarr.open_group(self.path, mode="r").attrs.asdict())
+
+    def array(self, path: str) -> Any:
+        """An array whose every object was checked."""
+        for name in self._manifest.objects:
+            if name.startswith(f"{path}/"):
+                self._check(name)
+        return zarr.open_array(self.path, path=path, mode="r")
+
+    def values(self, path: str) -> FloatArray:
+        """An array of released integers in data units."""
+        array = self.array(path)
+        integers = np.asarray(array[...])
+        if (integers == ABSENT).any():
+            raise IntegrityError(f"{self.path}: coefficients are missing; copy the synopsis again")
+        return np.asarray(integers * float(array.attrs["scale_factor"]))
+
+    def verify(self) -> int:
+        """Check every object, and that there is no other; returns how many there are."""
+        unknown = set(list_objects(self.path)) - set(self._manifest.objects)
+        if unknown:
+            raise IntegrityError(
+                f"{self.path}: {min(unknown)} is not part of the release; remove it"
+            )
+        self._verified.clear()
+        for name in self._manifest.objects:
+            self._check(name)
+        return len(self._manifest.objects)
+
+    def _check(self, name: str) -> None:
+        if name in self._verified:
+            return
+        try:
+            found = digest(self.path / name)
+        except OSError:
+            raise IntegrityError(
+                f"{self.path}: {name} is missing; copy the synopsis again"
+            ) from None
+        if found != self._manifest.objects[name]:
+            raise IntegrityError(
+                f"{self.path}: {name} is not what was released; copy the synopsis again"
+            )
+        self._verified.add(name)
+
+
+def _not_a_synopsis(path: Path) -> IntegrityError:
+    if not path.exists():
+        return IntegrityError(f"{path}: there is no such folder; check the path")
+    if (path / "zarr.json").exists():
+        return IntegrityError(
+            f"{path}: has no {MANIFEST}, so its release is not finished; run the release again"
+        )
+    return IntegrityError(f"{path}: is not a dbern synopsis (no {MANIFEST}); check the path")

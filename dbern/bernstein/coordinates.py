@@ -18,7 +18,7 @@ import numpy as np
 from dbern.arrays import FloatArray
 from dbern.bernstein.basis import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Gaussian
-from dbern.bernstein.lattice import Lattice, Layout, Slab
+from dbern.bernstein.lattice import Box, Lattice, Layout, Slab
 from dbern.bernstein.spectrum import AxisSpectrum
 
 _PAIRWISE_WORK = 2e9
@@ -138,7 +138,7 @@ class SpectralCoordinates:
     @cached_property
     def layout(self) -> Layout:
         """One integer for each combination of the axes' eigenvectors."""
-        return Lattice(tuple(spectrum.rank - 1 for spectrum in self.spectra))
+        return Box(tuple(spectrum.rank for spectrum in self.spectra))
 
     @cached_property
     def lattice_gain(self) -> float:

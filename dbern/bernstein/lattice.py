@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,13 +24,13 @@ class Slab:
     stop: int
 
 
-class Layout:
+class Layout(ABC):
     """How an array of released integers is cut: slabs of whole layers of the first axis."""
 
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """Shape of the array."""
-        raise NotImplementedError
 
     @property
     def size(self) -> int:
@@ -54,6 +55,18 @@ class Layout:
     def slab_shape(self, slab: Slab) -> tuple[int, ...]:
         """Shape of the slab's array."""
         return (slab.stop - slab.start, *self.shape[1:])
+
+
+@dataclass(frozen=True)
+class Box(Layout):
+    """An array of `extent`, one released integer an entry."""
+
+    extent: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extent."""
+        return self.extent
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,11 +17,13 @@ import opendp.prelude as dp
 import pytest
 from scipy import stats
 
+import dbern
 from dbern.arrays import FloatArray, Int64Array
+from dbern.planning import plan_files
 from dbern.privacy.calibration import LaplaceNoise, calibrate_laplace, tail
 from dbern.privacy.entropy import KeyStream
 from dbern.privacy.laplace import discrete_laplace
-from dbern.privacy.mechanism import privatize
+from dbern.privacy.mechanism import privatize, to_grid
 
 pytestmark = pytest.mark.slow
 
@@ -74,9 +77,12 @@ def events(noisy: Int64Array, first: Int64Array, second: Int64Array) -> list[int
     return [low, int((2 * gap <= moved[0] - moved[1]).sum())]
 
 
-def epsilon_below(mechanism: Mechanism, shape: str, label: str, false_alarm: float = 1e-8) -> float:
+Pair = tuple[Int64Array, Int64Array]
+
+
+def epsilon_below(mechanism: Mechanism, pair: Pair, label: str, false_alarm: float = 1e-8) -> float:
     """A lower confidence bound on the mechanism's epsilon (Clopper & Pearson 1934)."""
-    first, second = neighbours(shape)
+    first, second = pair
     here = events(outputs(mechanism, first, f"{label} first"), first, second)
     there = events(outputs(mechanism, second, f"{label} second"), first, second)
     each = false_alarm / (2 * len(here))
@@ -90,17 +96,47 @@ def epsilon_below(mechanism: Mechanism, shape: str, label: str, false_alarm: flo
 
 @pytest.mark.parametrize("shape", ["one", "spread"])
 def test_right_calibration_is_not_rejected(shape: str) -> None:
-    found = epsilon_below(right, shape, f"right {shape}")
+    found = epsilon_below(right, neighbours(shape), f"right {shape}")
     assert 0.3 < found <= EPSILON  # and the audit is not blind
 
 
 @pytest.mark.parametrize("shape", ["one", "spread"])
 def test_half_the_scale_is_rejected(shape: str) -> None:
-    assert epsilon_below(half_scale, shape, f"half {shape}") > EPSILON
+    assert epsilon_below(half_scale, neighbours(shape), f"half {shape}") > EPSILON
 
 
 def test_noise_reused_across_coefficients_is_rejected() -> None:
-    assert epsilon_below(reused, "one", "reused one") > 3 * EPSILON
+    assert epsilon_below(reused, neighbours("one"), "reused one") > 3 * EPSILON
+
+
+@pytest.mark.parametrize(("points", "rejected"), [("(k+1)^l", False), ("k^l", True)])
+def test_the_number_of_lattice_points_is_k_plus_one(points: str, rejected: bool) -> None:
+    """One record, of a bump as wide as the lattice, against the null record: both values move."""
+    spec = dbern.ReleaseSpec(
+        release={"name": "audit", "output": "audit.zarr"},
+        data={"source": "*.parquet", "bounds": {"x": [0.0, 1.0]}, "n": 1},
+        target={"kind": "kernel-density", "bandwidth": [1000.0]},
+        mechanism={"k": 1, "h": 1, "calibration": "paper"},
+        budget={"epsilon": "1.0", "ledger": "sqlite:///l.db", "dataset": "audit"},
+    )
+    plan = plan_files(spec, ())
+    law = plan.noise.law
+    assert isinstance(law, LaplaceNoise)
+    if points == "k^l":
+        law = replace(law, scale=law.scale * 1 // 2)
+
+    def center(record: float) -> Int64Array:
+        statistic = plan.statistic(spec)
+        state = statistic.empty()
+        statistic.add(state, {"x": np.array([record])})
+        return to_grid(statistic.finish(state, next(plan.lattice.slabs())), law)
+
+    def noisy(values: Int64Array, key: bytes) -> Int64Array:
+        return privatize(values, 0, law, key, "audit")
+
+    found = epsilon_below(noisy, (center(math.nan), center(0.5)), points)
+    assert (found > EPSILON) == rejected
+    assert found > 0.3
 
 
 def opendp_samples(scale: int, count: int) -> Int64Array:

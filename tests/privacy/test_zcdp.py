@@ -117,6 +117,7 @@ def test_delta_agrees_with_opendp(rho: Fraction, epsilon: Fraction) -> None:
     assert float(delta_of(rho, epsilon)) == pytest.approx(theirs, rel=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.fractions(Fraction(1, 10**6), 1000, max_denominator=10**6), deltas)
 def test_rho_for_is_the_largest(epsilon: Fraction, delta: Fraction) -> None:
@@ -152,6 +153,7 @@ def squared(first: list[int], second: list[int]) -> int:
     return sum((a - b) ** 2 for a, b in zip(first, second, strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(positive, etas, st.integers(1, 10**9), positive, deltas, positive)
 def test_calibration(
@@ -199,6 +201,7 @@ def test_the_slack_is_needed(eta: Fraction) -> None:
     assert moved <= noise.l2_sensitivity_granules_squared
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.data(), st.integers(1, 8), positive, st.sampled_from([0, 1, 3]))
 def test_computed_and_rounded_centers_stay_within_the_sensitivity(

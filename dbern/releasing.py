@@ -105,16 +105,17 @@ def release(
             if reservation.state is State.COMMITTED:
                 return _committed(spec, reservation)
             plan = _stored_plan(reservation)
-            if reservation.state in (State.RESERVED, State.READING):
+            uncharged = reservation.state in (State.RESERVED, State.READING)
+            if uncharged:
                 _refuse_rolled_back(reservation, spec.output)
-                reservation = _redirect(ledger, reservation, spec.output)
+            reservation = _redirect(ledger, reservation, spec.output)
+            if uncharged:
                 with _cluster(client, scheduler) as connected:
                     if reservation.state is State.RESERVED:
                         reservation = ledger.begin_reading(reservation)
                     staging = ledger.staging(reservation)
                     _stage(connected, spec, plan, reservation, staging, progress)
                 reservation = ledger.spend(reservation, staging.seal())
-            reservation = _redirect(ledger, reservation, spec.output)
             manifest = _publish(ledger, spec, plan, reservation, progress)
             ledger.commit(reservation, manifest)
         return Release(reservation.output, reservation.charge)

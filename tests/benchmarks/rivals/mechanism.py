@@ -13,7 +13,8 @@ from dbern.arrays import FloatArray, Int64Array
 from rivals.tasks import Task
 
 TUNING_DRAWS = 16
-_BLOCK = 1 << 14
+_BLOCK = 1 << 14  # records at a time
+_COARSE = 5  # every fifth point will do for choosing; rows of the grid shift against it
 
 Features: TypeAlias = Callable[[FloatArray], FloatArray]
 """Positions (m, l) to rows (m, d)."""
@@ -192,8 +193,7 @@ class Mechanism(ABC):
         settings = self.settings(task)
         if len(settings) == 1:
             return settings[0]
-        coarse = slice(None, None, 5 if task.dimensions == 1 else 3)
-        points, truth = task.points[coarse], task.truth[coarse]
+        points, truth = task.points[::_COARSE], task.truth[::_COARSE]
 
         def error(setting: Setting) -> float:
             candidate = self.prepare(task, epsilon, *setting)

@@ -137,5 +137,16 @@ def to_markdown(found: Sequence[Row]) -> str:
     return "\n".join([f"| {' | '.join(_HEAD)} |", rule, *(row.markdown() for row in found)]) + "\n"
 
 
+def remarks(tasks: Sequence[Task]) -> str:
+    """What one must know to read the table."""
+    largest = "; ".join(f"{task.name}: {np.abs(task.truth).max():.3g}" for task in tasks)
+    return (
+        "\nErrors are in unit-cube units, over a regular grid; sup |F|: "
+        f"{largest}.\nAll rivals but those without a parameter are tuned on the private data by an "
+        "oracle, for free; the rows of dbern are not: its plan reads no record.\nSeconds: one "
+        "release with its setting given, from the records to the noise; for dbern with the plan.\n"
+    )
+
+
 def to_json(found: Sequence[Row]) -> str:
     return json.dumps([asdict(row) for row in found], indent=1) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dbern.choice import Candidate, plain_candidates, spectral_candidates
+from dbern.choice import CANDIDATES, Candidate
 from dbern.errors import SpecError
 from dbern.planning import KINDS, footers, plan_files, problem_of, public_rows
 from dbern.plans import ReleasePlan
@@ -27,11 +27,7 @@ class Option:
     values: int
     noise: float
     approximation: float
-
-    @property
-    def error(self) -> float:
-        """Predicted sup error."""
-        return self.noise + self.approximation
+    error: float
 
 
 def tradeoff(spec: ReleaseSpec) -> list[Option]:
@@ -50,18 +46,17 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     component = spec.components[0]
     problem = problem_of(spec, component, public_rows(spec, files))
     best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
-    sources = dict(zip(KINDS[spec.gaussian], (plain_candidates, spectral_candidates), strict=True))
-    for kind, generate in sources.items():
+    for family, kind in KINDS[spec.gaussian].items():
         if spec.mechanism.noise not in ("auto", kind):
             continue
-        for candidate in generate(problem):
+        for candidate in CANDIDATES[family](problem):
             coordinates = candidate.coordinates
             key = (kind, coordinates.lattice.k, coordinates.layout.size)
             if key not in best or candidate.error < best[key].error:
                 best[key] = candidate
     unit = component.unit
     options = [
-        Option(kind, k, one.h, values, one.noise * unit, one.approximation * unit)
+        Option(kind, k, one.h, values, one.noise * unit, one.approximation * unit, one.error * unit)
         for (kind, k, values), one in best.items()
     ]
     return sorted(options, key=lambda option: option.error)

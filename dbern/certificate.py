@@ -12,11 +12,11 @@ from scipy.special import bdtr
 
 from dbern.arrays import FloatArray
 from dbern.bernstein.approximation import lebesgue_constant, sup_norm
-from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
+from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
 from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
 from dbern.bernstein.kernels import OUTWARD
-from dbern.bernstein.spectrum import AxisSpectrum
+from dbern.bernstein.maps import BinnedCoordinates, axis_maps, maps_of, synthesis_matrix
 from dbern.combination import Combination
 from dbern.privacy.calibration import GaussianNoise, gaussian_tail, tail
 from dbern.privacy.mechanism import Noise, public_stream
@@ -87,14 +87,14 @@ class ErrorModel:
         candidates that `h` was chosen from after the noise was drawn.
         """
         coordinates, lattice = self.coordinates, self.coordinates.lattice
-        spectra = spectra_of(coordinates)
+        maps = axis_maps(coordinates)
         rounding = lattice_norm(coordinates, h) * self.lattice_error
         rounding += released_norm(coordinates, h) * self.released_error
-        if isinstance(coordinates, SpectralCoordinates):  # the derived lattice is rounded again
+        if maps_of(coordinates):  # the derived lattice is rounded again
             half_granule = math.ldexp(0.5, self.law.granularity_exponent)
             rounding += lattice_norm(PlainCoordinates(lattice), h) * half_granule
         return Certificate(
-            approximation=self.approximation.error(lattice.k, h, spectra) * self.unit,
+            approximation=self.approximation.error(lattice.k, h, maps) * self.unit,
             rounding=rounding * self.unit,
             noise=noise_bound(coordinates, h, self.law, beta / at_once) * self.unit,
             beta=float(beta),
@@ -120,28 +120,22 @@ def combined(
     )
 
 
-def spectra_of(coordinates: Coordinates) -> tuple[AxisSpectrum | None, ...]:
-    """The axes' spectra, None for each axis of plain lattice values."""
-    if isinstance(coordinates, SpectralCoordinates):
-        return coordinates.spectra
-    return (None,) * len(coordinates.lattice.k)
-
-
 def lattice_norm(coordinates: Coordinates, h: Sequence[int]) -> float:
-    """Bound the sup of the polynomial by the largest error of a lattice value before release."""
-    axes = zip(coordinates.lattice.k, h, spectra_of(coordinates), strict=True)
+    """Bound the sup of the polynomial by the largest error of a lattice value before release.
+
+    Of bins there is none: nothing is released of lattice values.
+    """
+    if isinstance(coordinates, BinnedCoordinates):
+        return 0.0
+    spectra = coordinates.spectra if isinstance(coordinates, SpectralCoordinates) else None
+    axes = zip(coordinates.lattice.k, h, spectra or [None] * len(h), strict=True)
     return OUTWARD * math.prod(lebesgue_constant(*axis) for axis in axes)
 
 
 def synthesis_matrices(coordinates: Coordinates, h: Sequence[int]) -> list[FloatArray]:
     """Per axis, what takes released values to coefficients of the Bernstein basis."""
-    axes = zip(coordinates.lattice.k, h, spectra_of(coordinates), strict=True)
-    return [
-        iterated_matrix(k, order)
-        if spectrum is None
-        else iterated_matrix(k, order) @ spectrum.synthesis
-        for k, order, spectrum in axes
-    ]
+    axes = zip(coordinates.lattice.k, h, axis_maps(coordinates), strict=True)
+    return [synthesis_matrix(*axis) for axis in axes]
 
 
 def released_norm(coordinates: Coordinates, h: Sequence[int]) -> float:

@@ -1,14 +1,15 @@
 """What "auto" means: k, h, noise and rank with the smallest predicted error, no record read.
 
-The predicted error is the mean sup of the noise plus the approximation error, either of the worst
+The predicted error is the mean sup of the noise with the approximation error, either of the worst
 database ("certified") or of a typical one. Typical is a sample of the public reference density
-that the spec names; without one, 128 equal clusters narrower than the kernel at uniformly random
-positions: rough enough that real structure is not smoothed away, far from the worst case, where
-all records are one point.
+that the spec names; without one, 64 equal clusters narrower than the kernel at uniformly random
+positions, and a smooth density that varies by its size over a fifth of an axis: rough enough that
+real structure is not smoothed away, far from the worst case, where all records are one point.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,28 +19,32 @@ from typing import TypeAlias
 import numpy as np
 
 from dbern.arrays import FloatArray
-from dbern.bernstein.approximation import evaluation_matrix
 from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.bins import CLUSTERS, axis_bins, prior
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
 from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.lattice import Lattice
+from dbern.bernstein.maps import AxisMap, BinnedCoordinates, axis_maps, released_bumps
 from dbern.bernstein.spectrum import AxisSpectrum, axis_spectrum
-from dbern.certificate import noise_sups, spectra_of, synthesis_matrices
+from dbern.certificate import noise_sups, synthesis_matrices
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.targets.base import Component
 
-CLUSTERS = 128
-_DRAWS = 32
+_DRAWS = 128
 _PLANNING_SAMPLES = 200_000
 _PAIRWISE_GAIN = 0.9  # about what the enclosed pairwise maximum saves on one axis
 _PLAIN_RESOLUTIONS = (0.8, 1.2, 1.6, 2.0, 3.0, 4.0)  # lattice steps a bandwidth
 _PLAIN_ORDERS = (1, 2, 4, 8, 16, 24)
-_SPECTRAL_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0)
-_SPECTRAL_ORDERS = (8, 24)
+_SPECTRAL_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
+_SPECTRAL_ORDERS = (8, 48)
 _THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))
 _GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors by mu^{1/2}
 _NEGLIGIBLE = 0.1  # of the noise: a finer lattice than that needs is work for nothing
 _UNIT_SCALE = 1 << 20
+_AS_GOOD = 1.02  # times the least predicted error: then the certificate decides
+_BIN_RESOLUTIONS = (0.4, 0.55, 0.75, 1.0, 1.3, 1.7, 2.2, 3.0, 4.0)  # cells a bandwidth
+_RIDGES = (0.0, 0.01, 1.0)  # times what is best on one axis
+_MOST_CELLS = 2000
 
 
 Reference: TypeAlias = Callable[[FloatArray], FloatArray]
@@ -54,11 +59,17 @@ class Candidate:
     h: tuple[int, ...]
     noise: float
     approximation: float
+    certified: bool
 
     @property
     def error(self) -> float:
-        """The predicted sup error."""
-        return self.noise + self.approximation
+        """The predicted sup error.
+
+        The worst database adds its error to that of the noise. A typical one's is random and has
+        nothing to do with the noise: squares add.
+        """
+        parts = self.noise, self.approximation
+        return sum(parts) if self.certified else math.hypot(*parts)
 
 
 @dataclass(frozen=True)
@@ -107,17 +118,37 @@ class Problem:
         if isinstance(coordinates, SpectralCoordinates) and len(self.kernels) == norm == 1:
             bound *= _PAIRWISE_GAIN
         noise = bound / self.n * self.noise_ratio * _unit_noise(coordinates, h, self.gaussian)
-        return Candidate(coordinates, h, noise, self.bias(coordinates, h))
+        return Candidate(coordinates, h, noise, self.bias(coordinates, h), self.certified)
+
+    @property
+    def ridge(self) -> float:
+        """Variance of the noise of one bin, as each of the axes' share in their product."""
+        scale = 2 / self.n * self.noise_ratio
+        return float((scale if self.gaussian else math.sqrt(2) * scale) ** (2 / len(self.kernels)))
 
     def bias(self, coordinates: Coordinates, h: tuple[int, ...]) -> float:
         """Approximation error of the worst or the typical database."""
         if self.certified:
-            return _bump_size(self.kernels, coordinates, h, certified=True)
-        typical = _bump_size(self.kernels, coordinates, h, certified=False)
+            return _worst_error(self.kernels, coordinates, h)
+        rough, smooth = _typical_error(self.kernels, coordinates, h)
         if self.reference is None:
-            return typical / math.sqrt(min(CLUSTERS, self.n))
-        smooth = _reference_error(self.kernels, coordinates, h, self.reference)
-        return smooth + typical / math.sqrt(self.n)
+            return math.sqrt(rough / min(CLUSTERS, self.n) + smooth)
+        known = _reference_error(self.kernels, coordinates, h, self.reference)
+        return known + math.sqrt(rough / self.n)
+
+
+def best(problem: Problem, candidates: Sequence[Candidate]) -> Candidate:
+    """The least predicted error; of those as good, the one with the least certified error.
+
+    A typical database hardly tells some candidates apart that differ much at the worst one.
+    """
+    least = min(one.error for one in candidates)
+    good = [one for one in candidates if one.error <= _AS_GOOD * least]
+
+    def certified(one: Candidate) -> float:
+        return one.noise + _worst_error(problem.kernels, one.coordinates, one.h)
+
+    return min(good, key=certified)
 
 
 def plain_candidates(problem: Problem) -> Iterator[Candidate]:
@@ -148,6 +179,30 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
             yield from (problem.candidate(coordinates, h) for h in orders)
 
 
+def binned_candidates(problem: Problem) -> Iterator[Candidate]:
+    """Releases of bins: the noise of one bin is that of a count, whatever the kernel."""
+    if not problem.component.binned:
+        return
+    order = problem.orders(_SPECTRAL_ORDERS)[-1]
+    kernels, axes = problem.kernels, len(problem.kernels)
+    for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
+        finest = problem.candidate(_bins(kernels, lattice, 2.0, problem.ridge), order)
+        if problem.bias(PlainCoordinates(lattice), order) <= _NEGLIGIBLE * finest.noise:
+            break
+    for resolution, factor in itertools.product(_BIN_RESOLUTIONS, _RIDGES):
+        coordinates = _bins(kernels, lattice, resolution, factor ** (1 / axes) * problem.ridge)
+        yield problem.candidate(coordinates, order)
+
+
+def _bins(
+    kernels: Sequence[Gaussian], lattice: Lattice, resolution: float, ridge: float
+) -> BinnedCoordinates:
+    """Cells in proportion to the axes' inverse bandwidths."""
+    cells = (min(_MOST_CELLS, math.ceil(resolution / kernel.bandwidth)) for kernel in kernels)
+    axes = zip(kernels, lattice.k, cells, strict=True)
+    return BinnedCoordinates(lattice, tuple(axis_bins(*axis, ridge) for axis in axes))
+
+
 def _spectra(kernels: Sequence[Gaussian], k: Sequence[int], weighting: float) -> list[AxisSpectrum]:
     return [
         axis_spectrum(kernel, each, each + 1, weighting)
@@ -176,6 +231,37 @@ def _unit_noise(coordinates: Coordinates, h: tuple[int, ...], gaussian: bool) ->
     return float(noise_sups(bases, law, draws, label="planning").mean()) / _UNIT_SCALE
 
 
+def _typical_error(
+    kernels: Sequence[Gaussian], coordinates: Coordinates, h: tuple[int, ...]
+) -> tuple[float, float]:
+    """Largest mean squared errors over y, for one point mass and for the smooth part of the prior.
+
+    Second moments of bump and release, ``E K K - 2 E K P + E P P``, multiply over axes.
+    """
+    points = {1: 129, 2: 33}.get(len(kernels), 13)
+    moments = np.ones((2, 3, 1))
+    for axis in zip(kernels, coordinates.lattice.k, h, axis_maps(coordinates), strict=True):
+        own = _axis_moments(*axis, points)
+        moments = (moments[..., None] * own[:, :, None, :]).reshape(2, 3, -1)
+    rough, smooth = moments[:, 0] - 2 * moments[:, 1] + moments[:, 2]
+    return max(0.0, float(rough.max())), max(0.0, float(smooth.max()))
+
+
+@lru_cache(maxsize=256)
+def _axis_moments(
+    kernel: Gaussian, k: int, h: int, axis: AxisMap | None, points: int
+) -> FloatArray:
+    """``E K K``, ``E K P`` and ``E P P`` at points of y, rough and smooth part: (2, 3, points)."""
+    t, factors = prior(kernel.bandwidth)
+    y = np.linspace(0, 1, points)
+    bumps = kernel(y[:, None] - t)
+    released = bernstein_basis(y, k) @ released_bumps(kernel, k, h, axis, t)
+    pairs = ((bumps, bumps), (bumps, released), (released, released))
+    rough = [(one * other).mean(axis=1) for one, other in pairs]
+    parts = [(one @ factors / len(t), other @ factors / len(t)) for one, other in pairs]
+    return np.array([rough, [(one * other).sum(axis=1) for one, other in parts]])
+
+
 def _reference_error(
     kernels: Sequence[Gaussian],
     coordinates: Coordinates,
@@ -189,44 +275,35 @@ def _reference_error(
     weights = np.asarray(reference(cube.reshape(-1, len(kernels))), dtype=np.float64)
     smooth = released = (weights / weights.sum()).reshape(cube.shape[:-1])
     for kernel, k, order, spectrum in zip(
-        kernels, coordinates.lattice.k, h, spectra_of(coordinates), strict=True
+        kernels, coordinates.lattice.k, h, axis_maps(coordinates), strict=True
     ):
-        lattice = kernel(np.arange(k + 1)[:, None] / k - t)
-        evaluated = bernstein_basis(t, k) @ evaluation_matrix(k, order, spectrum) @ lattice
+        evaluated = bernstein_basis(t, k) @ released_bumps(kernel, k, order, spectrum, t)
         smooth = np.tensordot(smooth, kernel(t[:, None] - t), axes=(0, 1))
         released = np.tensordot(released, evaluated, axes=(0, 1))
     return float(np.abs(smooth - released).max())
 
 
-def _bump_size(
-    kernels: Sequence[Gaussian], coordinates: Coordinates, h: tuple[int, ...], *, certified: bool
+def _worst_error(
+    kernels: Sequence[Gaussian], coordinates: Coordinates, h: tuple[int, ...]
 ) -> float:
-    """Sup over y of the bump error: at the worst position, or root mean square over positions.
-
-    For a product of axes the error telescopes; positions are uniform and independent over axes.
-    """
+    """Sup error of the worst bump, on a grid; for a product of axes it telescopes."""
     grown = plain = 1.0
-    for kernel, k, order, spectrum in zip(
-        kernels, coordinates.lattice.k, h, spectra_of(coordinates), strict=True
-    ):
-        bump, error = _axis_sizes(kernel, k, order, spectrum, certified)
+    for axis in zip(kernels, coordinates.lattice.k, h, axis_maps(coordinates), strict=True):
+        bump, error = _axis_worst(*axis)
         grown *= bump + error
         plain *= bump
     return grown - plain
 
 
 @lru_cache(maxsize=1024)
-def _axis_sizes(
-    kernel: Gaussian, k: int, h: int, spectrum: AxisSpectrum | None, certified: bool
-) -> tuple[float, float]:
-    """Sup over y of a bump and of its error, at the worst or the typical position."""
+def _axis_worst(kernel: Gaussian, k: int, h: int, axis: AxisMap | None) -> tuple[float, float]:
     points = min(161, max(33, math.ceil(4 / kernel.bandwidth)))
     t = np.linspace(0, 1, points)
     y = t[: points // 2 + 1]  # symmetric under (y, t) -> (1 - y, 1 - t)
     bumps = kernel(y[:, None] - t)
-    lattice = kernel(np.arange(k + 1)[:, None] / k - t)
-    errors = bumps - bernstein_basis(y, k) @ evaluation_matrix(k, h, spectrum) @ lattice
-    if certified:
-        return float(bumps.max()), float(np.abs(errors).max())
-    bump, error = (np.sqrt(np.square(values).mean(axis=1).max()) for values in (bumps, errors))
-    return float(bump), float(error)
+    errors = bumps - bernstein_basis(y, k) @ released_bumps(kernel, k, h, axis, t)
+    return float(bumps.max()), float(np.abs(errors).max())
+
+
+CANDIDATES = {"": plain_candidates, "spectral": spectral_candidates, "binned": binned_candidates}
+"""By what is released: lattice values, spectral coordinates or bins."""

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
+from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
 from dbern.bernstein.lattice import Lattice
+from dbern.bernstein.maps import family_of, maps_of
 from dbern.certificate import ErrorModel, combined, lower_bound
-from dbern.choice import Candidate, Problem, plain_candidates, spectral_candidates
+from dbern.choice import CANDIDATES, Problem, best
 from dbern.errors import SpecError
 from dbern.plans import (
     Cost,
@@ -28,8 +29,11 @@ from dbern.records import BATCH_ROWS, FileFacts, discover, read_footers
 from dbern.spec import ReleaseSpec
 from dbern.targets.base import Component, Counters, Statistic
 
-KINDS = (("laplace", "spectral-laplace"), ("discrete-gaussian", "spectral-gaussian"))
-"""Noise on lattice values and on spectral coordinates: Laplace, Gaussian."""
+KINDS = (
+    {"": "laplace", "spectral": "spectral-laplace", "binned": "binned-laplace"},
+    {"": "discrete-gaussian", "spectral": "spectral-gaussian", "binned": "binned-gaussian"},
+)
+"""Noise on lattice values, on spectral coordinates and on bins: Laplace, Gaussian."""
 
 _PAPER_H = 2
 _LARGEST_PAPER_K = 64
@@ -109,7 +113,7 @@ def _component(
         outputs=component.outputs,
         k=coordinates.lattice.k,
         h=h,
-        spectra=coordinates.spectra if isinstance(coordinates, SpectralCoordinates) else (),
+        maps=maps_of(coordinates),
         counting=statistic.counting,
         description=statistic.description,
         sensitivity=_sensitivity(exact, law, component.unit),
@@ -174,18 +178,19 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
     if mechanism.calibration == "paper":
         h = h or (_PAPER_H,) * component.domain.dimensions
         k = k or _paper_k(spec, component, n, max(h))
-    plain, spectral = KINDS[spec.gaussian]
-    plain_only = mechanism.calibration == "paper" or mechanism.noise == plain
+    kinds = KINDS[spec.gaussian]
+    plain_only = mechanism.calibration == "paper" or mechanism.noise == kinds[""]
     if k is not None and h is not None and plain_only:
         return PlainCoordinates(Lattice(k)), h
     problem = replace(problem_of(spec, component, n), k=k, h=h)
-    found: list[Candidate] = []
-    if mechanism.noise != spectral:
-        found += plain_candidates(problem)
-    if not plain_only:
-        found += spectral_candidates(problem)
-    best = min(found, key=lambda candidate: candidate.error)
-    return best.coordinates, best.h
+    families = (
+        [""]
+        if plain_only
+        else [family for family, kind in kinds.items() if mechanism.noise in ("auto", kind)]
+    )
+    found = [one for family in families for one in CANDIDATES[family](problem)]
+    chosen = best(problem, found)
+    return chosen.coordinates, chosen.h
 
 
 def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
@@ -269,8 +274,7 @@ def _sensitivity(exact: Sensitivity, law: Noise, unit: float) -> PlannedSensitiv
 
 def _noise(coordinates: Coordinates, law: Noise, unit: float) -> PlannedNoise:
     granularity = math.ldexp(1.0, law.granularity_exponent) * unit
-    plain, spectral = KINDS[isinstance(law, GaussianNoise)]
-    kind = spectral if isinstance(coordinates, SpectralCoordinates) else plain
+    kind = KINDS[isinstance(law, GaussianNoise)][family_of(coordinates)]
     scale = law.sigma if isinstance(law, GaussianNoise) else law.scale
     return PlannedNoise(kind, scale * granularity, granularity, law)
 

@@ -6,9 +6,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
+from dbern.bernstein.coordinates import Coordinates
 from dbern.bernstein.lattice import Lattice
-from dbern.bernstein.spectrum import AxisSpectrum
+from dbern.bernstein.maps import (
+    AxisMap,
+    coordinates_of,
+    family_of,
+    map_from_dict,
+    map_to_dict,
+)
 from dbern.certificate import Certificate
 from dbern.privacy.budget import Budget, decimal_text
 from dbern.privacy.mechanism import Noise, noise_law
@@ -73,7 +79,7 @@ class PlannedComponent:
     outputs: int
     k: tuple[int, ...]
     h: tuple[int, ...]
-    spectra: tuple[AxisSpectrum, ...]
+    maps: tuple[AxisMap, ...]
     counting: dict[str, Any]
     description: str
     sensitivity: PlannedSensitivity
@@ -92,9 +98,7 @@ class PlannedComponent:
     @property
     def coordinates(self) -> Coordinates:
         """What is released of the lattice values."""
-        if self.spectra:
-            return SpectralCoordinates(self.lattice, self.spectra)
-        return PlainCoordinates(self.lattice)
+        return coordinates_of(self.lattice, self.maps)
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -105,8 +109,8 @@ class PlannedComponent:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        content = asdict(replace(self, spectra=()))
-        content["spectra"] = [spectrum.to_dict() for spectrum in self.spectra]
+        content = asdict(replace(self, maps=()))
+        content["maps"] = [map_to_dict(one) for one in self.maps]
         content["certificate"]["total"] = self.certificate.total
         return content
 
@@ -120,7 +124,7 @@ class PlannedComponent:
                 **content,
                 "k": tuple(content["k"]),
                 "h": tuple(content["h"]),
-                "spectra": tuple(AxisSpectrum.from_dict(one) for one in content["spectra"]),
+                "maps": tuple(map_from_dict(one) for one in content["maps"]),
                 "sensitivity": PlannedSensitivity(**{**sensitivity, "derivation": derivation}),
                 "noise": PlannedNoise(**{**noise, "law": noise_law(noise["law"])}),
                 "certificate": _certificate(content["certificate"]),
@@ -267,7 +271,7 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
             "lattice",
             f"k {_per_axis(one.k)}, h {_per_axis(one.h)}: N = {size} coefficients{outputs}",
         ),
-        *([("", f"released as {_ranks(one)} spectral coordinates")] if one.spectra else []),
+        *([("", _released_as(one))] if one.maps else []),
         ("counted as", one.description),
         ("sensitivity", f"S(F) = {sense.function:.6g}, {bound} ({plan.calibration})"),
         *(("", line) for line in sense.derivation),
@@ -295,8 +299,9 @@ def _compared(plan: ReleasePlan, one: PlannedComponent) -> str:
     return f"{total / least:.0f} times the {least:.3g} that no mechanism can beat; {text}"
 
 
-def _ranks(one: PlannedComponent) -> str:
-    return " x ".join(str(spectrum.rank) for spectrum in one.spectra)
+def _released_as(one: PlannedComponent) -> str:
+    what = {"spectral": "spectral coordinates", "binned": "bins"}[family_of(one.coordinates)]
+    return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}"
 
 
 def _per_axis(values: tuple[int, ...]) -> str:

@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from dbern.arrays import Int64Array
 from dbern.bernstein.lattice import Slab
+from dbern.bernstein.maps import family_of
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
 from dbern.plans import PlannedComponent, ReleasePlan
@@ -88,14 +89,14 @@ class _Noisy:
 
 
 def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator[None]:
-    """Write an array's lattice, shard by shard on all cores; of spectral ones, derived."""
+    """Write an array's lattice, on all cores; one that is derived, from what is released."""
     coordinates, law = noisy.planned.coordinates, noisy.planned.noise.law
     lattice_slab = noisy.released
-    if stored.spectra:
+    if stored.maps:
         layout = coordinates.layout
         slabs = [noisy.released(slab) for slab in layout.slabs()]
         released = np.concatenate(slabs).reshape(layout.shape)
-        writer.write_spectral(stored, released)
+        writer.write_released(stored, released, family_of(coordinates))
         values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
 
         def lattice_slab(slab: Slab) -> Int64Array:
@@ -126,7 +127,7 @@ def _stored(spec: ReleaseSpec, planned: PlannedComponent, name: str) -> Componen
         axis.low + planned.lattice.nodes(i) * axis.width for i, axis in enumerate(domain.axes)
     )
     granularity = planned.noise.granularity
-    return Component(name, planned.lattice, domain.names, positions, granularity, planned.spectra)
+    return Component(name, planned.lattice, domain.names, positions, granularity, planned.maps)
 
 
 def _attributes(spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation) -> dict[str, Any]:

@@ -101,8 +101,8 @@ class MechanismSection(Section):
         "auto", description='h = "auto", h = 4 or h = [4, 2]'
     )
     noise: Literal[
-        "auto", "laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian",
-        "laplace-advanced",
+        "auto", "laplace", "spectral-laplace", "binned-laplace", "discrete-gaussian",
+        "spectral-gaussian", "binned-gaussian", "laplace-advanced",
     ] = Field("auto", description='noise = "auto" (docs/spec.md has the kinds)')  # fmt: skip
     calibration: Literal["tight", "paper"] = Field(
         "tight", description='calibration = "tight" or "paper"'

@@ -36,8 +36,9 @@ from dbern.targets.base import Component
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LATER = "is not available in this version"
-_GAUSSIAN = ("discrete-gaussian", "spectral-gaussian")
-_NOISES = ("auto", "laplace", "spectral-laplace", *_GAUSSIAN)
+_GAUSSIAN = ("discrete-gaussian", "spectral-gaussian", "binned-gaussian")
+_LAPLACE = ("laplace", "spectral-laplace", "binned-laplace")
+_NOISES = ("auto", *_LAPLACE, *_GAUSSIAN)
 _LEAST_DELTA = Fraction(1, 10**15)
 _LEAST_BETA = Fraction(1, 10**9)
 _LEAST_EPSILON = Fraction(1, 10**6)
@@ -259,7 +260,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f"data.bounds: more than {_MOST_AXES} axes {_LATER}; keep at most {_MOST_AXES}"
         )
     _check_per_axis(spec, domain)
-    if spec.mechanism.noise == "spectral-laplace" and spec.mechanism.calibration == "paper":
+    if spec.mechanism.noise in _LAPLACE[1:] and spec.mechanism.calibration == "paper":
         raise SpecError(
             'mechanism.calibration: "paper" is proved for noise = "laplace" only; '
             'write calibration = "tight"'
@@ -273,7 +274,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     charge = Budget.parse(spec.budget.epsilon, spec.budget.delta)
     if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
         raise SpecError('budget.epsilon: must be from 1e-6 to 1e6; write epsilon = "1.0"')
-    if charge.delta and spec.mechanism.noise in ("laplace", "spectral-laplace"):
+    if charge.delta and spec.mechanism.noise in _LAPLACE:
         raise SpecError(
             'budget.delta: Laplace noise needs none; write delta = "0", or noise = "auto"'
         )

@@ -17,11 +17,10 @@ import numpy as np
 
 from dbern.bernstein.approximation import bump_error, evaluation_matrix, lebesgue_constant
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
+from dbern.bernstein.bins import AxisBins, binned_error
 from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.maps import AxisMap, Maps
 from dbern.bernstein.spectrum import AxisSpectrum
-
-Spectra = Sequence[AxisSpectrum | None]
-"""One for each axis; None where lattice values themselves are released."""
 
 _TRUNCATION = 1e-12
 
@@ -29,7 +28,7 @@ _TRUNCATION = 1e-12
 class Approximation(Protocol):
     """A class of functions, and the sup error of its worst member."""
 
-    def error(self, k: Sequence[int], h: Sequence[int], spectra: Spectra) -> float:
+    def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Bound ``sup_y |f(y) - (B f)(y)|`` over the class, B the noiseless release."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -49,12 +48,12 @@ class Bumps:
 
     kernels: tuple[Gaussian, ...]
 
-    def error(self, k: Sequence[int], h: Sequence[int], spectra: Spectra) -> float:
+    def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Telescoped one axis at a time: ``prod (s_i + a_i) - prod s_i``.
 
         s_i are the axes' suprema and a_i their errors. A mixture errs by at most its worst bump.
         """
-        errors = [bump_error(*axis) for axis in zip(self.kernels, k, h, spectra, strict=True)]
+        errors = [_bump_error(*axis) for axis in zip(self.kernels, k, h, maps, strict=True)]
         return _telescoped([kernel.peak for kernel in self.kernels], errors)
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,8 +79,11 @@ class Ball:
     kernels: tuple[Gaussian, ...]
     radius: float
 
-    def error(self, k: Sequence[int], h: Sequence[int], spectra: Spectra) -> float:
+    def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """See the class."""
+        spectra = [None if isinstance(one, AxisBins) else one for one in maps]
+        if spectra != list(maps):
+            raise ValueError("bins hold sums over records, not values of a function")
         errors = [feature_error(*axis) for axis in zip(self.kernels, k, h, spectra, strict=True)]
         sizes = [math.sqrt(kernel.peak) for kernel in self.kernels]
         return OUTWARD * self.radius * _telescoped(sizes, errors)
@@ -98,6 +100,12 @@ def approximation_of(content: Mapping[str, Any]) -> Approximation:
     if content["class"] == "ball":
         return Ball(kernels, content["radius"])
     return Bumps(kernels)
+
+
+def _bump_error(kernel: Gaussian, k: int, h: int, axis: AxisMap | None) -> float:
+    if isinstance(axis, AxisBins):
+        return binned_error(kernel, k, h, axis)
+    return bump_error(kernel, k, h, axis)
 
 
 def _telescoped(sizes: Sequence[float], errors: Sequence[float]) -> float:

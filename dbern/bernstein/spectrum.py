@@ -41,12 +41,15 @@ class AxisSpectrum:
         The kept eigenvalues, decreasing: public constants that fix weights and synthesis.
     weighting : float
         The power a of the eigenvalues.
+    used : int
+        How many leading eigenvectors an evaluation uses; 0: all. Never stored.
     """
 
     packed: bytes
     exponent: int
     levels: tuple[float, ...]
     weighting: float = 0.25
+    used: int = 0
 
     @property
     def rank(self) -> int:
@@ -70,8 +73,9 @@ class AxisSpectrum:
 
     @cached_property
     def synthesis(self) -> FloatArray:
-        """A = ``T' mu^{2a}``; shape (k + 1, d)."""
-        return np.asarray(self.analysis.T * self.energies)
+        """A = ``T' mu^{2a}``, zero for eigenvectors not in use; shape (k + 1, d)."""
+        kept = np.arange(self.rank) < (self.used or self.rank)
+        return np.asarray(self.analysis.T * (self.energies * kept))
 
     @cached_property
     def energies(self) -> FloatArray:
@@ -109,6 +113,10 @@ class AxisSpectrum:
         """The leading `rank` eigenvectors alone."""
         width = self.integers.shape[1]
         return replace(self, packed=self.packed[: 8 * width * rank], levels=self.levels[:rank])
+
+    def using(self, rank: int) -> AxisSpectrum:
+        """The same released values, evaluated with the leading `rank` eigenvectors alone."""
+        return replace(self, used=rank)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; the integers in base64."""

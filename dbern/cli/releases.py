@@ -45,7 +45,7 @@ def plan(
     spec = ReleaseSpec.load(spec_path, partition=partition)
     if table:
         options = tradeoff(spec)
-        content = {"options": [{**vars(option), "error": option.error} for option in options]}
+        content = {"options": [vars(option) for option in options]}
         report(content, _table(options), as_json=as_json)
         return
     if target_error is None:
@@ -60,11 +60,11 @@ def plan(
 
 
 def _content(planned: Any) -> dict[str, Any]:
-    """The plan as JSON, with the spectra's ranks instead of their matrices."""
+    """The plan as JSON, with the maps' ranks instead of their matrices."""
     content: dict[str, Any] = planned.to_dict()
     for component, one in zip(content["components"], planned.components, strict=True):
-        component["ranks"] = [spectrum.rank for spectrum in one.spectra]
-        del component["spectra"]
+        component["ranks"] = [axis.rank for axis in one.maps]
+        del component["maps"]
     return content
 
 

@@ -13,17 +13,19 @@ import numpy as np
 from dbern.arrays import FloatArray
 from dbern.bernstein.basis import iterate
 from dbern.bernstein.bias import approximation_of
-from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
+from dbern.bernstein.bins import AxisBins
+from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
 from dbern.bernstein.lattice import Lattice
+from dbern.bernstein.maps import coordinates_of, family_of
 from dbern.bernstein.spectrum import AxisSpectrum
-from dbern.certificate import Certificate, ErrorModel
+from dbern.certificate import Certificate, ErrorModel, synthesis_matrices
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.synopsis.evaluator import evaluate, evaluate_grid
 from dbern.synopsis.selection import (
     Smoothing,
-    evaluation_matrices,
     select,
+    smoothed,
     smoothings,
     whole_ranks,
 )
@@ -85,13 +87,9 @@ class ReleasedArray:
         coordinates, errors = self.coordinates, self._facts["errors"]
         if selected:
             at_once *= len(smoothings(coordinates, self.order))
-        if isinstance(coordinates, SpectralCoordinates):
-            cut = zip(coordinates.spectra, smoothing.ranks, strict=True)
-            spectra = tuple(one.cut(rank or one.rank) for one, rank in cut)
-            coordinates = SpectralCoordinates(coordinates.lattice, spectra)
         model = ErrorModel(
             approximation=approximation_of(self._facts["approximation"]),
-            coordinates=coordinates,
+            coordinates=smoothed(coordinates, smoothing),
             law=self.law,
             lattice_error=errors["lattice"],
             released_error=errors["released"],
@@ -107,18 +105,24 @@ class ReleasedArray:
     @cached_property
     def coordinates(self) -> Coordinates:
         """What was released of the lattice values."""
-        if not self._facts["noise"]["kind"].startswith("spectral"):
+        kind = self._facts["noise"]["kind"]
+        family = kind.partition("-")[0]
+        if family not in ("spectral", "binned"):
             return PlainCoordinates(self.lattice)
-        spectra = []
-        for axis in self.axes:
-            analysis = self._store.array(f"{self._path}/spectral/analysis_{axis}")
-            levels = self._store.array(f"{self._path}/spectral/eigenvalues_{axis}")
-            packed = np.asarray(analysis[...]).astype("<i8").tobytes()
-            exponent, weighting = int(analysis.attrs["exponent"]), analysis.attrs["weighting"]
-            spectra.append(
-                AxisSpectrum(packed, exponent, tuple(levels[...].tolist()), float(weighting))
-            )
-        return SpectralCoordinates(self.lattice, tuple(spectra))
+        read = self._spectrum if family == "spectral" else self._bins
+        return coordinates_of(self.lattice, [read(axis) for axis in self.axes])
+
+    def _spectrum(self, axis: str) -> AxisSpectrum:
+        analysis = self._store.array(f"{self._path}/spectral/analysis_{axis}")
+        levels = self._store.array(f"{self._path}/spectral/eigenvalues_{axis}")
+        packed = np.asarray(analysis[...]).astype("<i8").tobytes()
+        exponent, weighting = int(analysis.attrs["exponent"]), float(analysis.attrs["weighting"])
+        return AxisSpectrum(packed, exponent, tuple(levels[...].tolist()), weighting)
+
+    def _bins(self, axis: str) -> AxisBins:
+        synthesis = self._store.array(f"{self._path}/binned/synthesis_{axis}")
+        packed = np.asarray(synthesis[...]).astype("<f8").tobytes()
+        return AxisBins(int(synthesis.attrs["cells"]), int(synthesis.attrs["degree"]), packed)
 
     @cached_property
     def _lattice_values(self) -> FloatArray:
@@ -126,10 +130,13 @@ class ReleasedArray:
 
     @cached_property
     def _released(self) -> FloatArray:
-        """What carries the noise, in data units: spectral coordinates or lattice values."""
-        if isinstance(self.coordinates, SpectralCoordinates):
-            return self._store.values(f"{self._path}/spectral/released")
-        return self._lattice_values
+        """What carries the noise, in data units: spectral coordinates, bins or lattice values."""
+        family = family_of(self.coordinates)
+        return (
+            self._store.values(f"{self._path}/{family}/released")
+            if family
+            else (self._lattice_values)
+        )
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
@@ -138,7 +145,8 @@ class ReleasedArray:
                 values = iterate(self._lattice_values, smoothing.h)
             else:
                 values = self._released
-                for matrix in evaluation_matrices(self.coordinates, smoothing):
+                used = smoothed(self.coordinates, smoothing)
+                for matrix in synthesis_matrices(used, smoothing.h):
                     values = np.tensordot(values, matrix, axes=(0, 1))
             self._bernstein[smoothing] = np.ascontiguousarray(values)
         return self._bernstein[smoothing]

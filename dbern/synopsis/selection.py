@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbern.arrays import FloatArray
-from dbern.bernstein.basis import bernstein_basis, iterated_matrix
+from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.coordinates import Coordinates
-from dbern.certificate import spectra_of
+from dbern.bernstein.maps import AxisMap, axis_maps, coordinates_of, maps_of
+from dbern.certificate import synthesis_matrices
 
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 _SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3)
@@ -21,44 +22,40 @@ _MOST_NODES = 48
 
 @dataclass(frozen=True)
 class Smoothing:
-    """An order per axis, and how many leading eigenvectors of each axis are used (None: plain)."""
+    """An order per axis, and how many leading components of each axis are used (None: plain)."""
 
     h: tuple[int, ...]
     ranks: tuple[int | None, ...]
 
 
 def whole_ranks(coordinates: Coordinates) -> tuple[int | None, ...]:
-    """Every released eigenvector; None for each axis of plain lattice values."""
-    return tuple(None if one is None else one.rank for one in spectra_of(coordinates))
+    """Every released component; None for each axis of plain lattice values."""
+    return tuple(None if one is None else one.rank for one in axis_maps(coordinates))
 
 
 def smoothings(coordinates: Coordinates, h: Sequence[int]) -> list[Smoothing]:
     """What may be chosen: `h` and the usual orders, at some shares of the released ranks."""
-    spectra = spectra_of(coordinates)
-    orders = dict.fromkeys([tuple(h), *((order,) * len(spectra) for order in ORDERS)])
-    shares = (1.0,) if spectra[0] is None else _SHARES
+    maps = axis_maps(coordinates)
+    orders = dict.fromkeys([tuple(h), *((order,) * len(maps) for order in ORDERS)])
+    shares = (1.0,) if maps[0] is None else _SHARES
     found = (
         Smoothing(
             order,
-            tuple(None if s is None else max(1, math.ceil(share * s.rank)) for s in spectra),
+            tuple(None if s is None else max(1, math.ceil(share * s.rank)) for s in maps),
         )
         for order, share in itertools.product(orders, shares)
     )
     return list(dict.fromkeys(found))
 
 
-def evaluation_matrices(coordinates: Coordinates, smoothing: Smoothing) -> list[FloatArray]:
-    """Per axis, released values to coefficients of the Bernstein basis under a smoothing."""
-    matrices = []
-    for k, h, rank, spectrum in zip(
-        coordinates.lattice.k, smoothing.h, smoothing.ranks, spectra_of(coordinates), strict=True
-    ):
-        matrix = iterated_matrix(k, h)
-        if spectrum is not None:
-            kept = np.arange(spectrum.rank) < (rank if rank is not None else spectrum.rank)
-            matrix = matrix @ (spectrum.synthesis * kept)
-        matrices.append(matrix)
-    return matrices
+def smoothed(coordinates: Coordinates, smoothing: Smoothing) -> Coordinates:
+    """The same release, used at the smoothing's ranks; its released values stay all of them."""
+    maps = zip(maps_of(coordinates), smoothing.ranks, strict=False)  # plain: no maps
+    return coordinates_of(coordinates.lattice, [_used(one, rank) for one, rank in maps])
+
+
+def _used(one: AxisMap, rank: int | None) -> AxisMap:
+    return one if rank is None or rank == one.rank else one.using(rank)
 
 
 def select(
@@ -102,7 +99,7 @@ def _bases(coordinates: Coordinates, candidates: Sequence[Smoothing]) -> Iterato
         nodes, weights = np.polynomial.legendre.leggauss(min(k + 1, _MOST_NODES))
         axes.append(np.sqrt(weights / 2)[:, None] * bernstein_basis((nodes + 1) / 2, k))
     for candidate in candidates:
-        matrices = evaluation_matrices(coordinates, candidate)
+        matrices = synthesis_matrices(smoothed(coordinates, candidate), candidate.h)
         yield [axis @ matrix for axis, matrix in zip(axes, matrices, strict=True)]
 
 

@@ -14,8 +14,9 @@ import zarr
 from zarr.codecs import BytesCodec, ZstdCodec
 
 from dbern.arrays import FloatArray, Int64Array
+from dbern.bernstein.bins import AxisBins
 from dbern.bernstein.lattice import Lattice, Slab
-from dbern.bernstein.spectrum import AxisSpectrum
+from dbern.bernstein.maps import AxisMap
 from dbern.errors import SpecError
 from dbern.synopsis.manifest import (
     MANIFEST,
@@ -31,13 +32,14 @@ ABSENT = int(np.iinfo(np.int64).min)
 """Fill value: a coefficient that is not there, never one that was released."""
 
 _CHUNK_COEFFICIENTS = 1 << 16
+_MODES = {"spectral": "mode", "binned": "bin"}
 
 
 @dataclass(frozen=True)
 class Component:
     """One released lattice; `positions` are its nodes, `scale_factor` a granule, in data units.
 
-    With `spectra` the lattice is derived from released spectral coordinates, which are kept too.
+    With `maps` the lattice is derived from released spectral coordinates or bins, kept too.
     """
 
     name: str
@@ -45,7 +47,7 @@ class Component:
     axes: tuple[str, ...]
     positions: tuple[FloatArray, ...]
     scale_factor: float
-    spectra: tuple[AxisSpectrum, ...] = ()
+    maps: tuple[AxisMap, ...] = ()
 
     @property
     def path(self) -> str:
@@ -118,18 +120,16 @@ class SynopsisWriter:
         except OSError as error:
             raise storage_error(self._output, error) from None
 
-    def write_spectral(self, component: Component, values: Int64Array) -> None:
-        """Write the released spectral coordinates and each axis's matrix."""
+    def write_released(self, component: Component, values: Int64Array, family: str) -> None:
+        """Write the released integers that are no lattice values, and each axis's matrix."""
         try:
             parent = zarr.open_group(self._output, path=component.path, mode="r+")
-            group = parent.create_group("spectral")
-            modes = tuple(f"{axis}_mode" for axis in component.axes)
+            group = parent.create_group(family)
+            modes = tuple(f"{axis}_{_MODES[family]}" for axis in component.axes)
             facts = {"scale_factor": component.scale_factor, "add_offset": 0.0}
             _create_array(group, "released", values, modes, facts)
-            for axis, mode, spectrum in zip(component.axes, modes, component.spectra, strict=True):
-                facts = {"exponent": spectrum.exponent, "weighting": spectrum.weighting}
-                _create_array(group, f"analysis_{axis}", spectrum.integers, (mode, axis), facts)
-                _create_array(group, f"eigenvalues_{axis}", spectrum.eigenvalues, (mode,), {})
+            for axis, mode, one in zip(component.axes, modes, component.maps, strict=True):
+                _create_map(group, axis, mode, one)
         except OSError as error:
             raise storage_error(self._output, error) from None
 
@@ -222,6 +222,16 @@ def _create_component(root: zarr.Group, component: Component) -> None:
     )
     for name, positions in zip(component.axes, component.positions, strict=True):
         _create_array(group, name, positions, (name,), {})
+
+
+def _create_map(group: zarr.Group, axis: str, mode: str, one: AxisMap) -> None:
+    if isinstance(one, AxisBins):
+        facts: dict[str, Any] = {"cells": one.cells, "degree": one.degree}
+        _create_array(group, f"synthesis_{axis}", one.synthesis, (axis, mode), facts)
+        return
+    facts = {"exponent": one.exponent, "weighting": one.weighting}
+    _create_array(group, f"analysis_{axis}", one.integers, (mode, axis), facts)
+    _create_array(group, f"eigenvalues_{axis}", one.eigenvalues, (mode,), {})
 
 
 def _create_array(

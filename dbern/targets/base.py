@@ -97,6 +97,8 @@ class Component(Protocol):
         One an axis: what its functions are made of, in unit-cube units.
     approximation : Approximation
         Bounds what a noiseless release misses.
+    binned : bool
+        Whether bins may be released: for sums over records, weights in [-1, 1].
     """
 
     @property
@@ -125,6 +127,10 @@ class Component(Protocol):
 
     @property
     def approximation(self) -> Approximation:
+        """See the class."""
+
+    @property
+    def binned(self) -> bool:
         """See the class."""
 
     @property

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -43,6 +43,7 @@ from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import BumpBound, Coordinates
 from dbern.bernstein.kernels import OUTWARD, Gaussian
 from dbern.bernstein.lattice import Slab
+from dbern.bernstein.maps import BinnedCoordinates
 from dbern.bernstein.moments import (
     UNIT_ROUNDOFF,
     MomentSketch,
@@ -54,6 +55,8 @@ from dbern.bernstein.moments import (
 )
 from dbern.domain import Column, Domain
 from dbern.errors import SpecError
+from dbern.targets.base import Statistic
+from dbern.targets.binned import BinnedSumStatistic
 from dbern.targets.weighings import ALIKE, Weighing
 
 _NARROWEST, _WIDEST = 1e-4, 1e4
@@ -129,8 +132,13 @@ class KernelSum:
         apart = signed or self.outputs > 1
         return coordinates.bump_bound(self.kernels, apart=apart, quick=quick)
 
-    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> KernelSumStatistic:
-        """The cheapest integer sketch whose kernel error is at most `tolerance`, or nearly.
+    @property
+    def binned(self) -> bool:
+        """A sum over records may be binned first and smoothed after the noise."""
+        return True
+
+    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
+        """The bins, or the cheapest sketch whose kernel error is at most `tolerance`, or nearly.
 
         From about a billion rows on, the integers are too short for the tolerance the plan asks
         for; the plan then shows the larger rounding part.
@@ -142,6 +150,8 @@ class KernelSum:
         """
         kernels = self.kernels
         bits = min(_MOST_BITS, 62 - n.bit_length())
+        if isinstance(coordinates, BinnedCoordinates):
+            return BinnedSumStatistic(self, coordinates, n, bits)
         # Rounding of the moments alone costs up to this: no sketch can do better.
         floor = 2.0 ** (1 - bits) * math.prod(4 * kernel.peak for kernel in kernels)
         tolerance = max(tolerance, floor)
@@ -155,16 +165,32 @@ class KernelSum:
         best = min(found, key=lambda sketch: _cost(sketch, coordinates.lattice.shape))
         return KernelSumStatistic(self, coordinates, best, n)
 
-    def restore(
-        self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]
-    ) -> KernelSumStatistic:
+    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
         """The statistic that a plan has chosen."""
+        if isinstance(coordinates, BinnedCoordinates):
+            return BinnedSumStatistic(self, coordinates, n, counting["bits"])
         sketch = MomentSketch(tuple(counting["cells"]), counting["order"], counting["bits"])
         return KernelSumStatistic(self, coordinates, sketch, n)
 
-    def share_of(self, share: Fraction) -> KernelSum:
-        """The same component with another share of the budget."""
-        return replace(self, share=share)
+    def counted(
+        self, records: Mapping[str, FloatArray]
+    ) -> tuple[FloatArray, Int64Array | None, FloatArray | None]:
+        """Positions (m', l), outputs and weights (m',) of the records that count."""
+        kept, positions = self.domain.bounded(records)
+        counts, output, weight = self.weighing(records)
+        if counts is not None:
+            positions, kept = positions[counts[kept]], kept & counts
+        return (
+            positions,
+            None if output is None else output[kept],
+            None if weight is None else weight[kept],
+        )
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The axes' columns and those of the weights."""
+        axes = tuple(Column(name, f"data.bounds.{name}") for name in self.domain.names)
+        return axes + self.weighing.columns
 
 
 def _cost(sketch: MomentSketch, nodes: Sequence[int]) -> float:
@@ -218,10 +244,8 @@ class KernelSumStatistic:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The axes' columns and those of the weights."""
-        domain = self.component.domain
-        axes = tuple(Column(name, f"data.bounds.{name}") for name in domain.names)
-        return axes + self.component.weighing.columns
+        """The component's."""
+        return self.component.columns
 
     @property
     def counting(self) -> dict[str, Any]:
@@ -313,16 +337,7 @@ class KernelSumStatistic:
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        kept, positions = self.component.domain.bounded(records)
-        counts, output, weight = self.component.weighing(records)
-        if counts is not None:
-            positions, kept = positions[counts[kept]], kept & counts
-        self.sketch.add(
-            state,
-            positions,
-            None if output is None else output[kept],
-            None if weight is None else weight[kept],
-        )
+        self.sketch.add(state, *self.component.counted(records))
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Coordinates of one slab, in unit-cube units."""

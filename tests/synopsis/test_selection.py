@@ -8,10 +8,11 @@ import pytest
 import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian
+from dbern.certificate import synthesis_matrices
 from dbern.planning import plan_files
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.mechanism import public_stream
-from dbern.synopsis.selection import evaluation_matrices, select, smoothings
+from dbern.synopsis.selection import select, smoothed, smoothings
 
 
 def figure_one(bandwidth, epsilon, noise):
@@ -46,7 +47,8 @@ def test_auto_is_near_the_best_fixed_choice(bandwidth, epsilon, noise):
     plan, exact, y, truth = figure_one(bandwidth, epsilon, noise)
     candidates = smoothings(plan.coordinates, plan.h)
     maps = [
-        bernstein_basis(y, plan.k[0]) @ evaluation_matrices(plan.coordinates, one)[0]
+        bernstein_basis(y, plan.k[0])
+        @ synthesis_matrices(smoothed(plan.coordinates, one), one.h)[0]
         for one in candidates
     ]
     chosen, errors = [], []

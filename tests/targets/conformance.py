@@ -31,7 +31,8 @@ class Case:
     roles: Mapping[str, Any] = field(default_factory=dict)
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     noises: tuple[str, ...] = (
-        "laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian",
+        "laplace", "spectral-laplace", "binned-laplace",
+        "discrete-gaussian", "spectral-gaussian", "binned-gaussian",
     )  # fmt: skip
 
     def spec(self, axes: int, n: int, noise: str, **mechanism: Any) -> ReleaseSpec:

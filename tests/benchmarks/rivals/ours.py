@@ -19,7 +19,7 @@ import dbern
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.basis import bernstein_basis
 from dbern.certificate import synthesis_matrices
-from dbern.engine import Outcome, center, count, merge, share_out
+from dbern.engine import Outcome, Piece, center, count, merge, share_out
 from dbern.plans import ReleasePlan
 from dbern.privacy.entropy import KEY_BYTES
 from dbern.privacy.mechanism import privatize
@@ -43,8 +43,8 @@ def spec_of(task: Task, epsilon: float, source: Path, delta: str = "0") -> dbern
     target: dict[str, Any]
     if task.signed:
         data["label"] = {"column": "label", "classes": [-1, 1]}
-        width = task.kernels[0].bandwidth
-        target = {"kind": "support-vector-machine", "length_scale": width, "C": 1.0}
+        scales = [kernel.bandwidth for kernel in task.kernels]
+        target = {"kind": "support-vector-machine", "length_scale": scales, "C": 1.0}
     else:
         widths = [high - low for _, low, high in task.bounds]
         pairs = zip(task.kernels, widths, strict=True)
@@ -93,11 +93,11 @@ def planned(task: Task, epsilon: float, delta: str = "0") -> tuple[ReleasePlan, 
             if "is not available in this version" in str(error):
                 raise UnavailableError(str(error)) from None
             raise
-        statistic = plan.statistic(spec)
-        files = read_footers(discover(spec.source), statistic.columns)
-        total = merge([count(statistic, portions, _SALT) for portions in share_out(files, _SALT)])
-        slabs = plan.coordinates.layout.slabs()
-        parts = [center(total, statistic, slab, plan.noise.law, _SALT) for slab in slabs]
+        counters = plan.counters(spec)
+        files = read_footers(discover(spec.source), spec.columns)
+        total = merge([count(counters, portions, _SALT) for portions in share_out(files, _SALT)])
+        pieces = [Piece(0, 0, slab) for slab in plan.coordinates.layout.slabs()]
+        parts = [center(total, counters, piece, plan.noise.law, _SALT) for piece in pieces]
     return plan, np.concatenate([_granules(part) for part in parts])
 
 
@@ -113,6 +113,7 @@ class Planned:
 
     plan: ReleasePlan
     granules: Int64Array
+    signed: bool = False
 
     @property
     def setting(self) -> str:
@@ -125,7 +126,9 @@ class Planned:
         noisy = [
             privatize(self.granules, 0, law, rng.bytes(KEY_BYTES), "rival") for _ in range(count)
         ]
-        return np.ldexp(np.array(noisy).astype(np.float64), law.granularity_exponent)
+        # Densities are compared in unit-cube units; a machine's values have none.
+        scale = self.plan.components[0].unit if self.signed else 1.0
+        return scale * np.ldexp(np.array(noisy).astype(np.float64), law.granularity_exponent)
 
     def evaluate(self, points: FloatArray) -> FloatArray:
         plan = self.plan
@@ -144,7 +147,7 @@ class Ours(Mechanism):
     delta = "0"
 
     def prepare(self, task: Task, epsilon: float, *setting: float) -> Planned:
-        return Planned(*planned(task, epsilon, self.delta))
+        return Planned(*planned(task, epsilon, self.delta), signed=task.signed)
 
 
 class OursWithDelta(Ours):

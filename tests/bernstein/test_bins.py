@@ -1,0 +1,104 @@
+"""B-spline bins: weights, sensitivities, and the error of what is made of them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.bins import (
+    AxisBins,
+    axis_bins,
+    bin_matrix,
+    binned_error,
+    cell_of,
+    local_weights,
+    prior,
+)
+from dbern.bernstein.kernels import Gaussian
+from dbern.bernstein.maps import released_bumps
+
+
+def b_spline(x: Fraction, degree: int) -> Fraction:
+    """The uniform B-spline on [0, degree + 1], by its definition as a repeated box."""
+    if degree == 0:
+        return Fraction(int(0 <= x < 1))
+    left, right = b_spline(x, degree - 1), b_spline(x - 1, degree - 1)
+    return (x * left + (degree + 1 - x) * right) / degree
+
+
+@settings(max_examples=60)
+@given(cells=st.integers(1, 30), degree=st.integers(0, 4), position=st.fractions(0, 1).map(float))
+def test_weights_are_b_splines(cells, degree, position):
+    weights = bin_matrix(np.array([position]), cells, degree)[0]
+    cell = min(int(Fraction(position) * cells), cells - 1)
+    place = Fraction(position) * cells
+    if place == cells:  # the right end belongs to the last cell
+        place -= Fraction(1, 10**30)
+    for j, weight in enumerate(weights):
+        exact = b_spline(place - j + degree, degree)
+        assert abs(weight - float(exact)) < 1e-12, (j, cell)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.integers(1, 2000), st.integers(0, 5))
+def test_weights_are_nonnegative_and_sum_to_one(positions, cells, degree):
+    values = bin_matrix(np.array(positions), cells, degree)
+    assert (values >= 0).all()
+    assert np.abs(values.sum(axis=1) - 1).max() <= 4 * (degree + 1) * 2.0**-52
+
+
+@given(st.floats(0, 1), st.integers(1, 10**6))
+def test_every_position_has_a_cell(position, cells):
+    cell, offset = cell_of(np.array([position]), cells)
+    assert 0 <= cell[0] < cells
+    assert -1 <= offset[0] <= 1
+
+
+@pytest.mark.parametrize("degree", [0, 1, 2, 3])
+def test_the_largest_l2_norm_is_that_of_a_dense_grid(degree):
+    bins = AxisBins(4, degree, b"")
+    dense = np.stack(local_weights(np.linspace(-1, 1, 20001), degree))
+    largest = np.sqrt(np.square(dense).sum(axis=0).max())
+    assert largest <= bins.largest_l2 <= 1.01 * largest
+
+
+@pytest.mark.parametrize(("bandwidth", "k", "cells"), [(0.1, 30, 12), (0.3, 12, 3), (0.05, 60, 25)])
+@pytest.mark.parametrize("ridge", [0.0, 1e-4])
+def test_the_error_bounds_a_dense_grid(bandwidth, k, cells, ridge):
+    kernel = Gaussian(bandwidth)
+    bins = axis_bins(kernel, k, cells, ridge)
+    y, t = np.linspace(0, 1, 301), np.linspace(0, 1, 487)
+    made = bernstein_basis(y, k) @ released_bumps(kernel, k, 8, bins, t)
+    worst = np.abs(kernel(y[:, None] - t) - made).max()
+    bound = binned_error(kernel, k, 8, bins)
+    assert worst <= bound <= 1.25 * worst
+
+
+def test_the_matrix_has_the_least_mean_squared_error():
+    """Any other matrix does worse on databases drawn from the prior, noise included."""
+    kernel, k, cells, ridge = Gaussian(0.1), 20, 8, 1e-5
+    bins = axis_bins(kernel, k, cells, ridge)
+    t, factors = prior(0.1)
+    moments = factors @ factors.T + np.eye(len(t)) * len(t) / 64
+    target = kernel(np.arange(k + 1)[:, None] / k - t) / len(t)
+    beta = bin_matrix(t, cells, 2).T / len(t)
+
+    def error(matrix):
+        left = target - matrix @ beta
+        return float(np.einsum("ij,jk,ik->", left, moments, left) + ridge * np.square(matrix).sum())
+
+    best, rng = error(bins.synthesis), np.random.default_rng(0)
+    for _ in range(20):
+        assert error(bins.synthesis + 1e-3 * rng.normal(size=bins.synthesis.shape)) > best
+
+
+def test_fewer_singular_vectors_are_a_smoother_matrix():
+    bins = axis_bins(Gaussian(0.1), 20, 8, 0.0)
+    assert bins.using(10).synthesis is not bins.synthesis
+    np.testing.assert_array_equal(bins.using(0).synthesis, bins.synthesis)
+    assert np.linalg.matrix_rank(bins.using(3).synthesis) == 3
+    assert AxisBins.from_dict(bins.to_dict()) == bins

@@ -43,6 +43,7 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     SpecError
         For files, columns or settings that cannot work.
     """
+    _refuse_advanced(spec)
     files = read_footers(discover(spec.source), spec.domain.names)
     if spec.mechanism.calibration == "paper":
         raise SpecError('mechanism.calibration: the trade-off is that of "tight"; write "tight"')
@@ -79,6 +80,7 @@ def smallest_epsilon(
     SpecError
         Where no epsilon reaches the error.
     """
+    _refuse_advanced(spec)
     files = read_footers(discover(spec.source), spec.domain.names)
 
     def planned(epsilon: Fraction) -> ReleasePlan:
@@ -100,6 +102,14 @@ def smallest_epsilon(
             low = middle
         progress("searching epsilon", step + 1, _STEPS)
     return high, best
+
+
+def _refuse_advanced(spec: ReleaseSpec) -> None:
+    if spec.advanced:
+        raise SpecError(
+            'mechanism.noise: "laplace-advanced" is kept for comparison with a plan; to choose, '
+            'write noise = "auto"'
+        )
 
 
 def _rounded(value: float) -> Fraction:

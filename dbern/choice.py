@@ -64,12 +64,14 @@ class Candidate:
 class Problem:
     """What is known before choosing; `k` and `h` where the spec gives them.
 
-    `noise_ratio` is the scale of the noise for sensitivity one.
+    `noise_ratio` is the scale of the noise for sensitivity one; with `advanced` composition it
+    meets ``sqrt(N)`` times the largest change of one coefficient.
     """
 
     kernels: tuple[Gaussian, ...]
     n: int
     gaussian: bool
+    advanced: bool
     noise_ratio: float
     k: tuple[int, ...] | None
     h: tuple[int, ...] | None
@@ -96,7 +98,9 @@ class Problem:
 
     def candidate(self, coordinates: Coordinates, h: tuple[int, ...]) -> Candidate:
         """Predict the errors of one way to release."""
-        if self.gaussian:
+        if self.advanced:
+            bound = math.prod(one.peak for one in self.kernels) * math.sqrt(coordinates.layout.size)
+        elif self.gaussian:
             bound = coordinates.bump_bound_l2(self.kernels).value
         else:
             bound = coordinates.bump_bound(self.kernels, quick=True).value

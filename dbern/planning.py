@@ -14,7 +14,7 @@ from dbern.choice import Candidate, Problem, plain_candidates, spectral_candidat
 from dbern.domain import Domain
 from dbern.errors import SpecError
 from dbern.plans import Cost, PlannedNoise, PlannedSensitivity, ReleasePlan
-from dbern.privacy.budget import Budget
+from dbern.privacy.advanced import calibrate_advanced_laplace
 from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, calibrate_laplace
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.sensitivity import Sensitivity
@@ -25,6 +25,9 @@ from dbern.targets.density import DensityStatistic
 
 KINDS = (("laplace", "spectral-laplace"), ("discrete-gaussian", "spectral-gaussian"))
 """Noise on lattice values and on spectral coordinates: Laplace, Gaussian."""
+
+ADVANCED = "laplace-advanced"
+"""Laplace noise on lattice values by advanced composition, where the spec asks for it by name."""
 
 _PAPER_H = 2
 _LARGEST_PAPER_K = 64
@@ -53,12 +56,13 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     n = public_rows(spec, files)
     domain, learner = spec.domain, spec.learner
     coordinates, h = _choose(spec, n)
-    exact = learner.sensitivity(
-        domain, coordinates, n, spec.mechanism.calibration, norm=2 if spec.gaussian else 1
-    )
-    tolerance = _tolerance(exact, coordinates, n, _noise_ratio(spec.charge))
+    calibration = "paper" if spec.advanced else spec.mechanism.calibration
+    exact = learner.sensitivity(domain, coordinates, n, calibration, norm=2 if spec.gaussian else 1)
+    # Advanced composition starts from S, and N S is the bound here: its ratio has sqrt(N) for N.
+    shared = math.sqrt(coordinates.layout.size) if spec.advanced else 1.0
+    tolerance = _tolerance(exact, coordinates, n, _noise_ratio(spec) / shared)
     statistic = learner.statistic(domain, coordinates, n, tolerance)
-    law = _calibrate(exact, statistic, spec.charge)
+    law = _calibrate(exact, statistic, spec)
     model = _error_model(statistic, law)
     return ReleasePlan(
         name=spec.release.name,
@@ -67,11 +71,11 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         n=n,
         k=coordinates.lattice.k,
         h=h,
-        calibration=spec.mechanism.calibration,
+        calibration=calibration,
         spectra=coordinates.spectra if isinstance(coordinates, SpectralCoordinates) else (),
         sketch=statistic.sketch,
         sensitivity=_sensitivity(exact, law, domain),
-        noise=_noise(coordinates, law, domain),
+        noise=_noise(spec, coordinates, law),
         certificate=model.bound(h, spec.beta, least=_lower_bound(spec, exact, n)),
         lattice_error=model.lattice_error,
         released_error=model.released_error,
@@ -114,7 +118,7 @@ def _choose(spec: ReleaseSpec, n: int) -> tuple[Coordinates, tuple[int, ...]]:
         h = h or (_PAPER_H,) * spec.domain.dimensions
         k = k or _paper_k(spec, n, max(h))
     plain, spectral = KINDS[spec.gaussian]
-    plain_only = mechanism.calibration == "paper" or mechanism.noise == plain
+    plain_only = mechanism.calibration == "paper" or mechanism.noise in (plain, ADVANCED)
     if k is not None and h is not None and plain_only:
         return PlainCoordinates(Lattice(k)), h
     problem = replace(problem_of(spec, n), k=k, h=h)
@@ -133,7 +137,8 @@ def problem_of(spec: ReleaseSpec, n: int) -> Problem:
         kernels=spec.learner.kernels(spec.domain),
         n=n,
         gaussian=spec.gaussian,
-        noise_ratio=_noise_ratio(spec.charge),
+        advanced=spec.advanced,
+        noise_ratio=_noise_ratio(spec),
         k=_given_k(spec),
         h=spec.per_axis("h"),
         certified=spec.mechanism.objective == "certified",
@@ -153,8 +158,11 @@ def _given_k(spec: ReleaseSpec) -> tuple[int, ...] | None:
     return k
 
 
-def _noise_ratio(charge: Budget) -> float:
-    """Scale of the noise for sensitivity one."""
+def _noise_ratio(spec: ReleaseSpec) -> float:
+    """Scale of the noise for sensitivity one; by advanced composition, over ``sqrt(N)``."""
+    charge = spec.charge
+    if spec.advanced:
+        return 2 * math.sqrt(-2 * math.log(charge.delta)) / float(charge.epsilon)
     if charge.delta:
         return 1 / math.sqrt(2 * float(rho_for(charge.epsilon, charge.delta)))
     return 1 / float(charge.epsilon)
@@ -176,11 +184,17 @@ def _tolerance(exact: Sensitivity, coordinates: Coordinates, n: int, noise_ratio
     return _SHARE * min(bound * n / (2 * rows), bound * noise_ratio * coordinates.lattice_gain)
 
 
-def _calibrate(exact: Sensitivity, statistic: DensityStatistic, charge: Budget) -> Noise:
+def _calibrate(exact: Sensitivity, statistic: DensityStatistic, spec: ReleaseSpec) -> Noise:
     """The noise for the effective kernel, computed in floats and rounded to the grid."""
+    charge = spec.charge
     norm, size = exact.norm, statistic.coordinates.layout.size
     moved = exact.bound + Fraction(statistic.kernel_error_norm(norm)) / statistic.n
     floats, bound = Fraction(statistic.float_error_norm(norm)), Fraction(statistic.value_bound)
+    if spec.advanced:
+        each = exact.function + 2 * Fraction(statistic.kernel_error) / statistic.n
+        budget = charge.epsilon, charge.delta
+        eta = Fraction(statistic.float_error)
+        return calibrate_advanced_laplace(each, eta, size, *budget, bound)
     if norm == 2:
         return calibrate_gaussian(moved, floats, size, charge.epsilon, charge.delta, bound)
     return calibrate_laplace(moved, floats / size, size, charge.epsilon, bound)
@@ -204,9 +218,9 @@ def _sensitivity(exact: Sensitivity, law: Noise, domain: Domain) -> PlannedSensi
     )
 
 
-def _noise(coordinates: Coordinates, law: Noise, domain: Domain) -> PlannedNoise:
-    granularity = math.ldexp(1.0, law.granularity_exponent) / domain.volume
-    plain, spectral = KINDS[isinstance(law, GaussianNoise)]
+def _noise(spec: ReleaseSpec, coordinates: Coordinates, law: Noise) -> PlannedNoise:
+    granularity = math.ldexp(1.0, law.granularity_exponent) / spec.domain.volume
+    plain, spectral = (ADVANCED, "") if spec.advanced else KINDS[spec.gaussian]
     kind = spectral if isinstance(coordinates, SpectralCoordinates) else plain
     scale = law.sigma if isinstance(law, GaussianNoise) else law.scale
     return PlannedNoise(kind, scale * granularity, granularity, law)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
@@ -11,7 +12,9 @@ from dbern.bernstein.moments import MomentSketch
 from dbern.bernstein.spectrum import AxisSpectrum
 from dbern.certificate import Certificate
 from dbern.privacy.budget import Budget, decimal_text
+from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
+from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.spec import ReleaseSpec
 from dbern.targets.density import DensityStatistic
 
@@ -87,6 +90,17 @@ class ReleasePlan:
     cost: Cost
 
     @property
+    def rho(self) -> Fraction | None:
+        """What the release costs in zCDP: the planned law's own rho; half epsilon squared if pure.
+
+        None where the guarantee is an (epsilon, delta) only.
+        """
+        law = self.noise.law
+        if isinstance(law, GaussianNoise):
+            return rho_above(law.rho)
+        return None if self.charge.delta else pure_rho(self.charge.epsilon)
+
+    @property
     def lattice(self) -> Lattice:
         """The lattice of coefficients."""
         return Lattice(self.k)
@@ -113,13 +127,14 @@ class ReleasePlan:
             "epsilon": decimal_text(self.charge.epsilon),
             "delta": decimal_text(self.charge.delta),
         }
+        content["rho"] = None if self.rho is None else decimal_text(self.rho)
         content["certificate"]["total"] = self.certificate.total
         return content
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> ReleasePlan:
         """The plan that `to_dict` wrote."""
-        given = dict(content)
+        given = {key: value for key, value in content.items() if key != "rho"}  # of the law
         certificate = {key: given["certificate"][key] for key in Certificate.__dataclass_fields__}
         noise = given["noise"]
         return cls(
@@ -167,6 +182,7 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
         *(("", line) for line in sense.derivation),
         ("noise", f"exact {noise.kind.removeprefix('discrete-')}, scale {scale}"),
         ("", f"on multiples of {noise.granularity:.4g}"),
+        ("", _guarantee(plan)),
         ("certificate", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
         ("", f"{parts} + noise {sure.noise:.6g}"),
         ("", "the first part is that of the worst database, all records at one point"),
@@ -178,6 +194,13 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
             f"{cost.client_bytes >> 20} MiB in the releasing process",
         ),
     ]
+
+
+def _guarantee(plan: ReleasePlan) -> str:
+    if plan.rho is None:
+        return "by advanced composition: no rho is known, a zcdp account cannot pay"
+    pure = "" if plan.charge.delta else ", half epsilon squared"
+    return f"rho = {float(plan.rho):.6g} in zCDP{pure}"
 
 
 def _compared(plan: ReleasePlan) -> str:

@@ -384,6 +384,7 @@ def _attributes(spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation) 
         "h": list(plan.h),
         "epsilon": decimal_text(plan.charge.epsilon),
         "delta": decimal_text(plan.charge.delta),
+        "rho": content["rho"],
         "neighbors": spec.neighbors.value,
         "unit": str(spec.unit),
         "noise": content["noise"],

@@ -119,22 +119,13 @@ def calibrate_advanced_laplace(
         S of the exact function, the largest change of one coefficient, in the target's unit.
     eta : Fraction
         Proved bound on the float error of any one coefficient, same unit.
-    coefficients : int
-        cN, all outputs together.
+    coefficients, bound : int, Fraction
+        As there.
     epsilon, delta : Fraction
         The budget of the release.
-    bound : Fraction
-        Bound on every exact ``|v_i|``, over all databases.
 
-    Returns
-    -------
-    LaplaceNoise
-        Its sensitivity is ``cN d``, so its own `epsilon` is what basic composition would promise.
-
-    Raises
-    ------
-    SpecError
-        As `advanced_ratio`, or where no granularity fits the sampler.
+    The noise's sensitivity is ``cN d``: its own `epsilon` is what basic composition promises.
+    Raises `SpecError` as `advanced_ratio`, or where no granularity fits the sampler.
 
     Examples
     --------

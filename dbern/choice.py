@@ -26,6 +26,7 @@ from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.spectrum import AxisSpectrum, axis_spectrum
 from dbern.certificate import noise_sups, spectra_of, synthesis_matrices
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
+from dbern.targets.base import Component
 
 CLUSTERS = 128
 _DRAWS = 32
@@ -64,11 +65,11 @@ class Candidate:
 class Problem:
     """What is known before choosing; `k` and `h` where the spec gives them.
 
-    `noise_ratio` is the scale of the noise for sensitivity one; with `advanced` composition it
-    meets ``sqrt(N)`` times the largest change of one coefficient.
+    `noise_ratio` is the scale of the noise for sensitivity one; by `advanced` composition it
+    meets the largest move of one value times the root of the number of values.
     """
 
-    kernels: tuple[Gaussian, ...]
+    component: Component
     n: int
     gaussian: bool
     advanced: bool
@@ -79,6 +80,11 @@ class Problem:
     reference: Reference | None
     largest_k: int
     largest_lattice: int
+
+    @property
+    def kernels(self) -> tuple[Gaussian, ...]:
+        """The component's."""
+        return self.component.kernels
 
     def lattices(self, resolutions: Sequence[float]) -> list[Lattice]:
         """Lattices worth a look: the given one, or some steps to a bandwidth on every axis."""
@@ -98,14 +104,14 @@ class Problem:
 
     def candidate(self, coordinates: Coordinates, h: tuple[int, ...]) -> Candidate:
         """Predict the errors of one way to release."""
+        norm = 2 if self.gaussian else 1
         if self.advanced:
-            bound = math.prod(one.peak for one in self.kernels) * math.sqrt(coordinates.layout.size)
-        elif self.gaussian:
-            bound = coordinates.bump_bound_l2(self.kernels).value
+            values = self.component.outputs * coordinates.layout.size
+            bound = self.component.function_movement * math.sqrt(values)
         else:
-            bound = coordinates.bump_bound(self.kernels, quick=True).value
-            if isinstance(coordinates, SpectralCoordinates) and len(self.kernels) == 1:
-                bound *= _PAIRWISE_GAIN
+            bound = self.component.movement(coordinates, norm, quick=True).value
+        if isinstance(coordinates, SpectralCoordinates) and len(self.kernels) == norm == 1:
+            bound *= _PAIRWISE_GAIN
         noise = bound / self.n * self.noise_ratio * _unit_noise(coordinates, h, self.gaussian)
         return Candidate(coordinates, h, noise, self.bias(coordinates, h))
 

@@ -26,14 +26,11 @@ from dbern.privacy.mechanism import Noise
 from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
 from dbern.records import BATCH_ROWS, FileFacts, discover, read_footers
-from dbern.spec import ReleaseSpec
+from dbern.spec import ADVANCED, ReleaseSpec
 from dbern.targets.base import Component, Counters, Statistic
 
 KINDS = (("laplace", "spectral-laplace"), ("discrete-gaussian", "spectral-gaussian"))
 """Noise on lattice values and on spectral coordinates: Laplace, Gaussian."""
-
-ADVANCED = "laplace-advanced"
-"""Laplace noise on lattice values by advanced composition, where the spec asks for it by name."""
 
 _PAPER_H = 2
 _LARGEST_PAPER_K = 64

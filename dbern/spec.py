@@ -37,8 +37,8 @@ from dbern.targets.base import Component
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LATER = "is not available in this version"
 _GAUSSIAN = ("discrete-gaussian", "spectral-gaussian")
-_ADVANCED = "laplace-advanced"
-_WITH_DELTA = (*_GAUSSIAN, _ADVANCED)
+ADVANCED = "laplace-advanced"
+_WITH_DELTA = (*_GAUSSIAN, ADVANCED)
 _NOISES = ("auto", "laplace", "spectral-laplace", *_WITH_DELTA)
 _LEAST_DELTA = Fraction(1, 10**15)
 _LEAST_BETA = Fraction(1, 10**9)
@@ -139,7 +139,7 @@ class ReleaseSpec(Section):
     @property
     def advanced(self) -> bool:
         """Whether the noise is the paper's for a delta: Laplace with advanced composition."""
-        return self.mechanism.noise == _ADVANCED
+        return self.mechanism.noise == ADVANCED
 
     @property
     def beta(self) -> Fraction:

@@ -40,6 +40,7 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     SpecError
         For files, columns or settings that cannot work.
     """
+    _refuse_advanced(spec)
     files = footers(spec)
     if spec.mechanism.calibration == "paper":
         raise SpecError('mechanism.calibration: the trade-off is that of "tight"; write "tight"')
@@ -76,6 +77,7 @@ def smallest_epsilon(
     SpecError
         Where no epsilon reaches the error.
     """
+    _refuse_advanced(spec)
     files = footers(spec)
 
     def planned(epsilon: Fraction) -> ReleasePlan:
@@ -97,6 +99,14 @@ def smallest_epsilon(
             low = middle
         progress("searching epsilon", step + 1, _STEPS)
     return high, best
+
+
+def _refuse_advanced(spec: ReleaseSpec) -> None:
+    if spec.advanced:
+        raise SpecError(
+            'mechanism.noise: "laplace-advanced" is kept for comparison with a plan; to choose, '
+            'write noise = "auto"'
+        )
 
 
 def _rounded(value: float) -> Fraction:

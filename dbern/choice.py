@@ -76,12 +76,14 @@ class Candidate:
 class Problem:
     """What is known before choosing; `k` and `h` where the spec gives them.
 
-    `noise_ratio` is the scale of the noise for sensitivity one.
+    `noise_ratio` is the scale of the noise for sensitivity one; by `advanced` composition it
+    meets the largest move of one value times the root of the number of values.
     """
 
     component: Component
     n: int
     gaussian: bool
+    advanced: bool
     noise_ratio: float
     k: tuple[int, ...] | None
     h: tuple[int, ...] | None
@@ -114,7 +116,11 @@ class Problem:
     def candidate(self, coordinates: Coordinates, h: tuple[int, ...]) -> Candidate:
         """Predict the errors of one way to release."""
         norm = 2 if self.gaussian else 1
-        bound = self.component.movement(coordinates, norm, quick=True).value
+        if self.advanced:
+            values = self.component.outputs * coordinates.layout.size
+            bound = self.component.function_movement * math.sqrt(values)
+        else:
+            bound = self.component.movement(coordinates, norm, quick=True).value
         if isinstance(coordinates, SpectralCoordinates) and len(self.kernels) == norm == 1:
             bound *= _PAIRWISE_GAIN
         noise = bound / self.n * self.noise_ratio * _unit_noise(coordinates, h, self.gaussian)

@@ -20,13 +20,14 @@ from dbern.plans import (
     PlannedSensitivity,
     ReleasePlan,
 )
+from dbern.privacy.advanced import calibrate_advanced_laplace
 from dbern.privacy.budget import Budget
 from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, calibrate_laplace
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
 from dbern.records import BATCH_ROWS, FileFacts, discover, read_footers
-from dbern.spec import ReleaseSpec
+from dbern.spec import ADVANCED, ReleaseSpec
 from dbern.targets.base import Component, Counters, Statistic
 
 KINDS = (
@@ -82,7 +83,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         dataset=spec.budget.dataset,
         charge=spec.charge,
         n=n,
-        calibration=spec.mechanism.calibration,
+        calibration=_calibration(spec),
         components=planned,
         certificate=combined(spec.combination, parts, least),
         cost=_cost(counters, files, n),
@@ -95,10 +96,13 @@ def _component(
     """Resolve one component; its certificate holds together with those of `at_once` arrays."""
     charge, norm = _charge(spec, component), 2 if spec.gaussian else 1
     coordinates, h = _choose(spec, component, n)
-    exact = _exact(component, coordinates, n, spec.mechanism.calibration, norm)
-    tolerance = _tolerance(exact, coordinates, n, _noise_ratio(charge))
-    statistic = component.statistic(coordinates, n, tolerance)
-    law = _calibrate(exact, component.outputs, statistic, n, charge)
+    exact = _exact(component, coordinates, n, _calibration(spec), norm)
+    ratio = _noise_ratio(spec, charge)
+    if spec.advanced:  # that starts from S times the root of the values, and here is S times them
+        ratio /= math.sqrt(component.outputs * coordinates.layout.size)
+    statistic = component.statistic(coordinates, n, _tolerance(exact, coordinates, n, ratio))
+    calibrate = _calibrate_advanced if spec.advanced else _calibrate
+    law = calibrate(exact, component.outputs, statistic, n, charge)
     model = ErrorModel(
         approximation=component.approximation,
         coordinates=coordinates,
@@ -117,7 +121,7 @@ def _component(
         counting=statistic.counting,
         description=statistic.description,
         sensitivity=_sensitivity(exact, law, component.unit),
-        noise=_noise(coordinates, law, component.unit),
+        noise=_noise(spec, coordinates, law, component.unit),
         certificate=model.bound(h, spec.beta, at_once, least),
         approximation=component.approximation.to_dict(),
         unit=component.unit,
@@ -130,6 +134,10 @@ def _component(
 def _charge(spec: ReleaseSpec, component: Component) -> Budget:
     """The component's share of the budget: shares sum to one, and budgets compose by adding."""
     return Budget(spec.charge.epsilon * component.share, spec.charge.delta * component.share)
+
+
+def _calibration(spec: ReleaseSpec) -> str:
+    return "paper" if spec.advanced else spec.mechanism.calibration
 
 
 def _exact(
@@ -179,7 +187,7 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
         h = h or (_PAPER_H,) * component.domain.dimensions
         k = k or _paper_k(spec, component, n, max(h))
     kinds = KINDS[spec.gaussian]
-    plain_only = mechanism.calibration == "paper" or mechanism.noise == kinds[""]
+    plain_only = mechanism.calibration == "paper" or mechanism.noise in (kinds[""], ADVANCED)
     if k is not None and h is not None and plain_only:
         return PlainCoordinates(Lattice(k)), h
     problem = replace(problem_of(spec, component, n), k=k, h=h)
@@ -199,7 +207,8 @@ def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
         component=component,
         n=n,
         gaussian=spec.gaussian,
-        noise_ratio=_noise_ratio(_charge(spec, component)),
+        advanced=spec.advanced,
+        noise_ratio=_noise_ratio(spec, _charge(spec, component)),
         k=_given_k(spec, component),
         h=spec.per_axis("h", component.domain),
         certified=spec.mechanism.objective == "certified",
@@ -219,8 +228,10 @@ def _given_k(spec: ReleaseSpec, component: Component) -> tuple[int, ...] | None:
     return k
 
 
-def _noise_ratio(charge: Budget) -> float:
-    """Scale of the noise for sensitivity one."""
+def _noise_ratio(spec: ReleaseSpec, charge: Budget) -> float:
+    """Scale of the noise for sensitivity one; by advanced composition, over ``sqrt(N)``."""
+    if spec.advanced:
+        return 2 * math.sqrt(-2 * math.log(charge.delta)) / float(charge.epsilon)
     if charge.delta:
         return 1 / math.sqrt(2 * float(rho_for(charge.epsilon, charge.delta)))
     return 1 / float(charge.epsilon)
@@ -254,6 +265,16 @@ def _calibrate(
     return calibrate_laplace(moved, floats / size, size, charge.epsilon, bound)
 
 
+def _calibrate_advanced(
+    exact: Sensitivity, outputs: int, statistic: Statistic, n: int, charge: Budget
+) -> Noise:
+    """The same by advanced composition, from the largest move of one value."""
+    size = outputs * statistic.coordinates.layout.size
+    moved = exact.function + 2 * Fraction(statistic.kernel_error) / n
+    eta, bound = Fraction(statistic.float_error), Fraction(statistic.value_bound)
+    return calibrate_advanced_laplace(moved, eta, size, charge.epsilon, charge.delta, bound)
+
+
 def _sensitivity(exact: Sensitivity, law: Noise, unit: float) -> PlannedSensitivity:
     if isinstance(law, GaussianNoise):
         granules = math.sqrt(law.l2_sensitivity_granules_squared)
@@ -272,9 +293,10 @@ def _sensitivity(exact: Sensitivity, law: Noise, unit: float) -> PlannedSensitiv
     )
 
 
-def _noise(coordinates: Coordinates, law: Noise, unit: float) -> PlannedNoise:
+def _noise(spec: ReleaseSpec, coordinates: Coordinates, law: Noise, unit: float) -> PlannedNoise:
     granularity = math.ldexp(1.0, law.granularity_exponent) * unit
     kind = KINDS[isinstance(law, GaussianNoise)][family_of(coordinates)]
+    kind = ADVANCED if spec.advanced else kind
     scale = law.sigma if isinstance(law, GaussianNoise) else law.scale
     return PlannedNoise(kind, scale * granularity, granularity, law)
 

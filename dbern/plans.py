@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 from dbern.bernstein.coordinates import Coordinates
@@ -17,7 +18,9 @@ from dbern.bernstein.maps import (
 )
 from dbern.certificate import Certificate
 from dbern.privacy.budget import Budget, decimal_text
+from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
+from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.spec import ReleaseSpec
 from dbern.targets.base import Counters, Statistic
 
@@ -185,6 +188,18 @@ class ReleasePlan:
         return self.components[0].sensitivity
 
     @property
+    def rho(self) -> Fraction | None:
+        """What the release costs in zCDP: its planned laws' rhos together; half epsilon squared.
+
+        The latter where there is no delta; None where the guarantee is an (epsilon, delta) only.
+        """
+        if not self.charge.delta:
+            return pure_rho(self.charge.epsilon)
+        laws = [component.noise.law for component in self.components]
+        rhos = [law.rho for law in laws if isinstance(law, GaussianNoise)]
+        return rho_above(sum(rhos, Fraction(0))) if len(rhos) == len(laws) else None
+
+    @property
     def lattice(self) -> Lattice:
         """The lattice of coefficients."""
         return self.components[0].lattice
@@ -212,6 +227,7 @@ class ReleasePlan:
                 "epsilon": decimal_text(self.charge.epsilon),
                 "delta": decimal_text(self.charge.delta),
             },
+            "rho": None if self.rho is None else decimal_text(self.rho),
             "n": self.n,
             "calibration": self.calibration,
             "components": [component.to_dict() for component in self.components],
@@ -222,9 +238,10 @@ class ReleasePlan:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ReleasePlan:
         """The plan that `to_dict` wrote."""
+        given = {key: value for key, value in content.items() if key != "rho"}  # of the laws
         return cls(
             **{
-                **content,
+                **given,
                 "charge": Budget.parse(**content["charge"]),
                 "components": tuple(
                     PlannedComponent.from_dict(one) for one in content["components"]
@@ -246,6 +263,7 @@ def _certificate(content: Mapping[str, Any]) -> Certificate:
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     several = len(plan.components) > 1
     lines = [("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}")]
+    lines.append(("", _guarantee(plan)))
     lines.append(("records", f"n = {plan.n}, one row replaced"))
     for component in plan.components:
         lines += [("component", component.name)] if several else []
@@ -289,6 +307,13 @@ def _certificate_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     return [
         ("the function", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
     ]
+
+
+def _guarantee(plan: ReleasePlan) -> str:
+    if plan.rho is None:
+        return "by advanced composition: no rho is known, a zcdp account cannot pay"
+    pure = "" if plan.charge.delta else ", half epsilon squared"
+    return f"rho = {float(plan.rho):.6g} in zCDP{pure}"
 
 
 def _compared(plan: ReleasePlan, one: PlannedComponent) -> str:

@@ -154,6 +154,7 @@ def _attributes(spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation) 
         ],
         "epsilon": decimal_text(plan.charge.epsilon),
         "delta": decimal_text(plan.charge.delta),
+        "rho": content["rho"],
         "neighbors": spec.neighbors.value,
         "unit": str(spec.unit),
         "certificate": content["certificate"],

@@ -126,9 +126,12 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
     known = ledger.find(spec.budget.dataset, spec.release.name)
     plan: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
+    rho = None
     if known is None or known.state not in (State.SPENT, State.COMMITTED):
         files = footers(spec)
-        plan = {"dbern_version": version("dbern"), **plan_files(spec, files).to_dict()}
+        planned = plan_files(spec, files)
+        rho = planned.rho
+        plan = {"dbern_version": version("dbern"), **planned.to_dict()}
         inputs = _inputs(files, spec.base)
     if known is None or known.state is State.REFUNDED:
         check_output(spec.output, None)
@@ -142,6 +145,7 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
         inputs=inputs,
         plan=plan,
         output=str(spec.output),
+        rho=rho,
     )
     return ledger.reserve(request)
 

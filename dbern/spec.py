@@ -36,9 +36,11 @@ from dbern.targets.base import Component
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LATER = "is not available in this version"
+ADVANCED = "laplace-advanced"
 _GAUSSIAN = ("discrete-gaussian", "spectral-gaussian", "binned-gaussian")
 _LAPLACE = ("laplace", "spectral-laplace", "binned-laplace")
-_NOISES = ("auto", *_LAPLACE, *_GAUSSIAN)
+_WITH_DELTA = (*_GAUSSIAN, ADVANCED)
+_NOISES = ("auto", *_LAPLACE, *_WITH_DELTA)
 _LEAST_DELTA = Fraction(1, 10**15)
 _LEAST_BETA = Fraction(1, 10**9)
 _LEAST_EPSILON = Fraction(1, 10**6)
@@ -133,7 +135,12 @@ class ReleaseSpec(Section):
     @property
     def gaussian(self) -> bool:
         """Whether the noise is Gaussian: what "auto" means where delta is above 0."""
-        return self.charge.delta > 0
+        return self.charge.delta > 0 and not self.advanced
+
+    @property
+    def advanced(self) -> bool:
+        """Whether the noise is the paper's for a delta: Laplace with advanced composition."""
+        return self.mechanism.noise == ADVANCED
 
     @property
     def beta(self) -> Fraction:
@@ -278,10 +285,10 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         raise SpecError(
             'budget.delta: Laplace noise needs none; write delta = "0", or noise = "auto"'
         )
-    if not charge.delta and spec.mechanism.noise in _GAUSSIAN:
+    if not charge.delta and spec.mechanism.noise in _WITH_DELTA:
         raise SpecError(
-            'mechanism.noise: Gaussian noise needs a delta; write delta = "1e-6" in [budget], '
-            'or noise = "auto"'
+            f'mechanism.noise: "{spec.mechanism.noise}" needs a delta; write delta = "1e-6" in '
+            '[budget], or noise = "auto"'
         )
     if charge.delta and spec.mechanism.calibration == "paper":
         raise SpecError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import click
@@ -39,20 +40,34 @@ def init(url: str, as_json: bool, quiet: bool) -> None:
 @_LEDGER
 @_DATASET
 @click.option("--epsilon", required=True, metavar='"3.0"', help="Exact decimal to add.")
-@click.option("--delta", default="0", metavar='"0"', help="Exact decimal to add.")
+@click.option(
+    "--delta", default="0", metavar='"0"', help="Exact decimal to add; zcdp needs one above 0."
+)
 @click.option(
     "--neighbors", type=click.Choice(["replace-one"]), help="Which databases count as neighbours."
 )
 @click.option("--unit", type=click.Choice(["row"]), help="Whose data one unit of budget covers.")
-@click.option("--accountant", type=click.Choice(["basic"]), help="How charges add up.")
+@click.option(
+    "--accountant",
+    type=click.Choice(["basic", "zcdp"]),
+    help="How charges add up: epsilons and deltas, or rhos.  [default: basic]",
+)
+@click.option(
+    "--period",
+    type=click.Choice(["day", "week", "month"]),
+    help="The budget is whole again in each (UTC).  [default: never]",
+)
 @common
 def grant(
     url: str, dataset: str, epsilon: str, delta: str, neighbors: str | None, unit: str | None,
-    accountant: str | None, as_json: bool, quiet: bool,
+    accountant: str | None, period: str | None, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Add budget to a dataset's account; a grant cannot be taken back.
 
-    The first grant fixes neighbors, unit and accountant for good.
+    The first grant fixes neighbors, unit, accountant and period for good. In zcdp each release
+    costs its rho (half the square of a pure epsilon), and together they may cost what converts to
+    the granted epsilon at the granted delta: more room for many small releases, less for a large
+    one. With a period the promise is the granted budget for each period, and so m times it for m.
     """
     del quiet
     from dbern.ledger import BudgetLedger
@@ -68,6 +83,7 @@ def grant(
             neighbors=Neighbors(neighbors) if neighbors else None,
             unit=PrivacyUnit() if unit else None,
             accountant=accountant,
+            period=period,
         )
         account = _account(opened.status(dataset)[0])
     report(
@@ -81,16 +97,19 @@ def grant(
 @ledger.command()
 @_LEDGER
 @click.option("--dataset", metavar="NAME", help="Only this one.")
+@click.option("--log", "with_log", is_flag=True, help="Add every event since the beginning.")
 @common
-def status(url: str, dataset: str | None, as_json: bool, quiet: bool) -> None:
+def status(url: str, dataset: str | None, with_log: bool, as_json: bool, quiet: bool) -> None:
     """Show what was granted, reserved, spent and remains, and on what."""
     del quiet
     from dbern.ledger import BudgetLedger
 
     with BudgetLedger.open(url, read_only=True) as opened:
         accounts = [_account(one) for one in opened.status(dataset)]
-    text = "\n".join(_status_lines(accounts)) or "no budget was granted yet"
-    report({"datasets": accounts}, text, as_json=as_json)
+        log = [vars(line) for line in opened.log(dataset)] if with_log else []
+    lines = _status_lines(accounts) or ["no budget was granted yet"]
+    content = {"datasets": accounts, **({"log": log} if with_log else {})}
+    report(content, "\n".join([*lines, *map(_log_line, log)]), as_json=as_json)
 
 
 @ledger.command()
@@ -116,35 +135,66 @@ def abandon(url: str, dataset: str, name: str, as_json: bool, quiet: bool) -> No
 
 
 def _account(status: Any) -> dict[str, Any]:
+    """One account as JSON values; amounts as text, and in zcdp also as exact numbers."""
+    from dbern.privacy.budget import decimal_text
+
+    amounts = {key: getattr(status, key) for key in ("granted", "reserved", "spent", "remaining")}
+    if status.period:
+        amounts["earlier"] = status.earlier
     return {
         "dataset": status.dataset,
         "neighbors": status.neighbors.value,
         "unit": str(status.unit),
         "accountant": status.accountant,
-        "granted": str(status.granted),
-        "reserved": str(status.reserved),
-        "spent": str(status.spent),
-        "remaining": str(status.remaining),
+        "budget": str(status.budget),
+        **{key: str(amount) for key, amount in amounts.items()},
+        **({"period": status.period, "renewed": status.terms.period} if status.period else {}),
+        **({"zcdp": {key: _exact(amount) for key, amount in amounts.items()}}
+           if status.accountant == "zcdp" else {}),
         "releases": [
             {"name": row.name, "state": str(row.state), "charge": str(row.charge),
+             "rho": None if row.rho is None else decimal_text(row.rho),
              "release_id": row.release_id, "created": row.created}
             for row in status.releases
         ],
     }  # fmt: skip
 
 
+def _exact(amount: Any) -> dict[str, str]:
+    from dbern.privacy.budget import decimal_text
+
+    return {key: decimal_text(getattr(amount, key)) for key in ("rho", "epsilon", "delta")}
+
+
 def _status_lines(accounts: list[dict[str, Any]]) -> list[str]:
     lines = []
     for account in accounts:
+        zcdp = account["accountant"] == "zcdp"
         lines.append(
             f"{account['dataset']} ({account['neighbors']}, unit {account['unit']}, "
             f"{account['accountant']} composition)"
         )
+        if "period" in account:
+            lines.append(f"  renewed every {account['renewed']}, now {account['period']}")
+        if zcdp:
+            lines.append(f"  {'budget':<10}{account['budget']}")
         lines += [
-            f"  {key:<10}{account[key]}" for key in ("granted", "reserved", "spent", "remaining")
+            f"  {key:<10}{account[key]}"
+            for key in ("granted", "reserved", "spent", "remaining", "earlier")
+            if key in account
         ]
         lines += [
-            f"    {row['name']}: {row['state']}, {row['charge']}, {row['created']}"
+            f"    {row['name']}: {row['state']}, {_charge(row, zcdp)}, {row['created']}"
             for row in account["releases"]
         ]
     return lines
+
+
+def _charge(row: dict[str, Any], zcdp: bool) -> str:
+    return f"rho {float(Fraction(row['rho'])):.6g} ({row['charge']})" if zcdp else row["charge"]
+
+
+def _log_line(line: dict[str, Any]) -> str:
+    what = "/".join(part for part in (line["dataset"], line["name"]) if part)
+    detail = ", ".join(f"{key} {value}" for key, value in line["detail"].items() if value)
+    return f"{line['at']} {line['event']} {what}{': ' * bool(detail)}{detail}"

@@ -6,6 +6,7 @@ from dbern.ledger.ledger import BudgetLedger
 from dbern.ledger.staging import Staging
 from dbern.ledger.values import (
     Abandoned,
+    AuditLine,
     DatasetStatus,
     ReleaseRow,
     Request,
@@ -16,6 +17,7 @@ from dbern.ledger.values import (
 
 __all__ = [
     "Abandoned",
+    "AuditLine",
     "BudgetLedger",
     "Change",
     "Comparison",

@@ -12,6 +12,8 @@ from sqlalchemy import Connection
 
 from dbern.errors import SpecError
 from dbern.ledger.keys import KeyFiles
+from dbern.ledger.refusals import not_installed
+from dbern.ledger.schema import VERSION, migrate, version_of
 from dbern.ledger.sqlite import SqliteBackend
 
 _SQLITE = "sqlite:///"
@@ -68,6 +70,25 @@ URL such as "sqlite:///ledger.db"
     """
     path = Path(_sqlite_path(url)).resolve()
     return SqliteBackend(path, read_only=read_only, busy_timeout=busy_timeout)
+
+
+def check_installed(backend: Backend, busy_timeout: float) -> None:
+    """Require a ledger, and bring one of an older version to this one.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        When there is none, it is of a version that cannot be read, or it cannot be written.
+    """
+    version = None
+    if backend.exists():
+        with backend.read() as connection:
+            version = version_of(connection)
+    if version is None:
+        raise not_installed(backend.url)
+    if version != VERSION:  # looking, too, needs the columns of this version
+        with backend_of(backend.url, busy_timeout=busy_timeout).write() as connection:
+            migrate(connection)
 
 
 def resolve_url(url: str, base: Path) -> str:

@@ -11,20 +11,18 @@ from typing import Self
 from sqlalchemy import Connection
 
 from dbern.errors import DbernError
-from dbern.ledger import refusals, rows
-from dbern.ledger.backend import Backend, backend_of
+from dbern.ledger import accounts, refusals, rows
+from dbern.ledger.backend import Backend, backend_of, check_installed
 from dbern.ledger.identity import Comparison, compared
-from dbern.ledger.schema import installed
 from dbern.ledger.staging import Staging, destroy_staging, sweep_staging
 from dbern.ledger.values import (
-    ACCOUNTANTS,
     LIVE,
     Abandoned,
+    AuditLine,
     DatasetStatus,
     Request,
     Reservation,
     State,
-    Terms,
     require_positive,
 )
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
@@ -96,7 +94,7 @@ class BudgetLedger:
         """
         ledger = cls(backend_of(url, read_only=read_only, busy_timeout=busy_timeout))
         try:
-            ledger._check_installed()
+            check_installed(ledger._backend, busy_timeout)
             if not read_only:
                 ledger.sweep()
         except BaseException:
@@ -117,33 +115,32 @@ class BudgetLedger:
         neighbors: Neighbors | None = None,
         unit: PrivacyUnit | None = None,
         accountant: str | None = None,
+        period: str | None = None,
     ) -> DatasetStatus:
         """Add budget to a dataset; the first grant fixes its terms, later ones may leave them out.
+
+        Parameters
+        ----------
+        accountant : str, optional
+            ``"basic"`` (the default) or ``"zcdp"``.
+        period : str, optional
+            ``"day"``, ``"week"`` or ``"month"``, in UTC: the budget is whole again in each. A
+            release counts in the period of its reservation.
 
         Raises
         ------
         BudgetError
             When the terms are not those of the first grant.
         SpecError
-            When the amount is not above zero, or the accountant is not available.
+            When the amount is not above zero, or accountant, period or delta cannot be.
         """
         require_positive(budget)
-        if accountant is not None and accountant not in ACCOUNTANTS:
-            raise refusals.unknown_accountant(accountant)
-        with self._backend.write() as connection:
-            fixed = rows.terms_of(connection, dataset)
-            default = fixed or Terms()
-            asked = Terms(
-                neighbors or default.neighbors,
-                unit or default.unit,
-                accountant or default.accountant,
-            )
-            if fixed is None:
-                rows.add_dataset(connection, dataset, asked)
-            elif fixed != asked:
-                raise refusals.terms_differ(dataset, fixed, asked)
+        detail = rows.amount_columns(budget)
+        logged = accounts.refusals_logged(self._backend, dataset, None, detail)
+        with logged, self._backend.write() as connection:
+            accounts.granted_terms(connection, dataset, neighbors, unit, accountant, period)
             rows.add_grant(connection, dataset, budget)
-            return rows.account(connection, dataset, asked)
+            return self._account(connection, dataset)
 
     def status(self, dataset: str | None = None) -> list[DatasetStatus]:
         """The account of one dataset, or of all.
@@ -169,18 +166,24 @@ class BudgetLedger:
         IntegrityError
             When the files changed after reading began.
         """
-        require_positive(request.charge)
-        with self._backend.write() as connection:
+        require_positive(request.charge, request.rho)
+        detail = rows.amount_columns(request.charge)
+        logged = accounts.refusals_logged(self._backend, request.dataset, request.name, detail)
+        with logged, self._backend.write() as connection:
             found = rows.named(connection, request.dataset, request.name)
             if found is not None and (
                 refusal := refusals.unlike(self.url, compared(found, request))
             ):
                 raise refusal
-            status = self._account(connection, request.dataset, request.charge)
-            asked = Terms(request.neighbors, request.unit, status.accountant)
-            if asked != status.terms:
-                raise refusals.terms_differ(request.dataset, status.terms, asked)
-            return found or self._new_release(connection, status, request)
+            at = rows.now()  # one time decides in which period it is paid and in which it counts
+            status = self._account(connection, request.dataset, at, request.charge)
+            accounts.require_terms(status, request)
+            return found or self._new_release(connection, status, request, at)
+
+    def log(self, dataset: str | None = None) -> list[AuditLine]:
+        """The audit log, which only grows: of one dataset, or all of it, oldest line first."""
+        with self._backend.read() as connection:
+            return rows.log(connection, dataset)
 
     def find(self, dataset: str, name: str) -> Reservation | None:
         """The release that holds a name; None when it is free (a refund frees it)."""
@@ -334,31 +337,24 @@ class BudgetLedger:
     ) -> None:
         self.close()
 
-    def _check_installed(self) -> None:
-        if not self._backend.exists():
-            raise refusals.not_installed(self.url)
-        with self._backend.read() as connection:
-            if not installed(connection):
-                raise refusals.not_installed(self.url)
-
     def _account(
-        self, connection: Connection, dataset: str, charge: Budget | None = None
+        self,
+        connection: Connection,
+        dataset: str,
+        at: str | None = None,
+        charge: Budget | None = None,
     ) -> DatasetStatus:
-        terms = rows.terms_of(connection, dataset)
-        if terms is None:
-            raise refusals.not_granted(self.url, dataset, charge)
-        return rows.account(connection, dataset, terms)
+        return accounts.account(connection, self.url, dataset, at or rows.now(), charge)
 
     def _new_release(
-        self, connection: Connection, status: DatasetStatus, request: Request
+        self, connection: Connection, status: DatasetStatus, request: Request, at: str
     ) -> Reservation:
-        if not status.remaining.covers(request.charge):
-            raise refusals.overdrawn(self.url, status, request.charge)
+        accounts.require_cover(self.url, status, request)
         release_id = rows.new_id()
         # The key is on the disk before its row: a crash leaves an orphan key, never a charge
         # without one. The write lock held here keeps `sweep` from taking it for an orphan.
         self._backend.keys.create(release_id)
-        return rows.add_release(connection, request, release_id)
+        return rows.add_release(connection, request, release_id, at)
 
     def _step(
         self, reservation: Reservation, before: State, after: State, **values: object

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import shlex
+from collections.abc import Sequence
+from fractions import Fraction
 
 from dbern.errors import (
     BudgetError,
@@ -12,6 +15,7 @@ from dbern.errors import (
     ReleaseError,
     SpecError,
 )
+from dbern.ledger.accounting import Amount, Zcdp
 from dbern.ledger.identity import Comparison, listed, named
 from dbern.ledger.values import PENDING, DatasetStatus, Reservation, State, Terms
 from dbern.privacy.budget import Budget, decimal_text
@@ -31,19 +35,35 @@ def terms_differ(dataset: str, fixed: Terms, asked: Terms) -> BudgetError:
     )
 
 
-def unknown_accountant(accountant: str) -> SpecError:
-    """An accountant that this version does not have."""
-    return SpecError(
-        f"accountant {accountant!r} is not available in this version; write --accountant basic"
+def unknown_terms(key: str, value: str, known: Sequence[str]) -> SpecError:
+    """An accountant or a period that this version does not have."""
+    choices = " or ".join(f"--{key} {one}" for one in known)
+    return SpecError(f"{key} {value!r} is not available in this version; write {choices}")
+
+
+def no_rho(status: DatasetStatus, charge: Budget) -> BudgetError:
+    """A guarantee that is an (epsilon, delta) only, for an account in zCDP."""
+    return BudgetError(
+        f"dataset {status.dataset!r} is accounted in zCDP, and this release ({charge}) has an "
+        'epsilon and a delta only: noise = "laplace-advanced" has no rho; write noise = "auto"'
     )
 
 
-def overdrawn(url: str, status: DatasetStatus, charge: Budget) -> BudgetError:
+def overdrawn(url: str, status: DatasetStatus, charge: Budget, asked: Amount) -> BudgetError:
     """The charge does not fit."""
+    requested = str(charge) if asked == charge else f"{charge}, {asked}"
+    granted = str(status.budget)
+    if status.granted != status.budget:
+        granted += f", {status.granted}"
+    missing, used = charge, status.used
+    if isinstance(asked, Zcdp) and isinstance(used, Zcdp):
+        more = (used + asked).epsilon - status.budget.epsilon
+        missing = Budget(Fraction(math.floor(more * 10**6) + 1, 10**6))
+    when = f" in {status.period}, renewed every {status.terms.period}" if status.period else ""
     return BudgetError(
-        f"dataset {status.dataset!r} cannot pay: requested {charge}; spent {status.spent}; "
-        f"reserved {status.reserved}; remaining {status.remaining} of {status.granted} granted; "
-        f"ask for less, or grant more: {grant_command(url, status.dataset, charge)}"
+        f"dataset {status.dataset!r} cannot pay: requested {requested}; spent {status.spent}; "
+        f"reserved {status.reserved}; remaining {status.remaining} of {granted} granted{when}; "
+        f"ask for less, or grant more: {grant_command(url, status.dataset, missing)}"
     )
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import secrets
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
 
 from sqlalchemy import Connection, RowMapping, select
 
+from dbern.ledger.accounting import rho_of_charge
 from dbern.ledger.identity import json_text
 from dbern.ledger.schema import audit, datasets, grants, releases
 from dbern.ledger.values import (
     LIVE,
-    PENDING,
-    DatasetStatus,
+    AuditLine,
     ReleaseRow,
     Request,
     Reservation,
@@ -39,23 +39,33 @@ def terms_of(connection: Connection, dataset: str) -> Terms | None:
     if row is None:
         return None
     unit = PrivacyUnit(row["unit_column"], row["unit_max_contributions"])
-    return Terms(Neighbors(row["neighbors"]), unit, row["accountant"])
+    return Terms(Neighbors(row["neighbors"]), unit, row["accountant"], row["period"])
 
 
-def account(connection: Connection, dataset: str, terms: Terms) -> DatasetStatus:
-    """A dataset's account, summed exactly: the database adds no fractions."""
-    granted = connection.execute(select(grants).where(grants.c.dataset == dataset)).mappings()
+def granted(connection: Connection, dataset: str) -> Budget:
+    """All grants of a dataset, summed exactly: the database adds no fractions."""
+    found = connection.execute(select(grants).where(grants.c.dataset == dataset)).mappings()
+    return sum((_amount(row) for row in found), start=Budget(Fraction(0)))
+
+
+def history(connection: Connection, dataset: str) -> list[ReleaseRow]:
+    """Every release of a dataset, in the order of their reservations."""
     query = select(releases).where(releases.c.dataset == dataset).order_by(releases.c.id)
-    history = [_release_row(row) for row in connection.execute(query).mappings()]
-    charged = [row for row in history if row.state is not State.REFUNDED]
-    return DatasetStatus(
-        dataset=dataset,
-        terms=terms,
-        granted=_total(_amount(row) for row in granted),
-        reserved=_total(row.charge for row in charged if row.state in PENDING),
-        spent=_total(row.charge for row in charged if row.state not in PENDING),
-        releases=tuple(history),
-    )
+    return [_release_row(row) for row in connection.execute(query).mappings()]
+
+
+def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
+    """The audit log of one dataset, or all of it, oldest first."""
+    query = select(audit).order_by(audit.c.id)
+    if dataset is not None:
+        query = query.where(audit.c.dataset == dataset)
+    return [
+        AuditLine(
+            row["at"], row["event"], row["dataset"], row["name"], row["release_id"],
+            json.loads(row["detail"]),
+        )
+        for row in connection.execute(query).mappings()
+    ]  # fmt: skip
 
 
 def add_dataset(connection: Connection, dataset: str, terms: Terms) -> None:
@@ -66,6 +76,7 @@ def add_dataset(connection: Connection, dataset: str, terms: Terms) -> None:
         "unit_column": terms.unit.column,
         "unit_max_contributions": terms.unit.max_contributions,
         "accountant": terms.accountant,
+        "period": terms.period,
         "created": now(),
     }
     connection.execute(datasets.insert().values(row))
@@ -73,30 +84,33 @@ def add_dataset(connection: Connection, dataset: str, terms: Terms) -> None:
 
 def add_grant(connection: Connection, dataset: str, budget: Budget) -> None:
     """Add budget to a dataset."""
-    row = {"dataset": dataset, **_amount_columns(budget), "created": now()}
+    row = {"dataset": dataset, **amount_columns(budget), "created": now()}
     connection.execute(grants.insert().values(row))
-    add_audit(connection, "grant", dataset, detail=_amount_columns(budget))
+    add_audit(connection, "grant", dataset, detail=amount_columns(budget))
 
 
-def add_release(connection: Connection, request: Request, release_id: str) -> Reservation:
-    """Write a new reservation, with a salt of its own."""
+def add_release(
+    connection: Connection, request: Request, release_id: str, created: str
+) -> Reservation:
+    """Write a new reservation, with a salt of its own; `created` decides on its period."""
+    rho = rho_of_charge(request.charge, request.rho)
+    amounts = {**amount_columns(request.charge), "rho": None if rho is None else str(rho)}
     row = {
         "release_id": release_id,
         "dataset": request.dataset,
         "name": request.name,
         "state": State.RESERVED.value,
-        **_amount_columns(request.charge),
+        **amounts,
         "identity": json_text(request.identity),
         "inputs": json_text(request.inputs),
         "plan": json_text(request.plan),
         "output": request.output,
         "salt": secrets.token_bytes(_SALT_BYTES),
-        "created": now(),
+        "created": created,
     }
     inserted = connection.execute(releases.insert().values(row).returning(releases))
     reservation = _reservation(inserted.mappings().one())
-    detail = _amount_columns(request.charge)
-    add_audit(connection, "reserve", request.dataset, request.name, release_id, detail)
+    add_audit(connection, "reserve", request.dataset, request.name, release_id, amounts)
     return reservation
 
 
@@ -173,7 +187,8 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _amount_columns(budget: Budget) -> dict[str, object]:
+def amount_columns(budget: Budget) -> dict[str, object]:
+    """A budget as the ledger stores it: exact text."""
     return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
 
 
@@ -181,13 +196,10 @@ def _amount(row: RowMapping) -> Budget:
     return Budget(Fraction(row["epsilon"]), Fraction(row["delta"]))
 
 
-def _total(amounts: Iterable[Budget]) -> Budget:
-    return sum(amounts, start=Budget(Fraction(0)))
-
-
 def _release_row(row: RowMapping) -> ReleaseRow:
-    state = State(row["state"])
-    return ReleaseRow(row["name"], state, _amount(row), row["release_id"], row["created"])
+    rho = None if row["rho"] is None else Fraction(row["rho"])
+    state, charge = State(row["state"]), _amount(row)
+    return ReleaseRow(row["name"], state, charge, rho, row["release_id"], row["created"])
 
 
 def _reservation(row: RowMapping) -> Reservation:

@@ -21,7 +21,15 @@ from sqlalchemy import (
 from dbern.errors import EnvironmentRefusedError
 from dbern.ledger.values import State
 
-VERSION = "1"
+VERSION = "2"
+
+_MIGRATIONS = {
+    "1": (
+        "ALTER TABLE datasets ADD COLUMN period VARCHAR",
+        "ALTER TABLE releases ADD COLUMN rho VARCHAR",
+    ),
+}
+"""What takes a ledger of an older version to the next one."""
 
 metadata = MetaData()
 
@@ -41,6 +49,7 @@ datasets = Table(
     Column("unit_max_contributions", Integer, nullable=False),
     Column("accountant", String, nullable=False),
     Column("created", String, nullable=False),
+    Column("period", String),
 )
 
 grants = Table(
@@ -71,6 +80,7 @@ releases = Table(
     Column("seal", LargeBinary),
     Column("manifest_digest", String),
     Column("created", String, nullable=False),
+    Column("rho", String),
     CheckConstraint("state IN ({})".format(", ".join(f"'{state}'" for state in State))),
 )
 
@@ -104,25 +114,34 @@ PERMANENT = (releases,)
 """Tables whose rows change but are never deleted."""
 
 
-def installed(connection: Connection) -> bool:
-    """Whether the database holds a ledger of this version.
+def version_of(connection: Connection) -> str | None:
+    """The version of the ledger that the database holds; None for an empty database.
 
     Raises
     ------
     EnvironmentRefusedError
-        When it holds something else, or a ledger of another version.
+        When it holds something else, or a ledger of a version that cannot be read.
     """
     tables = inspect(connection).get_table_names()
     if not tables:
-        return False
+        return None
     if not {meta.name, audit.name, releases.name} <= set(tables):
         raise EnvironmentRefusedError(
             "the ledger's database holds other tables and no ledger; give the ledger one of its own"
         )
     version = connection.scalar(select(meta.c.value).where(meta.c.key == "schema"))
-    if version != VERSION:
+    if version != VERSION and version not in _MIGRATIONS:
         raise EnvironmentRefusedError(
             f"the ledger has schema {version}, this version of dbern reads schema {VERSION}; "
             "use the version of dbern that wrote it"
         )
-    return True
+    return str(version)
+
+
+def migrate(connection: Connection) -> None:
+    """Bring an older ledger to this version, inside the caller's transaction."""
+    while (version := version_of(connection)) not in (None, VERSION):
+        for statement in _MIGRATIONS[str(version)]:
+            connection.exec_driver_sql(statement)
+        following = str(int(str(version)) + 1)
+        connection.execute(meta.update().where(meta.c.key == "schema").values(value=following))

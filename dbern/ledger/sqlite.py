@@ -16,7 +16,7 @@ from sqlalchemy.pool import NullPool
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError
 from dbern.ledger.durable import private_directory, sync_directory
 from dbern.ledger.keys import KeyFiles
-from dbern.ledger.schema import APPEND_ONLY, PERMANENT, VERSION, installed, meta, metadata
+from dbern.ledger.schema import APPEND_ONLY, PERMANENT, VERSION, meta, metadata, version_of
 
 # Nothing private may linger: no write-ahead log beside the file, deleted content overwritten.
 # Recursive triggers let REPLACE, too, meet the triggers that refuse a DELETE.
@@ -98,7 +98,7 @@ class SqliteBackend:
                 "name a file in a directory that exists and is writable"
             ) from error
         with self.write() as connection:
-            return not installed(connection) and _install(connection)
+            return version_of(connection) is None and _install(connection)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from dbern.errors import SpecError
+from dbern.ledger.accounting import BASIC, Amount
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
 
@@ -35,9 +36,6 @@ class State(enum.StrEnum):
 PENDING = (State.RESERVED, State.READING)
 """The states whose charge counts as reserved."""
 
-ACCOUNTANTS = ("basic",)
-"""How charges compose; "basic" adds them."""
-
 LIVE = (*PENDING, State.SPENT)
 """The states whose release still needs its key and its staged center."""
 
@@ -54,10 +52,13 @@ class Terms:
 
     neighbors: Neighbors = Neighbors.REPLACE_ONE
     unit: PrivacyUnit = field(default_factory=PrivacyUnit)
-    accountant: str = "basic"
+    accountant: str = BASIC
+    period: str | None = None
 
     def __str__(self) -> str:
-        return f"neighbors {self.neighbors.value}, unit {self.unit}, accountant {self.accountant}"
+        renewed = f", renewed every {self.period}" if self.period else ""
+        fixed = f"neighbors {self.neighbors.value}, unit {self.unit}"
+        return f"{fixed}, accountant {self.accountant}{renewed}"
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,9 @@ class Request:
         The resolved plan; the first one reserved wins.
     output : str
         Where the synopsis goes.
+    rho : Fraction, optional
+        What it costs in zCDP. A charge without delta costs ``epsilon^2/2`` if this is left out;
+        one with a delta and without this cannot be paid by a zcdp account.
 
     Examples
     --------
@@ -97,6 +101,7 @@ class Request:
     inputs: Mapping[str, object] = field(default_factory=dict)
     plan: Mapping[str, object] = field(default_factory=dict)
     output: str = ""
+    rho: Fraction | None = None
 
 
 @dataclass(frozen=True)
@@ -144,26 +149,47 @@ class ReleaseRow:
     name: str
     state: State
     charge: Budget
+    rho: Fraction | None
     release_id: str
     created: str
+
+
+@dataclass(frozen=True)
+class AuditLine:
+    """One event of the audit log: a grant, a reservation, a change of state, a refusal."""
+
+    at: str
+    event: str
+    dataset: str
+    name: str | None
+    release_id: str | None
+    detail: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class DatasetStatus:
     """A dataset's account: ``granted = spent + reserved + remaining``, exactly.
 
+    `budget` is what was granted as epsilon and delta; the amounts are in what the accountant
+    counts. With a period they are those of the current one, `period`, and `earlier` is what the
+    other periods cost.
+
     Examples
     --------
     >>> one = Budget.parse("1")
-    >>> print(DatasetStatus("trips", Terms(), one, one - one, one - one, ()).remaining)
+    >>> none = one - one
+    >>> print(DatasetStatus("trips", Terms(), one, one, none, none, none, None, ()).remaining)
     epsilon 1
     """
 
     dataset: str
     terms: Terms
-    granted: Budget
-    reserved: Budget
-    spent: Budget
+    budget: Budget
+    granted: Amount
+    reserved: Amount
+    spent: Amount
+    earlier: Amount
+    period: str | None
     releases: tuple[ReleaseRow, ...]
 
     @property
@@ -182,22 +208,28 @@ class DatasetStatus:
         return self.terms.accountant
 
     @property
-    def remaining(self) -> Budget:
+    def remaining(self) -> Amount:
         """What a new release may still cost."""
-        return self.granted - self.spent - self.reserved
+        return self.granted - self.used
+
+    @property
+    def used(self) -> Amount:
+        """Spent and reserved together."""
+        return self.spent + self.reserved
 
 
-def require_positive(budget: Budget) -> None:
+def require_positive(budget: Budget, rho: Fraction | None = None) -> None:
     """Refuse an amount at or below zero: a negative charge would be a grant by the back door.
 
     Raises
     ------
     SpecError
-        When either parameter is negative, or both are zero.
+        When either parameter is negative, or both are zero, or `rho` is not above zero.
 
     Examples
     --------
     >>> require_positive(Budget.parse("0.1"))
     """
-    if budget.epsilon < 0 or budget.delta < 0 or budget == Budget(Fraction(0)):
+    free = budget == Budget(Fraction(0)) or (rho is not None and rho <= 0)
+    if budget.epsilon < 0 or budget.delta < 0 or free:
         raise SpecError('budget: must be above 0; write epsilon = "1.0"')

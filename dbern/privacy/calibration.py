@@ -27,8 +27,8 @@ from dbern.privacy.gaussian import MAX_SIGMA, discrete_gaussian
 from dbern.privacy.laplace import MAX_CENTER, MAX_SCALE, SignedNoise, discrete_laplace
 from dbern.privacy.zcdp import gaussian_tail_granules, rho_for, rho_of
 
-_GRANULES_PER_SENSITIVITY: Final = 1024  # rounding to the grid then costs at most 1/1024 of it
-_EXPONENTS: Final = range(-1000, 901)  # 2**e, 2**-e and what they multiply stay normal floats
+GRANULES_PER_SENSITIVITY: Final = 1024  # rounding to the grid then costs at most 1/1024 of it
+EXPONENTS: Final = range(-1000, 901)  # 2**e, 2**-e and what they multiply stay normal floats
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class LaplaceNoise:
             raise SpecError(
                 "noise: the scale must be from 1 to 2**61 granules; raise budget.epsilon"
             )
-        if self.granularity_exponent not in _EXPONENTS:
+        if self.granularity_exponent not in EXPONENTS:
             raise SpecError("noise: the granularity leaves the range of floats; rescale the target")
 
     @property
@@ -119,7 +119,7 @@ class GaussianNoise:
     def __post_init__(self) -> None:
         if not 1 <= self.sigma <= MAX_SIGMA or self.l2_sensitivity_granules_squared < 0:
             raise SpecError("noise: sigma must be from 1 to 2**61 granules; raise budget.epsilon")
-        if self.granularity_exponent not in _EXPONENTS:
+        if self.granularity_exponent not in EXPONENTS:
             raise SpecError("noise: the granularity leaves the range of floats; rescale the target")
 
     @property
@@ -187,8 +187,8 @@ def calibrate_laplace(
     (83930, -21, 41965)
     """
     _check(l1_sensitivity, eta, coefficients, epsilon, bound)
-    exponent = floor_log2(l1_sensitivity / (_GRANULES_PER_SENSITIVITY * coefficients))
-    exponent = max(exponent, _EXPONENTS.start)
+    exponent = floor_log2(l1_sensitivity / (GRANULES_PER_SENSITIVITY * coefficients))
+    exponent = max(exponent, EXPONENTS.start)
     while True:
         g = Fraction(2) ** exponent
         total = l1_sensitivity + coefficients * (2 * eta + g)
@@ -246,8 +246,8 @@ def calibrate_gaussian(
     rho = rho_for(epsilon, delta)
     if _least_sigma(coefficients, rho) > MAX_SIGMA:  # even the coarsest g leaves D at cN
         raise SpecError("noise: too many coefficients for this budget; lower k or raise epsilon")
-    wanted = (l2_sensitivity / _GRANULES_PER_SENSITIVITY) ** 2 / coefficients  # g squared
-    exponent = max(floor_log2(wanted) // 2, _EXPONENTS.start)
+    wanted = (l2_sensitivity / GRANULES_PER_SENSITIVITY) ** 2 / coefficients  # g squared
+    exponent = max(floor_log2(wanted) // 2, EXPONENTS.start)
     while True:
         g = Fraction(2) ** exponent
         squared = _floor_square((l2_sensitivity + 2 * eta_l2) / g, coefficients)

@@ -23,7 +23,7 @@ formula for continuous Gaussian noise (Balle & Wang 2018) does not hold for the 
 
 from __future__ import annotations
 
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
@@ -33,6 +33,7 @@ from dbern.errors import SpecError
 _DIGITS: Final = Context(prec=100, Emax=99_999, Emin=-99_999)
 _COARSE: Final = Context(prec=24, Emax=99_999, Emin=-99_999)  # digits of an order
 _ROUGH: Final = Context(prec=28, Emax=99_999, Emin=-99_999, rounding=ROUND_FLOOR)  # and of a rho
+_ABOVE: Final = Context(prec=28, Emax=99_999, Emin=-99_999, rounding=ROUND_CEILING)
 _SLACK: Final = Fraction(1, 10**60)
 _ORDERS: Final = Decimal("1e-30"), Decimal("1e30")  # of b
 _LEAST_EXPONENT: Final = -10_000  # no delta below e**-10000 is told from that
@@ -149,6 +150,90 @@ def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
     while delta_of(Fraction(rounded), epsilon) > delta:
         rounded = _ROUGH.next_minus(rounded)
     return Fraction(rounded)
+
+
+@lru_cache(maxsize=64)
+def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
+    """An epsilon that any rho-zCDP mechanism has at this delta: the least, rounded up to 28 digits.
+
+    At a fixed b, delta is reached by ``epsilon_b = (1 + b) rho - (ln delta + h(b))/b``, and the
+    answer is the least of these, none below 0. From an epsilon whose `delta_of` is at most delta,
+    the b that is best for it gives an `epsilon_b` that is not larger: the iteration falls to the
+    answer. It starts from ``rho + 2 sqrt(rho ln(1/delta))``, which is enough without h (Bun &
+    Steinke 2016). The result rests on none of that: its own `delta_of` is compared before it is
+    returned.
+
+    Parameters
+    ----------
+    rho : Fraction
+        From 0 on.
+    delta : Fraction
+        Above 0 (``10**-4000``) and below 1.
+
+    Raises
+    ------
+    SpecError
+        When an argument is out of range.
+
+    Examples
+    --------
+    >>> epsilon = epsilon_of(Fraction(1, 50), Fraction(1, 10**6))
+    >>> round(float(epsilon), 9), delta_of(Fraction(1, 50), epsilon) <= Fraction(1, 10**6)
+    (0.899935268, True)
+    """
+    if rho < 0 or not _LEAST_DELTA <= delta < 1:
+        raise SpecError("noise: an epsilon needs rho from 0 on and 0 < delta < 1")
+    if delta_of(rho, Fraction(0)) <= delta:
+        return Fraction(0)
+    log_delta = Fraction(_DIGITS.ln(_decimal(delta)))
+    root = Fraction(_DIGITS.sqrt(_decimal(-rho * log_delta)))
+    epsilon = rho + 2 * root
+    while True:
+        b = Fraction(_best_order(rho, epsilon))
+        found = max(Fraction(0), (1 + b) * rho - (log_delta + _entropy_below(b)) / b)
+        if found >= epsilon * (1 - Fraction(1, 10**27)):
+            break
+        epsilon = Fraction(_decimal(found))
+    rounded = _ABOVE.plus(_decimal(epsilon))
+    while delta_of(rho, Fraction(rounded)) > delta:
+        rounded = _ABOVE.next_plus(rounded)
+    return Fraction(rounded)
+
+
+def pure_rho(epsilon: Fraction) -> Fraction:
+    """``epsilon^2/2``: the zCDP of any epsilon-DP mechanism (Bun & Steinke 2016).
+
+    Proof. Let ``r = P(X)/Q(X)``, X drawn from Q: r lies in ``[e^-epsilon, e^epsilon]`` and has mean
+    1. Given r, let A be ``e^epsilon`` or ``e^-epsilon`` with mean r; then A has mean 1, whatever
+    the law of r, and by Jensen's inequality ``E[r^a] <= E[A^a]``. With
+    ``P(A = e^epsilon) = (1 - e^-epsilon)/(e^epsilon - e^-epsilon)``, x = a epsilon and
+    y = (a - 1) epsilon, ::
+
+        E[A^a] = (sinh x - sinh y)/sinh(x - y) = cosh((x + y)/2)/cosh((x - y)/2) <= e^(x y/2),
+
+    the last as ``ln cosh(sqrt w)`` grows by at most ``w/2`` per unit of w (its derivative is
+    ``tanh(sqrt w)/(2 sqrt w) <= 1/2``) and ``((x + y)/2)^2 - ((x - y)/2)^2 = x y``. So the
+    divergence of order a is at most ``(x y/2)/(a - 1) = a epsilon^2/2``.
+
+    Examples
+    --------
+    >>> pure_rho(Fraction(1, 5))
+    Fraction(1, 50)
+    """
+    if epsilon < 0:
+        raise SpecError("noise: epsilon must not be below 0")
+    return epsilon * epsilon / 2
+
+
+def rho_above(rho: Fraction) -> Fraction:
+    """The least decimal of 28 digits that is not below `rho`: sums of these stay short.
+
+    Examples
+    --------
+    >>> rho_above(Fraction(1, 3)) - Fraction(1, 3) == Fraction(2, 3 * 10**28)
+    True
+    """
+    return Fraction(_ABOVE.divide(Decimal(rho.numerator), Decimal(rho.denominator)))
 
 
 def gaussian_tail_granules(sigma: int, coefficients: int, beta: Fraction) -> int:

@@ -15,12 +15,12 @@ import sys
 from dbern.errors import BudgetError
 from dbern.ledger import BudgetLedger, Request
 from dbern.privacy.budget import Budget
-url, who, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+url, who, count, epsilon = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 won = 0
 for number in range(count):
     with BudgetLedger.open(url) as ledger:
         try:
-            held = ledger.reserve(Request("shared", f"{who}-{number}", Budget.parse("1/57")))
+            held = ledger.reserve(Request("shared", f"{who}-{number}", Budget.parse(epsilon)))
         except BudgetError:
             continue
         assert len(ledger.key(held)) == 32
@@ -46,20 +46,42 @@ with BudgetLedger.open(sys.argv[1]) as ledger:
 """
 
 
+def spend_at_once(url, python, processes, count, epsilon):
+    started = [python(SPEND, url, str(who), str(count), epsilon) for who in range(processes)]
+    results = [process.communicate(timeout=120) for process in started]
+    assert [errors for _, errors in results] == [""] * processes
+    with BudgetLedger.open(url) as ledger:
+        (status,) = ledger.status("shared")
+    assert sum(int(output) for output, _ in results) == len(status.releases)
+    return status
+
+
 @pytest.mark.slow
 def test_160_spends_from_8_processes_use_the_grant_exactly(url, path, python):
     with BudgetLedger.open(url) as ledger:
         ledger.grant("shared", Budget.parse("1"))
-    processes = [python(SPEND, url, str(who), "20") for who in range(8)]
-    results = [process.communicate(timeout=120) for process in processes]
-    assert [errors for _, errors in results] == [""] * 8
-    assert sum(int(output) for output, _ in results) == 57
-    with BudgetLedger.open(url) as ledger:
-        (status,) = ledger.status("shared")
+    status = spend_at_once(url, python, 8, 20, "1/57")
     assert status.spent == Budget(Fraction(1))
     assert len(status.releases) == 57
     keys = path.with_name("ledger.db.keys")
     assert {file.stem for file in keys.iterdir()} == {row.release_id for row in status.releases}
+
+
+@pytest.mark.slow
+def test_64_spends_from_8_processes_keep_a_zcdp_grant(url, python):
+    with BudgetLedger.open(url) as ledger:
+        ledger.grant("shared", Budget.parse("1", "1e-6"), accountant="zcdp")
+    status = spend_at_once(url, python, 8, 8, "0.03")
+    assert len(status.releases) == 54  # rho 0.024356 of 0.00045 each
+    assert 0 <= status.remaining.rho < Fraction("0.00045")
+
+
+def test_spends_at_once_keep_a_zcdp_grant(url, python):
+    with BudgetLedger.open(url) as ledger:
+        ledger.grant("shared", Budget.parse("1", "1e-6"), accountant="zcdp")
+    status = spend_at_once(url, python, 2, 5, "0.08")
+    assert len(status.releases) == 7  # rho 0.024356 of 0.0032 each
+    assert status.spent.rho == 7 * Fraction("0.0032")
 
 
 def test_of_clients_on_one_release_one_works(url, python):

@@ -11,12 +11,20 @@ import opendp.prelude as dp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 from dbern.errors import SpecError
 from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, gaussian_tail
 from dbern.privacy.mechanism import to_grid
-from dbern.privacy.zcdp import delta_of, gaussian_tail_granules, rho_for, rho_of
+from dbern.privacy.zcdp import (
+    delta_of,
+    epsilon_of,
+    gaussian_tail_granules,
+    pure_rho,
+    rho_above,
+    rho_for,
+    rho_of,
+)
 
 DIGITS = Context(prec=60)
 positive = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6, max_denominator=10**12)
@@ -134,6 +142,52 @@ def test_rho_for_at_the_ends() -> None:
     assert delta_of(Fraction(0), Fraction(1)) == 0
     assert delta_of(Fraction(10**6), Fraction(1)) == 1
     assert 0 < delta_of(Fraction(1, 10**30), Fraction(10**6)) < Fraction(1, 10**4300)
+
+
+@pytest.mark.parametrize(
+    "rho", [Fraction(1, 10**6), Fraction(1, 50), Fraction(3, 2), Fraction(500)]
+)
+@pytest.mark.parametrize("delta", [Fraction(1, 2), Fraction(1, 10**6), Fraction(1, 10**15)])
+def test_epsilon_of_is_the_least(rho: Fraction, delta: Fraction) -> None:
+    epsilon = epsilon_of(rho, delta)
+    assert delta_of(rho, epsilon) <= delta
+    if epsilon:
+        assert delta_of(rho, epsilon * (1 - Fraction(1, 10**20))) > delta
+        assert rho_for(epsilon, delta) == pytest.approx(rho, rel=1e-20)
+
+
+def test_epsilon_of_at_the_ends() -> None:
+    assert epsilon_of(Fraction(0), Fraction(1, 10**4000)) == 0
+    for rho in (Fraction(1, 10**30), Fraction(10**9)):
+        for delta in (Fraction(1, 10**4000), Fraction(999_999, 10**6)):
+            assert delta_of(rho, epsilon_of(rho, delta)) <= delta
+    # Five releases of one budget fit one that is larger, as they would not by basic composition.
+    budget = Fraction(1, 10), Fraction(1, 10**6)
+    assert epsilon_of(5 * rho_for(*budget), budget[1]) < 3 * budget[0]
+
+
+def divergence(log_p: np.ndarray, log_q: np.ndarray, order: float) -> float:
+    return float(special.logsumexp(order * log_p + (1 - order) * log_q)) / (order - 1)
+
+
+@pytest.mark.parametrize("order", [1.001, 1.5, 2.0, 7.0, 40.0])
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 4.0])
+def test_a_pure_guarantee_is_half_its_square_in_zcdp(epsilon: float, order: float) -> None:
+    bound = order * float(pure_rho(Fraction(epsilon)))
+    response = np.array([epsilon, 0]) - math.log1p(math.exp(epsilon))
+    found = divergence(response, response[::-1], order)  # no epsilon-DP mechanism diverges more
+    assert found <= bound * (1 + 1e-9)
+    assert epsilon > 0.3 or order > 10 or found > 0.6 * bound  # half of it would be caught
+    reach = np.arange(-10_000, 10_001)  # discrete Laplace noise, a shift of five granules
+    law = math.log(math.tanh(epsilon / 10)) - epsilon / 5 * abs(reach)
+    assert divergence(law[5:], law[:-5], order) <= bound * (1 + 1e-6)
+
+
+@given(positive)
+def test_rho_is_rounded_up_and_hardly(rho: Fraction) -> None:
+    above = rho_above(rho)
+    assert rho <= above <= rho * (1 + Fraction(1, 10**27))
+    assert rho_above(above) == above
 
 
 def test_the_analytic_formula_is_not_valid_for_the_discrete_law() -> None:
@@ -292,5 +346,10 @@ def test_bad_arguments_of_the_conversions() -> None:
         delta_of(Fraction(1), Fraction(-1))
     with pytest.raises(SpecError):
         rho_of(1, 0)
+    with pytest.raises(SpecError):
+        pure_rho(Fraction(-1))
+    for rho, delta in [(-1, Fraction(1, 2)), (1, Fraction(0)), (1, Fraction(1))]:
+        with pytest.raises(SpecError):
+            epsilon_of(Fraction(rho), delta)
     with pytest.raises(SpecError):
         gaussian_tail_granules(1, 1, Fraction(1))

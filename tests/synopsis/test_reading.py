@@ -241,7 +241,7 @@ def test_the_format_is_what_its_page_says(two):
         assert (axis.dtype, axis.metadata.dimension_names) == (np.dtype("<f8"), (name,))
     documented = {
         "format", "format_version", "dbern_version", "release_id", "name", "created",
-        "combine", "domain", "target", "components", "epsilon", "delta", "neighbors", "unit",
+        "combine", "domain", "target", "components", "epsilon", "delta", "rho", "neighbors", "unit",
         "certificate",
     }  # fmt: skip
     assert documented == set(two.metadata)

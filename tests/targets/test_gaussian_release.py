@@ -1,5 +1,7 @@
 """What one record does, in the l2 norm, to the integers that carry Gaussian noise."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -84,10 +86,18 @@ def test_weighted_coordinates_have_no_l2_bound():
         weighted.bump_bound_l2([kernel])
 
 
-def test_the_plan_keeps_its_delta():
+def test_the_plan_keeps_its_delta_and_reports_its_rho():
     spec, plan = planned((0.4,), n=1000)
     assert plan.noise.kind == "spectral-gaussian"
-    assert delta_of(plan.noise.law.rho, spec.charge.epsilon) <= spec.charge.delta
+    assert delta_of(plan.rho, spec.charge.epsilon) <= spec.charge.delta
+    assert plan.noise.law.rho <= plan.rho <= plan.noise.law.rho * (1 + Fraction(1, 10**27))
+    assert Fraction(plan.to_dict()["rho"]) == plan.rho
+    assert f"rho = {float(plan.rho):.6g} in zCDP" in plan.explain()
+
+
+def test_a_pure_plan_reports_half_epsilon_squared():
+    _, plan = planned((0.4,), n=1000, delta="0", noise="laplace", k=9, h=2)
+    assert (plan.rho, plan.to_dict()["rho"]) == (Fraction(1, 2), "0.5")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +107,9 @@ def test_the_plan_keeps_its_delta():
         ("1e-5", {"noise": "spectral-laplace"}, "budget.delta"),
         ("0", {"noise": "discrete-gaussian"}, "mechanism.noise"),
         ("0", {"noise": "spectral-gaussian"}, "mechanism.noise"),
+        ("0", {"noise": "laplace-advanced"}, "mechanism.noise"),
         ("1e-5", {"calibration": "paper"}, "mechanism.calibration"),
+        ("1e-5", {"calibration": "paper", "noise": "laplace-advanced"}, "mechanism.calibration"),
         ("1e-16", {}, "budget.delta"),
     ],
 )

@@ -1,0 +1,112 @@
+"""``dbern ledger`` with the zcdp accountant, with a period, and its log."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import pytest
+
+from dbern.privacy.zcdp import pure_rho, rho_for
+
+LEDGER = ("--ledger", "sqlite:///ledger.db", "--dataset", "zcdp")
+GRANT = ("ledger", "grant", *LEDGER, "--epsilon", "1", "--delta", "1e-6", "--accountant", "zcdp")
+SMALL = {"dataset": "zcdp", "epsilon": "0.1", "delta": "1e-7"}
+
+
+def test_releases_are_charged_their_rho(project, run):
+    assert run(*GRANT).code == 0
+    project.spec(budget=SMALL, mechanism={"noise": "discrete-gaussian"})
+    planned = run("plan", "release.toml", "--json").json
+    assert run("release", "release.toml").code == 0
+    project.spec(
+        release={"name": "pure", "output": "pure.zarr"},
+        budget={"dataset": "zcdp", "epsilon": "0.1"},
+    )
+    assert run("release", "release.toml").code == 0
+    (account,) = run("ledger", "status", *LEDGER, "--json").json["datasets"]
+    gaussian, pure = account["releases"]
+    assert gaussian["rho"] == planned["rho"]
+    assert 0 < Fraction(gaussian["rho"]) <= rho_for(Fraction(1, 10), Fraction(1, 10**7))
+    assert Fraction(pure["rho"]) == pure_rho(Fraction(1, 10))
+    spent = Fraction(account["zcdp"]["spent"]["rho"])
+    assert spent == Fraction(gaussian["rho"]) + Fraction(pure["rho"])
+    assert Fraction(account["zcdp"]["spent"]["delta"]) == Fraction(1, 10**6)
+    text = run("ledger", "status", *LEDGER).out
+    assert "zcdp composition" in text
+    assert re.search(r"budget +epsilon 1, delta 0.000001\n", text)
+    assert re.search(rf"spent +rho {float(spent):.6g} \(epsilon 0.\d+ at delta 0.000001\)", text)
+    assert "pure: committed, rho 0.005 (epsilon 0.1)" in text
+
+
+def test_a_refused_charge_is_3_with_the_command_that_mends_it(project, run):
+    assert run(*GRANT).code == 0
+    project.spec(budget={"dataset": "zcdp", "epsilon": "0.5"})
+    ran = run("release", "release.toml")
+    assert ran.code == 3
+    assert "requested epsilon 0.5, rho 0.125 (epsilon" in ran.err
+    mend = re.search(r"dbern (ledger grant .*)$", ran.err, re.MULTILINE)
+    assert run(*mend[1].split()).code == 0
+    assert run("release", "release.toml").code == 0
+
+
+def test_advanced_composition_cannot_pay_in_zcdp(project, run):
+    assert run(*GRANT).code == 0
+    project.spec(budget=SMALL, mechanism={"noise": "laplace-advanced"})
+    ran = run("release", "release.toml")
+    assert (ran.code, ran.out) == (3, "")
+    assert 'write noise = "auto"' in ran.err
+    assert not project.output.exists()
+
+
+def test_an_interrupted_release_in_zcdp_is_charged_once(project, run, monkeypatch):
+    from dbern.ledger import BudgetLedger
+
+    assert run(*GRANT).code == 0
+    project.spec(budget=SMALL, mechanism={"noise": "discrete-gaussian"})
+    for method in ("begin_reading", "spend", "commit"):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                BudgetLedger, method, lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt)
+            )
+            assert run("release", "release.toml").code == 130
+    assert run("release", "release.toml").code == 0
+    (account,) = run("ledger", "status", *LEDGER, "--json").json["datasets"]
+    (row,) = account["releases"]
+    assert account["zcdp"]["spent"]["rho"] == row["rho"]
+    assert account["zcdp"]["reserved"]["rho"] == "0"
+
+
+def test_a_period_is_shown_with_what_the_others_cost(project, run, monkeypatch):
+    monkeypatch.setattr("dbern.ledger.rows.now", lambda: "2026-11-20T12:00:00+00:00")
+    nightly = ("--ledger", "sqlite:///ledger.db", "--dataset", "nightly")
+    assert run("ledger", "grant", *nightly, "--epsilon", "1", "--period", "day").code == 0
+    project.spec(budget={"dataset": "nightly"})
+    assert run("release", "release.toml").code == 0
+    project.spec(budget={"dataset": "nightly"}, release={"name": "b", "output": "b.zarr"})
+    ran = run("release", "release.toml")
+    assert ran.code == 3
+    assert "granted in 2026-11-20, renewed every day" in ran.err
+    monkeypatch.setattr("dbern.ledger.rows.now", lambda: "2026-11-21T12:00:00+00:00")
+    assert run("release", "release.toml").code == 0
+    ran = run("ledger", "status", *nightly)
+    assert "renewed every day, now 2026-11-21\n" in ran.out
+    assert re.search(r"spent +epsilon 1\n", ran.out)
+    assert re.search(r"earlier +epsilon 1\n", ran.out)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_the_log_has_every_event(project, run, as_json):
+    assert run("release", "release.toml").code == 0
+    project.spec(release={"name": "big", "output": "b.zarr"}, budget={"epsilon": "9"})
+    assert run("release", "release.toml").code == 3
+    status = ("ledger", "status", "--ledger", "sqlite:///ledger.db", "--log")
+    events = ["grant", "reserve", "reading", "spent", "committed", "refused"]
+    if as_json:
+        ran = run(*status, "--json")
+        assert [line["event"] for line in ran.json["log"]] == events
+        assert ran.json["log"][-1]["name"] == "big"
+    else:
+        lines = run(*status).out.splitlines()[-len(events) :]
+        assert [line.split()[1] for line in lines] == events
+        assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00 ", line) for line in lines)

@@ -1,0 +1,142 @@
+"""The paper's noise for a delta: what one record does to each integer, and where it is refused."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import dbern
+from dbern.advice import smallest_epsilon, tradeoff
+from dbern.planning import plan_files
+from dbern.plans import ReleasePlan
+from dbern.privacy.mechanism import to_grid
+
+
+def specified(bandwidths, n, epsilon="1.0", **mechanism):
+    names = "xyz"[: len(bandwidths)]
+    return dbern.ReleaseSpec(
+        release={"name": "one", "output": "one.zarr"},
+        data={"source": "*.parquet", "bounds": {name: [-1.0, 3.0] for name in names}, "n": n},
+        target={"kind": "kernel-density", "bandwidth": list(bandwidths)},
+        mechanism={"noise": "laplace-advanced", **mechanism},
+        budget={
+            "epsilon": epsilon,
+            "delta": "1e-5",
+            "ledger": "sqlite:///l.db",
+            "dataset": "one",
+        },
+    )
+
+
+def centers(spec, plan, records):
+    counters = plan.counters(spec)
+    state = counters.empty()
+    counters.add(state, {name: records[:, i] for i, name in enumerate(spec.domain.names)})
+    values = [
+        counters.finish(state, 0, 0, slab).ravel() for slab in plan.coordinates.layout.slabs()
+    ]
+    return to_grid(np.concatenate(values), plan.noise.law)
+
+
+@pytest.mark.parametrize("bandwidths", [(0.4,), (0.6, 0.9)])
+def test_no_replacement_moves_one_integer_by_more_than_the_plan_says(bandwidths):
+    spec = specified(bandwidths, n=2, k=12, h=3)
+    plan = plan_files(spec, ())
+    each, rest = divmod(plan.noise.law.l1_sensitivity_granules, plan.lattice.size)
+    assert rest == 0
+    rng = np.random.default_rng(3)
+    nodes = rng.choice([-1.0, 3.0, 1.0], (10, len(bandwidths)))  # a bump's peak is at its node
+    nothing = [[np.nan] * len(bandwidths), [9.0] * len(bandwidths)]
+    rows = np.vstack([rng.uniform(-1, 3, (20, len(bandwidths))), nodes, nothing])
+    staged = [centers(spec, plan, np.vstack([rows[:1], [row]])) for row in rows]
+    largest = max(int(np.abs(a - b).max()) for a in staged for b in staged)
+    assert 0.9 * each < largest <= each
+
+
+def regression(n, **mechanism):
+    return dbern.ReleaseSpec(
+        release={"name": "one", "output": "one.zarr"},
+        data={
+            "source": "*.parquet",
+            "bounds": {"x": [-1.0, 3.0]},
+            "response": {"column": "z", "bounds": [-2.0, 2.0]},
+            "n": n,
+        },
+        target={"kind": "nadaraya-watson", "bandwidth": [0.4]},
+        mechanism={"k": 12, "h": 3, **mechanism},
+        budget={"epsilon": "1", "delta": "1e-5", "ledger": "sqlite:///l.db", "dataset": "one"},
+    )
+
+
+def test_signed_weights_move_one_integer_twice_as_far_and_no_farther():
+    spec = regression(n=1, noise="laplace-advanced")
+    plan = plan_files(spec, ())
+    counters, law = plan.counters(spec), plan.components[0].noise.law
+    each = law.l1_sensitivity_granules // plan.lattice.size
+
+    def numerator(x, z):
+        state = counters.empty()
+        counters.add(state, {"x": np.array([x]), "z": np.array([z])})
+        (slab,) = plan.coordinates.layout.slabs()
+        return to_grid(counters.finish(state, 0, 0, slab).ravel(), law)
+
+    staged = [numerator(x, z) for x in (-1.0, 1.0, 0.3) for z in (-2.0, 2.0, 0.0, np.nan)]
+    largest = max(int(np.abs(a - b).max()) for a in staged for b in staged)
+    assert 0.9 * each < largest <= each
+
+
+def test_several_components_cost_the_rhos_of_their_laws_together():
+    plan = plan_files(regression(n=1000, noise="discrete-gaussian"), ())
+    rhos = [component.noise.law.rho for component in plan.components]
+    assert len(rhos) == 2
+    assert sum(rhos) <= plan.rho <= sum(rhos) * (1 + Fraction(1, 10**27))
+    assert plan_files(regression(n=1000, noise="laplace-advanced"), ()).rho is None
+
+
+def test_the_plan_has_the_papers_scale_and_comes_back():
+    plan = plan_files(specified((0.4,), n=1000, k=12, h=3), ())
+    assert plan.noise.kind == "laplace-advanced"
+    wanted = 2 * plan.sensitivity.function * math.sqrt(2 * 13 * math.log(1e5))
+    assert wanted <= plan.noise.scale <= 1.02 * wanted
+    assert plan.rho is None
+    assert "no rho" in plan.explain()
+    assert ReleasePlan.from_dict(plan.to_dict()) == plan
+
+
+def test_the_plan_chooses_for_this_noise():
+    """Of lattices and orders, that whose error is predicted smallest for the noise it gets."""
+    free = plan_files(specified((0.2,), n=1000, objective="certified"), ())
+    assert not free.components[0].spectra
+    for k, h in [(6, 1), (60, 4), (400, 24)]:
+        other = plan_files(specified((0.2,), n=1000, k=k, h=h), ())
+        assert free.certificate.total < other.certificate.total
+
+
+def test_where_the_proof_does_not_hold_the_plan_refuses():
+    with pytest.raises(dbern.SpecError, match=r"mechanism.noise: .*not proved.*; write"):
+        plan_files(specified((0.4,), n=1000, epsilon="1000", k=12, h=3), ())
+
+
+def test_it_is_not_offered_as_a_choice(project):
+    spec = project.spec(
+        budget={"epsilon": "0.5", "delta": "1e-6"}, mechanism={"noise": "laplace-advanced"}
+    )
+    for ask in (tradeoff, lambda spec: smallest_epsilon(spec, 1.0)):
+        with pytest.raises(dbern.SpecError, match=r"mechanism.noise: .*write"):
+            ask(spec)
+
+
+def test_a_release_says_what_it_is(project, client):
+    spec = project.spec(
+        budget={"epsilon": "0.5", "delta": "1e-6"}, mechanism={"noise": "laplace-advanced"}
+    )
+    with project.ledger() as ledger:
+        ledger.grant("trips", dbern.Budget.parse("1", "1e-6"))
+    synopsis = dbern.release(spec, client=client).synopsis
+    assert synopsis.metadata["components"][0]["noise"]["kind"] == "laplace-advanced"
+    assert synopsis.metadata["rho"] is None
+    points = np.array([[5.0, 0.0], [1.0, -0.5]])
+    low, high = synopsis.interval(points)
+    assert (low < synopsis(points, h="auto")).all()
+    assert (synopsis(points) < high).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ def answer(
     progress: Progress = silent,
 ) -> int:
     """Copy `queries` to `answers` with a column ``value``; order and all columns are kept.
+
+    Post-processing is named in the field's metadata, as JSON under ``post_processing``.
 
     Parameters
     ----------
@@ -59,7 +62,7 @@ def answer(
     draft = answers.with_name(f".{answers.name}.{os.getpid()}.tmp")
     try:
         with _opened(queries, synopsis) as file:
-            schema = file.schema_arrow.append(pa.field(_VALUE, pa.float64()))
+            schema = file.schema_arrow.append(_value_field(synopsis))
             try:
                 with pq.ParquetWriter(draft, schema) as writer:
                     total, batches = file.metadata.num_rows, _batches(queries, file)
@@ -74,6 +77,12 @@ def answer(
     finally:
         draft.unlink(missing_ok=True)
     return rows
+
+
+def _value_field(synopsis: Synopsis) -> pa.Field:
+    done = synopsis.metadata.get("post_processing")
+    label = {"post_processing": json.dumps(done)} if done else None
+    return pa.field(_VALUE, pa.float64(), metadata=label)
 
 
 def _opened(path: Path, synopsis: Synopsis) -> pq.ParquetFile:

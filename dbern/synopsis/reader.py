@@ -242,6 +242,31 @@ class Synopsis:
             values, coords=coordinates, dims=self.domain.names, name=self.metadata["output"]
         )
 
+    def shaped(self, *shapes: str) -> Synopsis:
+        """The same function after free post-processing, which is off unless asked for here.
+
+        Parameters
+        ----------
+        shapes : str
+            Any of ``"nonnegative"`` (clipped at zero), ``"normalized"`` (a density that integrates
+            to one over the domain), ``"increasing:x"`` and ``"decreasing:x"`` (monotone along the
+            axis ``x``). The order does not matter: all of them hold at the end.
+
+        Returns
+        -------
+        Synopsis
+            It answers as this one does, and says so in ``metadata["post_processing"]``. Its band
+            covers the non-private function at the same confidence, whatever the shape of that.
+
+        Raises
+        ------
+        SpecError
+            For a shape that is not known or that this function cannot have.
+        """
+        from dbern.synopsis.shaping import shape
+
+        return shape(self, shapes)
+
     def verify(self) -> int:
         """Check every object against the manifest; returns how many there are.
 

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -164,6 +165,7 @@ def positive_mean(bernstein: FloatArray) -> tuple[float, float]:
     return float(np.maximum(mean, 0.0).mean()), OUTWARD * float(gaps.mean()) / 2
 
 
+@lru_cache(maxsize=4)  # axes mostly share it, and so do orders
 def _cell_means(degree: int, cells: int) -> tuple[FloatArray, FloatArray]:
     """Nodes of [0, 1], and the map from values there to means over equal cells.
 
@@ -176,7 +178,10 @@ def _cell_means(degree: int, cells: int) -> tuple[FloatArray, FloatArray]:
     at_edges = np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, cells + 1), most + 1)
     integrals = np.column_stack([at_edges[:, 1], at_edges[:, 2:] - at_edges[:, :-2]])
     means = np.diff(integrals, axis=0) * cells / 2
-    return np.asarray((nodes + 1) / 2), np.asarray(means @ series.T)
+    positions, averages = (nodes + 1) / 2, means @ series.T
+    positions.setflags(write=False)
+    averages.setflags(write=False)
+    return positions, averages
 
 
 def _bases(nodes: Sequence[FloatArray], shape: Sequence[int]) -> list[FloatArray]:

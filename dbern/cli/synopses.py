@@ -66,7 +66,7 @@ def query(
     text = f"answered {rows} rows in {answers}"
     report(
         {"rows": rows, "answers": answers, "post_processing": done},
-        f"{text}, {', '.join(done)}" if done else text,
+        f"{text} ({', '.join(done)})" if done else text,
         as_json=as_json,
     )
 

@@ -69,15 +69,16 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
     """The synopsis with these shapes besides those that it has; see `Synopsis.shaped`."""
     facts = synopsis.metadata
     wanted = [*facts.get("post_processing", ()), *shapes]
-    if facts["combine"] != "linear":
+    combine, kind = facts["combine"], facts["target"]["kind"]
+    if combine != "linear":
         raise SpecError(
-            f"shapes: a function that is a {facts['combine']} of components cannot be shaped; "
+            f'shapes: a function that is a "{combine}" of components cannot be shaped; '
             "ask the synopsis itself"
         )
-    if _NORMALIZED in wanted and facts["target"]["kind"] not in _DENSITIES:
+    if _NORMALIZED in wanted and kind not in _DENSITIES:
         raise SpecError(
-            f'shape "{_NORMALIZED}": only a density integrates to one, and this is a '
-            f"{facts['target']['kind']}; leave it out"
+            f'shape "{_NORMALIZED}": only a density integrates to one, and this is a {kind}; '
+            "leave it out"
         )
     return ShapedSynopsis(Path(synopsis.url), in_order(wanted, synopsis.domain))
 

@@ -40,7 +40,7 @@ from dbern.bernstein.kernels import OUTWARD
 
 _RAISED = 8  # how often k goes into the degree at which coefficients are made monotone
 _MOST_VALUES = 1 << 22  # numbers in an array
-_CELLS = 1 << 20
+_CELLS = 1 << 22
 _FLOAT_SLACK = 2.0**-30  # raising the degree errs by less than this times the coefficients
 
 

@@ -124,6 +124,17 @@ def test_the_mean_of_the_positive_part_is_enclosed(a):
     assert mean - rule - 1e-12 <= values <= mean + gap + rule + 1e-12
 
 
+@given(POLYNOMIALS)
+@settings(max_examples=20)
+def test_few_cells_enclose_what_many_find(a):
+    fine, rest = positive_mean(a)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dbern.bernstein.shapes._CELLS", 4**a.ndim + 1)
+        coarse, gap = positive_mean(a)
+    assert coarse <= fine + rest + 1e-12
+    assert fine <= coarse + gap + 1e-12
+
+
 def test_the_positive_mean_of_many_nodes_is_summed_in_layers(monkeypatch):
     a = np.random.default_rng(3).normal(size=(9, 6))
     whole = positive_mean(a)

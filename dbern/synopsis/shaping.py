@@ -10,6 +10,9 @@ with one exception that is a theorem: clipping a density costs nothing. All this
 that f's band covers, so shapes may be chosen after looking at the release. The steps happen in one
 order, whatever order they were asked for in: each keeps the shapes that came before.
 
+A shape is one word, the same in Python, on the command line and in the label of an answer, so a
+label says how to ask for the same again: ``synopsis.shaped(*other.metadata["post_processing"])``.
+
 Monotone along an axis
 ----------------------
 The nearest monotone coefficients, at a higher degree: exactly monotone at every point. The proofs
@@ -97,8 +100,8 @@ def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
     >>> in_order(["normalized", "increasing:x"], Domain((Axis("x", 0.0, 1.0),)))
     ('increasing:x', 'normalized')
     """
-    monotone = [f"{way}:{name}" for name in domain.names for way in (_INCREASING, _DECREASING)]
-    known = [*monotone, _NONNEGATIVE, _NORMALIZED]
+    ways = [f"{way}:{name}" for name in domain.names for way in (_INCREASING, _DECREASING)]
+    known = [*ways, _NONNEGATIVE, _NORMALIZED]
     unknown = [each for each in shapes if each not in known]
     if unknown or not shapes:
         wrong = f'shape "{unknown[0]}": not known' if unknown else "shapes: none is named"

@@ -135,6 +135,7 @@ def test_what_was_done_is_labelled_in_order(two):
     assert {k: v for k, v in shaped.metadata.items() if k != "post_processing"} == two.metadata
     again = two.shaped("normalized").shaped("nonnegative").shaped("nonnegative", "decreasing:x")
     assert again.metadata["post_processing"] == done
+    assert two.shaped(*done).metadata == shaped.metadata
     assert "decreasing:x, nonnegative, normalized" in repr(shaped)
     assert "post_processing" not in two.metadata
 

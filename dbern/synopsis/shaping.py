@@ -41,8 +41,9 @@ with F. ``c > 0`` keeps the other two shapes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
@@ -57,7 +58,9 @@ from dbern.certificate import Certificate
 from dbern.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.reader import Order, Points, Synopsis
+from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.selection import Smoothing
+from dbern.synopsis.store import ReleasedStore
 
 if TYPE_CHECKING:
     import xarray
@@ -69,21 +72,44 @@ _LARGEST_GAP = 0.01
 
 
 def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
-    """The synopsis with these shapes besides those that it has; see `Synopsis.shaped`."""
-    facts = synopsis.metadata
-    wanted = [*facts.get("post_processing", ()), *shapes]
-    combine, kind = facts["combine"], facts["target"]["kind"]
-    if combine != "linear":
+    """The same function after free post-processing, which is off unless asked for here.
+
+    Parameters
+    ----------
+    shapes : sequence of str
+        Any of ``"nonnegative"`` (clipped at zero), ``"normalized"`` (a density that integrates
+        to one over the domain), ``"increasing:x"`` and ``"decreasing:x"`` (monotone along the
+        axis ``x``). The order does not matter: all of them hold at the end, and those that the
+        synopsis has already. Densities of groups can only be nonnegative.
+
+    Returns
+    -------
+    ShapedSynopsis
+        It answers as `synopsis` does, and says so in ``metadata["post_processing"]``. Its band
+        covers the non-private function at the same confidence, whatever the shape of that.
+
+    Raises
+    ------
+    SpecError
+        For a shape that is not known or that this function cannot have.
+    """
+    facts, combine = synopsis.metadata, synopsis.combination.kind
+    wanted = in_order([*facts.get("post_processing", ()), *shapes], synopsis.domain)
+    if combine != "linear" and not (combine == "stack" and wanted == (_NONNEGATIVE,)):
+        able = f'can only be "{_NONNEGATIVE}"' if combine == "stack" else "cannot be shaped"
         raise SpecError(
-            f'shapes: a function that is a "{combine}" of components cannot be shaped; '
-            "ask the synopsis itself"
+            f'shapes: a function that is a "{combine}" of arrays {able}; ask the synopsis itself'
         )
-    if _NORMALIZED in wanted and kind not in _DENSITIES:
+    if _NORMALIZED in wanted and not _is_density(facts):
         raise SpecError(
-            f'shape "{_NORMALIZED}": only a density integrates to one, and this is a {kind}; '
-            "leave it out"
+            f'shape "{_NORMALIZED}": only a density integrates to one, and this is a '
+            f"{facts['target']['kind']}; leave it out"
         )
-    return ShapedSynopsis(Path(synopsis.url), in_order(wanted, synopsis.domain))
+    return ShapedSynopsis(Path(synopsis.url), wanted)
+
+
+def _is_density(facts: Mapping[str, Any]) -> bool:
+    return facts["target"]["kind"] in _DENSITIES
 
 
 def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
@@ -116,7 +142,11 @@ def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class ShapedCertificate(Certificate):
-    """A certificate with one more part: how far shaping moved the released function at most."""
+    """A certificate with one more part: how far shaping moved the released function at most.
+
+    Clipping moves a density nearer to the non-private one and costs nothing. The other shapes
+    widen the band, as the non-private function need not have them: see the top of this module.
+    """
 
     shaping: float = 0.0
 
@@ -128,11 +158,105 @@ class ShapedCertificate(Certificate):
 
 @dataclass(frozen=True)
 class _Shaped:
-    """What evaluates one smoothing of a shaped function, and how far it is from the raw one."""
+    """What evaluates one smoothing of a shaped array, and how far it is from the raw one."""
 
     bernstein: FloatArray
     factor: float
     moved: float
+
+
+class ShapedArray(ReleasedArray):
+    """A released array after free post-processing.
+
+    Parameters
+    ----------
+    store, name, facts
+        As for a `ReleasedArray`.
+    shapes : tuple of str
+        From `in_order`.
+    volume : float
+        Of the domain, in data units.
+    density : bool
+        Whether the non-private values cannot be negative.
+    """
+
+    def __init__(
+        self,
+        store: ReleasedStore,
+        name: str,
+        facts: Mapping[str, Any],
+        shapes: tuple[str, ...],
+        volume: float,
+        *,
+        density: bool,
+    ) -> None:
+        super().__init__(store, name, facts)
+        self._shapes = shapes
+        self._volume = volume
+        self._density = density
+        self._shaped: dict[Smoothing, _Shaped] = {}
+        self._lock = Lock()
+
+    def values(self, unit: FloatArray, smoothing: Smoothing | None) -> FloatArray:
+        """Values at points (m, l) of the unit cube."""
+        assert smoothing is not None  # noqa: S101 -- the synopsis refuses the other method
+        return self._finished(super().values(unit, smoothing), smoothing)
+
+    def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
+        """Values on a product grid of positions in the unit cube."""
+        return self._finished(super().on_grid(positions, smoothing), smoothing)
+
+    def bound(
+        self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
+    ) -> ShapedCertificate:
+        """The raw array's bound, with ``shaping``: the most that any point was moved."""
+        raw = super().bound(smoothing, beta, at_once, selected=selected)
+        return ShapedCertificate(**vars(raw), shaping=self._shape(smoothing).moved)
+
+    def _finished(self, values: FloatArray, smoothing: Smoothing) -> FloatArray:
+        if _NONNEGATIVE in self._shapes:
+            values = np.maximum(values, 0.0)
+        return values * self._shape(smoothing).factor
+
+    def _coefficients(self, smoothing: Smoothing) -> FloatArray:
+        return self._shape(smoothing).bernstein
+
+    def _shape(self, smoothing: Smoothing) -> _Shaped:
+        with self._lock:  # once, however many threads ask
+            if smoothing not in self._shaped:
+                self._shaped[smoothing] = self._made(super()._coefficients(smoothing))
+        return self._shaped[smoothing]
+
+    def _made(self, bernstein: FloatArray) -> _Shaped:
+        moved, factor = 0.0, 1.0
+        for axis, name in enumerate(self.axes):
+            for way in (_INCREASING, _DECREASING):
+                if f"{way}:{name}" in self._shapes:
+                    bernstein, step = monotone(bernstein, axis, 1 if way == _INCREASING else -1)
+                    moved += step
+        low, high = polynomial_range(bernstein)
+        clipped = _NONNEGATIVE in self._shapes
+        if clipped and not self._density:
+            moved += max(0.0, -low)
+        if _NORMALIZED in self._shapes:
+            factor = 1 / (_mean(bernstein, clipped) * self._volume)
+            moved += OUTWARD * abs(factor - 1) * (max(0.0, high) if clipped else max(-low, high))
+        return _Shaped(bernstein, factor, moved)
+
+
+def _mean(bernstein: FloatArray, clipped: bool) -> float:
+    mean, gap = positive_mean(bernstein) if clipped else (float(bernstein.mean()), 0.0)
+    if mean <= 0:
+        advice = "leave it out" if clipped else f'add "{_NONNEGATIVE}", or leave it out'
+        raise SpecError(
+            f'shape "{_NORMALIZED}": the released values have no positive integral; {advice}'
+        )
+    if gap > _LARGEST_GAP * mean:
+        raise SpecError(
+            f'shape "{_NORMALIZED}": the integral of the clipped values is not known to within '
+            f'{_LARGEST_GAP:.0%}; leave out "{_NONNEGATIVE}", or write a smaller h'
+        )
+    return mean
 
 
 class ShapedSynopsis(Synopsis):
@@ -152,8 +276,6 @@ class ShapedSynopsis(Synopsis):
     def __init__(self, path: Path, shapes: tuple[str, ...]) -> None:
         super().__init__(path)
         self._shapes = shapes
-        self._shaped: dict[Smoothing, _Shaped] = {}
-        self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_received, (self._store.path, self._shapes, self.metadata["release_id"]))
@@ -165,6 +287,16 @@ class ShapedSynopsis(Synopsis):
     def metadata(self) -> dict[str, Any]:
         """What was released and under which guarantee, and what was done to it since."""
         return {**self._store.attributes, "post_processing": list(self._shapes)}
+
+    @cached_property
+    def arrays(self) -> tuple[ReleasedArray, ...]:
+        """What was released, shaped, in the order of the combination."""
+        volume, density = self.domain.volume, _is_density(self.metadata)
+        return tuple(
+            ShapedArray(self._store, name, facts, self._shapes, volume, density=density)
+            for facts in self.metadata["components"]
+            for name in facts["arrays"]
+        )
 
     def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
         """Evaluate the shaped function; see `Synopsis`.
@@ -191,84 +323,17 @@ class ShapedSynopsis(Synopsis):
         reaching to the shaped value where that lies outside: so it covers as before, contains the
         curve, and nowhere exceeds the curve plus or minus `band`.
         """
-        low, high = self._unshaped.interval(points, beta, h)
+        low, high = Synopsis(self._store.path).interval(points, beta, h)
         values = self(points, h)
-        if _NONNEGATIVE in self._shapes and self._is_density:
+        if _NONNEGATIVE in self._shapes and _is_density(self.metadata):
             low = np.maximum(low, 0.0)
         return np.minimum(low, values), np.maximum(high, values)
-
-    def bound(self, beta: float | str = 0.05, h: Order = None) -> ShapedCertificate:
-        """The parts of `band`, with ``shaping``: the most that any point was moved.
-
-        Clipping moves a density nearer to the non-private one and costs nothing. The other shapes
-        widen the band, as the non-private function need not have them: see the proofs at the top
-        of ``dbern/synopsis/shaping.py``.
-        """
-        raw = super().bound(beta, h)
-        return ShapedCertificate(**vars(raw), shaping=self._shape(self._smoothing(h)).moved)
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid, as `Synopsis.grid`; labelled with what was done."""
         found = super().grid(shape, h)
-        found.values = self._finished(found.values, self._smoothing(h))
         found.attrs["post_processing"] = list(self._shapes)
         return found
-
-    def _evaluate(self, points: FloatArray, smoothing: Smoothing | None) -> FloatArray:
-        assert smoothing is not None  # noqa: S101 -- `__call__` refuses the other method
-        return self._finished(super()._evaluate(points, smoothing), smoothing)
-
-    def _finished(self, values: FloatArray, smoothing: Smoothing) -> FloatArray:
-        if _NONNEGATIVE in self._shapes:
-            values = np.maximum(values, 0.0)
-        return values * self._shape(smoothing).factor
-
-    def _coefficients(self, smoothing: Smoothing) -> FloatArray:
-        return self._shape(smoothing).bernstein
-
-    @cached_property
-    def _unshaped(self) -> Synopsis:
-        return Synopsis(self._store.path)
-
-    @property
-    def _is_density(self) -> bool:
-        return self.metadata["target"]["kind"] in _DENSITIES
-
-    def _shape(self, smoothing: Smoothing) -> _Shaped:
-        with self._lock:  # once, however many threads ask
-            if smoothing not in self._shaped:
-                self._shaped[smoothing] = self._made(super()._coefficients(smoothing))
-        return self._shaped[smoothing]
-
-    def _made(self, bernstein: FloatArray) -> _Shaped:
-        moved, factor = 0.0, 1.0
-        for axis, name in enumerate(self.domain.names):
-            for way in (_INCREASING, _DECREASING):
-                if f"{way}:{name}" in self._shapes:
-                    bernstein, step = monotone(bernstein, axis, 1 if way == _INCREASING else -1)
-                    moved += step
-        low, high = polynomial_range(bernstein)
-        clipped = _NONNEGATIVE in self._shapes
-        if clipped and not self._is_density:
-            moved += max(0.0, -low)
-        if _NORMALIZED in self._shapes:
-            factor = 1 / self._mass(bernstein, clipped)
-            moved += OUTWARD * abs(factor - 1) * (max(0.0, high) if clipped else max(-low, high))
-        return _Shaped(bernstein, factor, moved)
-
-    def _mass(self, bernstein: FloatArray, clipped: bool) -> float:
-        mean, gap = positive_mean(bernstein) if clipped else (float(bernstein.mean()), 0.0)
-        if mean <= 0:
-            advice = "leave it out" if clipped else f'add "{_NONNEGATIVE}", or leave it out'
-            raise SpecError(
-                f'shape "{_NORMALIZED}": the released values have no positive integral; {advice}'
-            )
-        if gap > _LARGEST_GAP * mean:
-            raise SpecError(
-                f'shape "{_NORMALIZED}": the integral of the clipped values is not known to within '
-                f'{_LARGEST_GAP:.0%}; leave out "{_NONNEGATIVE}", or write a smaller h'
-            )
-        return mean * self.domain.volume
 
 
 @lru_cache(maxsize=4)

@@ -268,20 +268,21 @@ def test_bands_cover_over_simulated_noise(synopsis, shapes):
     exact = truth(synopsis, points)
     nodes = [
         np.linspace(axis.low, axis.high, k + 1)
-        for axis, k in zip(synopsis.domain.axes, synopsis.lattice.k, strict=True)
+        for axis, k in zip(synopsis.domain.axes, synopsis.arrays[0].lattice.k, strict=True)
     ]
     mesh = np.column_stack([one.ravel() for one in np.meshgrid(*nodes, indexing="ij")])
-    lattice = truth(synopsis, mesh).reshape(synopsis.lattice.shape)
+    lattice = truth(synopsis, mesh).reshape(synopsis.arrays[0].lattice.shape)
     generator, misses = np.random.default_rng(8), 0
+    scale = synopsis.metadata["components"][0]["noise"]["scale"]
     width, raw, shaped = synopsis.band(), dbern.open(synopsis.url), synopsis.shaped(*shapes)
     for _ in range(20):
-        noise = generator.laplace(0, synopsis.metadata["noise"]["scale"], lattice.shape)
-        for one in (raw, shaped):
-            vars(one)["_lattice_values"] = lattice + noise
-            one._bernstein.clear()
-        shaped._shaped.clear()
+        noise = generator.laplace(0, scale, lattice.shape)
+        for array in (raw.arrays[0], shaped.arrays[0]):
+            vars(array)["_lattice_values"] = lattice + noise
+            array._bernstein.clear()
+        shaped.arrays[0]._shaped.clear()
         error, drawn = (np.abs(one(points) - exact).max() for one in (shaped, raw))
-        moved = shaped._shape(shaped._smoothing(None)).moved
+        moved = shaped.arrays[0]._shape(*shaped._smoothings(None)).moved
         assert error <= drawn + moved + 1e-12
         misses += error > width + moved
     assert misses <= 1
@@ -329,8 +330,8 @@ def test_what_is_no_density_is_not_normalized_and_clipping_it_widens(two):
     other = with_facts(two, target=target)
     with pytest.raises(SpecError, match="only a density integrates to one, and this is a regress"):
         other.shaped("nonnegative", "normalized")
-    with pytest.raises(SpecError, match='"ratio" of components cannot be shaped'):
-        with_facts(two, combine="ratio").shaped("nonnegative")
+    with pytest.raises(SpecError, match='"ratio" of arrays cannot be shaped'):
+        with_facts(two, combine={"kind": "ratio", "low": 0.0, "high": 1.0}).shaped("nonnegative")
     clipped = other.shaped("nonnegative")
     vars(clipped)["metadata"] = {**clipped.metadata, "target": target}
     points = points_of(two, 101)
@@ -348,7 +349,7 @@ def test_what_is_no_density_is_not_normalized_and_clipping_it_widens(two):
 )
 def test_values_without_a_positive_integral_are_not_normalized(two, shapes, message):
     shaped = two.shaped(*shapes)
-    vars(shaped)["_lattice_values"] = np.full(two.lattice.shape, -1.0)
+    vars(shaped.arrays[0])["_lattice_values"] = np.full(two.arrays[0].lattice.shape, -1.0)
     with pytest.raises(SpecError, match=message):
         shaped(np.zeros((1, 2)))
 

@@ -29,17 +29,18 @@ def columns():
     return {"x": x, "y": generator.normal(0.2, 0.3, ROWS).clip(-1, 1)}
 
 
-def released(folder, client, names, epsilon, mechanism):
+def released(folder, client, names, epsilon, mechanism, groups=None):
     from projects import Project
 
     project = Project(folder)
-    project.write(columns())
+    project.write(columns() if groups is None else {**columns(), "group": groups})
     project.grant(epsilon)
     project.spec(
         data__bounds={name: BOUNDS[name] if name in names else None for name in BOUNDS},
         target={"bandwidth": [BANDWIDTH[name] for name in names]},
         mechanism=mechanism,
         budget={"epsilon": epsilon},
+        **({} if groups is None else {"data__group": {"column": "group", "values": ["a", "b"]}}),
     )
     return dbern.release(dbern.ReleaseSpec.load(project.spec_path), client=client).synopsis
 
@@ -286,6 +287,29 @@ def test_bands_cover_over_simulated_noise(synopsis, shapes):
         assert error <= drawn + moved + 1e-12
         misses += error > width + moved
     assert misses <= 1
+
+
+# --- densities by group ----------------------------------------------------------------------
+
+
+def test_densities_by_group_are_clipped_and_nothing_else(tmp_path, client):
+    groups = np.random.default_rng(5).choice(["a", "b", "c"], ROWS)
+    raw = released(tmp_path, client, ["x"], "0.1", {"k": 12, "h": 3}, groups)
+    shaped, points = raw.shaped("nonnegative"), points_of(raw, 501)
+    kernels = Gaussian(BANDWIDTH["x"])(points - columns()["x"])
+    exact = np.column_stack([(kernels * (groups == one)).mean(axis=1) for one in "ab"])
+    values = shaped(points)
+    np.testing.assert_array_equal(values, np.maximum(raw(points), 0.0))
+    assert (raw(points) < -0.01).any(axis=0).all()
+    assert (np.abs(values - exact) <= np.abs(raw(points) - exact)).all()
+    assert shaped.bound() == raw.bound()
+    low, high = shaped.interval(points)
+    assert low.min() == 0
+    assert ((low <= exact) & (exact <= high)).all()
+    np.testing.assert_allclose(shaped.grid(501).values, values, atol=1e-12)
+    for shape in ("normalized", "increasing:x"):
+        with pytest.raises(SpecError, match='is a "stack" of arrays can only be "nonnegative"'):
+            shaped.shaped(shape)
 
 
 # --- wrong requests --------------------------------------------------------------------------

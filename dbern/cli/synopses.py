@@ -35,12 +35,21 @@ _SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path(
     metavar="H",
     help='Order of the operator, or "auto"; any choice is free.',
 )
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="SHAPE",
+    help="Free post-processing: nonnegative, normalized, increasing:AXIS or decreasing:AXIS; may "
+    "be repeated.",
+)
 @common
 def query(
     synopsis_path: str,
     queries: str,
     answers: str,
     order: int | str | None,
+    shapes: tuple[str, ...],
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -48,10 +57,17 @@ def query(
     from dbern.synopsis.queries import answer
     from dbern.synopsis.reader import open_synopsis
 
+    synopsis = open_synopsis(synopsis_path)
+    if shapes:
+        synopsis = synopsis.shaped(*shapes)
     with shown_progress(quiet) as progress:
-        rows = answer(open_synopsis(synopsis_path), queries, answers, h=order, progress=progress)
+        rows = answer(synopsis, queries, answers, h=order, progress=progress)
+    done = synopsis.metadata.get("post_processing", [])
+    text = f"answered {rows} rows in {answers}"
     report(
-        {"rows": rows, "answers": answers}, f"answered {rows} rows in {answers}", as_json=as_json
+        {"rows": rows, "answers": answers, "post_processing": done},
+        f"{text} ({', '.join(done)})" if done else text,
+        as_json=as_json,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -31,7 +32,8 @@ def answer(
 ) -> int:
     """Copy `queries` to `answers`, adding values; order and all columns are kept.
 
-    They are in a column ``value``, or in one ``value_<class>`` for each class.
+    They are in a column ``value``, or in one ``value_<class>`` for each class. Post-processing is
+    named in the metadata of these fields, as JSON under ``post_processing``.
 
     Parameters
     ----------
@@ -64,7 +66,7 @@ def answer(
         with _opened(queries, synopsis) as file:
             schema = file.schema_arrow
             for name in _value_names(synopsis):
-                schema = schema.append(pa.field(name, pa.float64()))
+                schema = schema.append(pa.field(name, pa.float64(), metadata=_label(synopsis)))
             try:
                 with pq.ParquetWriter(draft, schema) as writer:
                     total, batches = file.metadata.num_rows, _batches(queries, file)
@@ -79,6 +81,11 @@ def answer(
     finally:
         draft.unlink(missing_ok=True)
     return rows
+
+
+def _label(synopsis: Synopsis) -> dict[str, str] | None:
+    done = synopsis.metadata.get("post_processing")
+    return {"post_processing": json.dumps(done)} if done else None
 
 
 def _opened(path: Path, synopsis: Synopsis) -> pq.ParquetFile:

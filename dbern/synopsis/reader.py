@@ -326,6 +326,16 @@ class Synopsis:
         shape = tuple(len(positions) for positions in unit)
         return np.broadcast_to(np.expand_dims(values, missing), shape)
 
+    def shaped(self, *shapes: str) -> Synopsis:
+        """The same function after free post-processing, labelled; its bands still cover.
+
+        Any of "nonnegative", "normalized", "increasing:x", "decreasing:x" (x: an axis). Details
+        and errors: `dbern.synopsis.shaping.shape`.
+        """
+        from dbern.synopsis.shaping import shape
+
+        return shape(self, shapes)
+
     def verify(self) -> int:
         """Check every object against the manifest; returns how many there are.
 

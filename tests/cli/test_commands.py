@@ -74,6 +74,23 @@ def test_0_for_the_whole_story(project, run, queries):
     assert re.search(r"remaining +epsilon 2", ran.out)
 
 
+def test_shapes_are_asked_for_and_named(project, run, queries):
+    assert run("release", "release.toml").code == 0
+    asked = ("query", "out.zarr", queries, "--shape", "normalized", "--shape", "nonnegative")
+    ran = run(*asked, "--out", "a.parquet", "--json")
+    assert (ran.code, ran.json["post_processing"]) == (0, ["nonnegative", "normalized"])
+    ran = run(*asked, "--out", "b.parquet")
+    assert ran.out == "answered 2 rows in b.parquet (nonnegative, normalized)\n"
+    ran = run("query", "out.zarr", queries, "--out", "c.parquet", "--json")
+    assert ran.json["post_processing"] == []
+    a, b, c = (pq.read_table(project.folder / f"{name}.parquet")["value"][0] for name in "abc")
+    assert a == b != c
+    ran = run("query", "out.zarr", queries, "--out", "d.parquet", "--shape", "increasing:w")
+    assert ran.code == 2
+    assert "write one or more of increasing:x, decreasing:x, increasing:y" in ran.err
+    assert not (project.folder / "d.parquet").exists()
+
+
 USAGE = [
     ["nonsense"],
     ["release"],
@@ -267,7 +284,10 @@ def test_json_is_exactly_one_object_everywhere(project, run, queries):
         (("plan", "release.toml"), {"components", "certificate", "cost"}),
         (("release", "release.toml"), {"url", "name", "charge", "notes"}),
         (("release", "release.toml"), {"url", "name", "charge", "notes"}),
-        (("query", "out.zarr", str(queries), "--out", "a.parquet"), {"rows", "answers"}),
+        (
+            ("query", "out.zarr", str(queries), "--out", "a.parquet"),
+            {"rows", "answers", "post_processing"},
+        ),
         (("show", "out.zarr"), {"epsilon", "domain", "components", "certificate"}),
         (("verify", "out.zarr"), {"objects", "ok"}),
         (("ledger", "init", *ledger), {"ledger", "created"}),

@@ -1,0 +1,194 @@
+"""Polynomials given a shape through their Bernstein coefficients, and what that does to them.
+
+Monotone along an axis
+----------------------
+Raise the degree along the axis from k to K, which changes the coefficients a and not the
+polynomial, and take ``Pa_v = (max_{u<=v} a_u + min_{u>=v} a_u) / 2`` along it (for nondecreasing).
+Pa does not decrease in v, as both terms do not. A polynomial with such coefficients does not
+decrease, at any point: its derivative ``K sum_v (Pa_{v+1} - Pa_v) b_{v,K-1}`` is a sum of
+nonnegative terms. No grid is involved. What was monotone along another axis remains so: a maximum,
+a minimum, a mean and a raised degree (convex combinations) keep the order of sequences that are
+ordered term by term.
+
+P is the projection in the sup norm. Let b not decrease and ``|a - b| <= d``. For ``u <= v``,
+``a_u <= b_u + d <= b_v + d``, so ``max_{u<=v} a_u`` is in ``[a_v, b_v + d]``, within d of b_v; the
+minimum likewise; hence ``|Pa - b| <= d``. And ``a_u - a_v <= b_u - b_v + 2 d <= 2 d``, so both
+terms are within 2 d of a_v and on opposite sides of it: ``|Pa - a| <= d``.
+Let p be within w of a monotone function F and take ``b_v = F(v/K)``: then p moves by at most
+``d = w + max_v |a_v - p(v/K)|``. The last term falls as 1/K, which is why the degree is raised.
+
+Integral of the positive part
+-----------------------------
+On a cell with mean m and mean square s, Jensen's inequality gives ``|m| <= mean |p| <= sqrt(s)``,
+so ``mean max(p, 0) = (mean |p| + m) / 2`` is between ``max(m, 0)`` and that plus
+``(sqrt(s) - |m|) / 2``. m and s come from a quadrature that is exact for the degree of p squared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln, roots_legendre
+
+from dbern.arrays import FloatArray
+from dbern.bernstein.basis import MOST_K, bernstein_basis, enclosing_nodes
+from dbern.bernstein.kernels import OUTWARD
+
+_RAISED = 8  # how often k goes into the degree at which coefficients are made monotone
+_MOST_VALUES = 1 << 22  # numbers in an array
+_CELLS = 1 << 22
+_FLOAT_SLACK = 2.0**-30  # raising the degree errs by less than this times the coefficients
+
+
+def monotone(bernstein: FloatArray, axis: int, sign: int) -> tuple[FloatArray, float]:
+    """Coefficients of a polynomial monotone along the axis, and the most that it was moved.
+
+    Parameters
+    ----------
+    bernstein : array (k_1 + 1, .., k_l + 1)
+    sign : 1 or -1
+        Nondecreasing or nonincreasing.
+
+    Returns
+    -------
+    array, float
+        At a higher degree along the axis.
+
+    Examples
+    --------
+    >>> shaped, moved = monotone(np.array([0.0, 1.0, 0.5]), 0, 1)
+    >>> bool((np.diff(shaped) >= 0).all()), 0.0 < moved < 0.1
+    (True, True)
+    """
+    k = bernstein.shape[axis] - 1
+    fitting = _MOST_VALUES // (bernstein.size // (k + 1)) - 1
+    degree = max(k, min(_RAISED * k, MOST_K, fitting))
+    matrix = raised_degree(k, degree)
+    raised = np.moveaxis(np.tensordot(matrix, bernstein, axes=(1, axis)), 0, axis)
+    found = sign * isotonic(sign * raised, axis)
+    low, high = polynomial_range(found - raised)
+    return found, OUTWARD * max(-low, high) + _FLOAT_SLACK * float(np.abs(raised).max())
+
+
+def isotonic(values: FloatArray, axis: int = 0) -> FloatArray:
+    """The nondecreasing array along the axis that is nearest in the sup norm.
+
+    Examples
+    --------
+    >>> isotonic(np.array([0.0, 3.0, 1.0, 4.0])).tolist()
+    [0.0, 2.0, 2.0, 4.0]
+    """
+    highest = np.maximum.accumulate(values, axis)
+    lowest = np.flip(np.minimum.accumulate(np.flip(values, axis), axis), axis)
+    return np.asarray((highest + lowest) / 2)
+
+
+def raised_degree(k: int, degree: int) -> FloatArray:
+    """What takes coefficients of degree k to those of the same polynomial at a higher degree.
+
+    ``b_{j,k} = sum_v C(k,j) C(K-k,v-j) / C(K,v) b_{v,K}``: each row is a law on the columns.
+
+    Returns
+    -------
+    array (degree + 1, k + 1)
+
+    Examples
+    --------
+    >>> raised_degree(1, 2).round(12).tolist()
+    [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
+    """
+    v, j = np.arange(degree + 1)[:, None], np.arange(k + 1)
+    possible = (v >= j) & (v - j <= degree - k)
+    rest = np.where(possible, v - j, 0)
+    logs = _log_choose(k, j) + _log_choose(degree - k, rest) - _log_choose(degree, v)
+    matrix = np.where(possible, np.exp(logs), 0.0)
+    return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
+
+
+def _log_choose(n: int, r: Any) -> FloatArray:
+    return np.asarray(gammaln(n + 1) - gammaln(r + 1) - gammaln(n - r + 1))
+
+
+def polynomial_range(bernstein: FloatArray) -> tuple[float, float]:
+    """Enclose the values of a polynomial on the unit cube, from its Bernstein coefficients.
+
+    Values at the enclosing nodes bound ``|p - middle|``, as p less a constant is a polynomial of
+    the same degree; and p is never outside the range of its coefficients.
+
+    Examples
+    --------
+    >>> low, high = polynomial_range(np.array([0.0, 2.0, 0.0]))
+    >>> -0.02 < low <= 0.0, 1.0 <= high < 1.02
+    (True, True)
+    """
+    low, high = float(bernstein.min()), float(bernstein.max())
+    for oversampling in (8, 4, 3, 2):
+        found = [enclosing_nodes(count - 1, oversampling) for count in bernstein.shape]
+        nodes, factors = zip(*found, strict=True)
+        if math.prod(map(len, nodes)) <= _MOST_VALUES:
+            break
+    else:
+        return low, high
+    values = _on_axes(bernstein, _bases(nodes, bernstein.shape))
+    middle = float(values.max() + values.min()) / 2
+    half = OUTWARD * math.prod(factors) * float(values.max() - values.min()) / 2
+    return max(low, middle - half), min(high, middle + half)
+
+
+def positive_mean(bernstein: FloatArray) -> tuple[float, float]:
+    """Mean of ``max(p, 0)`` over the unit cube: a lower bound, and how far above it may be.
+
+    Cells of a regular grid, by Jensen's inequality; see the top of this module.
+
+    Examples
+    --------
+    >>> mean, gap = positive_mean(np.array([-1.0, 1.0]))
+    >>> abs(mean - 0.25) < 1e-6, 0 <= gap < 1e-6
+    (True, True)
+    """
+    cells = min(1 << 12, math.floor(_CELLS ** (1 / bernstein.ndim)))
+    nodes, averages = zip(*(_cell_means(n - 1, cells) for n in bernstein.shape), strict=True)
+    mean, square = np.zeros((cells,) * bernstein.ndim), np.zeros((cells,) * bernstein.ndim)
+    bases = _bases(nodes, bernstein.shape)
+    rows = max(1, _MOST_VALUES // math.prod(map(len, nodes[1:])))
+    for first in range(0, len(nodes[0]), rows):  # layers of nodes, so that memory stays bounded
+        part = slice(first, first + rows)
+        values = _on_axes(bernstein, [bases[0][part], *bases[1:]])
+        maps = [averages[0][:, part], *averages[1:]]
+        mean += _on_axes(values, maps)
+        square += _on_axes(values**2, maps)
+    gaps = np.sqrt(np.maximum(square, mean**2)) - np.abs(mean)
+    return float(np.maximum(mean, 0.0).mean()), OUTWARD * float(gaps.mean()) / 2
+
+
+@lru_cache(maxsize=4)  # axes mostly share it, and so do orders
+def _cell_means(degree: int, cells: int) -> tuple[FloatArray, FloatArray]:
+    """Nodes of [0, 1], and the map from values there to means over equal cells.
+
+    Exact for twice the degree: Gauss nodes give the Legendre series, whose terms integrate to
+    ``(P_{n+1} - P_{n-1}) / (2n+1)``.
+    """
+    most = 2 * degree
+    nodes, weights = roots_legendre(most + 1)
+    series = np.polynomial.legendre.legvander(nodes, most) * weights[:, None] / 2
+    at_edges = np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, cells + 1), most + 1)
+    integrals = np.column_stack([at_edges[:, 1], at_edges[:, 2:] - at_edges[:, :-2]])
+    means = np.diff(integrals, axis=0) * cells / 2
+    positions, averages = (nodes + 1) / 2, means @ series.T
+    positions.setflags(write=False)
+    averages.setflags(write=False)
+    return positions, averages
+
+
+def _bases(nodes: Sequence[FloatArray], shape: Sequence[int]) -> list[FloatArray]:
+    return [bernstein_basis(y, count - 1) for y, count in zip(nodes, shape, strict=True)]
+
+
+def _on_axes(values: FloatArray, maps: Sequence[FloatArray]) -> FloatArray:
+    for matrix in maps:
+        values = np.tensordot(values, matrix, axes=(0, 1))
+    return values

@@ -1,0 +1,343 @@
+"""Free post-processing of a released function: nonnegative, normalized, monotone.
+
+Write f for the released polynomial, F for the non-private function, w for the half-width of f's
+band: with probability ``1 - beta``, ``|f - F| <= w`` everywhere. Post-processing costs no budget.
+It must not make the band wrong, and what F looks like is private: nobody can promise without the
+records that F, an estimator, is monotone or integrates to one. So no band here assumes that F has
+the shape that was asked for. It is ``w + sum_i sup |g_i - g_{i-1}|`` over the steps
+``f = g_0, g_1, ..`` (triangle inequality), each supremum enclosed from the released values alone,
+with one exception that is a theorem: clipping a density costs nothing. All this holds on the event
+that f's band covers, so shapes may be chosen after looking at the release. The steps happen in one
+order, whatever order they were asked for in: each keeps the shapes that came before.
+
+A shape is one word, the same in Python, on the command line and in the label of an answer, so a
+label says how to ask for the same again: ``synopsis.shaped(*other.metadata["post_processing"])``.
+
+Monotone along an axis
+----------------------
+The nearest monotone coefficients, at a higher degree: exactly monotone at every point. The proofs
+are in ``dbern/bernstein/shapes.py``. Where F is monotone in fact, the step moves f by little more
+than w at most; a step that moves f by much more shows that F is not.
+
+Nonnegative
+-----------
+``max(f, 0)``, exact at every point. ``|max(f, 0) - max(F, 0)| <= |f - F|`` pointwise, so where
+``F >= 0`` (a density is a mean of nonnegative kernels) the band needs no widening. Elsewhere the
+step moves f by ``sup max(-f, 0)``. A maximum of monotone functions is monotone.
+
+Normalized
+----------
+``c f`` or ``c max(f, 0)`` with c the inverse of the integral over the domain. The integral of f is
+the mean of its coefficients times the volume, as each basis polynomial integrates to
+``1 / (k + 1)``. That of ``max(f, 0)`` is enclosed (`positive_mean`) and the lower end is used: the
+result integrates to between 1 and 1 + the relative gap, about 1e-6 to 1e-4; where the gap is above
+1 % the shape is refused.
+
+The step moves f by ``|c - 1| sup |f|``, and the band says so. It is a band for F itself: F does not
+integrate to one, because kernels reach over the bounds and rows that were dropped or null count in
+n, so its mass is some unknown number of at most one and a wide correction is a real disagreement
+with F. ``c > 0`` keeps the other two shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dbern.arrays import FloatArray
+from dbern.bernstein.kernels import OUTWARD
+from dbern.bernstein.shapes import monotone, polynomial_range, positive_mean
+from dbern.certificate import Certificate
+from dbern.domain import Domain
+from dbern.errors import SpecError
+from dbern.synopsis.reader import Order, Points, Synopsis
+from dbern.synopsis.released import ReleasedArray
+from dbern.synopsis.selection import Smoothing
+from dbern.synopsis.store import ReleasedStore
+
+if TYPE_CHECKING:
+    import xarray
+
+_INCREASING, _DECREASING = "increasing", "decreasing"
+_NONNEGATIVE, _NORMALIZED = "nonnegative", "normalized"
+_DENSITIES = ("kernel-density",)
+_LARGEST_GAP = 0.01
+
+
+def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
+    """The same function after free post-processing, which is off unless asked for here.
+
+    Parameters
+    ----------
+    shapes : sequence of str
+        Any of ``"nonnegative"`` (clipped at zero), ``"normalized"`` (a density that integrates
+        to one over the domain), ``"increasing:x"`` and ``"decreasing:x"`` (monotone along the
+        axis ``x``). The order does not matter: all of them hold at the end, and those that the
+        synopsis has already. Densities of groups can only be nonnegative.
+
+    Returns
+    -------
+    ShapedSynopsis
+        It answers as `synopsis` does, and says so in ``metadata["post_processing"]``. Its band
+        covers the non-private function at the same confidence, whatever the shape of that.
+
+    Raises
+    ------
+    SpecError
+        For a shape that is not known or that this function cannot have.
+    """
+    facts, combine = synopsis.metadata, synopsis.combination.kind
+    wanted = in_order([*facts.get("post_processing", ()), *shapes], synopsis.domain)
+    if combine != "linear" and not (combine == "stack" and wanted == (_NONNEGATIVE,)):
+        able = f'can only be "{_NONNEGATIVE}"' if combine == "stack" else "cannot be shaped"
+        raise SpecError(
+            f'shapes: a function that is a "{combine}" of arrays {able}; ask the synopsis itself'
+        )
+    if _NORMALIZED in wanted and not _is_density(facts):
+        raise SpecError(
+            f'shape "{_NORMALIZED}": only a density integrates to one, and this is a '
+            f"{facts['target']['kind']}; leave it out"
+        )
+    return ShapedSynopsis(Path(synopsis.url), wanted)
+
+
+def _is_density(facts: Mapping[str, Any]) -> bool:
+    return facts["target"]["kind"] in _DENSITIES
+
+
+def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
+    """The shapes in the order in which they are made, each once.
+
+    Raises
+    ------
+    SpecError
+        For none, one that is not known, an axis that is not there, or both directions of one.
+
+    Examples
+    --------
+    >>> from dbern.domain import Axis
+    >>> in_order(["normalized", "increasing:x"], Domain((Axis("x", 0.0, 1.0),)))
+    ('increasing:x', 'normalized')
+    """
+    ways = [f"{way}:{name}" for name in domain.names for way in (_INCREASING, _DECREASING)]
+    known = [*ways, _NONNEGATIVE, _NORMALIZED]
+    unknown = [each for each in shapes if each not in known]
+    if unknown or not shapes:
+        wrong = f'shape "{unknown[0]}": not known' if unknown else "shapes: none is named"
+        raise SpecError(f"{wrong}; write one or more of {', '.join(known)}")
+    for name in domain.names:
+        if {f"{_INCREASING}:{name}", f"{_DECREASING}:{name}"} <= set(shapes):
+            raise SpecError(
+                f'shapes: "{name}" cannot be both {_INCREASING} and {_DECREASING}; keep one'
+            )
+    return tuple(each for each in known if each in shapes)
+
+
+@dataclass(frozen=True)
+class ShapedCertificate(Certificate):
+    """A certificate with one more part: how far shaping moved the released function at most.
+
+    Clipping moves a density nearer to the non-private one and costs nothing. The other shapes
+    widen the band, as the non-private function need not have them: see the top of this module.
+    """
+
+    shaping: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The sum of the four parts."""
+        return super().total + self.shaping
+
+
+@dataclass(frozen=True)
+class _Shaped:
+    """What evaluates one smoothing of a shaped array, and how far it is from the raw one."""
+
+    bernstein: FloatArray
+    factor: float
+    moved: float
+
+
+class ShapedArray(ReleasedArray):
+    """A released array after free post-processing.
+
+    Parameters
+    ----------
+    store, name, facts
+        As for a `ReleasedArray`.
+    shapes : tuple of str
+        From `in_order`.
+    volume : float
+        Of the domain, in data units.
+    density : bool
+        Whether the non-private values cannot be negative.
+    """
+
+    def __init__(
+        self,
+        store: ReleasedStore,
+        name: str,
+        facts: Mapping[str, Any],
+        shapes: tuple[str, ...],
+        volume: float,
+        *,
+        density: bool,
+    ) -> None:
+        super().__init__(store, name, facts)
+        self._shapes = shapes
+        self._volume = volume
+        self._density = density
+        self._shaped: dict[Smoothing, _Shaped] = {}
+        self._lock = Lock()
+
+    def values(self, unit: FloatArray, smoothing: Smoothing | None) -> FloatArray:
+        """Values at points (m, l) of the unit cube."""
+        assert smoothing is not None  # noqa: S101 -- the synopsis refuses the other method
+        return self._finished(super().values(unit, smoothing), smoothing)
+
+    def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
+        """Values on a product grid of positions in the unit cube."""
+        return self._finished(super().on_grid(positions, smoothing), smoothing)
+
+    def bound(
+        self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
+    ) -> ShapedCertificate:
+        """The raw array's bound, with ``shaping``: the most that any point was moved."""
+        raw = super().bound(smoothing, beta, at_once, selected=selected)
+        return ShapedCertificate(**vars(raw), shaping=self._shape(smoothing).moved)
+
+    def _finished(self, values: FloatArray, smoothing: Smoothing) -> FloatArray:
+        if _NONNEGATIVE in self._shapes:
+            values = np.maximum(values, 0.0)
+        return values * self._shape(smoothing).factor
+
+    def _coefficients(self, smoothing: Smoothing) -> FloatArray:
+        return self._shape(smoothing).bernstein
+
+    def _shape(self, smoothing: Smoothing) -> _Shaped:
+        with self._lock:  # once, however many threads ask
+            if smoothing not in self._shaped:
+                self._shaped[smoothing] = self._made(super()._coefficients(smoothing))
+        return self._shaped[smoothing]
+
+    def _made(self, bernstein: FloatArray) -> _Shaped:
+        moved, factor = 0.0, 1.0
+        for axis, name in enumerate(self.axes):
+            for way in (_INCREASING, _DECREASING):
+                if f"{way}:{name}" in self._shapes:
+                    bernstein, step = monotone(bernstein, axis, 1 if way == _INCREASING else -1)
+                    moved += step
+        low, high = polynomial_range(bernstein)
+        clipped = _NONNEGATIVE in self._shapes
+        if clipped and not self._density:
+            moved += max(0.0, -low)
+        if _NORMALIZED in self._shapes:
+            factor = 1 / (_mean(bernstein, clipped) * self._volume)
+            moved += OUTWARD * abs(factor - 1) * (max(0.0, high) if clipped else max(-low, high))
+        return _Shaped(bernstein, factor, moved)
+
+
+def _mean(bernstein: FloatArray, clipped: bool) -> float:
+    mean, gap = positive_mean(bernstein) if clipped else (float(bernstein.mean()), 0.0)
+    if mean <= 0:
+        advice = "leave it out" if clipped else f'add "{_NONNEGATIVE}", or leave it out'
+        raise SpecError(
+            f'shape "{_NORMALIZED}": the released values have no positive integral; {advice}'
+        )
+    if gap > _LARGEST_GAP * mean:
+        raise SpecError(
+            f'shape "{_NORMALIZED}": the integral of the clipped values is not known to within '
+            f'{_LARGEST_GAP:.0%}; leave out "{_NONNEGATIVE}", or write a smaller h'
+        )
+    return mean
+
+
+class ShapedSynopsis(Synopsis):
+    """A released function after free post-processing; made by `Synopsis.shaped`.
+
+    Everything works as for a `Synopsis`. ``metadata["post_processing"]`` and the attribute of that
+    name of a grid list what was done, in order.
+
+    Parameters
+    ----------
+    path : Path
+        The store's folder.
+    shapes : tuple of str
+        From `in_order`.
+    """
+
+    def __init__(self, path: Path, shapes: tuple[str, ...]) -> None:
+        super().__init__(path)
+        self._shapes = shapes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_received, (self._store.path, self._shapes, self.metadata["release_id"]))
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, {', '.join(self._shapes)}>"
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """What was released and under which guarantee, and what was done to it since."""
+        return {**self._store.attributes, "post_processing": list(self._shapes)}
+
+    @cached_property
+    def arrays(self) -> tuple[ReleasedArray, ...]:
+        """What was released, shaped, in the order of the combination."""
+        volume, density = self.domain.volume, _is_density(self.metadata)
+        return tuple(
+            ShapedArray(self._store, name, facts, self._shapes, volume, density=density)
+            for facts in self.metadata["components"]
+            for name in facts["arrays"]
+        )
+
+    def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
+        """Evaluate the shaped function; see `Synopsis`.
+
+        Raises
+        ------
+        SpecError
+            As for a `Synopsis`; for ``method="nearest"``, which has no polynomial to shape; and
+            where "normalized" is asked of released values that have no positive integral.
+        """
+        if method != "bernstein":
+            raise SpecError(
+                f'method = "{method}": only the polynomial is shaped; leave it out, or ask the '
+                "synopsis itself"
+            )
+        return super().__call__(points, h)
+
+    def interval(
+        self, points: Points, beta: float | str = 0.05, h: Order = None
+    ) -> tuple[Any, Any]:
+        """Lower and upper ends of a simultaneous band at the points.
+
+        The band of the unshaped function, less what is below zero where a density is clipped,
+        reaching to the shaped value where that lies outside: so it covers as before, contains the
+        curve, and nowhere exceeds the curve plus or minus `band`.
+        """
+        low, high = Synopsis(self._store.path).interval(points, beta, h)
+        values = self(points, h)
+        if _NONNEGATIVE in self._shapes and _is_density(self.metadata):
+            low = np.maximum(low, 0.0)
+        return np.minimum(low, values), np.maximum(high, values)
+
+    def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
+        """Values on a regular grid, as `Synopsis.grid`; labelled with what was done."""
+        found = super().grid(shape, h)
+        found.attrs["post_processing"] = list(self._shapes)
+        return found
+
+
+@lru_cache(maxsize=4)
+def _received(path: Path, shapes: tuple[str, ...], release_id: str) -> ShapedSynopsis:
+    """One for all blocks that a worker evaluates: the integral takes longer than a block may."""
+    del release_id  # tells releases apart that were at one path after each other
+    return ShapedSynopsis(path, shapes)

@@ -1,0 +1,384 @@
+"""Shapes asked of a released function: they hold, they are labelled, and the band still covers."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dbern
+from dbern.bernstein.kernels import Gaussian
+from dbern.errors import SpecError
+from dbern.synopsis.queries import answer
+
+BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0]}
+BANDWIDTH = {"x": 1.5, "y": 0.4}
+ALL = ("normalized", "decreasing:x", "nonnegative")  # in another order than they are made
+ROWS = 400
+
+
+def columns():
+    """Mass that reaches over the lower bound of x and falls, then rises a little at its end."""
+    generator = np.random.default_rng(4)
+    x = np.abs(generator.normal(0, 2.0, ROWS)).clip(0, 10)
+    x[:40] = generator.uniform(9, 10, 40)
+    return {"x": x, "y": generator.normal(0.2, 0.3, ROWS).clip(-1, 1)}
+
+
+def released(folder, client, names, epsilon, mechanism, groups=None):
+    from projects import Project
+
+    project = Project(folder)
+    project.write(columns() if groups is None else {**columns(), "group": groups})
+    project.grant(epsilon)
+    project.spec(
+        data__bounds={name: BOUNDS[name] if name in names else None for name in BOUNDS},
+        target={"bandwidth": [BANDWIDTH[name] for name in names]},
+        mechanism=mechanism,
+        budget={"epsilon": epsilon},
+        **({} if groups is None else {"data__group": {"column": "group", "values": ["a", "b"]}}),
+    )
+    return dbern.release(dbern.ReleaseSpec.load(project.spec_path), client=client).synopsis
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, client):
+    """One axis with little noise, and two axes with so much that values are negative."""
+
+    def folder(name):
+        return tmp_path_factory.mktemp(name)
+
+    return {
+        1: released(folder("one"), client, ["x"], "100", {"k": 24, "h": 16}),
+        2: released(folder("two"), client, ["x", "y"], "0.3", {"k": [8, 6], "h": 3}),
+    }
+
+
+@pytest.fixture(params=[1, 2])
+def synopsis(made, request):
+    return made[request.param]
+
+
+@pytest.fixture
+def two(made):
+    return made[2]
+
+
+def truth(synopsis, points):
+    """The non-private density, straight from its definition."""
+    data, total = columns(), 1.0
+    for axis, column in zip(synopsis.domain.axes, points.T, strict=True):
+        total = total * Gaussian(BANDWIDTH[axis.name])(column[:, None] - data[axis.name])
+    return np.mean(total, axis=1)
+
+
+def points_of(synopsis, count):
+    axes = [np.linspace(axis.low, axis.high, count) for axis in synopsis.domain.axes]
+    return np.column_stack([one.ravel() for one in np.meshgrid(*axes, indexing="ij")])
+
+
+def integral(grid):
+    for name in grid.dims:
+        grid = grid.integrate(name)
+    return float(grid)
+
+
+def fine(synopsis, h=None):
+    return synopsis.grid(4001 if synopsis.domain.dimensions == 1 else 401, h=h)
+
+
+@pytest.mark.parametrize("h", [None, 1, 9, "auto"])
+def test_every_shape_holds_on_dense_points(synopsis, h):
+    raw, shaped = synopsis, synopsis.shaped
+    values = fine(shaped("nonnegative"), h).values
+    np.testing.assert_array_equal(values, np.maximum(fine(raw, h).values, 0.0))
+    for way, sign in (("increasing", 1), ("decreasing", -1)):
+        for axis, name in enumerate(raw.domain.names):
+            steps = sign * np.diff(fine(shaped(f"{way}:{name}"), h).values, axis=axis)
+            assert steps.min() >= -1e-12
+            assert (sign * np.diff(fine(raw, h).values, axis=axis)).min() < -1e-4
+    both = fine(shaped("nonnegative", "normalized"), h)
+    assert both.min() >= 0
+    assert integral(both) == pytest.approx(1, abs=2e-4)
+    assert integral(fine(raw, h)) != pytest.approx(1, abs=2e-2)
+
+
+def test_all_shapes_hold_at_once_in_any_order(synopsis):
+    for order in (ALL, ALL[::-1]):
+        grid = fine(synopsis.shaped(*order))
+        assert grid.min() >= 0
+        assert grid.diff("x").max() <= 1e-12
+        assert integral(grid) == pytest.approx(1, abs=2e-4)
+    plain = synopsis.shaped("normalized")
+    assert integral(fine(plain)) == pytest.approx(1, abs=2e-4)
+
+
+def test_two_axes_at_once(two):
+    grid = fine(two.shaped("increasing:y", "decreasing:x"))
+    assert grid.diff("y").min() >= -1e-12
+    assert grid.diff("x").max() <= 1e-12
+
+
+# --- the label -------------------------------------------------------------------------------
+
+
+def test_what_was_done_is_labelled_in_order(two):
+    assert "post_processing" not in two.metadata
+    assert two.grid(3).attrs == {}
+    shaped = two.shaped(*ALL)
+    done = ["decreasing:x", "nonnegative", "normalized"]
+    assert shaped.metadata["post_processing"] == done
+    assert shaped.grid(3).attrs["post_processing"] == done
+    assert {k: v for k, v in shaped.metadata.items() if k != "post_processing"} == two.metadata
+    again = two.shaped("normalized").shaped("nonnegative").shaped("nonnegative", "decreasing:x")
+    assert again.metadata["post_processing"] == done
+    assert two.shaped(*done).metadata == shaped.metadata
+    assert "decreasing:x, nonnegative, normalized" in repr(shaped)
+    assert "post_processing" not in two.metadata
+
+
+def test_answers_carry_the_label(two, tmp_path):
+    queries, answers = tmp_path / "queries.parquet", tmp_path / "answers.parquet"
+    points = points_of(two, 21)
+    pq.write_table(pa.table({"x": points[:, 0], "y": points[:, 1]}), queries)
+    shaped = two.shaped("nonnegative", "normalized")
+    assert answer(shaped, queries, answers) == len(points)
+    table = pq.read_table(answers)
+    np.testing.assert_allclose(table["value"].to_numpy(), shaped(points), rtol=1e-12)
+    label = table.schema.field("value").metadata[b"post_processing"]
+    assert json.loads(label) == ["nonnegative", "normalized"]
+    answers.unlink()
+    answer(two, queries, answers)
+    assert not pq.read_schema(answers).field("value").metadata
+
+
+# --- it answers as a synopsis does -----------------------------------------------------------
+
+
+def test_it_answers_as_a_synopsis_does(two, client):
+    import dask.array as da
+
+    shaped = two.shaped(*ALL)
+    points = points_of(two, 9)
+    expected = shaped(points)
+    np.testing.assert_allclose(shaped.grid(9).values.ravel(), expected, rtol=1e-10, atol=1e-15)
+    table = {"y": points[:, 1], "x": points[:, 0]}
+    np.testing.assert_array_equal(shaped(table), expected)
+    assert np.isnan(shaped(np.array([[11.0, 0.0], [np.nan, 0.0]]))).all()
+    assert shaped.verify() == two.verify()
+    sent = pickle.dumps(shaped)
+    assert len(sent) < 1000
+    received = pickle.loads(sent)
+    assert received is not shaped
+    assert pickle.loads(sent) is received  # shaped once for all blocks of a worker
+    np.testing.assert_array_equal(received(points), expected)
+    lazy = shaped(da.from_array(points, chunks=(20, 2)))
+    for values in (lazy.compute(scheduler="sync"), client.compute(lazy).result(timeout=30)):
+        np.testing.assert_allclose(values, expected, rtol=1e-10, atol=1e-15)
+
+
+def test_lazy_answers_stay_lazy(two, monkeypatch):
+    import dask.array as da
+
+    monkeypatch.setattr("dbern.synopsis.shaping.positive_mean", lambda _: pytest.fail("too early"))
+    lazy = two.shaped(*ALL)(da.zeros((50, 2), chunks=(10, 2)))
+    assert isinstance(lazy, da.Array)
+    assert lazy.numblocks == (5,)
+    low, high = two.shaped("nonnegative").interval(da.zeros((50, 2), chunks=(10, 2)))
+    assert isinstance(low, da.Array)
+    assert isinstance(high, da.Array)
+    assert (low <= high).all().compute(scheduler="sync")
+
+
+# --- bands -----------------------------------------------------------------------------------
+
+SHAPES = [
+    ("nonnegative",),
+    ("normalized",),
+    ("nonnegative", "normalized"),
+    ("increasing:x",),
+    ("decreasing:x", "nonnegative"),
+    ALL,
+]
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=" ".join)
+def test_no_step_errs_by_more_than_the_raw_error_and_what_it_says(synopsis, shapes):
+    """The band's proof itself: ``sup |g - F| <= sup |f - F| + shaping``, whatever F is."""
+    points = points_of(synopsis, 3001 if synopsis.domain.dimensions == 1 else 101)
+    exact = truth(synopsis, points)
+    raw = np.abs(synopsis(points) - exact).max()
+    shaped = synopsis.shaped(*shapes)
+    parts = shaped.bound()
+    error = np.abs(shaped(points) - exact).max()
+    assert error <= raw + parts.shaping + 1e-12
+    assert error <= shaped.band() == parts.total
+    assert parts.total == pytest.approx(synopsis.band() + parts.shaping)
+    assert (parts.shaping == 0) == (shapes == ("nonnegative",))
+
+
+def test_clipping_brings_a_density_nearer_and_costs_nothing(two):
+    points = points_of(two, 101)
+    exact, clipped = truth(two, points), two.shaped("nonnegative")
+    assert two(points).min() < -0.01  # else nothing was clipped
+    assert (np.abs(clipped(points) - exact) <= np.abs(two(points) - exact)).all()
+    assert clipped.band() == two.band()
+    assert clipped.interval(points)[0].min() == 0
+
+
+def test_the_widening_is_needed_and_not_much_more_than_needed(made):
+    """Where F has another shape than what was asked for, the raw band is wrong and ours is not."""
+    one = made[1]
+    points = points_of(one, 3001)
+    exact = truth(one, points)
+    for shapes in (("increasing:x",), ("normalized",), ("nonnegative", "normalized")):
+        shaped = one.shaped(*shapes)
+        error = np.abs(shaped(points) - exact).max()
+        assert one.band() < error <= shaped.band()
+        moved = np.abs(shaped(points) - one(points)).max()
+        assert shaped.bound().shaping <= 1.1 * moved + 1e-12
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=" ".join)
+def test_the_interval_contains_the_curve_within_the_band(synopsis, shapes):
+    points = points_of(synopsis, 31)
+    shaped = synopsis.shaped(*shapes)
+    values, (low, high) = shaped(points), shaped.interval(points, beta=0.1)
+    slack = 1e-12
+    assert (low <= values).all()
+    assert (values <= high).all()
+    assert (values - shaped.band(0.1) - slack <= low).all()
+    assert (high <= values + shaped.band(0.1) + slack).all()
+    exact = truth(synopsis, points)
+    assert (low - slack <= exact).all()
+    assert (exact <= high + slack).all()
+
+
+@pytest.mark.parametrize("shapes", SHAPES, ids=" ".join)
+def test_bands_cover_over_simulated_noise(synopsis, shapes):
+    """Fresh noise on the true lattice values: 95 % bands, and the same with no room for chance.
+
+    A band with a wrong shaping part could hide behind the certificate's slack. So the error that
+    was drawn also takes the place of the certificate.
+    """
+    points = points_of(synopsis, 301 if synopsis.domain.dimensions == 1 else 41)
+    exact = truth(synopsis, points)
+    nodes = [
+        np.linspace(axis.low, axis.high, k + 1)
+        for axis, k in zip(synopsis.domain.axes, synopsis.arrays[0].lattice.k, strict=True)
+    ]
+    mesh = np.column_stack([one.ravel() for one in np.meshgrid(*nodes, indexing="ij")])
+    lattice = truth(synopsis, mesh).reshape(synopsis.arrays[0].lattice.shape)
+    generator, misses = np.random.default_rng(8), 0
+    scale = synopsis.metadata["components"][0]["noise"]["scale"]
+    width, raw, shaped = synopsis.band(), dbern.open(synopsis.url), synopsis.shaped(*shapes)
+    for _ in range(20):
+        noise = generator.laplace(0, scale, lattice.shape)
+        for array in (raw.arrays[0], shaped.arrays[0]):
+            vars(array)["_lattice_values"] = lattice + noise
+            array._bernstein.clear()
+        shaped.arrays[0]._shaped.clear()
+        error, drawn = (np.abs(one(points) - exact).max() for one in (shaped, raw))
+        moved = shaped.arrays[0]._shape(*shaped._smoothings(None)).moved
+        assert error <= drawn + moved + 1e-12
+        misses += error > width + moved
+    assert misses <= 1
+
+
+# --- densities by group ----------------------------------------------------------------------
+
+
+def test_densities_by_group_are_clipped_and_nothing_else(tmp_path, client):
+    groups = np.random.default_rng(5).choice(["a", "b", "c"], ROWS)
+    raw = released(tmp_path, client, ["x"], "0.1", {"k": 12, "h": 3}, groups)
+    shaped, points = raw.shaped("nonnegative"), points_of(raw, 501)
+    kernels = Gaussian(BANDWIDTH["x"])(points - columns()["x"])
+    exact = np.column_stack([(kernels * (groups == one)).mean(axis=1) for one in "ab"])
+    values = shaped(points)
+    np.testing.assert_array_equal(values, np.maximum(raw(points), 0.0))
+    assert (raw(points) < -0.01).any(axis=0).all()
+    assert (np.abs(values - exact) <= np.abs(raw(points) - exact)).all()
+    assert shaped.bound() == raw.bound()
+    low, high = shaped.interval(points)
+    assert low.min() == 0
+    assert ((low <= exact) & (exact <= high)).all()
+    np.testing.assert_allclose(shaped.grid(501).values, values, atol=1e-12)
+    for shape in ("normalized", "increasing:x"):
+        with pytest.raises(SpecError, match='is a "stack" of arrays can only be "nonnegative"'):
+            shaped.shaped(shape)
+
+
+# --- wrong requests --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ((), "shapes: none is named; write one or more of increasing:x, .*nonnegative, normalized"),
+        (("positive",), 'shape "positive": not known; write one or more of .*nonnegative'),
+        (("increasing",), 'shape "increasing": not known; write .*increasing:x'),
+        (("increasing:z",), 'shape "increasing:z": not known; write .*decreasing:y'),
+        (("increasing:x", "decreasing:x"), '"x" cannot be both increasing and decreasing'),
+        ((["nonnegative"],), "not known; write one or more of"),
+        ((3,), "not known; write one or more of"),
+    ],
+)
+def test_wrong_shapes_are_refused(two, shapes, message):
+    with pytest.raises(SpecError, match=message):
+        two.shaped(*shapes)
+
+
+def test_both_directions_in_two_steps_are_refused(two):
+    with pytest.raises(SpecError, match="cannot be both"):
+        two.shaped("increasing:x").shaped("decreasing:x")
+
+
+def test_the_baseline_is_not_shaped(two):
+    with pytest.raises(SpecError, match='method = "nearest": only the polynomial is shaped'):
+        two.shaped("nonnegative")(np.zeros((1, 2)), method="nearest")
+
+
+def with_facts(synopsis, **changes):
+    """The same store as if it held something else."""
+    opened = dbern.open(synopsis.url)
+    vars(opened)["metadata"] = {**opened.metadata, **changes}
+    return opened
+
+
+def test_what_is_no_density_is_not_normalized_and_clipping_it_widens(two):
+    target = {**two.metadata["target"], "kind": "regression"}
+    other = with_facts(two, target=target)
+    with pytest.raises(SpecError, match="only a density integrates to one, and this is a regress"):
+        other.shaped("nonnegative", "normalized")
+    with pytest.raises(SpecError, match='"ratio" of arrays cannot be shaped'):
+        with_facts(two, combine={"kind": "ratio", "low": 0.0, "high": 1.0}).shaped("nonnegative")
+    clipped = other.shaped("nonnegative")
+    vars(clipped)["metadata"] = {**clipped.metadata, "target": target}
+    points = points_of(two, 101)
+    depth = -two(points).min()
+    assert depth <= clipped.bound().shaping <= 1.2 * depth
+    assert clipped.interval(points)[0].min() < 0
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        (("normalized",), 'no positive integral; add "nonnegative", or leave it out'),
+        (("normalized", "nonnegative"), "no positive integral; leave it out"),
+    ],
+)
+def test_values_without_a_positive_integral_are_not_normalized(two, shapes, message):
+    shaped = two.shaped(*shapes)
+    vars(shaped.arrays[0])["_lattice_values"] = np.full(two.arrays[0].lattice.shape, -1.0)
+    with pytest.raises(SpecError, match=message):
+        shaped(np.zeros((1, 2)))
+
+
+def test_an_integral_that_is_not_known_well_is_refused(two, monkeypatch):
+    monkeypatch.setattr("dbern.synopsis.shaping.positive_mean", lambda _: (0.5, 0.01))
+    with pytest.raises(SpecError, match='not known to within 1%; leave out "nonnegative"'):
+        two.shaped("nonnegative", "normalized").grid(3)

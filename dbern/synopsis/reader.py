@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -22,7 +23,12 @@ from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
-from dbern.synopsis.evaluator import evaluate, evaluate_grid
+from dbern.synopsis.evaluator import (
+    LEAST_RESAMPLED,
+    Polynomial,
+    available_cores,
+    evaluate_grid,
+)
 from dbern.synopsis.selection import (
     Smoothing,
     evaluation_matrices,
@@ -40,6 +46,8 @@ Points: TypeAlias = Any
 
 Order: TypeAlias = int | Sequence[int] | str | None
 """Order of the iterated operator: one, one per axis, "auto", or None for the released one."""
+
+_KEPT = 4  # polynomials, with their tables of up to 128 MiB
 
 
 def open_synopsis(url: str | Path) -> Synopsis:
@@ -64,10 +72,11 @@ class Synopsis:
 
     def __init__(self, path: Path) -> None:
         self._store = ReleasedStore(path)
-        self._bernstein: dict[Smoothing, FloatArray] = {}
+        self._polynomials: dict[Smoothing, Polynomial] = {}
+        self._lock = RLock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (open_synopsis, (self._store.path,))
+        return (_arrived, (self._store.path, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
@@ -118,8 +127,20 @@ class Synopsis:
         if hasattr(points, "dask") and hasattr(points, "rechunk"):
             return self._lazy(points, smoothing)
         if isinstance(points, np.ndarray | list | tuple | float | int | np.number):
-            return self._evaluate(self._floats(points), smoothing)
-        return self._evaluate(self._stack(points), smoothing)
+            values = self._floats(points)
+        else:
+            values = self._stack(points)
+        self._check_shape(values.shape)
+        return self._evaluate(values, smoothing, len(values), available_cores())
+
+    def batches(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
+        """For a request of `total` points that comes in batches: what evaluates one.
+
+        It takes points (m, l) in axis order and gives the values that `self(points, h)` would for
+        all points at once. Threads may share it.
+        """
+        smoothing = self._smoothing(h)
+        return partial(self._evaluate, smoothing=smoothing, total=total)
 
     def _floats(self, values: Any) -> FloatArray:
         try:
@@ -148,25 +169,26 @@ class Synopsis:
             raise SpecError(f"the columns {', '.join(names)} must be flat and equally long")
         return np.column_stack(stacked)
 
-    def _evaluate(self, points: FloatArray, smoothing: Smoothing | None) -> FloatArray:
-        self._check_shape(points.shape)
+    def _evaluate(
+        self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
+    ) -> FloatArray:
         points = points.reshape(len(points), self.domain.dimensions)
+        if smoothing is not None:
+            return self._polynomial(smoothing)(points, total, threads)
         values = np.full(len(points), np.nan)
         inside = self.domain.inside(points)
         unit = np.clip(self.domain.to_unit(points[inside]), 0.0, 1.0)
-        if smoothing is None:
-            nearest = tuple(np.rint(unit * self.lattice.k).astype(np.int64).T)
-            values[inside] = self._lattice_values[nearest]
-        else:
-            values[inside] = evaluate(self._coefficients(smoothing), unit)
+        nearest = tuple(np.rint(unit * self.lattice.k).astype(np.int64).T)
+        values[inside] = self._lattice_values[nearest]
         return values
 
     def _lazy(self, points: Any, smoothing: Smoothing | None) -> Any:
         self._check_shape(points.shape)
+        total = LEAST_RESAMPLED if math.isnan(points.shape[0]) else points.shape[0]
         facts: dict[str, Any] = {"dtype": np.float64, "meta": np.empty(0)}
         if points.ndim == 2:
             points, facts["drop_axis"] = points.rechunk({1: -1}), 1
-        return points.map_blocks(_block, self, smoothing, **facts)
+        return points.map_blocks(_block, self, smoothing, total, **facts)
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
         dimensions = self.domain.dimensions
@@ -233,7 +255,7 @@ class Synopsis:
                 f"grid shape {shape}: write one count of at least 2 for each of {names}"
             )
         unit = [np.linspace(0.0, 1.0, count) for count in counts]
-        values = evaluate_grid(self._coefficients(self._smoothing(h)), unit)
+        values = evaluate_grid(self._polynomial(self._smoothing(h)).bernstein, unit)
         coordinates = {
             axis.name: axis.low + positions * axis.width
             for axis, positions in zip(axes, unit, strict=True)
@@ -267,17 +289,25 @@ class Synopsis:
             return self._store.values(f"{self._component}/spectral/released")
         return self._lattice_values
 
+    def _polynomial(self, smoothing: Smoothing) -> Polynomial:
+        """The function under a smoothing; the last few are kept with their tables."""
+        with self._lock:
+            found = self._polynomials.pop(smoothing, None)
+            if found is None:
+                found = Polynomial(self._coefficients(smoothing), self.domain)
+            self._polynomials[smoothing] = found
+            while len(self._polynomials) > _KEPT:
+                del self._polynomials[next(iter(self._polynomials))]
+            return found
+
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
-        if smoothing not in self._bernstein:
-            if smoothing.ranks == whole_ranks(self._coordinates):
-                values = iterate(self._lattice_values, smoothing.h)
-            else:
-                values = self._released
-                for matrix in evaluation_matrices(self._coordinates, smoothing):
-                    values = np.tensordot(values, matrix, axes=(0, 1))
-            self._bernstein[smoothing] = np.ascontiguousarray(values)
-        return self._bernstein[smoothing]
+        if smoothing.ranks == whole_ranks(self._coordinates):
+            return iterate(self._lattice_values, smoothing.h)
+        values = self._released
+        for matrix in evaluation_matrices(self._coordinates, smoothing):
+            values = np.tensordot(values, matrix, axes=(0, 1))
+        return np.ascontiguousarray(values)
 
     @cached_property
     def _coordinates(self) -> Coordinates:
@@ -343,5 +373,14 @@ class Synopsis:
         return Smoothing(order, whole_ranks(self._coordinates))
 
 
-def _block(points: FloatArray, synopsis: Synopsis, smoothing: Smoothing | None) -> FloatArray:
-    return synopsis._evaluate(np.asarray(points, dtype=np.float64), smoothing)
+def _block(
+    points: FloatArray, synopsis: Synopsis, smoothing: Smoothing | None, total: int
+) -> FloatArray:
+    return synopsis._evaluate(np.asarray(points, dtype=np.float64), smoothing, total)
+
+
+@lru_cache(maxsize=8)
+def _arrived(path: Path, release_id: str) -> Synopsis:
+    """The synopsis that was sent to this process; blocks of one request share what it computed."""
+    del release_id  # tells releases apart that came to the same path
+    return open_synopsis(path)

@@ -150,6 +150,19 @@ def test_the_norm_of_cutting_an_interpolant(order):
     assert np.sqrt((kernel**2).mean(axis=1)).max() <= math.sqrt(2 * order)  # Cauchy and Schwarz
 
 
+def test_other_axes_are_enclosed_and_the_largest_value_is_not_overestimated():
+    """A Chebyshev polynomial, whose extrema fall halfway between the nodes."""
+    k = 12
+    chebyshev = [(-1) ** (k - v) * math.comb(2 * k, 2 * v) / math.comb(k, v) for v in range(k + 1)]
+    bernstein = np.outer([1.0, 1.0, 1.0], chebyshev)
+    lines, largest = resampling._lines(bernstein)
+    on_nodes = [np.abs(values).max() for values, _ in lines]
+    assert on_nodes[0] == pytest.approx(math.sqrt(0.5), abs=1e-9)
+    assert on_nodes[0] * lines[0][1] == pytest.approx(1.0, abs=1e-9)
+    np.testing.assert_allclose(lines[1][0], np.array(chebyshev)[:, None] * np.ones(8 // 2))
+    assert largest <= 1.0
+
+
 def test_a_table_that_would_be_too_large_is_not_made(monkeypatch):
     noise = np.random.default_rng(1).normal(size=(41, 41))
     monkeypatch.setattr(resampling, "_CHOICES", ((8, 1000), (12, 60_000), (16, 60_000)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import twins
@@ -130,3 +133,14 @@ def test_compiled_loops_do_without_a_folder_to_keep_them_in(monkeypatch):
     ordered = np.zeros(3, np.int64)
     assert arrange(np.array([4, -1, 2]), np.zeros(6, np.int64), ordered) == 2
     assert (ordered.tolist(), told) == ([2, 0, 0], [True, False])
+
+
+def test_small_requests_do_without_the_compiler():
+    """Which takes half a second to import: `import dbern` and the command line must not pay it."""
+    code = (
+        "import sys, numpy, dbern.cli.main, dbern.synopsis.queries as q;"
+        "from dbern.synopsis.evaluator import Polynomial; from dbern.domain import Axis, Domain;"
+        "Polynomial(numpy.ones(3), Domain((Axis('x', 0.0, 1.0),)))(numpy.zeros((1, 1)), 1);"
+        "assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

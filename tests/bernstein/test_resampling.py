@@ -66,7 +66,6 @@ SHAPES = st.one_of(
 )
 
 
-@example(k=(1000,), h=50, kind="noise", seed=0)
 @example(k=(1000,), h=1, kind="spike", seed=1)
 @example(k=(1, 1000), h=2, kind="noise", seed=2)
 @example(k=(1,), h=1, kind="noise", seed=3)
@@ -75,6 +74,17 @@ SHAPES = st.one_of(
 @settings(max_examples=30)
 @given(k=SHAPES, h=st.integers(1, 50), kind=st.sampled_from(KINDS), seed=st.integers(0, 2**32))
 def test_pieces_are_the_polynomial_within_their_error(k, h, kind, seed):
+    compare(k, h, kind, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("k", [(1000,), (3, 1000), (30, 30, 30)])
+def test_so_they_are_at_the_largest_degree_and_order(k, kind):
+    compare(k, 50, kind, seed=0)
+
+
+def compare(k, h, kind, seed):
     values = lattice_values(kind, [count + 1 for count in k], seed)
     bernstein = iterate(values, [h] * len(k))
     pieces = resample(bernstein)
@@ -120,8 +130,8 @@ def test_the_tail_bounds_interpolation():
         (20, 2, 8),
         (20, 3, 6),
         (100, 8, 8),
-        (7, 1, 4),
-        (1000, 40, 12),
+        (1, 1, 2),
+        (400, 9, 12),
     ]:
         interpolant = resampling._spectrum(k, half, nodes)
         x = np.cos(np.linspace(0, np.pi, 400))
@@ -132,7 +142,7 @@ def test_the_tail_bounds_interpolation():
             worst = np.abs(missed).sum(axis=1).max()
             bound = resampling._tail(k, half, nodes)
             assert worst <= bound + 1e-12
-            informative += worst > bound / 100
+            informative += worst > bound / 5
     assert informative
 
 

@@ -63,6 +63,10 @@ class Polynomial:
             done = pool.map(lambda part: evaluate_pieces(pieces, part, low, high), parts)
             return np.concatenate(list(done))
 
+    def grid(self, axes: Sequence[FloatArray]) -> FloatArray:
+        """The polynomial on the product grid of `axes`, positions of the unit interval."""
+        return evaluate_grid(self.bernstein, axes)
+
     def _pieces(self) -> Pieces | None:
         with self._lock:
             if not self._resampled:

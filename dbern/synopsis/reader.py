@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -27,8 +26,8 @@ from dbern.synopsis.evaluator import (
     LEAST_RESAMPLED,
     Polynomial,
     available_cores,
-    evaluate_grid,
 )
+from dbern.synopsis.kept import Kept
 from dbern.synopsis.selection import (
     Smoothing,
     evaluation_matrices,
@@ -36,6 +35,7 @@ from dbern.synopsis.selection import (
     smoothings,
     whole_ranks,
 )
+from dbern.synopsis.sharded import ShardedPolynomial
 from dbern.synopsis.store import ReleasedStore
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ Points: TypeAlias = Any
 
 Order: TypeAlias = int | Sequence[int] | str | None
 """Order of the iterated operator: one, one per axis, "auto", or None for the released one."""
+
+MOST_LOADED = 1 << 26
+"""Most coefficients held in memory (512 MiB); a larger lattice is read by shards, as needed."""
 
 _KEPT = 4  # polynomials, with their tables of up to 128 MiB
 
@@ -72,8 +75,7 @@ class Synopsis:
 
     def __init__(self, path: Path) -> None:
         self._store = ReleasedStore(path)
-        self._polynomials: dict[Smoothing, Polynomial] = {}
-        self._lock = RLock()
+        self._polynomials = Kept[Polynomial | ShardedPolynomial](_KEPT)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_arrived, (self._store.path, self.metadata["release_id"]))
@@ -256,7 +258,7 @@ class Synopsis:
                 f"grid shape {shape}: write one count of at least 2 for each of {names}"
             )
         unit = [np.linspace(0.0, 1.0, count) for count in counts]
-        values = evaluate_grid(self._polynomial(self._smoothing(h)).bernstein, unit)
+        values = self._polynomial(self._smoothing(h)).grid(unit)
         coordinates = {
             axis.name: axis.low + positions * axis.width
             for axis, positions in zip(axes, unit, strict=True)
@@ -290,16 +292,17 @@ class Synopsis:
             return self._store.values(f"{self._component}/spectral/released")
         return self._lattice_values
 
-    def _polynomial(self, smoothing: Smoothing) -> Polynomial:
+    def _polynomial(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
         """The function under a smoothing; the last few are kept with their tables."""
-        with self._lock:
-            found = self._polynomials.pop(smoothing, None)
-            if found is None:
-                found = Polynomial(self._coefficients(smoothing), self.domain)
-            self._polynomials[smoothing] = found
-            while len(self._polynomials) > _KEPT:
-                del self._polynomials[next(iter(self._polynomials))]
-            return found
+        return self._polynomials(smoothing, lambda: self._function(smoothing))
+
+    def _function(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
+        whole = smoothing.ranks == whole_ranks(self._coordinates)
+        if whole and self.lattice.size > MOST_LOADED:
+            path = f"{self._component}/coefficients"
+            read, layers = partial(self._store.shard, path), self._store.shard_layers(path)
+            return ShardedPolynomial(read, layers, self.lattice.k, smoothing.h, self.domain)
+        return Polynomial(self._coefficients(smoothing), self.domain)
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""

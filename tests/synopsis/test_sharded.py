@@ -39,18 +39,18 @@ def test_values_are_those_of_the_whole_lattice(k, h):
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory, client):
-    """A release of 61 shards of five layers."""
+    """A release of 31 shards of five layers."""
     made = Project(tmp_path_factory.mktemp("sharded"))
     made.write(records())
     made.grant()
-    spec = made.spec(mechanism={"k": [300, 6]})
+    spec = made.spec(mechanism={"k": [150, 2]})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbern.bernstein.lattice.SLAB_COEFFICIENTS", 40)
+        patch.setattr("dbern.bernstein.lattice.SLAB_COEFFICIENTS", 15)
         return dbern.release(spec, client=client).url
 
 
 def test_only_the_shards_that_matter_are_read_and_the_last_are_kept(url, monkeypatch):
-    expected = dbern.open(url)(np.array([[5.0, 0.1], [5.2, -0.9], [0.0, 0.0]]))
+    expected = dbern.open(url)(np.array([[1.0, 0.1], [1.2, -0.9], [10.0, 0.0]]))
     monkeypatch.setattr("dbern.synopsis.reader.MOST_LOADED", 100)
     reads, digests = [], []
     original = store.ReleasedStore._decoded
@@ -61,19 +61,19 @@ def test_only_the_shards_that_matter_are_read_and_the_last_are_kept(url, monkeyp
     monkeypatch.setattr(store, "digest", lambda path: digests.append(path) or digest(path))
     fresh = dbern.open(url)
     digests.clear()
-    near = fresh(np.array([[5.0, 0.1], [5.2, -0.9]]))
+    near = fresh(np.array([[1.0, 0.1], [1.2, -0.9]]))
     few = len(reads)
-    assert 5 < few < 40  # 18 deviations of the basis, sqrt(300) / 2 layers each, of 5 to a shard
+    assert 6 < few < 20  # of 31
     assert len(digests) == few  # nor is any other read to be checked
-    assert len(fresh(np.array([[5.1, 0.0]]))) == 1
+    assert len(fresh(np.array([[1.1, 0.0]]))) == 1
     assert len(reads) == few  # kept
-    corner = fresh(np.array([[0.0, 0.0]]))
+    corner = fresh(np.array([[10.0, 0.0]]))
     assert few < len(reads) <= few + 3
     np.testing.assert_allclose([*near, *corner], expected, rtol=1e-9)
 
 
 def test_no_more_is_kept_than_fits(url, monkeypatch):
-    one = 5 * 7 * 8
+    one = 5 * 3 * 8
     monkeypatch.setattr(store, "SHARD_BYTES", 3 * one)
     opened = store.ReleasedStore(Path(url))
     reads = []
@@ -90,7 +90,7 @@ def test_no_more_is_kept_than_fits(url, monkeypatch):
 def test_a_damaged_shard_is_refused_when_it_is_read(url, tmp_path, monkeypatch):
     monkeypatch.setattr("dbern.synopsis.reader.MOST_LOADED", 100)
     copy = shutil.copytree(url, tmp_path / "copy.zarr")
-    path = copy / "components/density/coefficients/c/30/0"
+    path = copy / "components/density/coefficients/c/15/0"
     path.write_bytes(path.read_bytes()[::-1])
     fresh = dbern.open(copy)
     assert np.isfinite(fresh(np.array([[0.0, 0.0]]))).all()

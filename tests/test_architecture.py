@@ -17,13 +17,13 @@ PACKAGE = Path(dbern.__file__).parent
 LAYERS = [
     {"cli"},
     {"releasing", "reporting"},
-    {"engine", "advice"},
+    {"engine", "advice", "publishing"},
     {"planning"},
     {"plans"},
     {"spec", "records", "ledger", "synopsis", "choice"},
-    {"targets", "certificate", "complaints", "sections"},
-    {"bernstein", "privacy"},
-    {"domain"},
+    {"targets", "certificate"},
+    {"bernstein", "privacy", "combination"},
+    {"domain", "complaints", "sections"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}

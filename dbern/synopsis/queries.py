@@ -32,7 +32,9 @@ def answer(
     h: Order = None,
     progress: Progress = silent,
 ) -> int:
-    """Copy `queries` to `answers` with a column ``value``; order and all columns are kept.
+    """Copy `queries` to `answers`, adding values; order and all columns are kept.
+
+    They are in a column ``value``, or in one ``value_<class>`` for each class.
 
     Parameters
     ----------
@@ -63,7 +65,9 @@ def answer(
     draft = answers.with_name(f".{answers.name}.{os.getpid()}.tmp")
     try:
         with _opened(queries, synopsis) as file:
-            schema = file.schema_arrow.append(pa.field(_VALUE, pa.float64()))
+            schema = file.schema_arrow
+            for name in _value_names(synopsis):
+                schema = schema.append(pa.field(name, pa.float64()))
             try:
                 with pq.ParquetWriter(draft, schema, use_dictionary=_texts(file)) as writer:
                     total, evaluate = file.metadata.num_rows, _evaluator(synopsis, file, h)
@@ -99,9 +103,17 @@ def _opened(path: Path, synopsis: Synopsis) -> pq.ParquetFile:
         kind = schema.field(name).type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise SpecError(f"{path}: column {name} is of type {kind}; write integers or floats")
-    if _VALUE in schema.names:
-        raise SpecError(f'{path}: has a column "{_VALUE}" already; rename it')
+    for name in _value_names(synopsis):
+        if name in schema.names:
+            raise SpecError(f'{path}: has a column "{name}" already; rename it')
     return file
+
+
+def _value_names(synopsis: Synopsis) -> list[str]:
+    """Columns that answers add: one, or one for each class."""
+    if not synopsis.combination.several:
+        return [_VALUE]
+    return [f"{_VALUE}_{label}" for label in synopsis.classes]
 
 
 def _batches(path: Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
@@ -123,13 +135,16 @@ _Evaluate: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 def _evaluator(synopsis: Synopsis, file: pq.ParquetFile, h: Order) -> _Evaluate:
-    """What adds the column of values to a batch."""
+    """What adds the columns of values to a batch."""
     values, names = synopsis.batches(file.metadata.num_rows, h), synopsis.domain.names
 
     def evaluate(batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = (batch.column(name).cast(pa.float64(), safe=False) for name in names)
         points = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
-        return batch.append_column(_VALUE, pa.array(values(points)))
+        found = values(points).reshape(batch.num_rows, -1)
+        for name, column in zip(_value_names(synopsis), found.T, strict=True):
+            batch = batch.append_column(name, pa.array(np.ascontiguousarray(column)))
+        return batch
 
     return evaluate
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
@@ -12,45 +11,24 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dbern.arrays import FloatArray
-from dbern.bernstein.basis import iterate
-from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
-from dbern.bernstein.kernels import Gaussian
-from dbern.bernstein.lattice import Lattice
-from dbern.bernstein.spectrum import AxisSpectrum
-from dbern.certificate import Certificate, ErrorModel, lower_bound
+from dbern.certificate import Certificate, combined, lower_bound
+from dbern.combination import Combination
 from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.privacy.calibration import GaussianNoise
-from dbern.privacy.mechanism import Noise, noise_law
-from dbern.synopsis.evaluator import (
-    LEAST_RESAMPLED,
-    Polynomial,
-    available_cores,
-)
-from dbern.synopsis.kept import Kept
-from dbern.synopsis.selection import (
-    Smoothing,
-    evaluation_matrices,
-    select,
-    smoothings,
-    whole_ranks,
-)
-from dbern.synopsis.sharded import ShardedPolynomial
+from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
+from dbern.synopsis.points import Points, as_points, check_shape
+from dbern.synopsis.released import ReleasedArray
+from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
 
 if TYPE_CHECKING:
     import xarray
 
-Points: TypeAlias = Any
-"""A numpy or dask array (m, l), or (m,) where l = 1, or a table by column name."""
-
 Order: TypeAlias = int | Sequence[int] | str | None
 """Order of the iterated operator: one, one per axis, "auto", or None for the released one."""
 
-MOST_LOADED = 1 << 26
-"""Most coefficients held in memory (512 MiB); a larger lattice is read by shards, as needed."""
-
-_KEPT = 4  # polynomials, with their tables of up to 128 MiB
+_Smoothings: TypeAlias = tuple[Smoothing, ...] | None
+"""One for each released array; None for the nearest node's value."""
 
 
 def open_synopsis(url: str | Path) -> Synopsis:
@@ -75,7 +53,6 @@ class Synopsis:
 
     def __init__(self, path: Path) -> None:
         self._store = ReleasedStore(path)
-        self._polynomials = Kept[Polynomial | ShardedPolynomial](_KEPT)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_arrived, (self._store.path, self.metadata["release_id"]))
@@ -115,9 +92,9 @@ class Synopsis:
 
         Returns
         -------
-        array (m,)
+        array (m,) or (m, classes)
             In data units (a density is per unit of data volume); NaN outside the bounds. For 32768
-            points and more, within 1e-9 of the largest value (`Polynomial`).
+            points and more, arrays are within 1e-9 of their largest value (`Polynomial`).
 
         Raises
         ------
@@ -126,15 +103,11 @@ class Synopsis:
         """
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
-        smoothing = None if method == "nearest" else self._smoothing(h)
+        smoothings = None if method == "nearest" else self._smoothings(h)
         if hasattr(points, "dask") and hasattr(points, "rechunk"):
-            return self._lazy(points, smoothing)
-        if isinstance(points, np.ndarray | list | tuple | float | int | np.number):
-            values = self._floats(points)
-        else:
-            values = self._stack(points)
-        self._check_shape(values.shape)
-        return self._evaluate(values, smoothing, len(values), available_cores())
+            return self._lazy(points, smoothings)
+        array = as_points(points, self.domain)
+        return self._evaluate(array, smoothings, len(array), available_cores())
 
     def batches(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
         """For a request of `total` points that comes in batches: what evaluates one.
@@ -142,69 +115,95 @@ class Synopsis:
         It takes points (m, l) in axis order and gives the values that `self(points, h)` would for
         all points at once. Threads may share it.
         """
-        smoothing = self._smoothing(h)
-        return partial(self._evaluate, smoothing=smoothing, total=total)
+        return partial(self._evaluate, smoothings=self._smoothings(h), total=total)
 
-    def _floats(self, values: Any) -> FloatArray:
-        try:
-            return np.asarray(values, dtype=np.float64)
-        except (ValueError, TypeError):  # whose text quotes the value
-            raise SpecError(
-                f"points must be numbers; write an array (m, {self.domain.dimensions}) in the "
-                f"order {', '.join(self.domain.names)}"
-            ) from None
+    def decision_function(self, points: Points, h: Order = None) -> Any:
+        """The values, by scikit-learn's name: their sign or largest column is the class."""
+        self._refuse_without_classes()
+        return self(points, h)
 
-    def _stack(self, table: Any) -> FloatArray:
-        names = self.domain.names
-        if not hasattr(table, "__getitem__") or hasattr(table, "to_dask_array"):
-            raise SpecError(
-                f"points of type {type(table).__name__} cannot be used; write a numpy or dask "
-                f"array (m, {len(names)}), or a table with the columns {', '.join(names)}"
-            )
-        try:
-            columns = [table[name] for name in names]
-        except (KeyError, IndexError, TypeError):
-            raise SpecError(
-                f"the table has not every axis; it needs the columns {', '.join(names)}"
-            ) from None
-        stacked = [self._floats(column) for column in columns]
-        if len({column.shape for column in stacked}) > 1 or stacked[0].ndim != 1:
-            raise SpecError(f"the columns {', '.join(names)} must be flat and equally long")
-        return np.column_stack(stacked)
+    def predict(self, points: Points, h: Order = None) -> Any:
+        """The class of each point, by the sign of the value or the largest column.
+
+        A function without classes predicts its values. Outside the bounds the first class.
+
+        Returns
+        -------
+        array (m,)
+        """
+        values = self(points, h)
+        if not self.classes:
+            return values
+        codes = values.argmax(axis=1) if values.ndim == 2 else (values > 0).astype(np.int64)
+        return np.array(self.classes)[codes]
+
+    def score_samples(self, points: Points, h: Order = None) -> Any:
+        """Logarithm of a density, by scikit-learn's name; minus infinity where it is not above 0.
+
+        Raises
+        ------
+        SpecError
+            Where what was released is no density.
+        """
+        if self.metadata["target"]["kind"] != "kernel-density":
+            raise SpecError("score_samples: what was released is no density; call the synopsis")
+        values = self(points, h)
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(values, 0.0))
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """Public labels of the columns, or of the signs of the value; empty where it has none."""
+        return self.combination.classes
+
+    def _refuse_without_classes(self) -> None:
+        if not self.classes:
+            raise SpecError("decision_function: this function has no classes; call the synopsis")
 
     def _evaluate(
-        self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
+        self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
     ) -> FloatArray:
-        points = points.reshape(len(points), self.domain.dimensions)
-        if smoothing is not None:
-            return self._polynomial(smoothing)(points, total, threads)
-        values = np.full(len(points), np.nan)
-        inside = self.domain.inside(points)
-        unit = np.clip(self.domain.to_unit(points[inside]), 0.0, 1.0)
-        nearest = tuple(np.rint(unit * self.lattice.k).astype(np.int64).T)
-        values[inside] = self._lattice_values[nearest]
+        """Values at points (m, l) in data units, a part of a request of `total`."""
+        values = self.combination.values(self._parts(points, smoothings, total, threads))
+        if self.combination.kind != "linear":  # whose one array is NaN outside by itself
+            values[~self.domain.inside(points)] = np.nan
         return values
 
-    def _lazy(self, points: Any, smoothing: Smoothing | None) -> Any:
-        self._check_shape(points.shape)
-        total = LEAST_RESAMPLED if math.isnan(points.shape[0]) else points.shape[0]
-        facts: dict[str, Any] = {"dtype": np.float64, "meta": np.empty(0)}
-        if points.ndim == 2:
-            points, facts["drop_axis"] = points.rechunk({1: -1}), 1
-        return points.map_blocks(_block, self, smoothing, total, **facts)
-
-    def _check_shape(self, shape: tuple[int, ...]) -> None:
-        dimensions = self.domain.dimensions
-        flat = dimensions == 1 and len(shape) == 1
-        if not flat and (len(shape) != 2 or shape[1] != dimensions):
-            raise SpecError(
-                f"points have shape {shape}; write (m, {dimensions}) in the order "
-                f"{', '.join(self.domain.names)}"
+    def _parts(
+        self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
+    ) -> list[FloatArray]:
+        """Values of every array; NaN outside the bounds of its axes."""
+        return [
+            array.values(
+                points if array.axes == self.domain.names else points[:, array.columns],
+                None if smoothings is None else smoothings[i],
+                total,
+                threads,
             )
+            for i, array in enumerate(self.arrays)
+        ]
+
+    def _lazy(self, points: Any, smoothings: _Smoothings) -> Any:
+        check_shape(points.shape, self.domain)
+        total = LEAST_RESAMPLED if np.isnan(points.shape[0]) else points.shape[0]
+        columns = len(self.classes) if self.combination.several else 0
+        facts: dict[str, Any] = {
+            "dtype": np.float64,
+            "meta": np.empty((0,) * (2 if columns else 1)),
+        }
+        if points.ndim == 2:
+            points = points.rechunk({1: -1})
+            facts |= {"chunks": (points.chunks[0], (columns,))} if columns else {"drop_axis": 1}
+        elif columns:
+            facts |= {"new_axis": 1, "chunks": (points.chunks[0], (columns,))}
+        return points.map_blocks(_block, self, smoothings, total, **facts)
 
     def choose(self) -> Smoothing:
-        """Order and rank with the least estimated mean squared error (`h="auto"`)."""
-        return self._chosen
+        """Order and rank with the least estimated mean squared error (`h="auto"`).
+
+        Of a function of several arrays, that of the first; each has its own.
+        """
+        return self.arrays[0].chosen
 
     def band(self, beta: float | str = 0.05, h: Order = None) -> float:
         """Half-width of a simultaneous confidence band for the non-private function.
@@ -222,28 +221,40 @@ class Synopsis:
 
     def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
         """The parts of `band`."""
-        try:
-            level = Fraction(str(beta))
-        except (ValueError, ZeroDivisionError):
-            level = Fraction(0)
-        if not 0 < level < 1:
-            raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
-        smoothing = self._smoothing(h)
-        coordinates = self._coordinates
-        choices = len(smoothings(coordinates, self.metadata["h"])) if isinstance(h, str) else 1
-        if isinstance(coordinates, SpectralCoordinates):
-            cut = zip(coordinates.spectra, smoothing.ranks, strict=True)
-            spectra = tuple(one.cut(rank or one.rank) for one, rank in cut)
-            coordinates = SpectralCoordinates(coordinates.lattice, spectra)
-        least = self._lower_bound(float(level))
-        return self._error_model(coordinates).bound(smoothing.h, level, choices, least)
+        level = _confidence(beta)
+        selected = isinstance(h, str)
+        parts = self._bounds(level, self._smoothings(h), selected=selected)
+        return combined(self.combination, parts, self._lower_bound(float(level)))
+
+    def _bounds(
+        self, beta: Fraction, smoothings: tuple[Smoothing, ...], *, selected: bool
+    ) -> list[Certificate]:
+        """Bounds for every array, which hold at once."""
+        arrays = self.arrays
+        return [
+            array.bound(smoothing, beta, len(arrays), selected=selected)
+            for array, smoothing in zip(arrays, smoothings, strict=True)
+        ]
 
     def interval(
         self, points: Points, beta: float | str = 0.05, h: Order = None
     ) -> tuple[Any, Any]:
-        """Lower and upper ends of the simultaneous band at the points."""
-        values, width = self(points, h), self.band(beta, h)
-        return values - width, values + width
+        """Lower and upper ends of a simultaneous band at the points.
+
+        Of a quotient narrower than `band` where its denominator is surely positive.
+        """
+        level = _confidence(beta)
+        smoothings, selected = self._smoothings(h), isinstance(h, str)
+        errors = [one.total for one in self._bounds(level, smoothings, selected=selected)]
+        if self.combination.kind != "ratio":
+            values, width = self(points, h), self.combination.error(errors)
+            return values - width, values + width
+        array = as_points(points, self.domain)
+        parts = self._parts(array, smoothings, len(array), available_cores())
+        low, high = self.combination.interval(parts, errors)
+        outside = ~self.domain.inside(array)
+        low[outside] = high[outside] = np.nan
+        return low, high
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid over the whole domain, ends included, as a labelled array."""
@@ -258,14 +269,31 @@ class Synopsis:
                 f"grid shape {shape}: write one count of at least 2 for each of {names}"
             )
         unit = [np.linspace(0.0, 1.0, count) for count in counts]
-        values = self._polynomial(self._smoothing(h)).grid(unit)
-        coordinates = {
+        values = self.combination.values(
+            [
+                self._spread(array, unit, smoothing)
+                for array, smoothing in zip(self.arrays, self._smoothings(h), strict=True)
+            ]
+        )
+        coordinates: dict[str, Any] = {
             axis.name: axis.low + positions * axis.width
             for axis, positions in zip(axes, unit, strict=True)
         }
-        return xarray.DataArray(
-            values, coords=coordinates, dims=self.domain.names, name=self.metadata["output"]
-        )
+        dims = list(self.domain.names)
+        if self.combination.several:
+            dims.append("class")
+            coordinates["class"] = list(self.classes)
+        return xarray.DataArray(values, coords=coordinates, dims=dims, name=self.metadata["name"])
+
+    def _spread(
+        self, array: ReleasedArray, unit: Sequence[FloatArray], smoothing: Smoothing
+    ) -> FloatArray:
+        """An array's values on the grid of all axes, constant along those it does not have."""
+        own = [unit[self.domain.names.index(axis)] for axis in array.axes]
+        values = array.on_grid(own, smoothing)
+        missing = [i for i, name in enumerate(self.domain.names) if name not in array.axes]
+        shape = tuple(len(positions) for positions in unit)
+        return np.broadcast_to(np.expand_dims(values, missing), shape)
 
     def verify(self) -> int:
         """Check every object against the manifest; returns how many there are.
@@ -277,110 +305,58 @@ class Synopsis:
         """
         return self._store.verify()
 
-    @property
-    def _component(self) -> str:
-        return f"components/{self.metadata['output']}"
+    @cached_property
+    def combination(self) -> Combination:
+        """How the arrays make the function."""
+        return Combination.from_dict(self.metadata["combine"])
 
     @cached_property
-    def _lattice_values(self) -> FloatArray:
-        return self._store.values(f"{self._component}/coefficients")
-
-    @cached_property
-    def _released(self) -> FloatArray:
-        """What carries the noise, in data units: spectral coordinates or lattice values."""
-        if isinstance(self._coordinates, SpectralCoordinates):
-            return self._store.values(f"{self._component}/spectral/released")
-        return self._lattice_values
-
-    def _polynomial(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
-        """The function under a smoothing; the last few are kept with their tables."""
-        return self._polynomials(smoothing, lambda: self._function(smoothing))
-
-    def _function(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
-        whole = smoothing.ranks == whole_ranks(self._coordinates)
-        if whole and self.lattice.size > MOST_LOADED:
-            path = f"{self._component}/coefficients"
-            read, layers = partial(self._store.shard, path), self._store.shard_layers(path)
-            return ShardedPolynomial(read, layers, self.lattice.k, smoothing.h, self.domain)
-        return Polynomial(self._coefficients(smoothing), self.domain)
-
-    def _coefficients(self, smoothing: Smoothing) -> FloatArray:
-        """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
-        if smoothing.ranks == whole_ranks(self._coordinates):
-            return iterate(self._lattice_values, smoothing.h)
-        values = self._released
-        for matrix in evaluation_matrices(self._coordinates, smoothing):
-            values = np.tensordot(values, matrix, axes=(0, 1))
-        return np.ascontiguousarray(values)
-
-    @cached_property
-    def _coordinates(self) -> Coordinates:
-        if not self.metadata["noise"]["kind"].startswith("spectral"):
-            return PlainCoordinates(self.lattice)
-        spectra = []
-        for axis in self.domain.names:
-            analysis = self._store.array(f"{self._component}/spectral/analysis_{axis}")
-            levels = self._store.array(f"{self._component}/spectral/eigenvalues_{axis}")
-            packed = np.asarray(analysis[...]).astype("<i8").tobytes()
-            exponent, weighting = int(analysis.attrs["exponent"]), analysis.attrs["weighting"]
-            spectra.append(
-                AxisSpectrum(packed, exponent, tuple(levels[...].tolist()), float(weighting))
-            )
-        return SpectralCoordinates(self.lattice, tuple(spectra))
-
-    @cached_property
-    def _law(self) -> Noise:
-        return noise_law(self.metadata["noise"]["law"])
-
-    @cached_property
-    def _chosen(self) -> Smoothing:
-        scale = self.metadata["noise"]["scale"]
-        gaussian = isinstance(self._law, GaussianNoise)
-        deviation = scale if gaussian else math.sqrt(2) * scale
-        return select(self._released, deviation, self._coordinates, self.metadata["h"])
-
-    def _lower_bound(self, beta: float) -> float:
-        facts = self.metadata
-        epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
-        function, n = facts["sensitivity"]["function"], facts["target"]["n"]
-        return lower_bound(function, epsilon, beta, n, delta)
-
-    def _error_model(self, coordinates: Coordinates) -> ErrorModel:
-        widths = (axis.width for axis in self.domain.axes)
-        bandwidths = self.metadata["target"]["bandwidth"]
-        errors = self.metadata["errors"]
-        return ErrorModel(
-            kernels=tuple(Gaussian(b / w) for b, w in zip(bandwidths, widths, strict=True)),
-            coordinates=coordinates,
-            law=self._law,
-            lattice_error=errors["lattice"],
-            released_error=errors["released"],
-            volume=self.domain.volume,
+    def arrays(self) -> tuple[ReleasedArray, ...]:
+        """What was released, in the order of the combination."""
+        return tuple(
+            ReleasedArray(self._store, name, facts, self.domain)
+            for facts in self.metadata["components"]
+            for name in facts["arrays"]
         )
 
-    @cached_property
-    def lattice(self) -> Lattice:
-        """The lattice of the coefficients."""
-        return Lattice(tuple(self.metadata["k"]))
+    def _lower_bound(self, beta: float) -> float:
+        if self.combination.kind not in ("linear", "stack"):
+            return 0.0
+        facts = self.metadata
+        epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
+        function = facts["components"][0]["sensitivity"]["function"]
+        return lower_bound(function, epsilon, beta, facts["target"]["n"], delta)
 
-    def _smoothing(self, h: Order) -> Smoothing:
+    def _smoothings(self, h: Order) -> tuple[Smoothing, ...]:
         if isinstance(h, str) and h == "auto":
-            return self._chosen
-        chosen: Any = self.metadata["h"] if h is None else h
-        several = isinstance(chosen, list | tuple | np.ndarray)
-        order = tuple(chosen) if several else (chosen,) * self.domain.dimensions
-        whole = all(isinstance(each, int | np.integer) and each >= 1 for each in order)
-        if len(order) != self.domain.dimensions or not whole:
+            return tuple(array.chosen for array in self.arrays)
+        if h is None:
+            return tuple(array.smoothing(array.order) for array in self.arrays)
+        several = isinstance(h, list | tuple | np.ndarray)
+        given: Any = tuple(h) if several else (h,) * self.domain.dimensions  # type: ignore[arg-type]  # a sequence, as just seen
+        whole = all(isinstance(each, int | np.integer) and each >= 1 for each in given)
+        if len(given) != self.domain.dimensions or not whole:
             raise SpecError(
                 f'h = {h}: write an integer of at least 1, one for each axis, or "auto"'
             )
-        return Smoothing(order, whole_ranks(self._coordinates))
+        order = dict(zip(self.domain.names, given, strict=True))
+        return tuple(array.smoothing([order[a] for a in array.axes]) for array in self.arrays)
+
+
+def _confidence(beta: float | str) -> Fraction:
+    try:
+        level = Fraction(str(beta))
+    except (ValueError, ZeroDivisionError):
+        level = Fraction(0)
+    if not 0 < level < 1:
+        raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
+    return level
 
 
 def _block(
-    points: FloatArray, synopsis: Synopsis, smoothing: Smoothing | None, total: int
+    points: FloatArray, synopsis: Synopsis, smoothings: _Smoothings, total: int
 ) -> FloatArray:
-    return synopsis._evaluate(np.asarray(points, dtype=np.float64), smoothing, total)
+    return synopsis._evaluate(as_points(points, synopsis.domain), smoothings, total)
 
 
 @lru_cache(maxsize=8)

@@ -52,7 +52,7 @@ def url(tmp_path_factory, client):
 
 def test_only_the_shards_that_matter_are_read_and_the_last_are_kept(url, monkeypatch):
     expected = dbern.open(url)(np.array([[1.0, 0.1], [1.2, -0.9], [10.0, 0.0]]))
-    monkeypatch.setattr("dbern.synopsis.reader.MOST_LOADED", 100)
+    monkeypatch.setattr("dbern.synopsis.released.MOST_LOADED", 100)
     reads, digests = [], []
     original = store.ReleasedStore._decoded
     monkeypatch.setattr(
@@ -88,7 +88,7 @@ def test_no_more_is_kept_than_fits(url, monkeypatch):
 
 
 def test_a_damaged_shard_is_refused_when_it_is_read(url, tmp_path, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.reader.MOST_LOADED", 100)
+    monkeypatch.setattr("dbern.synopsis.released.MOST_LOADED", 100)
     copy = shutil.copytree(url, tmp_path / "copy.zarr")
     path = copy / "components/density/coefficients/c/15/0"
     path.write_bytes(path.read_bytes()[::-1])

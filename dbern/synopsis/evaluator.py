@@ -2,14 +2,83 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 
 import numpy as np
 
 from dbern.arrays import FloatArray
 from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.resampling import Pieces, resample
+from dbern.domain import Domain
+
+LEAST_RESAMPLED = 1 << 15
+"""Points of one request from which on resampling pays for its table, at any dimension and k."""
 
 _WORK_VALUES = 1 << 21  # numbers in flight at a time: 16 MiB, inside the cache of a server
+_SHARE = 1 << 16  # least points that are worth a thread
+
+
+class Polynomial:
+    """A polynomial over a domain, evaluated the faster way.
+
+    A request of fewer than `LEAST_RESAMPLED` points is evaluated by matrix products (`evaluate`). A
+    larger one goes by pieces, whose error is at most 1e-9 of the largest value (`resample`), unless
+    their table would be too large. Which way depends on the size of the request alone, so the same
+    request has the same answer.
+
+    Parameters
+    ----------
+    bernstein : array (k_1 + 1, .., k_l + 1)
+        Plain Bernstein coefficients.
+    domain : Domain
+        The box that the unit cube stands for.
+    """
+
+    def __init__(self, bernstein: FloatArray, domain: Domain) -> None:
+        self.bernstein = bernstein
+        self._domain = domain
+        self._lock = Lock()
+        self._resampled: list[Pieces | None] = []  # empty until it is wanted
+
+    def __call__(self, points: FloatArray, total: int, threads: int = 1) -> FloatArray:
+        """Values at points (m, l) in data units, a part of a request of `total`; NaN outside."""
+        pieces = self._pieces() if total >= LEAST_RESAMPLED else None
+        if pieces is None:
+            values = np.full(len(points), np.nan)
+            inside = self._domain.inside(points)
+            unit = np.clip(self._domain.to_unit(points[inside]), 0.0, 1.0)
+            values[inside] = evaluate(self.bernstein, unit)
+            return values
+        from dbern.synopsis.compiled import evaluate_pieces
+
+        low, high = zip(*((axis.low, axis.high) for axis in self._domain.axes), strict=True)
+        shares = min(threads, len(points) // _SHARE)
+        if shares < 2:
+            return evaluate_pieces(pieces, points, low, high)
+        with ThreadPoolExecutor(shares) as pool:
+            parts = np.array_split(points, shares)
+            done = pool.map(lambda part: evaluate_pieces(pieces, part, low, high), parts)
+            return np.concatenate(list(done))
+
+    def grid(self, axes: Sequence[FloatArray]) -> FloatArray:
+        """The polynomial on the product grid of `axes`, positions of the unit interval."""
+        return evaluate_grid(self.bernstein, axes)
+
+    def _pieces(self) -> Pieces | None:
+        with self._lock:
+            if not self._resampled:
+                self._resampled.append(resample(self.bernstein))
+            return self._resampled[0]
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def evaluate(bernstein: FloatArray, points: FloatArray) -> FloatArray:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +17,11 @@ from threadpoolctl import threadpool_limits
 
 from dbern.errors import ReleaseError, SpecError
 from dbern.progress import Progress, silent
+from dbern.synopsis.evaluator import available_cores
 from dbern.synopsis.reader import Order, Synopsis
 
 _BATCH_ROWS = 1 << 16
+_GROUP_ROWS, _GROUP_BYTES = 1 << 19, 1 << 27  # of the answers' row groups
 _VALUE = "value"
 
 
@@ -68,9 +71,9 @@ def answer(
             for name in _value_names(synopsis):
                 schema = schema.append(pa.field(name, pa.float64(), metadata=_label(synopsis)))
             try:
-                with pq.ParquetWriter(draft, schema) as writer:
-                    total, batches = file.metadata.num_rows, _batches(queries, file)
-                    rows = _copy(synopsis, batches, total, writer, h, progress)
+                with pq.ParquetWriter(draft, schema, use_dictionary=_texts(file)) as writer:
+                    total, evaluate = file.metadata.num_rows, _evaluator(synopsis, file, h)
+                    rows = _copy(evaluate, _batches(queries, file), total, writer, progress)
                 draft.rename(answers)
             except OSError as error:
                 why = error.strerror or type(error).__name__
@@ -90,7 +93,7 @@ def _label(synopsis: Synopsis) -> dict[str, str] | None:
 
 def _opened(path: Path, synopsis: Synopsis) -> pq.ParquetFile:
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, pre_buffer=False)  # whole row groups at a time otherwise
     except (OSError, pa.ArrowException) as error:
         raise SpecError(
             f"{path}: cannot be read as Parquet ({type(error).__name__}); write the path of a "
@@ -129,42 +132,65 @@ def _batches(path: Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
         ) from None
 
 
+def _texts(file: pq.ParquetFile) -> list[str]:
+    """Columns worth a dictionary: for numbers its attempt costs more than all the rest."""
+    columns = (file.schema.column(i) for i in range(len(file.schema)))
+    return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+
+
+_Evaluate: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def _evaluator(synopsis: Synopsis, file: pq.ParquetFile, h: Order) -> _Evaluate:
+    """What adds the columns of values to a batch."""
+    values, names = synopsis.batches(file.metadata.num_rows, h), synopsis.domain.names
+
+    def evaluate(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = (batch.column(name).cast(pa.float64(), safe=False) for name in names)
+        points = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
+        found = values(points).reshape(batch.num_rows, -1)
+        for name, column in zip(_value_names(synopsis), found.T, strict=True):
+            batch = batch.append_column(name, pa.array(np.ascontiguousarray(column)))
+        return batch
+
+    return evaluate
+
+
 def _copy(
-    synopsis: Synopsis,
+    evaluate: _Evaluate,
     batches: Iterator[pa.RecordBatch],
     total: int,
     writer: pq.ParquetWriter,
-    h: Order,
     progress: Progress,
 ) -> int:
     done = 0
-    for batch in _answered(synopsis, batches, h):
-        writer.write_batch(batch)
-        done += batch.num_rows
+    for group in _groups(_answered(evaluate, batches)):
+        writer.write_table(group)
+        done += group.num_rows
         progress("answering", done, total)
     return done
 
 
-def _answered(
-    synopsis: Synopsis, batches: Iterator[pa.RecordBatch], h: Order
-) -> Iterator[pa.RecordBatch]:
+def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Gather batches into row groups of a size that readers like."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = sum(b.num_rows for b in waiting), sum(b.nbytes for b in waiting)
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting.clear()
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _answered(evaluate: _Evaluate, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Evaluate batches on all cores, a few ahead of the writer, in order."""
-
-    def value(batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = {
-            name: batch.column(name).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-            for name in synopsis.domain.names
-        }
-        values = synopsis(columns, h=h).reshape(batch.num_rows, -1)
-        for name, column in zip(_value_names(synopsis), values.T, strict=True):
-            batch = batch.append_column(name, pa.array(np.ascontiguousarray(column)))
-        return batch
-
-    cores = os.cpu_count() or 1
+    cores = available_cores()
     waiting: deque[Future[pa.RecordBatch]] = deque()
     with threadpool_limits(1), ThreadPoolExecutor(cores) as pool:
         for batch in batches:
-            waiting.append(pool.submit(value, batch))
+            waiting.append(pool.submit(evaluate, batch))
             if len(waiting) > 2 * cores:
                 yield waiting.popleft().result()
         while waiting:

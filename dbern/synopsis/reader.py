@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,15 +15,14 @@ from dbern.certificate import Certificate, combined, lower_bound
 from dbern.combination import Combination
 from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
+from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
+from dbern.synopsis.points import Points, as_points, check_shape
 from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
 
 if TYPE_CHECKING:
     import xarray
-
-Points: TypeAlias = Any
-"""A numpy or dask array (m, l), or (m,) where l = 1, or a table by column name."""
 
 Order: TypeAlias = int | Sequence[int] | str | None
 """Order of the iterated operator: one, one per axis, "auto", or None for the released one."""
@@ -56,7 +55,7 @@ class Synopsis:
         self._store = ReleasedStore(path)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (open_synopsis, (self._store.path,))
+        return (_arrived, (self._store.path, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
@@ -94,7 +93,8 @@ class Synopsis:
         Returns
         -------
         array (m,) or (m, classes)
-            In data units (a density is per unit of data volume); NaN outside the bounds.
+            In data units (a density is per unit of data volume); NaN outside the bounds. For 32768
+            points and more, arrays are within 1e-9 of their largest value (`Polynomial`).
 
         Raises
         ------
@@ -106,7 +106,16 @@ class Synopsis:
         smoothings = None if method == "nearest" else self._smoothings(h)
         if hasattr(points, "dask") and hasattr(points, "rechunk"):
             return self._lazy(points, smoothings)
-        return self._evaluate(self._points(points), smoothings)
+        array = as_points(points, self.domain)
+        return self._evaluate(array, smoothings, len(array), available_cores())
+
+    def batches(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
+        """For a request of `total` points that comes in batches: what evaluates one.
+
+        It takes points (m, l) in axis order and gives the values that `self(points, h)` would for
+        all points at once. Threads may share it.
+        """
+        return partial(self._evaluate, smoothings=self._smoothings(h), total=total)
 
     def decision_function(self, points: Points, h: Order = None) -> Any:
         """The values, by scikit-learn's name: their sign or largest column is the class."""
@@ -151,62 +160,32 @@ class Synopsis:
         if not self.classes:
             raise SpecError("decision_function: this function has no classes; call the synopsis")
 
-    def _points(self, points: Points) -> FloatArray:
-        """Points as an array, checked."""
-        plain = isinstance(points, np.ndarray | list | tuple | float | int | np.number)
-        array = self._floats(points) if plain else self._stack(points)
-        self._check_shape(array.shape)
-        return array.reshape(len(array), self.domain.dimensions)
-
-    def _floats(self, values: Any) -> FloatArray:
-        try:
-            return np.asarray(values, dtype=np.float64)
-        except (ValueError, TypeError):  # whose text quotes the value
-            raise SpecError(
-                f"points must be numbers; write an array (m, {self.domain.dimensions}) in the "
-                f"order {', '.join(self.domain.names)}"
-            ) from None
-
-    def _stack(self, table: Any) -> FloatArray:
-        names = self.domain.names
-        if not hasattr(table, "__getitem__") or hasattr(table, "to_dask_array"):
-            raise SpecError(
-                f"points of type {type(table).__name__} cannot be used; write a numpy or dask "
-                f"array (m, {len(names)}), or a table with the columns {', '.join(names)}"
-            )
-        try:
-            columns = [table[name] for name in names]
-        except (KeyError, IndexError, TypeError):
-            raise SpecError(
-                f"the table has not every axis; it needs the columns {', '.join(names)}"
-            ) from None
-        stacked = [self._floats(column) for column in columns]
-        if len({column.shape for column in stacked}) > 1 or stacked[0].ndim != 1:
-            raise SpecError(f"the columns {', '.join(names)} must be flat and equally long")
-        return np.column_stack(stacked)
-
-    def _evaluate(self, points: FloatArray, smoothings: _Smoothings) -> FloatArray:
-        """Values at points (m, l) in data units."""
-        parts = self._parts(points, smoothings)
-        inside = self.domain.inside(points)
-        found = self.combination.values(parts)
-        values = np.full((len(points), *found.shape[1:]), np.nan)
-        values[inside] = found
+    def _evaluate(
+        self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
+    ) -> FloatArray:
+        """Values at points (m, l) in data units, a part of a request of `total`."""
+        values = self.combination.values(self._parts(points, smoothings, total, threads))
+        if self.combination.kind != "linear":  # whose one array is NaN outside by itself
+            values[~self.domain.inside(points)] = np.nan
         return values
 
-    def _parts(self, points: FloatArray, smoothings: _Smoothings) -> list[FloatArray]:
-        """Values of every array at the points that are inside."""
-        unit = np.clip(self.domain.to_unit(points[self.domain.inside(points)]), 0.0, 1.0)
+    def _parts(
+        self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
+    ) -> list[FloatArray]:
+        """Values of every array; NaN outside the bounds of its axes."""
         return [
             array.values(
-                unit[:, [self.domain.names.index(axis) for axis in array.axes]],
+                points if array.axes == self.domain.names else points[:, array.columns],
                 None if smoothings is None else smoothings[i],
+                total,
+                threads,
             )
             for i, array in enumerate(self.arrays)
         ]
 
     def _lazy(self, points: Any, smoothings: _Smoothings) -> Any:
-        self._check_shape(points.shape)
+        check_shape(points.shape, self.domain)
+        total = LEAST_RESAMPLED if np.isnan(points.shape[0]) else points.shape[0]
         columns = len(self.classes) if self.combination.several else 0
         facts: dict[str, Any] = {
             "dtype": np.float64,
@@ -217,16 +196,7 @@ class Synopsis:
             facts |= {"chunks": (points.chunks[0], (columns,))} if columns else {"drop_axis": 1}
         elif columns:
             facts |= {"new_axis": 1, "chunks": (points.chunks[0], (columns,))}
-        return points.map_blocks(_block, self, smoothings, **facts)
-
-    def _check_shape(self, shape: tuple[int, ...]) -> None:
-        dimensions = self.domain.dimensions
-        flat = dimensions == 1 and len(shape) == 1
-        if not flat and (len(shape) != 2 or shape[1] != dimensions):
-            raise SpecError(
-                f"points have shape {shape}; write (m, {dimensions}) in the order "
-                f"{', '.join(self.domain.names)}"
-            )
+        return points.map_blocks(_block, self, smoothings, total, **facts)
 
     def choose(self) -> Smoothing:
         """Order and rank with the least estimated mean squared error (`h="auto"`).
@@ -279,12 +249,11 @@ class Synopsis:
         if self.combination.kind != "ratio":
             values, width = self(points, h), self.combination.error(errors)
             return values - width, values + width
-        array = self._points(points)
-        inside = self.domain.inside(array)
-        low, high = (np.full(len(array), np.nan) for _ in range(2))
-        low[inside], high[inside] = self.combination.interval(
-            self._parts(array, smoothings), errors
-        )
+        array = as_points(points, self.domain)
+        parts = self._parts(array, smoothings, len(array), available_cores())
+        low, high = self.combination.interval(parts, errors)
+        outside = ~self.domain.inside(array)
+        low[outside] = high[outside] = np.nan
         return low, high
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
@@ -355,7 +324,7 @@ class Synopsis:
     def arrays(self) -> tuple[ReleasedArray, ...]:
         """What was released, in the order of the combination."""
         return tuple(
-            ReleasedArray(self._store, name, facts)
+            ReleasedArray(self._store, name, facts, self.domain)
             for facts in self.metadata["components"]
             for name in facts["arrays"]
         )
@@ -394,5 +363,14 @@ def _confidence(beta: float | str) -> Fraction:
     return level
 
 
-def _block(points: FloatArray, synopsis: Synopsis, smoothings: _Smoothings) -> FloatArray:
-    return synopsis._evaluate(synopsis._points(points), smoothings)
+def _block(
+    points: FloatArray, synopsis: Synopsis, smoothings: _Smoothings, total: int
+) -> FloatArray:
+    return synopsis._evaluate(as_points(points, synopsis.domain), smoothings, total)
+
+
+@lru_cache(maxsize=8)
+def _arrived(path: Path, release_id: str) -> Synopsis:
+    """The synopsis that was sent to this process; blocks of one request share what it computed."""
+    del release_id  # tells releases apart that came to the same path
+    return open_synopsis(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,11 @@ from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.maps import coordinates_of, family_of
 from dbern.bernstein.spectrum import AxisSpectrum
 from dbern.certificate import Certificate, ErrorModel, synthesis_matrices
+from dbern.domain import Domain
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
-from dbern.synopsis.evaluator import evaluate, evaluate_grid
+from dbern.synopsis.evaluator import Polynomial
+from dbern.synopsis.kept import Kept
 from dbern.synopsis.selection import (
     Smoothing,
     select,
@@ -29,11 +31,17 @@ from dbern.synopsis.selection import (
     smoothings,
     whole_ranks,
 )
+from dbern.synopsis.sharded import ShardedPolynomial
 from dbern.synopsis.store import ReleasedStore
+
+MOST_LOADED = 1 << 26
+"""Most coefficients held in memory (512 MiB); a larger lattice is read by shards, as needed."""
+
+_KEPT = 4  # polynomials, with their tables of up to 128 MiB
 
 
 class ReleasedArray:
-    """A function on some axes of the unit cube, in data units.
+    """A function on some axes of the domain, in data units.
 
     Parameters
     ----------
@@ -42,16 +50,22 @@ class ReleasedArray:
         Of the array's group below ``components/``.
     facts : mapping
         The public facts of its component, from the root attributes.
+    domain : Domain
+        Of the whole function.
     """
 
-    def __init__(self, store: ReleasedStore, name: str, facts: Mapping[str, Any]) -> None:
+    def __init__(
+        self, store: ReleasedStore, name: str, facts: Mapping[str, Any], domain: Domain
+    ) -> None:
         self.name = name
         self.axes: tuple[str, ...] = tuple(facts["axes"])
         self.lattice = Lattice(tuple(facts["k"]))
         self._store = store
         self._facts = facts
         self._path = f"components/{name}"
-        self._bernstein: dict[Smoothing, FloatArray] = {}
+        self._polynomials = Kept[Polynomial | ShardedPolynomial](_KEPT)
+        self.columns = [domain.names.index(axis) for axis in self.axes]
+        self.domain = Domain(tuple(domain.axes[column] for column in self.columns))
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -69,16 +83,25 @@ class ReleasedArray:
         deviation = scale if isinstance(self.law, GaussianNoise) else math.sqrt(2) * scale
         return select(self._released, deviation, self.coordinates, self.order)
 
-    def values(self, unit: FloatArray, smoothing: Smoothing | None) -> FloatArray:
-        """Values at points (m, l) of the unit cube; without a smoothing, of the nearest node."""
-        if smoothing is None:
-            nearest = tuple(np.rint(unit * self.lattice.k).astype(np.int64).T)
-            return np.asarray(self._lattice_values[nearest])
-        return evaluate(self._coefficients(smoothing), unit)
+    def values(
+        self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
+    ) -> FloatArray:
+        """Values at points (m, l) on its own axes, a part of a request of `total`; NaN outside.
+
+        Without a smoothing, of the nearest node.
+        """
+        if smoothing is not None:
+            return self._polynomial(smoothing)(points, total, threads)
+        values = np.full(len(points), np.nan)
+        inside = self.domain.inside(points)
+        unit = np.clip(self.domain.to_unit(points[inside]), 0.0, 1.0)
+        nearest = tuple(np.rint(unit * self.lattice.k).astype(np.int64).T)
+        values[inside] = self._lattice_values[nearest]
+        return values
 
     def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
         """Values on a product grid of positions in the unit cube."""
-        return evaluate_grid(self._coefficients(smoothing), positions)
+        return self._polynomial(smoothing).grid(positions)
 
     def bound(
         self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
@@ -132,21 +155,28 @@ class ReleasedArray:
     def _released(self) -> FloatArray:
         """What carries the noise, in data units: spectral coordinates, bins or lattice values."""
         family = family_of(self.coordinates)
-        return (
-            self._store.values(f"{self._path}/{family}/released")
-            if family
-            else (self._lattice_values)
-        )
+        if not family:
+            return self._lattice_values
+        return self._store.values(f"{self._path}/{family}/released")
+
+    def _polynomial(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
+        """The function under a smoothing; the last few are kept with their tables."""
+        return self._polynomials(smoothing, lambda: self._function(smoothing))
+
+    def _function(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
+        whole = smoothing.ranks == whole_ranks(self.coordinates)
+        if whole and self.lattice.size > MOST_LOADED:
+            path = f"{self._path}/coefficients"
+            read, layers = partial(self._store.shard, path), self._store.shard_layers(path)
+            return ShardedPolynomial(read, layers, self.lattice.k, smoothing.h, self.domain)
+        return Polynomial(self._coefficients(smoothing), self.domain)
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
-        if smoothing not in self._bernstein:
-            if smoothing.ranks == whole_ranks(self.coordinates):
-                values = iterate(self._lattice_values, smoothing.h)
-            else:
-                values = self._released
-                used = smoothed(self.coordinates, smoothing)
-                for matrix in synthesis_matrices(used, smoothing.h):
-                    values = np.tensordot(values, matrix, axes=(0, 1))
-            self._bernstein[smoothing] = np.ascontiguousarray(values)
-        return self._bernstein[smoothing]
+        if smoothing.ranks == whole_ranks(self.coordinates):
+            return iterate(self._lattice_values, smoothing.h)
+        values = self._released
+        used = smoothed(self.coordinates, smoothing)
+        for matrix in synthesis_matrices(used, smoothing.h):
+            values = np.tensordot(values, matrix, axes=(0, 1))
+        return np.ascontiguousarray(values)

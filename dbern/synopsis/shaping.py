@@ -57,7 +57,9 @@ from dbern.bernstein.shapes import monotone, polynomial_range, positive_mean
 from dbern.certificate import Certificate
 from dbern.domain import Domain
 from dbern.errors import SpecError
-from dbern.synopsis.reader import Order, Points, Synopsis
+from dbern.synopsis.evaluator import Polynomial
+from dbern.synopsis.points import Points
+from dbern.synopsis.reader import Order, Synopsis
 from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
@@ -170,12 +172,10 @@ class ShapedArray(ReleasedArray):
 
     Parameters
     ----------
-    store, name, facts
+    store, name, facts, domain
         As for a `ReleasedArray`.
     shapes : tuple of str
         From `in_order`.
-    volume : float
-        Of the domain, in data units.
     density : bool
         Whether the non-private values cannot be negative.
     """
@@ -185,22 +185,24 @@ class ShapedArray(ReleasedArray):
         store: ReleasedStore,
         name: str,
         facts: Mapping[str, Any],
+        domain: Domain,
         shapes: tuple[str, ...],
-        volume: float,
         *,
         density: bool,
     ) -> None:
-        super().__init__(store, name, facts)
+        super().__init__(store, name, facts, domain)
         self._shapes = shapes
-        self._volume = volume
+        self._volume = domain.volume
         self._density = density
         self._shaped: dict[Smoothing, _Shaped] = {}
         self._lock = Lock()
 
-    def values(self, unit: FloatArray, smoothing: Smoothing | None) -> FloatArray:
-        """Values at points (m, l) of the unit cube."""
+    def values(
+        self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
+    ) -> FloatArray:
+        """Values at points (m, l); NaN outside."""
         assert smoothing is not None  # noqa: S101 -- the synopsis refuses the other method
-        return self._finished(super().values(unit, smoothing), smoothing)
+        return self._finished(super().values(points, smoothing, total, threads), smoothing)
 
     def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
         """Values on a product grid of positions in the unit cube."""
@@ -218,13 +220,13 @@ class ShapedArray(ReleasedArray):
             values = np.maximum(values, 0.0)
         return values * self._shape(smoothing).factor
 
-    def _coefficients(self, smoothing: Smoothing) -> FloatArray:
-        return self._shape(smoothing).bernstein
+    def _function(self, smoothing: Smoothing) -> Polynomial:
+        return Polynomial(self._shape(smoothing).bernstein, self.domain)
 
     def _shape(self, smoothing: Smoothing) -> _Shaped:
         with self._lock:  # once, however many threads ask
             if smoothing not in self._shaped:
-                self._shaped[smoothing] = self._made(super()._coefficients(smoothing))
+                self._shaped[smoothing] = self._made(self._coefficients(smoothing))
         return self._shaped[smoothing]
 
     def _made(self, bernstein: FloatArray) -> _Shaped:
@@ -291,9 +293,9 @@ class ShapedSynopsis(Synopsis):
     @cached_property
     def arrays(self) -> tuple[ReleasedArray, ...]:
         """What was released, shaped, in the order of the combination."""
-        volume, density = self.domain.volume, _is_density(self.metadata)
+        domain, density = self.domain, _is_density(self.metadata)
         return tuple(
-            ShapedArray(self._store, name, facts, self._shapes, volume, density=density)
+            ShapedArray(self._store, name, facts, domain, self._shapes, density=density)
             for facts in self.metadata["components"]
             for name in facts["arrays"]
         )

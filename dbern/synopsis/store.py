@@ -11,8 +11,12 @@ import zarr
 
 from dbern.arrays import FloatArray
 from dbern.errors import IntegrityError
+from dbern.synopsis.kept import Kept
 from dbern.synopsis.manifest import MANIFEST, Manifest, digest, list_objects
 from dbern.synopsis.writer import ABSENT
+
+SHARD_BYTES = 1 << 28
+"""Most bytes of shards that are kept after they were read."""
 
 
 class ReleasedStore:
@@ -37,6 +41,7 @@ class ReleasedStore:
             raise _not_a_synopsis(path) from None
         self._manifest = Manifest.parse(text, str(path))
         self._verified: set[str] = set()
+        self._shards = Kept[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
         for name in self._manifest.objects:
             if name.endswith("zarr.json"):
                 self._check(name)
@@ -56,7 +61,25 @@ class ReleasedStore:
     def values(self, path: str) -> FloatArray:
         """An array of released integers in data units."""
         array = self.array(path)
-        integers = np.asarray(array[...])
+        return self._decoded(array, array[...])
+
+    def shard(self, path: str, index: int) -> FloatArray:
+        """One shard of an array that is cut along its first axis; the last few are kept."""
+
+        def read() -> FloatArray:
+            array = zarr.open_array(self.path, path=path, mode="r")
+            self._check("/".join([path, "c", str(index), *["0"] * (array.ndim - 1)]))
+            layers = self.shard_layers(path)
+            return self._decoded(array, array[index * layers : (index + 1) * layers])
+
+        return self._shards((path, index), read)
+
+    def shard_layers(self, path: str) -> int:
+        """Layers of the first axis in each shard of an array but the last."""
+        array = zarr.open_array(self.path, path=path, mode="r")
+        return int((array.shards or array.chunks)[0])
+
+    def _decoded(self, array: Any, integers: Any) -> FloatArray:
         if (integers == ABSENT).any():
             raise IntegrityError(f"{self.path}: coefficients are missing; copy the synopsis again")
         return np.asarray(integers * float(array.attrs["scale_factor"]))
@@ -76,6 +99,8 @@ class ReleasedStore:
     def _check(self, name: str) -> None:
         if name in self._verified:
             return
+        if name not in self._manifest.objects:
+            raise IntegrityError(f"{self.path}: {name} was not released; copy the synopsis again")
         try:
             found = digest(self.path / name)
         except OSError:

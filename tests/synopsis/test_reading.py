@@ -13,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
+from dbern.bernstein.resampling import resample
 from dbern.errors import IntegrityError, ReleaseError, SpecError
+from dbern.synopsis.evaluator import LEAST_RESAMPLED
 from dbern.synopsis.queries import answer
 from dbern.synopsis.released import ReleasedArray
 
@@ -194,6 +196,25 @@ def test_dask_in_lazy_dask_out(two, releases, client, monkeypatch):
     np.testing.assert_allclose(one.compute(scheduler="sync"), expected, rtol=1e-12)
 
 
+def test_blocks_of_a_large_lazy_request_share_its_way_and_its_table(two, monkeypatch):
+    import dask.array as da
+
+    points = np.random.default_rng(4).uniform([0, -1], [10, 1], (LEAST_RESAMPLED, 2))
+    expected = two(points, h=2)
+    made = []
+    monkeypatch.setattr(
+        "dbern.synopsis.evaluator.resample", lambda b: made.append(1) or resample(b)
+    )
+    lazy = pickle.loads(pickle.dumps(two))(da.from_array(points, chunks=(5000, 2)), h=2)
+    np.testing.assert_array_equal(lazy.compute(scheduler="threads"), expected)
+    again = da.from_array(points, chunks=(5000, 2))
+    some = two(again[again[:, 0] > 5], h=2)  # how many is not known
+    np.testing.assert_array_equal(some.compute(scheduler="sync"), expected[points[:, 0] > 5])
+    twice = [pickle.loads(pickle.dumps(two)) for _ in range(2)]
+    assert twice[0] is twice[1]
+    assert len(made) <= 1
+
+
 def test_a_synopsis_travels_by_its_address_alone(two):
     two(np.zeros((1, 2)))
     sent = pickle.dumps(two)
@@ -371,6 +392,41 @@ def test_answers_keep_the_order_and_every_column(two, files, rows, batch, monkey
     assert sorted(p.name for p in files[0].parent.iterdir()) == [files[1].name, files[0].name]
 
 
+@pytest.mark.parametrize(
+    ("limit", "value", "groups"),
+    [("_GROUP_ROWS", 120, [150, 150, 50]), ("_GROUP_BYTES", 1, [50] * 7)],
+)
+def test_row_groups_are_gathered_up_to_a_limit(two, files, limit, value, groups, monkeypatch):
+    monkeypatch.setattr("dbern.synopsis.queries._BATCH_ROWS", 50)
+    monkeypatch.setattr(f"dbern.synopsis.queries.{limit}", value)
+    asked(files[0], 350)
+    assert answer(two, *files) == 350
+    written = pq.ParquetFile(files[1]).metadata
+    assert [written.row_group(i).num_rows for i in range(written.num_row_groups)] == groups
+    encodings = {
+        written.schema.column(i).path: written.row_group(0).column(i).has_dictionary_page
+        for i in range(written.num_columns)
+    }
+    assert [path for path, dictionary in encodings.items() if dictionary] == ["id"]
+
+
+@pytest.mark.parametrize("h", [None, "auto"])
+def test_many_queries_are_answered_as_one_large_request(two, files, h):
+    """More than one batch, so that a batch alone would be a smaller request."""
+    count = LEAST_RESAMPLED + 10
+    low, high = np.array([0.0, -1.0]), np.array([10.0, 1.0])
+    points = np.random.default_rng(3).uniform(low, high, (count, 2))
+    pq.write_table(pa.table({"x": points[:, 0], "y": points[:, 1]}), files[0])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dbern.synopsis.queries._BATCH_ROWS", 999)
+        answer(two, *files, h=h)
+    values = pq.read_table(files[1])["value"].to_numpy()
+    np.testing.assert_array_equal(values, two(points, h=h))
+    slow = two(points[:500], h=h)
+    error = np.abs(values[:500] - slow).max()
+    assert 0 < error <= 2e-9 * np.abs(slow).max()
+
+
 def test_existing_answers_are_never_replaced(two, files):
     asked(files[0], 3)
     files[1].write_text("precious")
@@ -408,15 +464,16 @@ def test_queries_that_are_not_parquet_are_refused(two, files, content):
 def test_a_failure_removes_the_draft(two, files, error, monkeypatch):
     asked(files[0], 100)
     monkeypatch.setattr("dbern.synopsis.queries._BATCH_ROWS", 10)
-    original, calls = pq.ParquetWriter.write_batch, []
+    monkeypatch.setattr("dbern.synopsis.queries._GROUP_ROWS", 20)
+    original, calls = pq.ParquetWriter.write_table, []
 
-    def full(self, batch, *rest):
-        calls.append(batch)
+    def full(self, table, *rest):
+        calls.append(table)
         if len(calls) == 4:
             raise error
-        return original(self, batch, *rest)
+        return original(self, table, *rest)
 
-    monkeypatch.setattr(pq.ParquetWriter, "write_batch", full)
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
     with pytest.raises((ReleaseError, MemoryError)) as failure:
         answer(two, *files)
     if isinstance(error, OSError):

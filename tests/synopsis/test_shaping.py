@@ -280,7 +280,7 @@ def test_bands_cover_over_simulated_noise(synopsis, shapes):
         noise = generator.laplace(0, scale, lattice.shape)
         for array in (raw.arrays[0], shaped.arrays[0]):
             vars(array)["_lattice_values"] = lattice + noise
-            array._bernstein.clear()
+            array._polynomials._values.clear()
         shaped.arrays[0]._shaped.clear()
         error, drawn = (np.abs(one(points) - exact).max() for one in (shaped, raw))
         moved = shaped.arrays[0]._shape(*shaped._smoothings(None)).moved

@@ -1,0 +1,148 @@
+"""Queries per second of one core, by every way to evaluate one released function, in one run.
+
+`make bench` prints the table; as a test it runs small, so that it cannot rot. Rates are per second
+of processor time, so that what else the machine does counts little.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import twins
+from scipy.interpolate import NdBSpline
+from threadpoolctl import threadpool_limits
+
+from dbern.bernstein.basis import bernstein_basis, iterate
+from dbern.bernstein.resampling import TOLERANCE, Pieces, resample
+from dbern.domain import Axis, Domain
+from dbern.synopsis.evaluator import LEAST_RESAMPLED, Polynomial, evaluate
+
+BENCH = "DBERN_REPEATS" in os.environ
+COLUMNS = {"l=1 k=20": (20,), "l=2 k=20": (20,) * 2, "l=2 k=100": (100,) * 2,
+           "l=3 k=20": (20,) * 3, "l=2 k=400": (400 if BENCH else 60,) * 2}  # fmt: skip
+SECONDS, REPEATS = (0.3, 5) if BENCH else (0.0, 1)
+MOST = 1 << 20 if BENCH else 200
+ORDER = 4
+
+Values = Callable[[np.ndarray], np.ndarray]
+
+
+def released(k: tuple[int, ...]) -> np.ndarray:
+    """Coefficients of a density with some noise, as a release has them."""
+    axes = np.meshgrid(*(np.linspace(0, 1, count + 1) for count in k), indexing="ij")
+    values = np.exp(-sum((axis - 0.4) ** 2 for axis in axes) / 0.04)
+    values += 0.02 * np.random.default_rng(1).laplace(size=values.shape)
+    return iterate(values, [ORDER] * len(k))
+
+
+def einsum(bernstein: np.ndarray, points: np.ndarray) -> np.ndarray:
+    values = np.empty(len(points))
+    for first in range(0, len(points), 4096):
+        part = points[first : first + 4096]
+        found = bernstein[None]
+        for axis, nodes in enumerate(bernstein.shape):
+            basis = bernstein_basis(part[:, axis], nodes - 1)
+            found = np.einsum("mv...,mv->m...", np.broadcast_to(
+                found, (len(part), *found.shape[1:])), basis)  # fmt: skip
+        values[first : first + 4096] = found
+    return values
+
+
+def spline(bernstein: np.ndarray) -> Values:
+    """The same function to scipy: a Bernstein basis is a B-spline basis without inner knots."""
+    degrees = [nodes - 1 for nodes in bernstein.shape]
+    knots = tuple(np.repeat([0.0, 1.0], degree + 1) for degree in degrees)
+    function = NdBSpline(knots, bernstein, degrees)
+    return lambda points: np.asarray(function(points))
+
+
+def unit_cube(dimensions: int) -> Domain:
+    return Domain(tuple(Axis(name, 0.0, 1.0) for name in "xyz"[:dimensions]))
+
+
+def twin(pieces: Pieces) -> Values:
+    ends = [0.0] * len(pieces.cells), [1.0] * len(pieces.cells)
+
+    def values(points: np.ndarray) -> np.ndarray:
+        parts = (points[i : i + 4096] for i in range(0, len(points), 4096))
+        return np.concatenate([twins.evaluate_pieces(pieces, part, *ends) for part in parts])
+
+    return values
+
+
+def ways(bernstein: np.ndarray) -> dict[str, Values]:
+    ours = Polynomial(bernstein, unit_cube(bernstein.ndim))
+    pieces = resample(bernstein)
+    assert pieces is not None
+    return {
+        "scipy NdBSpline": spline(bernstein),
+        "einsum": functools.partial(einsum, bernstein),
+        "blocked products": functools.partial(evaluate, bernstein),
+        "pieces in numpy": twin(pieces),
+        "dbern": functools.partial(ours, total=LEAST_RESAMPLED),
+    }
+
+
+def rate(way: Values, points: np.ndarray) -> float:
+    """Median queries per second, of as many points as fill some time, tables made before."""
+    way(points[:1])
+    count = 50
+    while True:
+        begin = time.process_time()
+        way(points[:count])
+        spent = time.process_time() - begin
+        if spent >= SECONDS / 4 or count >= len(points):
+            break
+        count *= 4
+    seconds = []
+    for _ in range(REPEATS):
+        begin = time.process_time()
+        way(points[:count])
+        seconds.append(max(time.process_time() - begin, 1e-9))
+    return min(count, len(points)) / statistics.median(seconds)
+
+
+def report(found: dict[str, dict[str, float]]) -> str:
+    """Thousand queries per second."""
+    names = list(next(iter(found.values())))
+    lines = ["", f"{'thousand queries/s':<20}" + "".join(f"{column:>12}" for column in found)]
+    for name in names:
+        cells = "".join(f"{found[column][name] / 1e3:>12,.4g}" for column in found)
+        lines.append(f"{name:<20}{cells}")
+    best = [max(v for n, v in rates.items() if n != "dbern") for rates in found.values()]
+    ratios = (rates["dbern"] / top for rates, top in zip(found.values(), best, strict=True))
+    return "\n".join(
+        [*lines, f"{'dbern to the best':<20}" + "".join(f"{r:>12.1f}" for r in ratios)]
+    )
+
+
+def test_query_speed() -> None:
+    found: dict[str, dict[str, float]] = {}
+    for column, k in COLUMNS.items():
+        bernstein = released(k)
+        points = np.random.default_rng(2).random((MOST, len(k)))
+        with threadpool_limits(1):
+            every = ways(bernstein)
+            found[column] = {name: rate(way, points) for name, way in every.items()}
+            some = points[:100]
+            truth = evaluate(bernstein, some)
+            top = np.abs(truth).max()
+            for name, way in every.items():
+                np.testing.assert_allclose(way(some), truth, rtol=0, atol=2 * TOLERANCE * top,
+                                           err_msg=name)  # fmt: skip
+    print(report(found))
+    if BENCH:  # the target: the better of products and pieces, in every column
+        for column, rates in found.items():
+            assert rates["dbern"] >= max(rates["blocked products"], rates["pieces in numpy"]), (
+                column
+            )
+
+
+if __name__ == "__main__":
+    pytest.main([__file__, "-q", "-s", "-n0"])

@@ -1,0 +1,146 @@
+"""Every fast way to a value against the slow one, and when which is taken."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import twins
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from dbern.bernstein.basis import iterate
+from dbern.bernstein.resampling import TOLERANCE, Pieces, resample
+from dbern.domain import Axis, Domain
+from dbern.synopsis import compiled, evaluator
+from dbern.synopsis.evaluator import LEAST_RESAMPLED, Polynomial, evaluate
+
+BOX = Domain((Axis("x", -3.0, 7.0), Axis("y", 1e6, 1e6 + 1), Axis("z", 0.0, 1e-30)))
+MANY = LEAST_RESAMPLED
+EDGES = [-np.inf, np.inf, np.nan, 0.0, 1.0, -5e-324, 5e-324, -1e-16, 1 + 2**-52, 1e300, 0.5]
+
+
+def bounds(domain):
+    return [axis.low for axis in domain.axes], [axis.high for axis in domain.axes]
+
+
+def domain_of(dimensions):
+    return Domain(BOX.axes[:dimensions])
+
+
+def polynomial(k, h=3, seed=0):
+    values = np.random.default_rng(seed).laplace(size=[count + 1 for count in k])
+    return Polynomial(iterate(values, [h] * len(k)), domain_of(len(k)))
+
+
+def points_of(domain, count, seed=0):
+    """Inside, outside, on the bounds and just beside them."""
+    generator = np.random.default_rng(seed)
+    unit = generator.uniform(-0.1, 1.1, (count, domain.dimensions))
+    rare = generator.random(unit.shape) < 0.1
+    unit[rare] = generator.choice(EDGES, rare.sum())
+    low, high = (np.array(side) for side in bounds(domain))
+    points = low + unit * (high - low)
+    return np.where(generator.random(unit.shape) < 0.05, high, points)
+
+
+@settings(max_examples=40)
+@given(
+    cells=st.lists(st.integers(1, 5), min_size=1, max_size=3),
+    order=st.sampled_from([8, 12, 16]),
+    count=st.sampled_from([0, 1, 2, 700]),
+    seed=st.integers(0, 2**32),
+)
+def test_the_compiled_loops_are_their_slow_twin(cells, order, count, seed):
+    shape = (2 ** len(cells) * int(np.prod(cells)), order ** len(cells))
+    table = np.random.default_rng(seed).normal(size=shape)
+    pieces = Pieces(tuple(2 * cell for cell in cells), order, table, 0.0)
+    domain = domain_of(len(cells))
+    points = points_of(domain, count, seed)
+    fast = compiled.evaluate_pieces(pieces, points, *bounds(domain))
+    slow = twins.evaluate_pieces(pieces, points, *bounds(domain))
+    assert_array_equal(np.isnan(fast), ~domain.inside(points))
+    np.testing.assert_allclose(fast, slow, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [(1,), (333,), (20, 7), (6, 5, 9)])
+def test_a_large_request_is_within_the_tolerance_of_a_small_one(k):
+    function = polynomial(k)
+    points = points_of(domain_of(len(k)), 2000)
+    small, large = function(points, len(points)), function(points, MANY)
+    assert_array_equal(np.isnan(small), np.isnan(large))
+    inside = ~np.isnan(small)
+    assert 300 < inside.sum() < 1999
+    unit = domain_of(len(k)).to_unit(points[inside]).clip(0, 1)
+    assert_array_equal(small[inside], evaluate(function.bernstein, unit))  # the slow way itself
+    assert 0 < np.abs(small - large)[inside].max() <= TOLERANCE * np.abs(small[inside]).max() * 2
+
+
+@pytest.mark.parametrize("k", [(40,), (12, 7), (5, 5, 5)])
+def test_the_way_depends_on_the_size_of_the_request_alone(k, monkeypatch):
+    function, domain = polynomial(k), domain_of(len(k))
+    points = points_of(domain, 5000)
+    monkeypatch.setattr(compiled, "_BLOCK", 1000)
+    once = function(points, MANY)
+    assert not np.array_equal(once, function(points, MANY - 1), equal_nan=True)
+    one_by_one = [function(points[i : i + 1], MANY) for i in range(300)]
+    assert_array_equal(np.concatenate(one_by_one), once[:300])
+    monkeypatch.setattr(evaluator, "_SHARE", 1000)
+    assert_array_equal(function(points, MANY, threads=3), once)
+    monkeypatch.setattr(compiled, "_CACHED_TABLE", 0)  # in order of cells
+    assert_array_equal(function(points, MANY), once)
+    for same in (np.asfortranarray(points), np.repeat(points, 2, axis=0)[::2], frozen(points)):
+        assert_array_equal(function(same, MANY), once)
+
+
+def frozen(points):
+    copy = points.copy()
+    copy.setflags(write=False)
+    return copy
+
+
+def test_pieces_are_made_once_and_only_for_a_large_request(monkeypatch):
+    made = []
+    monkeypatch.setattr(evaluator, "resample", lambda b: made.append(b) or resample(b))
+    function, points = polynomial((5, 4)), points_of(domain_of(2), 10)
+    function(points, MANY - 1)
+    assert made == []
+    function(points, MANY)
+    function(points, MANY)
+    assert len(made) == 1
+
+
+def test_without_pieces_a_large_request_takes_the_slow_way(monkeypatch):
+    monkeypatch.setattr(evaluator, "resample", lambda _bernstein: None)
+    function, points = polynomial((5, 4)), points_of(domain_of(2), 100)
+    assert_array_equal(function(points, MANY), function(points, 1))
+
+
+def test_compiled_loops_do_without_a_folder_to_keep_them_in(monkeypatch):
+    original, told = compiled.numba.njit, []
+
+    def refusing(signature, cache=False, **options):
+        told.append(cache)
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return original(signature, **options)
+
+    monkeypatch.setattr(compiled.numba, "njit", refusing)
+    arrange = compiled._compiled.__wrapped__(compiled._arrange, compiled._ARRANGE)
+    ordered = np.zeros(3, np.int64)
+    assert arrange(np.array([4, -1, 2]), np.zeros(6, np.int64), ordered) == 2
+    assert (ordered.tolist(), told) == ([2, 0, 0], [True, False])
+
+
+def test_small_requests_do_without_the_compiler():
+    """Which takes half a second to import: `import dbern` and the command line must not pay it."""
+    code = (
+        "import sys, numpy, dbern.cli.main, dbern.synopsis.queries as q;"
+        "from dbern.synopsis.evaluator import Polynomial; from dbern.domain import Axis, Domain;"
+        "Polynomial(numpy.ones(3), Domain((Axis('x', 0.0, 1.0),)))(numpy.zeros((1, 1)), 1);"
+        "assert 'numba' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -65,12 +65,34 @@ def _ramp(z: FloatArray, width: float) -> FloatArray:
     return np.asarray(inside * (z - 0.5 * inside) / width)
 
 
-def _signs(labels: FloatArray) -> FloatArray:
-    return np.where(labels > 0, 1.0, -1.0)
+class _Signs:
+    """Labels +-1."""
+
+    def admissible(self, labels: FloatArray) -> FloatArray:
+        """Signs."""
+        return np.where(labels > 0, 1.0, -1.0)
+
+
+class _UnitSlope:
+    """M = 1."""
+
+    def slope(self, reach: float) -> float:  # noqa: ARG002 - the same at any reach
+        """See the class."""
+        return 1.0
+
+
+class _Responses:
+    """Labels in ``[-bound, bound]``."""
+
+    bound: float
+
+    def admissible(self, labels: FloatArray) -> FloatArray:
+        """Responses clipped to the bound."""
+        return np.clip(labels, -self.bound, self.bound)
 
 
 @dataclass(frozen=True)
-class Hinge:
+class Hinge(_Signs, _UnitSlope):
     """``max(0, 1 - l f)`` for labels +-1, its kink rounded over a public width: ``h(1 - l f)``.
 
     ``|dL/df| = h' <= 1``; the derivative is (1/width)-Lipschitz in f because ``|l| = 1``;
@@ -123,14 +145,6 @@ class Hinge:
         """Bound on the distance of this risk's minimizer from the hinge's, at total weight C."""
         return OUTWARD * math.sqrt(total * self.width / 2)
 
-    def slope(self, reach: float) -> float:  # noqa: ARG002 - the same at any reach
-        """See the class."""
-        return 1.0
-
-    def admissible(self, labels: FloatArray) -> FloatArray:
-        """Signs."""
-        return _signs(labels)
-
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """L elementwise."""
         return _ramp(1 - labels * predictions, self.width)
@@ -142,7 +156,7 @@ class Hinge:
 
 
 @dataclass(frozen=True)
-class Logistic:
+class Logistic(_Signs):
     """``log(1 + exp(-l f))`` for labels +-1.
 
     ``|dL/df| = s(-l f)`` with the sigmoid ``s(t) = 1/(1 + e^-t)``, increasing: over ``|f| <= R``
@@ -165,10 +179,6 @@ class Logistic:
         """See the class."""
         return min(1.0, OUTWARD / (1 + math.exp(-min(reach, 700.0))))
 
-    def admissible(self, labels: FloatArray) -> FloatArray:
-        """Signs."""
-        return _signs(labels)
-
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """L elementwise."""
         return np.logaddexp(0.0, -labels * predictions)
@@ -180,7 +190,7 @@ class Logistic:
 
 
 @dataclass(frozen=True)
-class Square:
+class Square(_Responses):
     """``(l - f)^2 / 2`` for responses clipped to ``[-bound, bound]``: kernel ridge regression.
 
     ``|dL/df| = |f - l| <= bound + R`` over ``|f| <= R``: no Lipschitz constant of its own, but one
@@ -195,6 +205,7 @@ class Square:
 
     bound: float = 1.0
     curvature = 1.0
+    derivative_error = 0.0  # beyond one rounding, relative to M: counted for every loss
 
     def __post_init__(self) -> None:
         _check_bound(self.bound)
@@ -204,18 +215,9 @@ class Square:
         """See the class."""
         return OUTWARD * self.bound**2 / 2
 
-    @property
-    def derivative_error(self) -> float:
-        """None beyond the one rounding, relative to M, that the solver counts for every loss."""
-        return 0.0
-
     def slope(self, reach: float) -> float:
         """See the class."""
         return self.bound + reach
-
-    def admissible(self, labels: FloatArray) -> FloatArray:
-        """Responses clipped to the bound."""
-        return np.clip(labels, -self.bound, self.bound)
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """L elementwise."""
@@ -227,7 +229,7 @@ class Square:
 
 
 @dataclass(frozen=True)
-class Huber:
+class Huber(_Responses):
     """``r^2/2`` for residuals ``|r| <= threshold``, ``threshold (|r| - threshold/2)`` beyond.
 
     ``dL/df = clip(f - l, -threshold, threshold)``: slope ``min(threshold, bound + R)``, curvature
@@ -279,10 +281,6 @@ class Huber:
         """See the class."""
         return min(self.threshold, self.bound + reach)
 
-    def admissible(self, labels: FloatArray) -> FloatArray:
-        """Responses clipped to the bound."""
-        return np.clip(labels, -self.bound, self.bound)
-
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """L elementwise."""
         residual = np.abs(predictions - labels)
@@ -295,7 +293,7 @@ class Huber:
 
 
 @dataclass(frozen=True)
-class EpsilonInsensitive:
+class EpsilonInsensitive(_Responses, _UnitSlope):
     """``max(0, |f - l| - tube)``, its kinks rounded over a public width: ``h(|f - l| - tube)``.
 
     Convex, being h, convex and nondecreasing, of a convex function. Where the derivative is not
@@ -335,14 +333,6 @@ class EpsilonInsensitive:
         """See the class."""
         return 4 * UNIT_ROUNDOFF * (1 + (self.tube + self.width) / self.width)
 
-    def slope(self, reach: float) -> float:  # noqa: ARG002 - the same at any reach
-        """See the class."""
-        return 1.0
-
-    def admissible(self, labels: FloatArray) -> FloatArray:
-        """Responses clipped to the bound."""
-        return np.clip(labels, -self.bound, self.bound)
-
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """L elementwise."""
         return _ramp(np.abs(predictions - labels) - self.tube, self.width)
@@ -355,7 +345,7 @@ class EpsilonInsensitive:
 
 
 @dataclass(frozen=True)
-class UserLoss:
+class UserLoss(_Responses):
     """A loss given as two functions of (labels, predictions) and the constants they satisfy.
 
     Parameters
@@ -393,10 +383,6 @@ class UserLoss:
     def slope(self, reach: float) -> float:  # noqa: ARG002 - one constant is stated
         """M as stated."""
         return self.lipschitz
-
-    def admissible(self, labels: FloatArray) -> FloatArray:
-        """Labels clipped to the bound."""
-        return np.clip(labels, -self.bound, self.bound)
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """L elementwise."""

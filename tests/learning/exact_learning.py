@@ -104,3 +104,13 @@ def distance(kernel, first, second):
     return float(
         np.sqrt(np.maximum(np.einsum("iq,ij,jq->q", v, kernel(points, points), v), 0)).max()
     )
+
+
+GRID = np.stack(np.meshgrid(np.linspace(0, 1, 7), np.linspace(0, 1, 7)), -1).reshape(-1, 2)
+
+
+def sample(n, seed=0):
+    rng = np.random.default_rng(seed)
+    points = rng.uniform(size=(n, 2))
+    chance = 1 / (1 + np.exp(-6 * (points[:, 0] - points[:, 1])))
+    return points, np.where(rng.uniform(size=n) < chance, 1.0, -1.0)

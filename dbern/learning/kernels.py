@@ -55,8 +55,12 @@ class ProductKernel(Protocol):
 class ExplicitKernel(Protocol):
     """A kernel with finitely many features: ``K(x, y) = features(x) . features(y)``."""
 
+    @property
+    def feature_error(self) -> float:
+        """Float error of a point's features, in the Euclidean norm."""
+
     def features(self, x: FloatArray) -> FloatArray:
-        """Exact features (m, p) of points (m, l)."""
+        """Features (m, p) of points (m, l)."""
 
 
 def box_radius(low: Sequence[float], high: Sequence[float]) -> float:
@@ -239,6 +243,7 @@ class Linear:
     """
 
     constant: float = 0.0
+    feature_error = 0.0  # coordinates are copied
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.constant) and self.constant >= 0):

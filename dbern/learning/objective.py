@@ -78,8 +78,7 @@ class DualObjective:
     """States are the coefficients of an expansion in the records' features."""
 
     def __init__(self, risk: Risk, points: FloatArray, labels: FloatArray) -> None:
-        # Adding 0.0 makes -0.0 equal to 0.0 in bytes too.
-        records = np.column_stack([points, labels]) + 0.0
+        records = np.column_stack([points, labels])
         distinct, counts = np.unique(records, axis=0, return_counts=True)
         self.risk = risk
         self.total = OUTWARD * risk.weight * len(points)
@@ -129,7 +128,7 @@ class DualObjective:
 
 
 class PrimalObjective:
-    """States are weights of explicit features: no Gram matrix, any number of records."""
+    """States are weights of explicit features, recomputed block by block: any number of records."""
 
     def __init__(
         self, risk: Risk, kernel: ExplicitKernel, points: FloatArray, labels: FloatArray
@@ -137,24 +136,25 @@ class PrimalObjective:
         self.risk = risk
         self.total = OUTWARD * risk.weight * len(points)
         self._kernel = kernel
-        self._features = kernel.features(points)
+        self._points = points
         self._labels = labels
+        self._size = kernel.features(points[:0]).shape[1]
 
     def zero(self) -> FloatArray:
         """No weights."""
-        return np.zeros((self._features.shape[1], self._labels.shape[1]))
+        return np.zeros((self._size, self._labels.shape[1]))
 
     def pull(self, state: FloatArray) -> FloatArray:
         """``-a sum_i L'_i x_i``, in blocks of `BLOCK` records."""
 
         def term(block: slice) -> FloatArray:
-            features = self._features[block]
+            features = self._kernel.features(self._points[block])
             slopes = _slopes(self.risk, self._labels[block], features @ state)
             return np.asarray(features.T @ slopes)
 
-        if not len(self._features):
+        if not len(self._points):
             return self.zero()
-        return np.asarray(-self.risk.weight * sum_by_pairs(term, len(self._features)))
+        return np.asarray(-self.risk.weight * sum_by_pairs(term, len(self._points)))
 
     def distance(self, state: FloatArray, pull: FloatArray, exact: bool) -> float:  # noqa: ARG002
         """The Euclidean norm: that of the Hilbert space, for explicit features."""

@@ -10,7 +10,8 @@ below 2^40, which is checked). Λ is the loss's curvature, ``beta = c kappa^2 Λ
 by pairs (`sum_by_pairs`): it is within ``g`` of the sum of absolute terms, ``g = t u / (1 - t u)``,
 ``t = BLOCK + ..``, free of n. (e) Predictions are within ``e = c M (g kappa^2 + e_K)``, e_K the
 kernel's own error. (G) Given its prediction, a record's derivative errs by e_L', and weighting and
-summing err by ``g M``: together at most ``G = kappa c (e_L' + g M)`` in norm. (U) An average
+summing err by ``g M``: together at most ``G = kappa c (e_L' + g M)`` in norm, and ``c M`` times
+the float error of explicit features more. (U) An average
 ``(1 - s) x + s y`` of two states rounds four times: ``U = 10 u kappa c M``.
 
 *Lemma.* For ``eta <= 1/(1 + beta)`` let ``w+ = (1 - eta) w - eta sum_i a_i L'(f_w(d_i) + e_i)
@@ -43,6 +44,7 @@ from dbern.arrays import FloatArray
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.spectrum import UNIT_ROUNDOFF
 from dbern.errors import SpecError
+from dbern.learning.kernels import ExplicitKernel
 from dbern.learning.risk import Risk
 
 BLOCK = 1024
@@ -109,6 +111,8 @@ def state_error(risk: Risk, total: float) -> float:
         )
     predictions = prediction_error(risk, total, risk.radius) * math.sqrt(total * loss.curvature / 2)
     weights = loss.derivative_error + summation_error(risk) * risk.slope
+    if isinstance(risk.kernel, ExplicitKernel):
+        weights += risk.slope * risk.kernel.feature_error / risk.kappa
     update = 10 * UNIT_ROUNDOFF * condition * risk.slope
     return OUTWARD * (predictions + _GROWTH * risk.kappa * total * (weights + update))
 

@@ -6,6 +6,7 @@ import math
 
 import mpmath
 import numpy as np
+import pytest
 
 from dbern.learning.kernels import ArcCosine, Gaussian, Linear, Polynomial, Stationary
 from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square, UserLoss
@@ -20,6 +21,9 @@ def pseudo_huber_slope(labels, predictions):
     return (predictions - labels) / np.hypot(1, predictions - labels)
 
 
+EIGHTY_BITS = pytest.mark.skipif(
+    np.finfo(np.longdouble).eps > 1e-18, reason="this machine's long double is a double"
+)
 LOSSES = {
     "hinge": Hinge(0.25),
     "logistic": Logistic(),

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from exact_learning import LOSSES
+from exact_learning import EIGHTY_BITS, LOSSES
 
 from dbern.errors import SpecError
 from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square, UserLoss
@@ -62,6 +62,7 @@ def test_curvature_bounds_the_derivative_s_change_and_is_attained(loss):
     assert loss.curvature <= 1.01 * found
 
 
+@EIGHTY_BITS
 def test_float_error_of_the_derivative(loss):
     rng = np.random.default_rng(0)
     f = np.concatenate([rng.uniform(-3, 3, 20000), rng.uniform(0.5, 1.5, 20000), [1e9, -1e9]])

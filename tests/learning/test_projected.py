@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from exact_learning import GRID, LOSSES, RADIUS, sample
+from exact_learning import EIGHTY_BITS, GRID, LOSSES, RADIUS, sample
 from test_stability import worst
 
 from dbern.learning.kernels import Gaussian, Linear
@@ -60,6 +60,7 @@ def long_features(kernel, x):
     return result
 
 
+@EIGHTY_BITS
 def test_float_error_of_features_is_within_its_bound():
     for rank in (5, 10):
         kernel, x = cut_to(rank), everywhere()
@@ -69,6 +70,7 @@ def test_float_error_of_features_is_within_its_bound():
         assert values <= kernel.error(2, RADIUS)
 
 
+@EIGHTY_BITS
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("name", ["linear", "projected"])
 def test_float_error_of_primal_iterates_is_within_its_bound(loss, name):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from exact_learning import (
+    EIGHTY_BITS,
     GRID,
     KERNELS,
     LOSSES,
@@ -56,6 +57,7 @@ def coefficients_by_record(model, points):
     return model.coefficients[order, 0]
 
 
+@EIGHTY_BITS
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("kernel", ["gaussian", "polynomial"])
 def test_certified_distance_holds(loss, kernel):
@@ -69,6 +71,7 @@ def test_certified_distance_holds(loss, kernel):
         assert found <= Certified(tolerance).distance(risk)
 
 
+@EIGHTY_BITS
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace", "polynomial"])
 def test_float_error_of_the_iterates_is_within_its_bound(loss, kernel):

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench rivals clean
 
 demo: $(READY)
 	$(BIN)/dbern demo
@@ -20,6 +20,10 @@ check: $(READY)
 
 bench: $(READY)
 	DBERN_REPEATS=1000 $(BIN)/python -m pytest -q -s tests/benchmarks
+
+# RIVALS passes options on: make rivals RIVALS='--task flights --json table.json'
+rivals: $(READY)
+	PYTHONPATH=tests/benchmarks $(BIN)/python -m rivals $(RIVALS)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("dbern needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'

@@ -7,10 +7,9 @@ from fractions import Fraction
 
 from dbern.choice import Candidate, plain_candidates, spectral_candidates
 from dbern.errors import SpecError
-from dbern.planning import KINDS, plan_files, problem_of, public_rows
+from dbern.planning import KINDS, footers, plan_files, problem_of, public_rows
 from dbern.plans import ReleasePlan
 from dbern.progress import Progress, silent
-from dbern.records import discover, read_footers
 from dbern.spec import ReleaseSpec
 
 _STEPS = 14
@@ -36,17 +35,20 @@ class Option:
 
 
 def tradeoff(spec: ReleaseSpec) -> list[Option]:
-    """The best order for each lattice and rank, best first; no record is read.
+    """The best order for each lattice and rank of the first component, best first.
+
+    No record is read.
 
     Raises
     ------
     SpecError
         For files, columns or settings that cannot work.
     """
-    files = read_footers(discover(spec.source), spec.domain.names)
+    files = footers(spec)
     if spec.mechanism.calibration == "paper":
         raise SpecError('mechanism.calibration: the trade-off is that of "tight"; write "tight"')
-    problem = problem_of(spec, public_rows(spec, files))
+    component = spec.components[0]
+    problem = problem_of(spec, component, public_rows(spec, files))
     best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
     sources = dict(zip(KINDS[spec.gaussian], (plain_candidates, spectral_candidates), strict=True))
     for kind, generate in sources.items():
@@ -57,9 +59,9 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
             key = (kind, coordinates.lattice.k, coordinates.layout.size)
             if key not in best or candidate.error < best[key].error:
                 best[key] = candidate
-    volume = spec.domain.volume
+    unit = component.unit
     options = [
-        Option(kind, k, one.h, values, one.noise / volume, one.approximation / volume)
+        Option(kind, k, one.h, values, one.noise * unit, one.approximation * unit)
         for (kind, k, values), one in best.items()
     ]
     return sorted(options, key=lambda option: option.error)
@@ -79,7 +81,7 @@ def smallest_epsilon(
     SpecError
         Where no epsilon reaches the error.
     """
-    files = read_footers(discover(spec.source), spec.domain.names)
+    files = footers(spec)
 
     def planned(epsilon: Fraction) -> ReleasePlan:
         return plan_files(spec.certified_at(epsilon), files)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from scipy.special import bdtr
 
 from dbern.arrays import FloatArray
-from dbern.bernstein.approximation import bump_error, lebesgue_constant, sup_norm
+from dbern.bernstein.approximation import lebesgue_constant, sup_norm
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
+from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
-from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.spectrum import AxisSpectrum
+from dbern.combination import Combination
 from dbern.privacy.calibration import GaussianNoise, gaussian_tail, tail
 from dbern.privacy.mechanism import Noise, public_stream
 
@@ -65,24 +67,24 @@ class ErrorModel:
         Bound on the error of a lattice value before release (effective kernel, positions).
     released_error : float
         Bound on the error of a released value but for the noise (floats, rounding to the grid).
-    volume : float
-        Divides unit-cube values to give data units.
+    unit : float
+        Multiplies unit-cube values to give data units.
     """
 
-    kernels: tuple[Gaussian, ...]
+    approximation: Approximation
     coordinates: Coordinates
     law: Noise
     lattice_error: float
     released_error: float
-    volume: float
+    unit: float
 
     def bound(
-        self, h: Sequence[int], beta: Fraction, choices: int = 1, least: float = 0.0
+        self, h: Sequence[int], beta: Fraction, at_once: int = 1, least: float = 0.0
     ) -> Certificate:
         """The bound on the sup error at order `h`; `least` is the known lower bound.
 
-        `choices` is how many candidates `h` was chosen from after the noise was drawn: the noise
-        part then holds for all of them at once.
+        `at_once` is how many such bounds are to hold together: arrays of one function, or
+        candidates that `h` was chosen from after the noise was drawn.
         """
         coordinates, lattice = self.coordinates, self.coordinates.lattice
         spectra = spectra_of(coordinates)
@@ -92,12 +94,30 @@ class ErrorModel:
             half_granule = math.ldexp(0.5, self.law.granularity_exponent)
             rounding += lattice_norm(PlainCoordinates(lattice), h) * half_granule
         return Certificate(
-            approximation=product_error(self.kernels, lattice.k, h, spectra) / self.volume,
-            rounding=rounding / self.volume,
-            noise=noise_bound(coordinates, h, self.law, beta / choices) / self.volume,
+            approximation=self.approximation.error(lattice.k, h, spectra) * self.unit,
+            rounding=rounding * self.unit,
+            noise=noise_bound(coordinates, h, self.law, beta / at_once) * self.unit,
             beta=float(beta),
             lower_bound=least,
         )
+
+
+def combined(
+    combination: Combination, parts: Sequence[Certificate], lower_bound: float
+) -> Certificate:
+    """The certificate of a function made of arrays whose certificates hold at once."""
+    total = combination.error([part.total for part in parts])
+    noise = min(total, combination.error([part.noise for part in parts]))
+    rounding = min(total - noise, combination.error([part.rounding for part in parts]))
+    if combination.kind == "linear":
+        return replace(parts[0], lower_bound=lower_bound)
+    return Certificate(
+        approximation=total - noise - rounding,
+        rounding=rounding,
+        noise=noise,
+        beta=parts[0].beta,
+        lower_bound=lower_bound,
+    )
 
 
 def spectra_of(coordinates: Coordinates) -> tuple[AxisSpectrum | None, ...]:
@@ -105,30 +125,6 @@ def spectra_of(coordinates: Coordinates) -> tuple[AxisSpectrum | None, ...]:
     if isinstance(coordinates, SpectralCoordinates):
         return coordinates.spectra
     return (None,) * len(coordinates.lattice.k)
-
-
-def product_error(
-    kernels: Sequence[Gaussian],
-    k: Sequence[int],
-    h: Sequence[int],
-    spectra: Sequence[AxisSpectrum | None] | None = None,
-) -> float:
-    """Bound ``sup_{t,y} |K(y - t) - p_t(y)|`` for a product kernel.
-
-    With per-axis suprema ``s_i`` and per-axis errors ``a_i``, telescoping the product one axis at
-    a time gives ``prod (s_i + a_i) - prod s_i``. A density is a mean of such bumps (or of fewer),
-    so the bound holds for every database and point masses attain it.
-
-    Examples
-    --------
-    >>> product_error([Gaussian(0.2)], [20], [4]) < product_error([Gaussian(0.2)], [20], [1])
-    True
-    """
-    axes = zip(kernels, k, h, spectra or [None] * len(kernels), strict=True)
-    errors = [bump_error(*axis) for axis in axes]
-    peaks = [kernel.peak for kernel in kernels]
-    grown = math.prod(peak + error for peak, error in zip(peaks, errors, strict=True))
-    return OUTWARD * (grown - math.prod(peaks)) + 2.0**-45 * grown
 
 
 def lattice_norm(coordinates: Coordinates, h: Sequence[int]) -> float:

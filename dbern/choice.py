@@ -26,6 +26,7 @@ from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.spectrum import AxisSpectrum, axis_spectrum
 from dbern.certificate import noise_sups, spectra_of, synthesis_matrices
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
+from dbern.targets.base import Component
 
 CLUSTERS = 128
 _DRAWS = 32
@@ -67,7 +68,7 @@ class Problem:
     `noise_ratio` is the scale of the noise for sensitivity one.
     """
 
-    kernels: tuple[Gaussian, ...]
+    component: Component
     n: int
     gaussian: bool
     noise_ratio: float
@@ -77,6 +78,11 @@ class Problem:
     reference: Reference | None
     largest_k: int
     largest_lattice: int
+
+    @property
+    def kernels(self) -> tuple[Gaussian, ...]:
+        """The component's."""
+        return self.component.kernels
 
     def lattices(self, resolutions: Sequence[float]) -> list[Lattice]:
         """Lattices worth a look: the given one, or some steps to a bandwidth on every axis."""
@@ -96,12 +102,10 @@ class Problem:
 
     def candidate(self, coordinates: Coordinates, h: tuple[int, ...]) -> Candidate:
         """Predict the errors of one way to release."""
-        if self.gaussian:
-            bound = coordinates.bump_bound_l2(self.kernels).value
-        else:
-            bound = coordinates.bump_bound(self.kernels, quick=True).value
-            if isinstance(coordinates, SpectralCoordinates) and len(self.kernels) == 1:
-                bound *= _PAIRWISE_GAIN
+        norm = 2 if self.gaussian else 1
+        bound = self.component.movement(coordinates, norm, quick=True).value
+        if isinstance(coordinates, SpectralCoordinates) and len(self.kernels) == norm == 1:
+            bound *= _PAIRWISE_GAIN
         noise = bound / self.n * self.noise_ratio * _unit_noise(coordinates, h, self.gaussian)
         return Candidate(coordinates, h, noise, self.bias(coordinates, h))
 

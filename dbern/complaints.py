@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from types import NoneType
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -29,11 +30,18 @@ def _field_path(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str
             break
         names.append(part)
         field = fields.model_fields.get(part) if fields is not None else None
-        inner = field.annotation if field is not None else None
-        fields = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
+        fields = _section(field.annotation) if field is not None else None
         if fields is None and part != "bounds":
             break
     return tuple(names)
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    """The section that a key holds, if it holds one and nothing else but None."""
+    kinds = [kind for kind in get_args(annotation) or (annotation,) if kind is not NoneType]
+    if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], BaseModel):
+        return kinds[0]
+    return None
 
 
 def _complaint(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> str:
@@ -52,7 +60,6 @@ def _complaint(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> 
         if field is None:
             break
         hint = field.description or hint
-        inner = field.annotation
-        fields = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
+        fields = _section(field.annotation)
     what = "is missing" if problem["type"] == "missing" else "has a wrong value or type"
     return f"{what}; write {hint}"

@@ -114,18 +114,89 @@ class Domain:
         high = np.array([axis.high for axis in self.axes])
         return np.asarray(((points >= low) & (points <= high)).all(axis=-1))
 
-    def bounded(self, columns: Mapping[str, FloatArray]) -> FloatArray:
-        """Unit-cube positions (m', l) of the records that count; the rest are the null record.
+    def bounded(self, columns: Mapping[str, FloatArray]) -> tuple[BoolArray, FloatArray]:
+        """Which records count (m,), and their unit-cube positions (m', l); the rest are null.
 
         A record with a value that is missing, NaN or infinite is the null record, and so is one
         outside the bounds under ``drop``. All arithmetic is single IEEE operations, so a record
         maps to the same position on every host.
         """
         points = np.column_stack([columns[name] for name in self.names])
-        points = points[np.isfinite(points).all(axis=1)]
+        kept = np.asarray(np.isfinite(points).all(axis=1))
         if self.outside is Outside.CLAMP:
             low, high = zip(*((axis.low, axis.high) for axis in self.axes), strict=True)
             points = np.clip(points, low, high)
         else:
-            points = points[self.inside(points)]
-        return np.clip(self.to_unit(points), 0.0, 1.0)
+            kept &= self.inside(points)
+        return kept, np.clip(self.to_unit(points[kept]), 0.0, 1.0)
+
+    def axis(self, index: int) -> Domain:
+        """The interval of one axis."""
+        return Domain((self.axes[index],), self.outside)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column to read: numbers, or with `categories` the position of its value among them.
+
+    `key` is where the spec names it.
+    """
+
+    name: str
+    key: str
+    categories: tuple[str | int | bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(set(self.categories)) < len(self.categories):
+            raise SpecError(f"{self.key}: a value is listed twice; write each value once")
+
+
+@dataclass(frozen=True)
+class Response:
+    """A numeric column and its public bounds: values outside are clamped to them."""
+
+    name: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise SpecError(
+                "data.response.bounds: must be two finite numbers, the lower one first; write "
+                "bounds = [-1.0, 1.0]"
+            )
+
+    @property
+    def middle(self) -> float:
+        """Center of the bounds."""
+        return (self.low + self.high) / 2
+
+    @property
+    def radius(self) -> float:
+        """Half their distance, rounded outward: no clamped value is farther from the middle."""
+        return (self.high - self.low) / 2 * (1 + 2.0**-50)
+
+    @property
+    def column(self) -> Column:
+        """What is read."""
+        return Column(self.name, "data.response.column")
+
+
+@dataclass(frozen=True)
+class RecordSchema:
+    """What the spec says about a record: axes, and a label, response or group where it has one."""
+
+    domain: Domain
+    label: Column | None = None
+    response: Response | None = None
+    group: Column | None = None
+
+    def __post_init__(self) -> None:
+        others = [self.label, self.response and self.response.column, self.group]
+        names = [*self.domain.names, *(column.name for column in others if column)]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise SpecError(
+                f'data: the column "{twice}" has two roles; write it once among bounds, label, '
+                "response and group"
+            )

@@ -27,7 +27,7 @@ from dbern.planning import task_rows
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
-from dbern.targets.base import Statistic
+from dbern.targets.base import Counters
 
 if TYPE_CHECKING:
     from distributed import Client as Client
@@ -50,6 +50,15 @@ class Portion:
     tag: str = field(repr=False)
     row_groups: tuple[int, ...]
     rows: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One slab of one output of one component: what a task rounds to the grid."""
+
+    part: int
+    output: int
+    slab: Slab
 
 
 @dataclass(frozen=True)
@@ -81,16 +90,16 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
 # --- tasks: run on workers, importable, never raise ------------------------------------------
 
 
-def count(statistic: Statistic, portions: Sequence[Portion], salt: bytes) -> Outcome:
+def count(counters: Counters, portions: Sequence[Portion], salt: bytes) -> Outcome:
     """Add up the records of some portions."""
     rows, place = 0, ""
     try:
-        state = statistic.empty()
+        state = counters.empty()
         with threadpool_limits(1):
             for portion in portions:
                 place = portion.path
-                for batch in read_batches(place, portion.row_groups, statistic.columns):
-                    statistic.add(state, batch)
+                for batch in read_batches(place, portion.row_groups, counters.columns):
+                    counters.add(state, batch)
                     rows += len(next(iter(batch.values())))
                 if footer_tag(place, salt) != portion.tag:
                     return Outcome(None, failure="changed", place=place)
@@ -114,13 +123,15 @@ def merge(outcomes: Sequence[Outcome]) -> Outcome:
     return Outcome(total, sum(outcome.rows for outcome in outcomes))
 
 
-def center(total: Outcome, statistic: Statistic, slab: Slab, noise: Noise, salt: bytes) -> Outcome:
-    """Lattice values of one slab, rounded to the noise's grid and given as integers."""
+def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt: bytes) -> Outcome:
+    """Released values of one slab, rounded to the noise's grid and given as integers."""
     if total.state is None:
         return total
     try:
         with threadpool_limits(1):
-            granules = to_grid(statistic.finish(total.state, slab), noise)
+            granules = to_grid(
+                counters.finish(total.state, piece.part, piece.output, piece.slab), noise
+            )
             origin = state_tag(total.state, salt)
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
         return Outcome(None, failure="internal", place=type(error).__name__)
@@ -237,7 +248,7 @@ def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Po
 
 def add_up(
     client: Client,
-    statistic: Statistic,
+    counters: Counters,
     tasks: Sequence[tuple[Portion, ...]],
     salt: bytes,
     progress: Progress,
@@ -261,7 +272,7 @@ def add_up(
         active.add(future)
 
     for task in islice(waiting, window):
-        submit(0, count, statistic, task, salt)
+        submit(0, count, counters, task, salt)
     done = 0
     for future in _arriving(client, active):
         _refuse_lost(future)
@@ -272,7 +283,7 @@ def add_up(
             done += 1
             progress("reading and counting", done, len(tasks))
             for task in islice(waiting, 1):
-                submit(0, count, statistic, task, salt)
+                submit(0, count, counters, task, salt)
         if len(peers) == _FAN_IN:
             submit(depth + 1, merge, finished.pop(depth))
     rest = [future for peers in finished.values() for future in peers]
@@ -282,12 +293,11 @@ def add_up(
 def centers(
     client: Client,
     total: Future,
-    statistic: Statistic,
-    slabs: Sequence[Slab],
-    noise: Noise,
+    counters: Counters,
+    pieces: Sequence[tuple[Piece, Noise]],
     salt: bytes,
-) -> Iterator[tuple[Slab, Int64Array, int]]:
-    """Yield each slab's integers and the number of rows read, as workers finish them.
+) -> Iterator[tuple[Piece, Int64Array, int]]:
+    """Yield each piece's integers and the number of rows read, as workers finish them.
 
     Raises
     ------
@@ -300,18 +310,18 @@ def centers(
     from distributed import as_completed
 
     window = _AHEAD * max(1, sum(client.nthreads().values()))
-    waiting = iter(slabs)
-    slab_of: dict[str, Slab] = {}
+    waiting = iter(pieces)
+    piece_of: dict[str, Piece] = {}
     origins: set[str] = set()
     active = as_completed(loop=client.loop)
 
-    def submit(slab: Slab) -> None:
-        future = client.submit(center, total, statistic, slab, noise, salt, pure=False)
-        slab_of[future.key] = slab
+    def submit(piece: Piece, noise: Noise) -> None:
+        future = client.submit(center, total, counters, piece, noise, salt, pure=False)
+        piece_of[future.key] = piece
         active.add(future)
 
-    for slab in islice(waiting, window):
-        submit(slab)
+    for piece, noise in islice(waiting, window):
+        submit(piece, noise)
     for future in _arriving(client, active):
         _refuse_lost(future)
         outcome: Outcome = future.result()
@@ -320,9 +330,9 @@ def centers(
         origins.add(outcome.origin)
         if len(origins) > 1:
             raise _FAILURES["changed"]("data.source")
-        yield slab_of.pop(future.key), outcome.state, outcome.rows
-        for slab in islice(waiting, 1):
-            submit(slab)
+        yield piece_of.pop(future.key), outcome.state, outcome.rows
+        for piece, noise in islice(waiting, 1):
+            submit(piece, noise)
 
 
 def _arriving(client: Client, active: Any) -> Iterator[Future]:

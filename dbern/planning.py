@@ -9,11 +9,16 @@ from fractions import Fraction
 
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
 from dbern.bernstein.lattice import Lattice
-from dbern.certificate import ErrorModel, lower_bound
+from dbern.certificate import ErrorModel, combined, lower_bound
 from dbern.choice import Candidate, Problem, plain_candidates, spectral_candidates
-from dbern.domain import Domain
 from dbern.errors import SpecError
-from dbern.plans import Cost, PlannedNoise, PlannedSensitivity, ReleasePlan
+from dbern.plans import (
+    Cost,
+    PlannedComponent,
+    PlannedNoise,
+    PlannedSensitivity,
+    ReleasePlan,
+)
 from dbern.privacy.budget import Budget
 from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, calibrate_laplace
 from dbern.privacy.mechanism import Noise
@@ -21,7 +26,7 @@ from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
 from dbern.records import BATCH_ROWS, FileFacts, discover, read_footers
 from dbern.spec import ReleaseSpec
-from dbern.targets.density import DensityStatistic
+from dbern.targets.base import Component, Counters, Statistic
 
 KINDS = (("laplace", "spectral-laplace"), ("discrete-gaussian", "spectral-gaussian"))
 """Noise on lattice values and on spectral coordinates: Laplace, Gaussian."""
@@ -45,38 +50,94 @@ def plan(spec: ReleaseSpec) -> ReleasePlan:
     SpecError
         For files, columns or settings that cannot work; the message says what to write.
     """
-    return plan_files(spec, read_footers(discover(spec.source), spec.domain.names))
+    return plan_files(spec, footers(spec))
+
+
+def footers(spec: ReleaseSpec) -> tuple[FileFacts, ...]:
+    """What the footers of the spec's files say, their columns checked.
+
+    Raises
+    ------
+    SpecError
+        For files or columns that cannot be used.
+    """
+    return read_footers(discover(spec.source), spec.columns)
 
 
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
-    domain, learner = spec.domain, spec.learner
-    coordinates, h = _choose(spec, n)
-    exact = learner.sensitivity(
-        domain, coordinates, n, spec.mechanism.calibration, norm=2 if spec.gaussian else 1
-    )
-    tolerance = _tolerance(exact, coordinates, n, _noise_ratio(spec.charge))
-    statistic = learner.statistic(domain, coordinates, n, tolerance)
-    law = _calibrate(exact, statistic, spec.charge)
-    model = _error_model(statistic, law)
+    at_once = sum(component.outputs for component in spec.components)
+    resolved = [_component(spec, component, n, at_once) for component in spec.components]
+    planned = tuple(component for component, _ in resolved)
+    counters = Counters(tuple(statistic for _, statistic in resolved))
+    parts = [one.certificate for one in planned for _ in range(one.outputs)]
+    least = planned[0].certificate.lower_bound if len(planned) == 1 else 0.0
     return ReleasePlan(
         name=spec.release.name,
         dataset=spec.budget.dataset,
         charge=spec.charge,
         n=n,
+        calibration=spec.mechanism.calibration,
+        components=planned,
+        certificate=combined(spec.combination, parts, least),
+        cost=_cost(counters, files, n),
+    )
+
+
+def _component(
+    spec: ReleaseSpec, component: Component, n: int, at_once: int
+) -> tuple[PlannedComponent, Statistic]:
+    """Resolve one component; its certificate holds together with those of `at_once` arrays."""
+    charge, norm = _charge(spec, component), 2 if spec.gaussian else 1
+    coordinates, h = _choose(spec, component, n)
+    exact = _exact(component, coordinates, n, spec.mechanism.calibration, norm)
+    tolerance = _tolerance(exact, coordinates, n, _noise_ratio(charge))
+    statistic = component.statistic(coordinates, n, tolerance)
+    law = _calibrate(exact, component.outputs, statistic, n, charge)
+    model = ErrorModel(
+        approximation=component.approximation,
+        coordinates=coordinates,
+        law=law,
+        lattice_error=statistic.kernel_error + statistic.position_error,
+        released_error=statistic.float_error + math.ldexp(0.5, law.granularity_exponent),
+        unit=component.unit,
+    )
+    least = _lower_bound(spec, component, n)
+    planned = PlannedComponent(
+        name=component.name,
+        outputs=component.outputs,
         k=coordinates.lattice.k,
         h=h,
-        calibration=spec.mechanism.calibration,
         spectra=coordinates.spectra if isinstance(coordinates, SpectralCoordinates) else (),
-        sketch=statistic.sketch,
-        sensitivity=_sensitivity(exact, law, domain),
-        noise=_noise(coordinates, law, domain),
-        certificate=model.bound(h, spec.beta, least=_lower_bound(spec, exact, n)),
+        counting=statistic.counting,
+        description=statistic.description,
+        sensitivity=_sensitivity(exact, law, component.unit),
+        noise=_noise(coordinates, law, component.unit),
+        certificate=model.bound(h, spec.beta, at_once, least),
+        approximation=component.approximation.to_dict(),
+        unit=component.unit,
         lattice_error=model.lattice_error,
         released_error=model.released_error,
-        cost=_cost(statistic, files, n),
     )
+    return planned, statistic
+
+
+def _charge(spec: ReleaseSpec, component: Component) -> Budget:
+    """The component's share of the budget: shares sum to one, and budgets compose by adding."""
+    return Budget(spec.charge.epsilon * component.share, spec.charge.delta * component.share)
+
+
+def _exact(
+    component: Component, coordinates: Coordinates, n: int, calibration: str, norm: int
+) -> Sensitivity:
+    """Sensitivities of the exact function, before any rounding."""
+    function = Fraction(component.function_movement) / n
+    if calibration == "paper":
+        values = component.outputs * coordinates.lattice.size
+        return Sensitivity(function, values * function, f"c N S(F) = {values} x S(F)")
+    bound = component.movement(coordinates, norm)
+    return Sensitivity(function, Fraction(bound.value) / n, bound.derivation, norm)
 
 
 def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
@@ -106,18 +167,18 @@ def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
     return n
 
 
-def _choose(spec: ReleaseSpec, n: int) -> tuple[Coordinates, tuple[int, ...]]:
+def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinates, tuple[int, ...]]:
     """What the spec says, and the smallest predicted error over what it leaves open."""
     mechanism = spec.mechanism
-    k, h = _given_k(spec), spec.per_axis("h")
+    k, h = _given_k(spec, component), spec.per_axis("h", component.domain)
     if mechanism.calibration == "paper":
-        h = h or (_PAPER_H,) * spec.domain.dimensions
-        k = k or _paper_k(spec, n, max(h))
+        h = h or (_PAPER_H,) * component.domain.dimensions
+        k = k or _paper_k(spec, component, n, max(h))
     plain, spectral = KINDS[spec.gaussian]
     plain_only = mechanism.calibration == "paper" or mechanism.noise == plain
     if k is not None and h is not None and plain_only:
         return PlainCoordinates(Lattice(k)), h
-    problem = replace(problem_of(spec, n), k=k, h=h)
+    problem = replace(problem_of(spec, component, n), k=k, h=h)
     found: list[Candidate] = []
     if mechanism.noise != spectral:
         found += plain_candidates(problem)
@@ -127,15 +188,15 @@ def _choose(spec: ReleaseSpec, n: int) -> tuple[Coordinates, tuple[int, ...]]:
     return best.coordinates, best.h
 
 
-def problem_of(spec: ReleaseSpec, n: int) -> Problem:
+def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
     """What the choice of k, h, noise and rank starts from."""
     return Problem(
-        kernels=spec.learner.kernels(spec.domain),
+        component=component,
         n=n,
         gaussian=spec.gaussian,
-        noise_ratio=_noise_ratio(spec.charge),
-        k=_given_k(spec),
-        h=spec.per_axis("h"),
+        noise_ratio=_noise_ratio(_charge(spec, component)),
+        k=_given_k(spec, component),
+        h=spec.per_axis("h", component.domain),
         certified=spec.mechanism.objective == "certified",
         reference=spec.reference,
         largest_k=_LARGEST_AUTO_K,
@@ -143,8 +204,8 @@ def problem_of(spec: ReleaseSpec, n: int) -> Problem:
     )
 
 
-def _given_k(spec: ReleaseSpec) -> tuple[int, ...] | None:
-    k = spec.per_axis("k")
+def _given_k(spec: ReleaseSpec, component: Component) -> tuple[int, ...] | None:
+    k = spec.per_axis("k", component.domain)
     if k is not None and Lattice(k).size > _LARGEST_LATTICE:
         raise SpecError(
             f"mechanism.k: {Lattice(k).size} coefficients, more than the {_LARGEST_LATTICE} of "
@@ -160,11 +221,11 @@ def _noise_ratio(charge: Budget) -> float:
     return 1 / float(charge.epsilon)
 
 
-def _paper_k(spec: ReleaseSpec, n: int, h: int) -> tuple[int, ...]:
+def _paper_k(spec: ReleaseSpec, component: Component, n: int, h: int) -> tuple[int, ...]:
     """The choice that proves Theorem 1, its constants set to one."""
-    dimensions = spec.domain.dimensions
-    peak = math.prod(kernel.peak for kernel in spec.learner.kernels(spec.domain))
-    ratio = float(spec.charge.epsilon) * n / (peak * math.log(1 / spec.beta))
+    dimensions = component.domain.dimensions
+    epsilon = float(_charge(spec, component).epsilon)
+    ratio = epsilon * n / (component.function_movement * math.log(1 / spec.beta))
     return (min(_LARGEST_PAPER_K, max(1, int(ratio ** (1 / (h + dimensions))))),) * dimensions
 
 
@@ -176,17 +237,19 @@ def _tolerance(exact: Sensitivity, coordinates: Coordinates, n: int, noise_ratio
     return _SHARE * min(bound * n / (2 * rows), bound * noise_ratio * coordinates.lattice_gain)
 
 
-def _calibrate(exact: Sensitivity, statistic: DensityStatistic, charge: Budget) -> Noise:
+def _calibrate(
+    exact: Sensitivity, outputs: int, statistic: Statistic, n: int, charge: Budget
+) -> Noise:
     """The noise for the effective kernel, computed in floats and rounded to the grid."""
-    norm, size = exact.norm, statistic.coordinates.layout.size
-    moved = exact.bound + Fraction(statistic.kernel_error_norm(norm)) / statistic.n
+    norm, size = exact.norm, outputs * statistic.coordinates.layout.size
+    moved = exact.bound + Fraction(statistic.kernel_error_norm(norm)) / n
     floats, bound = Fraction(statistic.float_error_norm(norm)), Fraction(statistic.value_bound)
     if norm == 2:
         return calibrate_gaussian(moved, floats, size, charge.epsilon, charge.delta, bound)
     return calibrate_laplace(moved, floats / size, size, charge.epsilon, bound)
 
 
-def _sensitivity(exact: Sensitivity, law: Noise, domain: Domain) -> PlannedSensitivity:
+def _sensitivity(exact: Sensitivity, law: Noise, unit: float) -> PlannedSensitivity:
     if isinstance(law, GaussianNoise):
         granules = math.sqrt(law.l2_sensitivity_granules_squared)
     else:
@@ -194,37 +257,26 @@ def _sensitivity(exact: Sensitivity, law: Noise, domain: Domain) -> PlannedSensi
     total = math.ldexp(granules, law.granularity_exponent)
     share = total / float(exact.bound) - 1
     return PlannedSensitivity(
-        function=float(exact.function) / domain.volume,
-        l1=total / domain.volume if exact.norm == 1 else None,
-        l2=total / domain.volume if exact.norm == 2 else None,
+        function=float(exact.function) * unit,
+        l1=total * unit if exact.norm == 1 else None,
+        l2=total * unit if exact.norm == 2 else None,
         derivation=(
-            f"Delta{exact.norm} <= {exact.derivation} = {float(exact.bound) / domain.volume:.6g}",
+            f"Delta{exact.norm} <= {exact.derivation} = {float(exact.bound) * unit:.6g}",
             f"+ {share:.2%} for the effective kernel, float error and rounding to the grid",
         ),
     )
 
 
-def _noise(coordinates: Coordinates, law: Noise, domain: Domain) -> PlannedNoise:
-    granularity = math.ldexp(1.0, law.granularity_exponent) / domain.volume
+def _noise(coordinates: Coordinates, law: Noise, unit: float) -> PlannedNoise:
+    granularity = math.ldexp(1.0, law.granularity_exponent) * unit
     plain, spectral = KINDS[isinstance(law, GaussianNoise)]
     kind = spectral if isinstance(coordinates, SpectralCoordinates) else plain
     scale = law.sigma if isinstance(law, GaussianNoise) else law.scale
     return PlannedNoise(kind, scale * granularity, granularity, law)
 
 
-def _error_model(statistic: DensityStatistic, law: Noise) -> ErrorModel:
-    return ErrorModel(
-        kernels=statistic.kernels,
-        coordinates=statistic.coordinates,
-        law=law,
-        lattice_error=statistic.kernel_error + statistic.position_error,
-        released_error=statistic.float_error + math.ldexp(0.5, law.granularity_exponent),
-        volume=statistic.domain.volume,
-    )
-
-
-def _lower_bound(spec: ReleaseSpec, exact: Sensitivity, n: int) -> float:
-    function = float(exact.function) / spec.domain.volume
+def _lower_bound(spec: ReleaseSpec, component: Component, n: int) -> float:
+    function = component.function_movement * component.unit / n
     charge = spec.charge
     return lower_bound(function, float(charge.epsilon), float(spec.beta), n, float(charge.delta))
 
@@ -234,19 +286,15 @@ def task_rows(rows: int) -> int:
     return max(1, min(_TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
 
 
-def _cost(statistic: DensityStatistic, files: Sequence[FileFacts], n: int) -> Cost:
-    lattice, sketch = statistic.coordinates.lattice, statistic.sketch
-    slabs = sum(1 for _ in lattice.slabs())
-    slab = 8 * lattice.slab_layers * lattice.layer
-    batch = 8 * BATCH_ROWS * (12 + sketch.order) * len(lattice.k)
+def _cost(counters: Counters, files: Sequence[FileFacts], n: int) -> Cost:
+    lattices = [part.coordinates.lattice for part in counters.parts]
+    slabs = sum(sum(1 for _ in lattice.slabs()) for lattice in lattices)
+    slab = max(8 * lattice.slab_layers * lattice.layer for lattice in lattices)
+    batch = BATCH_ROWS * max(part.batch_bytes for part in counters.parts)
     largest_group = max((max(file.row_groups, default=0) for file in files), default=0)
-    tables = (
-        8
-        * (sketch.order + 2)
-        * sum((k + 1) * cells for k, cells in zip(lattice.k, sketch.cells, strict=True))
-    )
-    reading = batch + 2 * 8 * largest_group * len(lattice.k)
-    working = 4 * statistic.state_bytes + max(reading, tables + 6 * slab)
+    tables = max(part.table_bytes for part in counters.parts)
+    reading = batch + 2 * 8 * largest_group * len(counters.columns)
+    working = 4 * counters.state_bytes + max(reading, tables + 6 * slab)
     return Cost(
         rows=n,
         tasks=max(1, -(-n // task_rows(n))),

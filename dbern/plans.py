@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
 from dbern.bernstein.lattice import Lattice
-from dbern.bernstein.moments import MomentSketch
 from dbern.bernstein.spectrum import AxisSpectrum
 from dbern.certificate import Certificate
 from dbern.privacy.budget import Budget, decimal_text
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.spec import ReleaseSpec
-from dbern.targets.density import DensityStatistic
+from dbern.targets.base import Counters, Statistic
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,89 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class PlannedComponent:
+    """One component, resolved.
+
+    Attributes
+    ----------
+    outputs : int
+        Released arrays of one lattice, which one record moves together.
+    counting : dict
+        How records become integers, as the learner's statistic gave it.
+    description : str
+        The same in words.
+    unit : float
+        Multiplies unit-cube values to give data units.
+    lattice_error, released_error : float
+        Bounds on the error of a lattice value before release, and of a released one but for its
+        noise, in unit-cube units.
+    """
+
+    name: str
+    outputs: int
+    k: tuple[int, ...]
+    h: tuple[int, ...]
+    spectra: tuple[AxisSpectrum, ...]
+    counting: dict[str, Any]
+    description: str
+    sensitivity: PlannedSensitivity
+    noise: PlannedNoise
+    certificate: Certificate
+    approximation: dict[str, Any]
+    unit: float
+    lattice_error: float
+    released_error: float
+
+    @property
+    def lattice(self) -> Lattice:
+        """The lattice of coefficients."""
+        return Lattice(self.k)
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """What is released of the lattice values."""
+        if self.spectra:
+            return SpectralCoordinates(self.lattice, self.spectra)
+        return PlainCoordinates(self.lattice)
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """Names of the released arrays, in the order of the outputs."""
+        if self.outputs == 1:
+            return (self.name,)
+        return tuple(f"{self.name}_{output}" for output in range(self.outputs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        content = asdict(replace(self, spectra=()))
+        content["spectra"] = [spectrum.to_dict() for spectrum in self.spectra]
+        content["certificate"]["total"] = self.certificate.total
+        return content
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> PlannedComponent:
+        """What `to_dict` wrote."""
+        sensitivity, noise = content["sensitivity"], content["noise"]
+        derivation = tuple(sensitivity["derivation"])
+        return cls(
+            **{
+                **content,
+                "k": tuple(content["k"]),
+                "h": tuple(content["h"]),
+                "spectra": tuple(AxisSpectrum.from_dict(one) for one in content["spectra"]),
+                "sensitivity": PlannedSensitivity(**{**sensitivity, "derivation": derivation}),
+                "noise": PlannedNoise(**{**noise, "law": noise_law(noise["law"])}),
+                "certificate": _certificate(content["certificate"]),
+            }
+        )
+
+
+@dataclass(frozen=True)
 class ReleasePlan:
     """A release, resolved.
+
+    `k`, `h`, `noise` and `sensitivity` are those of the first component; most releases have one.
+    The certificate is that of the whole function.
 
     Examples
     --------
@@ -74,75 +155,78 @@ class ReleasePlan:
     dataset: str
     charge: Budget
     n: int
-    k: tuple[int, ...]
-    h: tuple[int, ...]
     calibration: str
-    spectra: tuple[AxisSpectrum, ...]
-    sketch: MomentSketch
-    sensitivity: PlannedSensitivity
-    noise: PlannedNoise
+    components: tuple[PlannedComponent, ...]
     certificate: Certificate
-    lattice_error: float
-    released_error: float
     cost: Cost
+
+    @property
+    def k(self) -> tuple[int, ...]:
+        """Resolution of the lattice, per axis."""
+        return self.components[0].k
+
+    @property
+    def h(self) -> tuple[int, ...]:
+        """Order of the operator, per axis."""
+        return self.components[0].h
+
+    @property
+    def noise(self) -> PlannedNoise:
+        """Kind and scale of the noise."""
+        return self.components[0].noise
+
+    @property
+    def sensitivity(self) -> PlannedSensitivity:
+        """Sensitivities in data units."""
+        return self.components[0].sensitivity
 
     @property
     def lattice(self) -> Lattice:
         """The lattice of coefficients."""
-        return Lattice(self.k)
+        return self.components[0].lattice
 
     @property
     def coordinates(self) -> Coordinates:
         """What is released of the lattice values."""
-        if self.spectra:
-            return SpectralCoordinates(self.lattice, self.spectra)
-        return PlainCoordinates(self.lattice)
+        return self.components[0].coordinates
 
-    def statistic(self, spec: ReleaseSpec) -> DensityStatistic:
+    def counters(self, spec: ReleaseSpec) -> Counters:
         """The planned sums over records."""
-        domain = spec.domain
-        return DensityStatistic(
-            domain, spec.learner.kernels(domain), self.coordinates, self.sketch, self.n
-        )
+        pairs = zip(spec.components, self.components, strict=True)
+        parts: list[Statistic] = [
+            component.restore(planned.coordinates, self.n, planned.counting)
+            for component, planned in pairs
+        ]
+        return Counters(tuple(parts))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, exact where the plan is exact; `from_dict` reads them back."""
-        content = asdict(replace(self, spectra=()))
-        content["spectra"] = [spectrum.to_dict() for spectrum in self.spectra]
-        content["charge"] = {
-            "epsilon": decimal_text(self.charge.epsilon),
-            "delta": decimal_text(self.charge.delta),
+        return {
+            "name": self.name,
+            "dataset": self.dataset,
+            "charge": {
+                "epsilon": decimal_text(self.charge.epsilon),
+                "delta": decimal_text(self.charge.delta),
+            },
+            "n": self.n,
+            "calibration": self.calibration,
+            "components": [component.to_dict() for component in self.components],
+            "certificate": {**asdict(self.certificate), "total": self.certificate.total},
+            "cost": asdict(self.cost),
         }
-        content["certificate"]["total"] = self.certificate.total
-        return content
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> ReleasePlan:
+    def from_dict(cls, content: Mapping[str, Any]) -> ReleasePlan:
         """The plan that `to_dict` wrote."""
-        given = dict(content)
-        certificate = {key: given["certificate"][key] for key in Certificate.__dataclass_fields__}
-        noise = given["noise"]
         return cls(
             **{
-                **given,
-                "charge": Budget.parse(**given["charge"]),
-                "k": tuple(given["k"]),
-                "h": tuple(given["h"]),
-                "spectra": tuple(AxisSpectrum.from_dict(one) for one in given["spectra"]),
-                "sketch": MomentSketch(
-                    tuple(given["sketch"]["cells"]),
-                    given["sketch"]["order"],
-                    given["sketch"]["bits"],
+                **content,
+                "charge": Budget.parse(**content["charge"]),
+                "components": tuple(
+                    PlannedComponent.from_dict(one) for one in content["components"]
                 ),
-                "sensitivity": PlannedSensitivity(
-                    **{
-                        **given["sensitivity"],
-                        "derivation": tuple(given["sensitivity"]["derivation"]),
-                    }
-                ),
-                "noise": PlannedNoise(**{**noise, "law": noise_law(noise["law"])}),
-                "certificate": Certificate(**certificate),
-                "cost": Cost(**given["cost"]),
+                "certificate": _certificate(content["certificate"]),
+                "cost": Cost(**content["cost"]),
             }
         )
 
@@ -151,45 +235,68 @@ class ReleasePlan:
         return "\n".join(f"{label:<13}{text}" for label, text in _lines(self))
 
 
+def _certificate(content: Mapping[str, Any]) -> Certificate:
+    return Certificate(**{key: content[key] for key in Certificate.__dataclass_fields__})
+
+
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
-    sense, noise, sure, cost = plan.sensitivity, plan.noise, plan.certificate, plan.cost
-    cells, moments = " x ".join(map(str, plan.sketch.cells)), len(plan.sketch.indices)
-    k, h, size = _per_axis(plan.k), _per_axis(plan.h), plan.lattice.size
-    function, scale = f"{sense.function:.6g}", f"{noise.scale:.6g}"
+    several = len(plan.components) > 1
+    lines = [("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}")]
+    lines.append(("records", f"n = {plan.n}, one row replaced"))
+    for component in plan.components:
+        lines += [("component", component.name)] if several else []
+        lines += _component_lines(plan, component)
+    lines += _certificate_lines(plan) if several else []
+    cost = plan.cost
+    tasks = f"{cost.rows} rows in about {cost.tasks} tasks, {cost.slabs} lattice slabs"
+    memory = (
+        f"at most {cost.worker_bytes >> 20} MiB a worker thread, "
+        f"{cost.client_bytes >> 20} MiB in the releasing process"
+    )
+    return [*lines, ("work", tasks), ("memory", memory)]
+
+
+def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str, str]]:
+    sense, noise, sure = one.sensitivity, one.noise, one.certificate
+    outputs = f" for each of {one.outputs} outputs" if one.outputs > 1 else ""
     bound = f"Delta1 = {sense.l1:.6g}" if sense.l1 is not None else f"Delta2 = {sense.l2:.6g}"
     parts = f"approximation {sure.approximation:.6g} + rounding {sure.rounding:.3g}"
+    size = one.lattice.size
     return [
-        ("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}"),
-        ("lattice", f"k {k}, h {h}: N = {size} coefficients"),
-        *([("", f"released as {_ranks(plan)} spectral coordinates")] if plan.spectra else []),
-        ("records", f"n = {plan.n}, one row replaced; {cells} cells x {moments} integer moments"),
-        ("sensitivity", f"S(F) = {function}, {bound} ({plan.calibration})"),
+        (
+            "lattice",
+            f"k {_per_axis(one.k)}, h {_per_axis(one.h)}: N = {size} coefficients{outputs}",
+        ),
+        *([("", f"released as {_ranks(one)} spectral coordinates")] if one.spectra else []),
+        ("counted as", one.description),
+        ("sensitivity", f"S(F) = {sense.function:.6g}, {bound} ({plan.calibration})"),
         *(("", line) for line in sense.derivation),
-        ("noise", f"exact {noise.kind.removeprefix('discrete-')}, scale {scale}"),
+        ("noise", f"exact {noise.kind.removeprefix('discrete-')}, scale {noise.scale:.6g}"),
         ("", f"on multiples of {noise.granularity:.4g}"),
         ("certificate", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
         ("", f"{parts} + noise {sure.noise:.6g}"),
         ("", "the first part is that of the worst database, all records at one point"),
-        ("", _compared(plan)),
-        ("work", f"{cost.rows} rows in about {cost.tasks} tasks, {cost.slabs} lattice slabs"),
-        (
-            "memory",
-            f"at most {cost.worker_bytes >> 20} MiB a worker thread, "
-            f"{cost.client_bytes >> 20} MiB in the releasing process",
-        ),
+        ("", _compared(plan, one)),
     ]
 
 
-def _compared(plan: ReleasePlan) -> str:
-    least, total = plan.certificate.lower_bound, plan.certificate.total
-    one = f"S/epsilon = {plan.sensitivity.function / float(plan.charge.epsilon):.3g}"
+def _certificate_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
+    sure = plan.certificate
+    return [
+        ("the function", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
+    ]
+
+
+def _compared(plan: ReleasePlan, one: PlannedComponent) -> str:
+    least, total = one.certificate.lower_bound, one.certificate.total
+    text = f"S/epsilon = {one.sensitivity.function / float(plan.charge.epsilon):.3g}"
     if not least:
-        return f"for comparison, {one}"
-    return f"{total / least:.0f} times the {least:.3g} that no mechanism can beat; {one}"
+        return f"for comparison, {text}"
+    return f"{total / least:.0f} times the {least:.3g} that no mechanism can beat; {text}"
 
 
-def _ranks(plan: ReleasePlan) -> str:
-    return " x ".join(str(spectrum.rank) for spectrum in plan.spectra)
+def _ranks(one: PlannedComponent) -> str:
+    return " x ".join(str(spectrum.rank) for spectrum in one.spectra)
 
 
 def _per_axis(values: tuple[int, ...]) -> str:

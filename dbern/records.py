@@ -12,9 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dbern.arrays import FloatArray
+from dbern.domain import Column
 from dbern.errors import SpecError
 
 BATCH_ROWS = 1 << 16
@@ -93,13 +95,13 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith(("_", ".")) for part in path.parts)
 
 
-def read_footers(files: Sequence[Path], columns: Sequence[str]) -> tuple[FileFacts, ...]:
+def read_footers(files: Sequence[Path], columns: Sequence[Column]) -> tuple[FileFacts, ...]:
     """Sizes and row counts of the files, after checking the columns' presence and types.
 
     Raises
     ------
     SpecError
-        For a file that is not Parquet, a missing column, or a column that is not numeric.
+        For a file that is not Parquet, a missing column, or a column of the wrong type.
     """
     with ThreadPoolExecutor(_READERS) as pool:
         return tuple(pool.map(lambda path: _footer(path, columns), files))
@@ -125,7 +127,7 @@ def _facts(path: Path, metadata: pq.FileMetaData) -> FileFacts:
     return FileFacts(str(path), path.stat().st_size, groups)
 
 
-def _footer(path: Path, columns: Sequence[str]) -> FileFacts:
+def _footer(path: Path, columns: Sequence[Column]) -> FileFacts:
     try:
         with pq.ParquetFile(path) as file:
             facts, schema = _facts(path, file.metadata), file.schema_arrow
@@ -139,20 +141,46 @@ def _footer(path: Path, columns: Sequence[str]) -> FileFacts:
     return facts
 
 
-def _check_column(path: Path, schema: pa.Schema, column: str) -> None:
-    if schema.names.count(column) > 1:
-        raise SpecError(f'data.bounds.{column}: {path} has "{column}" twice; rename one of them')
-    if column not in schema.names:
+def _check_column(path: Path, schema: pa.Schema, column: Column) -> None:
+    name, key = column.name, column.key
+    if schema.names.count(name) > 1:
+        raise SpecError(f'{key}: {path} has "{name}" twice; rename one of them')
+    if name not in schema.names:
         raise SpecError(
-            f'data.bounds.{column}: {path} has no column "{column}"; '
-            f"write one of: {', '.join(schema.names)}"
+            f'{key}: {path} has no column "{name}"; write one of: {", ".join(schema.names)}'
         )
-    kind = schema.field(column).type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+    kind = schema.field(name).type
+    if column.categories:
+        _check_categories(path, kind, column)
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise SpecError(
-            f"data.bounds.{column}: is of type {kind} in {path}; only integers and floats are "
-            "available as axes in this version: convert the column or choose another"
+            f"{key}: is of type {kind} in {path}; only integers and floats are "
+            "available here in this version: convert the column or choose another"
         )
+
+
+def _check_categories(path: Path, kind: pa.DataType, column: Column) -> None:
+    """Every listed value must be one that the column could hold."""
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    values = column.categories
+    fits = (
+        (pa.types.is_boolean(plain) and all(isinstance(v, bool) for v in values))
+        or (pa.types.is_integer(plain) and all(type(v) is int for v in values))
+        or (_is_text(plain) and all(isinstance(v, str) for v in values))
+    )
+    try:
+        pa.array(values, type=plain if fits else None)
+    except (pa.ArrowException, OverflowError):  # an integer that the column's type cannot hold
+        fits = False
+    if not fits:
+        raise SpecError(
+            f"{column.key}: {column.name} is of type {kind} in {path}; write values that it can "
+            "hold, or convert the column to integers, booleans or text"
+        )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def footer_tag(path: str, salt: bytes) -> str:
@@ -179,30 +207,38 @@ def footer_tag(path: str, salt: bytes) -> str:
 
 
 def read_batches(
-    path: str, row_groups: Sequence[int], columns: Sequence[str]
+    path: str, row_groups: Sequence[int], columns: Sequence[Column]
 ) -> Iterator[dict[str, FloatArray]]:
     """Stream the columns of some row groups as 64-bit floats, nulls as NaN.
+
+    Of a column with categories, the position of each value among them, NaN for any other.
 
     Raises
     ------
     UnreadableFileError
         Where the file cannot be opened or decoded.
     """
+    names = [column.name for column in columns]
     try:
         with pq.ParquetFile(path) as file:
             stream = file.iter_batches(
-                BATCH_ROWS, row_groups=list(row_groups), columns=list(columns), use_threads=False
+                BATCH_ROWS, row_groups=list(row_groups), columns=names, use_threads=False
             )
             for batch in stream:
-                yield {name: _floats(batch.column(name)) for name in columns}
+                yield {column.name: _floats(batch, column) for column in columns}
     except (OSError, pa.ArrowException):
         raise UnreadableFileError from None
 
 
-def _floats(column: pa.Array) -> FloatArray:
+def _floats(batch: pa.RecordBatch, column: Column) -> FloatArray:
+    values = batch.column(column.name)
+    if column.categories:
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        values = pc.index_in(values, value_set=pa.array(column.categories, type=values.type))
     # An unsafe cast rounds integers beyond 2^53 to the nearest float instead of refusing the value.
-    values = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return np.asarray(values, dtype=np.float64)
+    floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return np.asarray(floats, dtype=np.float64)
 
 
 def write_records(path: Path, columns: Mapping[str, FloatArray]) -> None:

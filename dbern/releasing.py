@@ -7,39 +7,28 @@ charge: a crash anywhere gives the same bytes for one charge when the call is ma
 
 from __future__ import annotations
 
-import json
-import os
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from threadpoolctl import threadpool_limits
-
-from dbern.arrays import Int64Array
-from dbern.bernstein.lattice import Slab
-from dbern.engine import add_up, centers, check_workers, cluster, share_out
+from dbern.engine import Piece, add_up, centers, check_workers, cluster, share_out
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
-from dbern.planning import plan_files
+from dbern.planning import footers, plan_files
 from dbern.plans import ReleasePlan
-from dbern.privacy.budget import Budget, decimal_text
-from dbern.privacy.entropy import subkey
-from dbern.privacy.mechanism import Noise, privatize, to_grid
+from dbern.privacy.budget import Budget
 from dbern.progress import Progress, silent
-from dbern.records import FileFacts, UnreadableFileError, discover, read_footers
+from dbern.publishing import publish
+from dbern.records import FileFacts, UnreadableFileError
 from dbern.spec import ReleaseSpec
-from dbern.synopsis.manifest import FORMAT, FORMAT_VERSION, MANIFEST, digest
+from dbern.synopsis.manifest import MANIFEST
 from dbern.synopsis.reader import Synopsis, open_synopsis
-from dbern.synopsis.writer import Component, SynopsisWriter, check_output, discard
+from dbern.synopsis.writer import SynopsisWriter, check_output, discard
 
 if TYPE_CHECKING:
     from dbern.engine import Client
-
-_OUTPUT = "density"
 
 
 @dataclass(frozen=True)
@@ -116,7 +105,7 @@ def release(
                     staging = ledger.staging(reservation)
                     _stage(connected, spec, plan, reservation, staging, progress)
                 reservation = ledger.spend(reservation, staging.seal())
-            manifest = _publish(ledger, spec, plan, reservation, progress)
+            manifest = publish(ledger, spec, plan, reservation, progress)
             ledger.commit(reservation, manifest)
         return Release(reservation.output, reservation.charge)
 
@@ -138,7 +127,7 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
     plan: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
     if known is None or known.state not in (State.SPENT, State.COMMITTED):
-        files = read_footers(discover(spec.source), spec.domain.names)
+        files = footers(spec)
         plan = {"dbern_version": version("dbern"), **plan_files(spec, files).to_dict()}
         inputs = _inputs(files, spec.base)
     if known is None or known.state is State.REFUNDED:
@@ -244,7 +233,7 @@ def _committed(spec: ReleaseSpec, reservation: Reservation) -> Release:
             "is destroyed, and only a new release.name spends again"
         )
     try:
-        files = read_footers(discover(spec.source), spec.domain.names)
+        files = footers(spec)
         changed = _inputs(files, spec.base) != reservation.inputs
     except SpecError:  # gone, or no longer what the spec says: the synopsis does not need them
         changed = True
@@ -274,8 +263,13 @@ def _stage(
     no function of one database if the files changed in between.
     """
     staging.clear()
-    statistic = plan.statistic(spec)
-    slabs = list(plan.coordinates.layout.slabs())
+    counters = plan.counters(spec)
+    pieces = [
+        (Piece(part, output, slab), one.noise.law)
+        for part, one in enumerate(plan.components)
+        for output in range(one.outputs)
+        for slab in one.coordinates.layout.slabs()
+    ]
     try:
         tasks = share_out(_files(reservation.inputs, spec.base), reservation.salt)
     except UnreadableFileError:
@@ -283,111 +277,14 @@ def _stage(
             "data.source: a file of the reservation cannot be opened; bring it back and run the "
             "same command again"
         ) from None
-    total = add_up(client, statistic, tasks, reservation.salt, progress)
-    arriving = centers(client, total, statistic, slabs, plan.noise.law, reservation.salt)
-    for done, (slab, granules, rows) in enumerate(arriving, start=1):
+    total = add_up(client, counters, tasks, reservation.salt, progress)
+    arriving = centers(client, total, counters, pieces, reservation.salt)
+    for done, (piece, granules, rows) in enumerate(arriving, start=1):
         if rows != plan.n:
             raise IntegrityError(
                 f"data.source: {rows} rows were read and the plan says {plan.n}; restore the files "
                 "and run the same command again"
             )
-        staging.put(_OUTPUT, slab.index, granules.reshape(-1))
-        progress("staging the lattice", done, len(slabs))
-
-
-def _publish(
-    ledger: BudgetLedger,
-    spec: ReleaseSpec,
-    plan: ReleasePlan,
-    reservation: Reservation,
-    progress: Progress,
-) -> str:
-    """Add the noise to the sealed center and publish; returns the manifest's digest.
-
-    Every step is a function of what the ledger and the staging hold: repeating it writes the same
-    bytes.
-    """
-    output = Path(reservation.output)
-    writer = SynopsisWriter(output, reservation.release_id)
-    if writer.is_published():
-        return digest(output / MANIFEST).sha256
-    staging = ledger.staging(reservation)
-    staging.verify(reservation.seal)
-    layout, law = plan.coordinates.layout, plan.noise.law
-    key = _noise_key(ledger.key(reservation), reservation, law)
-
-    def noisy(slab: Slab) -> Int64Array:
-        center = staging.get(_OUTPUT, slab.index)
-        return privatize(center, slab.start * layout.layer, law, key, _OUTPUT)
-
-    component = _component(spec, plan)
-    writer.begin(_attributes(spec, plan, reservation), [component])
-    lattice_slab = noisy
-    if plan.spectra:
-        released = np.concatenate([noisy(slab) for slab in layout.slabs()]).reshape(layout.shape)
-        writer.write_spectral(component, released)
-        values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
-
-        def lattice_slab(slab: Slab) -> Int64Array:
-            return to_grid(plan.coordinates.to_lattice(values, slab), law)
-
-    def write(slab: Slab) -> None:
-        writer.write(component, slab, lattice_slab(slab))
-
-    slabs = list(plan.lattice.slabs())
-    with threadpool_limits(1), ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done, _ in enumerate(pool.map(write, slabs), start=1):
-            progress("adding noise and writing", done, len(slabs))
-    return writer.finish(reservation.created)
-
-
-def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:
-    """The key of this very center's noise.
-
-    It is bound to the seal and to the law: should the ledger ever be put back to before the charge,
-    another center, or another scale, draws independent noise instead of the same.
-    """
-    if reservation.seal is None:
-        raise IntegrityError(f"release {reservation.name} has no sealed center: no noise is drawn")
-    terms = json.dumps(asdict(law), sort_keys=True)
-    return subkey(key, "noise of a sealed center", reservation.seal.hex(), terms)
-
-
-def _component(spec: ReleaseSpec, plan: ReleasePlan) -> Component:
-    domain, lattice = spec.domain, plan.lattice
-    positions = tuple(
-        axis.low + lattice.nodes(i) * axis.width for i, axis in enumerate(domain.axes)
-    )
-    return Component(
-        _OUTPUT, lattice, domain.names, positions, plan.noise.granularity, plan.spectra
-    )
-
-
-def _attributes(spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation) -> dict[str, Any]:
-    """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
-    content = plan.to_dict()
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "dbern_version": version("dbern"),
-        "name": plan.name,
-        "created": reservation.created,
-        "output": _OUTPUT,
-        "combine": "linear",
-        "domain": {
-            "axes": [{"name": a.name, "low": a.low, "high": a.high} for a in spec.domain.axes],
-            "outside": spec.domain.outside.value,
-            "volume": spec.domain.volume,
-        },
-        "target": {"kind": spec.learner.kind, **spec.learner.get_params(), "n": plan.n},
-        "k": list(plan.k),
-        "h": list(plan.h),
-        "epsilon": decimal_text(plan.charge.epsilon),
-        "delta": decimal_text(plan.charge.delta),
-        "neighbors": spec.neighbors.value,
-        "unit": str(spec.unit),
-        "noise": content["noise"],
-        "sensitivity": content["sensitivity"],
-        "certificate": content["certificate"],
-        "errors": {"lattice": plan.lattice_error, "released": plan.released_error},
-    }
+        name = plan.components[piece.part].arrays[piece.output]
+        staging.put(name, piece.slab.index, granules.reshape(-1))
+        progress("staging the lattice", done, len(pieces))

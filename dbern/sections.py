@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -27,6 +27,34 @@ class UnitTable(Section):
     max_contributions: int = Field(description='unit = "row"')
 
 
+_Category = bool | int | str
+
+
+class LabelSection(Section):
+    """``[data.label]``: the column of classes, and the public list of them."""
+
+    column: str = Field(description='column = "churned"')
+    classes: list[_Category] = Field(
+        min_length=2, description='classes = ["no", "yes"]; with two, the second is +1'
+    )
+
+
+class ResponseSection(Section):
+    """``[data.response]``: the column of responses, and their public bounds."""
+
+    column: str = Field(description='column = "delay"')
+    bounds: Annotated[list[float], Field(min_length=2, max_length=2)] = Field(
+        description="bounds = [-1.0, 1.0]"
+    )
+
+
+class GroupSection(Section):
+    """``[data.group]``: the column of groups, and the public list of them."""
+
+    column: str = Field(description='column = "carrier"')
+    values: list[_Category] = Field(min_length=1, description='values = ["AA", "UA"]')
+
+
 class DataSection(Section):
     """``[data]``: which records, and the public facts about them."""
 
@@ -41,15 +69,15 @@ class DataSection(Section):
     n: int | None = Field(None, ge=1, description="n = 2000000, the public number of rows")
     normalizer: str | None = Field(None, description="n = 2000000")
     outside: Literal["drop", "clamp"] = Field("drop", description='outside = "drop" or "clamp"')
-    label: dict[str, Any] | None = Field(None, description="no label")
-    response: dict[str, Any] | None = Field(None, description="no response")
-    group: dict[str, Any] | None = Field(None, description="no group")
-
-
-KINDS = (
-    "kernel-density", "priestley-chao", "nadaraya-watson", "naive-bayes", "gaussian-naive-bayes",
-    "support-vector-machine", "kernel-erm", "logistic-regression", "ridge-regression", "oracle",
-)  # fmt: skip
+    label: LabelSection | None = Field(
+        None, description='[data.label] with column and classes = ["no", "yes"]'
+    )
+    response: ResponseSection | None = Field(
+        None, description="[data.response] with column and bounds = [-1.0, 1.0]"
+    )
+    group: GroupSection | None = Field(
+        None, description='[data.group] with column and values = ["a", "b"]'
+    )
 
 
 class TargetSection(Section):
@@ -58,17 +86,6 @@ class TargetSection(Section):
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     kind: str = Field(description='kind = "kernel-density"')
-
-
-class DensityParameters(Section):
-    """Parameters of ``kind = "kernel-density"``."""
-
-    kind: Literal["kernel-density"]
-    kernel: str = Field("gaussian", description='kernel = "gaussian"')
-    bandwidth: list[float] | None = Field(
-        None, description="bandwidth = [0.5, 0.5], one standard deviation per axis in data units"
-    )
-    covariance: list[list[float]] | None = Field(None, description="bandwidth = [0.5, 0.5]")
 
 
 _Whole = Annotated[int, Field(ge=1)]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import glob
 import importlib
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -19,21 +18,21 @@ from pydantic import Field, PrivateAttr, ValidationError
 
 from dbern.arrays import FloatArray
 from dbern.bernstein.basis import MOST_K
+from dbern.combination import Combination
 from dbern.complaints import explain
-from dbern.domain import Axis, Domain, Outside
+from dbern.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, exact
 from dbern.sections import (
-    KINDS,
     BudgetSection,
     DataSection,
-    DensityParameters,
     MechanismSection,
     ReleaseSection,
     Section,
     TargetSection,
 )
-from dbern.targets import KernelDensity
+from dbern.targets import Learner, learner_of
+from dbern.targets.base import Component
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LATER = "is not available in this version"
@@ -108,12 +107,22 @@ class ReleaseSpec(Section):
     @property
     def domain(self) -> Domain:
         """Axes and bounds, in the order of ``[data.bounds]``."""
-        return self._parsed.domain
+        return self._parsed.records.domain
 
     @property
-    def learner(self) -> KernelDensity:
+    def records(self) -> RecordSchema:
+        """What the spec says about a record."""
+        return self._parsed.records
+
+    @property
+    def learner(self) -> Learner:
         """The target with its parameters."""
         return self._parsed.learner
+
+    @property
+    def components(self) -> tuple[Component, ...]:
+        """What the learner releases."""
+        return self._parsed.components
 
     @property
     def charge(self) -> Budget:
@@ -181,13 +190,30 @@ class ReleaseSpec(Section):
         width = np.array([axis.width for axis in self.domain.axes])
         return lambda points: np.asarray(density(low + points * width))
 
-    def per_axis(self, key: Literal["k", "h"]) -> tuple[int, ...] | None:
-        """``k`` or ``h`` for each axis; None where the plan is to choose."""
+    @property
+    def combination(self) -> Combination:
+        """How the components make the function."""
+        return self.learner.combination(self.records)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Every column that is read."""
+        records = self.records
+        axes = tuple(Column(name, f"data.bounds.{name}") for name in records.domain.names)
+        response = records.response.column if records.response else None
+        return axes + tuple(c for c in (records.label, response, records.group) if c)
+
+    def per_axis(
+        self, key: Literal["k", "h"], domain: Domain | None = None
+    ) -> tuple[int, ...] | None:
+        """``k`` or ``h`` for each axis (of `domain`); None where the plan is to choose."""
+        domain = domain or self.domain
         value = getattr(self.mechanism, key)
         if value == "auto":
             return None
-        count = self.domain.dimensions
-        return (value,) * count if isinstance(value, int) else tuple(value)
+        if isinstance(value, int):
+            return (value,) * domain.dimensions
+        return tuple(value[self.domain.names.index(name)] for name in domain.names)
 
     def certified_at(self, epsilon: Fraction) -> ReleaseSpec:
         """This spec at another epsilon, planned for the worst database."""
@@ -208,8 +234,9 @@ class ReleaseSpec(Section):
 
 @dataclass(frozen=True)
 class _Parsed:
-    domain: Domain
-    learner: KernelDensity
+    records: RecordSchema
+    learner: Learner
+    components: tuple[Component, ...]
     charge: Budget
     beta: Fraction
 
@@ -240,8 +267,9 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     beta = exact(spec.mechanism.beta, "mechanism.beta")
     if not _LEAST_BETA <= beta <= 1 - _LEAST_BETA:
         raise SpecError('mechanism.beta: must be from 1e-9 to 1 - 1e-9; write beta = "0.05"')
-    learner = _learner(spec.target.model_dump())
-    learner.kernels(domain)
+    schema = _schema(spec, domain)
+    parameters = spec.target.model_dump()
+    learner = learner_of(parameters.pop("kind"))(**parameters)
     charge = Budget.parse(spec.budget.epsilon, spec.budget.delta)
     if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
         raise SpecError('budget.epsilon: must be from 1e-6 to 1e6; write epsilon = "1.0"')
@@ -260,7 +288,10 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         )
     if charge.delta and charge.delta < _LEAST_DELTA:
         raise SpecError('budget.delta: must be 0 or at least 1e-15; write delta = "1e-6"')
-    return _Parsed(domain, learner, charge, beta)
+    for role in ("label", "response", "group"):
+        if getattr(schema, role) is not None and role not in learner.uses:
+            raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
+    return _Parsed(schema, learner, learner.components(schema), charge, beta)
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:
@@ -283,9 +314,6 @@ def _refuse_unavailable(spec: ReleaseSpec) -> None:
         (data.unit != "row", "data.unit", 'unit = "row"'),
         (data.neighbors != "replace-one", "data.neighbors", 'neighbors = "replace-one"'),
         (data.normalizer is not None, "data.normalizer", "n = 2000000, or neither"),
-        (data.label is not None, "data.label", "no [data.label]"),
-        (data.response is not None, "data.response", "no [data.response]"),
-        (data.group is not None, "data.group", "no [data.group]"),
         (mechanism.noise not in _NOISES, "mechanism.noise", 'noise = "auto"'),
         ("://" in data.source, "data.source", 'a local path such as source = "data/*.parquet"'),
         ("://" in spec.release.output, "release.output", 'a path such as output = "out.zarr"'),
@@ -295,22 +323,15 @@ def _refuse_unavailable(spec: ReleaseSpec) -> None:
             raise SpecError(f"{key}: this value {_LATER}; write {instead}")
 
 
-def _learner(section: Mapping[str, Any]) -> KernelDensity:
-    kind = section["kind"]
-    if kind not in KINDS:
-        near = difflib.get_close_matches(kind, KINDS, n=1)
-        raise SpecError(f'target.kind: "{kind}" is unknown; write kind = "{(near or KINDS)[0]}"')
-    if kind != KernelDensity.kind:
-        raise SpecError(f'target.kind: "{kind}" {_LATER}; write kind = "{KernelDensity.kind}"')
-    try:
-        parameters = DensityParameters(**section)
-    except ValidationError as error:
-        raise SpecError("\n".join(explain(error, DensityParameters, "target."))) from None
-    if parameters.covariance is not None:
-        raise SpecError(f"target.covariance: {_LATER}; write bandwidth = [0.5, 0.5]")
-    if parameters.bandwidth is None:
-        raise SpecError("target.bandwidth: is missing; write bandwidth = [0.5, 0.5], one per axis")
-    return KernelDensity(bandwidth=tuple(parameters.bandwidth), kernel=parameters.kernel)
+def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:
+    data = spec.data
+    label, response, group = data.label, data.response, data.group
+    return RecordSchema(
+        domain,
+        Column(label.column, "data.label.classes", tuple(label.classes)) if label else None,
+        Response(response.column, response.bounds[0], response.bounds[1]) if response else None,
+        Column(group.column, "data.group.values", tuple(group.values)) if group else None,
+    )
 
 
 def _with_partition(content: dict[str, Any], partition: str | None) -> dict[str, Any]:

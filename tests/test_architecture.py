@@ -17,14 +17,14 @@ PACKAGE = Path(dbern.__file__).parent
 LAYERS = [
     {"cli"},
     {"releasing", "reporting"},
-    {"engine", "advice"},
+    {"engine", "advice", "publishing"},
     {"planning"},
     {"plans"},
     {"spec", "records", "ledger", "synopsis", "choice"},
-    {"targets", "certificate", "complaints", "sections"},
+    {"targets", "certificate"},
     {"learning"},
-    {"bernstein", "privacy"},
-    {"domain"},
+    {"bernstein", "privacy", "combination"},
+    {"domain", "complaints", "sections"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}

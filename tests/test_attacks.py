@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dbern
-from dbern import releasing
+from dbern import publishing, releasing
 from dbern.errors import IntegrityError, ReleaseError
 from dbern.ledger import BudgetLedger
 from dbern.privacy.calibration import LaplaceNoise
@@ -69,7 +69,7 @@ def test_another_center_or_scale_never_meets_the_same_noise(project, client):
 
     def noise(seal, law):
         changed = reservation.__class__(**{**vars(reservation), "seal": seal})
-        return privatize(zero, 0, law, releasing._noise_key(bytes(32), changed, law), "density")
+        return privatize(zero, 0, law, publishing._noise_key(bytes(32), changed, law), "density")
 
     same = noise(b"one", law)
     assert (same == noise(b"one", law)).all()

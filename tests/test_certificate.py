@@ -12,10 +12,11 @@ from strategies import density_plan, density_spec
 
 from dbern.bernstein.approximation import bump_error
 from dbern.bernstein.basis import iterated_basis
+from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import PlainCoordinates
 from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.lattice import Lattice
-from dbern.certificate import Certificate, lattice_norm, product_error, released_norm
+from dbern.certificate import Certificate, lattice_norm, released_norm
 from dbern.privacy.calibration import tail
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.mechanism import public_stream
@@ -59,7 +60,7 @@ TWO = [((0.3, 0.2), (6, 9), (1, 3)), ((0.1, 0.1), (10, 10), (2, 2)), ((0.5, 0.08
 
 @pytest.mark.parametrize(("bandwidth", "k", "h"), TWO)
 def test_approximation_bounds_databases_of_two_axes(bandwidth, k, h):
-    bound = product_error([Gaussian(b) for b in bandwidth], k, h)
+    bound = Bumps(tuple(Gaussian(b) for b in bandwidth)).error(k, h, [None] * len(k))
     rng = np.random.default_rng(1)
     ends = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.5], [0.5, 0.5]])
     masses = [sup_error(t[None], bandwidth, k, h) for t in [*ends, *rng.uniform(size=(25, 2))]]
@@ -72,7 +73,7 @@ def test_approximation_bounds_databases_of_two_axes(bandwidth, k, h):
 def test_nothing_worse_than_the_telescoped_product(dimensions):
     kernels, k, h = [Gaussian(0.2)] * dimensions, [10] * dimensions, [2] * dimensions
     peak, error = kernels[0].peak, bump_error(kernels[0], 10, 2)
-    assert product_error(kernels, k, h) == pytest.approx(
+    assert Bumps(tuple(kernels)).error(k, h, [None] * dimensions) == pytest.approx(
         (peak + error) ** dimensions - peak**dimensions, rel=1e-9
     )
 

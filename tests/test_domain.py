@@ -18,7 +18,9 @@ NULLS = [math.nan, math.inf, -math.inf]
 
 def bounded(outside, x, y):
     columns = {"y": np.array(y, dtype=float), "x": np.array(x, dtype=float), "other": np.zeros(0)}
-    return Domain(BOX, outside).bounded(columns).tolist()
+    kept, positions = Domain(BOX, outside).bounded(columns)
+    assert kept.sum() == len(positions)
+    return positions.tolist()
 
 
 @pytest.mark.parametrize("outside", Outside)
@@ -52,8 +54,9 @@ def test_positions_lie_in_the_unit_cube_and_are_those_of_each_record_alone(
     if low + width * 1e-9 <= low:
         return
     domain = Domain((Axis("x", low, low + width),), outside)
-    together = domain.bounded({"x": np.array(values)})
-    alone = [domain.bounded({"x": np.array([value])}) for value in values]
+    kept, together = domain.bounded({"x": np.array(values)})
+    alone = [domain.bounded({"x": np.array([value])})[1] for value in values]
+    assert kept.tolist() == [len(one) == 1 for one in alone]
     np.testing.assert_array_equal(together, np.concatenate([np.empty((0, 1)), *alone]))
     assert ((together >= 0) & (together <= 1)).all()
     keep = [v for v in values if math.isfinite(v) and (outside is Outside.CLAMP
@@ -63,7 +66,7 @@ def test_positions_lie_in_the_unit_cube_and_are_those_of_each_record_alone(
 
 def test_integers_and_unit_maps():
     domain = Domain((Axis("year", 1900.0, 2100.0),))
-    assert domain.bounded({"year": np.array([1900, 2000, 2100, 2101])}).tolist() == [
+    assert domain.bounded({"year": np.array([1900, 2000, 2100, 2101])})[1].tolist() == [
         [0.0], [0.5], [1.0]]  # fmt: skip
     assert domain.to_unit(np.array([[2200.0]])).tolist() == [[1.5]]
     assert domain.inside(np.array([[1900.0], [2100.0], [np.nan], [1899.0]])).tolist() == [

@@ -9,7 +9,8 @@ import pytest
 import reference
 from strategies import density_spec, whole
 
-from dbern.engine import Outcome, Portion, center, count, merge, share_out
+from dbern.domain import Column
+from dbern.engine import Outcome, Piece, Portion, center, count, merge, share_out
 from dbern.planning import plan
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.records import UnreadableFileError, footer_tag, read_footers
@@ -55,10 +56,10 @@ def tasks(path, groups_each=3):
 def test_a_release_without_noise_is_the_density_of_the_file(table, outside):
     path, records = table
     spec, planned_release = planned(path, outside)
-    statistic, law = planned_release.statistic(spec), planned_release.noise.law
-    total = merge([merge([count(statistic, task, SALT)]) for task in tasks(path)])
+    counters, law = planned_release.counters(spec), planned_release.noise.law
+    total = merge([merge([count(counters, task, SALT)]) for task in tasks(path)])
     slabs = [whole(planned_release)]
-    parts = [center(total, statistic, slab, law, SALT) for slab in slabs]
+    parts = [center(total, counters, Piece(0, 0, slab), law, SALT) for slab in slabs]
     assert total.rows == ROWS
     low, high = np.array(BOUNDS).T
     kept = records[np.isfinite(records).all(axis=1)]
@@ -78,22 +79,24 @@ def test_a_release_without_noise_is_the_density_of_the_file(table, outside):
 def test_slabs_put_together_are_the_whole(table):
     path, _ = table
     spec, planned_release = planned(path)
-    statistic, law = planned_release.statistic(spec), planned_release.noise.law
-    total = merge([count(statistic, task, SALT) for task in tasks(path)])
+    counters, law = planned_release.counters(spec), planned_release.noise.law
+    total = merge([count(counters, task, SALT) for task in tasks(path)])
     slab = whole(planned_release)
-    entire = center(total, statistic, slab, law, SALT).state
+    entire = center(total, counters, Piece(0, 0, slab), law, SALT).state
     assert entire.shape == (7, 10)
     for start in range(7):
-        part = center(total, statistic, type(slab)(0, start, start + 1), law, SALT).state
+        part = center(
+            total, counters, Piece(0, 0, type(slab)(0, start, start + 1)), law, SALT
+        ).state
         assert np.abs(part - entire[start : start + 1]).max() <= 1  # floats: another block shape
 
 
 def test_any_partition_and_tree_gives_the_same_integers(table):
     path, _ = table
     spec, planned_release = planned(path)
-    statistic = planned_release.statistic(spec)
-    one = count(statistic, [p for task in tasks(path, 100) for p in task], SALT)
-    single = [count(statistic, task, SALT) for task in tasks(path, 1)]
+    counters = planned_release.counters(spec)
+    one = count(counters, [p for task in tasks(path, 100) for p in task], SALT)
+    single = [count(counters, task, SALT) for task in tasks(path, 1)]
     tree = merge([merge(single[5:]), merge([merge(single[:2]), *single[2:5]])])
     np.testing.assert_array_equal(one.state, tree.state)
     assert one.rows == tree.rows == ROWS
@@ -104,8 +107,8 @@ def test_any_partition_and_tree_gives_the_same_integers(table):
 def test_a_portion_counted_twice_shows_in_the_rows(table):
     path, _ = table
     spec, planned_release = planned(path)
-    statistic = planned_release.statistic(spec)
-    once = count(statistic, tasks(path)[0], SALT)
+    counters = planned_release.counters(spec)
+    once = count(counters, tasks(path)[0], SALT)
     assert merge([once, once]).rows == 2 * once.rows
     np.testing.assert_array_equal(merge([once, once]).state, 2 * once.state)
 
@@ -113,50 +116,54 @@ def test_a_portion_counted_twice_shows_in_the_rows(table):
 def test_changed_and_unreadable_files_are_told_apart(table):
     path, _ = table
     spec, planned_release = planned(path)
-    statistic, portions = planned_release.statistic(spec), tasks(path)
+    counters, portions = planned_release.counters(spec), tasks(path)
     stale = (Portion(str(path), "0" * 64, (0,), 130),)
-    assert count(statistic, stale, SALT) == Outcome(None, 0, "changed", str(path))
-    assert count(statistic, portions[0], b"other salt").failure == "changed"
+    assert count(counters, stale, SALT) == Outcome(None, 0, "changed", str(path))
+    assert count(counters, portions[0], b"other salt").failure == "changed"
     absent = (Portion(str(path) + "x", "0" * 64, (0,), 130),)
-    assert count(statistic, absent, SALT) == Outcome(None, 0, "unreadable", str(path) + "x")
+    assert count(counters, absent, SALT) == Outcome(None, 0, "unreadable", str(path) + "x")
     path.write_bytes(path.read_bytes()[:-30])
-    assert count(statistic, portions[0], SALT).failure == "unreadable"
+    assert count(counters, portions[0], SALT).failure == "unreadable"
 
 
 def test_failures_carry_no_text(table, monkeypatch):
     path, _ = table
     spec, planned_release = planned(path)
-    statistic = planned_release.statistic(spec)
+    counters = planned_release.counters(spec)
 
     def fail(*args):
         raise KeyError("the record 3.14159 of Jane")
 
-    monkeypatch.setattr(type(statistic), "add", fail)
-    monkeypatch.setattr(type(statistic), "finish", fail)
-    assert count(statistic, tasks(path)[0], SALT) == Outcome(None, 0, "internal", "KeyError")
-    total = Outcome(statistic.empty(), 0)
+    monkeypatch.setattr(type(counters), "add", fail)
+    monkeypatch.setattr(type(counters), "finish", fail)
+    assert count(counters, tasks(path)[0], SALT) == Outcome(None, 0, "internal", "KeyError")
+    total = Outcome(counters.empty(), 0)
     slab, law = whole(planned_release), planned_release.noise.law
-    assert center(total, statistic, slab, law, SALT) == Outcome(None, 0, "internal", "KeyError")
+    assert center(total, counters, Piece(0, 0, slab), law, SALT) == Outcome(
+        None, 0, "internal", "KeyError"
+    )
 
 
 def test_the_first_failure_wins_and_stays(table):
     path, _ = table
     spec, planned_release = planned(path)
-    statistic, law = planned_release.statistic(spec), planned_release.noise.law
-    good = count(statistic, tasks(path)[0], SALT)
+    counters, law = planned_release.counters(spec), planned_release.noise.law
+    good = count(counters, tasks(path)[0], SALT)
     bad, worse = Outcome(None, failure="changed", place="f"), Outcome(None, failure="unreadable")
     failed = merge([good, bad, worse, good])
     assert failed is bad
-    assert center(failed, statistic, whole(planned_release), law, SALT) is bad
+    assert center(failed, counters, Piece(0, 0, whole(planned_release)), law, SALT) is bad
 
 
 def test_centers_stay_inside_the_samplers_range(table):
     path, _ = table
     spec, planned_release = planned(path)
-    statistic, law = planned_release.statistic(spec), planned_release.noise.law
-    state = statistic.empty()
-    statistic.add(state, {"x": np.full(ROWS, 4.0), "y": np.full(ROWS, 2.0)})
-    granules = center(Outcome(state, ROWS), statistic, whole(planned_release), law, SALT).state
+    counters, law = planned_release.counters(spec), planned_release.noise.law
+    state = counters.empty()
+    counters.add(state, {"x": np.full(ROWS, 4.0), "y": np.full(ROWS, 2.0)})
+    granules = center(
+        Outcome(state, ROWS), counters, Piece(0, 0, whole(planned_release)), law, SALT
+    ).state
     assert granules.dtype == np.int64
     assert np.abs(granules).max() < MAX_CENTER
 
@@ -167,7 +174,7 @@ def test_work_is_shared_out_completely_and_in_bounds(tmp_path):
         pq.write_table(pa.table({"x": np.zeros(rows)}), tmp_path / f"{i}.parquet",
                        row_group_size=10)  # fmt: skip
         files.append(tmp_path / f"{i}.parquet")
-    facts = read_footers(files, ["x"])
+    facts = read_footers(files, [Column("x", "data.bounds.x")])
     shared = share_out(facts, SALT)
     for fact in facts:
         groups = [g for task in shared for p in task if p.path == fact.path for g in p.row_groups]

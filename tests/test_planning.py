@@ -36,7 +36,12 @@ def test_a_plan_survives_json(content):
 
 def test_other_plans_are_not_equal_after_the_round_trip():
     planned = density_plan((0.1,), (20,))
-    for path in (("n",), ("noise", "law", "scale"), ("sketch", "order"), ("certificate", "noise")):
+    for path in (
+        ("n",),
+        ("components", 0, "noise", "law", "scale"),
+        ("certificate", "noise"),
+        ("components", 0, "counting", "order"),
+    ):
         content = json.loads(json.dumps(planned.to_dict()))
         inner = content
         for key in path[:-1]:
@@ -177,8 +182,9 @@ def test_plans_are_the_same_whatever_the_records_are(source):
 
 def test_statistics_agree_between_plan_and_spec():
     spec, planned = density_spec((0.1,), (20,)), density_plan((0.1,), (20,))
-    assert planned.statistic(spec).sketch == planned.sketch
-    assert planned.statistic(spec).n == planned.n
+    (component,), (statistic,) = planned.components, planned.counters(spec).parts
+    assert statistic.counting == component.counting
+    assert statistic.n == planned.n
 
 
 @pytest.mark.parametrize("bounds", [{"w": [0.0, 1.0]}, {"X": [0.0, 1.0]}])

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dbern.domain import Column
 from dbern.records import (
     BATCH_ROWS,
     UnreadableFileError,
@@ -18,9 +19,13 @@ from dbern.records import (
 )
 
 
+def plain(*names):
+    return [Column(name, f"data.bounds.{name}") for name in names]
+
+
 def read(path, groups=None, columns=("x",)):
     groups = range(pq.ParquetFile(path).metadata.num_row_groups) if groups is None else groups
-    batches = list(read_batches(str(path), list(groups), columns))
+    batches = list(read_batches(str(path), list(groups), plain(*columns)))
     return {name: np.concatenate([np.empty(0), *(b[name] for b in batches)]) for name in columns}
 
 
@@ -37,7 +42,7 @@ def test_nulls_become_nan_in_every_numeric_type(tmp_path, kind):
 def test_half_floats_are_read(tmp_path):
     column = pa.array(np.array([0.5, 2.0], np.float16))
     pq.write_table(pa.table({"x": column}), tmp_path / "a.parquet")
-    read_footers([tmp_path / "a.parquet"], ["x"])  # the plan takes it
+    read_footers([tmp_path / "a.parquet"], plain("x"))  # the plan takes it
     assert read(tmp_path / "a.parquet")["x"].tolist() == [0.5, 2.0]
 
 
@@ -53,7 +58,7 @@ def test_batches_are_small_complete_and_in_order(tmp_path):
     values = np.arange(3 * BATCH_ROWS + 17, dtype=float)
     write_records(tmp_path / "a.parquet", {"x": values, "y": -values, "z": values})
     groups = range(pq.ParquetFile(tmp_path / "a.parquet").metadata.num_row_groups)
-    batches = list(read_batches(str(tmp_path / "a.parquet"), list(groups), ["y", "x"]))
+    batches = list(read_batches(str(tmp_path / "a.parquet"), list(groups), plain("y", "x")))
     assert all(set(batch) == {"x", "y"} for batch in batches)
     assert max(len(batch["x"]) for batch in batches) <= BATCH_ROWS
     np.testing.assert_array_equal(np.concatenate([b["x"] for b in batches]), values)
@@ -64,7 +69,7 @@ def test_only_the_row_groups_asked_for_are_read(tmp_path):
     pq.write_table(pa.table({"x": np.arange(10.0)}), tmp_path / "a.parquet", row_group_size=3)
     assert read(tmp_path / "a.parquet", [1, 3])["x"].tolist() == [3, 4, 5, 9]
     assert read(tmp_path / "a.parquet", [])["x"].tolist() == []
-    (facts,) = read_footers([tmp_path / "a.parquet"], ["x"])
+    (facts,) = read_footers([tmp_path / "a.parquet"], plain("x"))
     assert (facts.row_groups, facts.rows) == ((3, 3, 3, 1), 10)
     assert facts.size == (tmp_path / "a.parquet").stat().st_size
 
@@ -80,7 +85,7 @@ def test_unreadable_files_tell_nothing_of_their_content(tmp_path):
     assert str(error.value) == ""
     assert error.value.__suppress_context__
     with pytest.raises(UnreadableFileError):
-        list(read_batches(str(tmp_path / "absent"), [0], ["x"]))
+        list(read_batches(str(tmp_path / "absent"), [0], plain("x")))
     with pytest.raises(UnreadableFileError):
         footer_tag(str(tmp_path / "absent"), b"salt")
 

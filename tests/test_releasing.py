@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern import engine, releasing
+from dbern import engine, publishing, releasing
 from dbern.errors import DbernError, IntegrityError, ReleaseError, SpecError
 from dbern.ledger import BudgetLedger, State
 from dbern.privacy.mechanism import privatize
@@ -30,7 +30,7 @@ def direct_density(points, x, y, n, bandwidth=(2.0, 0.4)):
 @pytest.fixture
 def no_noise(monkeypatch):
     """The center itself is published: what is left is approximation and rounding."""
-    monkeypatch.setattr(releasing, "privatize", lambda center, *_arguments: center)
+    monkeypatch.setattr(publishing, "privatize", lambda center, *_arguments: center)
 
 
 def test_a_release_is_published_charged_and_close_to_the_truth(project, client, helpers):
@@ -48,8 +48,8 @@ def test_a_release_is_published_charged_and_close_to_the_truth(project, client, 
     truth = direct_density(points, columns["x"], columns["y"], 4000)
     assert np.abs(synopsis(points) - truth).max() <= plan.certificate.total
     facts = synopsis.metadata
-    assert facts["k"] == [12, 12]
-    assert facts["h"] == [4, 4]
+    assert facts["components"][0]["k"] == [12, 12]
+    assert facts["components"][0]["h"] == [4, 4]
     assert facts["epsilon"] == "1"
     assert facts["target"]["n"] == 4000
     assert facts["created"] == project.reservation().created
@@ -114,7 +114,7 @@ def test_bytes_do_not_depend_on_slabs_staged_out_of_order_or_threads(
     assert sum("/c/" in name for name in helpers.objects(project.output)) > 5
 
     def backwards(*arguments):
-        yield from sorted(engine.centers(*arguments), key=lambda one: -one[0].index)
+        yield from sorted(engine.centers(*arguments), key=lambda one: -one[0].slab.index)
 
     monkeypatch.setattr(releasing, "centers", backwards)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
@@ -205,7 +205,7 @@ def interrupted(client, monkeypatch):
         "reserved": (BudgetLedger, "begin_reading"),
         "reading": (releasing, "_stage"),
         "staged": (BudgetLedger, "spend"),
-        "spent": (releasing, "_publish"),
+        "spent": (releasing, "publish"),
         "published": (BudgetLedger, "commit"),
     }
 
@@ -247,7 +247,7 @@ def test_another_h_is_the_same_release(project, client, interrupted, state):
     interrupted(project, state)
     out = dbern.release(project.spec(mechanism={"h": 5}), client=client)
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
-    assert out.synopsis.metadata["h"] == [2, 2]
+    assert out.synopsis.metadata["components"][0]["h"] == [2, 2]
 
 
 @pytest.mark.parametrize("state", ["reserved", "spent"])
@@ -377,7 +377,7 @@ def test_a_file_that_changes_between_reservation_and_read_stops_it(
 
     monkeypatch.setattr(owner, name, meanwhile)
     drawn = []
-    monkeypatch.setattr(releasing, "privatize", lambda *a: drawn.append(a) or privatize(*a))
+    monkeypatch.setattr(publishing, "privatize", lambda *a: drawn.append(a) or privatize(*a))
     with pytest.raises(IntegrityError, match=r"part-2\.parquet") as refusal:
         dbern.release(project.spec(), client=client)
     assert refusal.value.exit_code == 5
@@ -462,7 +462,7 @@ def drawn(monkeypatch):
         calls.append(arguments)
         return privatize(*arguments)
 
-    monkeypatch.setattr(releasing, "privatize", recorded)
+    monkeypatch.setattr(publishing, "privatize", recorded)
     return calls
 
 
@@ -540,7 +540,7 @@ def test_the_seal_meets_the_center_before_any_noise(project, client, monkeypatch
 
     for owner, name in [(BudgetLedger, "reserve"), (BudgetLedger, "begin_reading"),
                         (releasing, "share_out"), (Staging, "put"), (BudgetLedger, "spend"),
-                        (releasing, "privatize"), (SynopsisWriter, "finish"),
+                        (publishing, "privatize"), (SynopsisWriter, "finish"),
                         (BudgetLedger, "commit")]:  # fmt: skip
         spy(owner, name)
     dbern.release(project.spec(), client=client)
@@ -570,7 +570,7 @@ def test_a_failing_task_says_its_type_and_nothing_else(project, client, monkeypa
     dbern.release(project.spec(), client=client)
 
 
-@pytest.mark.parametrize("place", ["DensityStatistic.empty", "merge"])
+@pytest.mark.parametrize("place", ["Counters.empty", "merge"])
 def test_no_task_raises_because_the_scheduler_logs_its_arguments(
     project, client, monkeypatch, caplog, place
 ):
@@ -579,7 +579,7 @@ def test_no_task_raises_because_the_scheduler_logs_its_arguments(
         monkeypatch.setattr(engine, "np", SimpleNamespace(add=raising))
         monkeypatch.setattr(engine, "task_rows", lambda _rows: 10)
     else:
-        monkeypatch.setattr(f"dbern.targets.density.{place}", raising)
+        monkeypatch.setattr(f"dbern.targets.base.{place}", raising)
     with pytest.raises(ReleaseError):
         dbern.release(project.spec(), client=client)
     salt = repr(project.reservation().salt)

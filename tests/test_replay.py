@@ -150,50 +150,52 @@ def test_one_record_changes_nothing_but_coefficients(traces):
 
 
 def planted_in_attributes(monkeypatch):
-    from dbern import releasing
+    from dbern import publishing
 
-    original = releasing._attributes
+    original = publishing._attributes
 
     def leaking(spec, plan, reservation):
+        from dbern.domain import Column
         from dbern.records import discover, read_batches
 
         bad = 0
         for path in discover(spec.source):
-            for batch in read_batches(str(path), [0, 1], ["x", "y"]):
-                bad += len(batch["x"]) - len(spec.domain.bounded(batch))
+            for batch in read_batches(str(path), [0, 1], [Column(c, c) for c in "xy"]):
+                bad += len(batch["x"]) - int(spec.domain.bounded(batch)[0].sum())
         return {**original(spec, plan, reservation), "dropped": bad}
 
-    monkeypatch.setattr(releasing, "_attributes", leaking)
+    monkeypatch.setattr(publishing, "_attributes", leaking)
 
 
 def planted_in_progress(monkeypatch):
     import click
 
-    from dbern.targets.density import DensityStatistic
+    from dbern.targets.sums import KernelSumStatistic
 
-    original = DensityStatistic.add
+    original = KernelSumStatistic.add
 
     def leaking(self, state, records):
         original(self, state, records)
-        click.echo(f"kept {len(self.domain.bounded(records))}", err=True)
+        click.echo(f"kept {self.component.domain.bounded(records)[0].sum()}", err=True)
 
-    monkeypatch.setattr(DensityStatistic, "add", leaking)
+    monkeypatch.setattr(KernelSumStatistic, "add", leaking)
 
 
 def planted_in_the_log(monkeypatch):
-    from dbern.targets.density import DensityStatistic
+    from dbern.targets.sums import KernelSumStatistic
 
-    original = DensityStatistic.add
+    original = KernelSumStatistic.add
 
     def leaking(self, state, records):
         original(self, state, records)
         logging.getLogger("dbern.targets").debug("sum %s", state.sum())
 
-    monkeypatch.setattr(DensityStatistic, "add", leaking)
+    monkeypatch.setattr(KernelSumStatistic, "add", leaking)
 
 
 def planted_in_the_plan(monkeypatch):
     """A sensitivity taken from the data: the classic mistake."""
+
     from dbern import releasing
 
     original = releasing.plan_files

@@ -54,14 +54,23 @@ class Coordinates(Protocol):
     def row_sums(self, axis: int) -> FloatArray:
         """``sum_v |T_jv|`` of the axis's matrix, rounded outward; shape (d,)."""
 
-    def bump_bound(self, kernels: Sequence[Gaussian], *, quick: bool = False) -> BumpBound:
+    def bump_bound(
+        self, kernels: Sequence[Gaussian], *, apart: bool = False, quick: bool = False
+    ) -> BumpBound:
         """Bound the l1 distance that replacing one kernel bump by another makes.
 
+        `apart`: the two may have opposite signs or go to different outputs, so nothing cancels.
         `quick` leaves out what takes long: still a bound, up to an eighth larger.
         """
 
-    def bump_bound_l2(self, kernels: Sequence[Gaussian]) -> BumpBound:
-        """The same in the l2 norm."""
+    def bump_bound_l2(self, kernels: Sequence[Gaussian], *, signed: bool = False) -> BumpBound:
+        """The same in the l2 norm, where only opposite signs matter."""
+
+    def ball_bound(self, kernels: Sequence[Gaussian], norm: int) -> BumpBound:
+        """Bound the l1 or l2 norm of what a function of norm one has for released values.
+
+        The norm of the function is that of the product kernel's Hilbert space.
+        """
 
     def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
         """Lattice coefficients of one slab of the lattice, from all released values."""
@@ -92,29 +101,55 @@ class PlainCoordinates:
         """Ones."""
         return np.ones(self.lattice.shape[axis])
 
-    def bump_bound(self, kernels: Sequence[Gaussian], *, quick: bool = False) -> BumpBound:
-        """``min(2 max_t sum_v K(v/k - t), N sup K)``; the proof is in `dbern.targets.density`."""
+    def bump_bound(
+        self, kernels: Sequence[Gaussian], *, apart: bool = False, quick: bool = False
+    ) -> BumpBound:
+        """``min(2 max_t sum_v K(v/k - t), N sup K)``; the proof is in `dbern.targets.sums`.
+
+        The second holds only where both bumps are nonnegative and in one output.
+        """
         del quick
         sums = [kernel.lattice_sum(k) for kernel, k in zip(kernels, self.lattice.k, strict=True)]
         twice = OUTWARD * 2 * math.prod(sums)
         printed = OUTWARD * self.lattice.size * math.prod(kernel.peak for kernel in kernels)
-        if printed <= twice:
+        if printed <= twice and not apart:
             return BumpBound(printed, f"N S(F) = {self.lattice.size} x sup K / n")
         factors = " x ".join(f"{value:.6g}" for value in sums)
         return BumpBound(twice, f"2 max_t sum_v K(v/k - t) / n = 2 x {factors} / n")
 
-    def bump_bound_l2(self, kernels: Sequence[Gaussian]) -> BumpBound:
-        """``min(sqrt(2) max_t |K_t|_2, sqrt(N) sup K)``, both because bumps are nonnegative.
+    def bump_bound_l2(self, kernels: Sequence[Gaussian], *, signed: bool = False) -> BumpBound:
+        """``min(sqrt(2) max_t |K_t|_2, sqrt(N) sup K)``, where bumps are nonnegative.
 
-        ``|K_t - K_t'|_2^2 = |K_t|_2^2 + |K_t'|_2^2 - 2 <K_t, K_t'>``; the null record gives less.
+        ``|K_t - K_t'|_2^2 = |K_t|_2^2 + |K_t'|_2^2 - 2 <K_t, K_t'>``; the null record gives less,
+        and different outputs have no product. Of opposite signs, ``2 max_t |K_t|_2``.
         """
         sums = [kernel.square_sum(k) for kernel, k in zip(kernels, self.lattice.k, strict=True)]
+        if signed:
+            twice = OUTWARD * 2 * math.sqrt(math.prod(sums))
+            return BumpBound(twice, "2 max_t (sum_v K(v/k - t)^2)^{1/2} / n")
         root = OUTWARD * math.sqrt(2 * math.prod(sums))
         peak = math.prod(kernel.peak for kernel in kernels)
         printed = OUTWARD * math.sqrt(self.lattice.size) * peak
         if printed <= root:
             return BumpBound(printed, f"sqrt(N) S(F) = sqrt({self.lattice.size}) x sup K / n")
         return BumpBound(root, "sqrt(2) max_t (sum_v K(v/k - t)^2)^{1/2} / n")
+
+    def ball_bound(self, kernels: Sequence[Gaussian], norm: int) -> BumpBound:
+        """``(sum |G|)^{1/2}`` or ``lambda_max(G)^{1/2}``, G the Gram matrix of the lattice.
+
+        For signs s, ``sum_v s_v f(p_v) = <f, sum_v s_v K_v> <= |f| (s'Gs)^{1/2}``, and ``|psi|_2``
+        is at most the norm of the evaluation operator. Both factor over axes; the largest
+        eigenvalue is at most the largest row sum, of nonnegative entries here.
+        """
+        grams = []
+        for kernel, k in zip(kernels, self.lattice.k, strict=True):
+            nodes = np.arange(k + 1) / k
+            grams.append(np.abs(kernel(nodes[:, None] - nodes)))
+        if norm == 1:
+            total = math.prod(float(gram.sum()) for gram in grams)
+            return BumpBound(OUTWARD * math.sqrt(total), "(sum |G|)^{1/2}")
+        largest = math.prod(float(gram.sum(axis=1).max()) for gram in grams)
+        return BumpBound(OUTWARD * math.sqrt(largest), "lambda_max(G)^{1/2}")
 
     def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
         """The values themselves."""
@@ -154,26 +189,53 @@ class SpectralCoordinates:
         """``sum_v |T_jv|``."""
         return self.spectra[axis].row_sums
 
-    def bump_bound(self, kernels: Sequence[Gaussian], *, quick: bool = False) -> BumpBound:
-        """The smaller of Cauchy-Schwarz and, on one axis, the enclosed pairwise maximum."""
-        spread = math.prod(float((s.weights**-2.0).sum()) for s in self.spectra)
-        radius = OUTWARD * self._radius(kernels) * math.sqrt(spread)
-        bound = BumpBound(radius, "sqrt(2 K(0)) (sum_j mu_j^{1/2})^{1/2} / n")
-        if len(self.spectra) > 1 or quick:
-            return bound
-        pairwise = _pairwise_bound(self.spectra[0], kernels[0], self.lattice.k[0])
-        return pairwise if pairwise is not None and pairwise.value < radius else bound
+    def bump_bound(
+        self, kernels: Sequence[Gaussian], *, apart: bool = False, quick: bool = False
+    ) -> BumpBound:
+        """The smaller of Cauchy-Schwarz and, on one axis, the enclosed pairwise maximum.
 
-    def bump_bound_l2(self, kernels: Sequence[Gaussian]) -> BumpBound:
-        """``sqrt(2 K(0))`` times the stored matrix's norm, for orthonormal coordinates only."""
+        `apart`: ``|y(t)|_1 + |y(t')|_1``, and ``|y(t)|_1`` factors over axes.
+        """
+        size = OUTWARD * math.sqrt(math.prod(kernel.peak for kernel in kernels))
+        ball = size * self.ball_bound(kernels, 1).value
+        if apart:
+            bound = BumpBound(OUTWARD * 2 * ball, "2 K(0)^{1/2} (sum_j mu_j^{1/2})^{1/2} / n")
+        else:
+            bound = BumpBound(
+                OUTWARD * math.sqrt(2) * ball, "sqrt(2 K(0)) (sum_j mu_j^{1/2})^{1/2} / n"
+            )
+        if quick or (len(self.spectra) > 1 and not apart):
+            return bound
+        axes = zip(self.spectra, kernels, self.lattice.k, strict=True)
+        if apart:
+            enclosed = [_enclosed_bound(*axis, pairs=False) for axis in axes]
+            twice = OUTWARD * 2 * math.prod(value or math.inf for value in enclosed)
+            found = BumpBound(twice, "2 max_t sum_j |y_j(t)| / n, enclosed")
+        else:
+            value = _enclosed_bound(*next(axes), pairs=True)
+            found = BumpBound(
+                value or math.inf, "max_{t,t'} sum_j |y_j(t) - y_j(t')| / n, enclosed"
+            )
+        return found if found.value < bound.value else bound
+
+    def bump_bound_l2(self, kernels: Sequence[Gaussian], *, signed: bool = False) -> BumpBound:
+        """``sqrt(2 K(0))`` (of opposite signs: twice ``K(0)^{1/2}``) times the matrix's norm."""
+        peak = math.prod(kernel.peak for kernel in kernels)
+        radius = math.sqrt((4 if signed else 2) * peak) * self.ball_bound(kernels, 2).value
+        return BumpBound(OUTWARD * radius, "2 K(0)^{1/2} / n" if signed else "sqrt(2 K(0)) / n")
+
+    def ball_bound(self, kernels: Sequence[Gaussian], norm: int) -> BumpBound:
+        """``|x|_2 <= gram_norm^{1/2} |f|``; for the l1 norm times ``(sum_j w_j^{-2})^{1/2}``.
+
+        The l2 norm is that of orthonormal coordinates only.
+        """
+        gram = math.prod(s.gram_norm(g) for s, g in zip(self.spectra, kernels, strict=True))
+        if norm == 1:
+            spread = math.prod(float((s.weights**-2.0).sum()) for s in self.spectra)
+            return BumpBound(OUTWARD * math.sqrt(gram * spread), "(sum_j mu_j^{1/2})^{1/2}")
         if any(spectrum.weighting != 0.5 for spectrum in self.spectra):
             raise ValueError("the l2 bound is proved for orthonormal coordinates")
-        return BumpBound(self._radius(kernels), "sqrt(2 K(0)) / n")
-
-    def _radius(self, kernels: Sequence[Gaussian]) -> float:
-        """Bound ``|x|_2`` of a bump difference in orthonormal coordinates."""
-        gram = math.prod(s.gram_norm(g) for s, g in zip(self.spectra, kernels, strict=True))
-        return OUTWARD * math.sqrt(2 * gram * math.prod(kernel.peak for kernel in kernels))
+        return BumpBound(OUTWARD * math.sqrt(gram), "one")
 
     def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
         """``(A_1 x .. x A_l) y``, the slab's rows of A_1 only."""
@@ -184,12 +246,14 @@ class SpectralCoordinates:
         return result
 
 
-def _pairwise_bound(spectrum: AxisSpectrum, kernel: Gaussian, k: int) -> BumpBound | None:
-    """Enclose ``sup_{t,t'} sum_j |y_j(t) - y_j(t')|``; None where that is too much work.
+def _enclosed_bound(
+    spectrum: AxisSpectrum, kernel: Gaussian, k: int, *, pairs: bool
+) -> float | None:
+    """Enclose ``sup_t sum_j |y_j(t)|``, or with `pairs` ``sup_{t,t'} sum_j |y_j(t) - y_j(t')|``.
 
     Up to a proved tail each ``y_j(t) = sum_v T_jv K(v/k - t)`` is a polynomial of degree D in t.
     For fixed signs the sum is a polynomial of degree D in t and in t', so nodes enclose it
-    (`enclosing_nodes`) for the maximising signs too.
+    (`enclosing_nodes`) for the maximising signs too. None where that is too much work.
     """
     degree, tail = kernel.degree_for(_TAIL, radius=0.5)
     nodes, factor = enclosing_nodes(degree, oversampling=16)
@@ -198,7 +262,7 @@ def _pairwise_bound(spectrum: AxisSpectrum, kernel: Gaussian, k: int) -> BumpBou
     lattice = np.arange(k + 1) / k
     features = spectrum.analysis @ kernel(lattice[:, None] - nodes)
     best = float(np.abs(features).sum(axis=0).max())  # the null record
-    for column in range(len(nodes)):
+    for column in range(len(nodes) if pairs else 0):
         apart = features[:, column + 1 :] - features[:, column, None]
         best = max(best, float(np.abs(apart).sum(axis=0).max(initial=0.0)))
     total = float(spectrum.row_sums.sum())
@@ -206,5 +270,4 @@ def _pairwise_bound(spectrum: AxisSpectrum, kernel: Gaussian, k: int) -> BumpBou
     # has an angle up to pi) within 8 of one, and a product of k + 1 terms.
     rounding = (k + 20) * kernel.peak + 12 * kernel.slope
     loose = 2 * total * (tail + rounding * 2.0**-53)
-    value = OUTWARD * (factor**2 * (best + loose) + loose)
-    return BumpBound(value, "max_{t,t'} sum_j |y_j(t) - y_j(t')| / n, enclosed")
+    return OUTWARD * (factor**2 * (best + loose) + loose)

@@ -76,8 +76,17 @@ class MomentSketch:
         """The state of no records."""
         return np.zeros(self.shape, dtype=np.int64)
 
-    def add(self, state: Int64Array, positions: FloatArray) -> None:
+    def add(
+        self,
+        state: Int64Array,
+        positions: FloatArray,
+        output: Int64Array | None = None,
+        weight: FloatArray | None = None,
+    ) -> None:
         """Add records at unit-cube `positions` (m, l) to `state`, in place.
+
+        With `output` (m,) the state has a second axis, and each record adds to its own layer of
+        it; with `weight` (m,), in [-1, 1], to each of its integers' sums in proportion.
 
         Only single IEEE operations on one record at a time: a record contributes the same
         integers on every host and beside any other records.
@@ -87,9 +96,13 @@ class MomentSketch:
         cell = np.minimum(scaled.astype(np.int64), cells - 1)
         powers = _chebyshev(2.0 * (scaled - cell) - 1.0, self.order)
         flat = np.ravel_multi_index(tuple(cell.T), self.cells)
-        one = float(1 << self.bits)
+        if output is not None:
+            flat += output * math.prod(self.cells)
+        unit: FloatArray | float = float(1 << self.bits)
+        if weight is not None:
+            unit = weight * unit
         for moment, index in zip(state, self.indices, strict=True):
-            product = powers[index[0]][:, 0] * one
+            product = powers[index[0]][:, 0] * unit
             for axis, degree in enumerate(index[1:], start=1):
                 product = product * powers[degree][:, axis]
             np.add.at(moment.reshape(-1), flat, np.rint(product).astype(np.int64))

@@ -154,13 +154,15 @@ def _truth(folder: Path, like: xarray.DataArray, progress: Progress) -> xarray.D
     """The density straight from its definition on the grid, by no code of the release's."""
     import numpy as np
 
+    from dbern.domain import Column
     from dbern.records import discover, read_batches, read_footers
 
     total, rows = np.zeros(like.shape), 0
     names = [str(name) for name in like.dims]
-    files = read_footers(discover(str(folder)), names)
+    columns = [Column(name, name) for name in names]
+    files = read_footers(discover(str(folder)), columns)
     for done, file in enumerate(files, start=1):
-        for batch in read_batches(file.path, range(len(file.row_groups)), names):
+        for batch in read_batches(file.path, range(len(file.row_groups)), columns):
             inside = np.logical_and.reduce([(v >= 0) & (v <= 10) for v in batch.values()])
             left, right = (
                 np.exp(-0.5 * ((batch[axis][inside, None] - like[axis].values) / _BANDWIDTH) ** 2)

@@ -62,8 +62,9 @@ def plan(
 def _content(planned: Any) -> dict[str, Any]:
     """The plan as JSON, with the spectra's ranks instead of their matrices."""
     content: dict[str, Any] = planned.to_dict()
-    content["ranks"] = [spectrum.rank for spectrum in planned.spectra]
-    del content["spectra"]
+    for component, one in zip(content["components"], planned.components, strict=True):
+        component["ranks"] = [spectrum.rank for spectrum in one.spectra]
+        del component["spectra"]
     return content
 
 

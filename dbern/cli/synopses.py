@@ -88,14 +88,16 @@ def _described(facts: dict[str, Any]) -> str:
         guarantee += f", delta {facts['delta']}"
     certificate = facts["certificate"]
     target = ", ".join(f"{key} {value}" for key, value in facts["target"].items() if key != "kind")
-    lines = {
+    lines: dict[str, str] = {
         "name": f"{facts['name']} ({facts['created']})",
         "function": f"{facts['target']['kind']}: {target}",
         "over": axes,
         "guarantee": f"{guarantee}, neighbors {facts['neighbors']}, unit {facts['unit']}",
-        "lattice": f"k {facts['k']}, h {facts['h']}",
-        "noise": f"exact {facts['noise']['kind']}, scale {facts['noise']['scale']:.6g}",
-        "certificate": f"sup error <= {certificate['total']:.6g} with probability "
-        f"{1 - certificate['beta']:g}",
     }
+    for one in facts["components"]:
+        name = " ".join(one["arrays"])
+        lines[name] = f"k {one['k']}, h {one['h']}, exact {one['noise']['kind']}"
+        lines[name] += f", scale {one['noise']['scale']:.6g}"
+    lines["certificate"] = f"sup error <= {certificate['total']:.6g} with probability "
+    lines["certificate"] += f"{1 - certificate['beta']:g}"
     return "\n".join(f"{label:<13}{text}" for label, text in lines.items())

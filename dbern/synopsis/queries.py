@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from threadpoolctl import threadpool_limits
@@ -28,7 +29,9 @@ def answer(
     h: Order = None,
     progress: Progress = silent,
 ) -> int:
-    """Copy `queries` to `answers` with a column ``value``; order and all columns are kept.
+    """Copy `queries` to `answers`, adding values; order and all columns are kept.
+
+    They are in a column ``value``, or in one ``value_<class>`` for each class.
 
     Parameters
     ----------
@@ -59,7 +62,9 @@ def answer(
     draft = answers.with_name(f".{answers.name}.{os.getpid()}.tmp")
     try:
         with _opened(queries, synopsis) as file:
-            schema = file.schema_arrow.append(pa.field(_VALUE, pa.float64()))
+            schema = file.schema_arrow
+            for name in _value_names(synopsis):
+                schema = schema.append(pa.field(name, pa.float64()))
             try:
                 with pq.ParquetWriter(draft, schema) as writer:
                     total, batches = file.metadata.num_rows, _batches(queries, file)
@@ -95,9 +100,17 @@ def _opened(path: Path, synopsis: Synopsis) -> pq.ParquetFile:
         kind = schema.field(name).type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
             raise SpecError(f"{path}: column {name} is of type {kind}; write integers or floats")
-    if _VALUE in schema.names:
-        raise SpecError(f'{path}: has a column "{_VALUE}" already; rename it')
+    for name in _value_names(synopsis):
+        if name in schema.names:
+            raise SpecError(f'{path}: has a column "{name}" already; rename it')
     return file
+
+
+def _value_names(synopsis: Synopsis) -> list[str]:
+    """Columns that answers add: one, or one for each class."""
+    if not synopsis.combination.several:
+        return [_VALUE]
+    return [f"{_VALUE}_{label}" for label in synopsis.classes]
 
 
 def _batches(path: Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
@@ -135,7 +148,10 @@ def _answered(
             name: batch.column(name).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
             for name in synopsis.domain.names
         }
-        return batch.append_column(_VALUE, pa.array(synopsis(columns, h=h)))
+        values = synopsis(columns, h=h).reshape(batch.num_rows, -1)
+        for name, column in zip(_value_names(synopsis), values.T, strict=True):
+            batch = batch.append_column(name, pa.array(np.ascontiguousarray(column)))
+        return batch
 
     cores = os.cpu_count() or 1
     waiting: deque[Future[pa.RecordBatch]] = deque()

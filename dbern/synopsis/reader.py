@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -12,24 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dbern.arrays import FloatArray
-from dbern.bernstein.basis import iterate
-from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
-from dbern.bernstein.kernels import Gaussian
-from dbern.bernstein.lattice import Lattice
-from dbern.bernstein.spectrum import AxisSpectrum
-from dbern.certificate import Certificate, ErrorModel, lower_bound
+from dbern.certificate import Certificate, combined, lower_bound
+from dbern.combination import Combination
 from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.privacy.calibration import GaussianNoise
-from dbern.privacy.mechanism import Noise, noise_law
-from dbern.synopsis.evaluator import evaluate, evaluate_grid
-from dbern.synopsis.selection import (
-    Smoothing,
-    evaluation_matrices,
-    select,
-    smoothings,
-    whole_ranks,
-)
+from dbern.synopsis.released import ReleasedArray
+from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
 
 if TYPE_CHECKING:
@@ -40,6 +27,9 @@ Points: TypeAlias = Any
 
 Order: TypeAlias = int | Sequence[int] | str | None
 """Order of the iterated operator: one, one per axis, "auto", or None for the released one."""
+
+_Smoothings: TypeAlias = tuple[Smoothing, ...] | None
+"""One for each released array; None for the nearest node's value."""
 
 
 def open_synopsis(url: str | Path) -> Synopsis:
@@ -64,7 +54,6 @@ class Synopsis:
 
     def __init__(self, path: Path) -> None:
         self._store = ReleasedStore(path)
-        self._bernstein: dict[Smoothing, FloatArray] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (open_synopsis, (self._store.path,))
@@ -104,7 +93,7 @@ class Synopsis:
 
         Returns
         -------
-        array (m,)
+        array (m,) or (m, classes)
             In data units (a density is per unit of data volume); NaN outside the bounds.
 
         Raises
@@ -114,12 +103,60 @@ class Synopsis:
         """
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
-        smoothing = None if method == "nearest" else self._smoothing(h)
+        smoothings = None if method == "nearest" else self._smoothings(h)
         if hasattr(points, "dask") and hasattr(points, "rechunk"):
-            return self._lazy(points, smoothing)
-        if isinstance(points, np.ndarray | list | tuple | float | int | np.number):
-            return self._evaluate(self._floats(points), smoothing)
-        return self._evaluate(self._stack(points), smoothing)
+            return self._lazy(points, smoothings)
+        return self._evaluate(self._points(points), smoothings)
+
+    def decision_function(self, points: Points, h: Order = None) -> Any:
+        """The values, by scikit-learn's name: their sign or largest column is the class."""
+        self._refuse_without_classes()
+        return self(points, h)
+
+    def predict(self, points: Points, h: Order = None) -> Any:
+        """The class of each point, by the sign of the value or the largest column.
+
+        A function without classes predicts its values. Outside the bounds the first class.
+
+        Returns
+        -------
+        array (m,)
+        """
+        values = self(points, h)
+        if not self.classes:
+            return values
+        codes = values.argmax(axis=1) if values.ndim == 2 else (values > 0).astype(np.int64)
+        return np.array(self.classes)[codes]
+
+    def score_samples(self, points: Points, h: Order = None) -> Any:
+        """Logarithm of a density, by scikit-learn's name; minus infinity where it is not above 0.
+
+        Raises
+        ------
+        SpecError
+            Where what was released is no density.
+        """
+        if self.metadata["target"]["kind"] != "kernel-density":
+            raise SpecError("score_samples: what was released is no density; call the synopsis")
+        values = self(points, h)
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(values, 0.0))
+
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """Public labels of the columns, or of the signs of the value; empty where it has none."""
+        return self.combination.classes
+
+    def _refuse_without_classes(self) -> None:
+        if not self.classes:
+            raise SpecError("decision_function: this function has no classes; call the synopsis")
+
+    def _points(self, points: Points) -> FloatArray:
+        """Points as an array, checked."""
+        plain = isinstance(points, np.ndarray | list | tuple | float | int | np.number)
+        array = self._floats(points) if plain else self._stack(points)
+        self._check_shape(array.shape)
+        return array.reshape(len(array), self.domain.dimensions)
 
     def _floats(self, values: Any) -> FloatArray:
         try:
@@ -148,25 +185,39 @@ class Synopsis:
             raise SpecError(f"the columns {', '.join(names)} must be flat and equally long")
         return np.column_stack(stacked)
 
-    def _evaluate(self, points: FloatArray, smoothing: Smoothing | None) -> FloatArray:
-        self._check_shape(points.shape)
-        points = points.reshape(len(points), self.domain.dimensions)
-        values = np.full(len(points), np.nan)
+    def _evaluate(self, points: FloatArray, smoothings: _Smoothings) -> FloatArray:
+        """Values at points (m, l) in data units."""
+        parts = self._parts(points, smoothings)
         inside = self.domain.inside(points)
-        unit = np.clip(self.domain.to_unit(points[inside]), 0.0, 1.0)
-        if smoothing is None:
-            nearest = tuple(np.rint(unit * self.lattice.k).astype(np.int64).T)
-            values[inside] = self._lattice_values[nearest]
-        else:
-            values[inside] = evaluate(self._coefficients(smoothing), unit)
+        found = self.combination.values(parts)
+        values = np.full((len(points), *found.shape[1:]), np.nan)
+        values[inside] = found
         return values
 
-    def _lazy(self, points: Any, smoothing: Smoothing | None) -> Any:
+    def _parts(self, points: FloatArray, smoothings: _Smoothings) -> list[FloatArray]:
+        """Values of every array at the points that are inside."""
+        unit = np.clip(self.domain.to_unit(points[self.domain.inside(points)]), 0.0, 1.0)
+        return [
+            array.values(
+                unit[:, [self.domain.names.index(axis) for axis in array.axes]],
+                None if smoothings is None else smoothings[i],
+            )
+            for i, array in enumerate(self.arrays)
+        ]
+
+    def _lazy(self, points: Any, smoothings: _Smoothings) -> Any:
         self._check_shape(points.shape)
-        facts: dict[str, Any] = {"dtype": np.float64, "meta": np.empty(0)}
+        columns = len(self.classes) if self.combination.several else 0
+        facts: dict[str, Any] = {
+            "dtype": np.float64,
+            "meta": np.empty((0,) * (2 if columns else 1)),
+        }
         if points.ndim == 2:
-            points, facts["drop_axis"] = points.rechunk({1: -1}), 1
-        return points.map_blocks(_block, self, smoothing, **facts)
+            points = points.rechunk({1: -1})
+            facts |= {"chunks": (points.chunks[0], (columns,))} if columns else {"drop_axis": 1}
+        elif columns:
+            facts |= {"new_axis": 1, "chunks": (points.chunks[0], (columns,))}
+        return points.map_blocks(_block, self, smoothings, **facts)
 
     def _check_shape(self, shape: tuple[int, ...]) -> None:
         dimensions = self.domain.dimensions
@@ -178,8 +229,11 @@ class Synopsis:
             )
 
     def choose(self) -> Smoothing:
-        """Order and rank with the least estimated mean squared error (`h="auto"`)."""
-        return self._chosen
+        """Order and rank with the least estimated mean squared error (`h="auto"`).
+
+        Of a function of several arrays, that of the first; each has its own.
+        """
+        return self.arrays[0].chosen
 
     def band(self, beta: float | str = 0.05, h: Order = None) -> float:
         """Half-width of a simultaneous confidence band for the non-private function.
@@ -197,28 +251,41 @@ class Synopsis:
 
     def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
         """The parts of `band`."""
-        try:
-            level = Fraction(str(beta))
-        except (ValueError, ZeroDivisionError):
-            level = Fraction(0)
-        if not 0 < level < 1:
-            raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
-        smoothing = self._smoothing(h)
-        coordinates = self._coordinates
-        choices = len(smoothings(coordinates, self.metadata["h"])) if isinstance(h, str) else 1
-        if isinstance(coordinates, SpectralCoordinates):
-            cut = zip(coordinates.spectra, smoothing.ranks, strict=True)
-            spectra = tuple(one.cut(rank or one.rank) for one, rank in cut)
-            coordinates = SpectralCoordinates(coordinates.lattice, spectra)
-        least = self._lower_bound(float(level))
-        return self._error_model(coordinates).bound(smoothing.h, level, choices, least)
+        level = _confidence(beta)
+        selected = isinstance(h, str)
+        parts = self._bounds(level, self._smoothings(h), selected=selected)
+        return combined(self.combination, parts, self._lower_bound(float(level)))
+
+    def _bounds(
+        self, beta: Fraction, smoothings: tuple[Smoothing, ...], *, selected: bool
+    ) -> list[Certificate]:
+        """Bounds for every array, which hold at once."""
+        arrays = self.arrays
+        return [
+            array.bound(smoothing, beta, len(arrays), selected=selected)
+            for array, smoothing in zip(arrays, smoothings, strict=True)
+        ]
 
     def interval(
         self, points: Points, beta: float | str = 0.05, h: Order = None
     ) -> tuple[Any, Any]:
-        """Lower and upper ends of the simultaneous band at the points."""
-        values, width = self(points, h), self.band(beta, h)
-        return values - width, values + width
+        """Lower and upper ends of a simultaneous band at the points.
+
+        Of a quotient narrower than `band` where its denominator is surely positive.
+        """
+        level = _confidence(beta)
+        smoothings, selected = self._smoothings(h), isinstance(h, str)
+        errors = [one.total for one in self._bounds(level, smoothings, selected=selected)]
+        if self.combination.kind != "ratio":
+            values, width = self(points, h), self.combination.error(errors)
+            return values - width, values + width
+        array = self._points(points)
+        inside = self.domain.inside(array)
+        low, high = (np.full(len(array), np.nan) for _ in range(2))
+        low[inside], high[inside] = self.combination.interval(
+            self._parts(array, smoothings), errors
+        )
+        return low, high
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid over the whole domain, ends included, as a labelled array."""
@@ -233,14 +300,31 @@ class Synopsis:
                 f"grid shape {shape}: write one count of at least 2 for each of {names}"
             )
         unit = [np.linspace(0.0, 1.0, count) for count in counts]
-        values = evaluate_grid(self._coefficients(self._smoothing(h)), unit)
-        coordinates = {
+        values = self.combination.values(
+            [
+                self._spread(array, unit, smoothing)
+                for array, smoothing in zip(self.arrays, self._smoothings(h), strict=True)
+            ]
+        )
+        coordinates: dict[str, Any] = {
             axis.name: axis.low + positions * axis.width
             for axis, positions in zip(axes, unit, strict=True)
         }
-        return xarray.DataArray(
-            values, coords=coordinates, dims=self.domain.names, name=self.metadata["output"]
-        )
+        dims = list(self.domain.names)
+        if self.combination.several:
+            dims.append("class")
+            coordinates["class"] = list(self.classes)
+        return xarray.DataArray(values, coords=coordinates, dims=dims, name=self.metadata["name"])
+
+    def _spread(
+        self, array: ReleasedArray, unit: Sequence[FloatArray], smoothing: Smoothing
+    ) -> FloatArray:
+        """An array's values on the grid of all axes, constant along those it does not have."""
+        own = [unit[self.domain.names.index(axis)] for axis in array.axes]
+        values = array.on_grid(own, smoothing)
+        missing = [i for i, name in enumerate(self.domain.names) if name not in array.axes]
+        shape = tuple(len(positions) for positions in unit)
+        return np.broadcast_to(np.expand_dims(values, missing), shape)
 
     def verify(self) -> int:
         """Check every object against the manifest; returns how many there are.
@@ -252,96 +336,53 @@ class Synopsis:
         """
         return self._store.verify()
 
-    @property
-    def _component(self) -> str:
-        return f"components/{self.metadata['output']}"
+    @cached_property
+    def combination(self) -> Combination:
+        """How the arrays make the function."""
+        return Combination.from_dict(self.metadata["combine"])
 
     @cached_property
-    def _lattice_values(self) -> FloatArray:
-        return self._store.values(f"{self._component}/coefficients")
-
-    @cached_property
-    def _released(self) -> FloatArray:
-        """What carries the noise, in data units: spectral coordinates or lattice values."""
-        if isinstance(self._coordinates, SpectralCoordinates):
-            return self._store.values(f"{self._component}/spectral/released")
-        return self._lattice_values
-
-    def _coefficients(self, smoothing: Smoothing) -> FloatArray:
-        """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
-        if smoothing not in self._bernstein:
-            if smoothing.ranks == whole_ranks(self._coordinates):
-                values = iterate(self._lattice_values, smoothing.h)
-            else:
-                values = self._released
-                for matrix in evaluation_matrices(self._coordinates, smoothing):
-                    values = np.tensordot(values, matrix, axes=(0, 1))
-            self._bernstein[smoothing] = np.ascontiguousarray(values)
-        return self._bernstein[smoothing]
-
-    @cached_property
-    def _coordinates(self) -> Coordinates:
-        if not self.metadata["noise"]["kind"].startswith("spectral"):
-            return PlainCoordinates(self.lattice)
-        spectra = []
-        for axis in self.domain.names:
-            analysis = self._store.array(f"{self._component}/spectral/analysis_{axis}")
-            levels = self._store.array(f"{self._component}/spectral/eigenvalues_{axis}")
-            packed = np.asarray(analysis[...]).astype("<i8").tobytes()
-            exponent, weighting = int(analysis.attrs["exponent"]), analysis.attrs["weighting"]
-            spectra.append(
-                AxisSpectrum(packed, exponent, tuple(levels[...].tolist()), float(weighting))
-            )
-        return SpectralCoordinates(self.lattice, tuple(spectra))
-
-    @cached_property
-    def _law(self) -> Noise:
-        return noise_law(self.metadata["noise"]["law"])
-
-    @cached_property
-    def _chosen(self) -> Smoothing:
-        scale = self.metadata["noise"]["scale"]
-        gaussian = isinstance(self._law, GaussianNoise)
-        deviation = scale if gaussian else math.sqrt(2) * scale
-        return select(self._released, deviation, self._coordinates, self.metadata["h"])
-
-    def _lower_bound(self, beta: float) -> float:
-        facts = self.metadata
-        epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
-        function, n = facts["sensitivity"]["function"], facts["target"]["n"]
-        return lower_bound(function, epsilon, beta, n, delta)
-
-    def _error_model(self, coordinates: Coordinates) -> ErrorModel:
-        widths = (axis.width for axis in self.domain.axes)
-        bandwidths = self.metadata["target"]["bandwidth"]
-        errors = self.metadata["errors"]
-        return ErrorModel(
-            kernels=tuple(Gaussian(b / w) for b, w in zip(bandwidths, widths, strict=True)),
-            coordinates=coordinates,
-            law=self._law,
-            lattice_error=errors["lattice"],
-            released_error=errors["released"],
-            volume=self.domain.volume,
+    def arrays(self) -> tuple[ReleasedArray, ...]:
+        """What was released, in the order of the combination."""
+        return tuple(
+            ReleasedArray(self._store, name, facts)
+            for facts in self.metadata["components"]
+            for name in facts["arrays"]
         )
 
-    @cached_property
-    def lattice(self) -> Lattice:
-        """The lattice of the coefficients."""
-        return Lattice(tuple(self.metadata["k"]))
+    def _lower_bound(self, beta: float) -> float:
+        if self.combination.kind not in ("linear", "stack"):
+            return 0.0
+        facts = self.metadata
+        epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
+        function = facts["components"][0]["sensitivity"]["function"]
+        return lower_bound(function, epsilon, beta, facts["target"]["n"], delta)
 
-    def _smoothing(self, h: Order) -> Smoothing:
+    def _smoothings(self, h: Order) -> tuple[Smoothing, ...]:
         if isinstance(h, str) and h == "auto":
-            return self._chosen
-        chosen: Any = self.metadata["h"] if h is None else h
-        several = isinstance(chosen, list | tuple | np.ndarray)
-        order = tuple(chosen) if several else (chosen,) * self.domain.dimensions
-        whole = all(isinstance(each, int | np.integer) and each >= 1 for each in order)
-        if len(order) != self.domain.dimensions or not whole:
+            return tuple(array.chosen for array in self.arrays)
+        if h is None:
+            return tuple(array.smoothing(array.order) for array in self.arrays)
+        several = isinstance(h, list | tuple | np.ndarray)
+        given: Any = tuple(h) if several else (h,) * self.domain.dimensions  # type: ignore[arg-type]  # a sequence, as just seen
+        whole = all(isinstance(each, int | np.integer) and each >= 1 for each in given)
+        if len(given) != self.domain.dimensions or not whole:
             raise SpecError(
                 f'h = {h}: write an integer of at least 1, one for each axis, or "auto"'
             )
-        return Smoothing(order, whole_ranks(self._coordinates))
+        order = dict(zip(self.domain.names, given, strict=True))
+        return tuple(array.smoothing([order[a] for a in array.axes]) for array in self.arrays)
 
 
-def _block(points: FloatArray, synopsis: Synopsis, smoothing: Smoothing | None) -> FloatArray:
-    return synopsis._evaluate(np.asarray(points, dtype=np.float64), smoothing)
+def _confidence(beta: float | str) -> Fraction:
+    try:
+        level = Fraction(str(beta))
+    except (ValueError, ZeroDivisionError):
+        level = Fraction(0)
+    if not 0 < level < 1:
+        raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
+    return level
+
+
+def _block(points: FloatArray, synopsis: Synopsis, smoothings: _Smoothings) -> FloatArray:
+    return synopsis._evaluate(synopsis._points(points), smoothings)

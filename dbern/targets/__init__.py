@@ -1,5 +1,45 @@
-"""Learners: each declares its sensitivity and how records become values."""
+"""Learners: each declares its sensitivity and how records become values.
 
+A third party adds one by an entry point of the group ``dbern.targets`` that names its class.
+"""
+
+from __future__ import annotations
+
+import difflib
+from importlib.metadata import entry_points
+
+from dbern.errors import SpecError
+from dbern.targets.base import Learner
 from dbern.targets.density import KernelDensity
+from dbern.targets.regression import NadarayaWatson
+from dbern.targets.support_vectors import SupportVectorMachine
 
-__all__ = ["KernelDensity"]
+__all__ = ["KernelDensity", "Learner", "NadarayaWatson", "SupportVectorMachine", "learner_of"]
+
+_OURS: tuple[type[Learner], ...] = (KernelDensity, NadarayaWatson, SupportVectorMachine)
+
+
+def learner_of(kind: str) -> type[Learner]:
+    """The learner that ``target.kind`` names: one of ours, or an installed entry point.
+
+    Raises
+    ------
+    SpecError
+        For an unknown kind, with the nearest known one.
+
+    Examples
+    --------
+    >>> learner_of("kernel-density").__name__
+    'KernelDensity'
+    """
+    ours = {learner.kind: learner for learner in _OURS}
+    if kind in ours:
+        return ours[kind]
+    others = {point.name: point for point in entry_points(group="dbern.targets")}
+    if kind in others:
+        learner: type[Learner] = others[kind].load()
+        return learner
+    known = [*ours, *others]
+    near = difflib.get_close_matches(kind, known, n=1)
+    instead = f'"{near[0]}"' if near else f"one of: {', '.join(known)}"
+    raise SpecError(f'target.kind: "{kind}" is unknown; write kind = {instead}')

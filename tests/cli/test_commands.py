@@ -264,11 +264,11 @@ def test_abandon_refunds_only_before_reading(project, run, monkeypatch):
 def test_json_is_exactly_one_object_everywhere(project, run, queries):
     ledger = ("--ledger", "sqlite:///ledger.db")
     commands = [
-        (("plan", "release.toml"), {"k", "h", "noise", "sensitivity", "certificate", "cost"}),
+        (("plan", "release.toml"), {"components", "certificate", "cost"}),
         (("release", "release.toml"), {"url", "name", "charge", "notes"}),
         (("release", "release.toml"), {"url", "name", "charge", "notes"}),
         (("query", "out.zarr", str(queries), "--out", "a.parquet"), {"rows", "answers"}),
-        (("show", "out.zarr"), {"epsilon", "domain", "noise", "certificate"}),
+        (("show", "out.zarr"), {"epsilon", "domain", "components", "certificate"}),
         (("verify", "out.zarr"), {"objects", "ok"}),
         (("ledger", "init", *ledger), {"ledger", "created"}),
         (("ledger", "grant", *ledger, "--dataset", "trips", "--epsilon", "0.1"), {"remaining"}),
@@ -349,7 +349,7 @@ def test_a_partition_fills_name_output_and_source(project, run):
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize(
     "place",
-    ["dbern.releasing.plan_files", "dbern.releasing.share_out", "dbern.releasing.privatize",
+    ["dbern.releasing.plan_files", "dbern.releasing.share_out", "dbern.publishing.privatize",
      "dbern.ledger.staging._encoded", "dbern.synopsis.writer._create_component"],
 )  # fmt: skip
 def test_the_text_of_an_unforeseen_error_is_never_printed(

@@ -93,7 +93,7 @@ POINTS = [
     (f"{WRITER}.begin", 1, "before", "spent"),
     ("dbern.synopsis.writer:_create_component", 1, "before", "spent"),
     (f"{WRITER}.begin", 1, "after", "spent"),
-    (f"{RELEASING}:privatize", 2, "after", "spent"),
+    ("dbern.publishing:privatize", 2, "after", "spent"),
     (f"{WRITER}.write", 1, "before", "spent"),
     (f"{WRITER}.write", 3, "after", "spent"),
     (f"{WRITER}.finish", 1, "before", "spent"),

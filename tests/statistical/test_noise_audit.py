@@ -126,10 +126,10 @@ def test_the_number_of_lattice_points_is_k_plus_one(points: str, rejected: bool)
         law = replace(law, scale=law.scale * 1 // 2)
 
     def center(record: float) -> Int64Array:
-        statistic = plan.statistic(spec)
-        state = statistic.empty()
-        statistic.add(state, {"x": np.array([record])})
-        return to_grid(statistic.finish(state, next(plan.lattice.slabs())), law)
+        counters = plan.counters(spec)
+        state = counters.empty()
+        counters.add(state, {"x": np.array([record])})
+        return to_grid(counters.finish(state, 0, 0, next(plan.lattice.slabs())), law)
 
     def noisy(values: Int64Array, key: bytes) -> Int64Array:
         return privatize(values, 0, law, key, "audit")

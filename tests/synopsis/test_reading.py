@@ -15,6 +15,7 @@ import pytest
 import dbern
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.synopsis.queries import answer
+from dbern.synopsis.released import ReleasedArray
 
 ABSENT = -(2**63)
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0], "z": [100.0, 104.0]}
@@ -176,7 +177,9 @@ def test_dask_in_lazy_dask_out(two, releases, client, monkeypatch):
     points = points_of(two, count=98)
     expected = two(points)
     fresh = releases[2].synopsis
-    monkeypatch.setattr(type(fresh), "_released", lambda _self: pytest.fail("computed too early"))
+    monkeypatch.setattr(
+        ReleasedArray, "_lattice_values", lambda _self: pytest.fail("computed too early")
+    )
     lazy = fresh(da.from_array(points, chunks=(13, 1)), h=[3, 3])
     monkeypatch.undo()
     assert isinstance(lazy, da.Array)
@@ -226,29 +229,36 @@ def test_the_format_is_what_its_page_says(two):
     assert array.shape == (7, 5)
     assert array.shards == (7, 5)
     assert array.metadata.dimension_names == ("x", "y")
-    law = two.metadata["noise"]["law"]
+    (component,) = two.metadata["components"]
+    law = component["noise"]["law"]
     granule = math.ldexp(1.0, law["granularity_exponent"]) / two.metadata["domain"]["volume"]
-    assert array.attrs["scale_factor"] == granule == two.metadata["noise"]["granularity"]
+    assert array.attrs["scale_factor"] == granule == component["noise"]["granularity"]
     assert array.attrs["add_offset"] == 0.0
-    assert two.metadata["noise"]["scale"] == law["scale"] * granule
+    assert component["noise"]["scale"] == law["scale"] * granule
     assert two.metadata["domain"]["volume"] == 20.0
     for name in ("x", "y"):
         axis = root[f"components/density/{name}"]
         assert (axis.dtype, axis.metadata.dimension_names) == (np.dtype("<f8"), (name,))
     documented = {
-        "format", "format_version", "dbern_version", "release_id", "name", "created", "output",
-        "combine", "domain", "target", "k", "h", "epsilon", "delta", "neighbors", "unit",
-        "sensitivity", "noise", "certificate",
+        "format", "format_version", "dbern_version", "release_id", "name", "created",
+        "combine", "domain", "target", "components", "epsilon", "delta", "neighbors", "unit",
+        "certificate",
     }  # fmt: skip
-    assert documented <= set(two.metadata)
+    assert documented == set(two.metadata)
+    facts = {
+        "arrays", "axes", "share", "value_unit", "k", "h", "noise", "sensitivity", "certificate",
+        "approximation", "errors",
+    }  # fmt: skip
+    assert facts == set(component)
     page = (Path(dbern.__file__).parent / "synopsis" / "FORMAT.md").read_text()
-    assert [key for key in two.metadata if f"`{key}`" not in page] == []
+    assert [key for key in [*two.metadata, *component] if f"`{key}`" not in page] == []
 
 
 def test_the_function_can_be_rebuilt_from_the_attributes(two):
     facts = two.metadata
     assert (facts["format"], facts["format_version"]) == ("dbern-synopsis", 1)
-    assert (facts["output"], facts["combine"]) == ("density", "linear")
+    assert facts["combine"] == {"kind": "linear"}
+    assert facts["components"][0]["arrays"] == ["density"]
     assert facts["domain"]["axes"] == [
         {"name": "x", "low": 0.0, "high": 10.0},
         {"name": "y", "low": -1.0, "high": 1.0},

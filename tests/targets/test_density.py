@@ -17,8 +17,7 @@ from dbern.plans import ReleasePlan
 from dbern.privacy.mechanism import to_grid
 from dbern.spec import ReleaseSpec
 from dbern.targets import KernelDensity
-from dbern.targets.base import Statistic
-from dbern.targets.density import _smallest_sketch
+from dbern.targets.sums import _smallest_sketch
 
 # bandwidth and k per axis: narrow, matched, wide, beyond the domain, mixed axes
 CASES = [
@@ -48,10 +47,10 @@ def positions(k: tuple[int, ...]) -> np.ndarray:
 
 def granules(plan: ReleasePlan, spec: ReleaseSpec, records: np.ndarray) -> np.ndarray:
     """What the release would add noise to, flat."""
-    statistic = plan.statistic(spec)
-    state = statistic.empty()
-    statistic.add(state, {name: records[:, i] for i, name in enumerate(spec.domain.names)})
-    return to_grid(statistic.finish(state, whole(plan)), plan.noise.law).ravel()
+    counters = plan.counters(spec)
+    state = counters.empty()
+    counters.add(state, {name: records[:, i] for i, name in enumerate(spec.domain.names)})
+    return to_grid(counters.finish(state, 0, 0, whole(plan)), plan.noise.law).ravel()
 
 
 @pytest.mark.parametrize(("bandwidth", "k"), CASES)
@@ -140,14 +139,14 @@ def test_the_effective_kernel_enters_the_sensitivity_and_the_certificate():
     """Delta_int covers the exact kernel, 2 N rho / n, and both roundings, term by term."""
     n, k, bandwidth = 40, (9,), (0.2,)
     spec, plan = density_spec(bandwidth, k, n=n), density_plan(bandwidth, k, n=n)
-    statistic = plan.statistic(spec)
+    (counters,) = plan.counters(spec).parts
     g = plan.noise.law.granularity
     exact = 2 * Fraction(Gaussian(0.2).lattice_sum(9)) / n
-    parts = exact + 2 * 10 * Fraction(statistic.kernel_error) / n
-    parts += 10 * (2 * Fraction(statistic.float_error) + g)
+    parts = exact + 2 * 10 * Fraction(counters.kernel_error) / n
+    parts += 10 * (2 * Fraction(counters.float_error) + g)
     assert plan.noise.law.l1_sensitivity_granules >= parts / g
     assert plan.noise.law.scale >= plan.noise.law.l1_sensitivity_granules  # epsilon 1
-    assert plan.certificate.rounding >= statistic.kernel_error + float(g) / 2
+    assert plan.certificate.rounding >= counters.kernel_error + float(g) / 2
 
 
 @pytest.mark.parametrize(("bandwidth", "k"), CASES)
@@ -156,11 +155,14 @@ def test_the_chosen_sketch_costs_a_percent_of_the_sensitivity(bandwidth, k, epsi
     n = 10_000
     spec = density_spec(bandwidth, k, n=n, epsilon=epsilon)
     plan = density_plan(bandwidth, k, n=n, epsilon=epsilon)
-    rho = plan.statistic(spec).kernel_error
+    rho = plan.counters(spec).parts[0].kernel_error
     size = math.prod(count + 1 for count in k)
     assert 2 * size * rho / n <= 0.0101 * plan.sensitivity.l1
-    assert n * 2**plan.sketch.bits < 2**62
-    assert all(0.5 / c <= b for c, b in zip(plan.sketch.cells, bandwidth, strict=True))
+    assert n * 2 ** plan.counters(spec).parts[0].sketch.bits < 2**62
+    assert all(
+        0.5 / c <= b
+        for c, b in zip(plan.counters(spec).parts[0].sketch.cells, bandwidth, strict=True)
+    )
 
 
 @pytest.mark.parametrize("bandwidth", [(0.1,), (0.003,), (2.0,), (0.1, 0.4), (0.2, 0.3, 0.5)])
@@ -197,12 +199,12 @@ def test_values_without_noise_are_the_density(bandwidth, k, seed):
     positions = (records[kept] - low) / width
     exact = reference.density(points, positions, bandwidth, 400)
     g = float(plan.noise.law.granularity)
-    statistic = plan.statistic(spec)
-    allowed = statistic.kernel_error + statistic.position_error + statistic.float_error + g / 2
+    (counters,) = plan.counters(spec).parts
+    allowed = counters.kernel_error + counters.position_error + counters.float_error + g / 2
     got = granules(plan, spec, records) * g
     assert np.abs(got - exact).max() <= allowed
     assert allowed / spec.domain.volume <= plan.certificate.rounding
-    assert np.abs(exact).max() <= statistic.value_bound
+    assert np.abs(exact).max() <= counters.value_bound
     assert got[0] != got[-1]
 
 
@@ -212,16 +214,15 @@ def test_the_value_bound_covers_everyone_at_one_place():
         values = granules(plan, spec, np.full((64, 1), position)) * float(
             plan.noise.law.granularity
         )
-        assert np.abs(values).max() <= plan.statistic(spec).value_bound
+        assert np.abs(values).max() <= plan.counters(spec).parts[0].value_bound
 
 
-def test_an_empty_state_is_zero_and_the_protocol_is_kept():
+def test_an_empty_state_is_zero():
     spec, plan = density_spec((0.1,), (20,)), density_plan((0.1,), (20,))
-    statistic = plan.statistic(spec)
-    assert isinstance(statistic, Statistic)
-    assert statistic.columns == ("x",)
-    assert not statistic.empty().any()
-    assert statistic.state_bytes == statistic.empty().nbytes
+    counters = plan.counters(spec)
+    assert [column.name for column in counters.columns] == ["x"]
+    assert not counters.empty().any()
+    assert counters.state_bytes == counters.empty().nbytes
     assert not granules(plan, spec, np.empty((0, 1))).any()
 
 

@@ -11,7 +11,7 @@ from strategies import density_plan, density_spec
 @pytest.mark.parametrize("epsilon", ["1", "10"])
 def test_every_number_of_rows_has_a_plan_that_cannot_overflow(bandwidth, k, n, epsilon):
     plan = density_plan(bandwidth, k, n=n, epsilon=epsilon)
-    assert n * 2**plan.sketch.bits < 2**62
+    assert n * 2 ** plan.components[0].counting["bits"] < 2**62
 
 
 @pytest.mark.parametrize("bandwidth", [0.02, 0.1, 1.0])
@@ -19,4 +19,4 @@ def test_every_number_of_rows_has_a_plan_that_cannot_overflow(bandwidth, k, n, e
 def test_the_kernel_error_is_a_percent_of_the_noise(bandwidth, epsilon):
     spec = density_spec((bandwidth,), (20,), n=10_000, epsilon=epsilon)
     plan = density_plan((bandwidth,), (20,), n=10_000, epsilon=epsilon)
-    assert plan.statistic(spec).kernel_error <= 0.0101 * plan.noise.scale
+    assert plan.counters(spec).parts[0].kernel_error <= 0.0101 * plan.noise.scale

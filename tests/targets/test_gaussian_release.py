@@ -31,10 +31,12 @@ def planned(bandwidths, n, delta="1e-5", **mechanism):
 
 
 def centers(spec, plan, records):
-    statistic = plan.statistic(spec)
-    state = statistic.empty()
-    statistic.add(state, {name: records[:, i] for i, name in enumerate(spec.domain.names)})
-    values = [statistic.finish(state, slab).ravel() for slab in plan.coordinates.layout.slabs()]
+    counters = plan.counters(spec)
+    state = counters.empty()
+    counters.add(state, {name: records[:, i] for i, name in enumerate(spec.domain.names)})
+    values = [
+        counters.finish(state, 0, 0, slab).ravel() for slab in plan.coordinates.layout.slabs()
+    ]
     return to_grid(np.concatenate(values), plan.noise.law)
 
 
@@ -114,7 +116,7 @@ def test_a_release_with_delta_charges_both(project, client):
         ledger.grant("trips", dbern.Budget.parse("1", "1e-6"))
     synopsis = dbern.release(spec, client=client).synopsis
     assert synopsis.metadata["delta"] == "0.000001"
-    assert synopsis.metadata["noise"]["kind"].endswith("gaussian")
+    assert synopsis.metadata["components"][0]["noise"]["kind"].endswith("gaussian")
     points = np.array([[5.0, 0.0], [1.0, -0.5]])
     low, high = synopsis.interval(points)
     assert (low < synopsis(points, h="auto")).all()

@@ -22,11 +22,13 @@ def planned(bandwidths, n, **mechanism):
 
 def centers(spec, plan, records):
     """The integers of a database given as rows in data units, NaN for null."""
-    statistic = plan.statistic(spec)
-    state = statistic.empty()
+    counters = plan.counters(spec)
+    state = counters.empty()
     columns = {name: records[:, i] for i, name in enumerate(spec.domain.names)}
-    statistic.add(state, columns)
-    values = [statistic.finish(state, slab).ravel() for slab in plan.coordinates.layout.slabs()]
+    counters.add(state, columns)
+    values = [
+        counters.finish(state, 0, 0, slab).ravel() for slab in plan.coordinates.layout.slabs()
+    ]
     return to_grid(np.concatenate(values), plan.noise.law)
 
 

@@ -1,0 +1,103 @@
+"""How released arrays make the released function: a closed list, described in FORMAT.md.
+
+A combination is post-processing. Its error bound follows from those of its parts; where a quotient
+makes that impossible for the worst database, the bound is the width of the public range that every
+value is cut to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dbern.arrays import FloatArray
+
+KINDS = ("linear", "stack", "one-vs-rest", "ratio")
+
+
+@dataclass(frozen=True)
+class Combination:
+    """What becomes of the values of the released arrays, in their order.
+
+    Parameters
+    ----------
+    kind : str
+        "linear": the one array. "stack": one column each. "one-vs-rest": column c is twice array
+        c minus the sum of all. "ratio": the first over the second, times the radius of the public
+        range, plus its middle, cut to the range; the middle where the second is not positive.
+    classes : tuple
+        Public labels of the columns, in order; empty for one value a point.
+    low, high : float
+        The public range of a ratio.
+
+    Examples
+    --------
+    >>> both = Combination("ratio", low=-1.0, high=3.0)
+    >>> both.values([np.array([0.1, 9.0]), np.array([0.2, 1.0])]).tolist()
+    [2.0, 3.0]
+    """
+
+    kind: str = "linear"
+    classes: tuple[str | int | bool, ...] = ()
+    low: float = -math.inf
+    high: float = math.inf
+
+    def values(self, parts: Sequence[FloatArray]) -> FloatArray:
+        """Values of the function (m,) or (m, classes), from those of the arrays, (m,) each."""
+        if self.kind == "linear":
+            return parts[0]
+        if self.kind == "ratio":
+            middle, radius = (self.low + self.high) / 2, (self.high - self.low) / 2
+            safe = np.where(parts[1] > 0, parts[1], np.inf)
+            return np.asarray(np.clip(middle + radius * parts[0] / safe, self.low, self.high))
+        stacked = np.stack(parts, axis=-1)
+        if self.kind == "one-vs-rest":
+            return np.asarray(2 * stacked - stacked.sum(axis=-1, keepdims=True))
+        return np.asarray(stacked)
+
+    @property
+    def several(self) -> bool:
+        """Whether a point has one value for each class."""
+        return self.kind in ("stack", "one-vs-rest")
+
+    def interval(
+        self, parts: Sequence[FloatArray], errors: Sequence[float]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper ends of a ratio where each array errs by at most its bound.
+
+        The extremes of ``a / b`` over a box with b > 0 are at its corners; where b may be zero or
+        below, the whole range.
+        """
+        middle, radius = (self.low + self.high) / 2, (self.high - self.low) / 2
+        sure = parts[1] > errors[1]
+        safe = np.where(sure, parts[1], 2 * errors[1] + 1)
+        corners = [
+            middle + radius * (parts[0] + a * errors[0]) / (safe + b * errors[1])
+            for a, b in itertools.product((-1, 1), repeat=2)
+        ]
+        low = np.where(sure, np.min(corners, axis=0), self.low)
+        high = np.where(sure, np.max(corners, axis=0), self.high)
+        return np.clip(low, self.low, self.high), np.clip(high, self.low, self.high)
+
+    def error(self, errors: Sequence[float]) -> float:
+        """Bound on the error of any value, from bounds on those of the arrays."""
+        if self.kind == "ratio":
+            return self.high - self.low
+        return sum(errors) if self.kind == "one-vs-rest" else max(errors)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        content = {key: value for key, value in asdict(self).items() if value != ()}
+        if self.kind != "ratio":
+            del content["low"], content["high"]
+        return {**content, **({"classes": list(self.classes)} if self.classes else {})}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Combination:
+        """What `to_dict` wrote."""
+        return cls(**{**content, "classes": tuple(content.get("classes", ()))})

@@ -1,0 +1,174 @@
+"""From a sealed center to a published synopsis: exact noise, shards, manifest.
+
+The only place where a key meets a center. Everything here is a function of what the ledger and the
+staging hold, so repeating it writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dbern.arrays import Int64Array
+from dbern.bernstein.lattice import Slab
+from dbern.errors import IntegrityError
+from dbern.ledger import BudgetLedger, Reservation, Staging
+from dbern.plans import PlannedComponent, ReleasePlan
+from dbern.privacy.budget import decimal_text
+from dbern.privacy.entropy import subkey
+from dbern.privacy.mechanism import Noise, privatize, to_grid
+from dbern.progress import Progress
+from dbern.spec import ReleaseSpec
+from dbern.synopsis.manifest import FORMAT, FORMAT_VERSION, MANIFEST, digest
+from dbern.synopsis.writer import Component, SynopsisWriter
+from dbern.targets.base import Component as TargetComponent
+
+
+def publish(
+    ledger: BudgetLedger,
+    spec: ReleaseSpec,
+    plan: ReleasePlan,
+    reservation: Reservation,
+    progress: Progress,
+) -> str:
+    """Add the noise to the sealed center and publish; returns the manifest's digest.
+
+    Raises
+    ------
+    IntegrityError
+        Where the staged center is not the sealed one; no noise is drawn.
+    ReleaseError
+        Where the output cannot be written; nothing is published.
+    """
+    output = Path(reservation.output)
+    writer = SynopsisWriter(output, reservation.release_id)
+    if writer.is_published():
+        return digest(output / MANIFEST).sha256
+    staging = ledger.staging(reservation)
+    staging.verify(reservation.seal)
+    key = ledger.key(reservation)
+    stored = {
+        name: _stored(spec, planned, name) for planned in plan.components for name in planned.arrays
+    }
+    writer.begin(_attributes(spec, plan, reservation), list(stored.values()))
+    total = sum(len(list(one.lattice.slabs())) for one in stored.values())
+    done = 0
+    for planned in plan.components:
+        for name in planned.arrays:
+            law = planned.noise.law
+            noisy = _Noisy(staging, planned, name, _noise_key(key, reservation, law))
+            for _ in _write(writer, stored[name], noisy):
+                done += 1
+                progress("adding noise and writing", done, total)
+    return writer.finish(reservation.created)
+
+
+@dataclass(frozen=True)
+class _Noisy:
+    """One released array: its sealed center, and the noise that it gets."""
+
+    staging: Staging
+    planned: PlannedComponent
+    name: str
+    key: bytes = field(repr=False)
+
+    def released(self, slab: Slab) -> Int64Array:
+        center = self.staging.get(self.name, slab.index)
+        layout, law = self.planned.coordinates.layout, self.planned.noise.law
+        return privatize(center, slab.start * layout.layer, law, self.key, self.name)
+
+
+def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator[None]:
+    """Write an array's lattice, shard by shard on all cores; of spectral ones, derived."""
+    coordinates, law = noisy.planned.coordinates, noisy.planned.noise.law
+    lattice_slab = noisy.released
+    if stored.spectra:
+        layout = coordinates.layout
+        slabs = [noisy.released(slab) for slab in layout.slabs()]
+        released = np.concatenate(slabs).reshape(layout.shape)
+        writer.write_spectral(stored, released)
+        values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
+
+        def lattice_slab(slab: Slab) -> Int64Array:
+            return to_grid(coordinates.to_lattice(values, slab), law)
+
+    def write(slab: Slab) -> None:
+        writer.write(stored, slab, lattice_slab(slab))
+
+    with threadpool_limits(1), ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(write, stored.lattice.slabs())
+
+
+def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:
+    """The key of this very center's noise.
+
+    It is bound to the seal and to the law: should the ledger ever be put back to before the charge,
+    another center, or another scale, draws independent noise instead of the same.
+    """
+    if reservation.seal is None:
+        raise IntegrityError(f"release {reservation.name} has no sealed center: no noise is drawn")
+    terms = json.dumps(asdict(law), sort_keys=True)
+    return subkey(key, "noise of a sealed center", reservation.seal.hex(), terms)
+
+
+def _stored(spec: ReleaseSpec, planned: PlannedComponent, name: str) -> Component:
+    (domain,) = {one.domain for one in spec.components if one.name == planned.name}
+    positions = tuple(
+        axis.low + planned.lattice.nodes(i) * axis.width for i, axis in enumerate(domain.axes)
+    )
+    granularity = planned.noise.granularity
+    return Component(name, planned.lattice, domain.names, positions, granularity, planned.spectra)
+
+
+def _attributes(spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation) -> dict[str, Any]:
+    """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
+    content = plan.to_dict()
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "dbern_version": version("dbern"),
+        "name": plan.name,
+        "created": reservation.created,
+        "domain": {
+            "axes": [{"name": a.name, "low": a.low, "high": a.high} for a in spec.domain.axes],
+            "outside": spec.domain.outside.value,
+            "volume": spec.domain.volume,
+        },
+        "target": {"kind": spec.learner.kind, **spec.learner.get_params(), "n": plan.n},
+        "combine": spec.combination.to_dict(),
+        "components": [
+            _described(component, planned, facts)
+            for component, planned, facts in zip(
+                spec.components, plan.components, content["components"], strict=True
+            )
+        ],
+        "epsilon": decimal_text(plan.charge.epsilon),
+        "delta": decimal_text(plan.charge.delta),
+        "neighbors": spec.neighbors.value,
+        "unit": str(spec.unit),
+        "certificate": content["certificate"],
+    }
+
+
+def _described(
+    component: TargetComponent, planned: PlannedComponent, facts: dict[str, Any]
+) -> dict[str, Any]:
+    """The public facts of one component."""
+    shown = ("k", "h", "noise", "sensitivity", "certificate", "approximation")
+    return {
+        "arrays": list(planned.arrays),
+        "axes": list(component.domain.names),
+        "share": decimal_text(component.share),
+        "value_unit": planned.unit,
+        **{key: facts[key] for key in shown},
+        "errors": {"lattice": planned.lattice_error, "released": planned.released_error},
+    }

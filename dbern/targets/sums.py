@@ -1,0 +1,339 @@
+"""Weighted kernel sums ``F_o(y) = (1/n) sum_i [o_i = o] w_i K(y - d_i)``, K a product of axes.
+
+A public rule gives each record an output o and a weight w in [-1, 1]. Densities, regression sums,
+class sums and the closed form of the hinge are all of this form.
+
+Sensitivity under replace-one
+-----------------------------
+Let ``K_t = (K(p - t))_{p in P} >= 0`` be the contribution of a record of weight one, zero for the
+null record. Replacing a record moves the released values by ``(w K_t - w' K_t') / n``, the two in
+one output or in two.
+
+*One output, weights in [0, 1]*: pointwise, two numbers in ``[0, sup K]`` differ by at most
+``sup K``: ``S(F) <= sup K / n`` and ``Delta1 <= N S(F)``. Summed, ``|w K_t - w' K_t'|_1 <=
+|K_t|_1 + |K_t'|_1 <= 2 max_t sum_v K(v/k - t)``, and for a product kernel the maximum factors over
+axes because every term is a product of nonnegative axis terms and the axes of t vary
+independently. A maximum over pairs is a convex function of the weights: it is attained at weights
+of zero (the null record) or one.
+
+*Signed weights*: ``S(F) <= 2 sup K / n``, and nothing cancels: ``Delta1 <= 2 max_t |K_t|_1 / n``,
+``Delta2 <= 2 max_t |K_t|_2 / n``, attained by turning a sign. *Several outputs*: a record that
+changes its output moves each by at most ``sup K / n``, and all of them together by ``(|K_t|_1 +
+|K_t'|_1) / n``: ``N S(F)`` is no bound, ``2 max_t |K_t|_1 / n`` is.
+
+Effective kernel
+----------------
+Records enter through integers that represent K~ with ``|K~ - K| <= rho`` everywhere. A replacement
+then moves each lattice value by at most ``2 rho / n`` more, and coordinate j of a linear map T by
+``2 rho |T_j|_1 / n``: the norm of these (``2 N rho / n`` for lattice values) enters Delta. In two
+outputs each moves by half of that: no more in either norm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from dbern.arrays import FloatArray, Int64Array
+from dbern.bernstein.bias import Bumps
+from dbern.bernstein.coordinates import BumpBound, Coordinates
+from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.lattice import Slab
+from dbern.bernstein.moments import (
+    UNIT_ROUNDOFF,
+    MomentSketch,
+    chebyshev_table,
+    contract,
+    contraction_error,
+    mapped_table,
+    truncation_error,
+)
+from dbern.domain import Column, Domain
+from dbern.errors import SpecError
+from dbern.targets.weighings import ALIKE, Weighing
+
+_NARROWEST, _WIDEST = 1e-4, 1e4
+_LARGEST_STATE = 1 << 28
+_MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
+_CACHE_BYTES = 1 << 22
+WHOLE = Fraction(1)
+
+
+def axis_kernels(domain: Domain, bandwidth: Sequence[float], key: str) -> tuple[Gaussian, ...]:
+    """Axis kernels in unit-cube units; `key` names the bandwidth in ``[target]``.
+
+    Raises
+    ------
+    SpecError
+        For bandwidths that do not fit the axes.
+    """
+    if len(bandwidth) != domain.dimensions:
+        raise SpecError(
+            f"target.{key}: has {len(bandwidth)} entries for {domain.dimensions} "
+            f"axes; write one for each of {', '.join(domain.names)}"
+        )
+    shares = [b / axis.width for b, axis in zip(bandwidth, domain.axes, strict=True)]
+    if not all(_NARROWEST <= share <= _WIDEST for share in shares):
+        raise SpecError(
+            f"target.{key}: must be from {_NARROWEST:g} to {_WIDEST:g} times the width of "
+            f"its axis; write a {key} nearer to the bounds' scale"
+        )
+    return tuple(Gaussian(share) for share in shares)
+
+
+@dataclass(frozen=True)
+class KernelSum:
+    """A weighted kernel sum as a component: see the top of the module.
+
+    Examples
+    --------
+    >>> from dbern.domain import Axis
+    >>> square = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
+    >>> density = KernelSum("density", square, (Gaussian(0.1), Gaussian(0.1)))
+    >>> density.outputs, round(density.function_movement, 3)
+    (1, 15.915)
+    """
+
+    name: str
+    domain: Domain
+    kernels: tuple[Gaussian, ...]
+    weighing: Weighing = ALIKE
+    unit: float = 1.0
+    share: Fraction = WHOLE
+
+    @property
+    def outputs(self) -> int:
+        """As many as the weighing has."""
+        return self.weighing.outputs
+
+    @property
+    def approximation(self) -> Bumps:
+        """An output is a mixture of at most n bumps over n."""
+        return Bumps(self.kernels)
+
+    @property
+    def function_movement(self) -> float:
+        """``sup K``, twice that with signs."""
+        peak = OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
+        return 2 * peak if self.weighing.signed else peak
+
+    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+        """See the proof at the top of this module."""
+        signed = self.weighing.signed
+        if norm == 2:
+            return coordinates.bump_bound_l2(self.kernels, signed=signed)
+        apart = signed or self.outputs > 1
+        return coordinates.bump_bound(self.kernels, apart=apart, quick=quick)
+
+    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> KernelSumStatistic:
+        """The cheapest integer sketch whose kernel error is at most `tolerance`, or nearly.
+
+        From about a billion rows on, the integers are too short for the tolerance the plan asks
+        for; the plan then shows the larger rounding part.
+
+        Raises
+        ------
+        SpecError
+            Where no sketch of reasonable size is that accurate.
+        """
+        kernels = self.kernels
+        bits = min(_MOST_BITS, 62 - n.bit_length())
+        # Rounding of the moments alone costs up to this: no sketch can do better.
+        floor = 2.0 ** (1 - bits) * math.prod(4 * kernel.peak for kernel in kernels)
+        tolerance = max(tolerance, floor)
+        sketches = (_smallest_sketch(kernels, order, bits, tolerance) for order in range(9))
+        found = [sketch for sketch in sketches if sketch is not None]
+        if not found:
+            raise SpecError(
+                f"target.bandwidth: too narrow for exact integer sums over {len(kernels)} "
+                "axes; write a larger bandwidth or fewer axes"
+            )
+        best = min(found, key=lambda sketch: _cost(sketch, coordinates.lattice.shape))
+        return KernelSumStatistic(self, coordinates, best, n)
+
+    def restore(
+        self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]
+    ) -> KernelSumStatistic:
+        """The statistic that a plan has chosen."""
+        sketch = MomentSketch(tuple(counting["cells"]), counting["order"], counting["bits"])
+        return KernelSumStatistic(self, coordinates, sketch, n)
+
+    def share_of(self, share: Fraction) -> KernelSum:
+        """The same component with another share of the budget."""
+        return replace(self, share=share)
+
+
+def _cost(sketch: MomentSketch, nodes: Sequence[int]) -> float:
+    """Relative time: moments a record adds, slower out of cache, and the tables to contract."""
+    tables = (sketch.order + 2) * sum(
+        count * cells for count, cells in zip(nodes, sketch.cells, strict=True)
+    )
+    adding = len(sketch.indices) * (1 + sketch.state_bytes / _CACHE_BYTES)
+    return adding + 8 * tables / _CACHE_BYTES
+
+
+def _smallest_sketch(
+    kernels: Sequence[Gaussian], order: int, bits: int, tolerance: float
+) -> MomentSketch | None:
+    """Fewest cells (proportional to the axes' inverse bandwidths) that meet the tolerance."""
+
+    def sketch(density: float) -> MomentSketch:
+        # Rounded up past the division's rounding, so that a cell is at most two bandwidths wide.
+        each = (math.ceil(OUTWARD * density / kernel.bandwidth) for kernel in kernels)
+        cells = tuple(max(1, count) for count in each)
+        return MomentSketch(cells, order, bits)
+
+    def fits(density: float) -> bool:
+        return truncation_error(kernels, sketch(density).cells, order, bits) <= tolerance
+
+    low, high = 0.5, 0.5
+    while not fits(high):
+        low, high = high, 2 * high
+        if sketch(high).state_bytes > 2 ** len(kernels) * _LARGEST_STATE:
+            return None
+    while high - low > 0.02 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    best = sketch(high)
+    return best if best.state_bytes <= _LARGEST_STATE else None
+
+
+@dataclass(frozen=True)
+class KernelSumStatistic:
+    """A kernel sum resolved to integers: what workers count and contract."""
+
+    component: KernelSum
+    coordinates: Coordinates
+    sketch: MomentSketch
+    n: int
+
+    @property
+    def kernels(self) -> tuple[Gaussian, ...]:
+        """The component's."""
+        return self.component.kernels
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The axes' columns and those of the weights."""
+        domain = self.component.domain
+        axes = tuple(Column(name, f"data.bounds.{name}") for name in domain.names)
+        return axes + self.component.weighing.columns
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """The sketch."""
+        sketch = self.sketch
+        return {"cells": list(sketch.cells), "order": sketch.order, "bits": sketch.bits}
+
+    @property
+    def description(self) -> str:
+        """Cells and moments."""
+        cells = " x ".join(map(str, self.sketch.cells))
+        return f"{cells} cells x {len(self.sketch.indices)} integer moments"
+
+    @cached_property
+    def kernel_error(self) -> float:
+        """Bound rho on ``|K~ - K|``."""
+        return truncation_error(
+            self.kernels, self.sketch.cells, self.sketch.order, self.sketch.bits
+        )
+
+    @cached_property
+    def float_error(self) -> float:
+        """Bound on the float error of any one coordinate."""
+        return self._row_error * math.prod(
+            float(self.coordinates.row_sums(axis).max()) for axis in range(len(self.kernels))
+        )
+
+    @cached_property
+    def _row_error(self) -> float:
+        """Bound on the float error of a coordinate whose row of the map sums to one."""
+        # The division by n rounds once more, a value of at most the kernel's peak.
+        division = 2 * UNIT_ROUNDOFF * math.prod(kernel.peak for kernel in self.kernels)
+        mapped = self.coordinates.matrix(0) is not None
+        terms = [nodes + 2 if mapped else 0 for nodes in self.coordinates.lattice.shape]
+        sketch = self.sketch
+        error = contraction_error(self.kernels, sketch.cells, sketch.order, terms)
+        return OUTWARD * (division + error)
+
+    def kernel_error_norm(self, norm: int) -> float:
+        """Bound on what the kernel error adds to the sensitivity, times n.
+
+        A coordinate's error is at most ``2 rho |T_j|_1``; this is the norm of these.
+        """
+        return OUTWARD * 2 * self.kernel_error * self._rows(norm)
+
+    def float_error_norm(self, norm: int) -> float:
+        """Bound on the norm of the float errors of all coordinates of one database."""
+        outputs = math.sqrt(self.component.outputs) if norm == 2 else self.component.outputs
+        return OUTWARD * outputs * self._row_error * self._rows(norm)
+
+    def _rows(self, norm: int) -> float:
+        """The norm of the row sums ``|T_j|_1``, which factors over axes."""
+        axes = (self.coordinates.row_sums(axis) for axis in range(len(self.kernels)))
+        return OUTWARD * math.prod(float((rows**norm).sum() ** (1 / norm)) for rows in axes)
+
+    @property
+    def position_error(self) -> float:
+        """Bound on the change of F by rounding positions: accuracy only, never privacy."""
+        peaks = math.prod(kernel.peak for kernel in self.kernels)
+        shift = 8 * UNIT_ROUNDOFF
+        return OUTWARD * shift * sum(peaks * kernel.slope / kernel.peak for kernel in self.kernels)
+
+    @property
+    def value_bound(self) -> float:
+        """No lattice value exceeds ``sup K + rho``, plus everything floats can add."""
+        peak = math.prod(kernel.peak for kernel in self.kernels)
+        norm = math.prod(
+            float(self.coordinates.row_sums(axis).max()) for axis in range(len(self.kernels))
+        )
+        return OUTWARD * norm * (1.001 * peak + self.kernel_error)
+
+    @property
+    def batch_bytes(self) -> int:
+        """Positions, offsets, their polynomials and a few temporaries."""
+        return 8 * (12 + self.sketch.order) * len(self.kernels)
+
+    @property
+    def table_bytes(self) -> int:
+        """The per-axis tables."""
+        shape, cells = self.coordinates.lattice.shape, self.sketch.cells
+        entries = sum(nodes * count for nodes, count in zip(shape, cells, strict=True))
+        return 8 * (self.sketch.order + 2) * entries
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Multi-indices, outputs, cells."""
+        indices, *cells = self.sketch.shape
+        return (indices, self.component.outputs, *cells)
+
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        """Add a batch of records to `state`, in place."""
+        kept, positions = self.component.domain.bounded(records)
+        counts, output, weight = self.component.weighing(records)
+        if counts is not None:
+            positions, kept = positions[counts[kept]], kept & counts
+        self.sketch.add(
+            state,
+            positions,
+            None if output is None else output[kept],
+            None if weight is None else weight[kept],
+        )
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Coordinates of one slab, in unit-cube units."""
+        tables = [
+            mapped_table(
+                chebyshev_table(kernel, self.coordinates.lattice.k[axis], cells, self.sketch.order),
+                self.coordinates.matrix(axis),
+            )
+            for axis, (kernel, cells) in enumerate(
+                zip(self.kernels, self.sketch.cells, strict=True)
+            )
+        ]
+        tables[0] = tables[0][:, slab.start : slab.stop]
+        return contract(self.sketch, state[:, output], tables) / self.n

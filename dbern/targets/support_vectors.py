@@ -1,0 +1,82 @@
+"""Support vector machines without bias, where they have a closed form.
+
+``w = argmin (C/n) sum_i max(0, 1 - l_i <w, phi(d_i)>) + |w|^2 / 2`` with labels +-1. In the dual,
+``w = (C/n) sum_i a_i l_i phi(d_i)`` with a_i in [0, 1], and a_i = 1 wherever the margin
+``l_i <w, phi(d_i)>`` is below one. With ``kappa^2 = sup K(x, x)`` every such w has norm at most
+``C kappa``, so no margin exceeds ``C kappa^2``. Where that is at most one, all dual variables at
+their bound, a = 1, satisfy the optimality conditions: the hinge's subgradient contains -1 up to
+and including margin one. By strong convexity this is the minimiser:
+
+    ``F(y) = (C/n) sum_i l_i K(d_i, y)``,
+
+a signed kernel sum, exact, with no solver; its sensitivities are proved in `dbern.targets.sums`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+from pydantic import Field
+
+from dbern.combination import Combination
+from dbern.domain import Column, RecordSchema
+from dbern.errors import SpecError
+from dbern.targets.base import Learner, Lengths
+from dbern.targets.sums import KernelSum, axis_kernels
+from dbern.targets.weighings import ByCategory, BySign
+
+
+class SupportVectorMachine(Learner):
+    """Decision function of a support vector machine with the kernel ``exp(-|x-y|^2 / (2 s^2))``.
+
+    With two classes the second is the positive one; with more, one machine a class against the
+    rest. The regularisation is the paper's ``C/n``: scikit-learn's C is this C over n.
+
+    Parameters
+    ----------
+    length_scale : sequence of float
+        s per axis, in data units.
+    C : float
+        At most 1: then the machine has a closed form.
+
+    Raises
+    ------
+    SpecError
+        For a length scale or C out of range, or records without classes.
+
+    Examples
+    --------
+    >>> SupportVectorMachine(length_scale=[1.0, 1.0]).C
+    1.0
+    """
+
+    kind: ClassVar[str] = "support-vector-machine"
+    uses: ClassVar[tuple[str, ...]] = ("label",)
+
+    length_scale: Lengths = Field(
+        description="length_scale = [1.0, 1.0], one per axis in data units"
+    )
+    C: float = Field(1.0, gt=0, le=1, description="C = 1.0, at most 1 in this version")
+
+    def components(self, schema: RecordSchema) -> tuple[KernelSum, ...]:
+        """The signed sum, or one sum for each of more than two classes."""
+        label, domain = _label(schema), schema.domain
+        kernels = axis_kernels(domain, self.length_scale, "length_scale")
+        # The component's kernels are densities: this is what the machine's is of their product.
+        unit = self.C * math.prod(g.bandwidth * math.sqrt(2 * math.pi) for g in kernels)
+        weighing = BySign(label) if len(label.categories) == 2 else ByCategory(label)
+        return (KernelSum("decision", domain, kernels, weighing, unit),)
+
+    def combination(self, schema: RecordSchema) -> Combination:
+        """The sum itself, or for more classes each one's minus all others'."""
+        classes = _label(schema).categories
+        return Combination("linear" if len(classes) == 2 else "one-vs-rest", classes)
+
+
+def _label(schema: RecordSchema) -> Column:
+    if schema.label is None:
+        raise SpecError(
+            'data.label: is missing; write [data.label] with column and classes = ["no", "yes"]'
+        )
+    return schema.label

@@ -1,0 +1,134 @@
+"""What every learner must keep, whatever it is: cases, and what one record does to the integers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dbern.planning import plan_files
+from dbern.plans import PlannedComponent, ReleasePlan
+from dbern.privacy.calibration import GaussianNoise
+from dbern.privacy.mechanism import to_grid
+from dbern.spec import ReleaseSpec
+
+NULL = math.nan
+LABEL = {"column": "label", "classes": ["no", "yes"]}
+THREE = {"column": "label", "classes": [0, 1, 2]}
+GROUP = {"column": "group", "values": ["a", "b", "c"]}
+RESPONSE = {"column": "response", "bounds": [-1.0, 3.0]}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A target, the roles of its columns, and every value that a record's other columns take."""
+
+    target: Mapping[str, Any]
+    roles: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    noises: tuple[str, ...] = (
+        "laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian",
+    )  # fmt: skip
+
+    def spec(self, axes: int, n: int, noise: str, **mechanism: Any) -> ReleaseSpec:
+        """A release over the unit cube."""
+        names = "xyz"[:axes]
+        target = {
+            key: value * axes if isinstance(value, list) else value
+            for key, value in self.target.items()
+        }
+        return ReleaseSpec(
+            release={"name": "case", "output": "case.zarr"},
+            data={
+                "source": "*.parquet", "bounds": {x: [0.0, 1.0] for x in names}, "n": n,
+                **self.roles,
+            },
+            target=target,
+            mechanism={"noise": noise, "h": 2, **mechanism},
+            budget={
+                "epsilon": "1.0", "delta": "1e-6" if "gaussian" in noise else "0",
+                "ledger": "sqlite:///l.db", "dataset": "case",
+            },
+        )  # fmt: skip
+
+
+CASES = {
+    "density": Case({"kind": "kernel-density", "bandwidth": [0.2]}),
+    "groups": Case(
+        {"kind": "kernel-density", "bandwidth": [0.2]}, {"group": GROUP},
+        {"group": (0.0, 1.0, 2.0, NULL)},
+    ),
+    "machine": Case(
+        {"kind": "support-vector-machine", "length_scale": [0.3]}, {"label": LABEL},
+        {"label": (0.0, 1.0, NULL)},
+    ),
+    "machines": Case(
+        {"kind": "support-vector-machine", "length_scale": [0.3]}, {"label": THREE},
+        {"label": (0.0, 1.0, 2.0, NULL)},
+    ),
+    "regression": Case(
+        {"kind": "nadaraya-watson", "bandwidth": [0.25]}, {"response": RESPONSE},
+        {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)},
+    ),
+}  # fmt: skip
+
+
+def everyone(case: Case, axes: int, rng: np.random.Generator) -> list[dict[str, float]]:
+    """Records to replace by one another: edges and middles of every axis, each with every value."""
+    ends = list(itertools.product((0.0, 0.5, 1.0), repeat=axes))
+    places = [*ends, *rng.uniform(size=(4, axes)).tolist(), [NULL] * axes, [1.5] * axes]
+    names = "xyz"[:axes]
+    others = [dict(zip(case.values, some, strict=True))
+              for some in itertools.product(*case.values.values())]  # fmt: skip
+    return [dict(zip(names, place, strict=True)) | other for place in places for other in others]
+
+
+def integers(
+    spec: ReleaseSpec, plan: ReleasePlan, records: list[dict[str, float]]
+) -> list[np.ndarray]:
+    """What carries the noise, flat, for each component all outputs."""
+    counters = plan.counters(spec)
+    state = counters.empty()
+    columns = {c.name: np.array([r[c.name] for r in records]) for c in counters.columns}
+    counters.add(state, columns)
+    found = []
+    for part, planned in enumerate(plan.components):
+        values = [
+            counters.finish(state, part, output, slab).ravel()
+            for output in range(planned.outputs)
+            for slab in planned.coordinates.layout.slabs()
+        ]
+        found.append(to_grid(np.concatenate(values), planned.noise.law))
+    return found
+
+
+def largest_moves(case: Case, axes: int, noise: str, **mechanism: Any) -> list[float]:
+    """For each component, the largest distance over its planned bound; every pair is tried."""
+    rng = np.random.default_rng(5)
+    spec = case.spec(axes, 2, noise, **mechanism)
+    plan = plan_files(spec, ())
+    records = everyone(case, axes, rng)
+    staged = [integers(spec, plan, [records[1], record]) for record in records]
+    return [
+        float((_largest(np.array([one[part] for one in staged])) / _bound(planned)).max())
+        for part, planned in enumerate(plan.components)
+    ]
+
+
+def _largest(rows: np.ndarray) -> np.ndarray:
+    """Largest l1 and l2 distances of any two rows."""
+    apart = [np.abs(rows - row).astype(np.float64) for row in rows]
+    return np.array([max(d.sum(axis=1).max() for d in apart),
+                     max(np.sqrt((d**2).sum(axis=1)).max() for d in apart)])  # fmt: skip
+
+
+def _bound(planned: PlannedComponent) -> np.ndarray:
+    """The planned l1 and l2 bounds in granules; infinite for the one that does not matter."""
+    law = planned.noise.law
+    if isinstance(law, GaussianNoise):
+        return np.array([math.inf, math.sqrt(law.l2_sensitivity_granules_squared)])
+    return np.array([law.l1_sensitivity_granules, math.inf])

@@ -1,0 +1,284 @@
+"""The suite that every learner inherits: sensitivities, the model without noise, free order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conformance import CASES, everyone, integers, largest_moves
+
+import dbern
+from dbern import publishing
+from dbern.bernstein.coordinates import BumpBound, PlainCoordinates
+from dbern.planning import plan_files
+from dbern.targets.sums import KernelSum
+
+PAIRS = [(name, noise) for name, case in CASES.items() for noise in case.noises]
+
+
+@pytest.mark.parametrize(("name", "noise"), PAIRS)
+def test_no_replacement_moves_the_integers_beyond_the_plan(name, noise):
+    moves = largest_moves(CASES[name], 1, noise, k=9)
+    assert max(moves) <= 1
+    assert max(moves) > 0.5  # half the scale would be caught
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "noise"), PAIRS)
+def test_no_replacement_moves_the_integers_of_two_axes_beyond_the_plan(name, noise):
+    moves = largest_moves(CASES[name], 2, noise, k=6)
+    assert max(moves) <= 1
+    assert max(moves) > 0.3
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_shares_sum_to_the_budget(name):
+    spec = CASES[name].spec(1, 100, "laplace")
+    plan = plan_files(spec, ())
+    assert sum(component.share for component in spec.components) == 1
+    spent = sum(Fraction(one.noise.law.epsilon) for one in plan.components)
+    assert Fraction(99, 100) <= spent <= 1
+
+
+# What is printed, and does not hold for replacing a record.
+PRINTED = {
+    "machine": "MC kappa^2 / n, which is that of removing a record",
+    "machines": "N S(F) for records that change their output",
+    "groups": "N S(F) for records that change their output",
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_the_printed_constants_fail(name, monkeypatch):
+    def printed(self, coordinates, norm, *, quick=False):
+        del norm, quick
+        peak = np.prod([kernel.peak for kernel in self.kernels])
+        if name == "machine":
+            twice = PlainCoordinates(coordinates.lattice).bump_bound(self.kernels, apart=True)
+            return BumpBound(twice.value / 2, "printed")
+        return BumpBound(float(coordinates.lattice.size * peak), "printed")
+
+    monkeypatch.setattr(KernelSum, "movement", printed)
+    wide = {key: [1.0] if isinstance(v, list) else v for key, v in CASES[name].target.items()}
+    assert max(largest_moves(replace(CASES[name], target=wide), 1, "laplace", k=3)) > 1
+
+
+def test_a_flipped_label_moves_the_machine_by_twice_what_is_printed():
+    """The paper's bound MC kappa^2 / n is .02 here; the move is .04."""
+    spec = CASES["machine"].spec(1, 50, "laplace", k=4)
+    plan = plan_files(spec, ())
+    rows = [{"x": 0.5, "label": 1.0}] * 50
+    flipped = [*rows[:-1], {"x": 0.5, "label": 0.0}]
+    (before,), (after,) = integers(spec, plan, rows), integers(spec, plan, flipped)
+    move = np.abs(before - after).max() * plan.noise.granularity
+    assert move == pytest.approx(0.04, rel=1e-3)
+    assert move <= plan.sensitivity.function == pytest.approx(0.04, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_any_order_and_partition_gives_the_same_integers(name):
+    case, rng = CASES[name], np.random.default_rng(2)
+    records = everyone(case, 2, rng)[1:]
+    spec = case.spec(2, len(records), "laplace", k=5)
+    plan = plan_files(spec, ())
+    counters = plan.counters(spec)
+
+    def state(rows):
+        total = counters.empty()
+        columns = {c.name: np.array([r[c.name] for r in rows]) for c in counters.columns}
+        counters.add(total, columns)
+        return total
+
+    together = state(records)
+    shuffled = [records[i] for i in rng.permutation(len(records))]
+    parts = [state(shuffled[i : i + 7]) for i in range(0, len(shuffled), 7)]
+    np.testing.assert_array_equal(np.sum(parts, axis=0), together)
+    assert together.any()
+
+
+# --- the model without noise -------------------------------------------------------------------
+
+
+def table(rows, rng):
+    labels = rng.choice(["no", "yes", "maybe", None], rows, p=[0.45, 0.45, 0.05, 0.05])
+    response = rng.normal(1.0, 1.5, rows).round(3).tolist()
+    response[0] = None
+    return {
+        "x": [None, *rng.uniform(0, 1, rows - 1).tolist()],
+        "label": labels.tolist(),
+        "group": rng.choice(["a", "b", "c", "other"], rows).tolist(),
+        "response": response,
+    }
+
+
+def released(project, client, monkeypatch, name, columns):
+    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+    case = CASES[name]
+    chosen = {"x": columns["x"], **{key: columns[key] for key in case.values}}
+    project.write(chosen)
+    content = case.spec(1, len(columns["x"]), "laplace", k=60, h=8).model_dump(exclude_none=True)
+    content["release"]["output"] = str(project.output)
+    content["data"]["source"] = str(project.folder / "data")
+    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
+    spec = dbern.ReleaseSpec(**content)
+    return dbern.plan(spec), dbern.release(spec, client=client).synopsis
+
+
+def bumps(points, columns, width, keep):
+    x = np.array([np.nan if v is None else v for v in columns["x"]])[keep]
+    x = x[np.isfinite(x)]
+    return np.exp(-(((points[:, None] - x) / width) ** 2) / 2)
+
+
+def where(columns, test):
+    return np.array([test(i) for i in range(len(columns["x"]))])
+
+
+POINTS = np.linspace(0, 1, 41)
+
+
+def test_densities_by_group_are_those_of_the_groups(project, client, monkeypatch):
+    columns = table(300, np.random.default_rng(0))
+    plan, synopsis = released(project, client, monkeypatch, "groups", columns)
+    values = synopsis(POINTS)
+    assert values.shape == (41, 3)
+    for i, group in enumerate("abc"):
+        keep = where(columns, lambda j, group=group: columns["group"][j] == group)
+        exact = bumps(POINTS, columns, 0.2, keep).sum(axis=1) / (300 * 0.2 * np.sqrt(2 * np.pi))
+        certificate = plan.certificate
+        error = np.abs(values[:, i] - exact).max()
+        assert error <= certificate.approximation + certificate.rounding
+    grid = synopsis.grid(11)
+    assert grid.dims == ("x", "class")
+    assert grid["class"].values.tolist() == ["a", "b", "c"]
+    np.testing.assert_allclose(grid.sel({"class": "b"}).values, values[::4, 1], atol=1e-12)
+
+
+def test_the_machine_is_the_closed_form(project, client, monkeypatch):
+    columns = table(200, np.random.default_rng(1))
+    plan, synopsis = released(project, client, monkeypatch, "machine", columns)
+    label = columns["label"]
+    yes, no = (where(columns, lambda j, w=w: label[j] == w) for w in ("yes", "no"))
+    exact = bumps(POINTS, columns, 0.3, yes).sum(1) - bumps(POINTS, columns, 0.3, no).sum(1)
+    found = synopsis(POINTS)
+    certificate = plan.certificate
+    assert np.abs(found - exact / 200).max() <= certificate.approximation + certificate.rounding
+    assert synopsis.predict(POINTS).tolist() == np.where(found > 0, "yes", "no").tolist()
+    np.testing.assert_array_equal(synopsis.decision_function(POINTS), found)
+
+
+def test_more_machines_are_one_against_the_rest(project, client, monkeypatch):
+    rng = np.random.default_rng(3)
+    columns = table(200, rng)
+    columns["label"] = rng.choice([0, 1, 2, 7], 200).tolist()
+    plan, synopsis = released(project, client, monkeypatch, "machines", columns)
+    sums = []
+    for c in range(3):
+        keep = where(columns, lambda j, c=c: columns["label"][j] == c)
+        sums.append(bumps(POINTS, columns, 0.3, keep).sum(axis=1) / 200)
+    exact = 2 * np.stack(sums, axis=1) - np.sum(sums, axis=0)[:, None]
+    found = synopsis(POINTS)
+    certificate = plan.certificate
+    assert np.abs(found - exact).max() <= certificate.approximation + certificate.rounding
+    assert synopsis.predict(POINTS).tolist() == found.argmax(axis=1).tolist()
+
+
+def test_regression_is_the_weighted_mean_of_the_clamped_responses(project, client, monkeypatch):
+    columns = table(300, np.random.default_rng(4))
+    _, synopsis = released(project, client, monkeypatch, "regression", columns)
+    keep = where(
+        columns, lambda j: columns["response"][j] is not None and columns["x"][j] is not None
+    )
+    clamped = np.clip(np.array(columns["response"], dtype=float)[keep], -1.0, 3.0)
+    weights = bumps(POINTS, columns, 0.25, keep)
+    exact = (weights @ clamped) / weights.sum(axis=1)
+    found = synopsis(POINTS)
+    assert np.abs(found - exact).max() < 1e-3
+    low, high = synopsis.interval(POINTS)
+    assert ((low <= exact) & (exact <= high)).all()
+    assert (high - low).max() <= 4.0
+
+
+def test_the_answers_have_one_column_a_class(project, client, monkeypatch, tmp_path):
+    import pyarrow.parquet as pq
+
+    from dbern.synopsis.queries import answer
+
+    columns = table(50, np.random.default_rng(5))
+    _, synopsis = released(project, client, monkeypatch, "groups", columns)
+    pq.write_table(pa.table({"x": [0.5, 2.0], "who": ["p", "q"]}), tmp_path / "q.parquet")
+    assert answer(synopsis, tmp_path / "q.parquet", tmp_path / "a.parquet") == 2
+    answers = pq.read_table(tmp_path / "a.parquet")
+    assert answers.column_names == ["x", "who", "value_a", "value_b", "value_c"]
+    assert answers["value_b"][0].as_py() == synopsis(np.array([0.5]))[0, 1]
+    assert np.isnan(answers["value_b"][1].as_py())
+
+
+def test_dask_in_dask_out_with_classes(project, client, monkeypatch):
+    import dask.array as da
+
+    columns = table(50, np.random.default_rng(6))
+    _, synopsis = released(project, client, monkeypatch, "groups", columns)
+    for shape in ((41,), (41, 1)):
+        lazy = synopsis(da.from_array(POINTS.reshape(shape), chunks=13))
+        assert lazy.shape == (41, 3)
+        np.testing.assert_allclose(lazy.compute(scheduler="sync"), synopsis(POINTS), atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("values", "classes"),
+    [
+        (pa.array([True, False, None]), [False, True]),
+        (pa.array([1, 0, None], pa.int8()), [0, 1]),
+        (pa.array(["b", "a", None]), ["a", "b"]),
+        (pa.array(["b", "a", None]).dictionary_encode(), ["a", "b"]),
+        (pa.array(["b", "a", None], pa.large_string()), ["a", "b"]),
+    ],
+)
+def test_categories_of_any_type_are_read(tmp_path, values, classes):
+    import pyarrow.parquet as pq
+
+    from dbern.domain import Column
+    from dbern.records import read_batches, read_footers
+
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"c": values}), path)
+    column = Column("c", "data.label.classes", tuple(classes))
+    read_footers([path], [column])
+    (batch,) = read_batches(str(path), [0], [column])
+    np.testing.assert_array_equal(batch["c"], [1.0, 0.0, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("values", "classes"),
+    [
+        (pa.array([True]), [0, 1]), (pa.array([1], pa.int8()), [0, 1000]),
+        (pa.array([1]), ["a", "b"]), (pa.array([0.5]), [0, 1]), (pa.array([1]), [True, False]),
+    ],
+)  # fmt: skip
+def test_categories_that_a_column_cannot_hold_are_refused(tmp_path, values, classes):
+    import pyarrow.parquet as pq
+
+    from dbern.domain import Column
+    from dbern.records import read_footers
+
+    pq.write_table(pa.table({"c": values}), tmp_path / "a.parquet")
+    with pytest.raises(dbern.SpecError, match=r"^data\.label\.classes: c is of type .*; write "):
+        read_footers([tmp_path / "a.parquet"], [Column("c", "data.label.classes", tuple(classes))])
+
+
+def test_a_third_party_learner_is_found_by_its_entry_point(monkeypatch):
+    from dbern import targets
+
+    class Mine(targets.KernelDensity):
+        kind = "mine"
+
+    point = SimpleNamespace(name="mine", load=lambda: Mine)
+    monkeypatch.setattr(targets, "entry_points", lambda group: [point] if "dbern" in group else [])
+    assert targets.learner_of("mine") is Mine
+    with pytest.raises(dbern.SpecError, match="mine"):
+        targets.learner_of("min")

@@ -24,6 +24,9 @@ from dbern.learning.rounding import sum_by_pairs, summation_error
 STORED_ROWS = 8192
 """Up to this many distinct records the Gram matrix is kept (512 MiB), beyond it recomputed."""
 
+STORED_FEATURES = 1 << 25
+"""Up to this many numbers the explicit features are kept (256 MiB), beyond it recomputed."""
+
 _CACHED = 1 << 16  # entries of the Gram matrix computed at a time
 
 
@@ -128,7 +131,7 @@ class DualObjective:
 
 
 class PrimalObjective:
-    """States are weights of explicit features, recomputed block by block: any number of records."""
+    """States are weights of explicit features, block by block: any number of records."""
 
     def __init__(
         self, risk: Risk, kernel: ExplicitKernel, points: FloatArray, labels: FloatArray
@@ -139,6 +142,8 @@ class PrimalObjective:
         self._points = points
         self._labels = labels
         self._size = kernel.features(points[:0]).shape[1]
+        kept = len(points) * self._size <= STORED_FEATURES
+        self._features = kernel.features(points) if kept else None
 
     def zero(self) -> FloatArray:
         """No weights."""
@@ -148,7 +153,8 @@ class PrimalObjective:
         """``-a sum_i L'_i x_i``, in blocks of `BLOCK` records."""
 
         def term(block: slice) -> FloatArray:
-            features = self._kernel.features(self._points[block])
+            kept = self._features
+            features = self._kernel.features(self._points[block]) if kept is None else kept[block]
             slopes = _slopes(self.risk, self._labels[block], features @ state)
             return np.asarray(features.T @ slopes)
 

@@ -9,6 +9,7 @@ import pytest
 from exact_learning import EIGHTY_BITS, GRID, LOSSES, RADIUS, sample
 from test_stability import worst
 
+from dbern.learning import objective as objectives
 from dbern.learning.kernels import Gaussian, Linear
 from dbern.learning.losses import Logistic
 from dbern.learning.projected import project_gaussian
@@ -123,6 +124,16 @@ def test_weights_are_the_spectral_coordinates_of_the_lattice_values():
     ]
     coordinates = (maps[0] @ values @ maps[1].T).ravel()
     np.testing.assert_allclose(coordinates, model.weights[:, 0], atol=1e-7)
+
+
+@pytest.mark.parametrize("kernel", [Linear(constant=1.0), cut_to(5)])
+def test_features_too_many_to_keep_are_recomputed(kernel, monkeypatch):
+    points, labels = sample(2100, seed=4)
+    risk = Risk(Logistic(), kernel, 10.0, 2100, RADIUS, 2)
+    kept = solve(risk, Certified(1e-9), points, labels)
+    monkeypatch.setattr(objectives, "STORED_FEATURES", 0)
+    recomputed = solve(risk, Certified(1e-9), points, labels)
+    np.testing.assert_allclose(kept.weights, recomputed.weights, atol=1e-12)
 
 
 def test_no_neighbor_moves_the_weights_further_than_r():

@@ -1,0 +1,1 @@
+"""Regularized empirical risk minimization with proved stability: pure functions of arrays."""

@@ -1,0 +1,240 @@
+"""Sensitivity: no neighbor moves the function further than r, whatever the database.
+
+Every database and neighbor here is one that an adversary might choose: label flips, moves to
+corners and onto other records, duplicates, one class alone, records that come and go.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from exact_learning import KERNELS, LOSSES, RADIUS, distance, risk_of
+
+from dbern.errors import SpecError
+from dbern.learning.kernels import Gaussian, Linear
+from dbern.learning.losses import Hinge, Huber, Logistic, Square
+from dbern.learning.model import Expansion, LinearModel
+from dbern.learning.objective import objective
+from dbern.learning.risk import Risk
+from dbern.learning.solver import Certified, Stable, solve
+from dbern.privacy.content import content_buckets
+
+SALT = bytes(range(32))
+N = 8
+
+
+def as_expansion(model):
+    """A linear function as the expansion of its weights in the features' unit vectors."""
+    if isinstance(model, LinearModel):
+        identity = np.eye(len(model.weights))
+        return Expansion(lambda x, y: x @ y.T, identity, model.weights)
+    return model
+
+
+def moved(first, second) -> float:
+    """Distance of two means of models, given as lists."""
+    first, second = [as_expansion(m) for m in first], [as_expansion(m) for m in second]
+    share = 1 / len(first)
+    return distance(first[0].kernel, [(share, m) for m in first], [(share, m) for m in second])
+
+
+def databases(rng):
+    spread = rng.uniform(size=(N, 2))
+    one_place = np.tile([[1.0, 1.0]], (N, 1))
+    corners = rng.integers(0, 2, size=(N, 2)).astype(float)
+    signs = rng.choice([-1.0, 1.0], N)
+    yield from [(spread, signs), (one_place, np.ones(N)), (corners, signs), (spread, np.ones(N))]
+    yield one_place, np.where(np.arange(N) % 2, 1.0, -1.0)
+
+
+def neighbors(points, labels, rng):
+    """Replace record 0: flip, move, both, a copy of another, and the null record."""
+    changes = [
+        (points[0], -labels[0]),
+        ([0.0, 1.0], labels[0]),
+        ([1.0, 1.0], -labels[0]),
+        (points[-1], labels[-1]),
+        (rng.uniform(size=2), rng.uniform(-1, 1)),
+    ]
+    for point, label in changes:
+        other, flipped = points.copy(), labels.copy()
+        other[0], flipped[0] = point, label
+        yield other, flipped
+    yield points[1:], labels[1:]
+
+
+def fit(risk, points, labels, method=None):
+    """One model a shard, by content."""
+    method = method or Certified.for_sensitivity(risk, 1e-5)
+    bucket = content_buckets(np.column_stack([points, labels]), SALT, risk.shards)
+    return [
+        solve(risk, method, points[bucket == s], labels[bucket == s]) for s in range(risk.shards)
+    ]
+
+
+def worst(risk, rng) -> float:
+    """The largest distance found, as a share of r."""
+    found = 0.0
+    for points, labels in databases(rng):
+        base = fit(risk, points, labels)
+        for other in neighbors(points, labels, rng):
+            found = max(found, moved(base, fit(risk, *other)))
+    return found / risk.sensitivity
+
+
+def check(loss, kernel, cost, shards):
+    risk = risk_of(loss, kernel, cost, N, shards=shards)
+    found = worst(risk, np.random.default_rng(0))
+    assert found <= 1 + 2e-5
+    return found
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("kernel", ["gaussian", "linear"])
+def test_no_neighbor_moves_the_function_further_than_r(loss, kernel):
+    check(loss, kernel, cost=0.7, shards=1)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "square"])
+def test_no_neighbor_moves_the_mean_of_shards_further_than_r(loss):
+    check(loss, "gaussian", cost=0.7, shards=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("cost", "shards"), [(0.3, 1), (8.0, 1), (2.0, 3)])
+def test_no_neighbor_moves_any_function_further_than_r(loss, kernel, cost, shards):
+    check(loss, kernel, cost, shards)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "huber", "tube"])
+def test_the_bound_is_attained_so_the_printed_half_of_it_is_not_one(loss):
+    assert check(loss, "gaussian", cost=0.3, shards=1) > 0.99
+
+
+def test_the_counterexample_to_the_printed_constant():
+    # privacy.md: hinge, n=50, C=1, RBF: flip one label, F moves by .04; printed .02.
+    risk = Risk(Hinge(0.1), Gaussian((1.0, 1.0)), 1.0, 50, RADIUS, 2)
+    rng = np.random.default_rng(0)
+    points, labels = rng.uniform(size=(50, 2)), np.ones(50)
+    labels[25:] = -1
+    flipped = labels.copy()
+    flipped[0] = -1
+    at = points[:1]
+    moved_by = [solve(risk, Certified(1e-9), points, each)(at)[0, 0] for each in (labels, flipped)]
+    printed = risk.sensitivity / 2
+    assert printed == pytest.approx(0.02)
+    assert abs(moved_by[0] - moved_by[1]) == pytest.approx(0.04, abs=1e-7)
+    assert abs(moved_by[0] - moved_by[1]) > 1.99 * printed
+
+
+def test_removing_a_record_moves_the_function_by_half_of_r_at_most():
+    risk = risk_of("hinge", "gaussian", 0.7, N)
+    rng = np.random.default_rng(1)
+    found = max(moved(fit(risk, p, y), fit(risk, p[1:], y[1:])) for p, y in databases(rng))
+    assert 0.49 * risk.sensitivity < found <= 0.5001 * risk.sensitivity
+
+
+def test_shards_by_position_are_not_stable_in_a_sorted_file():
+    # Two equal records a shard saturate the hinge; one record moved to the front parts every pair.
+    m = 50
+    risk = Risk(Hinge(0.1), Gaussian((0.002, 0.002)), 2.0, 2 * m, RADIUS, 2, shards=m)
+    line = np.repeat(np.linspace(0, 1, m), 2)
+    points, labels = np.column_stack([line, line]), np.ones(2 * m)
+    other = np.concatenate([[[0.0, 0.0]], points[:-1]])
+    method = Certified.for_sensitivity(risk, 1e-5)
+
+    def by_position(points):
+        return [solve(risk, method, part, np.ones(2)) for part in np.split(points, m)]
+
+    assert moved(by_position(points), by_position(other)) > 3 * risk.sensitivity
+    assert moved(fit(risk, points, labels), fit(risk, other, labels)) <= 1.00002 * risk.sensitivity
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_plain_steps_are_stable_after_any_number_of_them(shards):
+    risk = risk_of("hinge", "gaussian", 3.0, N, shards=shards)
+    rng = np.random.default_rng(2)
+    for steps in (1, 2, 3, 7, 40):
+        method = Stable(steps)
+        bound = risk.sensitivity + method.instability(risk)
+        found = 0.0
+        for points, labels in databases(rng):
+            base = fit(risk, points, labels, method)
+            for other in neighbors(points, labels, rng):
+                found = max(found, moved(base, fit(risk, *other, method)))
+        assert found <= bound
+    assert method.instability(risk) < 1e-9 * risk.sensitivity
+
+
+def test_a_longer_step_than_the_theorem_s_does_not_contract():
+    # All records in one place and a quadratic loss: the gradient's Lipschitz constant is beta.
+    risk = risk_of("square", "gaussian", 20.0, N)
+    problem = objective(risk, np.tile([[0.5, 0.5]], (N, 1)), np.zeros(N))
+    state = np.full((1, 1), 0.01)
+    beta = risk.smoothness(risk.most_weight)
+
+    def factor(step):
+        return abs(((1 - step) * state + step * problem.pull(state))[0, 0]) / state[0, 0]
+
+    for step in (0.1 / (2 + beta), 1 / (1 + beta), 2 / (2 + beta)):
+        assert factor(step) <= (1 - step) * (1 + 1e-9)
+    assert factor(2.2 / (2 + beta)) > 1 - 2.2 / (2 + beta)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "polynomial"])
+@pytest.mark.parametrize("cost", [0.2, 1.0, 30.0])
+def test_slope_holds_at_every_minimizer_and_is_never_the_global_one_for_nothing(kernel, cost):
+    rng = np.random.default_rng(3)
+    for name in ("square", "logistic"):
+        risk = risk_of(name, kernel, cost, N)
+        for points, labels in databases(rng):
+            model = solve(risk, Certified(1e-9), points, labels)
+            f = model(points)[:, 0]
+            used = np.abs(risk.loss.derivative(risk.loss.admissible(labels), f)).max()
+            assert used <= risk.slope * (1 + 1e-9)
+            norm = distance(risk.kernel, [(1.0, model)], [(0.0, model)])
+            assert norm <= risk.norm(risk.most_weight) * (1 + 1e-9)
+
+
+def test_slope_is_the_papers_at_a_large_cost_and_smaller_at_a_small_one():
+    square = risk_of("square", "gaussian", 4.0)
+    assert square.slope == pytest.approx(1 + math.sqrt(4))  # B (1 + kappa sqrt C)
+    assert risk_of("square", "gaussian", 0.1).slope == pytest.approx(1 / (1 - 0.1))
+    logistic = risk_of("logistic", "gaussian", 1.0)
+    assert logistic.slope == pytest.approx(1 / (1 + math.exp(-logistic.slope)))
+    assert risk_of("square", "gaussian", 1.0, shards=9).slope == pytest.approx(1 + 3)
+    assert risk_of("hinge").slope == 1
+
+
+def test_huber_like_square_has_the_square_s_minimizer_and_a_small_slope_in_shards():
+    risk = risk_of("square", "gaussian", 2.0, N)
+    alike = replace(risk, loss=Huber.like_square(1.0, risk.kappa, 2.0))
+    rng = np.random.default_rng(4)
+    points, labels = rng.uniform(size=(N, 2)), rng.choice([-1.0, 1.0], N)
+    first, second = (solve(r, Certified(1e-11), points, labels) for r in (risk, alike))
+    assert moved([first], [second]) < 1e-10
+    many = replace(alike, shards=1000, n=10**6)
+    assert many.slope < 3 < replace(risk, shards=1000, n=10**6).slope / 10
+
+
+def test_more_rows_than_the_normalizer_weigh_more():
+    usual, more = risk_of("hinge", n=10), risk_of("hinge", n=10, rows=30)
+    assert more.most_weight == pytest.approx(3 * usual.most_weight)
+    assert more.sensitivity == usual.sensitivity
+
+
+def test_linear_risk_of_the_unit_ball_has_the_stated_sensitivity():
+    # privacy.md: logistic with a constant feature c on the unit ball, M = 1.
+    risk = Risk(Logistic(), Linear(constant=0.5), 1000.0, 100, 1.0, 3)
+    assert risk.sensitivity == pytest.approx(2 * 1000 * math.sqrt(1 + 0.25) / 100)
+
+
+@pytest.mark.parametrize("wrong", [{"cost": 0.0}, {"cost": math.inf}, {"n": 0}, {"shards": 0}])
+def test_impossible_problems_are_refused(wrong):
+    with pytest.raises(SpecError, match=r"target\.\w+: .*write"):
+        replace(Risk(Square(), Linear(), 1.0, 10, 1.0, 2), **wrong)

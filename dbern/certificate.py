@@ -14,7 +14,7 @@ from dbern.arrays import FloatArray
 from dbern.bernstein.approximation import bump_error, lebesgue_constant, sup_norm
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
-from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.spectrum import AxisSpectrum
 from dbern.privacy.calibration import GaussianNoise, gaussian_tail, tail
 from dbern.privacy.mechanism import Noise, public_stream
@@ -69,7 +69,7 @@ class ErrorModel:
         Divides unit-cube values to give data units.
     """
 
-    kernels: tuple[Gaussian, ...]
+    kernels: tuple[Kernel, ...]
     coordinates: Coordinates
     law: Noise
     lattice_error: float
@@ -108,7 +108,7 @@ def spectra_of(coordinates: Coordinates) -> tuple[AxisSpectrum | None, ...]:
 
 
 def product_error(
-    kernels: Sequence[Gaussian],
+    kernels: Sequence[Kernel],
     k: Sequence[int],
     h: Sequence[int],
     spectra: Sequence[AxisSpectrum | None] | None = None,
@@ -121,6 +121,7 @@ def product_error(
 
     Examples
     --------
+    >>> from dbern.bernstein.kernels import Gaussian
     >>> product_error([Gaussian(0.2)], [20], [4]) < product_error([Gaussian(0.2)], [20], [1])
     True
     """

@@ -21,19 +21,23 @@ from dbern.arrays import FloatArray
 from dbern.bernstein.approximation import evaluation_matrix
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
-from dbern.bernstein.kernels import Gaussian
+from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.lattice import Lattice
+from dbern.bernstein.moments import cells_for
 from dbern.bernstein.spectrum import AxisSpectrum, axis_spectrum
 from dbern.certificate import noise_sups, spectra_of, synthesis_matrices
+from dbern.errors import SpecError
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 
 CLUSTERS = 128
 _DRAWS = 32
 _PLANNING_SAMPLES = 200_000
 _PAIRWISE_GAIN = 0.9  # about what the enclosed pairwise maximum saves on one axis
-_PLAIN_RESOLUTIONS = (0.8, 1.2, 1.6, 2.0, 3.0, 4.0)  # lattice steps a bandwidth
+_PLAIN_RESOLUTIONS = (0.8, 1.2, 1.6, 2.0, 3.0, 4.0)  # lattice steps a deviation
 _PLAIN_ORDERS = (1, 2, 4, 8, 16, 24)
 _SPECTRAL_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0)
+_KINKED_RESOLUTIONS = (12.0, 16.0, 24.0)  # besides: kinks are approximated slowly
+_LARGEST_KINKED_K = 500  # of these: matrices beyond take seconds
 _SPECTRAL_ORDERS = (8, 24)
 _THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))
 _GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors by mu^{1/2}
@@ -67,7 +71,7 @@ class Problem:
     `noise_ratio` is the scale of the noise for sensitivity one.
     """
 
-    kernels: tuple[Gaussian, ...]
+    kernels: tuple[Kernel, ...]
     n: int
     gaussian: bool
     noise_ratio: float
@@ -78,17 +82,30 @@ class Problem:
     largest_k: int
     largest_lattice: int
 
+    @property
+    def kinked(self) -> bool:
+        """Whether any kernel has a kink."""
+        return any(kernel.kinks for kernel in self.kernels)
+
     def lattices(self, resolutions: Sequence[float]) -> list[Lattice]:
-        """Lattices worth a look: the given one, or some steps to a bandwidth on every axis."""
+        """Lattices worth a look: the given one, or some steps to a deviation on every axis."""
         if self.k is not None:
             return [Lattice(self.k)]
-        most = self.largest_k
-        each = (
-            tuple(min(most, max(1, math.ceil(steps / g.bandwidth))) for g in self.kernels)
-            for steps in resolutions
-        )
+        each = [self._resolved(steps) for steps in resolutions]
+        if self.kinked:
+            finer = map(self._resolved, _KINKED_RESOLUTIONS)
+            each += [k for k in finer if max(k) <= _LARGEST_KINKED_K]
         lattices = [Lattice(k) for k in dict.fromkeys(each)]
-        return [one for one in lattices if one.size <= self.largest_lattice] or lattices[:1]
+        return [one for one in lattices if self._size(one) <= self.largest_lattice] or lattices[:1]
+
+    def _resolved(self, steps: float) -> tuple[int, ...]:
+        most = self.largest_k
+        return tuple(min(most, max(1, math.ceil(steps / g.deviation))) for g in self.kernels)
+
+    def _size(self, lattice: Lattice) -> int:
+        """Lattice points, or cells that the kernels' kinks make necessary, and some to spare."""
+        axes = (cells_for(*axis, 0.0) for axis in zip(self.kernels, lattice.k, strict=True))
+        return max(lattice.size, 2 * math.prod(cells.count for cells in axes))
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
         """The given order, or the usual ones on every axis."""
@@ -100,7 +117,8 @@ class Problem:
             bound = coordinates.bump_bound_l2(self.kernels).value
         else:
             bound = coordinates.bump_bound(self.kernels, quick=True).value
-            if isinstance(coordinates, SpectralCoordinates) and len(self.kernels) == 1:
+            one = len(self.kernels) == 1 and not self.kinked
+            if isinstance(coordinates, SpectralCoordinates) and one:
                 bound *= _PAIRWISE_GAIN
         noise = bound / self.n * self.noise_ratio * _unit_noise(coordinates, h, self.gaussian)
         return Candidate(coordinates, h, noise, self.bias(coordinates, h))
@@ -118,16 +136,25 @@ class Problem:
 
 def plain_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of the lattice values themselves: noise grows with k."""
+    best = math.inf
     for lattice in problem.lattices(_PLAIN_RESOLUTIONS):
-        for h in problem.orders(_PLAIN_ORDERS):
-            yield problem.candidate(PlainCoordinates(lattice), h)
+        found = [
+            problem.candidate(PlainCoordinates(lattice), h) for h in problem.orders(_PLAIN_ORDERS)
+        ]
+        yield from found
+        best = min(best, *(candidate.error for candidate in found))
+        if problem.kinked and min(candidate.noise for candidate in found) > best:
+            break  # finer lattices, of which there are many, are noisier still
 
 
 def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of spectral coordinates: noise does not grow with k, so one fine lattice will do.
 
-    Ranks follow eigenvalue thresholds, so one number covers axes of different bandwidths.
+    Ranks follow eigenvalue thresholds, so one number covers axes of different bandwidths. There
+    are none for a kernel that is not positive definite; see `require_positive_definite`.
     """
+    if not all(kernel.positive_definite for kernel in problem.kernels):
+        return
     orders = problem.orders(_SPECTRAL_ORDERS)
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
         weighting = 0.5 if problem.gaussian else 0.25
@@ -144,7 +171,29 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
             yield from (problem.candidate(coordinates, h) for h in orders)
 
 
-def _spectra(kernels: Sequence[Gaussian], k: Sequence[int], weighting: float) -> list[AxisSpectrum]:
+def require_positive_definite(kernels: Sequence[Kernel]) -> None:
+    """Refuse spectral noise where Gram matrices are no covariances.
+
+    Raises
+    ------
+    SpecError
+        For a kernel that is not positive definite.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.kernels import kernel_of
+    >>> require_positive_definite([kernel_of("triangle", 0.1), kernel_of("laplace", 0.1)])
+    """
+    for kernel in kernels:
+        if not kernel.positive_definite:
+            raise SpecError(
+                f'target.kernel: "{kernel.name}" is not positive definite, so there is no spectral '
+                'noise for it; write kernel = "triangle" or "gaussian", or noise = "auto" in '
+                "[mechanism]"
+            )
+
+
+def _spectra(kernels: Sequence[Kernel], k: Sequence[int], weighting: float) -> list[AxisSpectrum]:
     return [
         axis_spectrum(kernel, each, each + 1, weighting)
         for kernel, each in zip(kernels, k, strict=True)
@@ -173,7 +222,7 @@ def _unit_noise(coordinates: Coordinates, h: tuple[int, ...], gaussian: bool) ->
 
 
 def _reference_error(
-    kernels: Sequence[Gaussian],
+    kernels: Sequence[Kernel],
     coordinates: Coordinates,
     h: tuple[int, ...],
     reference: Reference,
@@ -195,7 +244,7 @@ def _reference_error(
 
 
 def _bump_size(
-    kernels: Sequence[Gaussian], coordinates: Coordinates, h: tuple[int, ...], *, certified: bool
+    kernels: Sequence[Kernel], coordinates: Coordinates, h: tuple[int, ...], *, certified: bool
 ) -> float:
     """Sup over y of the bump error: at the worst position, or root mean square over positions.
 
@@ -213,7 +262,7 @@ def _bump_size(
 
 @lru_cache(maxsize=1024)
 def _axis_sizes(
-    kernel: Gaussian, k: int, h: int, spectrum: AxisSpectrum | None, certified: bool
+    kernel: Kernel, k: int, h: int, spectrum: AxisSpectrum | None, certified: bool
 ) -> tuple[float, float]:
     """Sup over y of a bump and of its error, at the worst or the typical position."""
     points = min(161, max(33, math.ceil(4 / kernel.bandwidth)))

@@ -10,7 +10,13 @@ from fractions import Fraction
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
 from dbern.bernstein.lattice import Lattice
 from dbern.certificate import ErrorModel, lower_bound
-from dbern.choice import Candidate, Problem, plain_candidates, spectral_candidates
+from dbern.choice import (
+    Candidate,
+    Problem,
+    plain_candidates,
+    require_positive_definite,
+    spectral_candidates,
+)
 from dbern.domain import Domain
 from dbern.errors import SpecError
 from dbern.plans import Cost, PlannedNoise, PlannedSensitivity, ReleasePlan
@@ -119,7 +125,9 @@ def _choose(spec: ReleaseSpec, n: int) -> tuple[Coordinates, tuple[int, ...]]:
         return PlainCoordinates(Lattice(k)), h
     problem = replace(problem_of(spec, n), k=k, h=h)
     found: list[Candidate] = []
-    if mechanism.noise != spectral:
+    if mechanism.noise == spectral:
+        require_positive_definite(problem.kernels)
+    else:
         found += plain_candidates(problem)
     if not plain_only:
         found += spectral_candidates(problem)

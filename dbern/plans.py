@@ -129,11 +129,7 @@ class ReleasePlan:
                 "k": tuple(given["k"]),
                 "h": tuple(given["h"]),
                 "spectra": tuple(AxisSpectrum.from_dict(one) for one in given["spectra"]),
-                "sketch": MomentSketch(
-                    tuple(given["sketch"]["cells"]),
-                    given["sketch"]["order"],
-                    given["sketch"]["bits"],
-                ),
+                "sketch": MomentSketch.from_dict(given["sketch"]),
                 "sensitivity": PlannedSensitivity(
                     **{
                         **given["sensitivity"],

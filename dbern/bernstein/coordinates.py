@@ -17,7 +17,7 @@ import numpy as np
 
 from dbern.arrays import FloatArray
 from dbern.bernstein.basis import enclosing_nodes
-from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.lattice import Box, Lattice, Layout, Slab
 from dbern.bernstein.spectrum import AxisSpectrum
 
@@ -54,13 +54,13 @@ class Coordinates(Protocol):
     def row_sums(self, axis: int) -> FloatArray:
         """``sum_v |T_jv|`` of the axis's matrix, rounded outward; shape (d,)."""
 
-    def bump_bound(self, kernels: Sequence[Gaussian], *, quick: bool = False) -> BumpBound:
+    def bump_bound(self, kernels: Sequence[Kernel], *, quick: bool = False) -> BumpBound:
         """Bound the l1 distance that replacing one kernel bump by another makes.
 
         `quick` leaves out what takes long: still a bound, up to an eighth larger.
         """
 
-    def bump_bound_l2(self, kernels: Sequence[Gaussian]) -> BumpBound:
+    def bump_bound_l2(self, kernels: Sequence[Kernel]) -> BumpBound:
         """The same in the l2 norm."""
 
     def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
@@ -92,7 +92,7 @@ class PlainCoordinates:
         """Ones."""
         return np.ones(self.lattice.shape[axis])
 
-    def bump_bound(self, kernels: Sequence[Gaussian], *, quick: bool = False) -> BumpBound:
+    def bump_bound(self, kernels: Sequence[Kernel], *, quick: bool = False) -> BumpBound:
         """``min(2 max_t sum_v K(v/k - t), N sup K)``; the proof is in `dbern.targets.density`."""
         del quick
         sums = [kernel.lattice_sum(k) for kernel, k in zip(kernels, self.lattice.k, strict=True)]
@@ -103,7 +103,7 @@ class PlainCoordinates:
         factors = " x ".join(f"{value:.6g}" for value in sums)
         return BumpBound(twice, f"2 max_t sum_v K(v/k - t) / n = 2 x {factors} / n")
 
-    def bump_bound_l2(self, kernels: Sequence[Gaussian]) -> BumpBound:
+    def bump_bound_l2(self, kernels: Sequence[Kernel]) -> BumpBound:
         """``min(sqrt(2) max_t |K_t|_2, sqrt(N) sup K)``, both because bumps are nonnegative.
 
         ``|K_t - K_t'|_2^2 = |K_t|_2^2 + |K_t'|_2^2 - 2 <K_t, K_t'>``; the null record gives less.
@@ -154,23 +154,23 @@ class SpectralCoordinates:
         """``sum_v |T_jv|``."""
         return self.spectra[axis].row_sums
 
-    def bump_bound(self, kernels: Sequence[Gaussian], *, quick: bool = False) -> BumpBound:
-        """The smaller of Cauchy-Schwarz and, on one axis, the enclosed pairwise maximum."""
+    def bump_bound(self, kernels: Sequence[Kernel], *, quick: bool = False) -> BumpBound:
+        """Cauchy-Schwarz, or on one axis of a smooth kernel the enclosed pairwise maximum."""
         spread = math.prod(float((s.weights**-2.0).sum()) for s in self.spectra)
         radius = OUTWARD * self._radius(kernels) * math.sqrt(spread)
         bound = BumpBound(radius, "sqrt(2 K(0)) (sum_j mu_j^{1/2})^{1/2} / n")
-        if len(self.spectra) > 1 or quick:
+        if len(self.spectra) > 1 or quick or kernels[0].kinks:
             return bound
         pairwise = _pairwise_bound(self.spectra[0], kernels[0], self.lattice.k[0])
         return pairwise if pairwise is not None and pairwise.value < radius else bound
 
-    def bump_bound_l2(self, kernels: Sequence[Gaussian]) -> BumpBound:
+    def bump_bound_l2(self, kernels: Sequence[Kernel]) -> BumpBound:
         """``sqrt(2 K(0))`` times the stored matrix's norm, for orthonormal coordinates only."""
         if any(spectrum.weighting != 0.5 for spectrum in self.spectra):
             raise ValueError("the l2 bound is proved for orthonormal coordinates")
         return BumpBound(self._radius(kernels), "sqrt(2 K(0)) / n")
 
-    def _radius(self, kernels: Sequence[Gaussian]) -> float:
+    def _radius(self, kernels: Sequence[Kernel]) -> float:
         """Bound ``|x|_2`` of a bump difference in orthonormal coordinates."""
         gram = math.prod(s.gram_norm(g) for s, g in zip(self.spectra, kernels, strict=True))
         return OUTWARD * math.sqrt(2 * gram * math.prod(kernel.peak for kernel in kernels))
@@ -184,9 +184,10 @@ class SpectralCoordinates:
         return result
 
 
-def _pairwise_bound(spectrum: AxisSpectrum, kernel: Gaussian, k: int) -> BumpBound | None:
+def _pairwise_bound(spectrum: AxisSpectrum, kernel: Kernel, k: int) -> BumpBound | None:
     """Enclose ``sup_{t,t'} sum_j |y_j(t) - y_j(t')|``; None where that is too much work.
 
+    For kernels without kinks.
     Up to a proved tail each ``y_j(t) = sum_v T_jv K(v/k - t)`` is a polynomial of degree D in t.
     For fixed signs the sum is a polynomial of degree D in t and in t', so nodes enclose it
     (`enclosing_nodes`) for the maximising signs too.

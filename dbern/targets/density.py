@@ -27,11 +27,12 @@ from typing import Any, ClassVar
 
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.coordinates import Coordinates
-from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.kernels import KERNELS, OUTWARD, Kernel, kernel_of
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.moments import (
     UNIT_ROUNDOFF,
     MomentSketch,
+    cells_for,
     chebyshev_table,
     contract,
     contraction_error,
@@ -46,18 +47,20 @@ _NARROWEST, _WIDEST = 1e-4, 1e4
 _LARGEST_STATE = 1 << 28
 _MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
 _CACHE_BYTES = 1 << 22
+_MOST_CUTS = 1000  # of a period of cells: plans list them
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelDensity:
-    """Density of the records over the axes, smoothed by a Gaussian kernel.
+    """Density of the records over the axes, smoothed by a product kernel.
 
     Parameters
     ----------
     bandwidth : sequence of float
-        Standard deviation of the kernel per axis, in data units.
+        Per axis, in data units: standard deviation of a Gaussian, length scale of a Laplace or
+        Matern kernel, half-width of a compact one.
     kernel : str
-        ``"gaussian"``.
+        One of `dbern.bernstein.kernels.KERNELS`.
 
     Raises
     ------
@@ -80,19 +83,20 @@ class KernelDensity:
         if not all(math.isfinite(b) and b > 0 for b in self.bandwidth):
             raise SpecError(
                 "target.bandwidth: must be positive and finite; write bandwidth = [0.5, 0.5], "
-                "one standard deviation per axis in data units"
+                "one standard deviation, length scale or half-width per axis in data units"
             )
-        if self.kernel != "gaussian":
+        if self.kernel not in KERNELS:
+            others = ", ".join(f'"{name}"' for name in KERNELS if name != "gaussian")
             raise SpecError(
-                f'target.kernel: "{self.kernel}" is not available in this version; '
-                'write kernel = "gaussian"'
+                f'target.kernel: "{self.kernel}" is unknown; write kernel = "gaussian", '
+                f"or one of {others}"
             )
 
     def get_params(self) -> dict[str, Any]:
         """Constructor parameters by name."""
         return {"bandwidth": self.bandwidth, "kernel": self.kernel}
 
-    def kernels(self, domain: Domain) -> tuple[Gaussian, ...]:
+    def kernels(self, domain: Domain) -> tuple[Kernel, ...]:
         """Axis kernels in unit-cube units."""
         if len(self.bandwidth) != domain.dimensions:
             raise SpecError(
@@ -105,7 +109,7 @@ class KernelDensity:
                 f"target.bandwidth: must be from {_NARROWEST:g} to {_WIDEST:g} times the width of "
                 "its axis; write a bandwidth nearer to the bounds' scale"
             )
-        return tuple(Gaussian(share) for share in shares)
+        return tuple(kernel_of(self.kernel, share) for share in shares)
 
     def sensitivity(
         self, domain: Domain, coordinates: Coordinates, n: int, calibration: str, norm: int = 1
@@ -138,8 +142,15 @@ class KernelDensity:
         # Rounding of the moments alone costs up to this: no sketch can do better.
         floor = 2.0 ** (1 - bits) * math.prod(4 * kernel.peak for kernel in kernels)
         tolerance = max(tolerance, floor)
-        sketches = (_smallest_sketch(kernels, order, bits, tolerance) for order in range(9))
+        k = coordinates.lattice.k
+        sketches = (_smallest_sketch(kernels, k, order, bits, tolerance) for order in range(9))
         found = [sketch for sketch in sketches if sketch is not None]
+        if not found and any(kernel.kinks for kernel in kernels):
+            raise SpecError(
+                f'mechanism.k: too fine for exact integer sums of kernel "{self.kernel}" over '
+                f"{domain.dimensions} axes (now {list(k)}); write a smaller k, a larger bandwidth "
+                'or kernel = "gaussian"'
+            )
         if not found:
             raise SpecError(
                 f"target.bandwidth: too narrow for exact integer sums over {domain.dimensions} "
@@ -159,23 +170,27 @@ def _cost(sketch: MomentSketch, nodes: Sequence[int]) -> float:
 
 
 def _smallest_sketch(
-    kernels: Sequence[Gaussian], order: int, bits: int, tolerance: float
+    kernels: Sequence[Kernel], k: Sequence[int], order: int, bits: int, tolerance: float
 ) -> MomentSketch | None:
-    """Fewest cells (proportional to the axes' inverse bandwidths) that meet the tolerance."""
+    """Fewest cells (in proportion to the axes' inverse bandwidths) that meet the tolerance."""
 
     def sketch(density: float) -> MomentSketch:
         # Rounded up past the division's rounding, so that a cell is at most two bandwidths wide.
-        each = (math.ceil(OUTWARD * density / kernel.bandwidth) for kernel in kernels)
-        cells = tuple(max(1, count) for count in each)
-        return MomentSketch(cells, order, bits)
+        axes = (
+            cells_for(kernel, each, OUTWARD * density / kernel.bandwidth)
+            for kernel, each in zip(kernels, k, strict=True)
+        )
+        return MomentSketch(tuple(axes), order, bits)
 
     def fits(density: float) -> bool:
-        return truncation_error(kernels, sketch(density).cells, order, bits) <= tolerance
+        return truncation_error(kernels, sketch(density).axes, order, bits) <= tolerance
 
     low, high = 0.5, 0.5
     while not fits(high):
         low, high = high, 2 * high
-        if sketch(high).state_bytes > 2 ** len(kernels) * _LARGEST_STATE:
+        following = sketch(high)
+        cuts = max(len(axis.cuts) for axis in following.axes)
+        if following.state_bytes > 2 ** len(kernels) * _LARGEST_STATE or cuts > _MOST_CUTS:
             return None
     while high - low > 0.02 * high:
         middle = (low + high) / 2
@@ -189,7 +204,7 @@ class DensityStatistic:
     """A kernel density resolved to integers: what workers count and contract."""
 
     domain: Domain
-    kernels: tuple[Gaussian, ...]
+    kernels: tuple[Kernel, ...]
     coordinates: Coordinates
     sketch: MomentSketch
     n: int
@@ -202,9 +217,7 @@ class DensityStatistic:
     @cached_property
     def kernel_error(self) -> float:
         """Bound rho on ``|K~ - K|``."""
-        return truncation_error(
-            self.kernels, self.sketch.cells, self.sketch.order, self.sketch.bits
-        )
+        return truncation_error(self.kernels, self.sketch.axes, self.sketch.order, self.sketch.bits)
 
     @cached_property
     def float_error(self) -> float:
@@ -221,7 +234,7 @@ class DensityStatistic:
         mapped = self.coordinates.matrix(0) is not None
         terms = [nodes + 2 if mapped else 0 for nodes in self.coordinates.lattice.shape]
         sketch = self.sketch
-        error = contraction_error(self.kernels, sketch.cells, sketch.order, terms)
+        error = contraction_error(self.kernels, sketch.axes, sketch.order, terms)
         return OUTWARD * (division + error)
 
     def kernel_error_norm(self, norm: int) -> float:
@@ -276,9 +289,7 @@ class DensityStatistic:
                 chebyshev_table(kernel, self.coordinates.lattice.k[axis], cells, self.sketch.order),
                 self.coordinates.matrix(axis),
             )
-            for axis, (kernel, cells) in enumerate(
-                zip(self.kernels, self.sketch.cells, strict=True)
-            )
+            for axis, (kernel, cells) in enumerate(zip(self.kernels, self.sketch.axes, strict=True))
         ]
         tables[0] = tables[0][:, slab.start : slab.stop]
         return contract(self.sketch, state, tables) / self.n

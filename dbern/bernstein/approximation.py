@@ -20,7 +20,7 @@ _WORK = 2e10
 _SQUARES = 32  # a side of the domain, to begin with
 _PARTS = 8  # a side of a square, at most
 _NUMBERS = 1 << 20  # in memory at a time
-_SQUARES_WORK = 2.5e9  # products: a second or two
+_SQUARES_WORK = 2.5e9  # products, a hundred more for each point: a second or two
 _RELATIVE_GAP = 0.02
 _ABSOLUTE_GAP = 1e-5  # of the peak
 
@@ -135,7 +135,7 @@ def _boxed_error(kernel: Kernel, k: int, matrix: FloatArray, norm: float) -> flo
         bounds = corners + min(first * side / 2, second * side**2 / 8)
         squares = lows[bounds > best + gap]
         enough_at = max(2 * gap / first, math.sqrt(8 * gap / second))
-        each = len(squares) * (k + 20)
+        each = len(squares) * (k + 100)
         affordable = math.sqrt((_SQUARES_WORK - work) / max(each, 1)) - 1
         parts = math.floor(min(affordable, max(2.0, min(_PARTS, side / enough_at + 1))))
         work += each * (parts + 1) ** 2
@@ -152,7 +152,8 @@ def _lipschitz_constants(
     ``p_t(y) = sum_v (b(y) M)_v K(v/k - t)`` has derivatives in t of at most `norm` times the
     kernel's; in y, see `_derivative_bound`.
     """
-    sizes = (kernel.peak, kernel.slope / k, kernel.curvature / k**2)
+    step = min(kernel.slope / k, kernel.peak)  # values are from zero to the peak
+    sizes = (kernel.peak, step, min(kernel.curvature / k**2, 2 * step))
     first = kernel.slope * (2 + norm) + _derivative_bound(k, matrix, sizes[:2])
     if kernel.jumps:
         return first, math.inf

@@ -14,7 +14,7 @@ import numpy as np
 from dbern.arrays import FloatArray
 from dbern.bernstein.basis import iterate
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
-from dbern.bernstein.kernels import Gaussian
+from dbern.bernstein.kernels import kernel_of
 from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.spectrum import AxisSpectrum
 from dbern.certificate import Certificate, ErrorModel, lower_bound
@@ -313,10 +313,13 @@ class Synopsis:
 
     def _error_model(self, coordinates: Coordinates) -> ErrorModel:
         widths = (axis.width for axis in self.domain.axes)
-        bandwidths = self.metadata["target"]["bandwidth"]
+        target = self.metadata["target"]
         errors = self.metadata["errors"]
         return ErrorModel(
-            kernels=tuple(Gaussian(b / w) for b, w in zip(bandwidths, widths, strict=True)),
+            kernels=tuple(
+                kernel_of(target["kernel"], bandwidth / width)
+                for bandwidth, width in zip(target["bandwidth"], widths, strict=True)
+            ),
             coordinates=coordinates,
             law=self._law,
             lattice_error=errors["lattice"],

@@ -17,7 +17,7 @@ from numpy.polynomial import chebyshev
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 
 NAMES = [name for name in KERNELS if name != "gaussian"]
-BANDWIDTHS = [1e-3, 0.02, 0.1, 0.3, 0.97, 2.5, 1e3]
+BANDWIDTHS = [1e-3, 0.06, 0.3, 0.97, 30.0]
 RESOLUTIONS = [1, 2, 3, 7, 20, 333]
 
 

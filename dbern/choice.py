@@ -96,16 +96,23 @@ class Problem:
             finer = map(self._resolved, _KINKED_RESOLUTIONS)
             each += [k for k in finer if max(k) <= _LARGEST_KINKED_K]
         lattices = [Lattice(k) for k in dict.fromkeys(each)]
-        return [one for one in lattices if self._size(one) <= self.largest_lattice] or lattices[:1]
+        fitting = [one for one in lattices if self._size(one) <= self.largest_lattice]
+        steps = resolutions[0]
+        while self.kinked and not fitting:  # cells that kinks make necessary are the limit
+            steps /= 1.25
+            lattices = [Lattice(self._resolved(steps))]
+            fitting = [one for one in lattices if self._size(one) <= self.largest_lattice]
+        return fitting or lattices[:1]
 
     def _resolved(self, steps: float) -> tuple[int, ...]:
         most = self.largest_k
         return tuple(min(most, max(1, math.ceil(steps / g.deviation))) for g in self.kernels)
 
     def _size(self, lattice: Lattice) -> int:
-        """Lattice points, or cells that the kernels' kinks make necessary, and some to spare."""
+        """Lattice points, or the cells that kinks make necessary and the moments they hold."""
         axes = (cells_for(*axis, 0.0) for axis in zip(self.kernels, lattice.k, strict=True))
-        return max(lattice.size, 2 * math.prod(cells.count for cells in axes))
+        moments = 2 ** (len(self.kernels) - 1)
+        return max(lattice.size, moments * math.prod(cells.count for cells in axes))
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
         """The given order, or the usual ones on every axis."""

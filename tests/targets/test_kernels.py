@@ -142,6 +142,17 @@ def test_what_would_break_without_definiteness():
     assert np.abs(x).max() > 2 * np.sqrt(kernel.peak)
 
 
+def test_auto_chooses_no_lattice_too_fine_for_its_cells():
+    content = sections(
+        data={"bounds": {name: [0.0, 1.0] for name in "xyz"}},
+        target={"kernel": "biweight", "bandwidth": [0.07, 0.07, 0.07]},
+        mechanism={"k": "auto", "h": 2, "noise": "laplace"},
+    )
+    plan = plan_files(ReleaseSpec(**content), ())
+    assert max(plan.k) < 0.8 / (0.07 / 7**0.5)  # coarser than any usual resolution
+    assert plan.sketch.state_bytes <= 1 << 28
+
+
 def test_a_lattice_too_fine_for_cut_cells_is_refused_with_its_key():
     with pytest.raises(SpecError, match=r"^mechanism\.k: too fine .*write a smaller k"):
         density_plan((0.3, 0.3, 0.3), (150, 150, 150), kernel="triangle")

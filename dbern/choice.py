@@ -111,7 +111,7 @@ class Problem:
     def _size(self, lattice: Lattice) -> int:
         """Lattice points, or the cells that kinks make necessary and the moments they hold."""
         axes = (cells_for(*axis, 0.0) for axis in zip(self.kernels, lattice.k, strict=True))
-        moments = 2 ** (len(self.kernels) - 1)
+        moments = 1 << (len(self.kernels) - 1)
         return max(lattice.size, moments * math.prod(cells.count for cells in axes))
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:

@@ -20,6 +20,7 @@ from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
 from dbern.bernstein.bins import AxisBins, binned_error
 from dbern.bernstein.kernels import OUTWARD, Kernel, kernel_of
 from dbern.bernstein.maps import AxisMap, Maps
+from dbern.bernstein.smoothness import Holder, Linear, Smooth
 from dbern.bernstein.spectrum import AxisSpectrum
 
 _TRUNCATION = 1e-12
@@ -101,6 +102,12 @@ def _listed(kernels: Sequence[Kernel]) -> list[dict[str, Any]]:
 
 def approximation_of(content: Mapping[str, Any]) -> Approximation:
     """The class of functions that `to_dict` wrote."""
+    if content["class"] == "linear":
+        return Linear()
+    if content["class"] == "holder":
+        return Holder(content["constant"], content["exponent"])
+    if content["class"] == "smooth":
+        return Smooth(content["order"], content["bound"])
     kernels = tuple(kernel_of(one["name"], one["bandwidth"]) for one in content["kernels"])
     if content["class"] == "ball":
         return Ball(kernels, content["radius"])

@@ -11,7 +11,7 @@ from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
 from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.maps import family_of, maps_of
 from dbern.certificate import ErrorModel, combined, lower_bound
-from dbern.choice import CANDIDATES, Problem, best, require_positive_definite
+from dbern.choice import CANDIDATES, Problem, require_positive_definite
 from dbern.errors import SpecError
 from dbern.plans import (
     Cost,
@@ -199,7 +199,7 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
     if mechanism.noise == kinds["spectral"]:
         require_positive_definite(problem.kernels)
     found = [one for family in families for one in CANDIDATES[family](problem)]
-    chosen = best(problem, found)
+    chosen = min(found, key=lambda candidate: candidate.error)
     return chosen.coordinates, chosen.h
 
 

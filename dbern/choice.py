@@ -169,6 +169,8 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
 
     Ranks follow eigenvalue thresholds, so one number covers axes of different bandwidths.
     """
+    if not problem.component.spectral:
+        return
     orders = problem.orders(_SPECTRAL_ORDERS)
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
         weighting = 0.5 if problem.gaussian else 0.25

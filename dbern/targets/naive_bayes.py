@@ -136,11 +136,18 @@ class GaussianNaiveBayes(Learner):
 
     def components(self, schema: RecordSchema) -> tuple[Vector, ...]:
         """One vector."""
+        self._floors(schema)
         return (ClassSums.of(schema.domain, schema.classes, moments=True),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The scores."""
-        label, domain = schema.classes, schema.domain
+        classes, floors = schema.classes.categories, self._floors(schema)
+        peaks = tuple(1 / (math.sqrt(2 * math.pi) * std) for std in self.std_floor)
+        return Combination("gaussian-naive-bayes", classes, peaks=peaks, floors=floors)
+
+    def _floors(self, schema: RecordSchema) -> tuple[float, ...]:
+        """In unit-cube units."""
+        domain = schema.domain
         if len(self.std_floor) != domain.dimensions:
             raise SpecError(
                 f"target.std_floor: has {len(self.std_floor)} entries for {domain.dimensions} "
@@ -153,5 +160,4 @@ class GaussianNaiveBayes(Learner):
                 f"target.std_floor: must be from {_LEAST_STD:g} to {_MOST_STD:g} times the width "
                 "of its axis; write a std_floor nearer to the bounds' scale"
             )
-        peaks = tuple(1 / (math.sqrt(2 * math.pi) * std) for std in self.std_floor)
-        return Combination("gaussian-naive-bayes", label.categories, peaks=peaks, floors=floors)
+        return floors

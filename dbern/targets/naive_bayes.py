@@ -19,7 +19,7 @@ from pydantic import Field
 from dbern.combination import Combination
 from dbern.domain import RecordSchema
 from dbern.errors import SpecError
-from dbern.targets.base import Component, Learner, Lengths, Vector
+from dbern.targets.base import Component, KernelName, Learner, Lengths, Vector
 from dbern.targets.products import NaiveBayesProduct
 from dbern.targets.sums import KernelSum, axis_kernels
 from dbern.targets.vectors import ClassSums
@@ -38,9 +38,10 @@ class NaiveBayes(Learner):
     Parameters
     ----------
     bandwidth : sequence of float
-        Standard deviation of the kernel per axis, in data units.
+        Per axis, in data units: standard deviation of the Gaussian, length scale of Laplace and
+        Matern kernels, half-width of compact ones.
     kernel : str
-        ``"gaussian"``.
+        One of `dbern.bernstein.kernels.KERNELS`.
     release : "factored" or "joint"
         One sum an axis and class, and the counts; or, for two classes, F itself.
     floor : float
@@ -64,7 +65,7 @@ class NaiveBayes(Learner):
     bandwidth: Lengths = Field(
         description="bandwidth = [0.5, 0.5], one standard deviation per axis in data units"
     )
-    kernel: Literal["gaussian"] = Field("gaussian", description='kernel = "gaussian"')
+    kernel: KernelName = Field("gaussian", description='kernel = "gaussian"')
     release: Literal["factored", "joint"] = Field(
         "factored", description='release = "factored" or "joint"'
     )
@@ -73,7 +74,7 @@ class NaiveBayes(Learner):
     def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
         """One an axis and the counts; or F."""
         label, domain = schema.classes, schema.domain
-        kernels = axis_kernels(domain, self.bandwidth, "bandwidth")
+        kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
         if self.release == "joint":
             if len(label.categories) != 2:
                 raise SpecError(
@@ -95,7 +96,7 @@ class NaiveBayes(Learner):
         label, domain = schema.classes, schema.domain
         if self.release == "joint":
             return Combination("linear", label.categories)
-        kernels = axis_kernels(domain, self.bandwidth, "bandwidth")
+        kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
         axes = list(zip(domain.axes, kernels, strict=True))
         return Combination(
             "naive-bayes",

@@ -46,7 +46,7 @@ import numpy as np
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import BumpBound, Coordinates, PlainCoordinates
-from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.lattice import Lattice, Slab
 from dbern.domain import Column, Domain
 from dbern.targets.base import Statistic
@@ -64,7 +64,7 @@ class NaiveBayesProduct:
 
     name: str
     domain: Domain
-    kernels: tuple[Gaussian, ...]
+    kernels: tuple[Kernel, ...]
     label: Column
     unit: float = 1.0
     share: Fraction = Fraction(1)
@@ -249,7 +249,7 @@ class NaiveBayesStatistic:
         return [(one, own.reshape(one.shape)) for one, own in zip(parts, pieces, strict=True)]
 
 
-def _peak(kernels: Sequence[Gaussian]) -> float:
+def _peak(kernels: Sequence[Kernel]) -> float:
     return math.prod(kernel.peak for kernel in kernels)
 
 

@@ -46,7 +46,7 @@ class NaiveBayes(Learner):
         One sum an axis and class, and the counts; or, for two classes, F itself.
     floor : float
         Of a factored release: what a likelihood at least counts as, as a share of the uniform
-        density on its axis. One noisy axis in a thin tail then does not decide alone.
+        density on its axis; part of the function that is certified.
 
     Raises
     ------
@@ -69,7 +69,7 @@ class NaiveBayes(Learner):
     release: Literal["factored", "joint"] = Field(
         "factored", description='release = "factored" or "joint"'
     )
-    floor: float = Field(0.01, ge=0, le=1, description="floor = 0.01, from 0 to 1")
+    floor: float = Field(0.0, ge=0, le=1, description="floor = 0.01, from 0 to 1")
 
     def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
         """One an axis and the counts; or F."""

@@ -79,6 +79,10 @@ CASES = {
         {"kind": "naive-bayes", "bandwidth": [0.2]}, {"label": THREE},
         {"label": (0.0, 1.0, 2.0, NULL)},
     ),
+    "bayes-kinked": Case(
+        {"kind": "naive-bayes", "bandwidth": [0.3], "kernel": "triangle"}, {"label": LABEL},
+        {"label": (0.0, 1.0, NULL)}, ("laplace", "binned-laplace"),
+    ),
     "bayes-joint": Case(
         {"kind": "naive-bayes", "bandwidth": [1.0], "release": "joint"}, {"label": LABEL},
         {"label": (0.0, 1.0, NULL)}, ("laplace", "discrete-gaussian"),

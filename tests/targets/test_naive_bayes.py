@@ -104,6 +104,27 @@ def test_no_replacement_moves_the_function_by_more_than_its_sensitivity(axes, at
     assert attained * 0.99 * bound <= largest <= bound * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace", "epanechnikov"])
+def test_lattice_values_are_as_close_as_the_plan_says(kernel):
+    """The effective kernel, floats and the grid, all that is between records and integers."""
+    content = spec({**JOINT, "kernel": kernel, "bandwidth": [0.3]}, LABEL, 2, 60, k=6)
+    plan = plan_files(content, ())
+    rng = np.random.default_rng(2)
+    points, labels = rng.uniform(size=(60, 2)), rng.integers(0, 2, 60)
+    rows = [{"x": x, "y": y, "label": c} for (x, y), c in zip(points, labels, strict=True)]
+    (granules,) = integers(content, plan, rows)
+    (component,) = content.components
+    nodes = np.stack(np.meshgrid(*[np.linspace(0, 1, 7)] * 2, indexing="ij"), axis=-1)
+    exact = np.zeros((7, 7))
+    for sign, code in ((1, 1), (-1, 0)):
+        own, apart = points[labels == code], nodes[:, :, None] - points[labels == code]
+        means = [one(apart[..., i]).mean(axis=2) for i, one in enumerate(component.kernels)]
+        exact += sign * len(own) / 60 * means[0] * means[1]
+    (planned,) = plan.components
+    error = np.abs(granules.reshape(7, 7) * planned.noise.granularity - exact).max()
+    assert error <= planned.lattice_error + planned.released_error < 0.1
+
+
 def test_a_record_that_is_null_in_one_axis_counts_nowhere():
     content = spec(KERNEL, LABEL, 2, 2, k=9)
     plan = plan_files(content, ())

@@ -186,10 +186,10 @@ def _simulated_quantile(
     ``1 - 0.1 beta`` when ``P(Bin(R, 1 - 0.9 beta) >= r) <= 0.1 beta``; together at most beta.
     None where that takes too many draws. The enclosing nodes bound the sup from the grid.
     """
-    for oversampling, enough in _ENCLOSURES:
+    for oversampling, fewest in _ENCLOSURES:
         bases, factor = enclosing_bases(coordinates, h, oversampling)
         draws = int(min(_MOST_DRAWS, _WORK / _field_work(bases)))
-        if draws >= enough:
+        if draws >= fewest:
             break
     else:
         return None

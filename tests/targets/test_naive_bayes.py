@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -343,6 +344,8 @@ def test_any_zarr_reader_can_rebuild_the_gaussian_scores(project, client, monkey
     facts = dict(root.attrs)
     (component,) = facts["components"]
     assert component["entries"][:2] == ["count of no", "sum of x in no"]
+    page = (Path(dbern.__file__).parent / "synopsis" / "FORMAT.md").read_text()
+    assert [key for key in [*component, *facts["combine"]] if f"`{key}`" not in page] == []
     array = root["components/classes/coefficients"]
     assert array.metadata.dimension_names == ("entry",)
     numbers = array[...] * array.attrs["scale_factor"]

@@ -109,6 +109,16 @@ class ErrorModel:
         )
 
 
+def entries_bound(
+    law: Noise, count: int, error: float, beta: Fraction, at_once: int = 1
+) -> Certificate:
+    """The bound on every entry of a vector of so many: `error` but for the noise, and that.
+
+    `at_once` as in `ErrorModel.bound`.
+    """
+    return Certificate(0.0, error, largest_draw(law, count, beta / at_once), float(beta), 0.0)
+
+
 def combined(
     combination: Combination, parts: Sequence[Certificate], lower_bound: float
 ) -> Certificate:
@@ -158,14 +168,16 @@ def noise_bound(coordinates: Coordinates, h: Sequence[int], law: Noise, beta: Fr
     The smaller of two proved bounds: the union bound over coefficients times the operator's norm,
     and a simulated quantile of the very law, evaluated at enclosing nodes.
     """
-    size = coordinates.layout.size
-    if isinstance(law, GaussianNoise):
-        largest = gaussian_tail(law, size, beta)
-    else:
-        largest = tail(law, size, beta)
-    union = released_norm(coordinates, h) * largest
+    union = released_norm(coordinates, h) * largest_draw(law, coordinates.layout.size, beta)
     simulated = _simulated_quantile(coordinates, h, law, float(beta))
     return union if simulated is None else min(union, simulated)
+
+
+def largest_draw(law: Noise, count: int, beta: Fraction) -> float:
+    """What none of so many draws reaches with probability ``1 - beta``: the union bound."""
+    if isinstance(law, GaussianNoise):
+        return gaussian_tail(law, count, beta)
+    return tail(law, count, beta)
 
 
 def _simulated_quantile(

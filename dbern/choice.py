@@ -196,7 +196,8 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     Ranks follow eigenvalue thresholds, so one number covers axes of different bandwidths. There
     are none for a kernel that is not positive definite; see `require_positive_definite`.
     """
-    if not all(kernel.positive_definite for kernel in problem.kernels):
+    positive = all(kernel.positive_definite for kernel in problem.kernels)
+    if not (problem.component.spectral and positive):
         return
     orders = problem.orders(_SPECTRAL_ORDERS)
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):

@@ -1,8 +1,9 @@
 """What a learner is to the plan, to the engine and to a record: nothing more than this.
 
 A learner releases one or more *components*. Each component is a family of functions on the unit
-cube, its *outputs*, that one record moves together; one calibration covers them. Components pay
-shares of the release's budget (basic composition), and a public combination makes the function.
+cube, its *outputs*, that one record moves together, or a vector; one calibration covers them.
+Components pay shares of the release's budget (basic composition), and a public combination makes
+the function.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bias import Approximation
-from dbern.bernstein.coordinates import BumpBound, Coordinates
+from dbern.bernstein.coordinates import BumpBound, Coordinates, Entries
 from dbern.bernstein.kernels import KERNELS, Kernel
 from dbern.bernstein.lattice import Slab
 from dbern.combination import Combination
@@ -76,7 +77,7 @@ class Learner(Section, ABC):
         return cls(**parameters)
 
     @abstractmethod
-    def components(self, schema: RecordSchema) -> tuple[Component, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
         """What is released of records of this schema.
 
         Raises
@@ -112,6 +113,10 @@ class Component(Protocol):
         Bounds what a noiseless release misses.
     binned : bool
         Whether bins may be released: for sums over records, weights in [-1, 1].
+    spectral : bool
+        Whether spectral coordinates may be released: `movement` bounds them.
+    additive : bool
+        Whether F adds up over records and some attain S(F): then `lower_bound` is one.
     """
 
     @property
@@ -147,6 +152,14 @@ class Component(Protocol):
         """See the class."""
 
     @property
+    def spectral(self) -> bool:
+        """See the class."""
+
+    @property
+    def additive(self) -> bool:
+        """See the class."""
+
+    @property
     def function_movement(self) -> float:
         """``n S(F)``, the largest move of one output at one point, rounded outward."""
 
@@ -169,6 +182,44 @@ class Component(Protocol):
         """The statistic whose `counting` this is."""
 
 
+@dataclass(frozen=True)
+class Vector(ABC):
+    """A released vector: numbers, no function of the axes, so nothing to approximate.
+
+    Parameters
+    ----------
+    name : str
+        Of its group in the store.
+    share : Fraction
+        Of the release's budget.
+    entries : tuple of str
+        What the numbers are, in their order.
+    """
+
+    name: str
+    share: Fraction
+    entries: tuple[str, ...]
+
+    outputs: ClassVar[int] = 1
+
+    @property
+    @abstractmethod
+    def entry_movement(self) -> float:
+        """n times the largest move of one entry, rounded outward."""
+
+    @abstractmethod
+    def movement(self, norm: int) -> BumpBound:
+        """Bound n times the l1 or l2 distance that one replaced record moves all entries."""
+
+    @abstractmethod
+    def statistic(self, n: int) -> Statistic:
+        """How records become the entries."""
+
+    @abstractmethod
+    def restore(self, n: int, counting: Mapping[str, Any]) -> Statistic:
+        """The statistic whose `counting` this is."""
+
+
 class Statistic(Protocol):
     """A component as integer sums over records: what workers count and contract.
 
@@ -188,7 +239,7 @@ class Statistic(Protocol):
     """
 
     @property
-    def coordinates(self) -> Coordinates:
+    def coordinates(self) -> Coordinates | Entries:
         """What is released."""
 
     @property

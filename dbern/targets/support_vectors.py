@@ -20,8 +20,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from dbern.combination import Combination
-from dbern.domain import Column, RecordSchema
-from dbern.errors import SpecError
+from dbern.domain import RecordSchema
 from dbern.targets.base import Learner, Lengths
 from dbern.targets.sums import KernelSum, axis_kernels
 from dbern.targets.weighings import ByCategory, BySign
@@ -61,7 +60,7 @@ class SupportVectorMachine(Learner):
 
     def components(self, schema: RecordSchema) -> tuple[KernelSum, ...]:
         """The signed sum, or one sum for each of more than two classes."""
-        label, domain = _label(schema), schema.domain
+        label, domain = schema.classes, schema.domain
         kernels = axis_kernels(domain, self.length_scale, "length_scale")
         # The component's kernels are densities: this is what the machine's is of their product.
         unit = self.C * math.prod(g.bandwidth * math.sqrt(2 * math.pi) for g in kernels)
@@ -70,13 +69,5 @@ class SupportVectorMachine(Learner):
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The sum itself, or for more classes each one's minus all others'."""
-        classes = _label(schema).categories
+        classes = schema.classes.categories
         return Combination("linear" if len(classes) == 2 else "one-vs-rest", classes)
-
-
-def _label(schema: RecordSchema) -> Column:
-    if schema.label is None:
-        raise SpecError(
-            'data.label: is missing; write [data.label] with column and classes = ["no", "yes"]'
-        )
-    return schema.label

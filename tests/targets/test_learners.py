@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
-from conformance import CASES, everyone, integers, largest_moves
+from conformance import CASES, everyone, integers, largest_moves, loss, moves, replaced
 
 import dbern
 from dbern import publishing
@@ -22,17 +22,23 @@ PAIRS = [(name, noise) for name, case in CASES.items() for noise in case.noises]
 
 @pytest.mark.parametrize(("name", "noise"), PAIRS)
 def test_no_replacement_moves_the_integers_beyond_the_plan(name, noise):
-    moves = largest_moves(CASES[name], 1, noise, k=9)
-    assert max(moves) <= 1
-    assert max(moves) > 0.5  # half the scale would be caught
+    found = replaced(CASES[name], 1, noise, k=9)
+    assert 0.5 < max(moves(*found)) <= 1  # half the scale would be caught
+    assert 0.3 < loss(*found) <= 1  # all components together
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "noise"), PAIRS)
 def test_no_replacement_moves_the_integers_of_two_axes_beyond_the_plan(name, noise):
-    moves = largest_moves(CASES[name], 2, noise, k=6)
-    assert max(moves) <= 1
-    assert max(moves) > 0.3
+    found = replaced(CASES[name], 2, noise, k=6)
+    assert 0.3 < max(moves(*found)) <= 1
+    assert 0.15 < loss(*found) <= 1
+
+
+@pytest.mark.parametrize("name", ["regression", "bayes"])
+def test_shares_above_the_budget_spend_more_than_the_charge(name, monkeypatch):
+    monkeypatch.setattr("dbern.planning._charge", lambda spec, component: spec.charge)
+    assert loss(*replaced(CASES[name], 1, "laplace", k=9)) > 1
 
 
 @pytest.mark.parametrize("name", CASES)

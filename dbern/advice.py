@@ -11,6 +11,7 @@ from dbern.planning import KINDS, footers, plan_files, problem_of, public_rows
 from dbern.plans import ReleasePlan
 from dbern.progress import Progress, silent
 from dbern.spec import ReleaseSpec
+from dbern.targets.base import is_linear
 
 _STEPS = 14
 _LEAST, _MOST = Fraction(1, 10**4), Fraction(10**4)
@@ -44,8 +45,9 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     files = footers(spec)
     if spec.mechanism.calibration == "paper":
         raise SpecError('mechanism.calibration: the trade-off is that of "tight"; write "tight"')
-    component = spec.components[0]
-    problem = problem_of(spec, component, public_rows(spec, files))
+    if is_linear(spec.components[0]):
+        raise SpecError("target.kernel: a linear function leaves nothing to trade; plan it")
+    problem = problem_of(spec, spec.components[0], public_rows(spec, files))
     best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
     for family, kind in KINDS[spec.gaussian].items():
         if spec.mechanism.noise not in ("auto", kind):
@@ -55,7 +57,7 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
             key = (kind, coordinates.lattice.k, coordinates.layout.size)
             if key not in best or candidate.error < best[key].error:
                 best[key] = candidate
-    unit = component.unit
+    unit = problem.component.unit
     options = [
         Option(kind, k, one.h, values, one.noise * unit, one.approximation * unit, one.error * unit)
         for (kind, k, values), one in best.items()

@@ -17,7 +17,7 @@ import numpy as np
 
 from dbern.arrays import FloatArray
 
-KINDS = ("linear", "stack", "one-vs-rest", "ratio")
+KINDS = ("linear", "sigmoid", "response", "stack", "one-vs-rest", "ratio")
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,15 @@ class Combination:
     Parameters
     ----------
     kind : str
-        "linear": the one array. "stack": one column each. "one-vs-rest": column c is twice array
-        c minus the sum of all. "ratio": the first over the second, times the radius of the public
-        range, plus its middle, cut to the range; the middle where the second is not positive.
+        "linear": the one array. "sigmoid": ``1 / (1 + exp(-f))`` of it, the probability of the
+        second class. "response": it plus the middle of the public range. "stack": one column each.
+        "one-vs-rest": column c is twice array c minus the sum of all. "ratio": the first over the
+        second, times the radius of the public range, plus its middle, cut to the range; the middle
+        where the second is not positive.
     classes : tuple
         Public labels of the columns, in order; empty for one value a point.
     low, high : float
-        The public range of a ratio.
+        The public range of a ratio or a response.
 
     Examples
     --------
@@ -51,6 +53,10 @@ class Combination:
         """Values of the function (m,) or (m, classes), from those of the arrays, (m,) each."""
         if self.kind == "linear":
             return parts[0]
+        if self.kind == "sigmoid":
+            return np.asarray(0.5 + 0.5 * np.tanh(0.5 * parts[0]))
+        if self.kind == "response":
+            return np.asarray(parts[0] + (self.low + self.high) / 2)
         if self.kind == "ratio":
             middle, radius = (self.low + self.high) / 2, (self.high - self.low) / 2
             safe = np.where(parts[1] > 0, parts[1], np.inf)
@@ -64,6 +70,11 @@ class Combination:
     def several(self) -> bool:
         """Whether a point has one value for each class."""
         return self.kind in ("stack", "one-vs-rest")
+
+    @property
+    def threshold(self) -> float:
+        """The value above which the second of two classes is decided for."""
+        return 0.5 if self.kind == "sigmoid" else 0.0
 
     def interval(
         self, parts: Sequence[FloatArray], errors: Sequence[float]
@@ -88,12 +99,14 @@ class Combination:
         """Bound on the error of any value, from bounds on those of the arrays."""
         if self.kind == "ratio":
             return self.high - self.low
+        if self.kind == "sigmoid":  # whose slope is at most a quarter
+            return min(0.25 * errors[0], 1.0)
         return sum(errors) if self.kind == "one-vs-rest" else max(errors)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         content = {key: value for key, value in asdict(self).items() if value != ()}
-        if self.kind != "ratio":
+        if self.kind not in ("ratio", "response"):
             del content["low"], content["high"]
         return {**content, **({"classes": list(self.classes)} if self.classes else {})}
 

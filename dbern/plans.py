@@ -166,6 +166,7 @@ class ReleasePlan:
     components: tuple[PlannedComponent, ...]
     certificate: Certificate
     cost: Cost
+    notes: tuple[str, ...] = ()
 
     @property
     def k(self) -> tuple[int, ...]:
@@ -233,6 +234,7 @@ class ReleasePlan:
             "components": [component.to_dict() for component in self.components],
             "certificate": {**asdict(self.certificate), "total": self.certificate.total},
             "cost": asdict(self.cost),
+            "notes": list(self.notes),
         }
 
     @classmethod
@@ -248,6 +250,7 @@ class ReleasePlan:
                 ),
                 "certificate": _certificate(content["certificate"]),
                 "cost": Cost(**content["cost"]),
+                "notes": tuple(content["notes"]),
             }
         )
 
@@ -265,6 +268,7 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     lines = [("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}")]
     lines.append(("", _guarantee(plan)))
     lines.append(("records", f"n = {plan.n}, one row replaced"))
+    lines += [("", note) for note in plan.notes]
     for component in plan.components:
         lines += [("component", component.name)] if several else []
         lines += _component_lines(plan, component)
@@ -297,9 +301,15 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
         ("", f"on multiples of {noise.granularity:.4g}"),
         ("certificate", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
         ("", f"{parts} + noise {sure.noise:.6g}"),
-        ("", "the first part is that of the worst database, all records at one point"),
+        ("", _FIRST_PART.get(one.approximation["class"], "")),
         ("", _compared(plan, one)),
     ]
+
+
+_FIRST_PART = {
+    "mixture of bumps": "the first part is that of the worst database, all records at one point",
+    "affine": "a linear function is reproduced exactly",
+}
 
 
 def _certificate_lines(plan: ReleasePlan) -> list[tuple[str, str]]:

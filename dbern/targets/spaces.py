@@ -44,6 +44,8 @@ from dbern.learning.risk import Risk
 _MOST_FEATURES = 4096
 _NODES = 6  # lattice steps of the features a bandwidth
 _CUT_SHARE = 0.2  # of C M / n: a tenth of the sensitivity, far below any noise
+_NARROWEST = 0.01  # of an axis: eigenvectors of a lattice finer than that take long
+_THRESHOLDS = (1e-2, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)  # of the largest eigenvalue
 _COARSEST_CUT = 0.01  # of C M: a kernel that needs more features than there may be is refused
 
 
@@ -281,10 +283,11 @@ class GaussianSpace:
 def _projection(scales: tuple[float, ...], wanted: float) -> ProjectedGaussian | None:
     """The fewest features whose cut is at most `wanted`, or the best that are allowed."""
     best = None
+    if min(scales) < _NARROWEST or math.prod(max(1.0, 0.5 / b) for b in scales) > _MOST_FEATURES:
+        return None
     k = [max(8, math.ceil(_NODES / scale)) for scale in scales]
     full = project_gaussian(scales, k, [count + 1 for count in k])
-    for step in range(4, 19):
-        threshold = 10.0 ** (-step / 2)
+    for threshold in _THRESHOLDS:
         rank = [sum(mu > threshold * s.levels[0] for mu in s.levels) for s in full.spectra]
         if math.prod(rank) > _MOST_FEATURES:
             return best

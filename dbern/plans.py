@@ -308,7 +308,7 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
 
 _FIRST_PART = {
     "mixture of bumps": "the first part is that of the worst database, all records at one point",
-    "affine": "a linear function is reproduced exactly",
+    "linear": "a linear function is reproduced exactly",
 }
 
 

@@ -31,7 +31,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from dbern.arrays import FloatArray
-from dbern.bernstein.bias import Affine, Approximation, Bumps
+from dbern.bernstein import smoothness
+from dbern.bernstein.bias import Approximation, Bumps
 from dbern.bernstein.coordinates import BumpBound, Coordinates
 from dbern.bernstein.kernels import OUTWARD, Gaussian
 from dbern.bernstein.lattice import Slab
@@ -334,9 +335,9 @@ class LinearSpace:
         return self.dimensions + (self.constant > 0)
 
     @property
-    def approximation(self) -> Affine:
-        """None."""
-        return Affine()
+    def approximation(self) -> smoothness.Linear:
+        """No error."""
+        return smoothness.Linear()
 
     @property
     def counting(self) -> dict[str, Any]:

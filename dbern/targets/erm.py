@@ -118,8 +118,8 @@ class KernelERM(Learner):
     C : float
         The paper's, scikit-learn's times n.
     shards : "auto" or int
-        The function is the mean of models of as many disjoint shards. "auto": one for each million
-        records.
+        The function is the mean of models of as many disjoint shards. "auto": of up to a million
+        records, fewer where the kernel needs many features.
     width : float, optional
         Over which the kinks of hinge and tube are rounded: of a margin, or of a response.
     tube : float, optional

@@ -36,16 +36,17 @@ from dbern.bernstein.kernels import OUTWARD, Gaussian
 from dbern.domain import Column, Domain
 from dbern.errors import SpecError
 from dbern.learning.losses import Loss
-from dbern.learning.objective import objective
+from dbern.learning.objective import STORED_FEATURES, objective
 from dbern.learning.risk import Risk
 from dbern.learning.solver import Certified, one_vs_rest
 from dbern.targets.base import Statistic
-from dbern.targets.risk_statistics import SHARD_ROWS, RiskStatistic
+from dbern.targets.risk_statistics import RiskStatistic
 from dbern.targets.spaces import Space
 from dbern.targets.sums import WHOLE
 from dbern.targets.weighings import Weighing
 
-_WHOLE_SHARDS = 2
+_LEAST_ROWS, _MOST_ROWS = 1 << 16, 1 << 20
+_HEAVY = 1.25  # times the usual weight of a shard
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class RiskMinimizer:
     radius : float
         Half-width of the responses' bounds; 1 for classes.
     shards : int, optional
-        One for each `SHARD_ROWS` records unless stated.
+        Unless stated, so many that the features of one are kept in memory.
     n : int
         Public number of rows; 0 before a plan: only a plan's component has sensitivities.
     """
@@ -91,11 +92,18 @@ class RiskMinimizer:
         SpecError
             For more shards than records, or features that do not suffice.
         """
-        shards = self.shards or -(-n // SHARD_ROWS)
-        if shards > n:
+        if self.shards is not None and self.shards > n:
             raise SpecError(f"target.shards: more than the {n} records; write shards = 1")
+        shards = self.shards or -(-n // self._shard_rows(self._resolved(1, n).size))
+        return replace(self, n=n, shards=shards, space=self._resolved(shards, n))
+
+    def _resolved(self, shards: int, n: int) -> Space:
         factor = 1 + math.sqrt(self.cost * shards * self.loss.curvature) / 2
-        return replace(self, n=n, shards=shards, space=self.space.resolved(factor, n))
+        return self.space.resolved(factor, n)
+
+    def _shard_rows(self, size: int) -> int:
+        """Rows of an automatic shard: as many as have their features kept while it is solved."""
+        return min(_MOST_ROWS, max(_LEAST_ROWS, STORED_FEATURES // size))
 
     @property
     def outputs(self) -> int:
@@ -122,21 +130,21 @@ class RiskMinimizer:
         """The learning problem of one output.
 
         By content a shard may hold every record, m times its usual weight, and the loss's M there
-        is for weights that never occur. So for more than two shards the derivative is clipped at
-        the M of twice the usual weight (of the square loss this is a Huber loss): shards up to
-        that weight have the same minimizers, and all the same sensitivity.
+        is for weights that never occur. So where there is more than one shard the derivative is
+        clipped at the M of a shard a quarter heavier than usual (of the square loss this is a
+        Huber loss): shards up to that weight have the same minimizers, and all the same
+        sensitivity.
         """
         shards = self.shards or 1
         risk = Risk(
             self.loss,
             self.space.kernel,
-            self.cost,
+            self.cost * (_HEAVY if shards > 1 else 1),
             self.n,
             self.space.radius,
             self.space.dimensions,
-            shards=min(shards, _WHOLE_SHARDS),
         )
-        return replace(risk, shards=shards, lipschitz=risk.slope)
+        return replace(risk, cost=self.cost, shards=shards, lipschitz=risk.slope)
 
     @cached_property
     def method(self) -> Certified:

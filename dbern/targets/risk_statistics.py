@@ -33,8 +33,8 @@ from dbern.targets.gathering import Gathering
 if TYPE_CHECKING:
     from dbern.targets.risk_minimizers import RiskMinimizer
 
-SHARD_ROWS = 1 << 20
-"""Rows of an automatic shard: 24 bytes each of two columns and a label, and few enough to solve."""
+PASS_ROWS = 1 << 18
+"""Rows that a pass gathers, unless a shard has more: reading them again costs less than solving."""
 
 _MOST_BITS = 60
 _SOLVER_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labels and slopes
@@ -159,7 +159,7 @@ class RiskStatistic:
     @property
     def passes(self) -> int:
         """Passes over all files, each of which gathers its shards' records and solves them."""
-        return min(self._risk.shards, -(-self._risk.n // SHARD_ROWS))
+        return min(self._risk.shards, -(-self._risk.n // PASS_ROWS))
 
     @property
     def _pass_rows(self) -> int:

@@ -229,7 +229,7 @@ def test_a_mean_of_shards_is_near_the_whole(monkeypatch):
                                                                   strict=True)]  # fmt: skip
     target = {"kind": "kernel-erm", "loss": "logistic", "length_scale": [0.3], "C": 5.0}
     found = {}
-    monkeypatch.setattr(risk_statistics, "SHARD_ROWS", 1000)
+    monkeypatch.setattr(risk_statistics, "PASS_ROWS", 1000)
     for shards in (1, 4, 8):
         case = Case({**target, "shards": shards}, {"label": LABEL}, {})
         spec = case.spec(1, 4000, "laplace", k=10)

@@ -126,7 +126,7 @@ def combined(
     total = combination.error([part.total for part in parts])
     noise = min(total, combination.error([part.noise for part in parts]))
     rounding = min(total - noise, combination.error([part.rounding for part in parts]))
-    if combination.kind == "linear":
+    if combination.kind in ("linear", "response"):
         return replace(parts[0], lower_bound=lower_bound)
     return Certificate(
         approximation=total - noise - rounding,

@@ -23,8 +23,11 @@ from dbern.likelihoods import (
     kernel_scores,
 )
 
-KINDS = ("linear", "stack", "one-vs-rest", "ratio", "naive-bayes", "gaussian-naive-bayes")
-_BAYES = KINDS[4:]
+KINDS = (
+    "linear", "sigmoid", "response", "stack", "one-vs-rest", "ratio",
+    "naive-bayes", "gaussian-naive-bayes",
+)  # fmt: skip
+_BAYES = KINDS[6:]
 
 
 @dataclass(frozen=True)
@@ -34,16 +37,18 @@ class Combination:
     Parameters
     ----------
     kind : str
-        "linear": the one array. "stack": one column each. "one-vs-rest": column c is twice array
-        c minus the sum of all. "ratio": the first over the second, times the radius of the public
-        range, plus its middle, cut to the range; the middle where the second is not positive.
+        "linear": the one array. "sigmoid": ``1 / (1 + exp(-f))`` of it, the probability of the
+        second class. "response": it plus the middle of the public range. "stack": one column each.
+        "one-vs-rest": column c is twice array c minus the sum of all. "ratio": the first over the
+        second, times the radius of the public range, plus its middle, cut to the range; the middle
+        where the second is not positive.
         "naive-bayes": of each axis's sums by class, and after them the classes' shares, the scores
         of `kernel_scores`. "gaussian-naive-bayes": of one vector, those of `gaussian_scores`. Of
         two classes the second's score minus the first's, of more one column each.
     classes : tuple
         Public labels of the columns, in order; empty for one value a point.
     low, high : float
-        The public range of a ratio.
+        The public range of a ratio or a response.
     peaks, floors : tuple of float
         Of naive Bayes, one an axis: see `dbern.likelihoods`.
 
@@ -72,6 +77,10 @@ class Combination:
         if self.kind in _BAYES:
             scores = self._scores(parts, unit)
             return scores[1] - scores[0] if len(scores) == 2 else np.moveaxis(scores, 0, -1)
+        if self.kind == "sigmoid":
+            return np.asarray(0.5 + 0.5 * np.tanh(0.5 * parts[0]))
+        if self.kind == "response":
+            return np.asarray(parts[0] + (self.low + self.high) / 2)
         if self.kind == "ratio":
             middle, radius = (self.low + self.high) / 2, (self.high - self.low) / 2
             safe = np.where(parts[1] > 0, parts[1], np.inf)
@@ -101,6 +110,11 @@ class Combination:
         several = self.kind in _BAYES and len(self.classes) > 2
         return several or self.kind in ("stack", "one-vs-rest")
 
+    @property
+    def threshold(self) -> float:
+        """The value above which the second of two classes is decided for."""
+        return 0.5 if self.kind == "sigmoid" else 0.0
+
     def interval(
         self, parts: Sequence[FloatArray], errors: Sequence[float]
     ) -> tuple[FloatArray, FloatArray]:
@@ -127,6 +141,8 @@ class Combination:
         if self.kind in _BAYES:
             each = [self._score_error(errors, i) for i in range(len(self.classes))]
             return sum(each) if len(each) == 2 else max(each)
+        if self.kind == "sigmoid":  # whose slope is at most a quarter
+            return min(0.25 * errors[0], 1.0)
         return sum(errors) if self.kind == "one-vs-rest" else max(errors)
 
     def _score_error(self, errors: Sequence[float], index: int) -> float:
@@ -142,7 +158,7 @@ class Combination:
             for key, value in asdict(self).items()
             if value != ()
         }
-        if self.kind != "ratio":
+        if self.kind not in ("ratio", "response"):
             del content["low"], content["high"]
         return content
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Literal
 
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
 from dbern.bernstein.lattice import Lattice
@@ -28,7 +29,7 @@ from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
 from dbern.records import BATCH_ROWS, FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
-from dbern.targets.base import Component, Counters, Statistic, Vector
+from dbern.targets.base import Component, Counters, Statistic, Vector, for_rows, is_linear
 
 KINDS = (
     {"": "laplace", "spectral": "spectral-laplace", "binned": "binned-laplace"},
@@ -36,6 +37,7 @@ KINDS = (
 )
 """Noise on lattice values, on spectral coordinates and on bins: Laplace, Gaussian."""
 
+_ORDERS: tuple[Literal["k", "h"], ...] = ("k", "h")
 _PAPER_H = 2
 _LARGEST_PAPER_K = 64
 _LARGEST_AUTO_K = 1000
@@ -76,7 +78,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     resolved = [
         _vector(spec, component, n, at_once)
         if isinstance(component, Vector)
-        else _component(spec, component, n, at_once)
+        else _component(spec, for_rows(component, n), n, at_once)
         for component in spec.components
     ]
     planned = tuple(component for component, _ in resolved)
@@ -92,6 +94,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         components=planned,
         certificate=combined(spec.combination, parts, least),
         cost=_cost(counters, files, n),
+        notes=spec.learner.notes(n),
     )
 
 
@@ -220,6 +223,8 @@ def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
 def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinates, tuple[int, ...]]:
     """What the spec says, and the smallest predicted error over what it leaves open."""
     mechanism = spec.mechanism
+    if is_linear(component):
+        return _corners(spec, component)
     k, h = _given_k(spec, component), spec.per_axis("h", component.domain)
     if mechanism.calibration == "paper":
         h = h or (_PAPER_H,) * component.domain.dimensions
@@ -246,10 +251,27 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
     return chosen.coordinates, chosen.h
 
 
+def _corners(spec: ReleaseSpec, component: Component) -> tuple[Coordinates, tuple[int, ...]]:
+    """A linear function is its values at the corners."""
+    ones = (1,) * component.domain.dimensions
+    given = {key: spec.per_axis(key, component.domain) for key in _ORDERS}
+    for key, value in given.items():
+        if value not in (None, ones):
+            raise SpecError(
+                f"mechanism.{key}: a linear function needs no other than 1; leave it out"
+            )
+    if spec.mechanism.noise not in ("auto", KINDS[spec.gaussian][""], ADVANCED):
+        raise SpecError(
+            "mechanism.noise: a linear function is released by its values at the corners; write "
+            'noise = "auto"'
+        )
+    return PlainCoordinates(Lattice(ones)), ones
+
+
 def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
     """What the choice of k, h, noise and rank starts from."""
     return Problem(
-        component=component,
+        component=for_rows(component, n),
         n=n,
         gaussian=spec.gaussian,
         advanced=spec.advanced,
@@ -350,6 +372,7 @@ def _scale(law: Noise) -> int:
 
 
 def _lower_bound(spec: ReleaseSpec, component: Component, n: int) -> float:
+    """Known for sums over records, which attain their sensitivity record by record."""
     if not component.additive:
         return 0.0
     function = component.function_movement * component.unit / n
@@ -370,10 +393,11 @@ def _cost(counters: Counters, files: Sequence[FileFacts], n: int) -> Cost:
     largest_group = max((max(file.row_groups, default=0) for file in files), default=0)
     tables = max(part.table_bytes for part in counters.parts)
     reading = batch + 2 * 8 * largest_group * len(counters.columns)
+    reading += counters.gathered_bytes
     working = 4 * counters.state_bytes + max(reading, tables + 6 * slab)
     return Cost(
         rows=n,
-        tasks=max(1, -(-n // task_rows(n))),
+        tasks=counters.passes or max(1, -(-n // task_rows(n))),
         slabs=slabs,
         worker_bytes=_PROCESS_BYTES + working,
         client_bytes=_PROCESS_BYTES + 8 * slab,

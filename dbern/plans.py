@@ -173,6 +173,7 @@ class ReleasePlan:
     components: tuple[PlannedComponent, ...]
     certificate: Certificate
     cost: Cost
+    notes: tuple[str, ...] = ()
 
     @property
     def k(self) -> tuple[int, ...]:
@@ -244,6 +245,7 @@ class ReleasePlan:
             "components": [component.to_dict() for component in self.components],
             "certificate": {**asdict(self.certificate), "total": self.certificate.total},
             "cost": asdict(self.cost),
+            "notes": list(self.notes),
         }
 
     @classmethod
@@ -259,6 +261,7 @@ class ReleasePlan:
                 ),
                 "certificate": _certificate(content["certificate"]),
                 "cost": Cost(**content["cost"]),
+                "notes": tuple(content["notes"]),
             }
         )
 
@@ -276,6 +279,7 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     lines = [("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}")]
     lines.append(("", _guarantee(plan)))
     lines.append(("records", f"n = {plan.n}, one row replaced"))
+    lines += [("", note) for note in plan.notes]
     for component in plan.components:
         lines += [("component", component.name)] if several else []
         lines += _component_lines(plan, component)
@@ -304,7 +308,6 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
             f"k {_per_axis(one.k)}, h {_per_axis(one.h)}: N = {size} coefficients{outputs}",
         )
     )
-    worst = "the first part is that of the worst database, all records at one point"
     return [
         shape,
         *([("", _released_as(one))] if one.maps else []),
@@ -315,9 +318,15 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
         ("", f"on multiples of {noise.granularity:.4g}"),
         ("certificate", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
         ("", f"{parts} + noise {sure.noise:.6g}"),
-        *([] if one.entries else [("", worst)]),
+        *([] if one.entries else [("", _FIRST_PART.get(one.approximation["class"], ""))]),
         ("", _compared(plan, one)),
     ]
+
+
+_FIRST_PART = {
+    "mixture of bumps": "the first part is that of the worst database, all records at one point",
+    "linear": "a linear function is reproduced exactly",
+}
 
 
 def _certificate_lines(plan: ReleasePlan) -> list[tuple[str, str]]:

@@ -134,7 +134,8 @@ class Synopsis:
         values = self(points, h)
         if not self.classes:
             return values
-        codes = values.argmax(axis=1) if values.ndim == 2 else (values > 0).astype(np.int64)
+        middle = self.combination.threshold
+        codes = values.argmax(axis=1) if values.ndim == 2 else (values > middle).astype(np.int64)
         return np.array(self.classes)[codes]
 
     def score_samples(self, points: Points, h: Order = None) -> Any:

@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 from dbern.errors import SpecError
 from dbern.targets.base import Learner
 from dbern.targets.density import KernelDensity
+from dbern.targets.erm import KernelERM, LogisticRegression, RidgeRegression
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
 from dbern.targets.regression import NadarayaWatson
 from dbern.targets.support_vectors import SupportVectorMachine
@@ -18,9 +19,12 @@ from dbern.targets.support_vectors import SupportVectorMachine
 __all__ = [
     "GaussianNaiveBayes",
     "KernelDensity",
+    "KernelERM",
     "Learner",
+    "LogisticRegression",
     "NadarayaWatson",
     "NaiveBayes",
+    "RidgeRegression",
     "SupportVectorMachine",
     "learner_of",
 ]
@@ -31,6 +35,9 @@ _OURS: tuple[type[Learner], ...] = (
     SupportVectorMachine,
     NaiveBayes,
     GaussianNaiveBayes,
+    KernelERM,
+    LogisticRegression,
+    RidgeRegression,
 )
 
 

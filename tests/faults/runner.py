@@ -87,7 +87,8 @@ def plant(place: str, call: int | str, when: str, what: str) -> None:
 
 
 def fix_reservations() -> None:
-    replace("dbern.ledger.keys:new_key", lambda: KEY)
+    for module in ("keys", "wrapping"):
+        replace(f"dbern.ledger.{module}:new_key", lambda: KEY)
     replace("dbern.ledger.rows:new_id", lambda: RELEASE_ID)
     replace("dbern.ledger.rows:now", lambda: CREATED)
     replace("dbern.ledger.rows:secrets", SimpleNamespace(token_bytes=lambda _count: SALT))

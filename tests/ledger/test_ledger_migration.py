@@ -12,6 +12,12 @@ from dbern.errors import EnvironmentRefusedError
 from dbern.ledger import BudgetLedger, Request, State, schema
 from dbern.privacy.budget import Budget, PrivacyUnit
 
+
+@pytest.fixture
+def database():
+    return "sqlite"
+
+
 OPEN_ID, DONE_ID = "0a" * 16, "0b" * 16
 SCHEMA_1 = f"""
 CREATE TABLE meta ("key" VARCHAR NOT NULL, value VARCHAR NOT NULL, PRIMARY KEY ("key"));
@@ -87,8 +93,9 @@ def structure(path):
             name: sorted(row[1:4] for row in connection.execute(f"PRAGMA table_info({name})"))
             for name in tables
         }
-        version = connection.execute("SELECT value FROM meta").fetchall()
-    return sorted(found), columns, version
+        version = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchall()
+        facts = sorted(connection.execute("SELECT key FROM meta").fetchall())
+    return sorted(found), columns, version, facts
 
 
 @pytest.mark.parametrize("read_only", [True, False])

@@ -94,7 +94,7 @@ class Server:
             return answer.fetchall() if answer.description else []
 
     def run(self, program: str, *arguments: object, **options: Any) -> None:
-        """Run one of PostgreSQL's programs as the user who owns the server."""
+        """Run a program of PostgreSQL, or any by its path, as the user who owns the server."""
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             options = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": [], **options}

@@ -40,6 +40,7 @@ class Project:
     """A folder with Parquet files, a spec and a ledger that holds a grant of epsilon 3."""
 
     folder: Path
+    shared: str = ""  # the URL of a ledger elsewhere
 
     @property
     def spec_path(self) -> Path:
@@ -55,7 +56,7 @@ class Project:
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self.ledger_path}"
+        return self.shared or f"sqlite:///{self.ledger_path}"
 
     def ledger(self) -> BudgetLedger:
         from dbern.ledger import BudgetLedger
@@ -98,6 +99,8 @@ class Project:
         from dbern.spec import ReleaseSpec
 
         sections = {name: dict(keys) for name, keys in _SPEC.items()}
+        if self.shared:
+            sections["budget"]["ledger"] = self.shared
         for name, keys in changes.items():
             sections.setdefault(name.replace("__", "."), {}).update(keys)
         lines = []

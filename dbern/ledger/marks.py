@@ -67,6 +67,13 @@ class Mark:
             raise self._refused(error) from error
         return self._parsed(content)
 
+    def owner(self) -> str | None:
+        """The ledger whose mark is here, whichever it is; None where there is none."""
+        try:
+            return self.path.read_text(encoding="ascii").split()[0]
+        except (OSError, ValueError, IndexError):
+            return None
+
     def advance(self, point: Point) -> None:
         """Note a point, durably, unless a later one is noted.
 

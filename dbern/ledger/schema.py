@@ -185,9 +185,12 @@ def set_facts(connection: Connection, **facts: str) -> None:
         connection.execute(meta.update().where(meta.c.key == key).values(value=value))
 
 
-def migrate(connection: Connection) -> None:
-    """Bring an older ledger to this version, inside the caller's transaction."""
+def migrate(connection: Connection) -> bool:
+    """Bring an older ledger to this version, inside the caller's transaction; False if it is."""
+    if version_of(connection) in (None, VERSION):
+        return False
     while (version := version_of(connection)) not in (None, VERSION):
         for statement in _MIGRATIONS[str(version)]:
             connection.exec_driver_sql(statement)
         set_facts(connection, schema=str(int(str(version)) + 1))
+    return True

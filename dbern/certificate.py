@@ -23,6 +23,10 @@ from dbern.privacy.mechanism import Noise, public_stream
 
 _MOST_DRAWS = 1000
 _FEWEST_DRAWS = 128
+# Oversampling of the nodes, and the draws that must be affordable with it.
+_ENCLOSURES = (
+    (8, _MOST_DRAWS), (4, _FEWEST_DRAWS), (3, _FEWEST_DRAWS), (2, _FEWEST_DRAWS),
+)  # fmt: skip
 _FIELD_VALUES = 1 << 22  # numbers in memory at a time
 _WORK = 4e9  # multiplications that a simulated quantile may take: under a second
 _SIMULATION_SHARE = 0.1  # of beta, spent on the simulation's own uncertainty
@@ -170,10 +174,10 @@ def _simulated_quantile(
     ``1 - 0.1 beta`` when ``P(Bin(R, 1 - 0.9 beta) >= r) <= 0.1 beta``; together at most beta.
     None where that takes too many draws. The enclosing nodes bound the sup from the grid.
     """
-    for oversampling in (4, 3, 2):
+    for oversampling, enough in _ENCLOSURES:
         bases, factor = enclosing_bases(coordinates, h, oversampling)
         draws = int(min(_MOST_DRAWS, _WORK / _field_work(bases)))
-        if draws >= _FEWEST_DRAWS:
+        if draws >= enough:
             break
     else:
         return None

@@ -11,7 +11,7 @@ from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
 from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.maps import family_of, maps_of
 from dbern.certificate import ErrorModel, combined, lower_bound
-from dbern.choice import CANDIDATES, Problem, best
+from dbern.choice import CANDIDATES, Problem, best, require_positive_definite
 from dbern.errors import SpecError
 from dbern.plans import (
     Cost,
@@ -196,6 +196,8 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
         if plain_only
         else [family for family, kind in kinds.items() if mechanism.noise in ("auto", kind)]
     )
+    if mechanism.noise == kinds["spectral"]:
+        require_positive_definite(problem.kernels)
     found = [one for family in families for one in CANDIDATES[family](problem)]
     chosen = best(problem, found)
     return chosen.coordinates, chosen.h

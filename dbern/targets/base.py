@@ -14,12 +14,12 @@ from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Protocol, Self
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import BumpBound, Coordinates
-from dbern.bernstein.kernels import Gaussian
+from dbern.bernstein.kernels import KERNELS, Kernel
 from dbern.bernstein.lattice import Slab
 from dbern.combination import Combination
 from dbern.complaints import explain
@@ -31,6 +31,19 @@ Lengths = Annotated[
     tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...], Field(strict=False)
 ]
 """Positive and finite, one an axis, in data units; TOML has them as a list."""
+
+
+def _known_kernel(name: str) -> str:
+    if name not in KERNELS:
+        others = ", ".join(f'"{one}"' for one in KERNELS if one != "gaussian")
+        raise SpecError(
+            f'target.kernel: "{name}" is unknown; write kernel = "gaussian", or one of {others}'
+        )
+    return name
+
+
+KernelName = Annotated[str, AfterValidator(_known_kernel)]
+"""One of `KERNELS`."""
 
 
 class Learner(Section, ABC):
@@ -93,7 +106,7 @@ class Component(Protocol):
         A value in data units is this times its value in unit-cube units.
     domain : Domain
         The axes it is a function of.
-    kernels : tuple of Gaussian
+    kernels : tuple of Kernel
         One an axis: what its functions are made of, in unit-cube units.
     approximation : Approximation
         Bounds what a noiseless release misses.
@@ -122,7 +135,7 @@ class Component(Protocol):
         """See the class."""
 
     @property
-    def kernels(self) -> tuple[Gaussian, ...]:
+    def kernels(self) -> tuple[Kernel, ...]:
         """See the class."""
 
     @property

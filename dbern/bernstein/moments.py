@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from dbern.arrays import FloatArray, Int64Array
+from dbern.bernstein.counting import EQUAL, Terms, add_rows, unit_rows
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD, Gaussian
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -87,32 +88,23 @@ class MomentSketch:
 
         With `output` (m,) the state has a second axis, and each record adds to its own layer of
         it; with `weight` (m,), in [-1, 1], to each of its integers' sums in proportion.
-
-        Only single IEEE operations on one record at a time: a record contributes the same
-        integers on every host and beside any other records.
         """
-        cells = np.array(self.cells)
-        scaled = positions * cells
-        cell = np.minimum(scaled.astype(np.int64), cells - 1)
-        powers = _chebyshev(2.0 * (scaled - cell) - 1.0, self.order)
-        flat = np.ravel_multi_index(tuple(cell.T), self.cells)
-        if output is not None:
-            flat += output * math.prod(self.cells)
-        unit: FloatArray | float = float(1 << self.bits)
-        if weight is not None:
-            unit = weight * unit
-        for moment, index in zip(state, self.indices, strict=True):
-            product = powers[index[0]][:, 0] * unit
-            for axis, degree in enumerate(index[1:], start=1):
-                product = product * powers[degree][:, axis]
-            np.add.at(moment.reshape(-1), flat, np.rint(product).astype(np.int64))
+        layers = state[0].size // math.prod(self.cells)
+        add_rows(state, unit_rows(positions, output, weight), self.terms(layers))
 
-
-def _chebyshev(offsets: FloatArray, order: int) -> list[FloatArray]:
-    powers = [np.ones_like(offsets), offsets]
-    while len(powers) <= order:
-        powers.append(2.0 * offsets * powers[-1] - powers[-2])
-    return powers
+    def terms(self, outputs: int) -> Terms:
+        """What a record adds to a state of shape (indices, outputs, cells)."""
+        return Terms(
+            indices=np.array(self.indices, dtype=np.int64),
+            places=np.arange(len(self.indices)) * (outputs * math.prod(self.cells)),
+            outputs=outputs,
+            extents=self.cells,
+            periods=self.cells,
+            edges=(EQUAL,) * len(self.cells),
+            bits=self.bits,
+            order=self.order,
+            splines=False,
+        )
 
 
 def chebyshev_table(kernel: Gaussian, k: int, cells: int, order: int) -> FloatArray:

@@ -41,6 +41,7 @@ from typing import Any
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import BumpBound, Coordinates
+from dbern.bernstein.counting import Rows, Terms, add_rows
 from dbern.bernstein.kernels import OUTWARD, Gaussian
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.maps import BinnedCoordinates
@@ -53,7 +54,7 @@ from dbern.bernstein.moments import (
     mapped_table,
     truncation_error,
 )
-from dbern.domain import Column, Domain
+from dbern.domain import Column, Domain, Outside
 from dbern.errors import SpecError
 from dbern.targets.base import Statistic
 from dbern.targets.binned import BinnedSumStatistic
@@ -172,18 +173,15 @@ class KernelSum:
         sketch = MomentSketch(tuple(counting["cells"]), counting["order"], counting["bits"])
         return KernelSumStatistic(self, coordinates, sketch, n)
 
-    def counted(
-        self, records: Mapping[str, FloatArray]
-    ) -> tuple[FloatArray, Int64Array | None, FloatArray | None]:
-        """Positions (m', l), outputs and weights (m',) of the records that count."""
-        kept, positions = self.domain.bounded(records)
-        counts, output, weight = self.weighing(records)
-        if counts is not None:
-            positions, kept = positions[counts[kept]], kept & counts
-        return (
-            positions,
-            None if output is None else output[kept],
-            None if weight is None else weight[kept],
+    def rows(self, records: Mapping[str, FloatArray]) -> Rows:
+        """A batch as it is added up: axes with their bounds, outputs and weights."""
+        axes = self.domain.axes
+        return Rows(
+            [records[axis.name] for axis in axes],
+            [axis.low for axis in axes],
+            [axis.high for axis in axes],
+            self.domain.outside is Outside.CLAMP,
+            *self.weighing(records),
         )
 
     @property
@@ -337,7 +335,11 @@ class KernelSumStatistic:
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        self.sketch.add(state, *self.component.counted(records))
+        add_rows(state, self.component.rows(records), self._terms)
+
+    @cached_property
+    def _terms(self) -> Terms:
+        return self.sketch.terms(self.component.outputs)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Coordinates of one slab, in unit-cube units."""

@@ -25,6 +25,7 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.maps import BinnedCoordinates
 from dbern.domain import Column
+from dbern.targets.weighings import WEIGHING_BYTES
 
 if TYPE_CHECKING:
     from dbern.targets.sums import KernelSum
@@ -95,8 +96,8 @@ class BinnedSumStatistic:
 
     @property
     def batch_bytes(self) -> int:
-        """Positions, weights of every axis, indices and a few temporaries."""
-        return 8 * (12 + 2 * sum(axis.degree + 1 for axis in self.coordinates.bins))
+        """What the weighing makes; records are located and added block by block."""
+        return WEIGHING_BYTES
 
     @property
     def table_bytes(self) -> int:

@@ -58,7 +58,7 @@ from dbern.domain import Column, Domain, Outside
 from dbern.errors import SpecError
 from dbern.targets.base import Statistic
 from dbern.targets.binned import BinnedSumStatistic
-from dbern.targets.weighings import ALIKE, Weighing
+from dbern.targets.weighings import ALIKE, WEIGHING_BYTES, Weighing
 
 _NARROWEST, _WIDEST = 1e-4, 1e4
 _LARGEST_STATE = 1 << 28
@@ -317,8 +317,8 @@ class KernelSumStatistic:
 
     @property
     def batch_bytes(self) -> int:
-        """Positions, offsets, their polynomials and a few temporaries."""
-        return 8 * (12 + self.sketch.order) * len(self.kernels)
+        """What the weighing makes; records are located and added block by block."""
+        return WEIGHING_BYTES
 
     @property
     def table_bytes(self) -> int:

@@ -257,6 +257,6 @@ def _floats(batch: pa.RecordBatch, column: Column) -> FloatArray:
     return np.asarray(floats, dtype=np.float64)
 
 
-def write_records(path: Path, columns: Mapping[str, FloatArray]) -> None:
+def write_records(path: Path, columns: Mapping[str, FloatArray], group: int = 1 << 17) -> None:
     """Write columns as a Parquet file: demonstration data and tests."""
-    pq.write_table(pa.table(dict(columns)), path, row_group_size=1 << 17)
+    pq.write_table(pa.table(dict(columns)), path, row_group_size=group)

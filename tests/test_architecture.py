@@ -28,7 +28,7 @@ LAYERS = [
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}
-LEAVES = {"progress", "arrays"}  # import nothing of ours; anyone may import them
+LEAVES = {"progress", "arrays", "compiling"}  # import nothing of ours; anyone may import them
 NEVER = {  # not even through others
     "synopsis": {"targets", "records", "engine"},
     "reporting": {"targets", "records", "engine"},
@@ -39,7 +39,7 @@ OWNERS = {  # prefixes of module names
     "distributed": ("dbern.engine",),
     "pyarrow": ("dbern.records", "dbern.synopsis.queries"),
     "zarr": ("dbern.synopsis",),
-    "numba": ("dbern.synopsis.compiled",),
+    "numba": ("dbern.compiling", "dbern.bernstein.compiled", "dbern.synopsis.compiled"),
     "sqlalchemy": ("dbern.ledger",),
     "click": ("dbern.cli",),
     "rich": ("dbern.cli",),

@@ -11,7 +11,7 @@ from dbern.planning import KINDS, footers, plan_files, problem_of, public_rows
 from dbern.plans import ReleasePlan
 from dbern.progress import Progress, silent
 from dbern.spec import ReleaseSpec
-from dbern.targets.base import is_linear
+from dbern.targets.base import Vector, is_linear
 
 _STEPS = 14
 _LEAST, _MOST = Fraction(1, 10**4), Fraction(10**4)
@@ -45,9 +45,13 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     files = footers(spec)
     if spec.mechanism.calibration == "paper":
         raise SpecError('mechanism.calibration: the trade-off is that of "tight"; write "tight"')
-    if is_linear(spec.components[0]):
-        raise SpecError("target.kernel: a linear function leaves nothing to trade; plan it")
-    problem = problem_of(spec, spec.components[0], public_rows(spec, files))
+    component = spec.components[0]
+    if isinstance(component, Vector) or is_linear(component):
+        raise SpecError(
+            f'target.kind: "{spec.learner.kind}" leaves no k, h or rank to choose; '
+            "leave out --table"
+        )
+    problem = problem_of(spec, component, public_rows(spec, files))
     best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
     for family, kind in KINDS[spec.gaussian].items():
         if spec.mechanism.noise not in ("auto", kind):

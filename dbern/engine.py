@@ -27,7 +27,7 @@ from dbern.planning import task_rows
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
-from dbern.targets.base import Counters
+from dbern.targets.counting import Counters
 
 if TYPE_CHECKING:
     from distributed import Client as Client

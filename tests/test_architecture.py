@@ -24,7 +24,7 @@ LAYERS = [
     {"targets", "certificate"},
     {"learning"},
     {"bernstein", "privacy", "combination"},
-    {"domain", "complaints", "sections"},
+    {"domain", "complaints", "sections", "likelihoods"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}

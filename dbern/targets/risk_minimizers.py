@@ -83,6 +83,8 @@ class RiskMinimizer:
     share: Fraction = WHOLE
 
     binned = False
+    spectral = True
+    additive = False
 
     def for_rows(self, n: int) -> RiskMinimizer:
         """The same for n records: shards and features are fixed.

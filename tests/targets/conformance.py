@@ -15,7 +15,7 @@ from dbern.plans import PlannedComponent, ReleasePlan
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import to_grid
 from dbern.spec import ReleaseSpec
-from dbern.targets.base import Counters
+from dbern.targets.counting import Counters
 
 NULL = math.nan
 LABEL = {"column": "label", "classes": ["no", "yes"]}
@@ -117,6 +117,22 @@ CASES = {
         {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, ("laplace", "discrete-gaussian"),
         reached=0.2, linear=True,
     ),
+    "bayes": Case(
+        {"kind": "naive-bayes", "bandwidth": [0.2]}, {"label": THREE},
+        {"label": (0.0, 1.0, 2.0, NULL)},
+    ),
+    "bayes-kinked": Case(
+        {"kind": "naive-bayes", "bandwidth": [0.3], "kernel": "triangle"}, {"label": LABEL},
+        {"label": (0.0, 1.0, NULL)}, ("laplace", "binned-laplace"),
+    ),
+    "bayes-joint": Case(
+        {"kind": "naive-bayes", "bandwidth": [1.0], "release": "joint"}, {"label": LABEL},
+        {"label": (0.0, 1.0, NULL)}, ("laplace", "discrete-gaussian"),
+    ),
+    "bayes-gaussian": Case(
+        {"kind": "gaussian-naive-bayes", "std_floor": [0.1]}, {"label": THREE},
+        {"label": (0.0, 1.0, 2.0, NULL)}, ("laplace", "discrete-gaussian"),
+    ),
 }  # fmt: skip
 
 
@@ -124,6 +140,7 @@ def everyone(case: Case, axes: int, rng: np.random.Generator) -> list[dict[str, 
     """Records to replace by one another: edges and middles of every axis, each with every value."""
     ends = list(itertools.product((0.0, 0.5, 1.0), repeat=axes))
     places = [*ends, *rng.uniform(size=(4, axes)).tolist(), [NULL] * axes, [1.5] * axes]
+    places += [[0.5] * (axes - 1) + [NULL]] if axes > 1 else []
     names = "xyz"[:axes]
     others = [dict(zip(case.values, some, strict=True))
               for some in itertools.product(*case.values.values())]  # fmt: skip
@@ -159,15 +176,47 @@ def integers(
 
 def largest_moves(case: Case, axes: int, noise: str, **mechanism: Any) -> list[float]:
     """For each component, the largest distance over its planned bound; every pair is tried."""
-    rng = np.random.default_rng(5)
-    spec = case.spec(axes, 2, noise, **mechanism)
-    plan = plan_files(spec, ())
-    records = everyone(case, axes, rng)
-    staged = [integers(spec, plan, [records[1], record]) for record in records]
+    return moves(*replaced(case, axes, noise, **mechanism))
+
+
+def moves(plan: ReleasePlan, staged: list[list[np.ndarray]]) -> list[float]:
+    """See `largest_moves`."""
     return [
         float((_largest(np.array([one[part] for one in staged])) / _bound(planned)).max())
         for part, planned in enumerate(plan.components)
     ]
+
+
+def loss(plan: ReleasePlan, staged: list[list[np.ndarray]]) -> float:
+    """The privacy that one replacement spends in all components, over the charge's.
+
+    With Laplace noise epsilon, the sum of ``|move|_1 / scale``; with Gaussian noise rho, that of
+    ``|move|_2^2 / (2 sigma^2)``, over what the laws are charged. Every pair is tried.
+    """
+    spent = np.zeros((len(staged), len(staged)))
+    for part, planned in enumerate(plan.components):
+        rows, law = np.array([one[part] for one in staged]).astype(np.float64), planned.noise.law
+        for i, row in enumerate(rows):
+            apart = np.abs(rows - row)
+            if isinstance(law, GaussianNoise):
+                spent[i] += (apart**2).sum(axis=1) / (2 * law.sigma**2)
+            else:
+                spent[i] += apart.sum(axis=1) / law.scale
+    charged = plan.charge.epsilon
+    if plan.charge.delta:
+        charged = sum(planned.noise.law.rho for planned in plan.components)
+    return float(spent.max()) / float(charged)
+
+
+def replaced(
+    case: Case, axes: int, noise: str, **mechanism: Any
+) -> tuple[ReleasePlan, list[list[np.ndarray]]]:
+    """A plan for two records, and the integers for one record beside each one of `everyone`."""
+    rng = np.random.default_rng(5)
+    spec = case.spec(axes, 2, noise, **mechanism)
+    plan = plan_files(spec, ())
+    records = everyone(case, axes, rng)
+    return plan, [integers(spec, plan, [records[1], record]) for record in records]
 
 
 def _largest(rows: np.ndarray) -> np.ndarray:

@@ -62,7 +62,8 @@ def publish(
     stored = {
         name: _stored(spec, planned, name) for planned in plan.components for name in planned.arrays
     }
-    writer.begin(_attributes(spec, plan, reservation), list(stored.values()))
+    attributes = _attributes(spec, plan, reservation, ledger.id)
+    writer.begin(attributes, list(stored.values()))
     total = sum(len(list(one.lattice.slabs())) for one in stored.values())
     done = 0
     for planned in plan.components:
@@ -72,7 +73,7 @@ def publish(
             for _ in _write(writer, stored[name], noisy):
                 done += 1
                 progress("adding noise and writing", done, total)
-    return writer.finish(reservation.created)
+    return writer.finish(reservation.created, just_before=ledger.require_lock)
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,9 @@ def _stored(spec: ReleaseSpec, planned: PlannedComponent, name: str) -> Componen
     return Component(name, lattice, domain.names, positions, granularity, planned.maps)
 
 
-def _attributes(spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation) -> dict[str, Any]:
+def _attributes(
+    spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation, ledger_id: str
+) -> dict[str, Any]:
     """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
     content = plan.to_dict()
     return {
@@ -148,6 +151,8 @@ def _attributes(spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation) 
         "dbern_version": version("dbern"),
         "name": plan.name,
         "created": reservation.created,
+        "dataset": reservation.dataset,
+        "ledger_id": ledger_id,
         "domain": {
             "axes": [{"name": a.name, "low": a.low, "high": a.high} for a in spec.domain.axes],
             "outside": spec.domain.outside.value,

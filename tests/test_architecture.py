@@ -16,7 +16,7 @@ PACKAGE = Path(dbern.__file__).parent
 # cli > releasing, reporting > engine > planning > spec, .. : a group imports lower groups only.
 LAYERS = [
     {"cli"},
-    {"releasing", "reporting"},
+    {"releasing", "reconciling", "reporting"},
     {"engine", "advice", "publishing"},
     {"planning"},
     {"plans"},

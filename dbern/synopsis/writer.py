@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,8 +134,11 @@ class SynopsisWriter:
         except OSError as error:
             raise storage_error(self._output, error) from None
 
-    def finish(self, created: str) -> str:
-        """Make all objects durable, then publish the manifest; returns its SHA-256."""
+    def finish(self, created: str, just_before: Callable[[], None] = lambda: None) -> str:
+        """Make all objects durable, then publish the manifest; returns its SHA-256.
+
+        `just_before` is called between: the last chance to refuse.
+        """
         try:
             names = list_objects(self._output)
             for name in names:
@@ -146,6 +149,7 @@ class SynopsisWriter:
             entries = {name: digest(self._output / name) for name in names}
         except OSError as error:
             raise storage_error(self._output, error) from None
+        just_before()
         publish(self._output, Manifest(self._release_id, created, entries))
         return digest(self._output / MANIFEST).sha256
 

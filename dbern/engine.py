@@ -28,7 +28,7 @@ from dbern.plans import Cost
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
-from dbern.targets.base import Counters
+from dbern.targets.counting import Counters
 
 if TYPE_CHECKING:
     from distributed import Client as Client

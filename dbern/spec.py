@@ -93,6 +93,11 @@ class ReleaseSpec(Section):
         ----------
         partition : str, optional
             Replaces ``{partition}`` in ``release.name``, ``release.output`` and ``data.source``.
+
+        Raises
+        ------
+        SpecError
+            Where the file is missing or no TOML, for wrong keys, or a partition without a place.
         """
         path = Path(path)
         try:

@@ -68,7 +68,7 @@ dataset = "city"
 )
 @common
 def demo(rows: int, folder: Path, as_json: bool, quiet: bool) -> None:
-    """Generate a city's trips, release their density, and compare it with the truth."""
+    """Release a generated city's trips beside the truth."""
     import numpy as np
 
     from dbern.ledger import BudgetLedger

@@ -21,11 +21,12 @@ _ENVIRONMENT = 4
 def doctor(
     url: str | None, scheduler: str | None, output: Path | None, as_json: bool, quiet: bool
 ) -> int:
-    """Check an installation and say what to mend; reads no record, spends nothing.
+    """Check an installation and say what to mend.
 
-    Looks at versions and the clock, and at what is named: permissions and locks of a ledger, the
-    file system of an output, transport, dashboards, versions and memory of a cluster. Exit code 4
-    if something must be mended before a release; warnings alone are 0.
+    Reads no record and spends nothing. Looks at versions and the clock, and at what is named:
+    permissions and locks of a ledger, the file system of an output, transport, dashboards,
+    versions and memory of a cluster. Exit code 4 if something must be mended before a release;
+    warnings alone are 0.
     """
     from dbern import diagnosis
 

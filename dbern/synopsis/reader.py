@@ -242,6 +242,11 @@ class Synopsis:
         """Lower and upper ends of a simultaneous band at the points.
 
         Of a quotient narrower than `band` where its denominator is surely positive.
+
+        Raises
+        ------
+        SpecError
+            For a beta outside (0, 1), or points that do not fit the axes.
         """
         level = _confidence(beta)
         smoothings, selected = self._smoothings(h), isinstance(h, str)
@@ -257,7 +262,13 @@ class Synopsis:
         return low, high
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
-        """Values on a regular grid over the whole domain, ends included, as a labelled array."""
+        """Values on a regular grid over the whole domain, ends included, as a labelled array.
+
+        Raises
+        ------
+        SpecError
+            For a shape that is not one count of at least 2 for each axis.
+        """
         import xarray
 
         axes = self.domain.axes

@@ -16,7 +16,7 @@ PACKAGE = Path(dbern.__file__).parent
 # cli > releasing, reporting > engine > planning > spec, .. : a group imports lower groups only.
 LAYERS = [
     {"cli"},
-    {"releasing", "reporting", "diagnosis"},
+    {"releasing", "reconciling", "reporting", "diagnosis"},
     {"engine", "advice", "publishing"},
     {"planning"},
     {"plans"},
@@ -24,7 +24,7 @@ LAYERS = [
     {"targets", "certificate"},
     {"learning"},
     {"bernstein", "privacy", "combination"},
-    {"domain", "complaints", "sections"},
+    {"domain", "complaints", "sections", "likelihoods"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}

@@ -11,19 +11,35 @@ from importlib.metadata import entry_points
 from dbern.errors import SpecError
 from dbern.targets.base import Learner
 from dbern.targets.density import KernelDensity
+from dbern.targets.erm import KernelERM, LogisticRegression, RidgeRegression
+from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
 from dbern.targets.regression import NadarayaWatson
 from dbern.targets.support_vectors import SupportVectorMachine
 
 __all__ = [
+    "GaussianNaiveBayes",
     "KernelDensity",
+    "KernelERM",
     "Learner",
+    "LogisticRegression",
     "NadarayaWatson",
+    "NaiveBayes",
+    "RidgeRegression",
     "SupportVectorMachine",
     "kinds",
     "learner_of",
 ]
 
-_OURS: tuple[type[Learner], ...] = (KernelDensity, NadarayaWatson, SupportVectorMachine)
+_OURS: tuple[type[Learner], ...] = (
+    KernelDensity,
+    NadarayaWatson,
+    SupportVectorMachine,
+    NaiveBayes,
+    GaussianNaiveBayes,
+    KernelERM,
+    LogisticRegression,
+    RidgeRegression,
+)
 _GROUP = "dbern.targets"
 
 

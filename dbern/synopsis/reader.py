@@ -247,11 +247,6 @@ class Synopsis:
         """Lower and upper ends of a simultaneous band at the points.
 
         Of a quotient narrower than `band` where its denominator is surely positive.
-
-        Raises
-        ------
-        SpecError
-            For a beta outside (0, 1), or points that do not fit the axes.
         """
         level = _confidence(beta)
         smoothings, selected = self._smoothings(h), isinstance(h, str)

@@ -1,4 +1,4 @@
-"""Execute a notebook from a clean kernel in a folder of its own; `make notebooks` keeps the outputs.
+"""Execute a notebook from a clean kernel in a new folder; `make notebooks` keeps the outputs.
 
 What is kept must be the same each time: releases take their keys, ids and times from a fixed
 sequence here, which the notebooks' readers never see, and nothing of the machine stays.

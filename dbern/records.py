@@ -23,6 +23,9 @@ BATCH_ROWS = 1 << 16
 """Rows in memory at a time."""
 
 _READERS = 8
+_BUFFER_BYTES = 1 << 18
+_PAGE_BYTES = 1 << 20
+"""Of a page as writers make them, before compression."""
 
 
 class UnreadableFileError(Exception):
@@ -220,7 +223,8 @@ def read_batches(
     """
     names = [column.name for column in columns]
     try:
-        with pq.ParquetFile(path) as file:
+        # Buffers ahead would hold the columns of all row groups asked for: memory would follow n.
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
             stream = file.iter_batches(
                 BATCH_ROWS, row_groups=list(row_groups), columns=names, use_threads=False
             )
@@ -228,6 +232,18 @@ def read_batches(
                 yield {column.name: _floats(batch, column) for column in columns}
     except (OSError, pa.ArrowException):
         raise UnreadableFileError from None
+
+
+def reading_bytes(columns: Sequence[Column]) -> int:
+    """Memory that `read_batches` takes: two batches and their floats, buffers, pages in two forms.
+
+    Examples
+    --------
+    >>> reading_bytes([Column("x", "data.bounds.x")]) >> 20
+    3
+    """
+    each = 3 * 8 * BATCH_ROWS + _BUFFER_BYTES + 2 * _PAGE_BYTES
+    return each * len(columns)
 
 
 def _floats(batch: pa.RecordBatch, column: Column) -> FloatArray:
@@ -241,6 +257,6 @@ def _floats(batch: pa.RecordBatch, column: Column) -> FloatArray:
     return np.asarray(floats, dtype=np.float64)
 
 
-def write_records(path: Path, columns: Mapping[str, FloatArray]) -> None:
+def write_records(path: Path, columns: Mapping[str, FloatArray], group: int = 1 << 17) -> None:
     """Write columns as a Parquet file: demonstration data and tests."""
-    pq.write_table(pa.table(dict(columns)), path, row_group_size=1 << 17)
+    pq.write_table(pa.table(dict(columns)), path, row_group_size=group)

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbern.engine import Piece, add_up, centers, check_workers, cluster, share_out
+from dbern.engine import Piece, add_up, centers, check_memory, check_workers, cluster, share_out
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
 from dbern.planning import footers, plan_files
@@ -100,6 +100,7 @@ def release(
             reservation = _redirect(ledger, reservation, spec.output)
             if uncharged:
                 with _cluster(client, scheduler) as connected:
+                    check_memory(connected, plan.cost)
                     if reservation.state is State.RESERVED:
                         reservation = ledger.begin_reading(reservation)
                     staging = ledger.staging(reservation)

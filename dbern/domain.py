@@ -15,7 +15,7 @@ from dbern.errors import SpecError
 
 _LEAST_WIDTH = 1e-100
 _PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
-_RESERVED = ("coefficients", "spectral", "value", "zarr.json")
+_RESERVED = ("coefficients", "spectral", "binned", "value", "zarr.json")
 
 
 class Outside(enum.Enum):
@@ -165,7 +165,9 @@ class Response:
     high: float
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+        finite = math.isfinite(self.low) and math.isfinite(self.high)
+        # Bounds that are nearly one have no half-width to divide by.
+        if not (finite and self.low < self.high and self.radius >= _LEAST_WIDTH):
             raise SpecError(
                 "data.response.bounds: must be two finite numbers, the lower one first; write "
                 "bounds = [-1.0, 1.0]"

@@ -143,7 +143,7 @@ class KernelSum:
         """See the proof at the top of this module."""
         signed = self.weighing.signed
         if norm == 2:
-            return coordinates.bump_bound_l2(self.kernels, signed=signed)
+            return coordinates.bump_bound_l2(self.kernels, signed=signed, several=self.outputs > 1)
         apart = signed or self.outputs > 1
         return coordinates.bump_bound(self.kernels, apart=apart, quick=quick)
 

@@ -41,6 +41,19 @@ def test_shares_above_the_budget_spend_more_than_the_charge(name, monkeypatch):
     assert loss(*replaced(CASES[name], 1, "laplace", k=9)) > 1
 
 
+WIDE = [(name, noise) for name in ("density", "groups", "machine", "machines", "regression")
+        for noise in CASES[name].noises]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "noise"), WIDE)
+@pytest.mark.parametrize("width", [0.5, 4.0])
+def test_wide_kernels_move_no_more_than_planned_either(name, noise, width):
+    """Where bumps are nearly flat, N S(F) is near the truth for one output and wrong for two."""
+    wide = {key: [width] if isinstance(v, list) else v for key, v in CASES[name].target.items()}
+    for k in (1, 5):
+        assert max(largest_moves(replace(CASES[name], target=wide), 1, noise, k=k)) <= 1
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_shares_sum_to_the_budget(name):
     spec = CASES[name].spec(1, 100, "laplace")

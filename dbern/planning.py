@@ -14,13 +14,7 @@ from dbern.bernstein.maps import family_of, maps_of
 from dbern.certificate import ErrorModel, combined, entries_bound, lower_bound
 from dbern.choice import CANDIDATES, Problem, require_positive_definite
 from dbern.errors import SpecError
-from dbern.plans import (
-    Cost,
-    PlannedComponent,
-    PlannedNoise,
-    PlannedSensitivity,
-    ReleasePlan,
-)
+from dbern.plans import Cost, PlannedComponent, PlannedNoise, PlannedSensitivity, ReleasePlan
 from dbern.privacy.advanced import calibrate_advanced_laplace
 from dbern.privacy.budget import Budget
 from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, calibrate_laplace

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dbern import compiling
 from dbern.bernstein import compiled
 from dbern.bernstein.counting import EQUAL, Rows, Terms, add_rows, strides, unit_rows
-from dbern.bernstein.moments import MomentSketch
+from dbern.bernstein.moments import Cells, MomentSketch
 
 BITS = (40, 17)
 CUT = (0.0, 0.1, 0.25, 0.7000000000000001, 1.0)
@@ -30,7 +30,7 @@ def splines(cells, degree, bits, outputs=1) -> Terms:
 
 
 def moments(cells, order, bits, outputs=1, cut=False) -> Terms:
-    terms = MomentSketch(cells, order, bits).terms(outputs)
+    terms = MomentSketch(tuple(map(Cells, cells)), order, bits).terms(outputs)
     if not cut:
         return terms
     edges = tuple(CUT if axis % 2 == 0 else EQUAL for axis in range(len(cells)))

@@ -292,7 +292,7 @@ def test_bands_cover_over_simulated_noise(synopsis, shapes):
 # --- densities by group ----------------------------------------------------------------------
 
 
-def test_densities_by_group_are_clipped_and_nothing_else(tmp_path, client):
+def test_densities_by_group_are_clipped_and_nothing_else(tmp_path, client, fixed):
     groups = np.random.default_rng(5).choice(["a", "b", "c"], ROWS)
     raw = released(tmp_path, client, ["x"], "0.1", {"k": 12, "h": 3}, groups)
     shaped, points = raw.shaped("nonnegative"), points_of(raw, 501)

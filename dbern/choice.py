@@ -22,27 +22,31 @@ from dbern.arrays import FloatArray
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.bins import CLUSTERS, axis_bins, prior
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
-from dbern.bernstein.kernels import Gaussian
+from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.maps import AxisMap, BinnedCoordinates, axis_maps, released_bumps
+from dbern.bernstein.moments import cells_for
 from dbern.bernstein.spectrum import AxisSpectrum, axis_spectrum
 from dbern.certificate import noise_sups, synthesis_matrices
+from dbern.errors import SpecError
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.targets.base import Component
 
 _DRAWS = 128
 _PLANNING_SAMPLES = 200_000
 _PAIRWISE_GAIN = 0.9  # about what the enclosed pairwise maximum saves on one axis
-_PLAIN_RESOLUTIONS = (0.8, 1.2, 1.6, 2.0, 3.0, 4.0)  # lattice steps a bandwidth
+_PLAIN_RESOLUTIONS = (0.8, 1.2, 1.6, 2.0, 3.0, 4.0)  # lattice steps a deviation
 _PLAIN_ORDERS = (1, 2, 4, 8, 16, 24)
 _SPECTRAL_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
+_KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
+_LARGEST_KINKED_K = 500  # of these: matrices beyond take seconds
 _SPECTRAL_ORDERS = (8, 48)
 _THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))
 _GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors by mu^{1/2}
 _NEGLIGIBLE = 0.1  # of the noise: a finer lattice than that needs is work for nothing
 _UNIT_SCALE = 1 << 20
-_AS_GOOD = 1.02  # times the least predicted error: then the certificate decides
-_BIN_RESOLUTIONS = (0.4, 0.55, 0.75, 1.0, 1.3, 1.7, 2.2, 3.0, 4.0)  # cells a bandwidth
+_WORST_SHARE = 0.01  # of databases
+_BIN_RESOLUTIONS = (0.4, 0.55, 0.75, 1.0, 1.3, 1.7, 2.2, 3.0, 4.0)  # cells a deviation
 _RIDGES = (0.0, 0.01, 1.0)  # times what is best on one axis
 _MOST_CELLS = 2000
 
@@ -59,6 +63,7 @@ class Candidate:
     h: tuple[int, ...]
     noise: float
     approximation: float
+    worst: float
     certified: bool
 
     @property
@@ -66,10 +71,12 @@ class Candidate:
         """The predicted sup error.
 
         The worst database adds its error to that of the noise. A typical one's is random and has
-        nothing to do with the noise: squares add.
+        nothing to do with the noise: squares add. One database in a hundred is taken for the worst,
+        so that nearly the same typical error is not bought with a certificate many times wider.
         """
-        parts = self.noise, self.approximation
-        return sum(parts) if self.certified else math.hypot(*parts)
+        if self.certified:
+            return self.noise + self.worst
+        return math.hypot(self.noise, self.approximation) + _WORST_SHARE * self.worst
 
 
 @dataclass(frozen=True)
@@ -93,21 +100,41 @@ class Problem:
     largest_lattice: int
 
     @property
-    def kernels(self) -> tuple[Gaussian, ...]:
+    def kernels(self) -> tuple[Kernel, ...]:
         """The component's."""
         return self.component.kernels
 
+    @property
+    def kinked(self) -> bool:
+        """Whether any kernel has a kink."""
+        return any(kernel.kinks for kernel in self.kernels)
+
     def lattices(self, resolutions: Sequence[float]) -> list[Lattice]:
-        """Lattices worth a look: the given one, or some steps to a bandwidth on every axis."""
+        """Lattices worth a look: the given one, or some steps to a deviation on every axis."""
         if self.k is not None:
             return [Lattice(self.k)]
-        most = self.largest_k
-        each = (
-            tuple(min(most, max(1, math.ceil(steps / g.bandwidth))) for g in self.kernels)
-            for steps in resolutions
-        )
+        each = [self._resolved(steps) for steps in resolutions]
+        if self.kinked:
+            finer = map(self._resolved, _KINKED_RESOLUTIONS)
+            each += [k for k in finer if max(k) <= _LARGEST_KINKED_K]
         lattices = [Lattice(k) for k in dict.fromkeys(each)]
-        return [one for one in lattices if one.size <= self.largest_lattice] or lattices[:1]
+        fitting = [one for one in lattices if self._size(one) <= self.largest_lattice]
+        steps = resolutions[0]
+        while self.kinked and not fitting:  # cells that kinks make necessary are the limit
+            steps /= 1.25
+            lattices = [Lattice(self._resolved(steps))]
+            fitting = [one for one in lattices if self._size(one) <= self.largest_lattice]
+        return fitting or lattices[:1]
+
+    def _resolved(self, steps: float) -> tuple[int, ...]:
+        most = self.largest_k
+        return tuple(min(most, max(1, math.ceil(steps / g.deviation))) for g in self.kernels)
+
+    def _size(self, lattice: Lattice) -> int:
+        """Lattice points, or the cells that kinks make necessary and the moments they hold."""
+        axes = (cells_for(*axis, 0.0) for axis in zip(self.kernels, lattice.k, strict=True))
+        moments = 1 << (len(self.kernels) - 1)
+        return max(lattice.size, moments * math.prod(cells.count for cells in axes))
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
         """The given order, or the usual ones on every axis."""
@@ -121,10 +148,13 @@ class Problem:
             bound = self.component.function_movement * math.sqrt(values)
         else:
             bound = self.component.movement(coordinates, norm, quick=True).value
-        if isinstance(coordinates, SpectralCoordinates) and len(self.kernels) == norm == 1:
+        one = len(self.kernels) == norm == 1 and not self.kinked
+        if isinstance(coordinates, SpectralCoordinates) and one:
             bound *= _PAIRWISE_GAIN
         noise = bound / self.n * self.noise_ratio * _unit_noise(coordinates, h, self.gaussian)
-        return Candidate(coordinates, h, noise, self.bias(coordinates, h), self.certified)
+        worst = _worst_error(self.kernels, coordinates, h)
+        typical = worst if self.certified else self.bias(coordinates, h)
+        return Candidate(coordinates, h, noise, typical, worst, self.certified)
 
     @property
     def ridge(self) -> float:
@@ -132,10 +162,14 @@ class Problem:
         scale = 2 / self.n * self.noise_ratio
         return float((scale if self.gaussian else math.sqrt(2) * scale) ** (2 / len(self.kernels)))
 
+    def lattice_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
+        """What the lattice alone misses, as the objective counts it."""
+        plain = PlainCoordinates(lattice)
+        worst = _worst_error(self.kernels, plain, h)
+        return worst if self.certified else self.bias(plain, h) + _WORST_SHARE * worst
+
     def bias(self, coordinates: Coordinates, h: tuple[int, ...]) -> float:
-        """Approximation error of the worst or the typical database."""
-        if self.certified:
-            return _worst_error(self.kernels, coordinates, h)
+        """Approximation error of the typical database."""
         rough, smooth = _typical_error(self.kernels, coordinates, h)
         if self.reference is None:
             return math.sqrt(rough / min(CLUSTERS, self.n) + smooth)
@@ -143,39 +177,34 @@ class Problem:
         return known + math.sqrt(rough / self.n)
 
 
-def best(problem: Problem, candidates: Sequence[Candidate]) -> Candidate:
-    """The least predicted error; of those as good, the one with the least certified error.
-
-    A typical database hardly tells some candidates apart that differ much at the worst one.
-    """
-    least = min(one.error for one in candidates)
-    good = [one for one in candidates if one.error <= _AS_GOOD * least]
-
-    def certified(one: Candidate) -> float:
-        return one.noise + _worst_error(problem.kernels, one.coordinates, one.h)
-
-    return min(good, key=certified)
-
-
 def plain_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of the lattice values themselves: noise grows with k."""
+    best = math.inf
     for lattice in problem.lattices(_PLAIN_RESOLUTIONS):
-        for h in problem.orders(_PLAIN_ORDERS):
-            yield problem.candidate(PlainCoordinates(lattice), h)
+        found = [
+            problem.candidate(PlainCoordinates(lattice), h) for h in problem.orders(_PLAIN_ORDERS)
+        ]
+        yield from found
+        best = min(best, *(candidate.error for candidate in found))
+        if problem.kinked and min(candidate.noise for candidate in found) > best:
+            break  # finer lattices, of which there are many, are noisier still
 
 
 def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of spectral coordinates: noise does not grow with k, so one fine lattice will do.
 
-    Ranks follow eigenvalue thresholds, so one number covers axes of different bandwidths.
+    Ranks follow eigenvalue thresholds, so one number covers axes of different bandwidths. There
+    are none for a kernel that is not positive definite; see `require_positive_definite`.
     """
+    positive = all(kernel.positive_definite for kernel in problem.kernels)
+    if not (problem.component.spectral and positive):
+        return
     orders = problem.orders(_SPECTRAL_ORDERS)
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
         weighting = 0.5 if problem.gaussian else 0.25
         full = _spectra(problem.kernels, lattice.k, weighting)
         middle = problem.candidate(_cut(lattice, full, _THRESHOLDS[6]), orders[-1])
-        plain = problem.bias(PlainCoordinates(lattice), orders[-1])
-        if plain <= _NEGLIGIBLE * middle.noise:
+        if problem.lattice_error(lattice, orders[-1]) <= _NEGLIGIBLE * middle.noise:
             break
     seen = set()
     for threshold in _THRESHOLDS[: _GAUSSIAN_THRESHOLDS if problem.gaussian else None]:
@@ -193,7 +222,7 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
     kernels, axes = problem.kernels, len(problem.kernels)
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
         finest = problem.candidate(_bins(kernels, lattice, 2.0, problem.ridge), order)
-        if problem.bias(PlainCoordinates(lattice), order) <= _NEGLIGIBLE * finest.noise:
+        if problem.lattice_error(lattice, order) <= _NEGLIGIBLE * finest.noise:
             break
     for resolution, factor in itertools.product(_BIN_RESOLUTIONS, _RIDGES):
         coordinates = _bins(kernels, lattice, resolution, factor ** (1 / axes) * problem.ridge)
@@ -201,15 +230,37 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
 
 
 def _bins(
-    kernels: Sequence[Gaussian], lattice: Lattice, resolution: float, ridge: float
+    kernels: Sequence[Kernel], lattice: Lattice, resolution: float, ridge: float
 ) -> BinnedCoordinates:
     """Cells in proportion to the axes' inverse bandwidths."""
-    cells = (min(_MOST_CELLS, math.ceil(resolution / kernel.bandwidth)) for kernel in kernels)
+    cells = (min(_MOST_CELLS, math.ceil(resolution / kernel.deviation)) for kernel in kernels)
     axes = zip(kernels, lattice.k, cells, strict=True)
     return BinnedCoordinates(lattice, tuple(axis_bins(*axis, ridge) for axis in axes))
 
 
-def _spectra(kernels: Sequence[Gaussian], k: Sequence[int], weighting: float) -> list[AxisSpectrum]:
+def require_positive_definite(kernels: Sequence[Kernel]) -> None:
+    """Refuse spectral noise where Gram matrices are no covariances.
+
+    Raises
+    ------
+    SpecError
+        For a kernel that is not positive definite.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.kernels import kernel_of
+    >>> require_positive_definite([kernel_of("triangle", 0.1), kernel_of("laplace", 0.1)])
+    """
+    for kernel in kernels:
+        if not kernel.positive_definite:
+            raise SpecError(
+                f'target.kernel: "{kernel.name}" is not positive definite, so there is no spectral '
+                'noise for it; write kernel = "triangle" or "gaussian", or noise = "auto" in '
+                "[mechanism]"
+            )
+
+
+def _spectra(kernels: Sequence[Kernel], k: Sequence[int], weighting: float) -> list[AxisSpectrum]:
     return [
         axis_spectrum(kernel, each, each + 1, weighting)
         for kernel, each in zip(kernels, k, strict=True)
@@ -234,11 +285,12 @@ def _unit_noise(coordinates: Coordinates, h: tuple[int, ...], gaussian: bool) ->
     ]
     law = GaussianNoise(_UNIT_SCALE, 0, 1) if gaussian else LaplaceNoise(_UNIT_SCALE, 0, 1)
     draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // coordinates.layout.size))
-    return float(noise_sups(bases, law, draws, label="planning").mean()) / _UNIT_SCALE
+    sups, _ = noise_sups(bases, law, draws, label="planning")
+    return float(sups.mean()) / _UNIT_SCALE
 
 
 def _typical_error(
-    kernels: Sequence[Gaussian], coordinates: Coordinates, h: tuple[int, ...]
+    kernels: Sequence[Kernel], coordinates: Coordinates, h: tuple[int, ...]
 ) -> tuple[float, float]:
     """Largest mean squared errors over y, for one point mass and for the smooth part of the prior.
 
@@ -254,9 +306,7 @@ def _typical_error(
 
 
 @lru_cache(maxsize=256)
-def _axis_moments(
-    kernel: Gaussian, k: int, h: int, axis: AxisMap | None, points: int
-) -> FloatArray:
+def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
     """``E K K``, ``E K P`` and ``E P P`` at points of y, rough and smooth part: (2, 3, points)."""
     t, factors = prior(kernel.bandwidth)
     y = np.linspace(0, 1, points)
@@ -269,7 +319,7 @@ def _axis_moments(
 
 
 def _reference_error(
-    kernels: Sequence[Gaussian],
+    kernels: Sequence[Kernel],
     coordinates: Coordinates,
     h: tuple[int, ...],
     reference: Reference,
@@ -289,9 +339,7 @@ def _reference_error(
     return float(np.abs(smooth - released).max())
 
 
-def _worst_error(
-    kernels: Sequence[Gaussian], coordinates: Coordinates, h: tuple[int, ...]
-) -> float:
+def _worst_error(kernels: Sequence[Kernel], coordinates: Coordinates, h: tuple[int, ...]) -> float:
     """Sup error of the worst bump, on a grid; for a product of axes it telescopes."""
     grown = plain = 1.0
     for axis in zip(kernels, coordinates.lattice.k, h, axis_maps(coordinates), strict=True):
@@ -302,7 +350,7 @@ def _worst_error(
 
 
 @lru_cache(maxsize=1024)
-def _axis_worst(kernel: Gaussian, k: int, h: int, axis: AxisMap | None) -> tuple[float, float]:
+def _axis_worst(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> tuple[float, float]:
     points = min(161, max(33, math.ceil(4 / kernel.bandwidth)))
     t = np.linspace(0, 1, points)
     y = t[: points // 2 + 1]  # symmetric under (y, t) -> (1 - y, 1 - t)

@@ -130,6 +130,11 @@ class Domain:
             kept &= self.inside(points)
         return kept, np.clip(self.to_unit(points[kept]), 0.0, 1.0)
 
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What is read of a record."""
+        return tuple(Column(name, f"data.bounds.{name}") for name in self.names)
+
     def axis(self, index: int) -> Domain:
         """The interval of one axis."""
         return Domain((self.axes[index],), self.outside)
@@ -190,6 +195,21 @@ class RecordSchema:
     label: Column | None = None
     response: Response | None = None
     group: Column | None = None
+
+    @property
+    def classes(self) -> Column:
+        """The label, for who cannot do without.
+
+        Raises
+        ------
+        SpecError
+            Where there is none.
+        """
+        if self.label is None:
+            raise SpecError(
+                'data.label: is missing; write [data.label] with column and classes = ["no", "yes"]'
+            )
+        return self.label
 
     def __post_init__(self) -> None:
         others = [self.label, self.response and self.response.column, self.group]

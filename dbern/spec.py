@@ -32,7 +32,7 @@ from dbern.sections import (
     TargetSection,
 )
 from dbern.targets import Learner, learner_of
-from dbern.targets.base import Component
+from dbern.targets.base import Component, Vector
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LATER = "is not available in this version"
@@ -123,7 +123,7 @@ class ReleaseSpec(Section):
         return self._parsed.learner
 
     @property
-    def components(self) -> tuple[Component, ...]:
+    def components(self) -> tuple[Component | Vector, ...]:
         """What the learner releases."""
         return self._parsed.components
 
@@ -207,9 +207,10 @@ class ReleaseSpec(Section):
     def columns(self) -> tuple[Column, ...]:
         """Every column that is read."""
         records = self.records
-        axes = tuple(Column(name, f"data.bounds.{name}") for name in records.domain.names)
         response = records.response.column if records.response else None
-        return axes + tuple(c for c in (records.label, response, records.group) if c)
+        return records.domain.columns + tuple(
+            c for c in (records.label, response, records.group) if c
+        )
 
     def per_axis(
         self, key: Literal["k", "h"], domain: Domain | None = None
@@ -244,7 +245,7 @@ class ReleaseSpec(Section):
 class _Parsed:
     records: RecordSchema
     learner: Learner
-    components: tuple[Component, ...]
+    components: tuple[Component | Vector, ...]
     charge: Budget
     beta: Fraction
 

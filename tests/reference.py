@@ -65,13 +65,60 @@ def gaussian(x: np.ndarray, bandwidth: float) -> np.ndarray:
     return np.exp(-((x / bandwidth) ** 2) / 2) / (bandwidth * math.sqrt(2 * math.pi))
 
 
+SHAPES: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of z = |x| / b, divided by b
+    "gaussian": lambda z: np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi),
+    "laplace": lambda z: np.exp(-z) / 2,
+    "matern-3/2": lambda z: math.sqrt(3) / 4 * (1 + math.sqrt(3) * z) * np.exp(-math.sqrt(3) * z),
+    "matern-5/2": lambda z: 3 * math.sqrt(5) / 16 * (1 + math.sqrt(5) * z + 5 / 3 * z**2)
+    * np.exp(-math.sqrt(5) * z),
+    "triangle": lambda z: np.where(z < 1, 1 - z, 0.0),
+    "epanechnikov": lambda z: np.where(z < 1, 3 / 4 * (1 - z**2), 0.0),
+    "biweight": lambda z: np.where(z < 1, 15 / 16 * (1 - z**2) ** 2, 0.0),
+    "triweight": lambda z: np.where(z < 1, 35 / 32 * (1 - z**2) ** 3, 0.0),
+}  # fmt: skip
+
+
+def kernel(name: str, x: np.ndarray, bandwidth: float) -> np.ndarray:
+    """Any kernel, from its textbook formula."""
+    return SHAPES[name](np.abs(x) / bandwidth) / bandwidth
+
+
+def exact_kernel(name: str, x: Fraction, bandwidth: Fraction) -> Decimal:
+    """The same to sixty digits, but for the Gaussian."""
+    with localcontext() as context:
+        context.prec = DIGITS
+
+        def number(value: Fraction) -> Decimal:
+            return Decimal(value.numerator) / Decimal(value.denominator)
+
+        z, b = abs(x) / bandwidth, number(bandwidth)
+        if name in ("laplace", "matern-3/2", "matern-5/2"):
+            nu = {"laplace": 1, "matern-3/2": 3, "matern-5/2": 5}[name]
+            root = Decimal(nu).sqrt()
+            scaled = root * number(z)
+            factor = {1: 1, 3: 1 + scaled, 5: 1 + scaled + scaled**2 / 3}[nu]
+            mass = {1: Decimal(1), 3: Decimal(2), 5: Decimal(8) / 3}[nu]
+            return root / (2 * mass * b) * factor * (-scaled).exp()
+        inner, power, mass = {
+            "triangle": (1, 1, Fraction(1)),
+            "epanechnikov": (2, 1, Fraction(4, 3)),
+            "biweight": (2, 2, Fraction(16, 15)),
+            "triweight": (2, 3, Fraction(32, 35)),
+        }[name]
+        return number(max(1 - z**inner, Fraction(0)) ** power / (mass * bandwidth))
+
+
 def density(
-    points: np.ndarray, records: np.ndarray, bandwidth: Sequence[float], n: int
+    points: np.ndarray,
+    records: np.ndarray,
+    bandwidth: Sequence[float],
+    n: int,
+    name: str = "gaussian",
 ) -> np.ndarray:
     """``(1/n) sum_i prod_j K_j(y_j - d_ij)`` by direct sum; points (m, l), records (r, l)."""
     total = np.zeros(len(points))
     for record in records:
-        factors = [gaussian(points[:, j] - record[j], b) for j, b in enumerate(bandwidth)]
+        factors = [kernel(name, points[:, j] - record[j], b) for j, b in enumerate(bandwidth)]
         total += math.prod(factors)
     return total / n
 
@@ -82,11 +129,11 @@ def lattice_points(k: Sequence[int]) -> np.ndarray:
 
 
 def contributions(
-    positions: np.ndarray, k: Sequence[int], bandwidth: Sequence[float]
+    positions: np.ndarray, k: Sequence[int], bandwidth: Sequence[float], name: str = "gaussian"
 ) -> np.ndarray:
     """What each record adds to the lattice values, times n; the last row is the null record."""
     points = lattice_points(k)
-    rows = [density(points, t[None], bandwidth, 1) for t in positions]
+    rows = [density(points, t[None], bandwidth, 1, name) for t in positions]
     return np.array([*rows, np.zeros(len(points))])
 
 

@@ -56,6 +56,8 @@ def density_spec(
     outside: str = "drop",
     bounds: tuple[tuple[float, float], ...] | None = None,
     source: str = "data/*.parquet",
+    kernel: str = "gaussian",
+    noise: str = "laplace",
 ) -> ReleaseSpec:
     """A kernel density over axes x, y, z; the unit cube unless bounds say otherwise."""
     axes = bounds or ((0.0, 1.0),) * len(k)
@@ -63,8 +65,8 @@ def density_spec(
     return ReleaseSpec(
         **sections(
             data={"bounds": named, "n": n, "outside": outside, "source": source},
-            target={"bandwidth": list(bandwidth)},
-            mechanism={"k": list(k), "h": h, "calibration": calibration},
+            target={"bandwidth": list(bandwidth), "kernel": kernel},
+            mechanism={"k": list(k), "h": h, "calibration": calibration, "noise": noise},
             budget={"epsilon": epsilon},
         )
     )

@@ -16,15 +16,16 @@ PACKAGE = Path(dbern.__file__).parent
 # cli > releasing, reporting > engine > planning > spec, .. : a group imports lower groups only.
 LAYERS = [
     {"cli"},
-    {"releasing", "reporting"},
+    {"releasing", "reconciling", "reporting"},
     {"engine", "advice", "publishing"},
     {"planning"},
+    {"workers"},
     {"plans"},
     {"spec", "records", "ledger", "synopsis", "choice"},
     {"targets", "certificate"},
     {"learning"},
     {"bernstein", "privacy", "combination"},
-    {"domain", "complaints", "sections"},
+    {"domain", "complaints", "sections", "likelihoods"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}

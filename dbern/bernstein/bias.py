@@ -18,8 +18,9 @@ import numpy as np
 from dbern.bernstein.approximation import bump_error, evaluation_matrix, lebesgue_constant
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
 from dbern.bernstein.bins import AxisBins, binned_error
-from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.kernels import OUTWARD, Kernel, kernel_of
 from dbern.bernstein.maps import AxisMap, Maps
+from dbern.bernstein.smoothness import Holder, Linear, Smooth
 from dbern.bernstein.spectrum import AxisSpectrum
 
 _TRUNCATION = 1e-12
@@ -41,12 +42,13 @@ class Bumps:
 
     Examples
     --------
+    >>> from dbern.bernstein.kernels import Gaussian
     >>> rough, fine = (Bumps((Gaussian(0.2),)).error([20], [h], [None]) for h in (1, 4))
     >>> fine < rough
     True
     """
 
-    kernels: tuple[Gaussian, ...]
+    kernels: tuple[Kernel, ...]
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Telescoped one axis at a time: ``prod (s_i + a_i) - prod s_i``.
@@ -58,7 +60,7 @@ class Bumps:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {"class": "mixture of bumps", "bandwidths": [g.bandwidth for g in self.kernels]}
+        return {"class": "mixture of bumps", "kernels": _listed(self.kernels)}
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,13 @@ class Ball:
 
     Examples
     --------
+    >>> from dbern.bernstein.kernels import Gaussian
     >>> near, far = (Ball((Gaussian(0.3),), 1.0).error([k], [4], [None]) for k in (20, 5))
     >>> near < far
     True
     """
 
-    kernels: tuple[Gaussian, ...]
+    kernels: tuple[Kernel, ...]
     radius: float
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
@@ -90,19 +93,28 @@ class Ball:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        bandwidths = [g.bandwidth for g in self.kernels]
-        return {"class": "ball", "bandwidths": bandwidths, "radius": self.radius}
+        return {"class": "ball", "kernels": _listed(self.kernels), "radius": self.radius}
+
+
+def _listed(kernels: Sequence[Kernel]) -> list[dict[str, Any]]:
+    return [{"name": kernel.name, "bandwidth": kernel.bandwidth} for kernel in kernels]
 
 
 def approximation_of(content: Mapping[str, Any]) -> Approximation:
     """The class of functions that `to_dict` wrote."""
-    kernels = tuple(Gaussian(b) for b in content["bandwidths"])
+    if content["class"] == "linear":
+        return Linear()
+    if content["class"] == "holder":
+        return Holder(content["constant"], content["exponent"])
+    if content["class"] == "smooth":
+        return Smooth(content["order"], content["bound"])
+    kernels = tuple(kernel_of(one["name"], one["bandwidth"]) for one in content["kernels"])
     if content["class"] == "ball":
         return Ball(kernels, content["radius"])
     return Bumps(kernels)
 
 
-def _bump_error(kernel: Gaussian, k: int, h: int, axis: AxisMap | None) -> float:
+def _bump_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> float:
     if isinstance(axis, AxisBins):
         return binned_error(kernel, k, h, axis)
     return bump_error(kernel, k, h, axis)
@@ -115,12 +127,20 @@ def _telescoped(sizes: Sequence[float], errors: Sequence[float]) -> float:
 
 
 @lru_cache(maxsize=256)
-def feature_error(kernel: Gaussian, k: int, h: int, spectrum: AxisSpectrum | None = None) -> float:
+def feature_error(kernel: Kernel, k: int, h: int, spectrum: AxisSpectrum | None = None) -> float:
     """Bound ``sup_y |K_y - sum_v b_v(y) K_v|`` in the norm of the axis kernel's Hilbert space.
 
     Its square ``K(0) - 2 b M (K(v/k - y))_v + b M G M' b'`` is, up to a proved Chebyshev tail of
     K, a polynomial of degree ``max(2 k, k + D)`` in y, which nodes enclose (`enclosing_nodes`).
+    For kernels without kinks.
+
+    Raises
+    ------
+    ValueError
+        For a kernel with kinks.
     """
+    if kernel.kinks:
+        raise ValueError("the enclosure is proved for smooth kernels")
     norm = lebesgue_constant(k, h, spectrum)
     degree, tail = kernel.degree_for(_TRUNCATION, radius=0.5)
     nodes, factor = enclosing_nodes(max(2 * k, k + degree), oversampling=4)

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from dbern.arrays import FloatArray, Int64Array
+from dbern.bernstein.approximation import bump_error, lebesgue_constant
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
-from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.kernels import OUTWARD, Kernel
 
 DEGREE = 2
 CLUSTERS = 64
@@ -34,6 +35,7 @@ _TRUNCATION = 1e-9
 _FEWEST_NODES, _MOST_NODES = 400, 1 << 14
 _NODES_A_BANDWIDTH = 8
 _BLOCK = 1 << 22
+_PLACES = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -165,11 +167,12 @@ def prior(bandwidth: float) -> tuple[FloatArray, FloatArray]:
     return t, factors
 
 
-def axis_bins(kernel: Gaussian, k: int, cells: int, ridge: float, degree: int = DEGREE) -> AxisBins:
+def axis_bins(kernel: Kernel, k: int, cells: int, ridge: float, degree: int = DEGREE) -> AxisBins:
     """Bins whose A has the least mean squared error for the `prior` and noise of variance `ridge`.
 
     Examples
     --------
+    >>> from dbern.bernstein.kernels import Gaussian
     >>> bins = axis_bins(Gaussian(0.1), k=40, cells=10, ridge=1e-9)
     >>> bins.rank, bins.synthesis.shape
     (12, (41, 12))
@@ -186,20 +189,23 @@ def axis_bins(kernel: Gaussian, k: int, cells: int, ridge: float, degree: int = 
 
 
 @lru_cache(maxsize=256)
-def binned_error(kernel: Gaussian, k: int, h: int, bins: AxisBins) -> float:
+def binned_error(kernel: Kernel, k: int, h: int, bins: AxisBins) -> float:
     """Bound ``sup_{t,y} |K(y - t) - b(y) W_h A beta(t)|``, what a noiseless release misses.
 
     On a cell, K is a polynomial of degree D in t up to a proved Chebyshev tail, and beta one of
     degree p; in y, K is one of degree D' and the release one of degree k. Nodes on every cell and
-    on the y axis enclose both (`enclosing_nodes`).
+    on the y axis enclose both (`enclosing_nodes`). For kernels with kinks: `_through_lattice`.
 
     Examples
     --------
+    >>> from dbern.bernstein.kernels import Gaussian
     >>> coarse, fine = (binned_error(Gaussian(0.2), 40, 8, axis_bins(Gaussian(0.2), 40, g, 0.0))
     ...                 for g in (4, 12))
     >>> fine < coarse
     True
     """
+    if kernel.kinks:
+        return _through_lattice(kernel, k, h, bins)
     radius = 0.5 / bins.cells
     in_cell, cell_tail = kernel.degree_for(_TRUNCATION, radius)
     degree, tail = kernel.degree_for(_TRUNCATION, radius=0.5)
@@ -213,6 +219,25 @@ def binned_error(kernel: Gaussian, k: int, h: int, bins: AxisBins) -> float:
         worst = max(worst, float(np.abs(error).max()))
     in_t = t_factor * (worst + cell_tail) + cell_tail
     return OUTWARD * (y_factor * (in_t + tail) + tail)
+
+
+def _through_lattice(kernel: Kernel, k: int, h: int, bins: AxisBins) -> float:
+    """What the lattice misses of K, and the Lebesgue constant times what bins miss on the lattice.
+
+    The latter is ``sup_{v,t} |K(v/k - t) - (A beta(t))_v|``. In t it has a Lipschitz constant L:
+    that of K, and of ``A beta``, whose derivative is ``g sum_j (A_{j+1} - A_j) N_j`` with B-splines
+    N_j of degree p - 1 that sum to one. Between places w apart it grows by at most ``L w / 2``.
+    """
+    matrix = bins.synthesis
+    slope = kernel.slope + bins.cells * float(np.abs(np.diff(matrix, axis=1)).max())
+    lattice = np.arange(k + 1)[:, None] / k
+    places = np.linspace(0, 1, _PLACES + 1)
+    worst = 0.0
+    for t in np.array_split(places, max(1, _PLACES * (k + 1) // _BLOCK)):
+        error = kernel(lattice - t) - matrix @ bin_matrix(t, *_shape(bins)).T
+        worst = max(worst, float(np.abs(error).max()))
+    on_lattice = worst + slope * 0.5 / _PLACES
+    return OUTWARD * (bump_error(kernel, k, h) + lebesgue_constant(k, h) * on_lattice)
 
 
 def _shape(bins: AxisBins) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """What is released of the lattice values psi: themselves, or spectral coordinates ``T psi``.
 
 Either way the released integers carry independent noise of one scale, so what matters is how far
-one record can move them in the l1 norm (Laplace) or the l2 norm (Gaussian); and either way lattice
+one record can move them in the l1 norm (Laplace) or the l2 norm (Kernel); and either way lattice
 coefficients follow by a public linear map.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from dbern.arrays import FloatArray
 from dbern.bernstein.basis import enclosing_nodes
-from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.lattice import Box, Lattice, Layout, Slab
 from dbern.bernstein.spectrum import AxisSpectrum
 
@@ -55,7 +55,7 @@ class Coordinates(Protocol):
         """``sum_v |T_jv|`` of the axis's matrix, rounded outward; shape (d,)."""
 
     def bump_bound(
-        self, kernels: Sequence[Gaussian], *, apart: bool = False, quick: bool = False
+        self, kernels: Sequence[Kernel], *, apart: bool = False, quick: bool = False
     ) -> BumpBound:
         """Bound the l1 distance that replacing one kernel bump by another makes.
 
@@ -63,10 +63,10 @@ class Coordinates(Protocol):
         `quick` leaves out what takes long: still a bound, up to an eighth larger.
         """
 
-    def bump_bound_l2(self, kernels: Sequence[Gaussian], *, signed: bool = False) -> BumpBound:
+    def bump_bound_l2(self, kernels: Sequence[Kernel], *, signed: bool = False) -> BumpBound:
         """The same in the l2 norm, where only opposite signs matter."""
 
-    def ball_bound(self, kernels: Sequence[Gaussian], norm: int) -> BumpBound:
+    def ball_bound(self, kernels: Sequence[Kernel], norm: int) -> BumpBound:
         """Bound the l1 or l2 norm of what a function of norm one has for released values.
 
         The norm of the function is that of the product kernel's Hilbert space.
@@ -74,6 +74,23 @@ class Coordinates(Protocol):
 
     def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
         """Lattice coefficients of one slab of the lattice, from all released values."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """A vector of so many numbers, released as they are: nothing is derived from them."""
+
+    count: int
+
+    @property
+    def layout(self) -> Box:
+        """One integer an entry."""
+        return Box((self.count,))
+
+    @property
+    def lattice(self) -> Box:
+        """What is stored is what is released."""
+        return self.layout
 
 
 @dataclass(frozen=True)
@@ -102,7 +119,7 @@ class PlainCoordinates:
         return np.ones(self.lattice.shape[axis])
 
     def bump_bound(
-        self, kernels: Sequence[Gaussian], *, apart: bool = False, quick: bool = False
+        self, kernels: Sequence[Kernel], *, apart: bool = False, quick: bool = False
     ) -> BumpBound:
         """``min(2 max_t sum_v K(v/k - t), N sup K)``; the proof is in `dbern.targets.sums`.
 
@@ -117,7 +134,7 @@ class PlainCoordinates:
         factors = " x ".join(f"{value:.6g}" for value in sums)
         return BumpBound(twice, f"2 max_t sum_v K(v/k - t) / n = 2 x {factors} / n")
 
-    def bump_bound_l2(self, kernels: Sequence[Gaussian], *, signed: bool = False) -> BumpBound:
+    def bump_bound_l2(self, kernels: Sequence[Kernel], *, signed: bool = False) -> BumpBound:
         """``min(sqrt(2) max_t |K_t|_2, sqrt(N) sup K)``, where bumps are nonnegative.
 
         ``|K_t - K_t'|_2^2 = |K_t|_2^2 + |K_t'|_2^2 - 2 <K_t, K_t'>``; the null record gives less,
@@ -134,7 +151,7 @@ class PlainCoordinates:
             return BumpBound(printed, f"sqrt(N) S(F) = sqrt({self.lattice.size}) x sup K / n")
         return BumpBound(root, "sqrt(2) max_t (sum_v K(v/k - t)^2)^{1/2} / n")
 
-    def ball_bound(self, kernels: Sequence[Gaussian], norm: int) -> BumpBound:
+    def ball_bound(self, kernels: Sequence[Kernel], norm: int) -> BumpBound:
         """``(sum |G|)^{1/2}`` or ``lambda_max(G)^{1/2}``, G the Gram matrix of the lattice.
 
         For signs s, ``sum_v s_v f(p_v) = <f, sum_v s_v K_v> <= |f| (s'Gs)^{1/2}``, and ``|psi|_2``
@@ -190,7 +207,7 @@ class SpectralCoordinates:
         return self.spectra[axis].row_sums
 
     def bump_bound(
-        self, kernels: Sequence[Gaussian], *, apart: bool = False, quick: bool = False
+        self, kernels: Sequence[Kernel], *, apart: bool = False, quick: bool = False
     ) -> BumpBound:
         """The smaller of Cauchy-Schwarz and, on one axis, the enclosed pairwise maximum.
 
@@ -204,7 +221,8 @@ class SpectralCoordinates:
             bound = BumpBound(
                 OUTWARD * math.sqrt(2) * ball, "sqrt(2 K(0)) (sum_j mu_j^{1/2})^{1/2} / n"
             )
-        if quick or (len(self.spectra) > 1 and not apart):
+        kinked = any(kernel.kinks for kernel in kernels)
+        if quick or kinked or (len(self.spectra) > 1 and not apart):
             return bound
         axes = zip(self.spectra, kernels, self.lattice.k, strict=True)
         if apart:
@@ -218,13 +236,13 @@ class SpectralCoordinates:
             )
         return found if found.value < bound.value else bound
 
-    def bump_bound_l2(self, kernels: Sequence[Gaussian], *, signed: bool = False) -> BumpBound:
+    def bump_bound_l2(self, kernels: Sequence[Kernel], *, signed: bool = False) -> BumpBound:
         """``sqrt(2 K(0))`` (of opposite signs: twice ``K(0)^{1/2}``) times the matrix's norm."""
         peak = math.prod(kernel.peak for kernel in kernels)
         radius = math.sqrt((4 if signed else 2) * peak) * self.ball_bound(kernels, 2).value
         return BumpBound(OUTWARD * radius, "2 K(0)^{1/2} / n" if signed else "sqrt(2 K(0)) / n")
 
-    def ball_bound(self, kernels: Sequence[Gaussian], norm: int) -> BumpBound:
+    def ball_bound(self, kernels: Sequence[Kernel], norm: int) -> BumpBound:
         """``|x|_2 <= gram_norm^{1/2} |f|``; for the l1 norm times ``(sum_j w_j^{-2})^{1/2}``.
 
         The l2 norm is that of orthonormal coordinates only.
@@ -246,11 +264,10 @@ class SpectralCoordinates:
         return result
 
 
-def _enclosed_bound(
-    spectrum: AxisSpectrum, kernel: Gaussian, k: int, *, pairs: bool
-) -> float | None:
+def _enclosed_bound(spectrum: AxisSpectrum, kernel: Kernel, k: int, *, pairs: bool) -> float | None:
     """Enclose ``sup_t sum_j |y_j(t)|``, or with `pairs` ``sup_{t,t'} sum_j |y_j(t) - y_j(t')|``.
 
+    For kernels without kinks.
     Up to a proved tail each ``y_j(t) = sum_v T_jv K(v/k - t)`` is a polynomial of degree D in t.
     For fixed signs the sum is a polynomial of degree D in t and in t', so nodes enclose it
     (`enclosing_nodes`) for the maximising signs too. None where that is too much work.

@@ -17,10 +17,11 @@ from dbern.bernstein.bins import AxisBins, bin_matrix
 from dbern.bernstein.coordinates import (
     BumpBound,
     Coordinates,
+    Entries,
     PlainCoordinates,
     SpectralCoordinates,
 )
-from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.lattice import Box, Lattice, Slab
 from dbern.bernstein.spectrum import AxisSpectrum
 
@@ -61,13 +62,13 @@ class BinnedCoordinates:
         return np.ones(self.bins[axis].rank)
 
     def bump_bound(
-        self, kernels: Sequence[Gaussian], *, apart: bool = False, quick: bool = False
+        self, kernels: Sequence[Kernel], *, apart: bool = False, quick: bool = False
     ) -> BumpBound:
         """Two, for any kernel and any number of axes."""
         del kernels, apart, quick
         return BumpBound(2.0, "2 / n: a record's weights in the bins sum to at most one")
 
-    def bump_bound_l2(self, kernels: Sequence[Gaussian], *, signed: bool = False) -> BumpBound:
+    def bump_bound_l2(self, kernels: Sequence[Kernel], *, signed: bool = False) -> BumpBound:
         """``sqrt(2) max_t |beta(t)|_2``, whose entries are nonnegative; of opposite signs, twice.
 
         The maximum factors over axes.
@@ -77,7 +78,7 @@ class BinnedCoordinates:
         factor, text = (2.0, "2") if signed else (math.sqrt(2), "sqrt(2)")
         return BumpBound(OUTWARD * factor * largest, f"{text} max_t |beta(t)|_2 / n")
 
-    def ball_bound(self, kernels: Sequence[Gaussian], norm: int) -> BumpBound:
+    def ball_bound(self, kernels: Sequence[Kernel], norm: int) -> BumpBound:
         """Bins are sums over records, not values of a function."""
         raise NotImplementedError("bins hold sums over records, not values of a function")
 
@@ -99,7 +100,7 @@ def coordinates_of(lattice: Lattice, maps: Sequence[AxisMap]) -> Coordinates:
     return BinnedCoordinates(lattice, bins) if bins else PlainCoordinates(lattice)
 
 
-def maps_of(coordinates: Coordinates) -> tuple[AxisMap, ...]:
+def maps_of(coordinates: Coordinates | Entries) -> tuple[AxisMap, ...]:
     """The axes' maps; none where lattice values themselves are released."""
     if isinstance(coordinates, SpectralCoordinates):
         return coordinates.spectra
@@ -111,8 +112,8 @@ def axis_maps(coordinates: Coordinates) -> Maps:
     return maps_of(coordinates) or (None,) * len(coordinates.lattice.k)
 
 
-def family_of(coordinates: Coordinates) -> str:
-    """What the released values are: "", "spectral" or "binned"."""
+def family_of(coordinates: Coordinates | Entries) -> str:
+    """What the released values are: "spectral", "binned", or "" where they are what is stored."""
     if isinstance(coordinates, SpectralCoordinates):
         return "spectral"
     return "binned" if isinstance(coordinates, BinnedCoordinates) else ""
@@ -125,7 +126,7 @@ def synthesis_matrix(k: int, h: int, axis: AxisMap | None) -> FloatArray:
 
 
 def released_bumps(
-    kernel: Gaussian, k: int, h: int, axis: AxisMap | None, t: FloatArray
+    kernel: Kernel, k: int, h: int, axis: AxisMap | None, t: FloatArray
 ) -> FloatArray:
     """Bernstein coefficients (k + 1, m) of what a noiseless release makes of bumps at t (m,)."""
     if isinstance(axis, AxisBins):

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dbern.arrays import FloatArray, Int64Array
-from dbern.bernstein.kernels import EXP_ULPS, OUTWARD, Gaussian
+from dbern.bernstein.kernels import OUTWARD, Kernel
 
 _BITS = 40  # of the largest entry of T
 _LEAST_EIGENVALUE = 1e-9  # of the largest: below about 1e-13 eigenpairs are rounding noise
@@ -87,7 +87,7 @@ class AxisSpectrum:
         """``sum_v |T_jv|`` for each j, rounded outward."""
         return np.asarray(OUTWARD * np.abs(self.analysis).sum(axis=1))
 
-    def gram_norm(self, kernel: Gaussian) -> float:
+    def gram_norm(self, kernel: Kernel) -> float:
         """Bound the largest eigenvalue of ``S G S'``, ``S = diag(w) T`` the orthonormal analysis.
 
         It is one but for rounding: for a record's feature vector phi of the kernel's Hilbert space
@@ -100,7 +100,7 @@ class AxisSpectrum:
         gram = kernel(nodes[:, None] - nodes)
         plain = self.weights[:, None] * self.analysis
         product = plain @ gram @ plain.T
-        ulps = (EXP_ULPS + 16) * kernel.peak + 4 * kernel.slope + 4 * (k + 3) * gram
+        ulps = (kernel.ulps + 4) * kernel.peak + 4 * kernel.slope + 4 * (k + 3) * gram
         error = UNIT_ROUNDOFF * (np.abs(plain) @ ulps @ np.abs(plain).T)
         return OUTWARD * float((np.abs(product) + 2 * error).sum(axis=1).max())
 
@@ -136,13 +136,14 @@ class AxisSpectrum:
         return cls(packed, content["exponent"], levels, content["weighting"])
 
 
-def axis_spectrum(kernel: Gaussian, k: int, rank: int, weighting: float = 0.25) -> AxisSpectrum:
+def axis_spectrum(kernel: Kernel, k: int, rank: int, weighting: float = 0.25) -> AxisSpectrum:
     """The leading eigenvectors of the axis's Gram matrix, at most `rank` of them.
 
     Eigenvalues below 1e-9 of the largest are left out whatever `rank` says.
 
     Examples
     --------
+    >>> from dbern.bernstein.kernels import Gaussian
     >>> spectrum = axis_spectrum(Gaussian(0.2), k=20, rank=5)
     >>> spectrum.analysis.shape, bool(spectrum.gram_norm(Gaussian(0.2)) < 1.001)
     ((5, 21), True)

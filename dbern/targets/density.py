@@ -5,19 +5,19 @@ Its sensitivities, also for densities by group, are proved in `dbern.targets.sum
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
 from dbern.combination import Combination
 from dbern.domain import RecordSchema
-from dbern.targets.base import Learner, Lengths
+from dbern.targets.base import KernelName, Learner, Lengths
 from dbern.targets.sums import KernelSum, axis_kernels
 from dbern.targets.weighings import ALIKE, ByCategory
 
 
 class KernelDensity(Learner):
-    """Density of the records over the axes, smoothed by a Gaussian kernel.
+    """Density of the records over the axes, smoothed by a product kernel.
 
     With ``[data.group]`` one density for each public group, all normalised by the public number of
     rows: a group's integrates to its share of the records.
@@ -25,9 +25,10 @@ class KernelDensity(Learner):
     Parameters
     ----------
     bandwidth : sequence of float
-        Standard deviation of the kernel per axis, in data units.
+        Per axis, in data units: standard deviation of a Gaussian, length scale of a Laplace or
+        Matern kernel, half-width of a compact one.
     kernel : str
-        ``"gaussian"``.
+        One of `dbern.bernstein.kernels.KERNELS`.
 
     Raises
     ------
@@ -46,12 +47,12 @@ class KernelDensity(Learner):
     bandwidth: Lengths = Field(
         description="bandwidth = [0.5, 0.5], one standard deviation per axis in data units"
     )
-    kernel: Literal["gaussian"] = Field("gaussian", description='kernel = "gaussian"')
+    kernel: KernelName = Field("gaussian", description='kernel = "gaussian"')
 
     def components(self, schema: RecordSchema) -> tuple[KernelSum, ...]:
         """One: a density, or one for each group."""
         domain = schema.domain
-        kernels = axis_kernels(domain, self.bandwidth, "bandwidth")
+        kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
         weighing = ByCategory(schema.group) if schema.group else ALIKE
         return (KernelSum("density", domain, kernels, weighing, unit=1 / domain.volume),)
 

@@ -9,14 +9,14 @@ most ``2 max_t sum_v K / n``. The quotient is post-processing, cut to the public
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import Field
 
 from dbern.combination import Combination
 from dbern.domain import RecordSchema, Response
 from dbern.errors import SpecError
-from dbern.targets.base import Learner, Lengths
+from dbern.targets.base import KernelName, Learner, Lengths
 from dbern.targets.sums import KernelSum, axis_kernels
 from dbern.targets.weighings import ByResponse, Present
 
@@ -29,9 +29,10 @@ class NadarayaWatson(Learner):
     Parameters
     ----------
     bandwidth : sequence of float
-        Standard deviation of the kernel per axis, in data units.
+        Per axis, in data units: standard deviation of the Gaussian, length scale of Laplace and
+        Matern kernels, half-width of compact ones.
     kernel : str
-        ``"gaussian"``.
+        One of `dbern.bernstein.kernels.KERNELS`.
 
     Raises
     ------
@@ -50,12 +51,12 @@ class NadarayaWatson(Learner):
     bandwidth: Lengths = Field(
         description="bandwidth = [0.5, 0.5], one standard deviation per axis in data units"
     )
-    kernel: Literal["gaussian"] = Field("gaussian", description='kernel = "gaussian"')
+    kernel: KernelName = Field("gaussian", description='kernel = "gaussian"')
 
     def components(self, schema: RecordSchema) -> tuple[KernelSum, ...]:
         """The sum of responses and the density of the records that have one."""
         response, domain = _response(schema), schema.domain
-        kernels = axis_kernels(domain, self.bandwidth, "bandwidth")
+        kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
         unit = 1 / domain.volume
         return (
             KernelSum("numerator", domain, kernels, ByResponse(response), unit, _HALF),

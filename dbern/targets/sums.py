@@ -1,7 +1,8 @@
 """Weighted kernel sums ``F_o(y) = (1/n) sum_i [o_i = o] w_i K(y - d_i)``, K a product of axes.
 
 A public rule gives each record an output o and a weight w in [-1, 1]. Densities, regression sums,
-class sums and the closed form of the hinge are all of this form.
+class sums and the closed form of the hinge are all of this form. The axes may be some of those that
+a record must be valid in: one that is not is the null record of every sum over the same box.
 
 Sensitivity under replace-one
 -----------------------------
@@ -42,12 +43,13 @@ from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import BumpBound, Coordinates
 from dbern.bernstein.counting import Rows, Terms, add_rows
-from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.kernels import OUTWARD, Kernel, kernel_of
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.maps import BinnedCoordinates
 from dbern.bernstein.moments import (
     UNIT_ROUNDOFF,
     MomentSketch,
+    cells_for,
     chebyshev_table,
     contract,
     contraction_error,
@@ -64,10 +66,13 @@ _NARROWEST, _WIDEST = 1e-4, 1e4
 _LARGEST_STATE = 1 << 28
 _MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
 _CACHE_BYTES = 1 << 22
+_MOST_CUTS = 1000  # of a period of cells: plans list them
 WHOLE = Fraction(1)
 
 
-def axis_kernels(domain: Domain, bandwidth: Sequence[float], key: str) -> tuple[Gaussian, ...]:
+def axis_kernels(
+    domain: Domain, bandwidth: Sequence[float], key: str, name: str = "gaussian"
+) -> tuple[Kernel, ...]:
     """Axis kernels in unit-cube units; `key` names the bandwidth in ``[target]``.
 
     Raises
@@ -86,15 +91,23 @@ def axis_kernels(domain: Domain, bandwidth: Sequence[float], key: str) -> tuple[
             f"target.{key}: must be from {_NARROWEST:g} to {_WIDEST:g} times the width of "
             f"its axis; write a {key} nearer to the bounds' scale"
         )
-    return tuple(Gaussian(share) for share in shares)
+    return tuple(kernel_of(name, share) for share in shares)
 
 
 @dataclass(frozen=True)
 class KernelSum:
     """A weighted kernel sum as a component: see the top of the module.
 
+    Parameters
+    ----------
+    domain : Domain
+        The axes it is a function of.
+    box : Domain, optional
+        All axes in which a record must be valid to count, `domain` among them; by default those.
+
     Examples
     --------
+    >>> from dbern.bernstein.kernels import Gaussian
     >>> from dbern.domain import Axis
     >>> square = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
     >>> density = KernelSum("density", square, (Gaussian(0.1), Gaussian(0.1)))
@@ -104,10 +117,11 @@ class KernelSum:
 
     name: str
     domain: Domain
-    kernels: tuple[Gaussian, ...]
+    kernels: tuple[Kernel, ...]
     weighing: Weighing = ALIKE
     unit: float = 1.0
     share: Fraction = WHOLE
+    box: Domain | None = None
 
     @property
     def outputs(self) -> int:
@@ -138,6 +152,16 @@ class KernelSum:
         """A sum over records may be binned first and smoothed after the noise."""
         return True
 
+    @property
+    def spectral(self) -> bool:
+        """Bumps are bounded in spectral coordinates."""
+        return True
+
+    @property
+    def additive(self) -> bool:
+        """It is a sum over records, and two bumps attain S(F)."""
+        return True
+
     def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
         """The bins, or the cheapest sketch whose kernel error is at most `tolerance`, or nearly.
 
@@ -156,8 +180,15 @@ class KernelSum:
         # Rounding of the moments alone costs up to this: no sketch can do better.
         floor = 2.0 ** (1 - bits) * math.prod(4 * kernel.peak for kernel in kernels)
         tolerance = max(tolerance, floor)
-        sketches = (_smallest_sketch(kernels, order, bits, tolerance) for order in range(9))
+        k = coordinates.lattice.k
+        sketches = (_smallest_sketch(kernels, k, order, bits, tolerance) for order in range(9))
         found = [sketch for sketch in sketches if sketch is not None]
+        if not found and any(kernel.kinks for kernel in kernels):
+            raise SpecError(
+                f'mechanism.k: too fine for exact integer sums of kernel "{kernels[0].name}" over '
+                f"{len(kernels)} axes (now {list(k)}); write a smaller k, a larger bandwidth, "
+                'noise = "binned-laplace" or kernel = "gaussian"'
+            )
         if not found:
             raise SpecError(
                 f"target.bandwidth: too narrow for exact integer sums over {len(kernels)} "
@@ -170,25 +201,29 @@ class KernelSum:
         """The statistic that a plan has chosen."""
         if isinstance(coordinates, BinnedCoordinates):
             return BinnedSumStatistic(self, coordinates, n, counting["bits"])
-        sketch = MomentSketch(tuple(counting["cells"]), counting["order"], counting["bits"])
-        return KernelSumStatistic(self, coordinates, sketch, n)
+        return KernelSumStatistic(self, coordinates, MomentSketch.from_dict(dict(counting)), n)
 
     def rows(self, records: Mapping[str, FloatArray]) -> Rows:
         """A batch as it is added up: axes with their bounds, outputs and weights."""
         axes = self.domain.axes
+        counts, output, weight = self.weighing(records)
+        if self.box is not None:
+            valid = self.box.bounded(records)[0]
+            counts = valid if counts is None else counts & valid
         return Rows(
             [records[axis.name] for axis in axes],
             [axis.low for axis in axes],
             [axis.high for axis in axes],
             self.domain.outside is Outside.CLAMP,
-            *self.weighing(records),
+            counts,
+            output,
+            weight,
         )
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The axes' columns and those of the weights."""
-        axes = tuple(Column(name, f"data.bounds.{name}") for name in self.domain.names)
-        return axes + self.weighing.columns
+        """The columns of the axes and those of the weights."""
+        return (self.box or self.domain).columns + self.weighing.columns
 
 
 def _cost(sketch: MomentSketch, nodes: Sequence[int]) -> float:
@@ -201,23 +236,27 @@ def _cost(sketch: MomentSketch, nodes: Sequence[int]) -> float:
 
 
 def _smallest_sketch(
-    kernels: Sequence[Gaussian], order: int, bits: int, tolerance: float
+    kernels: Sequence[Kernel], k: Sequence[int], order: int, bits: int, tolerance: float
 ) -> MomentSketch | None:
-    """Fewest cells (proportional to the axes' inverse bandwidths) that meet the tolerance."""
+    """Fewest cells (in proportion to the axes' inverse bandwidths) that meet the tolerance."""
 
     def sketch(density: float) -> MomentSketch:
         # Rounded up past the division's rounding, so that a cell is at most two bandwidths wide.
-        each = (math.ceil(OUTWARD * density / kernel.bandwidth) for kernel in kernels)
-        cells = tuple(max(1, count) for count in each)
-        return MomentSketch(cells, order, bits)
+        axes = (
+            cells_for(kernel, each, OUTWARD * density / kernel.bandwidth)
+            for kernel, each in zip(kernels, k, strict=True)
+        )
+        return MomentSketch(tuple(axes), order, bits)
 
     def fits(density: float) -> bool:
-        return truncation_error(kernels, sketch(density).cells, order, bits) <= tolerance
+        return truncation_error(kernels, sketch(density).axes, order, bits) <= tolerance
 
     low, high = 0.5, 0.5
     while not fits(high):
         low, high = high, 2 * high
-        if sketch(high).state_bytes > 2 ** len(kernels) * _LARGEST_STATE:
+        following = sketch(high)
+        cuts = max(len(axis.cuts) for axis in following.axes)
+        if following.state_bytes > 2 ** len(kernels) * _LARGEST_STATE or cuts > _MOST_CUTS:
             return None
     while high - low > 0.02 * high:
         middle = (low + high) / 2
@@ -236,7 +275,7 @@ class KernelSumStatistic:
     n: int
 
     @property
-    def kernels(self) -> tuple[Gaussian, ...]:
+    def kernels(self) -> tuple[Kernel, ...]:
         """The component's."""
         return self.component.kernels
 
@@ -248,8 +287,7 @@ class KernelSumStatistic:
     @property
     def counting(self) -> dict[str, Any]:
         """The sketch."""
-        sketch = self.sketch
-        return {"cells": list(sketch.cells), "order": sketch.order, "bits": sketch.bits}
+        return self.sketch.to_dict()
 
     @property
     def description(self) -> str:
@@ -260,9 +298,7 @@ class KernelSumStatistic:
     @cached_property
     def kernel_error(self) -> float:
         """Bound rho on ``|K~ - K|``."""
-        return truncation_error(
-            self.kernels, self.sketch.cells, self.sketch.order, self.sketch.bits
-        )
+        return truncation_error(self.kernels, self.sketch.axes, self.sketch.order, self.sketch.bits)
 
     @cached_property
     def float_error(self) -> float:
@@ -279,7 +315,7 @@ class KernelSumStatistic:
         mapped = self.coordinates.matrix(0) is not None
         terms = [nodes + 2 if mapped else 0 for nodes in self.coordinates.lattice.shape]
         sketch = self.sketch
-        error = contraction_error(self.kernels, sketch.cells, sketch.order, terms)
+        error = contraction_error(self.kernels, sketch.axes, sketch.order, terms)
         return OUTWARD * (division + error)
 
     def kernel_error_norm(self, norm: int) -> float:
@@ -348,9 +384,7 @@ class KernelSumStatistic:
                 chebyshev_table(kernel, self.coordinates.lattice.k[axis], cells, self.sketch.order),
                 self.coordinates.matrix(axis),
             )
-            for axis, (kernel, cells) in enumerate(
-                zip(self.kernels, self.sketch.cells, strict=True)
-            )
+            for axis, (kernel, cells) in enumerate(zip(self.kernels, self.sketch.axes, strict=True))
         ]
         tables[0] = tables[0][:, slab.start : slab.stop]
         return contract(self.sketch, state[:, output], tables) / self.n

@@ -37,5 +37,5 @@ def test_figure_one(bandwidth, epsilon, paper, target):
         f"as printed in the paper, {best.setting}: {printed:.4f} ({paper})"
     )
     assert printed == pytest.approx(paper, rel=0.25)  # the yardstick itself
-    assert errors.mean() < printed / 2.5
+    assert errors.mean() < target * (1 + 1 / np.sqrt(REPEATS))  # of a mean over so many
     assert (errors <= plan.certificate.total).mean() >= 0.95

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.moments import (
+    Cells,
     MomentSketch,
     chebyshev_table,
     contract,
@@ -21,11 +22,16 @@ from dbern.bernstein.moments import (
     truncation_error,
 )
 
+
+def equal(*counts: int) -> tuple[Cells, ...]:
+    return tuple(Cells(count) for count in counts)
+
+
 SKETCHES = [
-    MomentSketch((7,), 3, 28),
-    MomentSketch((1,), 0, 20),
-    MomentSketch((5, 3), 2, 28),
-    MomentSketch((2, 3, 4), 4, 24),
+    MomentSketch(equal(7), 3, 28),
+    MomentSketch(equal(1), 0, 20),
+    MomentSketch(equal(5, 3), 2, 28),
+    MomentSketch(equal(2, 3, 4), 4, 24),
 ]
 
 
@@ -92,7 +98,7 @@ def test_moments_are_rounded_chebyshev_polynomials(sketch):
 
 
 def test_indices_are_all_multi_indices_of_total_order_at_most_p():
-    sketch = MomentSketch((2, 2, 2), 3, 10)
+    sketch = MomentSketch(equal(2, 2, 2), 3, 10)
     assert len(sketch.indices) == math.comb(3 + 3, 3)
     assert len(set(sketch.indices)) == len(sketch.indices)
     assert max(map(sum, sketch.indices)) == 3
@@ -102,18 +108,18 @@ def test_indices_are_all_multi_indices_of_total_order_at_most_p():
 def test_the_records_at_most_claimed_do_not_overflow():
     # One cell holds everything: n records at offset 1 add n 2^bits to every moment.
     n, bits = 2**34 - 1, 28  # n.bit_length() + bits = 62
-    sketch = MomentSketch((1,), 2, bits)
+    sketch = MomentSketch(equal(1), 2, bits)
     one = state_of(sketch, np.array([[1.0]]))
     assert (one == 2**bits).all()
     assert n * int(one.max()) < 2**62
     total = one * np.int64(n)
     assert (total == n * 2**bits).all()
-    tables = [chebyshev_table(Gaussian(0.7), 4, 1, 2)]
+    tables = [chebyshev_table(Gaussian(0.7), 4, Cells(1), 2)]
     got = contract(sketch, total, tables) / n
     points = reference.lattice_points([4])
-    rho = truncation_error([Gaussian(0.7)], (1,), 2, bits)
+    rho = truncation_error([Gaussian(0.7)], equal(1), 2, bits)
     exact = reference.density(points, np.array([[1.0]]), [0.7], 1)
-    assert np.abs(got - exact).max() <= rho + contraction_error([Gaussian(0.7)], (1,), 2, [0])
+    assert np.abs(got - exact).max() <= rho + contraction_error([Gaussian(0.7)], equal(1), 2, [0])
 
 
 CASES = [
@@ -141,16 +147,16 @@ DATABASES = {
 def test_contraction_is_the_kernel_sum_within_the_proved_error(case, database):
     bandwidth, k, cells, order, bits = case
     kernels = [Gaussian(b) for b in bandwidth]
-    sketch = MomentSketch(cells, order, bits)
+    sketch = MomentSketch(equal(*cells), order, bits)
     records = DATABASES[database](cells)
-    tables = [chebyshev_table(*axis, order) for axis in zip(kernels, k, cells, strict=True)]
+    tables = [chebyshev_table(*axis, order) for axis in zip(kernels, k, sketch.axes, strict=True)]
     got = contract(sketch, state_of(sketch, records), tables)
     points = reference.lattice_points(k)
     exact = reference.density(points, records, bandwidth, 1).reshape(got.shape)
     count = len(records)
     bound = count * (
-        truncation_error(kernels, cells, order, bits)
-        + contraction_error(kernels, cells, order, [0] * len(cells))
+        truncation_error(kernels, sketch.axes, order, bits)
+        + contraction_error(kernels, sketch.axes, order, [0] * len(cells))
     )
     oracle = 1e-13 * count * math.prod(kernel.peak for kernel in kernels)
     assert np.abs(got - exact).max() <= bound + oracle
@@ -160,8 +166,8 @@ def test_contraction_is_the_kernel_sum_within_the_proved_error(case, database):
 def test_truncation_error_is_not_absurdly_loose(case):
     bandwidth, k, cells, order, bits = case
     kernels = [Gaussian(b) for b in bandwidth]
-    sketch = MomentSketch(cells, order, bits)
-    tables = [chebyshev_table(*axis, order) for axis in zip(kernels, k, cells, strict=True)]
+    sketch = MomentSketch(equal(*cells), order, bits)
+    tables = [chebyshev_table(*axis, order) for axis in zip(kernels, k, sketch.axes, strict=True)]
     points = reference.lattice_points(k)
     worst = 0.0
     for record in special_positions(cells, 300, 12):
@@ -169,7 +175,7 @@ def test_truncation_error_is_not_absurdly_loose(case):
         worst = max(
             worst, np.abs(got - reference.density(points, record[None], bandwidth, 1)).max()
         )
-    assert truncation_error(kernels, cells, order, bits) <= 60 * worst
+    assert truncation_error(kernels, sketch.axes, order, bits) <= 60 * worst
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if math.prod(c[2]) < 500 and len(c[2]) == 1],
@@ -178,10 +184,10 @@ def test_contraction_error_covers_the_float_error_alone(case):
     """The same integers contracted with exact tables to sixty digits."""
     bandwidth, k, cells, order, bits = case
     kernels = [Gaussian(b) for b in bandwidth]
-    sketch = MomentSketch(cells, order, bits)
+    sketch = MomentSketch(equal(*cells), order, bits)
     records = special_positions(cells, 12, 13)
     state = state_of(sketch, records)
-    table = chebyshev_table(kernels[0], k[0], cells[0], order)
+    table = chebyshev_table(kernels[0], k[0], sketch.axes[0], order)
     got = contract(sketch, state, [table])
     vertex = k[0] // 2
     exact = Decimal(0)
@@ -190,7 +196,7 @@ def test_contraction_error_covers_the_float_error_alone(case):
         for a in range(order + 1):
             exact += coefficients[a] * int(state[a, cell])
     exact /= 2**bits
-    bound = len(records) * contraction_error(kernels, cells, order, [0])
+    bound = len(records) * contraction_error(kernels, sketch.axes, order, [0])
     assert abs(Decimal(float(got[vertex])) - exact) <= Decimal(bound)
 
 
@@ -209,9 +215,9 @@ def exact_entries(
 def test_table_error_bounds_every_entry(bandwidth, k, cells):
     order = 8
     kernel = Gaussian(bandwidth)
-    table = chebyshev_table(kernel, k, cells, order)
+    table = chebyshev_table(kernel, k, Cells(cells), order)
     assert table.shape == (order + 1, k + 1, cells)
-    bound = Decimal(table_error(kernel, cells, order))
+    bound = Decimal(table_error(kernel, Cells(cells), order))
     assert bound < Decimal(kernel.peak) * Decimal("1e-11")
     rng = np.random.default_rng(k)
     for _ in range(8):
@@ -224,13 +230,13 @@ def test_table_error_bounds_every_entry(bandwidth, k, cells):
 
 def test_cells_wider_than_the_alias_bound_allows_are_refused():
     with pytest.raises(ValueError, match="two bandwidths"):
-        table_error(Gaussian(0.1), 4, 3)
+        table_error(Gaussian(0.1), Cells(4), 3)
 
 
 def test_any_rows_of_a_table_give_those_lattice_values():
-    sketch = MomentSketch((9, 4), 3, 28)
+    sketch = MomentSketch(equal(9, 4), 3, 28)
     kernels, k = (Gaussian(0.2), Gaussian(0.3)), (6, 5)
-    tables = [chebyshev_table(*axis, 3) for axis in zip(kernels, k, sketch.cells, strict=True)]
+    tables = [chebyshev_table(*axis, 3) for axis in zip(kernels, k, sketch.axes, strict=True)]
     state = state_of(sketch, special_positions(sketch.cells, 30, 2))
     whole = contract(sketch, state, tables)
     part = contract(sketch, state, [tables[0][:, 2:5], tables[1]])

@@ -107,7 +107,7 @@ def test_the_plan_has_the_papers_scale_and_comes_back():
 def test_the_plan_chooses_for_this_noise():
     """Of lattices and orders, that whose error is predicted smallest for the noise it gets."""
     free = plan_files(specified((0.2,), n=1000, objective="certified"), ())
-    assert not free.components[0].spectra
+    assert not free.components[0].maps
     for k, h in [(6, 1), (60, 4), (400, 24)]:
         other = plan_files(specified((0.2,), n=1000, k=k, h=h), ())
         assert free.certificate.total < other.certificate.total

@@ -1,4 +1,4 @@
-"""Kernels of one axis, in unit-cube units, with proved bounds on what the mechanism needs."""
+"""The Gaussian kernel: entire, so its bounds need no cells."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbern.arrays import FloatArray
-
-OUTWARD = 1 + 2.0**-40
-"""Factor that rounds a computed float outward: far above the error of any sum made here."""
-
-EXP_ULPS = 4
-"""Assumed accuracy of the platform's ``exp`` in units in the last place (tested in the suite)."""
+from dbern.bernstein.kernels.base import EXP_ULPS, OUTWARD, Kernel
 
 _CRAMER = 1.0865
 _LEAST_EXPONENT = -700.0  # exp below is subnormal or zero: 1e-304, far below every stated error
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Kernel):
     """The density of a centred normal variable with standard deviation `bandwidth`.
 
     Examples
@@ -29,7 +24,10 @@ class Gaussian:
     3.9894
     """
 
-    bandwidth: float
+    name = "gaussian"
+    positive_definite = True  # its transform is a Gaussian
+    # exp, the exponent's five roundings times ``|z| e^z < 0.37``, two products
+    ulps = EXP_ULPS + 12
 
     @property
     def peak(self) -> float:
@@ -40,6 +38,26 @@ class Gaussian:
     def slope(self) -> float:
         """``sup |K'|``, attained at one standard deviation, rounded outward."""
         return OUTWARD * self.peak * math.exp(-0.5) / self.bandwidth
+
+    @property
+    def curvature(self) -> float:
+        """``sup |K''|``, attained at the center, rounded outward."""
+        return OUTWARD * self.peak / self.bandwidth**2
+
+    @property
+    def jumps(self) -> bool:
+        """No."""
+        return False
+
+    @property
+    def deviation(self) -> float:
+        """The bandwidth."""
+        return self.bandwidth
+
+    @property
+    def kinks(self) -> tuple[float, ...]:
+        """None."""
+        return ()
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """``K(x)`` elementwise; tails below 1e-304 of the peak are zero (subnormals are slow)."""
@@ -96,20 +114,6 @@ class Gaussian:
             distance = np.maximum(0.0, np.maximum(low - nodes, nodes - high))
             best = max(best, float(self(distance).sum(axis=1).max()))
         return best
-
-    def degree_for(self, tolerance: float, radius: float) -> tuple[int, float]:
-        """The degree whose Chebyshev truncation error is at most ``tolerance * peak``.
-
-        Returns the degree and the proved error; see `chebyshev_bound`.
-        """
-        degree = 8
-        while True:
-            first = max(self.chebyshev_bound(degree + 1, radius), 1e-290 * self.peak)
-            ratio = max(self.chebyshev_bound(degree + 2, radius) / first, 0.5)
-            # The bounds are log-concave in the degree: from here on they fall at least this fast.
-            if ratio < 0.999 and first / (1 - ratio) <= tolerance * self.peak:
-                return degree, OUTWARD * first / (1 - ratio)
-            degree += max(1, degree // 8)
 
 
 def _ellipse_log_bound(degree: int, ratio: float) -> float:

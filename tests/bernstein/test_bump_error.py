@@ -1,0 +1,116 @@
+"""The approximation error of kernels with kinks: enclosed, not sampled."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import reference
+
+from dbern.bernstein.approximation import (
+    _derivative_bound,
+    _lipschitz_constants,
+    bump_error,
+    evaluation_matrix,
+    lebesgue_constant,
+)
+from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.kernels import KERNELS, kernel_of
+from dbern.bernstein.spectrum import axis_spectrum
+
+NAMES = [name for name in KERNELS if name != "gaussian"]
+CASES = [(0.3, 20, 4), (0.1, 20, 1), (0.1, 40, 8), (0.05, 10, 2), (0.9, 6, 3), (0.2, 1, 1),
+         (0.2, 2, 5), (2.0, 9, 2)]  # fmt: skip
+
+
+def errors(name, bandwidth, k, matrix, points=501):
+    """``K(y - t) - p_t(y)`` over a grid with all lattice points, kinks among them."""
+    y = np.linspace(0, 1, points)
+    t = np.unique(np.concatenate([np.linspace(0, 1, 2 * k + 1), np.linspace(0.37, 0.63, 120)]))
+    y = np.unique(np.clip(np.concatenate([y, t, t + bandwidth, t - bandwidth]), 0, 1))
+    lattice = reference.kernel(name, np.arange(k + 1)[:, None] / k - t, bandwidth)
+    return reference.kernel(name, y[:, None] - t, bandwidth) - bernstein_basis(y, k) @ (
+        matrix @ lattice
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("bandwidth", "k", "h"), CASES)
+def test_no_point_mass_errs_more_and_some_do_nearly(name, bandwidth, k, h):
+    kernel = kernel_of(name, bandwidth)
+    worst = np.abs(errors(name, bandwidth, k, evaluation_matrix(k, h))).max()
+    assert worst <= bump_error(kernel, k, h) <= 1.04 * worst + 2e-5 * kernel.peak
+
+
+@pytest.mark.parametrize("name", ["laplace", "matern-3/2", "matern-5/2", "triangle"])
+@pytest.mark.parametrize(("bandwidth", "k", "rank"), [(0.2, 24, 12), (0.3, 12, 5), (0.1, 30, 31)])
+def test_spectral_releases_too(name, bandwidth, k, rank):
+    kernel = kernel_of(name, bandwidth)
+    spectrum = axis_spectrum(kernel, k, rank)
+    worst = np.abs(errors(name, bandwidth, k, evaluation_matrix(k, 4, spectrum))).max()
+    assert worst <= bump_error(kernel, k, 4, spectrum) <= 1.05 * worst + 2e-5 * kernel.peak
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("spectral", [False, True])
+@pytest.mark.parametrize(("bandwidth", "k", "h"), [(0.2, 15, 4), (0.03, 1, 1)])
+def test_the_error_is_no_steeper_than_claimed(name, spectral, bandwidth, k, h):
+    kernel = kernel_of(name, bandwidth)
+    spectrum = axis_spectrum(kernel, k, 9) if spectral else None  # the bounds need no definiteness
+    matrix = evaluation_matrix(k, h, spectrum)
+    norm = lebesgue_constant(k, h, spectrum)
+    first, second = _lipschitz_constants(kernel, k, matrix, norm)
+    step = 1e-3
+    grid = np.arange(0, 1 + step / 2, step)
+    lattice = reference.kernel(name, np.arange(k + 1)[:, None] / k - grid, bandwidth)
+    released = bernstein_basis(grid, k) @ matrix @ lattice
+    e = reference.kernel(name, grid[:, None] - grid, bandwidth) - released
+    assert sum(np.abs(np.diff(e, axis=axis)).max() for axis in (0, 1)) / step <= first
+    bend = sum(np.abs(np.diff(e, n=2, axis=axis)).max() for axis in (0, 1)) / step**2
+    assert bend <= second * (1 + 1e-9)
+    assert (second == np.inf) == kernel.jumps
+
+
+@pytest.mark.parametrize("spectral", [False, True])
+@pytest.mark.parametrize("k", [1, 2, 3, 12])
+@pytest.mark.parametrize("order", [1, 2])
+def test_derivatives_of_any_lattice_values_are_bounded_and_nearly_attained(spectral, k, order):
+    """Lattice values with bounded differences of all orders up to the one asked for."""
+    spectrum = axis_spectrum(kernel_of("matern-3/2", 0.2), k, 9) if spectral else None
+    matrix = evaluation_matrix(k, 3, spectrum)
+    sizes = (1.0, 0.2, 0.05)[: order + 1]
+    bound = _derivative_bound(k, matrix, sizes)
+    step = 1e-3
+    basis = bernstein_basis(np.arange(0, 1 + step / 2, step), k) @ matrix
+    rng, worst = np.random.default_rng(k), 0.0
+    for _ in range(300):
+        last = rng.choice([-1.0, 1.0], k + 1 - order if k >= order else 0) * sizes[order]
+        values = last
+        for size in reversed(sizes[:order]):  # integrate, from the largest value there may be
+            values = np.concatenate([[0.0], np.cumsum(values)]) + rng.choice([-1, 1]) * size
+        if k < order:
+            values = rng.uniform(-1, 1, k + 1)
+        worst = max(worst, np.abs(np.diff(basis @ values, n=order)).max() / step**order)
+    assert worst <= bound * (1 + 1e-6) + 1e-8
+    assert bound <= 3 * worst + 1e-8
+
+
+def test_a_grid_alone_is_no_bound():
+    """The tip of the error lies between the points of a coarse grid."""
+    kernel = kernel_of("laplace", 0.05)
+    y, t = np.linspace(0, 1, 24), np.linspace(0, 1, 17)
+    lattice = kernel(np.arange(21)[:, None] / 20 - t)
+    sampled = np.abs(
+        kernel(y[:, None] - t) - bernstein_basis(y, 20) @ evaluation_matrix(20, 2) @ lattice
+    )[1:-1, 1:-1].max()
+    assert sampled < 0.95 * bump_error(kernel, 20, 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_where_refinement_ends_early_the_bound_still_holds(name, monkeypatch):
+    kernel = kernel_of(name, 0.07)
+    refined = bump_error.__wrapped__(kernel, 30, 3)
+    monkeypatch.setattr("dbern.bernstein.approximation._SQUARES_WORK", 2e6)
+    rough = bump_error.__wrapped__(kernel, 30, 3)
+    assert refined <= 1.03 * rough
+    assert rough <= 3 * kernel.peak
+    assert rough >= np.abs(errors(name, 0.07, 30, evaluation_matrix(30, 3))).max()

@@ -26,7 +26,7 @@ from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, Re
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
-from dbern.targets.base import Counters
+from dbern.targets.counting import Counters
 from dbern.workers import task_rows
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
 from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
-from dbern.targets.base import Component, Counters, Statistic, Vector, for_rows, is_linear
+from dbern.targets.base import Component, Statistic, Vector, for_rows, is_linear
+from dbern.targets.counting import Counters
 from dbern.workers import cost
 
 KINDS = (
@@ -251,17 +252,11 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
 def _corners(spec: ReleaseSpec, component: Component) -> tuple[Coordinates, tuple[int, ...]]:
     """A linear function is its values at the corners."""
     ones = (1,) * component.domain.dimensions
-    given = {key: spec.per_axis(key, component.domain) for key in _ORDERS}
-    for key, value in given.items():
-        if value not in (None, ones):
-            raise SpecError(
-                f"mechanism.{key}: a linear function needs no other than 1; leave it out"
-            )
+    for key in _ORDERS:
+        if spec.per_axis(key, component.domain) not in (None, ones):
+            raise SpecError(f"mechanism.{key}: a linear function needs 1, no more; leave it out")
     if spec.mechanism.noise not in ("auto", KINDS[spec.gaussian][""], ADVANCED):
-        raise SpecError(
-            "mechanism.noise: a linear function is released by its values at the corners; write "
-            'noise = "auto"'
-        )
+        raise SpecError('mechanism.noise: is not for a linear function; write noise = "auto"')
     return PlainCoordinates(Lattice(ones)), ones
 
 

@@ -23,7 +23,8 @@ from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.spec import ReleaseSpec
-from dbern.targets.base import Component, Counters, Statistic, Vector
+from dbern.targets.base import Component, Statistic, Vector
+from dbern.targets.counting import Counters
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from dbern.errors import EnvironmentRefusedError
 from dbern.plans import Cost
 from dbern.records import BATCH_ROWS, reading_bytes
-from dbern.targets.base import Counters
+from dbern.targets.counting import Counters
 
 _TASK_ROWS = 4_000_000
 _TASKS_AT_LEAST = 16

@@ -16,7 +16,7 @@ PACKAGE = Path(dbern.__file__).parent
 # cli > releasing, reporting > engine > planning > spec, .. : a group imports lower groups only.
 LAYERS = [
     {"cli"},
-    {"releasing", "reconciling", "reporting"},
+    {"releasing", "reconciling", "reporting", "diagnosis"},
     {"engine", "advice", "publishing"},
     {"planning"},
     {"workers"},
@@ -37,7 +37,7 @@ NEVER = {  # not even through others
 }
 OWNERS = {  # prefixes of module names
     "dask": ("dbern.engine", "dbern.synopsis"),
-    "distributed": ("dbern.engine",),
+    "distributed": ("dbern.engine", "dbern.diagnosis.clusters"),
     "pyarrow": ("dbern.records", "dbern.synopsis.queries"),
     "zarr": ("dbern.synopsis",),
     "numba": ("dbern.compiling", "dbern.bernstein.compiled", "dbern.synopsis.compiled"),

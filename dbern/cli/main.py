@@ -9,8 +9,11 @@ import traceback
 import click
 
 from dbern.cli.demo import demo
+from dbern.cli.doctor import doctor
+from dbern.cli.learners import target
 from dbern.cli.ledgers import ledger
 from dbern.cli.releases import plan, release
+from dbern.cli.starting import init
 from dbern.cli.synopses import query, show, verify
 from dbern.errors import DbernError
 
@@ -27,7 +30,7 @@ def cli() -> None:
     """
 
 
-for _command in (plan, release, query, show, verify, ledger, demo):
+for _command in (init, plan, release, query, show, verify, ledger, target, doctor, demo):
     cli.add_command(_command)
 
 

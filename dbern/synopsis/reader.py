@@ -262,7 +262,13 @@ class Synopsis:
         return low, high
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
-        """Values on a regular grid over the whole domain, ends included, as a labelled array."""
+        """Values on a regular grid over the whole domain, ends included, as a labelled array.
+
+        Raises
+        ------
+        SpecError
+            For a shape that is not one count of at least 2 for each axis.
+        """
         import xarray
 
         axes = self.domain.axes

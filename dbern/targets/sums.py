@@ -208,8 +208,8 @@ class KernelSum:
         axes = self.domain.axes
         counts, output, weight = self.weighing(records)
         if self.box is not None:
-            valid = self.box.bounded(records)[0]
-            counts = valid if counts is None else counts & valid
+            kept, _ = self.box.bounded(records)
+            counts = kept if counts is None else kept & counts
         return Rows(
             [records[axis.name] for axis in axes],
             [axis.low for axis in axes],

@@ -28,7 +28,7 @@ from dbern.engine import Portion, count
 from dbern.planning import plan
 from dbern.records import footer_tag, read_batches, write_records
 from dbern.spec import ReleaseSpec
-from dbern.targets.base import Counters
+from dbern.targets.counting import Counters
 
 BENCH = "DBERN_REPEATS" in os.environ
 ROWS, FEW, REPEATS = (4_000_000, 2_000, 5) if BENCH else (20_000, 100, 1)

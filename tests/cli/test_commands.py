@@ -31,7 +31,8 @@ def queries(project):
 
 
 COMMANDS = ["plan", "release", "query", "show", "verify", "ledger", "ledger init", "ledger grant",
-            "ledger status", "ledger abandon", "demo"]  # fmt: skip
+            "ledger status", "ledger abandon", "demo", "init", "target", "target list",
+            "doctor"]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

@@ -24,7 +24,7 @@ PAIRS = [(name, noise) for name, case in CASES.items() for noise in case.noises]
 def test_no_replacement_moves_the_integers_beyond_the_plan(name, noise):
     found, reached = replaced(CASES[name], 1, noise, k=9), CASES[name].reached
     assert reached < max(moves(*found)) <= 1  # half the scale would be caught
-    assert 0.5 * reached**2 < loss(*found) <= 1  # all components together; of rho, squares
+    assert 1.2 * reached**2 < loss(*found) <= 1  # all components together
 
 
 @pytest.mark.slow
@@ -32,7 +32,7 @@ def test_no_replacement_moves_the_integers_beyond_the_plan(name, noise):
 def test_no_replacement_moves_the_integers_of_two_axes_beyond_the_plan(name, noise):
     found, reached = replaced(CASES[name], 2, noise, k=6), CASES[name].reached
     assert 0.6 * reached < max(moves(*found)) <= 1
-    assert 0.2 * reached**2 < loss(*found) <= 1
+    assert 0.6 * reached**2 < loss(*found) <= 1
 
 
 @pytest.mark.parametrize("name", ["regression", "bayes"])

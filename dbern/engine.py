@@ -23,12 +23,11 @@ from threadpoolctl import threadpool_limits
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.lattice import Slab
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, ReleaseError
-from dbern.planning import task_rows
-from dbern.plans import Cost
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
 from dbern.targets.counting import Counters
+from dbern.workers import task_rows
 
 if TYPE_CHECKING:
     from distributed import Client as Client
@@ -230,24 +229,6 @@ def passes(
         return [(task, 0) for task in tasks]
     whole = tuple(portion for task in tasks for portion in task)
     return [(whole, index) for index in range(counters.passes)]
-
-
-def check_memory(client: Client, cost: Cost) -> None:
-    """Refuse workers that offer less memory than the plan says it takes, before any read."""
-    offers: dict[str, tuple[int, int]] = client.run(_offer)
-    for worker, (offered, threads) in offers.items():
-        needed = cost.memory(threads)
-        if 0 < offered < needed:
-            raise EnvironmentRefusedError(
-                f"worker {worker} offers {offered >> 20} MiB and the plan takes up to "
-                f"{-(-needed // 2**20)} MiB with {threads} threads; start workers with a larger "
-                "--memory-limit or fewer --nthreads, or write a smaller mechanism.k"
-            )
-
-
-def _offer(dask_worker: Any) -> tuple[int, int]:
-    """The memory limit of a worker in bytes, zero for none, and its threads."""
-    return int(dask_worker.memory_manager.memory_limit or 0), dask_worker.state.nthreads
 
 
 def share_out(files: Sequence[FileFacts], salt: bytes) -> list[tuple[Portion, ...]]:

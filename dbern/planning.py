@@ -14,17 +14,23 @@ from dbern.bernstein.maps import family_of, maps_of
 from dbern.certificate import ErrorModel, combined, entries_bound, lower_bound
 from dbern.choice import CANDIDATES, Problem, require_positive_definite
 from dbern.errors import SpecError
-from dbern.plans import Cost, PlannedComponent, PlannedNoise, PlannedSensitivity, ReleasePlan
+from dbern.plans import (
+    PlannedComponent,
+    PlannedNoise,
+    PlannedSensitivity,
+    ReleasePlan,
+)
 from dbern.privacy.advanced import calibrate_advanced_laplace
 from dbern.privacy.budget import Budget
 from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, calibrate_laplace
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
-from dbern.records import BATCH_ROWS, FileFacts, discover, read_footers, reading_bytes
+from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
 from dbern.targets.base import Component, Statistic, Vector, for_rows, is_linear
 from dbern.targets.counting import Counters
+from dbern.workers import cost
 
 KINDS = (
     {"": "laplace", "spectral": "spectral-laplace", "binned": "binned-laplace"},
@@ -37,11 +43,8 @@ _PAPER_H = 2
 _LARGEST_PAPER_K = 64
 _LARGEST_AUTO_K = 1000
 _LARGEST_AUTO_LATTICE = 1_000_000
-_TASK_ROWS = 4_000_000
-_TASKS_AT_LEAST = 16
 _SHARE = 0.01  # of the noise that the effective kernel may cost
 _LARGEST_LATTICE = 50_000_000
-_PROCESS_BYTES = 420 << 20  # measured: modules, compiled loops, threads, with what a plan leaves
 
 
 def plan(spec: ReleaseSpec) -> ReleasePlan:
@@ -88,7 +91,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         calibration=_calibration(spec),
         components=planned,
         certificate=combined(spec.combination, parts, least),
-        cost=_cost(counters, n),
+        cost=cost(counters, n),
         notes=spec.learner.notes(n),
     )
 
@@ -367,30 +370,3 @@ def _lower_bound(spec: ReleaseSpec, component: Component, n: int) -> float:
     function = component.function_movement * component.unit / n
     charge = spec.charge
     return lower_bound(function, float(charge.epsilon), float(spec.beta), n, float(charge.delta))
-
-
-def task_rows(rows: int) -> int:
-    """Rows of one counting task: a second or so of work, and enough tasks to share it out."""
-    return max(1, min(_TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
-
-
-def _cost(counters: Counters, n: int) -> Cost:
-    lattices = [part.coordinates.lattice for part in counters.parts]
-    slabs = sum(sum(1 for _ in lattice.slabs()) for lattice in lattices)
-    slab = max(8 * lattice.slab_layers * lattice.layer for lattice in lattices)
-    batch = BATCH_ROWS * max(part.batch_bytes for part in counters.parts)
-    tables = max(part.table_bytes for part in counters.parts)
-    tasks = counters.passes or max(1, -(-n // task_rows(n)))
-    # Partial sums: eight wait at each level of the tree; a thread works at two and has three ahead.
-    waiting = 8 * (1 + math.ceil(math.log(tasks, 8))) * counters.state_bytes
-    working = 5 * counters.state_bytes
-    reading = reading_bytes(counters.columns) + batch + counters.gathered_bytes
-    working += max(reading, tables + 6 * slab)
-    return Cost(
-        rows=n,
-        tasks=tasks,
-        slabs=slabs,
-        worker_bytes=_PROCESS_BYTES + min(waiting, tasks * counters.state_bytes) + working,
-        thread_bytes=working,
-        client_bytes=_PROCESS_BYTES + 8 * slab,
-    )

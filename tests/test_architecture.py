@@ -19,6 +19,7 @@ LAYERS = [
     {"releasing", "reconciling", "reporting", "diagnosis"},
     {"engine", "advice", "publishing"},
     {"planning"},
+    {"workers"},
     {"plans"},
     {"spec", "records", "ledger", "synopsis", "choice"},
     {"targets", "certificate"},

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern import engine
+from dbern import engine, workers
 from dbern.errors import EnvironmentRefusedError
 
 _RELEASE = """
@@ -78,7 +78,7 @@ def test_workers_with_too_little_memory_are_refused_before_any_read(project, cli
     with monkeypatch.context() as patch:
         offers = short()
         patch.setattr(client, "run", lambda function: (
-            offers if function is engine._offer else {"w": engine.environment()}))  # fmt: skip
+            offers if function is workers.offer else {"w": engine.environment()}))  # fmt: skip
         with pytest.raises(EnvironmentRefusedError, match="offers 100 MiB") as error:
             dbern.release(spec, client=client)
     assert f"{-(-needed // 2**20)} MiB with 2 threads" in str(error.value)
@@ -87,10 +87,10 @@ def test_workers_with_too_little_memory_are_refused_before_any_read(project, cli
 
 
 def test_what_a_worker_offers_is_asked_of_it(client):
-    (offer,) = client.run(engine._offer).values()
+    (offer,) = client.run(workers.offer).values()
     assert offer[1] == 2
     assert offer[0] > 1 << 28
     cost = dbern.plans.Cost(1, 1, 1, worker_bytes=offer[0] - 10, thread_bytes=10, client_bytes=1)
-    engine.check_memory(client, cost)
+    workers.check_memory(client, cost)
     with pytest.raises(EnvironmentRefusedError, match="--memory-limit"):
-        engine.check_memory(client, replace(cost, thread_bytes=11))
+        workers.check_memory(client, replace(cost, thread_bytes=11))

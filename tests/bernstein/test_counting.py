@@ -18,7 +18,7 @@ from dbern.bernstein.counting import EQUAL, Rows, Terms, add_rows, strides, unit
 from dbern.bernstein.moments import Cells, MomentSketch
 
 BITS = (40, 17)
-CUT = (0.0, 0.1, 0.25, 0.7000000000000001, 1.0)
+CUTS = (0.1, 0.25, 0.7000000000000001)
 ODD = [np.nan, np.inf, -np.inf, 5e-324, -5e-324, 2.2e-308, -0.0, 0.0, 1e308, -1e308, 2.0**53]
 
 
@@ -30,13 +30,8 @@ def splines(cells, degree, bits, outputs=1) -> Terms:
 
 
 def moments(cells, order, bits, outputs=1, cut=False) -> Terms:
-    terms = MomentSketch(tuple(map(Cells, cells)), order, bits).terms(outputs)
-    if not cut:
-        return terms
-    edges = tuple(CUT if axis % 2 == 0 else EQUAL for axis in range(len(cells)))
-    extents = tuple(count * (len(e) - 1) for count, e in zip(cells, edges, strict=True))
-    places = np.arange(len(terms.indices)) * (outputs * int(np.prod(extents)))
-    return Terms(terms.indices, places, outputs, extents, cells, edges, bits, order, splines=False)
+    axes = (Cells(count, CUTS if cut and axis % 2 == 0 else ()) for axis, count in enumerate(cells))
+    return MomentSketch(tuple(axes), order, bits).terms(outputs)
 
 
 TERMS = [

@@ -93,6 +93,7 @@ def test_a_glob_lists_each_file_once(project):
     assert list(found) == project.files()
 
 
+@pytest.mark.slow
 def test_a_cluster_that_does_not_answer_costs_nothing(project):
     with pytest.raises(dbern.DbernError, match="no scheduler answers"):
         dbern.release(project.spec(), scheduler="tcp://127.0.0.1:1")

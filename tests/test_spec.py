@@ -33,6 +33,7 @@ def test_toml_and_keywords_give_the_same_spec(content, tmp_path_factory):
     assert back.identity() == built.identity()
 
 
+@pytest.mark.slow
 @given(content=spec_sections())
 @settings(max_examples=8)
 def test_plans_are_a_function_of_the_spec(content):

@@ -149,6 +149,7 @@ def report(found: dict[int, Times]) -> str:
     return "\n".join([*lines, f"{'two threads to one':<24}{threads}"])
 
 
+@pytest.mark.slow
 def test_counting_speed(tmp_path: Path) -> None:
     rng, path = np.random.default_rng(5), tmp_path / "records.parquet"
     write_records(path, {name: rng.beta(2, 5, ROWS) for name in "xyz"}, group=ROWS // 4)

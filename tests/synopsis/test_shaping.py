@@ -258,6 +258,7 @@ def test_the_interval_contains_the_curve_within_the_band(synopsis, shapes):
     assert (exact <= high + slack).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shapes", SHAPES, ids=" ".join)
 def test_bands_cover_over_simulated_noise(synopsis, shapes):
     """Fresh noise on the true lattice values: 95 % bands, and the same with no room for chance.

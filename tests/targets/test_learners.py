@@ -17,7 +17,17 @@ from dbern.bernstein.coordinates import BumpBound, PlainCoordinates
 from dbern.planning import plan_files
 from dbern.targets.sums import KernelSum
 
-PAIRS = [(name, noise) for name, case in CASES.items() for noise in case.noises]
+QUICK = {"density", "groups", "machine", "regression", "bayes"}
+QUICK_NOISES = {"laplace", "binned-laplace", "discrete-gaussian"}
+
+
+def paced(name, noise):
+    """A few of every kind at once; all of them with the slow tests."""
+    quick = name in QUICK and noise in QUICK_NOISES
+    return pytest.param(name, noise, marks=[] if quick else pytest.mark.slow)
+
+
+PAIRS = [paced(name, noise) for name, case in CASES.items() for noise in case.noises]
 
 
 @pytest.mark.parametrize(("name", "noise"), PAIRS)
@@ -41,7 +51,7 @@ def test_shares_above_the_budget_spend_more_than_the_charge(name, monkeypatch):
     assert loss(*replaced(CASES[name], 1, "laplace", k=9)) > 1
 
 
-WIDE = [(name, noise) for name in ("density", "groups", "machine", "machines", "regression")
+WIDE = [paced(name, noise) for name in ("density", "groups", "machine", "machines", "regression")
         for noise in CASES[name].noises]  # fmt: skip
 
 

@@ -17,12 +17,13 @@ from dbern import engine, workers
 from dbern.errors import EnvironmentRefusedError
 
 _RELEASE = """
-import json, os, resource, sys
+import json, os, re, sys
 import dbern
 spec = dbern.ReleaseSpec.load(sys.argv[1])
 cost = dbern.plan(spec).cost
 dbern.release(spec)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+# Not ru_maxrss, which starts from what the process that started this one had.
+peak = int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
 print(json.dumps([peak, cost.memory(os.cpu_count())]))
 """
 

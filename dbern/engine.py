@@ -26,7 +26,7 @@ from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, Re
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
-from dbern.targets.counting import Counters
+from dbern.targets.counting import Counters, StoppedError
 from dbern.workers import task_rows
 
 if TYPE_CHECKING:
@@ -80,6 +80,10 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
     "changed": lambda place: IntegrityError(
         f"{place} changed since the reservation; restore it and run the same command again"
     ),
+    "stopped": lambda place: ReleaseError(
+        f'{place}: failed on these records, and on_failure = "stop": nothing is published and the '
+        "charge stands; `dbern ledger abandon` it, mend the function, choose a new release.name"
+    ),
     "internal": lambda place: ReleaseError(
         f"a task failed ({place}); run the same command again, after giving the workers more "
         "memory if that was a MemoryError"
@@ -115,6 +119,8 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
         return Outcome(None, failure="changed", place=place)
     except UnreadableFileError:
         return Outcome(None, failure="unreadable", place=place)
+    except StoppedError:
+        return Outcome(None, failure="stopped", place="target.function")
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
         return Outcome(None, failure="internal", place=type(error).__name__)
     return Outcome(state, rows)

@@ -28,7 +28,7 @@ from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
 from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
-from dbern.targets.base import Component, Statistic, Vector, for_rows, is_linear
+from dbern.targets.base import Component, Statistic, Vector, for_rows, is_linear, needs_lattice
 from dbern.targets.counting import Counters
 from dbern.workers import cost
 
@@ -279,6 +279,11 @@ def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
 
 def _given_k(spec: ReleaseSpec, component: Component) -> tuple[int, ...] | None:
     k = spec.per_axis("k", component.domain)
+    if k is None and needs_lattice(component):
+        raise SpecError(
+            "mechanism.k: is missing, and what the target states of its sensitivity is for one "
+            "lattice; write k = 20"
+        )
     if k is not None and Lattice(k).size > _LARGEST_LATTICE:
         raise SpecError(
             f"mechanism.k: {Lattice(k).size} coefficients, more than the {_LARGEST_LATTICE} of "

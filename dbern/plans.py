@@ -342,6 +342,8 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
 _FIRST_PART = {
     "mixture of bumps": "the first part is that of the worst database, all records at one point",
     "linear": "a linear function is reproduced exactly",
+    "holder": "the first part is that of the worst function of the stated smoothness",
+    "smooth": "the first part is that of the worst function of the stated smoothness",
 }
 
 

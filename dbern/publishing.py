@@ -158,7 +158,12 @@ def _attributes(
             "outside": spec.domain.outside.value,
             "volume": spec.domain.volume,
         },
-        "target": {"kind": spec.learner.kind, **spec.learner.get_params(), "n": plan.n},
+        "target": {
+            "kind": spec.learner.kind,
+            **spec.learner.get_params(),
+            **spec.learner.identity(),
+            "n": plan.n,
+        },
         "combine": spec.combination.to_dict(),
         "components": [
             _described(component, planned, facts)

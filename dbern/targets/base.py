@@ -70,6 +70,10 @@ class Learner(Section, ABC):
         """Constructor parameters by name."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
+    def identity(self) -> dict[str, Any]:
+        """What makes this learner this one besides its parameters, as JSON values."""
+        return {}
+
     @classmethod
     def from_params(cls, parameters: Mapping[str, Any]) -> Self:
         """The learner with these parameters."""
@@ -314,6 +318,15 @@ class SizedComponent(Protocol):
         """The component for n rows."""
 
 
+@runtime_checkable
+class OneLatticeComponent(Protocol):
+    """A component that may know its sensitivity for one lattice only: then k must be stated."""
+
+    @property
+    def one_lattice(self) -> bool:
+        """Whether it does."""
+
+
 def for_rows(component: Component, n: int) -> Component:
     """The component as it is planned for n rows."""
     return component.for_rows(n) if isinstance(component, SizedComponent) else component
@@ -322,3 +335,8 @@ def for_rows(component: Component, n: int) -> Component:
 def is_linear(component: Component) -> bool:
     """Whether its values at the corners of the cube are all there is to release."""
     return isinstance(component, SizedComponent) and component.linear
+
+
+def needs_lattice(component: Component) -> bool:
+    """Whether the spec must state k: what is known of it is known for one lattice."""
+    return isinstance(component, OneLatticeComponent) and component.one_lattice

@@ -14,6 +14,10 @@ from dbern.domain import Column
 from dbern.targets.base import Statistic
 
 
+class StoppedError(Exception):
+    """A target's stated contract stops the release: a user's function failed on the records."""
+
+
 class Gathered(Protocol):
     """One pass of a statistic over all records, on one worker."""
 

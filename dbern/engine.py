@@ -98,7 +98,9 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes) -> Outco
         with threadpool_limits(1):
             for portion in portions:
                 place = portion.path
-                for batch in read_batches(place, portion.row_groups, counters.columns):
+                for batch in read_batches(
+                    place, portion.row_groups, counters.columns, counters.filter
+                ):
                     counters.add(state, batch)
                     rows += len(next(iter(batch.values())))
                 if footer_tag(place, salt) != portion.tag:

@@ -216,7 +216,7 @@ class ReleasePlan:
             component.restore(planned.coordinates, self.n, planned.counting)
             for component, planned in pairs
         ]
-        return Counters(tuple(parts))
+        return Counters(tuple(parts), spec.records.filter)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, exact where the plan is exact; `from_dict` reads them back."""

@@ -23,8 +23,9 @@ LAYERS = [
     {"spec", "records", "ledger", "synopsis", "choice"},
     {"targets", "certificate"},
     {"learning"},
-    {"bernstein", "privacy", "combination"},
+    {"bernstein", "privacy", "combination", "columns"},
     {"domain", "complaints", "sections"},
+    {"times"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}
@@ -37,7 +38,7 @@ NEVER = {  # not even through others
 OWNERS = {  # prefixes of module names
     "dask": ("dbern.engine", "dbern.synopsis"),
     "distributed": ("dbern.engine",),
-    "pyarrow": ("dbern.records", "dbern.synopsis.queries"),
+    "pyarrow": ("dbern.records", "dbern.columns", "dbern.synopsis.queries"),
     "zarr": ("dbern.synopsis",),
     "numba": ("dbern.synopsis.compiled",),
     "sqlalchemy": ("dbern.ledger",),

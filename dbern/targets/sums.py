@@ -200,8 +200,7 @@ class KernelSum:
     @property
     def columns(self) -> tuple[Column, ...]:
         """The axes' columns and those of the weights."""
-        axes = tuple(Column(name, f"data.bounds.{name}") for name in self.domain.names)
-        return axes + self.weighing.columns
+        return self.domain.columns + self.weighing.columns
 
 
 def _cost(sketch: MomentSketch, nodes: Sequence[int]) -> float:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dbern.arrays import FloatArray
-from dbern.columns import as_floats, can_hold, is_number, is_time, of_text
+from dbern.columns import as_floats, can_hold, is_number, is_text, is_time, of_text, plain_type
 from dbern.domain import Column
 from dbern.errors import SpecError
 
@@ -129,18 +129,73 @@ def _facts(path: Path, metadata: pq.FileMetaData) -> FileFacts:
     return FileFacts(str(path), path.stat().st_size, groups)
 
 
-def _footer(path: Path, columns: Sequence[Column]) -> FileFacts:
+def _opened(path: Path) -> tuple[FileFacts, pa.Schema]:
     try:
         with pq.ParquetFile(path) as file:
-            facts, schema = _facts(path, file.metadata), file.schema_arrow
+            return _facts(path, file.metadata), file.schema_arrow
     except (OSError, pa.ArrowException) as error:
         raise SpecError(
             f"data.source: {path} cannot be read as Parquet ({type(error).__name__}); "
             "mend or remove that file"
         ) from None
+
+
+def _footer(path: Path, columns: Sequence[Column]) -> FileFacts:
+    facts, schema = _opened(path)
     for column in columns:
         _check_column(path, schema, column)
     return facts
+
+
+@dataclass(frozen=True)
+class FoundColumn:
+    """A column of a file or of its folders, by its schema alone.
+
+    Attributes
+    ----------
+    name : str
+        Of nested ones with dots.
+    kind : str
+        Its type, or "folder".
+    bounds : "numbers", "times" or ""
+        What its bounds are where it is an axis or a response; empty where it cannot be one.
+    listed : bool
+        Whether its values can be listed, for a label, a group or a filter.
+    """
+
+    name: str
+    kind: str
+    bounds: str
+    listed: bool
+
+
+def read_schemas(
+    files: Sequence[Path],
+) -> tuple[tuple[FileFacts, tuple[FoundColumn, ...]], ...]:
+    """What the footers of the files say: no value, no statistic.
+
+    Raises
+    ------
+    SpecError
+        For a file that is not Parquet.
+    """
+    with ThreadPoolExecutor(_READERS) as pool:
+        return tuple(pool.map(_found, files))
+
+
+def _found(path: Path) -> tuple[FileFacts, tuple[FoundColumn, ...]]:
+    facts, schema = _opened(path)
+    inside = {name: _column(name, kind) for name, kind in leaves(schema)}
+    names = [name for name in folder_values(path) if name not in inside]
+    folders = [FoundColumn(name, "folder", "numbers", listed=True) for name in names]
+    return facts, (*inside.values(), *folders)
+
+
+def _column(name: str, kind: pa.DataType) -> FoundColumn:
+    plain = plain_type(kind)
+    listed = pa.types.is_integer(plain) or pa.types.is_boolean(plain) or is_text(plain)
+    bounds = "times" if is_time(kind) else "numbers" if is_number(kind) else ""
+    return FoundColumn(name, " ".join(str(kind).split()), bounds, listed)
 
 
 def _check_column(path: Path, schema: pa.Schema, column: Column) -> None:

@@ -17,7 +17,7 @@ PACKAGE = Path(dbern.__file__).parent
 LAYERS = [
     {"cli"},
     {"releasing", "reporting"},
-    {"engine", "advice", "publishing"},
+    {"engine", "advice", "publishing", "inspection"},
     {"planning"},
     {"plans"},
     {"spec", "records", "ledger", "synopsis", "choice"},

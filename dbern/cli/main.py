@@ -11,6 +11,7 @@ import click
 from dbern.cli.demo import demo
 from dbern.cli.ledgers import ledger
 from dbern.cli.releases import plan, release
+from dbern.cli.sources import inspect
 from dbern.cli.synopses import query, show, verify
 from dbern.errors import DbernError
 
@@ -27,7 +28,7 @@ def cli() -> None:
     """
 
 
-for _command in (plan, release, query, show, verify, ledger, demo):
+for _command in (inspect, plan, release, query, show, verify, ledger, demo):
     cli.add_command(_command)
 
 

@@ -30,8 +30,8 @@ def queries(project):
     return path
 
 
-COMMANDS = ["plan", "release", "query", "show", "verify", "ledger", "ledger init", "ledger grant",
-            "ledger status", "ledger abandon", "demo"]  # fmt: skip
+COMMANDS = ["inspect", "plan", "release", "query", "show", "verify", "ledger", "ledger init",
+            "ledger grant", "ledger status", "ledger abandon", "demo"]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

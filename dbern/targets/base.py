@@ -256,7 +256,7 @@ class Counters:
     """
 
     parts: tuple[Statistic, ...]
-    filter: Column | None = None
+    filter: Column | None
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -11,6 +11,7 @@ from dbern.planning import KINDS, footers, plan_files, problem_of, public_rows
 from dbern.plans import ReleasePlan
 from dbern.progress import Progress, silent
 from dbern.spec import ReleaseSpec
+from dbern.targets.base import Vector, is_linear
 
 _STEPS = 14
 _LEAST, _MOST = Fraction(1, 10**4), Fraction(10**4)
@@ -45,6 +46,11 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     if spec.mechanism.calibration == "paper":
         raise SpecError('mechanism.calibration: the trade-off is that of "tight"; write "tight"')
     component = spec.components[0]
+    if isinstance(component, Vector) or is_linear(component):
+        raise SpecError(
+            f'target.kind: "{spec.learner.kind}" leaves no k, h or rank to choose; '
+            "leave out --table"
+        )
     problem = problem_of(spec, component, public_rows(spec, files))
     best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
     for family, kind in KINDS[spec.gaussian].items():
@@ -55,7 +61,7 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
             key = (kind, coordinates.lattice.k, coordinates.layout.size)
             if key not in best or candidate.error < best[key].error:
                 best[key] = candidate
-    unit = component.unit
+    unit = problem.component.unit
     options = [
         Option(kind, k, one.h, values, one.noise * unit, one.approximation * unit, one.error * unit)
         for (kind, k, values), one in best.items()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
+from scipy.fft import dct
 from scipy.special import bdtr
 
 from dbern.arrays import FloatArray
@@ -23,7 +24,13 @@ from dbern.privacy.mechanism import Noise, public_stream
 
 _MOST_DRAWS = 1000
 _FEWEST_DRAWS = 128
+# Oversampling of the nodes, and the draws that must be affordable with it.
+_ENCLOSURES = (
+    (8, _MOST_DRAWS), (4, _FEWEST_DRAWS), (3, _FEWEST_DRAWS), (2, _FEWEST_DRAWS),
+)  # fmt: skip
 _FIELD_VALUES = 1 << 22  # numbers in memory at a time
+_CUT = 1e-5  # of the norm, left out of a polynomial to enclose the rest at fewer nodes
+_ROUNDING = 1e-11  # of the norm: far above the floats' error of the coefficients
 _WORK = 4e9  # multiplications that a simulated quantile may take: under a second
 _SIMULATION_SHARE = 0.1  # of beta, spent on the simulation's own uncertainty
 
@@ -102,6 +109,16 @@ class ErrorModel:
         )
 
 
+def entries_bound(
+    law: Noise, count: int, error: float, beta: Fraction, at_once: int = 1
+) -> Certificate:
+    """The bound on every entry of a vector of so many: `error` but for the noise, and that.
+
+    `at_once` as in `ErrorModel.bound`.
+    """
+    return Certificate(0.0, error, largest_draw(law, count, beta / at_once), float(beta), 0.0)
+
+
 def combined(
     combination: Combination, parts: Sequence[Certificate], lower_bound: float
 ) -> Certificate:
@@ -109,7 +126,7 @@ def combined(
     total = combination.error([part.total for part in parts])
     noise = min(total, combination.error([part.noise for part in parts]))
     rounding = min(total - noise, combination.error([part.rounding for part in parts]))
-    if combination.kind == "linear":
+    if combination.kind in ("linear", "response"):
         return replace(parts[0], lower_bound=lower_bound)
     return Certificate(
         approximation=total - noise - rounding,
@@ -151,14 +168,16 @@ def noise_bound(coordinates: Coordinates, h: Sequence[int], law: Noise, beta: Fr
     The smaller of two proved bounds: the union bound over coefficients times the operator's norm,
     and a simulated quantile of the very law, evaluated at enclosing nodes.
     """
-    size = coordinates.layout.size
-    if isinstance(law, GaussianNoise):
-        largest = gaussian_tail(law, size, beta)
-    else:
-        largest = tail(law, size, beta)
-    union = released_norm(coordinates, h) * largest
+    union = released_norm(coordinates, h) * largest_draw(law, coordinates.layout.size, beta)
     simulated = _simulated_quantile(coordinates, h, law, float(beta))
     return union if simulated is None else min(union, simulated)
+
+
+def largest_draw(law: Noise, count: int, beta: Fraction) -> float:
+    """What none of so many draws reaches with probability ``1 - beta``: the union bound."""
+    if isinstance(law, GaussianNoise):
+        return gaussian_tail(law, count, beta)
+    return tail(law, count, beta)
 
 
 def _simulated_quantile(
@@ -170,10 +189,10 @@ def _simulated_quantile(
     ``1 - 0.1 beta`` when ``P(Bin(R, 1 - 0.9 beta) >= r) <= 0.1 beta``; together at most beta.
     None where that takes too many draws. The enclosing nodes bound the sup from the grid.
     """
-    for oversampling in (4, 3, 2):
-        bases, factor = enclosing_bases(coordinates, h, oversampling)
-        draws = int(min(_MOST_DRAWS, _WORK / _field_work(bases)))
-        if draws >= _FEWEST_DRAWS:
+    for oversampling, wanted in _ENCLOSURES:
+        enclosure = enclose(coordinates, h, oversampling)
+        draws = int(min(_MOST_DRAWS, _WORK / _field_work(enclosure.bases)))
+        if draws >= wanted:
             break
     else:
         return None
@@ -182,21 +201,51 @@ def _simulated_quantile(
     enough = 1 - bdtr(ranks - 1, draws, level) <= _SIMULATION_SHARE * beta
     if not enough.any():
         return None
-    sups = np.sort(noise_sups(bases, law, draws))
+    fields, largest = noise_sups(enclosure.bases, law, draws)
+    sups = np.sort(enclosure.factor * fields + enclosure.loose * largest)
     granule = math.ldexp(1.0, law.granularity_exponent)
-    return OUTWARD * factor * granule * float(sups[int(np.argmax(enough))])
+    return OUTWARD * granule * float(sups[int(np.argmax(enough))])
 
 
-def enclosing_bases(
-    coordinates: Coordinates, h: Sequence[int], oversampling: int
-) -> tuple[list[FloatArray], float]:
-    """Per axis, released values to values at enclosing nodes; and the factor of the enclosure."""
-    bases, factor = [], 1.0
+@dataclass(frozen=True)
+class Enclosure:
+    """Per axis, released values to values at nodes, and what these say of the sup in between.
+
+    The sup is at most `factor` times the largest value at the nodes plus `loose` times the largest
+    released value.
+    """
+
+    bases: list[FloatArray]
+    factor: float
+    loose: float
+
+
+def enclose(coordinates: Coordinates, h: Sequence[int], oversampling: int) -> Enclosure:
+    """Nodes for the degree that an axis really has: smooth synthesis has much less than k.
+
+    With M an axis's map to polynomials, cut after the Chebyshev degree D where the coefficients
+    beyond sum to t, ``P = P_D + R``: nodes of degree D enclose P_D, whose values there are those of
+    P but for R. Over axes with norms n_i, ``|R| <= (prod (n_i + t_i) - prod n_i) max |x|``, with
+    n_i + t_i for the norm of the cut one.
+    """
+    bases, factor, whole, grown = [], 1.0, 1.0, 1.0
     for k, matrix in zip(coordinates.lattice.k, synthesis_matrices(coordinates, h), strict=True):
-        nodes, axis_factor = enclosing_nodes(k, oversampling)
+        degree, norm, tail = _effective_degree(k, matrix)
+        nodes, axis_factor = enclosing_nodes(degree, oversampling)
         bases.append(bernstein_basis(nodes, k) @ matrix)
-        factor *= axis_factor
-    return bases, factor
+        factor, whole, grown = factor * axis_factor, whole * norm, grown * (norm + 2 * tail)
+    return Enclosure(bases, factor, OUTWARD * (1 + factor) * (grown - whole))
+
+
+def _effective_degree(k: int, matrix: FloatArray) -> tuple[int, float, float]:
+    """The degree D, a bound on the norm, and what the Chebyshev coefficients beyond D sum to."""
+    nodes = (1 - np.cos((np.arange(k + 1) + 0.5) * np.pi / (k + 1))) / 2
+    values = bernstein_basis(nodes, k) @ matrix
+    coefficients = np.abs(dct(values, type=2, axis=0)).sum(axis=1) / (k + 1)
+    tails = np.append(np.cumsum(coefficients[::-1])[::-1], 0.0)  # of degree a and beyond
+    norm = float(tails[0])
+    degree = max(1, int(np.argmax(tails <= _CUT * np.abs(values).sum(axis=1).max())) - 1)
+    return degree, norm, float(tails[degree + 1]) + _ROUNDING * norm
 
 
 def _field_work(bases: Sequence[FloatArray]) -> float:
@@ -209,25 +258,26 @@ def _field_work(bases: Sequence[FloatArray]) -> float:
 
 def noise_sups(
     bases: Sequence[FloatArray], law: Noise, draws: int, label: str = "certificate"
-) -> FloatArray:
-    """Sup norms, in granules, of `draws` noise fields; drawn under a public key.
+) -> tuple[FloatArray, FloatArray]:
+    """Sup norms of `draws` noise fields and of the noise itself, in granules; from a public key.
 
     Another `label` gives independent draws: what a choice was made on must not certify it.
     """
     shape = tuple(basis.shape[1] for basis in bases)
     largest = max(math.prod(shape), math.prod(basis.shape[0] for basis in bases))
     together = max(1, min(draws, _FIELD_VALUES // largest))
-    sups = np.empty(draws)
+    sups, sizes = np.empty(draws), np.empty(draws)
     for first in range(0, draws, together):
         count = min(together, draws - first)
         size = count * math.prod(shape)
         noise = law.draw(size, public_stream(label, first))
         fields = noise.added_to(np.zeros(size, dtype=np.int64)).astype(np.float64)
+        sizes[first : first + count] = np.abs(fields.reshape(-1, count)).max(axis=0)
         fields = fields.reshape(*shape, count)  # the draw goes to the front as the axes rotate
         for basis in bases:
             fields = np.tensordot(fields, basis, axes=(0, 1))
         sups[first : first + count] = np.abs(fields.reshape(count, -1)).max(axis=1)
-    return sups
+    return sups, sizes
 
 
 def lower_bound(

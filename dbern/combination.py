@@ -2,7 +2,7 @@
 
 A combination is post-processing. Its error bound follows from those of its parts; where a quotient
 makes that impossible for the worst database, the bound is the width of the public range that every
-value is cut to.
+value is cut to. Those of naive Bayes are proved in `dbern.likelihoods`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,18 @@ from typing import Any
 import numpy as np
 
 from dbern.arrays import FloatArray
+from dbern.likelihoods import (
+    gaussian_score_error,
+    gaussian_scores,
+    kernel_score_error,
+    kernel_scores,
+)
 
-KINDS = ("linear", "stack", "one-vs-rest", "ratio")
+KINDS = (
+    "linear", "sigmoid", "response", "stack", "one-vs-rest", "ratio",
+    "naive-bayes", "gaussian-naive-bayes",
+)  # fmt: skip
+_BAYES = KINDS[6:]
 
 
 @dataclass(frozen=True)
@@ -27,13 +37,20 @@ class Combination:
     Parameters
     ----------
     kind : str
-        "linear": the one array. "stack": one column each. "one-vs-rest": column c is twice array
-        c minus the sum of all. "ratio": the first over the second, times the radius of the public
-        range, plus its middle, cut to the range; the middle where the second is not positive.
+        "linear": the one array. "sigmoid": ``1 / (1 + exp(-f))`` of it, the probability of the
+        second class. "response": it plus the middle of the public range. "stack": one column each.
+        "one-vs-rest": column c is twice array c minus the sum of all. "ratio": the first over the
+        second, times the radius of the public range, plus its middle, cut to the range; the middle
+        where the second is not positive.
+        "naive-bayes": of each axis's sums by class, and after them the classes' shares, the scores
+        of `kernel_scores`. "gaussian-naive-bayes": of one vector, those of `gaussian_scores`. Of
+        two classes the second's score minus the first's, of more one column each.
     classes : tuple
         Public labels of the columns, in order; empty for one value a point.
     low, high : float
-        The public range of a ratio.
+        The public range of a ratio or a response.
+    peaks, floors : tuple of float
+        Of naive Bayes, one an axis: see `dbern.likelihoods`.
 
     Examples
     --------
@@ -46,11 +63,24 @@ class Combination:
     classes: tuple[str | int | bool, ...] = ()
     low: float = -math.inf
     high: float = math.inf
+    peaks: tuple[float, ...] = ()
+    floors: tuple[float, ...] = ()
 
-    def values(self, parts: Sequence[FloatArray]) -> FloatArray:
-        """Values of the function (m,) or (m, classes), from those of the arrays, (m,) each."""
+    def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
+        """Values of the function (m,) or (m, classes), from those of the arrays, (m,) each.
+
+        A vector is a part as it is. `unit` are the points in the unit cube, (m, l), for a function
+        that needs them (`of_points`).
+        """
         if self.kind == "linear":
             return parts[0]
+        if self.kind in _BAYES:
+            scores = self._scores(parts, unit)
+            return scores[1] - scores[0] if len(scores) == 2 else np.moveaxis(scores, 0, -1)
+        if self.kind == "sigmoid":
+            return np.asarray(0.5 + 0.5 * np.tanh(0.5 * parts[0]))
+        if self.kind == "response":
+            return np.asarray(parts[0] + (self.low + self.high) / 2)
         if self.kind == "ratio":
             middle, radius = (self.low + self.high) / 2, (self.high - self.low) / 2
             safe = np.where(parts[1] > 0, parts[1], np.inf)
@@ -60,10 +90,30 @@ class Combination:
             return np.asarray(2 * stacked - stacked.sum(axis=-1, keepdims=True))
         return np.asarray(stacked)
 
+    def _scores(self, parts: Sequence[FloatArray], unit: FloatArray | None) -> FloatArray:
+        """One for each class, (classes, m)."""
+        axes, classes = len(self.peaks), len(self.classes)
+        if self.kind == "gaussian-naive-bayes" and unit is not None:
+            moments = parts[0].reshape(classes, 1 + 2 * axes)
+            return gaussian_scores(moments, unit - 0.5, self.peaks, self.floors)
+        sums = np.reshape(parts[: axes * classes], (axes, classes, *parts[0].shape))
+        return kernel_scores(sums, parts[-1], self.peaks, self.floors)
+
+    @property
+    def of_points(self) -> bool:
+        """Whether its values depend on a point besides through the arrays."""
+        return self.kind == "gaussian-naive-bayes"
+
     @property
     def several(self) -> bool:
         """Whether a point has one value for each class."""
-        return self.kind in ("stack", "one-vs-rest")
+        several = self.kind in _BAYES and len(self.classes) > 2
+        return several or self.kind in ("stack", "one-vs-rest")
+
+    @property
+    def threshold(self) -> float:
+        """The value above which the second of two classes is decided for."""
+        return 0.5 if self.kind == "sigmoid" else 0.0
 
     def interval(
         self, parts: Sequence[FloatArray], errors: Sequence[float]
@@ -88,16 +138,35 @@ class Combination:
         """Bound on the error of any value, from bounds on those of the arrays."""
         if self.kind == "ratio":
             return self.high - self.low
+        if self.kind in _BAYES:
+            each = [self._score_error(errors, i) for i in range(len(self.classes))]
+            return sum(each) if len(each) == 2 else max(each)
+        if self.kind == "sigmoid":  # whose slope is at most a quarter
+            return min(0.25 * errors[0], 1.0)
         return sum(errors) if self.kind == "one-vs-rest" else max(errors)
+
+    def _score_error(self, errors: Sequence[float], index: int) -> float:
+        if self.kind == "gaussian-naive-bayes":
+            return gaussian_score_error(errors[0], self.peaks, self.floors)
+        sums = errors[index : -1 : len(self.classes)]
+        return kernel_score_error(sums, errors[-1], self.peaks)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        content = {key: value for key, value in asdict(self).items() if value != ()}
-        if self.kind != "ratio":
+        content = {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in asdict(self).items()
+            if value != ()
+        }
+        if self.kind not in ("ratio", "response"):
             del content["low"], content["high"]
-        return {**content, **({"classes": list(self.classes)} if self.classes else {})}
+        return content
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Combination:
         """What `to_dict` wrote."""
-        return cls(**{**content, "classes": tuple(content.get("classes", ()))})
+        facts: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in content.items()
+        }
+        return cls(**facts)

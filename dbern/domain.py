@@ -227,6 +227,21 @@ class RecordSchema:
         others = (self.label, self.response and self.response.column, self.group, self.filter)
         return self.domain.columns + tuple(column for column in others if column)
 
+    @property
+    def classes(self) -> Column:
+        """The label, for who cannot do without.
+
+        Raises
+        ------
+        SpecError
+            Where there is none.
+        """
+        if self.label is None:
+            raise SpecError(
+                'data.label: is missing; write [data.label] with column and classes = ["no", "yes"]'
+            )
+        return self.label
+
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
         twice = next((name for name in names if names.count(name) > 1), None)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dbern.arrays import Int64Array
+from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.lattice import Slab
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.planning import task_rows
@@ -90,21 +90,30 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
 # --- tasks: run on workers, importable, never raise ------------------------------------------
 
 
-def count(counters: Counters, portions: Sequence[Portion], salt: bytes) -> Outcome:
-    """Add up the records of some portions."""
+class _ChangedError(Exception):
+    """A file is not what it was when it was reserved."""
+
+
+def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0) -> Outcome:
+    """Add up the records of some portions, or one pass over all; rows count in the first."""
     rows, place = 0, ""
+
+    def batches() -> Iterator[dict[str, FloatArray]]:
+        nonlocal rows, place
+        for portion in portions:
+            place = portion.path
+            groups, columns = portion.row_groups, counters.columns
+            for batch in read_batches(place, groups, columns, counters.filter):
+                yield batch
+                rows += len(next(iter(batch.values()))) if index == 0 else 0
+            if footer_tag(place, salt) != portion.tag:
+                raise _ChangedError
+
     try:
-        state = counters.empty()
         with threadpool_limits(1):
-            for portion in portions:
-                place = portion.path
-                for batch in read_batches(
-                    place, portion.row_groups, counters.columns, counters.filter
-                ):
-                    counters.add(state, batch)
-                    rows += len(next(iter(batch.values())))
-                if footer_tag(place, salt) != portion.tag:
-                    return Outcome(None, failure="changed", place=place)
+            state = counters.count(batches(), salt, index)
+    except _ChangedError:
+        return Outcome(None, failure="changed", place=place)
     except UnreadableFileError:
         return Outcome(None, failure="unreadable", place=place)
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
@@ -213,6 +222,16 @@ def check_workers(client: Client) -> None:
             )
 
 
+def passes(
+    counters: Counters, tasks: Sequence[tuple[Portion, ...]]
+) -> list[tuple[tuple[Portion, ...], int]]:
+    """What each counting task reads: some portions once, or all of them in each pass."""
+    if not counters.passes:
+        return [(task, 0) for task in tasks]
+    whole = tuple(portion for task in tasks for portion in task)
+    return [(whole, index) for index in range(counters.passes)]
+
+
 def share_out(files: Sequence[FileFacts], salt: bytes) -> list[tuple[Portion, ...]]:
     """Tasks of a sensible size: large files in parts, small files together.
 
@@ -263,7 +282,8 @@ def add_up(
     from distributed import as_completed
 
     window = _AHEAD * max(1, sum(client.nthreads().values()))
-    waiting = iter(tasks)
+    work = passes(counters, tasks)
+    waiting = iter(work)
     level: dict[str, int] = {}
     finished: dict[int, list[Future]] = {}
     active = as_completed(loop=client.loop)
@@ -273,8 +293,8 @@ def add_up(
         level[future.key] = depth
         active.add(future)
 
-    for task in islice(waiting, window):
-        submit(0, count, counters, task, salt)
+    for task, index in islice(waiting, window):
+        submit(0, count, counters, task, salt, index)
     done = 0
     for future in _arriving(client, active):
         _refuse_lost(future)
@@ -283,9 +303,9 @@ def add_up(
         peers.append(future)
         if depth == 0:
             done += 1
-            progress("reading and counting", done, len(tasks))
-            for task in islice(waiting, 1):
-                submit(0, count, counters, task, salt)
+            progress("reading and counting", done, len(work))
+            for task, index in islice(waiting, 1):
+                submit(0, count, counters, task, salt, index)
         if len(peers) == _FAN_IN:
             submit(depth + 1, merge, finished.pop(depth))
     rest = [future for peers in finished.values() for future in peers]

@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Literal
 
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
 from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.maps import family_of, maps_of
-from dbern.certificate import ErrorModel, combined, lower_bound
-from dbern.choice import CANDIDATES, Problem, best, require_positive_definite
+from dbern.certificate import ErrorModel, combined, entries_bound, lower_bound
+from dbern.choice import CANDIDATES, Problem, require_positive_definite
 from dbern.errors import SpecError
 from dbern.plans import (
     Cost,
@@ -28,7 +29,7 @@ from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
 from dbern.records import BATCH_ROWS, FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
-from dbern.targets.base import Component, Counters, Statistic
+from dbern.targets.base import Component, Counters, Statistic, Vector, for_rows, is_linear
 
 KINDS = (
     {"": "laplace", "spectral": "spectral-laplace", "binned": "binned-laplace"},
@@ -36,6 +37,7 @@ KINDS = (
 )
 """Noise on lattice values, on spectral coordinates and on bins: Laplace, Gaussian."""
 
+_ORDERS: tuple[Literal["k", "h"], ...] = ("k", "h")
 _PAPER_H = 2
 _LARGEST_PAPER_K = 64
 _LARGEST_AUTO_K = 1000
@@ -73,7 +75,12 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
     at_once = sum(component.outputs for component in spec.components)
-    resolved = [_component(spec, component, n, at_once) for component in spec.components]
+    resolved = [
+        _vector(spec, component, n, at_once)
+        if isinstance(component, Vector)
+        else _component(spec, for_rows(component, n), n, at_once)
+        for component in spec.components
+    ]
     planned = tuple(component for component, _ in resolved)
     counters = Counters(tuple(statistic for _, statistic in resolved), spec.records.filter)
     parts = [one.certificate for one in planned for _ in range(one.outputs)]
@@ -87,6 +94,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         components=planned,
         certificate=combined(spec.combination, parts, least),
         cost=_cost(counters, files, n),
+        notes=spec.learner.notes(n),
     )
 
 
@@ -131,7 +139,40 @@ def _component(
     return planned, statistic
 
 
-def _charge(spec: ReleaseSpec, component: Component) -> Budget:
+def _vector(
+    spec: ReleaseSpec, vector: Vector, n: int, at_once: int
+) -> tuple[PlannedComponent, Statistic]:
+    """Resolve a vector: there is nothing to choose. By basic composition, whatever the others."""
+    norm, statistic = 2 if spec.gaussian else 1, vector.statistic(n)
+    bound = vector.movement(norm)
+    function, moved = (Fraction(one) / n for one in (vector.entry_movement, bound.value))
+    exact = Sensitivity(function, moved, bound.derivation, norm)
+    law = _calibrate(exact, vector.outputs, statistic, n, _charge(spec, vector))
+    lattice_error = statistic.kernel_error + statistic.position_error
+    released_error = statistic.float_error + math.ldexp(0.5, law.granularity_exponent)
+    error = lattice_error + released_error
+    granularity = math.ldexp(1.0, law.granularity_exponent)
+    planned = PlannedComponent(
+        name=vector.name,
+        outputs=vector.outputs,
+        k=(),
+        h=(),
+        maps=(),
+        counting=statistic.counting,
+        description=statistic.description,
+        sensitivity=_sensitivity(exact, law, 1.0),
+        noise=PlannedNoise(KINDS[spec.gaussian][""], _scale(law) * granularity, granularity, law),
+        certificate=entries_bound(law, len(vector.entries), error, spec.beta, at_once),
+        approximation={},
+        unit=1.0,
+        lattice_error=lattice_error,
+        released_error=released_error,
+        entries=vector.entries,
+    )
+    return planned, statistic
+
+
+def _charge(spec: ReleaseSpec, component: Component | Vector) -> Budget:
     """The component's share of the budget: shares sum to one, and budgets compose by adding."""
     return Budget(spec.charge.epsilon * component.share, spec.charge.delta * component.share)
 
@@ -182,6 +223,8 @@ def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
 def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinates, tuple[int, ...]]:
     """What the spec says, and the smallest predicted error over what it leaves open."""
     mechanism = spec.mechanism
+    if is_linear(component):
+        return _corners(spec, component)
     k, h = _given_k(spec, component), spec.per_axis("h", component.domain)
     if mechanism.calibration == "paper":
         h = h or (_PAPER_H,) * component.domain.dimensions
@@ -199,14 +242,36 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
     if mechanism.noise == kinds["spectral"]:
         require_positive_definite(problem.kernels)
     found = [one for family in families for one in CANDIDATES[family](problem)]
-    chosen = best(problem, found)
+    if not found:
+        raise SpecError(
+            f'mechanism.noise: "{mechanism.noise}" is not for what target.kind = '
+            f'"{spec.learner.kind}" releases; write noise = "{kinds[""]}" or "auto"'
+        )
+    chosen = min(found, key=lambda candidate: candidate.error)
     return chosen.coordinates, chosen.h
+
+
+def _corners(spec: ReleaseSpec, component: Component) -> tuple[Coordinates, tuple[int, ...]]:
+    """A linear function is its values at the corners."""
+    ones = (1,) * component.domain.dimensions
+    given = {key: spec.per_axis(key, component.domain) for key in _ORDERS}
+    for key, value in given.items():
+        if value not in (None, ones):
+            raise SpecError(
+                f"mechanism.{key}: a linear function needs no other than 1; leave it out"
+            )
+    if spec.mechanism.noise not in ("auto", KINDS[spec.gaussian][""], ADVANCED):
+        raise SpecError(
+            "mechanism.noise: a linear function is released by its values at the corners; write "
+            'noise = "auto"'
+        )
+    return PlainCoordinates(Lattice(ones)), ones
 
 
 def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
     """What the choice of k, h, noise and rank starts from."""
     return Problem(
-        component=component,
+        component=for_rows(component, n),
         n=n,
         gaussian=spec.gaussian,
         advanced=spec.advanced,
@@ -299,11 +364,17 @@ def _noise(spec: ReleaseSpec, coordinates: Coordinates, law: Noise, unit: float)
     granularity = math.ldexp(1.0, law.granularity_exponent) * unit
     kind = KINDS[isinstance(law, GaussianNoise)][family_of(coordinates)]
     kind = ADVANCED if spec.advanced else kind
-    scale = law.sigma if isinstance(law, GaussianNoise) else law.scale
-    return PlannedNoise(kind, scale * granularity, granularity, law)
+    return PlannedNoise(kind, _scale(law) * granularity, granularity, law)
+
+
+def _scale(law: Noise) -> int:
+    return law.sigma if isinstance(law, GaussianNoise) else law.scale
 
 
 def _lower_bound(spec: ReleaseSpec, component: Component, n: int) -> float:
+    """Known for sums over records, which attain their sensitivity record by record."""
+    if not component.additive:
+        return 0.0
     function = component.function_movement * component.unit / n
     charge = spec.charge
     return lower_bound(function, float(charge.epsilon), float(spec.beta), n, float(charge.delta))
@@ -322,10 +393,11 @@ def _cost(counters: Counters, files: Sequence[FileFacts], n: int) -> Cost:
     largest_group = max((max(file.row_groups, default=0) for file in files), default=0)
     tables = max(part.table_bytes for part in counters.parts)
     reading = batch + 2 * 8 * largest_group * len(counters.columns)
+    reading += counters.gathered_bytes
     working = 4 * counters.state_bytes + max(reading, tables + 6 * slab)
     return Cost(
         rows=n,
-        tasks=max(1, -(-n // task_rows(n))),
+        tasks=counters.passes or max(1, -(-n // task_rows(n))),
         slabs=slabs,
         worker_bytes=_PROCESS_BYTES + working,
         client_bytes=_PROCESS_BYTES + 8 * slab,

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dbern.bernstein.coordinates import Coordinates
-from dbern.bernstein.lattice import Lattice
+from dbern.bernstein.coordinates import Coordinates, Entries
+from dbern.bernstein.lattice import Box, Lattice
 from dbern.bernstein.maps import (
     AxisMap,
     coordinates_of,
@@ -17,12 +17,13 @@ from dbern.bernstein.maps import (
     map_to_dict,
 )
 from dbern.certificate import Certificate
+from dbern.errors import IntegrityError
 from dbern.privacy.budget import Budget, decimal_text
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.spec import ReleaseSpec
-from dbern.targets.base import Counters, Statistic
+from dbern.targets.base import Component, Counters, Statistic, Vector
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class PlannedComponent:
-    """One component, resolved.
+    """One component, resolved; of a vector k, h and maps are empty.
 
     Attributes
     ----------
@@ -76,6 +77,8 @@ class PlannedComponent:
     lattice_error, released_error : float
         Bounds on the error of a lattice value before release, and of a released one but for its
         noise, in unit-cube units.
+    entries : tuple of str
+        What the numbers of a vector are.
     """
 
     name: str
@@ -92,16 +95,19 @@ class PlannedComponent:
     unit: float
     lattice_error: float
     released_error: float
+    entries: tuple[str, ...] = ()
 
     @property
-    def lattice(self) -> Lattice:
-        """The lattice of coefficients."""
-        return Lattice(self.k)
+    def lattice(self) -> Lattice | Box:
+        """The lattice of coefficients, or the entries."""
+        return self.coordinates.lattice
 
     @property
-    def coordinates(self) -> Coordinates:
-        """What is released of the lattice values."""
-        return coordinates_of(self.lattice, self.maps)
+    def coordinates(self) -> Coordinates | Entries:
+        """What is released of the lattice values, or the entries."""
+        if self.entries:
+            return Entries(len(self.entries))
+        return coordinates_of(Lattice(self.k), self.maps)
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -127,6 +133,7 @@ class PlannedComponent:
                 **content,
                 "k": tuple(content["k"]),
                 "h": tuple(content["h"]),
+                "entries": tuple(content["entries"]),
                 "maps": tuple(map_from_dict(one) for one in content["maps"]),
                 "sensitivity": PlannedSensitivity(**{**sensitivity, "derivation": derivation}),
                 "noise": PlannedNoise(**{**noise, "law": noise_law(noise["law"])}),
@@ -166,6 +173,7 @@ class ReleasePlan:
     components: tuple[PlannedComponent, ...]
     certificate: Certificate
     cost: Cost
+    notes: tuple[str, ...] = ()
 
     @property
     def k(self) -> tuple[int, ...]:
@@ -200,23 +208,28 @@ class ReleasePlan:
         return rho_above(sum(rhos, Fraction(0))) if len(rhos) == len(laws) else None
 
     @property
-    def lattice(self) -> Lattice:
+    def lattice(self) -> Lattice | Box:
         """The lattice of coefficients."""
         return self.components[0].lattice
 
     @property
-    def coordinates(self) -> Coordinates:
+    def coordinates(self) -> Coordinates | Entries:
         """What is released of the lattice values."""
         return self.components[0].coordinates
 
     def counters(self, spec: ReleaseSpec) -> Counters:
         """The planned sums over records."""
         pairs = zip(spec.components, self.components, strict=True)
-        parts: list[Statistic] = [
-            component.restore(planned.coordinates, self.n, planned.counting)
-            for component, planned in pairs
-        ]
-        return Counters(tuple(parts), spec.records.filter)
+        parts = tuple(self._restored(*pair) for pair in pairs)
+        return Counters(parts, spec.records.filter)
+
+    def _restored(self, component: Component | Vector, planned: PlannedComponent) -> Statistic:
+        coordinates = planned.coordinates
+        if isinstance(component, Vector):
+            return component.restore(self.n, planned.counting)
+        if isinstance(coordinates, Entries):
+            raise IntegrityError(f"the plan of {planned.name} is that of a vector; plan it again")
+        return component.restore(coordinates, self.n, planned.counting)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, exact where the plan is exact; `from_dict` reads them back."""
@@ -233,6 +246,7 @@ class ReleasePlan:
             "components": [component.to_dict() for component in self.components],
             "certificate": {**asdict(self.certificate), "total": self.certificate.total},
             "cost": asdict(self.cost),
+            "notes": list(self.notes),
         }
 
     @classmethod
@@ -248,6 +262,7 @@ class ReleasePlan:
                 ),
                 "certificate": _certificate(content["certificate"]),
                 "cost": Cost(**content["cost"]),
+                "notes": tuple(content["notes"]),
             }
         )
 
@@ -265,10 +280,12 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     lines = [("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}")]
     lines.append(("", _guarantee(plan)))
     lines.append(("records", f"n = {plan.n}, one row replaced"))
+    lines += [("", note) for note in plan.notes]
     for component in plan.components:
         lines += [("component", component.name)] if several else []
         lines += _component_lines(plan, component)
-    lines += _certificate_lines(plan) if several else []
+    apart = several or plan.certificate != plan.components[0].certificate
+    lines += _certificate_lines(plan) if apart else []
     cost = plan.cost
     tasks = f"{cost.rows} rows in about {cost.tasks} tasks, {cost.slabs} lattice slabs"
     memory = (
@@ -284,11 +301,16 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
     bound = f"Delta1 = {sense.l1:.6g}" if sense.l1 is not None else f"Delta2 = {sense.l2:.6g}"
     parts = f"approximation {sure.approximation:.6g} + rounding {sure.rounding:.3g}"
     size = one.lattice.size
-    return [
-        (
+    shape = (
+        ("vector", f"{size} numbers")
+        if one.entries
+        else (
             "lattice",
             f"k {_per_axis(one.k)}, h {_per_axis(one.h)}: N = {size} coefficients{outputs}",
-        ),
+        )
+    )
+    return [
+        shape,
         *([("", _released_as(one))] if one.maps else []),
         ("counted as", one.description),
         ("sensitivity", f"S(F) = {sense.function:.6g}, {bound} ({plan.calibration})"),
@@ -297,9 +319,15 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
         ("", f"on multiples of {noise.granularity:.4g}"),
         ("certificate", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
         ("", f"{parts} + noise {sure.noise:.6g}"),
-        ("", "the first part is that of the worst database, all records at one point"),
+        *([] if one.entries else [("", _FIRST_PART.get(one.approximation["class"], ""))]),
         ("", _compared(plan, one)),
     ]
+
+
+_FIRST_PART = {
+    "mixture of bumps": "the first part is that of the worst database, all records at one point",
+    "linear": "a linear function is reproduced exactly",
+}
 
 
 def _certificate_lines(plan: ReleasePlan) -> list[tuple[str, str]]:

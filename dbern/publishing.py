@@ -19,7 +19,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dbern.arrays import Int64Array
-from dbern.bernstein.lattice import Slab
+from dbern.bernstein.coordinates import Entries
+from dbern.bernstein.lattice import Lattice, Slab
 from dbern.bernstein.maps import family_of
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
@@ -32,6 +33,7 @@ from dbern.spec import ReleaseSpec
 from dbern.synopsis.manifest import FORMAT, FORMAT_VERSION, MANIFEST, digest
 from dbern.synopsis.writer import Component, SynopsisWriter
 from dbern.targets.base import Component as TargetComponent
+from dbern.targets.base import Vector
 
 
 def publish(
@@ -60,7 +62,8 @@ def publish(
     stored = {
         name: _stored(spec, planned, name) for planned in plan.components for name in planned.arrays
     }
-    writer.begin(_attributes(spec, plan, reservation), list(stored.values()))
+    attributes = _attributes(spec, plan, reservation, ledger.id)
+    writer.begin(attributes, list(stored.values()))
     total = sum(len(list(one.lattice.slabs())) for one in stored.values())
     done = 0
     for planned in plan.components:
@@ -70,7 +73,7 @@ def publish(
             for _ in _write(writer, stored[name], noisy):
                 done += 1
                 progress("adding noise and writing", done, total)
-    return writer.finish(reservation.created)
+    return writer.finish(reservation.created, just_before=ledger.require_lock)
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator
     """Write an array's lattice, on all cores; one that is derived, from what is released."""
     coordinates, law = noisy.planned.coordinates, noisy.planned.noise.law
     lattice_slab = noisy.released
-    if stored.maps:
+    if stored.maps and not isinstance(coordinates, Entries):
         layout = coordinates.layout
         slabs = [noisy.released(slab) for slab in layout.slabs()]
         released = np.concatenate(slabs).reshape(layout.shape)
@@ -122,15 +125,24 @@ def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:
 
 
 def _stored(spec: ReleaseSpec, planned: PlannedComponent, name: str) -> Component:
-    (domain,) = {one.domain for one in spec.components if one.name == planned.name}
-    positions = tuple(
-        axis.low + planned.lattice.nodes(i) * axis.width for i, axis in enumerate(domain.axes)
-    )
     granularity = planned.noise.granularity
-    return Component(name, planned.lattice, domain.names, positions, granularity, planned.maps)
+    if planned.entries:
+        return Component(name, planned.lattice, ("entry",), (), granularity)
+    lattice = Lattice(planned.k)
+    (domain,) = {
+        one.domain
+        for one in spec.components
+        if one.name == planned.name and not isinstance(one, Vector)
+    }
+    positions = tuple(
+        axis.low + lattice.nodes(i) * axis.width for i, axis in enumerate(domain.axes)
+    )
+    return Component(name, lattice, domain.names, positions, granularity, planned.maps)
 
 
-def _attributes(spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation) -> dict[str, Any]:
+def _attributes(
+    spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation, ledger_id: str
+) -> dict[str, Any]:
     """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
     content = plan.to_dict()
     return {
@@ -139,6 +151,8 @@ def _attributes(spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation) 
         "dbern_version": version("dbern"),
         "name": plan.name,
         "created": reservation.created,
+        "dataset": reservation.dataset,
+        "ledger_id": ledger_id,
         "domain": _domain(spec),
         "target": {"kind": spec.learner.kind, **spec.learner.get_params(), "n": plan.n},
         "combine": spec.combination.to_dict(),
@@ -169,15 +183,21 @@ def _domain(spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def _described(
-    component: TargetComponent, planned: PlannedComponent, facts: dict[str, Any]
+    component: TargetComponent | Vector, planned: PlannedComponent, facts: dict[str, Any]
 ) -> dict[str, Any]:
     """The public facts of one component."""
-    shown = ("k", "h", "noise", "sensitivity", "certificate", "approximation")
+    if isinstance(component, Vector):
+        axes: tuple[str, ...] = ()
+        shown: dict[str, Any] = {"entries": list(component.entries)}
+    else:
+        axes, shown = component.domain.names, {"additive": component.additive}
+        shown |= {key: facts[key] for key in ("k", "h", "approximation")}
     return {
         "arrays": list(planned.arrays),
-        "axes": list(component.domain.names),
+        "axes": list(axes),
         "share": decimal_text(component.share),
         "value_unit": planned.unit,
-        **{key: facts[key] for key in shown},
+        **shown,
+        **{key: facts[key] for key in ("noise", "sensitivity", "certificate")},
         "errors": {"lattice": planned.lattice_error, "released": planned.released_error},
     }

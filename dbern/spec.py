@@ -32,7 +32,7 @@ from dbern.sections import (
     TargetSection,
 )
 from dbern.targets import Learner, learner_of
-from dbern.targets.base import Component
+from dbern.targets.base import Component, Vector
 from dbern.times import bounds_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -124,7 +124,7 @@ class ReleaseSpec(Section):
         return self._parsed.learner
 
     @property
-    def components(self) -> tuple[Component, ...]:
+    def components(self) -> tuple[Component | Vector, ...]:
         """What the learner releases."""
         return self._parsed.components
 
@@ -242,7 +242,7 @@ class ReleaseSpec(Section):
 class _Parsed:
     records: RecordSchema
     learner: Learner
-    components: tuple[Component, ...]
+    components: tuple[Component | Vector, ...]
     charge: Budget
     beta: Fraction
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import postgres_server
 import pytest
 from hypothesis import settings
 from projects import Project, Ran, fix_reservations, objects, records
@@ -45,6 +46,28 @@ def client() -> Iterator[Any]:
         Client(local) as connected,
     ):
         yield connected
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[postgres_server.Server]:
+    """A PostgreSQL server of this session's own."""
+    started = postgres_server.start()
+    if started is None:
+        pytest.skip("PostgreSQL is not installed here: apt-get install postgresql")
+    yield started
+    postgres_server.stop(started)
+
+
+@pytest.fixture
+def postgres_url(
+    server: postgres_server.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
+    """A fresh PostgreSQL database, with an environment in which releases can use it."""
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setenv("DBERN_LEDGER_STAGING", str(tmp_path / "shared"))
+    monkeypatch.setenv("DBERN_LEDGER_SECRET", bytes(range(32)).hex())
+    monkeypatch.setenv("PGPASSWORD", server.password)
+    return server.database()
 
 
 @pytest.fixture

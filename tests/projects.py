@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 if TYPE_CHECKING:
     from dbern.ledger import BudgetLedger, Reservation
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 KEY = bytes(range(32))
 SALT = bytes(range(100, 132))
 RELEASE_ID = "0123456789abcdef" * 2
+LEDGER_ID = "fedcba9876543210" * 2
 CREATED = "2026-11-20T12:00:00+00:00"
 
 _SPEC: dict[str, dict[str, Any]] = {
@@ -38,6 +40,7 @@ class Project:
     """A folder with Parquet files, a spec and a ledger that holds a grant of epsilon 3."""
 
     folder: Path
+    shared: str = ""  # the URL of a ledger elsewhere
 
     @property
     def spec_path(self) -> Path:
@@ -53,7 +56,7 @@ class Project:
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self.ledger_path}"
+        return self.shared or f"sqlite:///{self.ledger_path}"
 
     def ledger(self) -> BudgetLedger:
         from dbern.ledger import BudgetLedger
@@ -64,7 +67,9 @@ class Project:
         from dbern.ledger import BudgetLedger
         from dbern.privacy.budget import Budget
 
-        BudgetLedger.create(self.url)
+        with pytest.MonkeyPatch.context() as patch:  # synopses of twins carry it
+            patch.setattr("dbern.ledger.schema.new_ledger_id", lambda: LEDGER_ID)
+            BudgetLedger.create(self.url)
         with self.ledger() as ledger:
             ledger.grant("trips", Budget.parse(epsilon))
 
@@ -94,6 +99,8 @@ class Project:
         from dbern.spec import ReleaseSpec
 
         sections = {name: dict(keys) for name, keys in _SPEC.items()}
+        if self.shared:
+            sections["budget"]["ledger"] = self.shared
         for name, keys in changes.items():
             sections.setdefault(name.replace("__", "."), {}).update(keys)
         lines = []
@@ -150,7 +157,8 @@ def objects(store: Path) -> dict[str, bytes]:
 
 
 def fix_reservations(setattr_: Callable[[str, Any], None]) -> None:
-    setattr_("dbern.ledger.keys.new_key", lambda: KEY)
+    for module in ("keys", "wrapping"):
+        setattr_(f"dbern.ledger.{module}.new_key", lambda: KEY)
     setattr_("dbern.ledger.rows.new_id", lambda: RELEASE_ID)
     setattr_("dbern.ledger.rows.now", lambda: CREATED)
     setattr_("dbern.ledger.rows.secrets", SimpleNamespace(token_bytes=lambda _count: SALT))

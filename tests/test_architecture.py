@@ -16,7 +16,7 @@ PACKAGE = Path(dbern.__file__).parent
 # cli > releasing, reporting > engine > planning > spec, .. : a group imports lower groups only.
 LAYERS = [
     {"cli"},
-    {"releasing", "reporting"},
+    {"releasing", "reconciling", "reporting"},
     {"engine", "advice", "publishing", "inspection"},
     {"planning"},
     {"plans"},
@@ -24,7 +24,7 @@ LAYERS = [
     {"targets", "certificate"},
     {"learning"},
     {"bernstein", "privacy", "combination", "columns"},
-    {"domain", "complaints", "sections"},
+    {"domain", "complaints", "sections", "likelihoods"},
     {"times"},
     {"errors"},
 ]

@@ -39,20 +39,22 @@ def test_a_name_reserved_anew_before_the_lock_is_left_alone(project, client, mon
 
 
 def test_a_ledger_put_back_to_before_the_charge_draws_nothing(project, client, monkeypatch):
-    """As after a power cut that loses the last transactions, or a restored copy."""
+    """With its mark, so that nothing notices: as if a whole disk were put back."""
     spec = project.spec()
     kept = project.folder / "copy"
     original = BudgetLedger.spend
 
     def copied(self, reservation, seal):
         kept.mkdir()
-        shutil.copy(project.ledger_path, kept)
+        for name in ("ledger.db", "ledger.db.mark"):
+            shutil.copy(project.folder / name, kept)
         shutil.copytree(f"{project.ledger_path}.keys", kept / "keys")
         return original(self, reservation, seal)
 
     monkeypatch.setattr(BudgetLedger, "spend", copied)
     dbern.release(spec, client=client)
-    shutil.copy(kept / "ledger.db", project.ledger_path)
+    for name in ("ledger.db", "ledger.db.mark"):
+        shutil.copy(kept / name, project.folder)
     shutil.rmtree(f"{project.ledger_path}.keys")
     shutil.copytree(kept / "keys", f"{project.ledger_path}.keys")
     assert project.reservation().state == "reading"

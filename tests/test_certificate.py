@@ -8,18 +8,26 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import reference
-from strategies import density_plan, density_spec
+from strategies import density_plan, density_spec, sections
 
 from dbern.bernstein.approximation import bump_error
-from dbern.bernstein.basis import iterated_basis
+from dbern.bernstein.basis import bernstein_basis, iterated_basis
 from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import PlainCoordinates
 from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.lattice import Lattice
-from dbern.certificate import Certificate, lattice_norm, released_norm
+from dbern.certificate import (
+    Certificate,
+    enclose,
+    lattice_norm,
+    released_norm,
+    synthesis_matrices,
+)
+from dbern.planning import plan_files
 from dbern.privacy.calibration import tail
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.mechanism import public_stream
+from dbern.spec import ReleaseSpec
 
 ONE = [(0.3, 20, 1), (0.1, 20, 1), (0.1, 20, 4), (0.05, 10, 2), (0.02, 20, 3), (0.2, 64, 8),
        (1.0, 5, 2), (0.1, 1, 1), (0.15, 20, 50), (0.01, 100, 2)]  # fmt: skip
@@ -147,3 +155,30 @@ def test_longer_confidence_costs_more_and_more_records_cost_less():
         few.certificate.noise / 100, rel=0.1
     )  # each quantile is simulated
     assert many.certificate.approximation == few.certificate.approximation
+
+
+@pytest.mark.parametrize("kind", ["laplace", "spectral-laplace", "binned-laplace"])
+@pytest.mark.parametrize("k", [(12,), (60,), (9, 14)])
+def test_fewer_nodes_enclose_the_noise_all_the_same(kind, k):
+    """The degree is cut where the synthesis is smooth; a dense grid never exceeds the enclosure."""
+    content = sections(
+        data={"bounds": {c: [0.0, 1.0] for c in "xy"[: len(k)]}},
+        target={"bandwidth": [0.15] * len(k)},
+        mechanism={"k": list(k), "h": 8, "noise": kind},
+    )
+    plan = plan_files(ReleaseSpec(**content), ())
+    enclosure = enclose(plan.coordinates, plan.h, 4)
+    dense = np.linspace(0, 1, 40 * max(k) + 1 if len(k) == 1 else 201)
+    matrices = synthesis_matrices(plan.coordinates, plan.h)
+    rng = np.random.default_rng(3)
+    for draw in range(8):
+        size = plan.coordinates.layout.shape
+        noise = rng.laplace(size=size) if draw % 2 else np.sign(rng.normal(size=size))
+        found, field = noise, noise
+        for each, basis, matrix in zip(k, enclosure.bases, matrices, strict=True):
+            found = np.tensordot(found, basis, axes=(0, 1))
+            field = np.tensordot(field, bernstein_basis(dense, each) @ matrix, axes=(0, 1))
+        bound = enclosure.factor * np.abs(found).max() + enclosure.loose * np.abs(noise).max()
+        assert np.abs(field).max() <= bound <= 1.25 * np.abs(field).max()
+    if kind == "binned-laplace" and k == (60,):
+        assert len(enclosure.bases[0]) < 4 * 60  # and fewer they are

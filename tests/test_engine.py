@@ -134,7 +134,7 @@ def test_failures_carry_no_text(table, monkeypatch):
     def fail(*args):
         raise KeyError("the record 3.14159 of Jane")
 
-    monkeypatch.setattr(type(counters), "add", fail)
+    monkeypatch.setattr(type(counters), "count", fail)
     monkeypatch.setattr(type(counters), "finish", fail)
     assert count(counters, tasks(path)[0], SALT) == Outcome(None, 0, "internal", "KeyError")
     total = Outcome(counters.empty(), 0)

@@ -10,6 +10,15 @@ import sqlite3
 import pytest
 
 COEFFICIENTS = "components/density/coefficients/c/"
+RELEASED = re.compile(r"components/\w+/(coefficients|spectral/released)/c/")
+SOLVED = {
+    "target": {
+        "kind": "kernel-erm", "loss": "logistic", "bandwidth": None,
+        "length_scale": [3.0, 0.6], "C": 5.0, "shards": 3,
+    },
+    "data__label": {"column": "late", "classes": [False, True]},
+    "mechanism": {"k": 6, "h": 2, "noise": "spectral-laplace"},
+}  # fmt: skip
 
 REPLACED = {
     "null": (None, 0.1),
@@ -67,10 +76,10 @@ def without_coefficients(objects):
     kept = dict(objects)
     manifest = json.loads(kept["manifest.json"])
     for name, entry in manifest["objects"].items():
-        if name.startswith(COEFFICIENTS):
+        if RELEASED.match(name):
             entry.update(bytes=0, sha256="")
     kept["manifest.json"] = json.dumps(manifest).encode()
-    return {name: b"" if name.startswith(COEFFICIENTS) else text for name, text in kept.items()}
+    return {name: b"" if RELEASED.match(name) else text for name, text in kept.items()}
 
 
 @pytest.fixture
@@ -78,14 +87,15 @@ def traces(project, run, fixed, helpers, caplog):
     """Release the project with its last record replaced, and collect everything that is seen."""
     log_everything(caplog)
 
-    def made(x, y, name):
+    def made(x, y, name, late=True, changes=None):
         columns = helpers.records()
-        columns["x"][-1], columns["y"][-1] = x, y
+        columns["late"] = [value is not None and value > 4 for value in columns["x"]]
+        columns["x"][-1], columns["y"][-1], columns["late"][-1] = x, y, late
         columns["x"][-2], columns["y"][-2] = 5.25, 0.125
         other = helpers.Project(project.folder / name)
         (other.folder / "data").mkdir(parents=True)
         other.write(columns)
-        other.spec()
+        other.spec(**(changes or {}))
         other.grant()
         caplog.clear()
         printed = {}

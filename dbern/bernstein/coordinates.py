@@ -77,6 +77,23 @@ class Coordinates(Protocol):
 
 
 @dataclass(frozen=True)
+class Entries:
+    """A vector of so many numbers, released as they are: nothing is derived from them."""
+
+    count: int
+
+    @property
+    def layout(self) -> Box:
+        """One integer an entry."""
+        return Box((self.count,))
+
+    @property
+    def lattice(self) -> Box:
+        """What is stored is what is released."""
+        return self.layout
+
+
+@dataclass(frozen=True)
 class PlainCoordinates:
     """The lattice values themselves (Algorithm 1 of the paper)."""
 

@@ -17,6 +17,7 @@ from dbern.bernstein.bins import AxisBins, bin_matrix
 from dbern.bernstein.coordinates import (
     BumpBound,
     Coordinates,
+    Entries,
     PlainCoordinates,
     SpectralCoordinates,
 )
@@ -99,7 +100,7 @@ def coordinates_of(lattice: Lattice, maps: Sequence[AxisMap]) -> Coordinates:
     return BinnedCoordinates(lattice, bins) if bins else PlainCoordinates(lattice)
 
 
-def maps_of(coordinates: Coordinates) -> tuple[AxisMap, ...]:
+def maps_of(coordinates: Coordinates | Entries) -> tuple[AxisMap, ...]:
     """The axes' maps; none where lattice values themselves are released."""
     if isinstance(coordinates, SpectralCoordinates):
         return coordinates.spectra
@@ -111,8 +112,8 @@ def axis_maps(coordinates: Coordinates) -> Maps:
     return maps_of(coordinates) or (None,) * len(coordinates.lattice.k)
 
 
-def family_of(coordinates: Coordinates) -> str:
-    """What the released values are: "", "spectral" or "binned"."""
+def family_of(coordinates: Coordinates | Entries) -> str:
+    """What the released values are: "spectral", "binned", or "" where they are what is stored."""
     if isinstance(coordinates, SpectralCoordinates):
         return "spectral"
     return "binned" if isinstance(coordinates, BinnedCoordinates) else ""

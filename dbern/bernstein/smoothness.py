@@ -10,7 +10,7 @@ the weights sum to one (Definition 5). What a class says of ``f(v/k) - f(y)`` bo
   paper's constant.
 - *Smooth* (i), r derivatives bounded by T: Taylor's theorem at y gives ``f(v/k) = sum_{j<r}
   f^(j)(y) (v/k - y)^j / j! + R_v``, ``|R_v| <= T d_v^r / r!``, so the error is at most
-  ``T (sum_{0<j<r} |m_j| / j! + sum_v |w_v| d_v^r / r!)``, m_j the moments ``sum_v w_v (v/k - y)^j``.
+  ``T (sum_{0<j<r} |m_j| / j! + sum_v |w_v| d_v^r / r!)`` with ``m_j = sum_v w_v (v/k - y)^j``.
 
 With the signs that they have at the largest y, all of these are polynomials of degree k + r in y,
 which nodes enclose (`enclosing_nodes`). Over axes ``|f - P_1 .. P_l f| <= sum_i (prod_{j<i} A_j)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,14 +11,18 @@ import click
 from dbern.cli.output import common, report
 
 _LEDGER = click.option(
-    "--ledger", "url", required=True, metavar="URL", help="As sqlite:///ledger.db."
+    "--ledger",
+    "url",
+    required=True,
+    metavar="URL",
+    help="As sqlite:///ledger.db or postgresql+psycopg://user@host/database.",
 )
 _DATASET = click.option("--dataset", required=True, metavar="NAME", help="Whose budget it is.")
 
 
 @click.group()
 def ledger() -> None:
-    """Keep the budgets: init, grant, status, abandon."""
+    """Keep the budgets: init, grant, status, abandon, reconcile."""
 
 
 @ledger.command()
@@ -107,8 +112,11 @@ def status(url: str, dataset: str | None, with_log: bool, as_json: bool, quiet: 
     with BudgetLedger.open(url, read_only=True) as opened:
         accounts = [_account(one) for one in opened.status(dataset)]
         log = [vars(line) for line in opened.log(dataset)] if with_log else []
+        pending = opened.is_pending()
     lines = _status_lines(accounts) or ["no budget was granted yet"]
-    content = {"datasets": accounts, **({"log": log} if with_log else {})}
+    if pending:
+        lines.append("put back to an earlier state: spending is stopped until it is reconciled")
+    content = {"datasets": accounts, "reconcile": pending, **({"log": log} if with_log else {})}
     report(content, "\n".join([*lines, *map(_log_line, log)]), as_json=as_json)
 
 
@@ -132,6 +140,54 @@ def abandon(url: str, dataset: str, name: str, as_json: bool, quiet: bool) -> No
         else f"the charge of {charge} stands: records may have been read"
     )
     report({"name": name, "refunded": given_up.refunded}, f"{name}: {text}", as_json=as_json)
+
+
+@ledger.command()
+@_LEDGER
+@click.argument("places", nargs=-1, metavar="FOLDER..", type=click.Path(path_type=Path))
+@click.option("--restored", is_flag=True, help="Declare it put back; without FOLDER, only that.")
+@click.option("--dataset", metavar="NAME", help="Who pays, whatever a synopsis says.")
+@click.option("--more", is_flag=True, help="There is more to come: spending stays stopped.")
+@common
+def reconcile(
+    url: str, places: tuple[Path, ...], restored: bool, dataset: str | None, more: bool,
+    as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Charge published synopses that a ledger put back from a backup has forgotten.
+
+    FOLDERs are synopses or are searched for them. Name every place where synopses of this ledger
+    were published: what is left out is never charged. Then spending goes on.
+    """
+    del quiet
+    from dbern.ledger import BudgetLedger, Reconciled
+    from dbern.reconciling import reconcile as account_for
+
+    if not places and not restored:
+        raise click.UsageError("name the folders where synopses are, or write --restored")
+    done = Reconciled((), (), ())
+    with BudgetLedger.open(url) as opened:
+        if restored:
+            opened.declare_restored()
+        if places:
+            done = account_for(opened, places, dataset=dataset, more=more)
+        pending = opened.is_pending()
+    lines = [f"{one.output}: {one.charge} charged to {one.dataset}" for one in done.charged]
+    lines += [f"{one.output}: of another ledger, left alone" for one in done.foreign]
+    lines.append(
+        f"{len(done.charged)} charged, {len(done.known)} known before; "
+        f"spending {'is stopped' if pending else 'goes on'}"
+    )
+    content = {
+        "charged": [
+            {"output": one.output, "dataset": one.dataset, "name": one.name,
+             "release_id": one.release_id, "charge": str(one.charge)}
+            for one in done.charged
+        ],
+        "known": [one.output for one in done.known],
+        "foreign": [one.output for one in done.foreign],
+        "reconcile": pending,
+    }  # fmt: skip
+    report(content, "\n".join(lines), as_json=as_json)
 
 
 def _account(status: Any) -> dict[str, Any]:
@@ -197,4 +253,4 @@ def _charge(row: dict[str, Any], zcdp: bool) -> str:
 def _log_line(line: dict[str, Any]) -> str:
     what = "/".join(part for part in (line["dataset"], line["name"]) if part)
     detail = ", ".join(f"{key} {value}" for key, value in line["detail"].items() if value)
-    return f"{line['at']} {line['event']} {what}{': ' * bool(detail)}{detail}"
+    return f"{line['at']} {line['event']}{' ' * bool(what)}{what}{': ' * bool(detail)}{detail}"

@@ -115,7 +115,9 @@ def _described(facts: dict[str, Any]) -> str:
     }
     for one in facts["components"]:
         name = " ".join(one["arrays"])
-        lines[name] = f"k {one['k']}, h {one['h']}, exact {one['noise']['kind']}"
+        entries = one.get("entries")
+        lines[name] = f"{len(entries)} numbers" if entries else f"k {one['k']}, h {one['h']}"
+        lines[name] += f", exact {one['noise']['kind']}"
         lines[name] += f", scale {one['noise']['scale']:.6g}"
     lines["certificate"] = f"sup error <= {certificate['total']:.6g} with probability "
     lines["certificate"] += f"{1 - certificate['beta']:g}"

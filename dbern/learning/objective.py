@@ -57,8 +57,12 @@ class Objective(Protocol):
         """What the state predicts."""
 
 
-def objective(risk: Risk, points: FloatArray, labels: FloatArray) -> Objective:
+def objective(
+    risk: Risk, points: FloatArray, labels: FloatArray, counts: FloatArray | None = None
+) -> Objective:
     """The shard's objective, in explicit features where the kernel has them.
+
+    `counts` (n,) says how many equal records a row stands for; explicit features only.
 
     Raises
     ------
@@ -73,7 +77,9 @@ def objective(risk: Risk, points: FloatArray, labels: FloatArray) -> Objective:
         )
     labels = risk.loss.admissible(labels)
     if isinstance(risk.kernel, ExplicitKernel):
-        return PrimalObjective(risk, risk.kernel, points, labels)
+        return PrimalObjective(risk, risk.kernel, points, labels, counts)
+    if counts is not None:
+        raise NotImplementedError("a Gram matrix's records are merged and counted here")
     return DualObjective(risk, points, labels)
 
 
@@ -134,10 +140,17 @@ class PrimalObjective:
     """States are weights of explicit features, block by block: any number of records."""
 
     def __init__(
-        self, risk: Risk, kernel: ExplicitKernel, points: FloatArray, labels: FloatArray
+        self,
+        risk: Risk,
+        kernel: ExplicitKernel,
+        points: FloatArray,
+        labels: FloatArray,
+        counts: FloatArray | None = None,
     ) -> None:
         self.risk = risk
-        self.total = OUTWARD * risk.weight * len(points)
+        rows = len(points) if counts is None else float(counts.sum())
+        self.total = OUTWARD * risk.weight * rows
+        self._counts = None if counts is None else counts[:, None]
         self._kernel = kernel
         self._points = points
         self._labels = labels
@@ -150,12 +163,13 @@ class PrimalObjective:
         return np.zeros((self._size, self._labels.shape[1]))
 
     def pull(self, state: FloatArray) -> FloatArray:
-        """``-a sum_i L'_i x_i``, in blocks of `BLOCK` records."""
+        """``-a sum_i c_i L'_i x_i``, in blocks of `BLOCK` records; c_i their counts."""
 
         def term(block: slice) -> FloatArray:
             kept = self._features
             features = self._kernel.features(self._points[block]) if kept is None else kept[block]
             slopes = _slopes(self.risk, self._labels[block], features @ state)
+            slopes = slopes if self._counts is None else slopes * self._counts[block]
             return np.asarray(features.T @ slopes)
 
         if not len(self._points):

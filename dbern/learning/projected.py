@@ -74,14 +74,15 @@ class ProjectedGaussian:
 
     def features(self, x: FloatArray) -> FloatArray:
         """Products (m, d_1 .. d_l) of the axes' features, the last axis fastest."""
-        result = self._along(0, x[:, 0])
+        result = self.along_axis(0, x[:, 0])
         for axis in range(1, len(self.scales)):
-            factor = self._along(axis, x[:, axis])
+            factor = self.along_axis(axis, x[:, axis])
             size = result.shape[1] * factor.shape[1]
             result = (result[:, :, None] * factor[:, None, :]).reshape(len(x), size)
         return result
 
-    def _along(self, axis: int, x: FloatArray) -> FloatArray:
+    def along_axis(self, axis: int, x: FloatArray) -> FloatArray:
+        """The features (m, d_axis) of one axis at coordinates (m,)."""
         table = self._maps[axis]
         z = (x[:, None] - np.arange(len(table)) / (len(table) - 1)) / self.scales[axis]
         z *= z
@@ -118,6 +119,31 @@ class ProjectedGaussian:
             relative += ulps * float(np.linalg.norm(rows)) + 2 * UNIT_ROUNDOFF
         return 1.01 * relative * math.sqrt(self.bound(1.0))
 
+    def feature_errors(self, axis: int) -> FloatArray:
+        """Float error of each feature (d,) of one axis: that of every kernel value, weighed."""
+        table = self._maps[axis]
+        rows = np.abs(table).sum(axis=0)
+        return np.asarray(rows * ((EXP_ULPS + 12 + len(table)) * UNIT_ROUNDOFF))
+
+    def feature_sups(self, axis: int) -> FloatArray:
+        """Bound each feature (d,) of one axis over the unit interval, as `cut` is bounded."""
+        x, factor, error = self._enclosing(axis)
+        rows = np.abs(self._maps[axis]).sum(axis=0)
+        slack = rows * error + self.feature_errors(axis)
+        largest = np.abs(self.along_axis(axis, x)).max(axis=0) + slack
+        return np.asarray(OUTWARD * (largest * factor + slack))
+
+    def _enclosing(self, axis: int) -> tuple[FloatArray, float, float]:
+        """Points whose largest value bounds a polynomial of twice a kernel's degree, by a factor.
+
+        The kernel at each lattice point is a polynomial of that degree up to the error.
+        """
+        density = densities.Gaussian(self.scales[axis])
+        degree, error = density.degree_for(1e-15, 0.5)
+        nodes = 8 * degree
+        x = 0.5 + 0.5 * np.cos((2 * np.arange(nodes) + 1) * (math.pi / (2 * nodes)))
+        return x, 1 / math.cos(math.pi * 2 * degree / (2 * nodes)), error / density.peak
+
     @cached_property
     def cut(self) -> float:
         """Bound delta on ``|K - K_d|`` over the cube; see the module."""
@@ -127,15 +153,12 @@ class ProjectedGaussian:
     def _axis_cut(self, axis: int) -> float:
         # 1 - |phi|^2 is within `tail` of a polynomial, bounded by its values at Chebyshev nodes
         # (Ehlich and Zeller): the kernel at each lattice point is expanded on the unit interval.
-        density = densities.Gaussian(self.scales[axis])
-        degree, error = density.degree_for(1e-15, 0.5)
+        x, factor, error = self._enclosing(axis)
         rows = float(np.linalg.norm(np.abs(self._maps[axis]).sum(axis=0)))
-        nodes = 8 * degree
-        x = 0.5 + 0.5 * np.cos((2 * np.arange(nodes) + 1) * (math.pi / (2 * nodes)))
-        square = np.square(self._along(axis, x)).sum(axis=1)
-        tail = 3 * rows * error / density.peak + 3 * self.feature_error
+        square = np.square(self.along_axis(axis, x)).sum(axis=1)
+        tail = 3 * rows * error + 3 * self.feature_error
         largest = float(np.abs(1 - square).max()) + tail
-        defect = largest / math.cos(math.pi * 2 * degree / (2 * nodes)) + tail
+        defect = largest * factor + tail
         return defect + 2 * (self._norms[axis] - 1)
 
     def cut_error(self, risk: Risk) -> float:

@@ -63,6 +63,8 @@ class Risk:
         m.
     rows : int, optional
         The most records there can be, n unless stated: more than n where n is not their number.
+    lipschitz : float, optional
+        A smaller M to clip the derivative at, where the loss's own is larger.
 
     Raises
     ------
@@ -86,6 +88,7 @@ class Risk:
     dimensions: int
     shards: int = 1
     rows: int | None = None
+    lipschitz: float | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.cost) and self.cost > 0):
@@ -120,6 +123,7 @@ class Risk:
         """M: the derivative's bound on every minimizer, and where methods clip it."""
         first = OUTWARD * math.sqrt(2 * self.most_weight * self.loss.at_zero)
         slope = self.loss.slope(self.kappa * first)
+        slope = slope if self.lipschitz is None else min(slope, self.lipschitz)
         for _ in range(_SLOPE_ROUNDS):
             ball = min(first, OUTWARD * self.most_weight * slope * self.kappa)
             slope = min(slope, self.loss.slope(self.kappa * ball))

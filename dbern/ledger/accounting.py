@@ -50,8 +50,9 @@ class Zcdp:
 
     @property
     def epsilon(self) -> Fraction:
-        """What `rho` amounts to at `delta`, rounded up."""
-        return epsilon_of(self.rho, self.delta)
+        """What `rho` amounts to at `delta`, rounded up; below 0 for an overdrawn account's rest."""
+        amount = epsilon_of(abs(self.rho), self.delta)
+        return amount if self.rho >= 0 else -amount
 
     def __add__(self, other: Zcdp) -> Zcdp:
         return Zcdp(self.rho + other.rho, self.delta)

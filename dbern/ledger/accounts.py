@@ -21,7 +21,16 @@ from dbern.ledger.accounting import (
     rho_of_charge,
 )
 from dbern.ledger.backend import Backend
-from dbern.ledger.values import PENDING, DatasetStatus, ReleaseRow, Request, State, Terms
+from dbern.ledger.epochs import writing
+from dbern.ledger.values import (
+    PENDING,
+    DatasetStatus,
+    ReleaseRow,
+    Request,
+    Reservation,
+    State,
+    Terms,
+)
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
 
@@ -131,6 +140,23 @@ def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
         raise refusals.overdrawn(url, status, request.charge, asked)
 
 
+def recorded(
+    connection: Connection, reservation: Reservation, changed: bool, wanted: str, event: str
+) -> Reservation:
+    """The release after a compare-and-set, with its audit line.
+
+    Raises
+    ------
+    IntegrityError
+        When it did not match.
+    """
+    found = rows.identified(connection, reservation.release_id)
+    if found is None or not changed:
+        raise refusals.moved_on(found, wanted)
+    rows.add_audit(connection, event, found.dataset, found.name, found.release_id)
+    return found
+
+
 @contextmanager
 def refusals_logged(
     backend: Backend, dataset: str, name: str | None, detail: dict[str, object]
@@ -139,7 +165,7 @@ def refusals_logged(
     try:
         yield
     except (BudgetError, SpecError, IntegrityError) as refusal:
-        with backend.write() as connection:
+        with writing(backend) as connection:
             why = {**detail, "kind": refusal.kind, "why": str(refusal)}
             rows.add_audit(connection, "refused", dataset, name, detail=why)
         raise

@@ -11,12 +11,15 @@ from urllib.parse import parse_qsl, urlsplit
 from sqlalchemy import Connection
 
 from dbern.errors import SpecError
-from dbern.ledger.keys import KeyFiles
+from dbern.ledger.keys import Keys
+from dbern.ledger.marks import Mark, Point
+from dbern.ledger.postgres import PostgresBackend
 from dbern.ledger.refusals import not_installed
-from dbern.ledger.schema import VERSION, migrate, version_of
+from dbern.ledger.schema import VERSION, ledger_id_of, migrate, set_facts, version_of
 from dbern.ledger.sqlite import SqliteBackend
 
 _SQLITE = "sqlite:///"
+_POSTGRES = "postgresql+psycopg://"
 
 
 class Backend(Protocol):
@@ -26,8 +29,6 @@ class Backend(Protocol):
     """
 
     url: str
-    keys: KeyFiles
-    staging: Path
 
     def exists(self) -> bool:
         """Whether there is a database that could hold a ledger."""
@@ -46,8 +47,23 @@ class Backend(Protocol):
     ) -> AbstractContextManager[None]:
         """Hold a release's lock, which dies with the process; `wait` is called if it is taken."""
 
+    def require_lock(self) -> None:
+        """Refuse to go on when the lock that this thread took was lost meanwhile."""
+
     def sweep_locks(self, live: set[str]) -> None:
         """Forget the locks of releases that are not among `live`."""
+
+    def keys(self, connection: Connection) -> Keys:
+        """The release keys, as this transaction may see and change them."""
+
+    def staging(self, ledger_id: str) -> Path | None:
+        """Where a ledger's centers are staged; None where this process was told no place."""
+
+    def mark(self, ledger_id: str) -> Mark | None:
+        """The note, outside the database, of a ledger's latest event, if there can be one."""
+
+    def home(self, connection: Connection) -> str:
+        """Where the database says it lives; a restored one says something else, if it can tell."""
 
     def close(self) -> None:
         """Let go of the database."""
@@ -63,17 +79,19 @@ def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0)
 
     Examples
     --------
-    >>> backend_of("postgresql://steward@host/db")
+    >>> backend_of("mysql://steward@host/db")
     Traceback (most recent call last):
-    dbern.errors.SpecError: ledger: postgresql is not available in this version; write a sqlite \
-URL such as "sqlite:///ledger.db"
+    dbern.errors.SpecError: ledger: mysql is not available in this version; write \
+"sqlite:///ledger.db" or "postgresql+psycopg://host/db"
     """
+    if _is_postgres(url):
+        return PostgresBackend(url, read_only=read_only, busy_timeout=busy_timeout)
     path = Path(_sqlite_path(url)).resolve()
     return SqliteBackend(path, read_only=read_only, busy_timeout=busy_timeout)
 
 
-def check_installed(backend: Backend, busy_timeout: float) -> None:
-    """Require a ledger, and bring one of an older version to this one.
+def check_installed(backend: Backend, busy_timeout: float) -> str:
+    """Require a ledger, bring one of an older version to this one, and return its public name.
 
     Raises
     ------
@@ -88,7 +106,22 @@ def check_installed(backend: Backend, busy_timeout: float) -> None:
         raise not_installed(backend.url)
     if version != VERSION:  # looking, too, needs the columns of this version
         with backend_of(backend.url, busy_timeout=busy_timeout).write() as connection:
-            migrate(connection)
+            if migrate(connection):
+                mark = backend.mark("")
+                before = None if mark is None else mark.owner()
+                if before:  # it was of this version once, and put back to before that
+                    set_facts(connection, ledger_id=before, reconciled="0")
+                # Before this is durable: a ledger of this version without its mark is a copy.
+                start_mark(backend, ledger_id_of(connection))
+    with backend.read() as connection:
+        return ledger_id_of(connection)
+
+
+def start_mark(backend: Backend, ledger_id: str) -> None:
+    """Make the mark of a ledger that never had one."""
+    mark = backend.mark(ledger_id)
+    if mark is not None:
+        mark.advance(Point(1, 0))
 
 
 def resolve_url(url: str, base: Path) -> str:
@@ -106,16 +139,30 @@ def resolve_url(url: str, base: Path) -> str:
     >>> resolve_url("sqlite:////var/ledger.db", Path("/srv/specs"))
     'sqlite:////var/ledger.db'
     """
+    if _is_postgres(url):
+        return url
     return f"{_SQLITE}{base / _sqlite_path(url)}"
+
+
+def _is_postgres(url: str) -> bool:
+    """Whether it names a PostgreSQL database, in a form that may be used."""
+    asked = _refuse_password(url)
+    if not url.startswith(_POSTGRES):
+        return False
+    if "options" in asked:
+        raise SpecError(
+            "ledger: the URL sets `options`, which the ledger sets itself; leave them out"
+        )
+    return True
 
 
 def _sqlite_path(url: str) -> str:
     """The file of a SQLite URL; no message repeats a URL, for it may hold a password."""
     _refuse_password(url)
     if not url.startswith("sqlite:"):
-        scheme = url.partition(":")[0].partition("+")[0]
+        scheme = url.partition(":")[0]
         what = f"{scheme} is not available in this version" if ":" in url else "this is no URL"
-        raise SpecError(f'ledger: {what}; write a sqlite URL such as "sqlite:///ledger.db"')
+        raise SpecError(f'ledger: {what}; write "sqlite:///ledger.db" or "{_POSTGRES}host/db"')
     path = url.removeprefix(_SQLITE)
     if path in (url, "", ":memory:") or "?" in path or "#" in path:
         raise SpecError(
@@ -125,14 +172,17 @@ def _sqlite_path(url: str) -> str:
     return path
 
 
-def _refuse_password(url: str) -> None:
+def _refuse_password(url: str) -> set[str]:
+    """Refuse a URL that holds a password; returns the names of its options."""
     try:
         parts = urlsplit(url)
         asked = {key.lower() for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
-        held = parts.password is not None or "password" in asked
+        held = parts.password is not None or any("password" in key for key in asked)
     except ValueError:
         raise SpecError('ledger: is not a URL; write one such as "sqlite:///ledger.db"') from None
     if held:
         raise SpecError(
-            "ledger: the URL holds a password; leave it out and give it in the environment"
+            "ledger: the URL holds a password; leave it out and give it by a password file "
+            "(PGPASSFILE), by PGPASSWORD or by a service (?service=NAME)"
         )
+    return asked

@@ -1,4 +1,4 @@
-"""Where release keys live: one file each, outside the database and every backup of it."""
+"""Where release keys live: one file each, outside the database; or in it, wrapped by a secret."""
 
 from __future__ import annotations
 
@@ -6,12 +6,32 @@ import os
 import re
 from collections.abc import Collection
 from pathlib import Path
+from typing import Protocol
 
 from dbern.errors import EnvironmentRefusedError, IntegrityError
 from dbern.ledger.durable import private_directory, sync_directory, write_new
 from dbern.privacy.entropy import KEY_BYTES, new_key
 
 _KEY_FILE = re.compile(r"([0-9a-f]{32})\.key")
+
+
+class Keys(Protocol):
+    """The release keys of one ledger."""
+
+    where: str
+    """Said when a key is missing."""
+
+    def create(self, release_id: str) -> None:
+        """Draw a key, which is durable before the reservation is, or not at all."""
+
+    def read(self, release_id: str) -> bytes | None:
+        """The key, or None when there is none."""
+
+    def destroy(self, release_id: str) -> None:
+        """Remove a key; one that is gone already is no error."""
+
+    def sweep(self, live: Collection[str]) -> None:
+        """Destroy every key whose release is not among `live`."""
 
 
 class KeyFiles:
@@ -31,6 +51,7 @@ class KeyFiles:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.where = str(directory)
 
     def create(self, release_id: str) -> None:
         """Draw a key and put it on the disk, file and directory entry both, before returning.

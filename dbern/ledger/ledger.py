@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from sqlalchemy import Connection
-
-from dbern.errors import DbernError
-from dbern.ledger import accounts, refusals, rows
-from dbern.ledger.backend import Backend, backend_of, check_installed
+from dbern.ledger import accounts, epochs, reconciliation, refusals, rows
+from dbern.ledger.backend import Backend, backend_of, check_installed, start_mark
+from dbern.ledger.epochs import writing
 from dbern.ledger.identity import Comparison, compared
-from dbern.ledger.staging import Staging, destroy_staging, sweep_staging
+from dbern.ledger.remains import Remains
+from dbern.ledger.schema import ledger_id_of
+from dbern.ledger.staging import Staging
 from dbern.ledger.values import (
     LIVE,
+    PENDING,
     Abandoned,
     AuditLine,
     DatasetStatus,
+    Published,
+    Reconciled,
     Request,
     Reservation,
     State,
@@ -32,9 +33,9 @@ class BudgetLedger:
     """The ledger of one database; open it with `open`.
 
     A release goes ``reserved -> reading -> spent -> committed``. Every step is one transaction
-    that compares the state it leaves, so of two processes one takes it. The key and the staged
-    center live outside the database and die when the release is over; whatever a crash leaves of
-    them, the next opening removes.
+    that compares the state it leaves, so of two processes one takes it. The key (outside the
+    database, or wrapped by a secret that is) and the staged center die when the release is over;
+    whatever a crash leaves of them, the next opening removes.
 
     Examples
     --------
@@ -52,8 +53,10 @@ class BudgetLedger:
     committed epsilon 0.7
     """
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, ledger_id: str) -> None:
         self._backend = backend
+        self._remains = Remains(backend, ledger_id)
+        self.id = ledger_id
 
     @classmethod
     def create(cls, url: str, *, busy_timeout: float = 30.0) -> bool:
@@ -68,7 +71,11 @@ class BudgetLedger:
         """
         backend = backend_of(url, busy_timeout=busy_timeout)
         try:
-            return backend.create()
+            created = backend.create()
+            if created:
+                with backend.read() as connection:
+                    start_mark(backend, ledger_id_of(connection))
+            return created
         finally:
             backend.close()
 
@@ -79,7 +86,8 @@ class BudgetLedger:
         Parameters
         ----------
         url : str
-            ``sqlite:///relative/path.db`` or ``sqlite:////absolute/path.db``.
+            ``sqlite:///relative/path.db``, ``sqlite:////absolute/path.db`` or
+            ``postgresql+psycopg://user@host/database``.
         read_only : bool
             To look only: nothing is swept and every change is refused.
         busy_timeout : float
@@ -92,13 +100,13 @@ class BudgetLedger:
         EnvironmentRefusedError
             When there is no ledger, or it cannot be read, written or unlocked in time.
         """
-        ledger = cls(backend_of(url, read_only=read_only, busy_timeout=busy_timeout))
+        backend = backend_of(url, read_only=read_only, busy_timeout=busy_timeout)
         try:
-            check_installed(ledger._backend, busy_timeout)
+            ledger = cls(backend, check_installed(backend, busy_timeout))
             if not read_only:
                 ledger.sweep()
         except BaseException:
-            ledger.close()
+            backend.close()
             raise
         return ledger
 
@@ -137,10 +145,10 @@ class BudgetLedger:
         require_positive(budget)
         detail = rows.amount_columns(budget)
         logged = accounts.refusals_logged(self._backend, dataset, None, detail)
-        with logged, self._backend.write() as connection:
+        with logged, writing(self._backend) as connection:
             accounts.granted_terms(connection, dataset, neighbors, unit, accountant, period)
             rows.add_grant(connection, dataset, budget)
-            return self._account(connection, dataset)
+            return accounts.account(connection, self.url, dataset, rows.now())
 
     def status(self, dataset: str | None = None) -> list[DatasetStatus]:
         """The account of one dataset, or of all.
@@ -152,7 +160,8 @@ class BudgetLedger:
         """
         with self._backend.read() as connection:
             names = rows.dataset_names(connection) if dataset is None else [dataset]
-            return [self._account(connection, name) for name in names]
+            at = rows.now()
+            return [accounts.account(connection, self.url, name, at) for name in names]
 
     def reserve(self, request: Request) -> Reservation:
         """Charge a new release, or find the one that holds the name: its stored plan goes on.
@@ -160,7 +169,8 @@ class BudgetLedger:
         Raises
         ------
         BudgetError
-            When there is no grant, its terms differ, or the charge does not fit.
+            When there is no grant, its terms differ, or the charge does not fit; or when the
+            ledger was put back to an earlier state and not reconciled since.
         SpecError
             When the name belongs to another release, or to one that was abandoned.
         IntegrityError
@@ -169,21 +179,66 @@ class BudgetLedger:
         require_positive(request.charge, request.rho)
         detail = rows.amount_columns(request.charge)
         logged = accounts.refusals_logged(self._backend, request.dataset, request.name, detail)
-        with logged, self._backend.write() as connection:
+        with logged, writing(self._backend) as connection:
             found = rows.named(connection, request.dataset, request.name)
             if found is not None and (
                 refusal := refusals.unlike(self.url, compared(found, request))
             ):
                 raise refusal
+            if found is None or found.state in PENDING:
+                epochs.require_reconciled(connection, self._backend)
             at = rows.now()  # one time decides in which period it is paid and in which it counts
-            status = self._account(connection, request.dataset, at, request.charge)
+            status = accounts.account(connection, self.url, request.dataset, at, request.charge)
             accounts.require_terms(status, request)
-            return found or self._new_release(connection, status, request, at)
+            if found is not None:
+                return found
+            accounts.require_cover(self.url, status, request)
+            release_id = rows.new_id()
+            self._remains.begin(connection, release_id)
+            return rows.add_release(connection, request, release_id, at)
 
     def log(self, dataset: str | None = None) -> list[AuditLine]:
         """The audit log, which only grows: of one dataset, or all of it, oldest line first."""
         with self._backend.read() as connection:
             return rows.log(connection, dataset)
+
+    def is_pending(self) -> bool:
+        """Whether spending is stopped until published releases are reconciled."""
+        with self._backend.read() as connection:
+            return epochs.is_pending(connection, self._backend)
+
+    def declare_restored(self) -> None:
+        """Stop spending, because the database was put back to an earlier state."""
+        with writing(self._backend) as connection:
+            epochs.begin(connection, self._backend, "declared")
+
+    def reconcile(self, published: Sequence[Published], *, more: bool = False) -> Reconciled:
+        """Charge every published release that the ledger does not know, then let spending go on.
+
+        Parameters
+        ----------
+        published : sequence of Published
+            All that was ever published from this ledger; what is left out is never charged.
+        more : bool
+            There is more to come: spending stays stopped.
+
+        Raises
+        ------
+        BudgetError
+            When a release's dataset was never granted here, or on other terms.
+        SpecError
+            When a release does not say whose budget paid for it.
+        IntegrityError
+            When a release's guarantee is not the one that the ledger charged; nothing changed.
+        """
+        with writing(self._backend) as connection:
+            pending = epochs.is_pending(connection, self._backend)
+            known = reconciliation.Known(self.url, self.id, pending)
+            done = reconciliation.reconcile(connection, known, published)
+            if not more:
+                epochs.reconciled(connection)
+        self.sweep()
+        return done
 
     def find(self, dataset: str, name: str) -> Reservation | None:
         """The release that holds a name; None when it is free (a refund frees it)."""
@@ -228,7 +283,7 @@ class BudgetLedger:
         committed = self._step(
             reservation, State.SPENT, State.COMMITTED, manifest_digest=manifest_digest
         )
-        self._destroy(committed)
+        self._remains.destroy(committed)
         return committed
 
     def set_output(self, reservation: Reservation, output: str) -> Reservation:
@@ -239,9 +294,9 @@ class BudgetLedger:
         IntegrityError
             When it is over.
         """
-        with self._backend.write() as connection:
+        with writing(self._backend) as connection:
             changed = rows.moved(connection, reservation.release_id, LIVE, {"output": output})
-            return _recorded(connection, reservation, changed, "open", "set-output")
+            return accounts.recorded(connection, reservation, changed, "open", "set-output")
 
     def abandon(self, dataset: str, name: str, release_id: str | None = None) -> Abandoned:
         """Give a release (that very one) up: refunded if no record was read, else charged.
@@ -253,7 +308,7 @@ class BudgetLedger:
         ReleaseError
             When it is abandoned and the key could not be removed; the next opening tries again.
         """
-        with self._backend.write() as connection:
+        with writing(self._backend) as connection:
             found = rows.named(connection, dataset, name)
             meant = found is not None and release_id in (None, found.release_id)
             if found is None or found.state not in LIVE or not meant:
@@ -262,8 +317,8 @@ class BudgetLedger:
             after = State.REFUNDED if refunded else State.ABANDONED
             values = {"state": after.value}
             changed = rows.moved(connection, found.release_id, [found.state], values)
-            given_up = _recorded(connection, found, changed, found.state.value, after.value)
-        self._destroy(given_up)
+            given_up = accounts.recorded(connection, found, changed, found.state.value, after.value)
+        self._remains.destroy(given_up)
         return Abandoned(given_up, refunded)
 
     def key(self, reservation: Reservation) -> bytes:
@@ -274,10 +329,7 @@ class BudgetLedger:
         IntegrityError
             When it is missing or damaged: the release can only be abandoned.
         """
-        key = self._backend.keys.read(reservation.release_id)
-        if key is None:
-            raise self._keyless(reservation)
-        return key
+        return self._remains.key(reservation)
 
     def staging(self, reservation: Reservation) -> Staging:
         """Where the release's exact center is staged.
@@ -288,8 +340,10 @@ class BudgetLedger:
             When the key is missing.
         ReleaseError
             When the directory cannot be made.
+        EnvironmentRefusedError
+            When this process was told no place for it.
         """
-        return Staging(self._staging_path(reservation), self.key(reservation))
+        return self._remains.staging(reservation)
 
     def lock(
         self, reservation: Reservation, wait: Callable[[], None] | None = None
@@ -303,6 +357,16 @@ class BudgetLedger:
         """
         return self._backend.lock(reservation.release_id, wait)
 
+    def require_lock(self) -> None:
+        """Make sure, before something that is done once, that the lock is still this process's.
+
+        Raises
+        ------
+        ReleaseError
+            When it was lost with the connection to the database.
+        """
+        self._backend.require_lock()
+
     def sweep(self) -> None:
         """Remove the keys, staging and locks of releases that are over.
 
@@ -313,14 +377,7 @@ class BudgetLedger:
         EnvironmentRefusedError
             When one cannot be removed.
         """
-        with self._backend.write() as connection:
-            live = rows.live_ids(connection)
-            try:
-                self._backend.keys.sweep(live)
-                sweep_staging(self._backend.staging, live)
-                self._backend.sweep_locks(live)
-            except OSError as error:
-                raise refusals.not_swept(self.url, error) from error
+        self._remains.sweep()
 
     def close(self) -> None:
         """Let go of the database."""
@@ -329,67 +386,15 @@ class BudgetLedger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
-
-    def _account(
-        self,
-        connection: Connection,
-        dataset: str,
-        at: str | None = None,
-        charge: Budget | None = None,
-    ) -> DatasetStatus:
-        return accounts.account(connection, self.url, dataset, at or rows.now(), charge)
-
-    def _new_release(
-        self, connection: Connection, status: DatasetStatus, request: Request, at: str
-    ) -> Reservation:
-        accounts.require_cover(self.url, status, request)
-        release_id = rows.new_id()
-        # The key is on the disk before its row: a crash leaves an orphan key, never a charge
-        # without one. The write lock held here keeps `sweep` from taking it for an orphan.
-        self._backend.keys.create(release_id)
-        return rows.add_release(connection, request, release_id, at)
 
     def _step(
         self, reservation: Reservation, before: State, after: State, **values: object
     ) -> Reservation:
-        with self._backend.write() as connection:
+        with writing(self._backend) as connection:
+            if after is not State.COMMITTED:
+                epochs.require_reconciled(connection, self._backend)
             change = {"state": after.value, **values}
             changed = rows.moved(connection, reservation.release_id, [before], change)
-            return _recorded(connection, reservation, changed, before.value, after.value)
-
-    def _destroy(self, reservation: Reservation) -> None:
-        # Under the write lock, so that no other process's sweep is at the same files.
-        with self._backend.write():
-            try:
-                self._backend.keys.destroy(reservation.release_id)
-                destroy_staging(self._staging_path(reservation))
-            except OSError as error:
-                raise refusals.not_destroyed(reservation, error) from error
-
-    def _keyless(self, reservation: Reservation) -> DbernError:
-        with self._backend.read() as connection:
-            found = rows.identified(connection, reservation.release_id)
-        if found is None or found.state not in LIVE:
-            return refusals.moved_on(found, reservation.state.value)
-        return refusals.key_missing(self.url, found, str(self._backend.keys.directory))
-
-    def _staging_path(self, reservation: Reservation) -> Path:
-        return self._backend.staging / reservation.release_id
-
-
-def _recorded(
-    connection: Connection, reservation: Reservation, changed: bool, wanted: str, event: str
-) -> Reservation:
-    """The release after a compare-and-set, with its audit line; a refusal if it did not match."""
-    found = rows.identified(connection, reservation.release_id)
-    if found is None or not changed:
-        raise refusals.moved_on(found, wanted)
-    rows.add_audit(connection, event, found.dataset, found.name, found.release_id)
-    return found
+            return accounts.recorded(connection, reservation, changed, before.value, after.value)

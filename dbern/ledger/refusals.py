@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Sequence
 from fractions import Fraction
+from pathlib import Path
 
 from dbern.errors import (
     BudgetError,
@@ -17,7 +18,14 @@ from dbern.errors import (
 )
 from dbern.ledger.accounting import Amount, Zcdp
 from dbern.ledger.identity import Comparison, listed, named
-from dbern.ledger.values import PENDING, DatasetStatus, Reservation, State, Terms
+from dbern.ledger.values import (
+    PENDING,
+    DatasetStatus,
+    Published,
+    Reservation,
+    State,
+    Terms,
+)
 from dbern.privacy.budget import Budget, decimal_text
 
 
@@ -71,6 +79,58 @@ def not_installed(url: str) -> EnvironmentRefusedError:
     """There is no ledger at the URL."""
     command = shlex.join(["dbern", "ledger", "init", "--ledger", url])
     return EnvironmentRefusedError(f"there is no ledger at {url}; make one: {command}")
+
+
+def unreconciled(url: str) -> BudgetError:
+    """The ledger may have forgotten charges."""
+    return BudgetError(
+        "this ledger was put back to an earlier state, or is a copy, and may have forgotten what "
+        "was spent: nothing is spent until every published synopsis is accounted for; name all "
+        f"folders where they are: {reconcile_command(url)} FOLDER .."
+    )
+
+
+def no_staging(root: Path | None) -> EnvironmentRefusedError:
+    """A shared ledger, and no place for the private center."""
+    what = "is not set" if root is None else f"names {root.parent}, which is no directory"
+    return EnvironmentRefusedError(
+        f"DBERN_LEDGER_STAGING {what}: a release under a PostgreSQL ledger keeps its encrypted "
+        "center there until it is published; set it to a directory on a disk that every process "
+        "which may go on with the release shares, never where synopses are published"
+    )
+
+
+def other_guarantee(one: Published, charged: Budget) -> IntegrityError:
+    """A synopsis that states another guarantee than its release was charged."""
+    return IntegrityError(
+        f"{one.output} states {one.charge}, and its release {one.name!r} was charged {charged}: "
+        "one of them was changed; nothing was reconciled"
+    )
+
+
+def of_no_dataset(one: Published) -> SpecError:
+    """A synopsis that does not say whose budget paid for it."""
+    return SpecError(
+        f"{one.output} does not say whose budget paid for it (an older version wrote it); "
+        "reconcile such synopses by themselves with --dataset NAME --more, then the others"
+    )
+
+
+def terms_published(one: Published, dataset: str, fixed: Terms) -> BudgetError:
+    """A synopsis on other terms than its dataset's."""
+    return BudgetError(
+        f"{one.output} protects neighbors {one.neighbors}, unit {one.unit}, and dataset "
+        f"{dataset!r} was granted for {fixed}: its cost does not add up with the others; grant "
+        "another dataset on its terms and reconcile it by itself with --dataset NAME --more"
+    )
+
+
+def no_rho_published(one: Published, dataset: str) -> BudgetError:
+    """A synopsis without a rho, for an account in zCDP."""
+    return BudgetError(
+        f"dataset {dataset!r} is accounted in zCDP, and {one.output} states {one.charge} and no "
+        "rho; another account paid for it: reconcile it by itself with --dataset NAME --more"
+    )
 
 
 def not_abandonable(dataset: str, name: str, found: Reservation | None) -> SpecError:
@@ -153,6 +213,11 @@ def grant_command(url: str, dataset: str, budget: Budget | None = None) -> str:
     if budget is not None and budget.delta:
         words += ["--delta", decimal_text(budget.delta)]
     return shlex.join(words)
+
+
+def reconcile_command(url: str) -> str:
+    """The command that reconciles a ledger with what was published."""
+    return shlex.join(["dbern", "ledger", "reconcile", "--ledger", url])
 
 
 def abandon_command(url: str, release: Reservation) -> str:

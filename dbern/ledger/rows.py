@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
 
-from sqlalchemy import Connection, RowMapping, select
+from sqlalchemy import Connection, RowMapping, func, select
 
 from dbern.ledger.accounting import rho_of_charge
 from dbern.ledger.identity import json_text
@@ -17,6 +17,7 @@ from dbern.ledger.schema import audit, datasets, grants, releases
 from dbern.ledger.values import (
     LIVE,
     AuditLine,
+    Published,
     ReleaseRow,
     Request,
     Reservation,
@@ -68,6 +69,11 @@ def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
     ]  # fmt: skip
 
 
+def last_event(connection: Connection) -> int:
+    """The number of the last line of the audit log; 0 where there is none."""
+    return connection.scalar(select(func.max(audit.c.id))) or 0
+
+
 def add_dataset(connection: Connection, dataset: str, terms: Terms) -> None:
     """Fix a dataset's terms."""
     row = {
@@ -112,6 +118,26 @@ def add_release(
     reservation = _reservation(inserted.mappings().one())
     add_audit(connection, "reserve", request.dataset, request.name, release_id, amounts)
     return reservation
+
+
+def add_published(
+    connection: Connection, one: Published, dataset: str, name: str, state: State
+) -> None:
+    """Write a release that this ledger did not make: it has no plan, and its salt is of no use."""
+    row = {
+        "release_id": one.release_id,
+        "dataset": dataset,
+        "name": name,
+        "state": state.value,
+        **amount_columns(one.charge),
+        "rho": None if one.rho is None else str(one.rho),
+        **dict.fromkeys(("identity", "inputs", "plan"), "{}"),
+        "output": one.output,
+        "salt": secrets.token_bytes(_SALT_BYTES),
+        "manifest_digest": one.manifest_digest,
+        "created": one.created,
+    }
+    connection.execute(releases.insert().values(row))
 
 
 def add_audit(

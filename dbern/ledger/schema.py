@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from sqlalchemy import (
     CheckConstraint,
     Column,
@@ -21,15 +23,19 @@ from sqlalchemy import (
 from dbern.errors import EnvironmentRefusedError
 from dbern.ledger.values import State
 
-VERSION = "2"
+VERSION = "3"
 
 _MIGRATIONS = {
     "1": (
         "ALTER TABLE datasets ADD COLUMN period VARCHAR",
         "ALTER TABLE releases ADD COLUMN rho VARCHAR",
     ),
+    "2": (
+        "INSERT INTO meta VALUES ('ledger_id', lower(hex(randomblob(16)))), ('epoch', '1'), "
+        "('reconciled', '1'), ('home', '')",
+    ),
 }
-"""What takes a ledger of an older version to the next one."""
+"""What takes a ledger of an older version, which only SQLite has, to the next one."""
 
 metadata = MetaData()
 
@@ -39,6 +45,12 @@ meta = Table(
     Column("key", String, primary_key=True),
     Column("value", String, nullable=False),
 )
+"""Facts of the ledger as a whole.
+
+`schema`: its version; `ledger_id`: a random, public name; `epoch`: how often it was put back to an
+earlier state, from 1; `reconciled`: the epoch up to which published releases are accounted for;
+`home`: where the database said it lives.
+"""
 
 datasets = Table(
     "datasets",
@@ -138,10 +150,47 @@ def version_of(connection: Connection) -> str | None:
     return str(version)
 
 
-def migrate(connection: Connection) -> None:
-    """Bring an older ledger to this version, inside the caller's transaction."""
+def install(connection: Connection, home: str) -> None:
+    """Make the tables and facts of a new ledger."""
+    metadata.create_all(connection)
+    facts = {
+        "schema": VERSION,
+        "ledger_id": new_ledger_id(),
+        "epoch": "1",
+        "reconciled": "1",
+        "home": home,
+    }
+    rows = [{"key": key, "value": value} for key, value in facts.items()]
+    connection.execute(meta.insert(), rows)
+
+
+def new_ledger_id() -> str:
+    """A random name for a ledger; synopses carry it, so nothing secret may enter one."""
+    return uuid.uuid4().hex
+
+
+def facts_of(connection: Connection) -> dict[str, str]:
+    """The facts of the ledger as a whole, see `meta`."""
+    return {row.key: row.value for row in connection.execute(select(meta))}
+
+
+def ledger_id_of(connection: Connection) -> str:
+    """The ledger's public name."""
+    return str(facts_of(connection)["ledger_id"])
+
+
+def set_facts(connection: Connection, **facts: str) -> None:
+    """Change facts of the ledger as a whole."""
+    for key, value in facts.items():
+        connection.execute(meta.update().where(meta.c.key == key).values(value=value))
+
+
+def migrate(connection: Connection) -> bool:
+    """Bring an older ledger to this version, inside the caller's transaction; False if it is."""
+    if version_of(connection) in (None, VERSION):
+        return False
     while (version := version_of(connection)) not in (None, VERSION):
         for statement in _MIGRATIONS[str(version)]:
             connection.exec_driver_sql(statement)
-        following = str(int(str(version)) + 1)
-        connection.execute(meta.update().where(meta.c.key == "schema").values(value=following))
+        set_facts(connection, schema=str(int(str(version)) + 1))
+    return True

@@ -16,7 +16,8 @@ from sqlalchemy.pool import NullPool
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError
 from dbern.ledger.durable import private_directory, sync_directory
 from dbern.ledger.keys import KeyFiles
-from dbern.ledger.schema import APPEND_ONLY, PERMANENT, VERSION, meta, metadata, version_of
+from dbern.ledger.marks import Mark
+from dbern.ledger.schema import APPEND_ONLY, PERMANENT, install, version_of
 
 # Nothing private may linger: no write-ahead log beside the file, deleted content overwritten.
 # Recursive triggers let REPLACE, too, meet the triggers that refuse a DELETE.
@@ -64,8 +65,7 @@ class SqliteBackend:
     def __init__(self, path: Path, *, read_only: bool = False, busy_timeout: float = 30.0) -> None:
         self.path = path
         self.url = f"sqlite:///{path}"
-        self.keys = KeyFiles(self._beside("keys"))
-        self.staging = self._beside("staging")
+        self._keys = KeyFiles(self._beside("keys"))
         self._locks = self._beside("locks")
         self._read_only = read_only
         self._busy_timeout = busy_timeout
@@ -143,6 +143,28 @@ class SqliteBackend:
             if path.stem not in live:
                 path.unlink(missing_ok=True)
 
+    def require_lock(self) -> None:
+        """Nothing to look at: only the end of this process takes its ``flock`` away."""
+
+    def keys(self, connection: Connection) -> KeyFiles:
+        """The key files; the database never holds a key."""
+        del connection
+        return self._keys
+
+    def staging(self, ledger_id: str) -> Path:
+        """The directory beside the file, which no other ledger can have."""
+        del ledger_id
+        return self._beside("staging")
+
+    def mark(self, ledger_id: str) -> Mark:
+        """The file beside the database; a database that comes without it is a copy."""
+        return Mark(self._beside("mark"), ledger_id, always_there=True)
+
+    def home(self, connection: Connection) -> str:
+        """Nothing in a SQLite file says where it is; its mark does that."""
+        del connection
+        return ""
+
     def close(self) -> None:
         """Close the engine."""
         self._engine.dispose()
@@ -190,7 +212,7 @@ def _begin(connection: Connection) -> None:
 
 
 def _install(connection: Connection) -> bool:
-    metadata.create_all(connection)
+    install(connection, home="")
     for table in (*APPEND_ONLY, *PERMANENT):
         refused = ("UPDATE", "DELETE") if table in APPEND_ONLY else ("DELETE",)
         for change in refused:
@@ -198,7 +220,6 @@ def _install(connection: Connection) -> bool:
                 f"CREATE TRIGGER {table.name}_no_{change.lower()} BEFORE {change} ON {table.name} "
                 f"BEGIN SELECT RAISE(ABORT, '{table.name} refuses {change}'); END"
             )
-    connection.execute(meta.insert().values(key="schema", value=VERSION))
     return True
 
 

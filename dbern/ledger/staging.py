@@ -14,6 +14,7 @@ import re
 import secrets
 import shutil
 import struct
+import weakref
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,7 +67,7 @@ class Staging:
         self._verified: dict[tuple[str, int], bytes] = {}
         with _reported(directory):
             private_directory(directory.parent)
-            private_directory(directory)
+            self._open()
 
     def put(self, component: str, block: int, values: Int64Array) -> None:
         """Stage a block; one that exists already is kept as it is.
@@ -95,10 +96,10 @@ class Staging:
         with _reported(self.directory):
             write_new(temporary, sealed)
             try:
-                _link_new(temporary, path)
+                _link_new(temporary.name, path.name, self._handle)
             finally:
                 temporary.unlink(missing_ok=True)
-            sync_directory(self.directory)
+            os.fsync(self._handle)
 
     def get(self, component: str, block: int) -> Int64Array:
         """A staged block, exactly as it was put.
@@ -169,17 +170,25 @@ class Staging:
             )
 
     def clear(self) -> None:
-        """Remove every block, to count again; the directory stays."""
+        """Begin a new, empty directory, to count again.
+
+        A process that lost its lock and does not know it yet adds to the old one: no center is
+        ever pieced together from two passes.
+        """
         with _reported(self.directory):
             self._verified = {}
-            for path in self.directory.iterdir():
-                path.unlink(missing_ok=True)
-            sync_directory(self.directory)
+            destroy_staging(self.directory)
+            self._open()
 
     def destroy(self) -> None:
         """Remove the directory and all that is in it."""
         with _reported(self.directory):
             destroy_staging(self.directory)
+
+    def _open(self) -> None:
+        private_directory(self.directory)
+        self._handle = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._handle)
 
     def _plaintext(self, component: str, block: int) -> bytes:
         where = f"block {block} of {component!r} in {self.directory}"
@@ -239,10 +248,10 @@ def _reported(directory: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and not directory.is_dir():
+        if isinstance(error, FileNotFoundError):
             raise ReleaseError(
-                f"the staging directory {directory} is gone: another process committed or "
-                "abandoned this release; run the same command again to see where it stands"
+                f"the staging directory {directory} is gone: another process went on with this "
+                "release, or abandoned it; run the same command again to see where it stands"
             ) from None
         raise ReleaseError(
             f"the staging directory {directory} cannot be used: {error.strerror}; free space or "
@@ -250,10 +259,10 @@ def _reported(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def _link_new(source: Path, target: Path) -> None:
+def _link_new(source: str, target: str, directory: int) -> None:
     """Give `source` its final name unless that exists: the first block put is the block."""
     try:
-        os.link(source, target)
+        os.link(source, target, src_dir_fd=directory, dst_dir_fd=directory)
     except FileExistsError:
         return
 

@@ -167,6 +167,36 @@ class AuditLine:
 
 
 @dataclass(frozen=True)
+class Published:
+    """A synopsis as it was found, with the guarantee that it states.
+
+    `dataset` and `ledger_id` are None where an older version did not write them;
+    `manifest_digest` is None where there is no manifest: coefficients may be there all the same.
+    """
+
+    release_id: str
+    name: str
+    charge: Budget
+    rho: Fraction | None
+    neighbors: str
+    unit: str
+    created: str
+    output: str
+    dataset: str | None
+    ledger_id: str | None
+    manifest_digest: str | None
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """What became of published releases: charged now, known before, or another ledger's."""
+
+    charged: tuple[Published, ...]
+    known: tuple[Published, ...]
+    foreign: tuple[Published, ...]
+
+
+@dataclass(frozen=True)
 class DatasetStatus:
     """A dataset's account: ``granted = spent + reserved + remaining``, exactly.
 

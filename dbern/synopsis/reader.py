@@ -17,7 +17,7 @@ from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
 from dbern.synopsis.points import Points, as_points, check_shape
-from dbern.synopsis.released import ReleasedArray
+from dbern.synopsis.released import ReleasedArray, ReleasedVector
 from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
 
@@ -135,7 +135,8 @@ class Synopsis:
         values = self(points, h)
         if not self.classes:
             return values
-        codes = values.argmax(axis=1) if values.ndim == 2 else (values > 0).astype(np.int64)
+        middle = self.combination.threshold
+        codes = values.argmax(axis=1) if values.ndim == 2 else (values > middle).astype(np.int64)
         return np.array(self.classes)[codes]
 
     def score_samples(self, points: Points, h: Order = None) -> Any:
@@ -165,17 +166,21 @@ class Synopsis:
         self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
     ) -> FloatArray:
         """Values at points (m, l) in data units, a part of a request of `total`."""
-        values = self.combination.values(self._parts(points, smoothings, total, threads))
-        if self.combination.kind != "linear":  # whose one array is NaN outside by itself
+        combination = self.combination
+        unit = self.domain.to_unit(points) if combination.of_points else None
+        values = combination.values(self._parts(points, smoothings, total, threads), unit)
+        if combination.kind != "linear":  # whose one array is NaN outside by itself
             values[~self.domain.inside(points)] = np.nan
         return values
 
     def _parts(
         self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
     ) -> list[FloatArray]:
-        """Values of every array; NaN outside the bounds of its axes."""
+        """Values of every array, NaN outside the bounds of its axes; a vector as it is."""
         return [
-            array.values(
+            array.entries
+            if isinstance(array, ReleasedVector)
+            else array.values(
                 points if array.axes == self.domain.names else points[:, array.columns],
                 None if smoothings is None else smoothings[i],
                 total,
@@ -274,7 +279,10 @@ class Synopsis:
             [
                 self._spread(array, unit, smoothing)
                 for array, smoothing in zip(self.arrays, self._smoothings(h), strict=True)
-            ]
+            ],
+            np.stack(np.meshgrid(*unit, indexing="ij"), axis=-1)
+            if self.combination.of_points
+            else None,
         )
         coordinates: dict[str, Any] = {
             # CF: xarray.decode_cf makes dates of units such as these.
@@ -292,9 +300,14 @@ class Synopsis:
         return xarray.DataArray(values, coords=coordinates, dims=dims, name=self.metadata["name"])
 
     def _spread(
-        self, array: ReleasedArray, unit: Sequence[FloatArray], smoothing: Smoothing
+        self,
+        array: ReleasedArray | ReleasedVector,
+        unit: Sequence[FloatArray],
+        smoothing: Smoothing,
     ) -> FloatArray:
         """An array's values on the grid of all axes, constant along those it does not have."""
+        if isinstance(array, ReleasedVector):
+            return array.entries
         own = [unit[self.domain.names.index(axis)] for axis in array.axes]
         values = array.on_grid(own, smoothing)
         missing = [i for i, name in enumerate(self.domain.names) if name not in array.axes]
@@ -327,18 +340,21 @@ class Synopsis:
         return Combination.from_dict(self.metadata["combine"])
 
     @cached_property
-    def arrays(self) -> tuple[ReleasedArray, ...]:
+    def arrays(self) -> tuple[ReleasedArray | ReleasedVector, ...]:
         """What was released, in the order of the combination."""
         return tuple(
-            ReleasedArray(self._store, name, facts, self.domain)
+            ReleasedVector(self._store, name, facts)
+            if "entries" in facts
+            else ReleasedArray(self._store, name, facts, self.domain)
             for facts in self.metadata["components"]
             for name in facts["arrays"]
         )
 
     def _lower_bound(self, beta: float) -> float:
-        if self.combination.kind not in ("linear", "stack"):
-            return 0.0
         facts = self.metadata
+        additive = facts["components"][0].get("additive", True)
+        if not additive or self.combination.kind not in ("linear", "stack"):
+            return 0.0
         epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
         function = facts["components"][0]["sensitivity"]["function"]
         return lower_bound(function, epsilon, beta, facts["target"]["n"], delta)

@@ -18,7 +18,7 @@ from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
 from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.maps import coordinates_of, family_of
 from dbern.bernstein.spectrum import AxisSpectrum
-from dbern.certificate import Certificate, ErrorModel, synthesis_matrices
+from dbern.certificate import Certificate, ErrorModel, entries_bound, synthesis_matrices
 from dbern.domain import Domain
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
@@ -38,6 +38,47 @@ MOST_LOADED = 1 << 26
 """Most coefficients held in memory (512 MiB); a larger lattice is read by shards, as needed."""
 
 _KEPT = 4  # polynomials, with their tables of up to 128 MiB
+
+
+class ReleasedVector:
+    """A vector: its numbers are the same at every point, under every smoothing.
+
+    Parameters
+    ----------
+    store : ReleasedStore
+    name : str
+        Of the vector's group below ``components/``.
+    facts : mapping
+        The public facts of its component, from the root attributes.
+    """
+
+    axes: tuple[str, ...] = ()
+    order: tuple[int, ...] = ()
+    chosen = Smoothing((), ())
+
+    def __init__(self, store: ReleasedStore, name: str, facts: Mapping[str, Any]) -> None:
+        self.name = name
+        self._store = store
+        self._facts = facts
+
+    @cached_property
+    def entries(self) -> FloatArray:
+        """The numbers, (m,)."""
+        return self._store.values(f"components/{self.name}/coefficients")
+
+    def smoothing(self, h: Sequence[int]) -> Smoothing:
+        """None."""
+        del h
+        return self.chosen
+
+    def bound(
+        self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
+    ) -> Certificate:
+        """Bound on the error of every entry."""
+        del smoothing, selected
+        law, errors = noise_law(self._facts["noise"]["law"]), self._facts["errors"]
+        error = errors["lattice"] + errors["released"]
+        return entries_bound(law, len(self._facts["entries"]), error, beta, at_once)
 
 
 class ReleasedArray:

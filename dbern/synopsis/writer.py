@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from zarr.codecs import BytesCodec, ZstdCodec
 
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bins import AxisBins
-from dbern.bernstein.lattice import Lattice, Slab
+from dbern.bernstein.lattice import Layout, Slab
 from dbern.bernstein.maps import AxisMap
 from dbern.errors import SpecError
 from dbern.synopsis.manifest import (
@@ -39,11 +39,12 @@ _MODES = {"spectral": "mode", "binned": "bin"}
 class Component:
     """One released lattice; `positions` are its nodes, `scale_factor` a granule, in data units.
 
-    With `maps` the lattice is derived from released spectral coordinates or bins, kept too.
+    Of a vector the entries, without positions. With `maps` the lattice is derived from released
+    spectral coordinates or bins, kept too.
     """
 
     name: str
-    lattice: Lattice
+    lattice: Layout
     axes: tuple[str, ...]
     positions: tuple[FloatArray, ...]
     scale_factor: float
@@ -133,8 +134,11 @@ class SynopsisWriter:
         except OSError as error:
             raise storage_error(self._output, error) from None
 
-    def finish(self, created: str) -> str:
-        """Make all objects durable, then publish the manifest; returns its SHA-256."""
+    def finish(self, created: str, just_before: Callable[[], None] = lambda: None) -> str:
+        """Make all objects durable, then publish the manifest; returns its SHA-256.
+
+        `just_before` is called between: the last chance to refuse.
+        """
         try:
             names = list_objects(self._output)
             for name in names:
@@ -145,6 +149,7 @@ class SynopsisWriter:
             entries = {name: digest(self._output / name) for name in names}
         except OSError as error:
             raise storage_error(self._output, error) from None
+        just_before()
         publish(self._output, Manifest(self._release_id, created, entries))
         return digest(self._output / MANIFEST).sha256
 
@@ -220,7 +225,9 @@ def _create_component(root: zarr.Group, component: Component) -> None:
         dimension_names=component.axes,
         attributes={"scale_factor": component.scale_factor, "add_offset": 0.0},
     )
-    for name, positions in zip(component.axes, component.positions, strict=True):
+    for name, positions in zip(
+        component.axes, component.positions, strict=False
+    ):  # of a vector none
         _create_array(group, name, positions, (name,), {})
 
 
@@ -254,7 +261,7 @@ def _create_array(
     array[...] = values
 
 
-def _chunks(lattice: Lattice) -> tuple[int, ...]:
+def _chunks(lattice: Layout) -> tuple[int, ...]:
     """A divisor of the shard along the first axis, of about 64 Ki coefficients."""
     layers = lattice.slab_layers
     wanted = max(1, min(layers, _CHUNK_COEFFICIENTS // lattice.layer))

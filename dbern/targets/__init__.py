@@ -11,12 +11,34 @@ from importlib.metadata import entry_points
 from dbern.errors import SpecError
 from dbern.targets.base import Learner
 from dbern.targets.density import KernelDensity
+from dbern.targets.erm import KernelERM, LogisticRegression, RidgeRegression
+from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
 from dbern.targets.regression import NadarayaWatson
 from dbern.targets.support_vectors import SupportVectorMachine
 
-__all__ = ["KernelDensity", "Learner", "NadarayaWatson", "SupportVectorMachine", "learner_of"]
+__all__ = [
+    "GaussianNaiveBayes",
+    "KernelDensity",
+    "KernelERM",
+    "Learner",
+    "LogisticRegression",
+    "NadarayaWatson",
+    "NaiveBayes",
+    "RidgeRegression",
+    "SupportVectorMachine",
+    "learner_of",
+]
 
-_OURS: tuple[type[Learner], ...] = (KernelDensity, NadarayaWatson, SupportVectorMachine)
+_OURS: tuple[type[Learner], ...] = (
+    KernelDensity,
+    NadarayaWatson,
+    SupportVectorMachine,
+    NaiveBayes,
+    GaussianNaiveBayes,
+    KernelERM,
+    LogisticRegression,
+    RidgeRegression,
+)
 
 
 def learner_of(kind: str) -> type[Learner]:

@@ -1,24 +1,25 @@
 """What a learner is to the plan, to the engine and to a record: nothing more than this.
 
 A learner releases one or more *components*. Each component is a family of functions on the unit
-cube, its *outputs*, that one record moves together; one calibration covers them. Components pay
-shares of the release's budget (basic composition), and a public combination makes the function.
+cube, its *outputs*, that one record moves together, or a vector; one calibration covers them.
+Components pay shares of the release's budget (basic composition), and a public combination makes
+the function.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from pydantic import AfterValidator, Field, ValidationError
 
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bias import Approximation
-from dbern.bernstein.coordinates import BumpBound, Coordinates
+from dbern.bernstein.coordinates import BumpBound, Coordinates, Entries
 from dbern.bernstein.kernels import KERNELS, Kernel
 from dbern.bernstein.lattice import Slab
 from dbern.combination import Combination
@@ -76,7 +77,7 @@ class Learner(Section, ABC):
         return cls(**parameters)
 
     @abstractmethod
-    def components(self, schema: RecordSchema) -> tuple[Component, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
         """What is released of records of this schema.
 
         Raises
@@ -89,6 +90,11 @@ class Learner(Section, ABC):
         """How the components make the function."""
         del schema
         return Combination()
+
+    def notes(self, n: int) -> tuple[str, ...]:
+        """What else a plan for n rows should say, in the words of other software."""
+        del n
+        return ()
 
 
 class Component(Protocol):
@@ -112,6 +118,10 @@ class Component(Protocol):
         Bounds what a noiseless release misses.
     binned : bool
         Whether bins may be released: for sums over records, weights in [-1, 1].
+    spectral : bool
+        Whether spectral coordinates may be released: `movement` bounds them.
+    additive : bool
+        Whether F adds up over records and some attain S(F): then `lower_bound` is one.
     """
 
     @property
@@ -147,6 +157,14 @@ class Component(Protocol):
         """See the class."""
 
     @property
+    def spectral(self) -> bool:
+        """See the class."""
+
+    @property
+    def additive(self) -> bool:
+        """See the class."""
+
+    @property
     def function_movement(self) -> float:
         """``n S(F)``, the largest move of one output at one point, rounded outward."""
 
@@ -169,6 +187,44 @@ class Component(Protocol):
         """The statistic whose `counting` this is."""
 
 
+@dataclass(frozen=True)
+class Vector(ABC):
+    """A released vector: numbers, no function of the axes, so nothing to approximate.
+
+    Parameters
+    ----------
+    name : str
+        Of its group in the store.
+    share : Fraction
+        Of the release's budget.
+    entries : tuple of str
+        What the numbers are, in their order.
+    """
+
+    name: str
+    share: Fraction
+    entries: tuple[str, ...]
+
+    outputs: ClassVar[int] = 1
+
+    @property
+    @abstractmethod
+    def entry_movement(self) -> float:
+        """n times the largest move of one entry, rounded outward."""
+
+    @abstractmethod
+    def movement(self, norm: int) -> BumpBound:
+        """Bound n times the l1 or l2 distance that one replaced record moves all entries."""
+
+    @abstractmethod
+    def statistic(self, n: int) -> Statistic:
+        """How records become the entries."""
+
+    @abstractmethod
+    def restore(self, n: int, counting: Mapping[str, Any]) -> Statistic:
+        """The statistic whose `counting` this is."""
+
+
 class Statistic(Protocol):
     """A component as integer sums over records: what workers count and contract.
 
@@ -188,7 +244,7 @@ class Statistic(Protocol):
     """
 
     @property
-    def coordinates(self) -> Coordinates:
+    def coordinates(self) -> Coordinates | Entries:
         """What is released."""
 
     @property
@@ -247,6 +303,58 @@ class Statistic(Protocol):
         """Released values of one slab of one output, in unit-cube units."""
 
 
+class Gathered(Protocol):
+    """One pass of a statistic over all records, on one worker."""
+
+    def add(self, records: Mapping[str, FloatArray]) -> None:
+        """Take a batch in."""
+
+    def finish(self, state: Int64Array) -> None:
+        """Add what the pass amounts to to a state, in place."""
+
+
+@runtime_checkable
+class GatheringStatistic(Protocol):
+    """A statistic whose records must meet: each of its `passes` goes over all of them.
+
+    States of different passes add up. Which records a pass keeps depends on their content and on
+    the salt alone.
+    """
+
+    @property
+    def passes(self) -> int:
+        """How many."""
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Memory of one pass."""
+
+    def gather(self, salt: bytes, index: int) -> Gathered:
+        """Begin one."""
+
+
+@runtime_checkable
+class SizedComponent(Protocol):
+    """A component that is resolved for a public number of rows before it is planned."""
+
+    @property
+    def linear(self) -> bool:
+        """Whether its functions are linear: one cell and one iteration reproduce them."""
+
+    def for_rows(self, n: int) -> Component:
+        """The component for n rows."""
+
+
+def for_rows(component: Component, n: int) -> Component:
+    """The component as it is planned for n rows."""
+    return component.for_rows(n) if isinstance(component, SizedComponent) else component
+
+
+def is_linear(component: Component) -> bool:
+    """Whether its values at the corners of the cube are all there is to release."""
+    return isinstance(component, SizedComponent) and component.linear
+
+
 @dataclass(frozen=True)
 class Counters:
     """All components' statistics as one: states are flat and add up.
@@ -272,10 +380,45 @@ class Counters:
         """The state of no records."""
         return np.zeros(sum(_sizes(self.parts)), dtype=np.int64)
 
+    @property
+    def passes(self) -> int:
+        """Passes over all records; 0 where any part of them can be counted by itself."""
+        return max((part.passes for part in self._gathering), default=0)
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Memory of one pass besides its state."""
+        return sum(part.gathered_bytes for part in self._gathering)
+
+    @property
+    def _gathering(self) -> list[GatheringStatistic]:
+        return [part for part in self.parts if isinstance(part, GatheringStatistic)]
+
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
         for part, own in zip(self.parts, self._views(state), strict=True):
             part.add(own, records)
+
+    def count(
+        self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int = 0
+    ) -> Int64Array:
+        """The state of some records, or of one pass over all of them; sums count in the first."""
+        state = self.empty()
+        gathered: list[tuple[Gathered, Int64Array]] = []
+        sums: list[tuple[Statistic, Int64Array]] = []
+        for part, own in zip(self.parts, self._views(state), strict=True):
+            if not isinstance(part, GatheringStatistic):
+                sums += [(part, own)] if index == 0 else []
+            elif index < part.passes:
+                gathered.append((part.gather(salt, index), own))
+        for batch in batches:
+            for part, own in sums:
+                part.add(own, batch)
+            for one, _ in gathered:
+                one.add(batch)
+        for one, own in gathered:
+            one.finish(own)
+        return state
 
     def finish(self, state: Int64Array, part: int, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab of one output of one part."""

@@ -1,7 +1,8 @@
 """Weighted kernel sums ``F_o(y) = (1/n) sum_i [o_i = o] w_i K(y - d_i)``, K a product of axes.
 
 A public rule gives each record an output o and a weight w in [-1, 1]. Densities, regression sums,
-class sums and the closed form of the hinge are all of this form.
+class sums and the closed form of the hinge are all of this form. The axes may be some of those that
+a record must be valid in: one that is not is the null record of every sum over the same box.
 
 Sensitivity under replace-one
 -----------------------------
@@ -96,6 +97,13 @@ def axis_kernels(
 class KernelSum:
     """A weighted kernel sum as a component: see the top of the module.
 
+    Parameters
+    ----------
+    domain : Domain
+        The axes it is a function of.
+    box : Domain, optional
+        All axes in which a record must be valid to count, `domain` among them; by default those.
+
     Examples
     --------
     >>> from dbern.bernstein.kernels import Gaussian
@@ -112,6 +120,7 @@ class KernelSum:
     weighing: Weighing = ALIKE
     unit: float = 1.0
     share: Fraction = WHOLE
+    box: Domain | None = None
 
     @property
     def outputs(self) -> int:
@@ -140,6 +149,16 @@ class KernelSum:
     @property
     def binned(self) -> bool:
         """A sum over records may be binned first and smoothed after the noise."""
+        return True
+
+    @property
+    def spectral(self) -> bool:
+        """Bumps are bounded in spectral coordinates."""
+        return True
+
+    @property
+    def additive(self) -> bool:
+        """It is a sum over records, and two bumps attain S(F)."""
         return True
 
     def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
@@ -187,7 +206,10 @@ class KernelSum:
         self, records: Mapping[str, FloatArray]
     ) -> tuple[FloatArray, Int64Array | None, FloatArray | None]:
         """Positions (m', l), outputs and weights (m',) of the records that count."""
-        kept, positions = self.domain.bounded(records)
+        box = self.box or self.domain
+        kept, positions = box.bounded(records)
+        if box.names != self.domain.names:
+            positions = positions[:, [box.names.index(name) for name in self.domain.names]]
         counts, output, weight = self.weighing(records)
         if counts is not None:
             positions, kept = positions[counts[kept]], kept & counts
@@ -199,8 +221,8 @@ class KernelSum:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The axes' columns and those of the weights."""
-        return self.domain.columns + self.weighing.columns
+        """The columns of the axes and those of the weights."""
+        return (self.box or self.domain).columns + self.weighing.columns
 
 
 def _cost(sketch: MomentSketch, nodes: Sequence[int]) -> float:

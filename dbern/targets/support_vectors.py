@@ -1,4 +1,4 @@
-"""Support vector machines without bias, where they have a closed form.
+"""Support vector machines without bias: in closed form, or by a solver.
 
 ``w = argmin (C/n) sum_i max(0, 1 - l_i <w, phi(d_i)>) + |w|^2 / 2`` with labels +-1. In the dual,
 ``w = (C/n) sum_i a_i l_i phi(d_i)`` with a_i in [0, 1], and a_i = 1 wherever the margin
@@ -10,6 +10,8 @@ and including margin one. By strong convexity this is the minimiser:
     ``F(y) = (C/n) sum_i l_i K(d_i, y)``,
 
 a signed kernel sum, exact, with no solver; its sensitivities are proved in `dbern.targets.sums`.
+For larger C the hinge is rounded over a public width and the machine is solved for
+(`dbern.targets.risk_minimizers`).
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from dbern.combination import Combination
-from dbern.domain import Column, RecordSchema
-from dbern.errors import SpecError
-from dbern.targets.base import Learner, Lengths
+from dbern.domain import RecordSchema
+from dbern.learning.losses import Hinge
+from dbern.targets.base import Component, Learner, Lengths
+from dbern.targets.erm import Shards, gaussian_space, label_of, minimizer, note, of_classes
 from dbern.targets.sums import KernelSum, axis_kernels
 from dbern.targets.weighings import ByCategory, BySign
 
@@ -38,7 +41,11 @@ class SupportVectorMachine(Learner):
     length_scale : sequence of float
         s per axis, in data units.
     C : float
-        At most 1: then the machine has a closed form.
+        Up to 1 the machine has a closed form; beyond, it is solved for.
+    width : float
+        Over which the kink of the hinge is rounded for the solver, of a margin.
+    shards : "auto" or int
+        For the solver: as of `KernelERM`.
 
     Raises
     ------
@@ -57,11 +64,18 @@ class SupportVectorMachine(Learner):
     length_scale: Lengths = Field(
         description="length_scale = [1.0, 1.0], one per axis in data units"
     )
-    C: float = Field(1.0, gt=0, le=1, description="C = 1.0, at most 1 in this version")
+    C: float = Field(
+        1.0, gt=0, allow_inf_nan=False, description="C = 1.0: scikit-learn's C times n"
+    )
+    width: float = Field(0.1, gt=0, le=1, description="width = 0.1, at most 1")
+    shards: Shards = Field("auto", description='shards = "auto", or a number of at least 1')
 
-    def components(self, schema: RecordSchema) -> tuple[KernelSum, ...]:
-        """The signed sum, or one sum for each of more than two classes."""
-        label, domain = _label(schema), schema.domain
+    def components(self, schema: RecordSchema) -> tuple[Component, ...]:
+        """The signed sum, or one sum for each of more than two classes; or what is solved for."""
+        label, domain = label_of(schema), schema.domain
+        if self.C > 1:
+            space = gaussian_space(schema, self.length_scale)
+            return (minimizer("decision", schema, Hinge(self.width), space, self.C, self.shards),)
         kernels = axis_kernels(domain, self.length_scale, "length_scale")
         # The component's kernels are densities: this is what the machine's is of their product.
         unit = self.C * math.prod(g.bandwidth * math.sqrt(2 * math.pi) for g in kernels)
@@ -69,14 +83,12 @@ class SupportVectorMachine(Learner):
         return (KernelSum("decision", domain, kernels, weighing, unit),)
 
     def combination(self, schema: RecordSchema) -> Combination:
-        """The sum itself, or for more classes each one's minus all others'."""
-        classes = _label(schema).categories
-        return Combination("linear" if len(classes) == 2 else "one-vs-rest", classes)
+        """The function itself; of more sums each one minus all others, of more models each one."""
+        classes = label_of(schema).categories
+        if self.C > 1 or len(classes) == 2:
+            return of_classes(schema)
+        return Combination("one-vs-rest", classes)
 
-
-def _label(schema: RecordSchema) -> Column:
-    if schema.label is None:
-        raise SpecError(
-            'data.label: is missing; write [data.label] with column and classes = ["no", "yes"]'
-        )
-    return schema.label
+    def notes(self, n: int) -> tuple[str, ...]:
+        """C in both forms."""
+        return (note(self.C, n),)

@@ -5,6 +5,7 @@ every call whose arguments contain the text ``call``), before or after it, do wh
 
 - ``kill``: SIGKILL to this process; ``interrupt``: SIGINT;
 - ``full``: raise ENOSPC;
+- ``disconnect``: let the PostgreSQL server end every connection of this process's user;
 - ``wait:PATH``: say so by creating PATH, then sleep;
 - ``tear``: of the first call with a folder that has a ``zarr.json``, remove that file, as a torn
   `rmtree` may, then SIGKILL.
@@ -21,6 +22,7 @@ import itertools
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -52,11 +54,31 @@ def happen(what: str) -> None:
     elif what == "interrupt":
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.5)
+    elif what == "disconnect":
+        disconnect()
     elif what == "full":
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     else:
         Path(what.partition(":")[2]).touch()
         time.sleep(60)
+
+
+def disconnect() -> None:
+    """Past what is replaced: the calls that are counted are the release's own."""
+    import tomllib
+
+    url = tomllib.loads(Path("release.toml").read_text())["budget"]["ledger"]
+    name = url.rpartition("/")[2]
+    ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid != pg_backend_pid()"
+    command = [
+        "psql",
+        "-q",
+        "-d",
+        url.replace("+psycopg", ""),
+        "-c",
+        f"{ended} AND datname = '{name}'",
+    ]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 def tear(folder: Path) -> None:
@@ -87,7 +109,8 @@ def plant(place: str, call: int | str, when: str, what: str) -> None:
 
 
 def fix_reservations() -> None:
-    replace("dbern.ledger.keys:new_key", lambda: KEY)
+    for module in ("keys", "wrapping"):
+        replace(f"dbern.ledger.{module}:new_key", lambda: KEY)
     replace("dbern.ledger.rows:new_id", lambda: RELEASE_ID)
     replace("dbern.ledger.rows:now", lambda: CREATED)
     replace("dbern.ledger.rows:secrets", SimpleNamespace(token_bytes=lambda _count: SALT))

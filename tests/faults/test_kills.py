@@ -67,7 +67,7 @@ def resumes(undisturbed, helpers):
 def leftovers(project):
     """What should not be in the project's folder any more."""
     known = {"data", "release.toml", "out.zarr", "ledger.db", "ledger.db.keys",
-             "ledger.db.staging", "ledger.db.locks"}  # fmt: skip
+             "ledger.db.staging", "ledger.db.locks", "ledger.db.mark"}  # fmt: skip
     return sorted(p.name for p in project.folder.iterdir() if p.name not in known)
 
 
@@ -100,9 +100,9 @@ POINTS = [
     ("dbern.synopsis.writer:publish", 1, "before", "spent"),
     ("dbern.synopsis.writer:publish", 1, "after", "spent"),
     (f"{LEDGER}.commit", 1, "before", "spent"),
-    (f"{LEDGER}._destroy", 1, "before", "committed"),
+    ("dbern.ledger.remains:Remains.destroy", 1, "before", "committed"),
     ("dbern.ledger.keys:KeyFiles.destroy", 1, "after", "committed"),
-    ("dbern.ledger.ledger:destroy_staging", 1, "before", "committed"),
+    ("dbern.ledger.remains:destroy_staging", 1, "before", "committed"),
     (f"{LEDGER}.commit", 1, "after", "committed"),
 ]
 

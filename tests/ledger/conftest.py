@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select
 
 from dbern.ledger import BudgetLedger, Request, Reservation
+from dbern.ledger.keys import KeyFiles
 from dbern.privacy.budget import Budget
 
 
@@ -16,10 +18,46 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def database(request: pytest.FixtureRequest) -> str:
+    """The same tests on both; a module about one of them has a fixture of this name."""
+    return str(request.param)
+
+
 @pytest.fixture
-def url(path: Path) -> str:
-    assert BudgetLedger.create(f"sqlite:///{path}")
-    return f"sqlite:///{path}"
+def url(database: str, path: Path, request: pytest.FixtureRequest) -> str:
+    url = f"sqlite:///{path}" if database == "sqlite" else request.getfixturevalue("postgres_url")
+    assert BudgetLedger.create(url)
+    return url
+
+
+@pytest.fixture
+def keys_held(url: str) -> Callable[[], set[str]]:
+    """The releases that have a key, in whichever way the ledger keeps it."""
+    from dbern.ledger.backend import backend_of
+    from dbern.ledger.wrapping import wrapped
+
+    def held() -> set[str]:
+        backend = backend_of(url)
+        with backend.read() as connection:
+            keys = backend.keys(connection)
+            if isinstance(keys, KeyFiles):
+                return set(keys.held())
+            return set(connection.scalars(select(wrapped.c.release_id)))
+
+    return held
+
+
+@pytest.fixture
+def staged(url: str, ledger: BudgetLedger) -> Callable[[], list[str]]:
+    """The releases that have a staging directory."""
+    from dbern.ledger.backend import backend_of
+
+    def names() -> list[str]:
+        root = backend_of(url).staging(ledger.id)
+        return sorted(path.name for path in root.iterdir()) if root and root.is_dir() else []
+
+    return names
 
 
 @pytest.fixture

@@ -51,11 +51,10 @@ def test_the_refusal_names_every_amount_and_the_command(ledger, held, ask, advan
     assert ledger.find("trips", "third") is None
 
 
-def test_a_refused_charge_leaves_no_key(ledger, path, ask):
+def test_a_refused_charge_leaves_no_key(ledger, keys_held, ask):
     with pytest.raises(BudgetError):
         ledger.reserve(ask("big", "1.1"))
-    keys = path.with_name("ledger.db.keys")
-    assert not keys.exists() or not list(keys.iterdir())
+    assert keys_held() == set()
 
 
 def test_without_a_grant_the_message_says_how_to_grant(ledger):

@@ -20,6 +20,11 @@ from dbern.ledger.sqlite import SqliteBackend
 from dbern.privacy.budget import Budget
 
 
+@pytest.fixture
+def database():
+    return "sqlite"
+
+
 def execute(path, statement):
     with closing(sqlite3.connect(path)) as connection, connection:
         return connection.execute(statement).fetchall()
@@ -276,7 +281,8 @@ def test_nothing_else_lies_beside_the_ledger(ledger, held, path):
     with ledger.lock(held):
         ledger.staging(held)
     names = {file.name for file in path.parent.iterdir()}
-    assert names == {"ledger.db", "ledger.db.keys", "ledger.db.staging", "ledger.db.locks"}
+    beside = {f"ledger.db.{what}" for what in ("keys", "staging", "locks", "mark")}
+    assert names == {"ledger.db"} | beside
 
 
 MODULES = sorted(module.name for module in pkgutil.iter_modules(dbern.ledger.__path__))

@@ -14,6 +14,11 @@ from dbern.privacy.budget import Budget
 
 
 @pytest.fixture
+def database():
+    return "sqlite"
+
+
+@pytest.fixture
 def keys(path):
     return path.with_name("ledger.db.keys")
 

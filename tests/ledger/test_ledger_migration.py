@@ -8,9 +8,15 @@ from fractions import Fraction
 
 import pytest
 
-from dbern.errors import EnvironmentRefusedError
+from dbern.errors import BudgetError, EnvironmentRefusedError
 from dbern.ledger import BudgetLedger, Request, State, schema
 from dbern.privacy.budget import Budget, PrivacyUnit
+
+
+@pytest.fixture
+def database():
+    return "sqlite"
+
 
 OPEN_ID, DONE_ID = "0a" * 16, "0b" * 16
 SCHEMA_1 = f"""
@@ -87,8 +93,9 @@ def structure(path):
             name: sorted(row[1:4] for row in connection.execute(f"PRAGMA table_info({name})"))
             for name in tables
         }
-        version = connection.execute("SELECT value FROM meta").fetchall()
-    return sorted(found), columns, version
+        version = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchall()
+        facts = sorted(connection.execute("SELECT key FROM meta").fetchall())
+    return sorted(found), columns, version, facts
 
 
 @pytest.mark.parametrize("read_only", [True, False])
@@ -138,6 +145,19 @@ def test_a_migration_that_fails_changes_nothing(old, path, monkeypatch):
     with pytest.raises(EnvironmentRefusedError):
         BudgetLedger.open(old)
     assert structure(path) == before
+
+
+def test_put_back_to_before_an_upgrade_it_is_the_same_ledger_and_must_be_reconciled(old, path):
+    before = path.read_bytes()
+    with BudgetLedger.open(old) as ledger:
+        name = ledger.id
+        assert not ledger.is_pending()
+        ledger.reserve(Request("trips", "next", Budget.parse("0.7")))
+    path.write_bytes(before)
+    with BudgetLedger.open(old) as ledger:
+        assert ledger.id == name  # by which its synopses are found
+        with pytest.raises(BudgetError, match="reconcile"):
+            ledger.reserve(Request("trips", "next", Budget.parse("0.7")))
 
 
 OPEN = """

@@ -192,6 +192,18 @@ def test_clear_starts_over_and_destroy_leaves_nothing(staging):
         staging.get("a", 0)
 
 
+def test_who_was_cleared_away_adds_nothing(staging):
+    """It lost its lock without knowing it: another process began to count again."""
+    staging.put("a", 0, np.array([1]))
+    other = Staging(staging.directory, KEY)
+    other.clear()
+    with pytest.raises(ReleaseError, match="another process"):
+        staging.put("a", 1, np.array([2]))
+    other.put("a", 0, np.array([3]))
+    assert [path.name for path in staging.directory.parent.iterdir()] == [staging.directory.name]
+    assert (len(block_files(other)), other.get("a", 0)) == (1, [3])
+
+
 def no_space(*arguments, **options):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -268,7 +268,7 @@ def test_the_format_is_what_its_page_says(two):
     assert documented == set(two.metadata)
     facts = {
         "arrays", "axes", "share", "value_unit", "k", "h", "noise", "sensitivity", "certificate",
-        "approximation", "errors",
+        "approximation", "errors", "additive",
     }  # fmt: skip
     assert facts == set(component)
     page = (Path(dbern.__file__).parent / "synopsis" / "FORMAT.md").read_text()

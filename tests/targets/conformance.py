@@ -15,6 +15,7 @@ from dbern.plans import PlannedComponent, ReleasePlan
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import to_grid
 from dbern.spec import ReleaseSpec
+from dbern.targets.base import Counters
 
 NULL = math.nan
 LABEL = {"column": "label", "classes": ["no", "yes"]}
@@ -25,7 +26,10 @@ RESPONSE = {"column": "response", "bounds": [-1.0, 3.0]}
 
 @dataclass(frozen=True)
 class Case:
-    """A target, the roles of its columns, and every value that a record's other columns take."""
+    """A target, the roles of its columns, and every value that a record's other columns take.
+
+    `reached` is the part of the planned sensitivity that some pair of two-record databases attains.
+    """
 
     target: Mapping[str, Any]
     roles: Mapping[str, Any] = field(default_factory=dict)
@@ -35,6 +39,9 @@ class Case:
         "discrete-gaussian", "spectral-gaussian", "binned-gaussian",
     )  # fmt: skip
 
+    reached: float = 0.5
+    linear: bool = False
+
     def spec(self, axes: int, n: int, noise: str, **mechanism: Any) -> ReleaseSpec:
         """A release over the unit cube."""
         names = "xyz"[:axes]
@@ -42,6 +49,7 @@ class Case:
             key: value * axes if isinstance(value, list) else value
             for key, value in self.target.items()
         }
+        mechanism = {} if self.linear else {"h": 2, **mechanism}
         return ReleaseSpec(
             release={"name": "case", "output": "case.zarr"},
             data={
@@ -49,13 +57,16 @@ class Case:
                 **self.roles,
             },
             target=target,
-            mechanism={"noise": noise, "h": 2, **mechanism},
+            mechanism={"noise": noise, **mechanism},
             budget={
                 "epsilon": "1.0", "delta": "1e-6" if "gaussian" in noise else "0",
                 "ledger": "sqlite:///l.db", "dataset": "case",
             },
         )  # fmt: skip
 
+
+_SOLVED = ("laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian")
+SALT = bytes(range(32))
 
 CASES = {
     "density": Case({"kind": "kernel-density", "bandwidth": [0.2]}),
@@ -75,6 +86,53 @@ CASES = {
         {"kind": "nadaraya-watson", "bandwidth": [0.25]}, {"response": RESPONSE},
         {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)},
     ),
+    "bayes": Case(
+        {"kind": "naive-bayes", "bandwidth": [0.2]}, {"label": THREE},
+        {"label": (0.0, 1.0, 2.0, NULL)},
+    ),
+    "bayes-kinked": Case(
+        {"kind": "naive-bayes", "bandwidth": [0.3], "kernel": "triangle"}, {"label": LABEL},
+        {"label": (0.0, 1.0, NULL)}, ("laplace", "binned-laplace"),
+    ),
+    "bayes-joint": Case(
+        {"kind": "naive-bayes", "bandwidth": [1.0], "release": "joint"}, {"label": LABEL},
+        {"label": (0.0, 1.0, NULL)}, ("laplace", "discrete-gaussian"),
+    ),
+    "bayes-gaussian": Case(
+        {"kind": "gaussian-naive-bayes", "std_floor": [0.1]}, {"label": THREE},
+        {"label": (0.0, 1.0, 2.0, NULL)}, ("laplace", "discrete-gaussian"),
+    ),
+    "kernel logistic": Case(
+        {"kind": "kernel-erm", "loss": "logistic", "length_scale": [0.3], "C": 1.5, "shards": 2},
+        {"label": LABEL}, {"label": (0.0, 1.0, NULL)}, _SOLVED, reached=0.3,
+    ),
+    "solved machine": Case(
+        {"kind": "support-vector-machine", "length_scale": [0.3], "C": 2.0}, {"label": LABEL},
+        {"label": (0.0, 1.0, NULL)}, _SOLVED, reached=0.3,
+    ),
+    "solved machines": Case(
+        {"kind": "support-vector-machine", "length_scale": [0.3], "C": 1.1}, {"label": THREE},
+        {"label": (0.0, 1.0, 2.0, NULL)}, _SOLVED, reached=0.3,
+    ),
+    "kernel ridge": Case(
+        {"kind": "kernel-erm", "loss": "square", "length_scale": [0.3], "C": 1.0},
+        {"response": RESPONSE}, {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, _SOLVED,
+        reached=0.2,
+    ),
+    "kernel tube": Case(
+        {"kind": "kernel-erm", "loss": "epsilon-insensitive", "length_scale": [0.3], "C": 1.0},
+        {"response": RESPONSE}, {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, _SOLVED,
+        reached=0.3,
+    ),
+    "logistic": Case(
+        {"kind": "logistic-regression", "C": 1.0}, {"label": LABEL}, {"label": (0.0, 1.0, NULL)},
+        ("laplace", "discrete-gaussian"), reached=0.3, linear=True,
+    ),
+    "ridge": Case(
+        {"kind": "ridge-regression", "C": 0.5}, {"response": RESPONSE},
+        {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, ("laplace", "discrete-gaussian"),
+        reached=0.2, linear=True,
+    ),
 }  # fmt: skip
 
 
@@ -82,10 +140,21 @@ def everyone(case: Case, axes: int, rng: np.random.Generator) -> list[dict[str, 
     """Records to replace by one another: edges and middles of every axis, each with every value."""
     ends = list(itertools.product((0.0, 0.5, 1.0), repeat=axes))
     places = [*ends, *rng.uniform(size=(4, axes)).tolist(), [NULL] * axes, [1.5] * axes]
+    places += [[0.5] * (axes - 1) + [NULL]] if axes > 1 else []
     names = "xyz"[:axes]
     others = [dict(zip(case.values, some, strict=True))
               for some in itertools.product(*case.values.values())]  # fmt: skip
     return [dict(zip(names, place, strict=True)) | other for place in places for other in others]
+
+
+def counted(counters: Counters, batches: list[list[dict[str, float]]]) -> np.ndarray:
+    """The state of all batches, in as many passes as it takes."""
+    columns = [
+        {c.name: np.array([r[c.name] for r in batch]) for c in counters.columns}
+        for batch in batches
+    ]
+    passes = range(max(1, counters.passes))
+    return sum(counters.count(columns, SALT, index) for index in passes)
 
 
 def integers(
@@ -93,9 +162,7 @@ def integers(
 ) -> list[np.ndarray]:
     """What carries the noise, flat, for each component all outputs."""
     counters = plan.counters(spec)
-    state = counters.empty()
-    columns = {c.name: np.array([r[c.name] for r in records]) for c in counters.columns}
-    counters.add(state, columns)
+    state = counted(counters, [records])
     found = []
     for part, planned in enumerate(plan.components):
         values = [
@@ -109,15 +176,47 @@ def integers(
 
 def largest_moves(case: Case, axes: int, noise: str, **mechanism: Any) -> list[float]:
     """For each component, the largest distance over its planned bound; every pair is tried."""
-    rng = np.random.default_rng(5)
-    spec = case.spec(axes, 2, noise, **mechanism)
-    plan = plan_files(spec, ())
-    records = everyone(case, axes, rng)
-    staged = [integers(spec, plan, [records[1], record]) for record in records]
+    return moves(*replaced(case, axes, noise, **mechanism))
+
+
+def moves(plan: ReleasePlan, staged: list[list[np.ndarray]]) -> list[float]:
+    """See `largest_moves`."""
     return [
         float((_largest(np.array([one[part] for one in staged])) / _bound(planned)).max())
         for part, planned in enumerate(plan.components)
     ]
+
+
+def loss(plan: ReleasePlan, staged: list[list[np.ndarray]]) -> float:
+    """The privacy that one replacement spends in all components, over the charge's.
+
+    With Laplace noise epsilon, the sum of ``|move|_1 / scale``; with Gaussian noise rho, that of
+    ``|move|_2^2 / (2 sigma^2)``, over what the laws are charged. Every pair is tried.
+    """
+    spent = np.zeros((len(staged), len(staged)))
+    for part, planned in enumerate(plan.components):
+        rows, law = np.array([one[part] for one in staged]).astype(np.float64), planned.noise.law
+        for i, row in enumerate(rows):
+            apart = np.abs(rows - row)
+            if isinstance(law, GaussianNoise):
+                spent[i] += (apart**2).sum(axis=1) / (2 * law.sigma**2)
+            else:
+                spent[i] += apart.sum(axis=1) / law.scale
+    charged = plan.charge.epsilon
+    if plan.charge.delta:
+        charged = sum(planned.noise.law.rho for planned in plan.components)
+    return float(spent.max()) / float(charged)
+
+
+def replaced(
+    case: Case, axes: int, noise: str, **mechanism: Any
+) -> tuple[ReleasePlan, list[list[np.ndarray]]]:
+    """A plan for two records, and the integers for one record beside each one of `everyone`."""
+    rng = np.random.default_rng(5)
+    spec = case.spec(axes, 2, noise, **mechanism)
+    plan = plan_files(spec, ())
+    records = everyone(case, axes, rng)
+    return plan, [integers(spec, plan, [records[1], record]) for record in records]
 
 
 def _largest(rows: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
-from conformance import CASES, everyone, integers, largest_moves
+from conformance import CASES, counted, everyone, integers, largest_moves, loss, moves, replaced
 
 import dbern
 from dbern import publishing
@@ -22,17 +22,23 @@ PAIRS = [(name, noise) for name, case in CASES.items() for noise in case.noises]
 
 @pytest.mark.parametrize(("name", "noise"), PAIRS)
 def test_no_replacement_moves_the_integers_beyond_the_plan(name, noise):
-    moves = largest_moves(CASES[name], 1, noise, k=9)
-    assert max(moves) <= 1
-    assert max(moves) > 0.5  # half the scale would be caught
+    found, reached = replaced(CASES[name], 1, noise, k=9), CASES[name].reached
+    assert reached < max(moves(*found)) <= 1  # half the scale would be caught
+    assert 0.5 * reached**2 < loss(*found) <= 1  # all components together; of rho, squares
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "noise"), PAIRS)
 def test_no_replacement_moves_the_integers_of_two_axes_beyond_the_plan(name, noise):
-    moves = largest_moves(CASES[name], 2, noise, k=6)
-    assert max(moves) <= 1
-    assert max(moves) > 0.3
+    found, reached = replaced(CASES[name], 2, noise, k=6), CASES[name].reached
+    assert 0.6 * reached < max(moves(*found)) <= 1
+    assert 0.2 * reached**2 < loss(*found) <= 1
+
+
+@pytest.mark.parametrize("name", ["regression", "bayes"])
+def test_shares_above_the_budget_spend_more_than_the_charge(name, monkeypatch):
+    monkeypatch.setattr("dbern.planning._charge", lambda spec, component: spec.charge)
+    assert loss(*replaced(CASES[name], 1, "laplace", k=9)) > 1
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -86,17 +92,13 @@ def test_any_order_and_partition_gives_the_same_integers(name):
     spec = case.spec(2, len(records), "laplace", k=5)
     plan = plan_files(spec, ())
     counters = plan.counters(spec)
-
-    def state(rows):
-        total = counters.empty()
-        columns = {c.name: np.array([r[c.name] for r in rows]) for c in counters.columns}
-        counters.add(total, columns)
-        return total
-
-    together = state(records)
+    together = counted(counters, [records])
     shuffled = [records[i] for i in rng.permutation(len(records))]
-    parts = [state(shuffled[i : i + 7]) for i in range(0, len(shuffled), 7)]
-    np.testing.assert_array_equal(np.sum(parts, axis=0), together)
+    batches = [shuffled[i : i + 7] for i in range(0, len(shuffled), 7)]
+    np.testing.assert_array_equal(counted(counters, batches), together)
+    if not counters.passes:
+        parts = [counted(counters, [batch]) for batch in batches]
+        np.testing.assert_array_equal(np.sum(parts, axis=0), together)
     assert together.any()
 
 

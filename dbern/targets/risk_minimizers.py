@@ -1,0 +1,215 @@
+"""Regularized risk minimizers in finite feature spaces, as components.
+
+``F = (1/m) sum_s w_s . phi``, w_s the minimizer of shard s (`dbern.learning.risk`), for each of q
+outputs: one model, or one a class against the rest.
+
+Sensitivity under replace-one
+-----------------------------
+*Weights.* Every w_s that is computed is within a proved distance of its shard's minimizer, and the
+mean of the minimizers moves by at most ``r = 2 M C kappa / n``: the mean of what is computed moves
+by ``r + instability`` in the Euclidean norm (`dbern.learning.solver`). A record's shard is a
+function of its content alone, so this holds for any m. *Released values* are a linear map of the
+weights, whose norm `Space.gain` bounds; ``S(F)`` is the move times ``sup |phi|``. *Outputs.* Every
+record is in the problem of every output, so each moves by as much: q times in the l1 norm, and
+``sqrt(q)`` times in the l2 norm. The paper prints half of r, and half of it is what removing a
+record can do; a flipped label attains r.
+
+Units: values are in units of ``C M c``, c the volume of a bump, so that a minimizer with a Gaussian
+kernel is a mixture of densities with signed weights that sum to at most one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dbern.arrays import FloatArray
+from dbern.bernstein.bias import Approximation
+from dbern.bernstein.coordinates import BumpBound, Coordinates
+from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.domain import Column, Domain
+from dbern.errors import SpecError
+from dbern.learning.losses import Loss
+from dbern.learning.objective import STORED_FEATURES, objective
+from dbern.learning.risk import Risk
+from dbern.learning.solver import Certified, one_vs_rest
+from dbern.targets.base import Statistic
+from dbern.targets.risk_statistics import RiskStatistic
+from dbern.targets.spaces import Space
+from dbern.targets.sums import WHOLE
+from dbern.targets.weighings import Weighing
+
+_LEAST_ROWS, _MOST_ROWS = 1 << 16, 1 << 20
+_HEAVY = 1.25  # times the usual weight of a shard
+
+
+@dataclass(frozen=True)
+class RiskMinimizer:
+    """A regularized risk minimizer before its lattice is chosen: see the top of the module.
+
+    Parameters
+    ----------
+    loss : Loss
+    space : Space
+        What functions it is chosen from.
+    weighing : Weighing
+        Gives a record's label as its weight (times `radius`), or where there are several outputs
+        as its output, one against the rest.
+    cost : float
+        The paper's C.
+    radius : float
+        Half-width of the responses' bounds; 1 for classes.
+    shards : int, optional
+        Unless stated, so many that the features of one are kept in memory.
+    n : int
+        Public number of rows; 0 before a plan: only a plan's component has sensitivities.
+    """
+
+    name: str
+    domain: Domain
+    loss: Loss
+    space: Space
+    weighing: Weighing
+    cost: float
+    radius: float = 1.0
+    shards: int | None = None
+    n: int = 0
+    share: Fraction = WHOLE
+
+    binned = False
+    spectral = True
+    additive = False
+
+    def for_rows(self, n: int) -> RiskMinimizer:
+        """The same for n records: shards and features are fixed.
+
+        Raises
+        ------
+        SpecError
+            For more shards than records, or features that do not suffice.
+        """
+        if self.shards is not None and self.shards > n:
+            raise SpecError(f"target.shards: more than the {n} records; write shards = 1")
+        shards = self.shards or -(-n // self._shard_rows(self._resolved(1, n).size))
+        return replace(self, n=n, shards=shards, space=self._resolved(shards, n))
+
+    def _resolved(self, shards: int, n: int) -> Space:
+        factor = 1 + math.sqrt(self.cost * shards * self.loss.curvature) / 2
+        return self.space.resolved(factor, n)
+
+    def _shard_rows(self, size: int) -> int:
+        """Rows of an automatic shard: as many as have their features kept while it is solved."""
+        return min(_MOST_ROWS, max(_LEAST_ROWS, STORED_FEATURES // size))
+
+    @property
+    def outputs(self) -> int:
+        """As many as the weighing has."""
+        return self.weighing.outputs
+
+    @property
+    def kernels(self) -> tuple[Gaussian, ...]:
+        """The space's."""
+        return self.space.kernels
+
+    @property
+    def linear(self) -> bool:
+        """The space's."""
+        return self.space.linear
+
+    @property
+    def approximation(self) -> Approximation:
+        """The space's."""
+        return self.space.approximation
+
+    @cached_property
+    def risk(self) -> Risk:
+        """The learning problem of one output.
+
+        By content a shard may hold every record, m times its usual weight, and the loss's M there
+        is for weights that never occur. So where there is more than one shard the derivative is
+        clipped at the M of a shard a quarter heavier than usual (of the square loss this is a
+        Huber loss): shards up to that weight have the same minimizers, and all the same
+        sensitivity.
+        """
+        shards = self.shards or 1
+        risk = Risk(
+            self.loss,
+            self.space.kernel,
+            self.cost * (_HEAVY if shards > 1 else 1),
+            self.n,
+            self.space.radius,
+            self.space.dimensions,
+        )
+        return replace(risk, cost=self.cost, shards=shards, lipschitz=risk.slope)
+
+    @cached_property
+    def method(self) -> Certified:
+        """Steps to a proved distance from the minimizer, which adds 0.4 % to r."""
+        return Certified.for_sensitivity(self.risk)
+
+    @property
+    def unit(self) -> float:
+        """``C M c``."""
+        return self.cost * self.risk.slope * self.space.volume
+
+    @property
+    def _moved(self) -> float:
+        """n times what a record can do to the weights of one output, in units of values."""
+        move = self.risk.sensitivity + self.method.instability(self.risk)
+        return OUTWARD * self.n * move / self.unit
+
+    @property
+    def function_movement(self) -> float:
+        """``n (r + instability) sup |phi|``."""
+        return OUTWARD * self._moved * self.space.reach
+
+    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+        """See the proof at the top of this module."""
+        del quick
+        gain = self.space.gain(coordinates, norm)
+        outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
+        text = f"{self.outputs}{'^{1/2}' if norm == 2 else ''} x " if self.outputs > 1 else ""
+        return BumpBound(
+            OUTWARD * outputs * self._moved * gain.value,
+            f"{text}r {gain.derivation}, r = 2 M C kappa / n and twice the solver's distance",
+        )
+
+    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
+        """Weights as fine as 64-bit integers allow, whatever the tolerance."""
+        del tolerance
+        return RiskStatistic(self.for_rows(n) if self.n != n else self, coordinates)
+
+    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
+        """The statistic that a plan has chosen."""
+        space = self.space.restored(counting)
+        component = replace(self, n=n, shards=counting["shards"], space=space)
+        return RiskStatistic(component, coordinates)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The axes' columns and the label's."""
+        return self.domain.columns + self.weighing.columns
+
+    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
+        """Points and label (m', l + 1) of the records that count: their content."""
+        kept, positions = self.domain.bounded(records)
+        known, output, weight = self.weighing(records)
+        if known is not None:
+            positions, kept = positions[known[kept]], kept & known
+        labels = output if weight is None else weight
+        assert labels is not None, "a weighing that gives labels"  # noqa: S101 - for the types
+        # Adding 0.0 makes one zero of two, here as in the hash.
+        chosen = labels[kept] * (self.radius if weight is not None else 1)
+        return np.column_stack([self.space.points(positions), chosen]) + 0.0
+
+    def fitted(self, points: FloatArray, labels: FloatArray, counts: FloatArray) -> FloatArray:
+        """Weights (size, outputs) of one shard, from its distinct records and their counts."""
+        targets = one_vs_rest(labels, self.outputs) if self.outputs > 1 else labels
+        problem = objective(self.risk, points, targets, counts)
+        return self.method.run(problem)

@@ -1,0 +1,218 @@
+"""Risk minimizers as integers: what a pass over the records solves, and what is released of it.
+
+Each shard's weights are stored in steps of ``2^-s``, each coordinate rounded by half a step, so
+states of disjoint shards add up exactly. The mean over shards is off by ``2^-s sqrt(d) / 2`` in
+norm, and a value by that times ``sup |phi|``: together with the floats of the linear map this is
+the float error, which the noise's calibration counts twice.
+
+Records are gathered by shard, equal ones counted, in sorted order: the weights do not depend on how
+records were distributed, on their order, or on the number of workers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dbern.arrays import FloatArray, Int64Array
+from dbern.bernstein.coordinates import Coordinates
+from dbern.bernstein.kernels import OUTWARD
+from dbern.bernstein.lattice import Slab
+from dbern.bernstein.spectrum import UNIT_ROUNDOFF
+from dbern.domain import Column
+from dbern.learning.objective import STORED_FEATURES
+from dbern.learning.risk import Risk
+from dbern.learning.rounding import BLOCK
+from dbern.targets.gathering import Gathering
+
+if TYPE_CHECKING:
+    from dbern.targets.risk_minimizers import RiskMinimizer
+
+PASS_ROWS = 1 << 18
+"""Rows that a pass gathers, unless a shard has more: reading them again costs less than solving."""
+
+_MOST_BITS = 60
+_SOLVER_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labels and slopes
+
+
+@dataclass(frozen=True)
+class RiskStatistic:
+    """A risk minimizer resolved: state is the sum over shards of weights in fixed point."""
+
+    component: RiskMinimizer
+    coordinates: Coordinates
+
+    @property
+    def _risk(self) -> Risk:
+        return self.component.risk
+
+    @property
+    def _unit(self) -> float:
+        return self.component.unit
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The component's."""
+        return self.component.columns
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """Shards and stored features."""
+        return {"shards": self._risk.shards, **self.component.space.counting}
+
+    @property
+    def description(self) -> str:
+        """Features, shards, passes and steps."""
+        method, risk = self.component.method, self._risk
+        shards = f"{risk.shards} shards by content" if risk.shards > 1 else "one shard"
+        passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
+        steps = f"about {method.expected_steps(risk)} steps each, {method.most_steps(risk)} at most"
+        return f"weights of {self.component.space.size} features: {shards}, {passes}, {steps}"
+
+    @property
+    def bits(self) -> int:
+        """s: the sum over shards stays below 2^62, each within ``|w_s|`` and its float error."""
+        largest = self._risk.shards * (self._risk.norm(self._risk.most_weight) + self._apart + 1)
+        return min(_MOST_BITS, 61 - math.frexp(largest)[1])
+
+    @property
+    def _apart(self) -> float:
+        return self._risk.shards * self.component.method.distance(self._risk)
+
+    @property
+    def _mean_norm(self) -> float:
+        """Bound on the norm of the mean of the weights, which is concave in a shard's weight."""
+        norm = self._risk.norm(self._risk.most_weight / self._risk.shards)
+        return OUTWARD * (norm + self.component.method.distance(self._risk)) + self._step
+
+    @property
+    def _step(self) -> float:
+        """Bound on the norm of what fixed point changes of the mean of the weights."""
+        return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(self.component.space.size)
+
+    @property
+    def kernel_error(self) -> float:
+        """None: see the module."""
+        return 0.0
+
+    def kernel_error_norm(self, norm: int) -> float:
+        """None: see the module."""
+        del norm
+        return 0.0
+
+    @cached_property
+    def _row_error(self) -> float:
+        """Bound on the error of a value whose row of the map sums to one.
+
+        By stationarity the mean of the minimizers has expansion weights that sum to at most C M.
+        """
+        space, risk = self.component.space, self._risk
+        mass, rest = risk.cost * risk.slope, self.component.method.distance(risk) + self._step
+        floats = space.value_error(self.coordinates, mass, rest)
+        floats += 6 * UNIT_ROUNDOFF * space.reach * self._mean_norm
+        return OUTWARD * (floats + self._step * space.reach) / self._unit
+
+    @cached_property
+    def float_error(self) -> float:
+        """Bound on the error of any one released value, fixed point included."""
+        return self._row_error * self._largest_row
+
+    def float_error_norm(self, norm: int) -> float:
+        """The same of all values of all outputs: the norm of the row sums, which factors."""
+        outputs = math.sqrt(self.component.outputs) if norm == 2 else self.component.outputs
+        axes = (self.coordinates.row_sums(axis) for axis in range(len(self.coordinates.lattice.k)))
+        rows = math.prod(float((sums**norm).sum() ** (1 / norm)) for sums in axes)
+        return OUTWARD * outputs * self._row_error * rows
+
+    @property
+    def _largest_row(self) -> float:
+        axes = range(len(self.coordinates.lattice.k))
+        return math.prod(float(self.coordinates.row_sums(axis).max()) for axis in axes)
+
+    @cached_property
+    def position_error(self) -> float:
+        """What the function is off its meaning by: accuracy, never privacy.
+
+        The distance to the minimizers, the kernel's cut, and positions rounded by a few units: a
+        feature that moves by delta is a prediction's error ``|w| delta`` and a gradient's ``C M
+        delta`` (`dbern.learning.rounding`).
+        """
+        risk, space, method = self._risk, self.component.space, self.component.method
+        slopes = [kernel.slope / kernel.peak for kernel in space.kernels] or [1.0]
+        delta = 16 * UNIT_ROUNDOFF * sum(slopes) * (1 + max(slopes))
+        moved = self._mean_norm * math.sqrt(risk.most_weight * risk.loss.curvature) / 2
+        moved = delta * (moved + risk.cost * risk.slope + self._mean_norm)
+        far = space.reach * (method.distance(risk) + moved) + space.cut_error(risk)
+        return OUTWARD * far / self._unit
+
+    @property
+    def value_bound(self) -> float:
+        """``sup |phi|`` times the norm of the mean, mapped; and everything floats can add."""
+        reach = self.component.space.reach
+        return OUTWARD * 1.001 * self._largest_row * reach * self._mean_norm / self._unit
+
+    @property
+    def passes(self) -> int:
+        """Passes over all files, each of which gathers its shards' records and solves them."""
+        return min(self._risk.shards, -(-self._risk.n // PASS_ROWS))
+
+    @property
+    def _pass_rows(self) -> int:
+        groups = -(-self._risk.shards // self.passes)
+        share = min(1.0, groups / self._risk.shards)
+        return math.ceil(1.05 * share * self._risk.n) + 64
+
+    @property
+    def batch_bytes(self) -> int:
+        """Positions, labels, hashes and a few temporaries."""
+        return 8 * (24 + 6 * len(self.component.domain.axes))
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Memory of one pass: its records, and the features of a shard or of a block of it."""
+        width = len(self.component.domain.axes) + 2 + 2 * self.component.outputs
+        size = self.component.space.size
+        features = min(STORED_FEATURES, self._pass_rows * size)
+        return 8 * (_SOLVER_COPIES * width * self._pass_rows + 2 * features + 4 * BLOCK * size)
+
+    @property
+    def table_bytes(self) -> int:
+        """Features at the lattice points of each axis, mapped, and the products under way."""
+        nodes = self.coordinates.lattice.shape
+        return 8 * 3 * (sum(nodes) + max(nodes)) * self.component.space.size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Outputs, features."""
+        return (self.component.outputs, self.component.space.size)
+
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        """Records are not added one by one."""
+        raise NotImplementedError("records of a risk minimizer are gathered by shard")
+
+    def gather(self, salt: bytes, index: int) -> Gathering:
+        """What one pass gathers and solves."""
+        return Gathering(
+            rows=self.component.rows,
+            solved=self._weights,
+            salt=salt,
+            shards=self._risk.shards,
+            passes=self.passes,
+            index=index,
+        )
+
+    def _weights(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+        """Weights of one shard in fixed point, from its distinct records."""
+        points, labels = rows[:, :-1], rows[:, -1]
+        weights = self.component.fitted(points, labels, counts)
+        return np.rint(np.ldexp(weights.T, self.bits)).astype(np.int64)
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Released values of one slab."""
+        mean = np.ldexp(state[output].astype(np.float64), -self.bits) / self._risk.shards
+        return self.component.space.values(mean, self.coordinates, slab) / self._unit

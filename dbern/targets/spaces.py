@@ -1,0 +1,392 @@
+"""Finite feature spaces that risk minimizers are learned in and released from.
+
+A function of a space is ``f(y) = w . phi(y)``, phi public, so its released coordinates are a public
+linear map ``y = (T_1 x .. x T_l) (phi(p))_p w`` of its weights. What one record can do to them is
+the norm of that map times what it can do to w. The map is computed in floats; its error is bounded
+by the Euclidean norm of w, and enters the noise like every other float error.
+
+*Gaussian kernels* are cut to features (`dbern.learning.projected`), ``phi(x) = T K_x`` with a
+stored T of their own, fine enough for the public n. The norm of f in the kernel's own Hilbert space
+is ``(w' T G T' w)^{1/2} <= lambda_max(T G T')^{1/2} |w|``, as f is ``sum_v (T'w)_v K_v``; and of
+the coordinates a function of norm one can have, `Coordinates.ball_bound` knows. It speaks of
+densities ``K / c``, c the product of their ``b sqrt(2 pi)``, in whose Hilbert space norms are
+``sqrt(c)`` times as large.
+
+*Linear functions* are released as their values at the 2^l corners of the cube: k = 1 and h = 1
+reproduce them. The l1 norm of these is ``max_s s . Phi w = max_s |Phi' s| |w|`` over all signs,
+enumerated, the l2 norm at most ``lambda_max(Phi Phi')^{1/2} |w|``. Records are projected to the
+unit ball of unit-cube coordinates (Aldà and Rubinstein's assumption), which bounds kappa; the
+function is that of all points.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from dbern.arrays import FloatArray
+from dbern.bernstein import smoothness
+from dbern.bernstein.bias import Approximation, Bumps
+from dbern.bernstein.coordinates import BumpBound, Coordinates
+from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.lattice import Slab
+from dbern.bernstein.spectrum import UNIT_ROUNDOFF, AxisSpectrum
+from dbern.errors import SpecError
+from dbern.learning.kernels import ExplicitKernel, Kernel, Linear
+from dbern.learning.projected import ProjectedGaussian, project_gaussian
+from dbern.learning.risk import Risk
+
+_MOST_FEATURES = 4096
+_NODES = 6  # lattice steps of the features a bandwidth
+_CUT_SHARE = 0.2  # of C M / n: a tenth of the sensitivity, far below any noise
+_NARROWEST = 0.01  # of an axis: eigenvectors of a lattice finer than that take long
+_THRESHOLDS = (1e-2, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)  # of the largest eigenvalue
+_COARSEST_CUT = 0.01  # of C M: a kernel that needs more features than there may be is refused
+
+
+class FeatureKernel(Kernel, ExplicitKernel, Protocol):
+    """A kernel by its features."""
+
+
+class Space(Protocol):
+    """A family of linear functions of public features.
+
+    Attributes
+    ----------
+    dimensions : int
+        Coordinates of a point.
+    radius : float
+        Largest Euclidean norm of a record's point.
+    reach : float
+        ``sup |phi(y)|`` over the unit cube: what a value is of a norm.
+    volume : float
+        A kernel bump ``K(x, .)`` is this times a mixture's unit bump.
+    kernels : tuple of Gaussian
+        What the choice of k, h and noise looks at; none where there is no choice.
+    linear : bool
+        Whether one cell of the lattice and one iteration reproduce the functions.
+    """
+
+    @property
+    def dimensions(self) -> int:
+        """See the class."""
+
+    @property
+    def kernel(self) -> FeatureKernel:
+        """What is learned with."""
+
+    @property
+    def radius(self) -> float:
+        """See the class."""
+
+    @property
+    def reach(self) -> float:
+        """See the class."""
+
+    @property
+    def volume(self) -> float:
+        """See the class."""
+
+    @property
+    def kernels(self) -> tuple[Gaussian, ...]:
+        """See the class."""
+
+    @property
+    def linear(self) -> bool:
+        """See the class."""
+
+    @property
+    def size(self) -> int:
+        """Features."""
+
+    @property
+    def approximation(self) -> Approximation:
+        """Of a minimizer in units of ``C M volume``: what its expansion's weights sum to."""
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """JSON values that `restored` reads."""
+
+    def resolved(self, risk_factor: float, n: int) -> Space:
+        """The features for n records; `risk_factor` is what a cut is amplified by."""
+
+    def restored(self, counting: Mapping[str, Any]) -> Space:
+        """The space whose `counting` this is."""
+
+    def points(self, positions: FloatArray) -> FloatArray:
+        """Where records at unit-cube positions (m, l) are put, by single records alone."""
+
+    def cut_error(self, risk: Risk) -> float:
+        """What cutting the kernel changes of a minimizer, at any point."""
+
+    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
+        """Bound the l1 or l2 norm of the coordinates of a function with weights of norm one."""
+
+    def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
+        """Coordinates of one slab, for weights (size,)."""
+
+    def value_error(self, coordinates: Coordinates, mass: float, rest: float) -> float:
+        """Float error of a value whose row of T sums to one.
+
+        For weights ``sum_i alpha_i phi(d_i)``, ``sum |alpha_i|`` at most `mass`, and a remainder of
+        norm at most `rest`.
+        """
+
+
+@dataclass(frozen=True)
+class GaussianSpace:
+    """The Gaussian kernel ``exp(-|x - y|^2 / (2 s^2))``, s per axis in unit-cube units.
+
+    Examples
+    --------
+    >>> space = GaussianSpace((0.3, 0.3)).resolved(1.0, n=1000)
+    >>> space.kernel.cut < 2e-4, space.size < 100
+    (True, True)
+    """
+
+    scales: tuple[float, ...]
+    spectra: tuple[AxisSpectrum, ...] = ()
+    linear = False
+
+    @property
+    def dimensions(self) -> int:
+        """Axes."""
+        return len(self.scales)
+
+    @cached_property
+    def kernel(self) -> ProjectedGaussian:
+        """The cut kernel."""
+        return ProjectedGaussian(self.scales, self.spectra)
+
+    @property
+    def radius(self) -> float:
+        """Of the unit cube."""
+        return OUTWARD * math.sqrt(self.dimensions)
+
+    @property
+    def reach(self) -> float:
+        """kappa."""
+        return OUTWARD * math.sqrt(self.kernel.bound(self.radius))
+
+    @property
+    def volume(self) -> float:
+        """``prod b sqrt(2 pi)``, c of the module."""
+        return math.prod(scale * math.sqrt(2 * math.pi) for scale in self.scales)
+
+    @property
+    def kernels(self) -> tuple[Gaussian, ...]:
+        """Densities, one an axis."""
+        return tuple(Gaussian(scale) for scale in self.scales)
+
+    @property
+    def size(self) -> int:
+        """Products of the axes' features."""
+        return math.prod(spectrum.rank for spectrum in self.spectra)
+
+    @property
+    def approximation(self) -> Bumps:
+        """A minimizer is ``sum_i alpha_i K(d_i, .)`` with ``sum |alpha_i| <= C M``.
+
+        By stationarity ``alpha_i = -a_i L'_i`` in each shard, and the mean over shards weighs the
+        records by C/n each.
+        """
+        return Bumps(self.kernels)
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """The stored matrices."""
+        return {"features": [spectrum.to_dict() for spectrum in self.spectra]}
+
+    def resolved(self, risk_factor: float, n: int) -> GaussianSpace:
+        """Enough features for a cut of a tenth of the sensitivity, or as many as there may be.
+
+        Raises
+        ------
+        SpecError
+            For a kernel too narrow for any number of features that is allowed.
+        """
+        projected = _projection(self.scales, min(_CUT_SHARE / n, _COARSEST_CUT) / risk_factor)
+        if projected is None or projected.cut * risk_factor > _COARSEST_CUT:
+            raise SpecError(
+                f"target.length_scale: too short for {_MOST_FEATURES} features over "
+                f"{self.dimensions} axes; write a larger length_scale"
+            )
+        return replace(self, spectra=projected.spectra)
+
+    def restored(self, counting: Mapping[str, Any]) -> GaussianSpace:
+        """See `Space`."""
+        spectra = tuple(AxisSpectrum.from_dict(one) for one in counting["features"])
+        return replace(self, spectra=spectra)
+
+    def points(self, positions: FloatArray) -> FloatArray:
+        """Where they are."""
+        return positions
+
+    def cut_error(self, risk: Risk) -> float:
+        """The theorem of `dbern.learning.projected`, in the mean over shards.
+
+        It is convex in a shard's weight and zero at 0: most with all records in one shard.
+        """
+        return self.kernel.cut_error(risk) / risk.shards
+
+    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
+        """See the module."""
+        ball = coordinates.ball_bound(self.kernels, norm)
+        return BumpBound(
+            OUTWARD * ball.value * self.reach * math.sqrt(self.volume), ball.derivation
+        )
+
+    def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
+        """Axis by axis."""
+        result = weights.reshape([spectrum.rank for spectrum in self.spectra])
+        for axis, table in enumerate(self._tables(coordinates)):
+            rows = slice(slab.start, slab.stop) if axis == 0 else slice(None)
+            result = np.tensordot(result, table[rows], axes=(0, 1))
+        return result
+
+    def _tables(self, coordinates: Coordinates) -> list[FloatArray]:
+        tables = []
+        for axis in range(self.dimensions):
+            features = self.kernel.along_axis(axis, coordinates.lattice.nodes(axis))
+            matrix = coordinates.matrix(axis)
+            tables.append(features if matrix is None else matrix @ features)
+        return tables
+
+    def value_error(self, coordinates: Coordinates, mass: float, rest: float) -> float:
+        """Errors of features, and of the products of them.
+
+        *Remainder.* Terms sum to at most ``|phi| |w|``; per axis there is one product over features
+        and one over lattice points, and the factor 2 is for higher orders. *Mass.* A weight is at
+        most `mass` times the product of the axes' ``s_j = sup |phi_j|``, and s_j is small exactly
+        where T_j is large and phi_j is far from its float: with errors e_j the terms sum to
+        ``prod_axes sum_j s_j (s_j + e_j)``, of which ``prod_axes sum_j s_j^2`` is exact.
+        """
+        depth = sum(spectrum.rank + 4 for spectrum in self.spectra)
+        depth += sum(nodes + 4 for nodes in coordinates.lattice.shape)
+        rounding = 2 * depth * UNIT_ROUNDOFF
+        norms = 1.01 * self.kernel.feature_error + rounding * self.reach
+        exact = grown = 1.0
+        for axis in range(self.dimensions):
+            sup, error = self.kernel.feature_sups(axis), self.kernel.feature_errors(axis)
+            exact *= float((sup * sup).sum())
+            grown *= float((sup * (sup + error)).sum())
+        terms = 1.01 * (grown - exact) + 4 * UNIT_ROUNDOFF * grown + rounding * grown
+        return OUTWARD * (mass * terms + rest * norms)
+
+
+@lru_cache(maxsize=64)
+def _projection(scales: tuple[float, ...], wanted: float) -> ProjectedGaussian | None:
+    """The fewest features whose cut is at most `wanted`, or the best that are allowed."""
+    best = None
+    if min(scales) < _NARROWEST or math.prod(max(1.0, 0.5 / b) for b in scales) > _MOST_FEATURES:
+        return None
+    k = [max(8, math.ceil(_NODES / scale)) for scale in scales]
+    full = project_gaussian(scales, k, [count + 1 for count in k])
+    for threshold in _THRESHOLDS:
+        rank = [sum(mu > threshold * s.levels[0] for mu in s.levels) for s in full.spectra]
+        if math.prod(rank) > _MOST_FEATURES:
+            return best
+        cut = tuple(s.cut(d) for s, d in zip(full.spectra, rank, strict=True))
+        found = ProjectedGaussian(scales, cut)
+        if best is None or found.cut < best.cut:
+            best = found
+        if best.cut <= wanted:
+            return best
+    return best
+
+
+@dataclass(frozen=True)
+class LinearSpace:
+    """``w . y + w_0 constant`` in unit-cube coordinates; see the module.
+
+    Examples
+    --------
+    >>> space = LinearSpace(2, constant=1.0)
+    >>> space.size, space.points(np.array([[3.0, 4.0], [0.3, 0.4]])).tolist()
+    (3, [[0.6, 0.8], [0.3, 0.4]])
+    """
+
+    dimensions: int
+    constant: float
+    kernels: tuple[Gaussian, ...] = ()
+    volume = 1.0
+    radius = OUTWARD  # of the unit ball, and the rounding of the projection
+    linear = True
+
+    @cached_property
+    def kernel(self) -> Linear:
+        """``x . y + constant^2``."""
+        return Linear(self.constant)
+
+    @property
+    def reach(self) -> float:
+        """At the far corner."""
+        return OUTWARD * math.sqrt(self.dimensions + self.constant**2)
+
+    @property
+    def size(self) -> int:
+        """The coordinates, and the constant where it is not zero."""
+        return self.dimensions + (self.constant > 0)
+
+    @property
+    def approximation(self) -> smoothness.Linear:
+        """No error."""
+        return smoothness.Linear()
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """Nothing to store."""
+        return {}
+
+    def resolved(self, risk_factor: float, n: int) -> LinearSpace:
+        """Itself."""
+        del risk_factor, n
+        return self
+
+    def restored(self, counting: Mapping[str, Any]) -> LinearSpace:
+        """Itself."""
+        del counting
+        return self
+
+    def points(self, positions: FloatArray) -> FloatArray:
+        """Divided by their norm where it exceeds one."""
+        lengths = np.sqrt((positions * positions).sum(axis=1, keepdims=True))
+        return np.asarray(positions / np.maximum(lengths, 1.0))
+
+    def cut_error(self, risk: Risk) -> float:
+        """Nothing is cut."""
+        del risk
+        return 0.0
+
+    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
+        """See the module; a computed eigenvalue of a few corners is within 2^-40."""
+        features = self._corners(coordinates)
+        if norm == 2:
+            largest = float(np.linalg.eigvalsh(features.T @ features)[-1])
+            return BumpBound(OUTWARD**2 * math.sqrt(largest), "lambda_max(Phi Phi')^{1/2}")
+        signs: Sequence[tuple[int, ...]] = list(itertools.product((-1, 1), repeat=len(features)))
+        most = float(np.linalg.norm(np.array(signs) @ features, axis=1).max())
+        return BumpBound(OUTWARD * most, "max_s |sum_v s_v phi(v)|, enumerated")
+
+    def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
+        """At the corners."""
+        values = (self._corners(coordinates) @ weights).reshape(coordinates.lattice.shape)
+        return np.asarray(values[slab.start : slab.stop])
+
+    def _corners(self, coordinates: Coordinates) -> FloatArray:
+        """Features (2^l, size) of the corners, exact."""
+        axes = [coordinates.lattice.nodes(axis) for axis in range(self.dimensions)]
+        grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+        return self.kernel.features(grid.reshape(-1, self.dimensions))
+
+    def value_error(self, coordinates: Coordinates, mass: float, rest: float) -> float:
+        """A product of `size` terms."""
+        del coordinates
+        norm = mass * math.sqrt(self.kernel.bound(self.radius)) + rest
+        return OUTWARD * 2 * (self.size + 4) * UNIT_ROUNDOFF * self.reach * norm

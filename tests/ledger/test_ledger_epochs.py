@@ -1,0 +1,350 @@
+"""A database put back to an earlier state is noticed, and spends nothing until reconciled."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from fractions import Fraction
+
+import pytest
+
+from dbern.errors import BudgetError, IntegrityError, SpecError
+from dbern.ledger import BudgetLedger, Published, Request
+from dbern.ledger.marks import Mark, Point
+from dbern.privacy.budget import Budget
+
+
+@pytest.fixture
+def found(ledger):
+    """Describe a synopsis as it would be found; keyword arguments replace its fields."""
+
+    def build(release_id="ab" * 16, name="lost", **fields):
+        standard = {
+            "release_id": release_id, "name": name, "charge": Budget.parse("0.25"), "rho": None,
+            "neighbors": "replace-one", "unit": "row", "created": "2026-11-20T12:00:00+00:00",
+            "output": f"{name}.zarr", "dataset": "trips", "ledger_id": ledger.id,
+            "manifest_digest": "digest",
+        }  # fmt: skip
+        return Published(**{**standard, **fields})
+
+    return build
+
+
+@pytest.fixture
+def copied(path, tmp_path):
+    """Copy the SQLite file now; calling it again puts the copy back."""
+
+    def copy():
+        kept = tmp_path / "kept.db"
+        source, target = (kept, path) if kept.exists() else (path, kept)
+        target.write_bytes(source.read_bytes())
+
+    return copy
+
+
+sqlite_only = pytest.mark.parametrize("database", ["sqlite"])
+
+
+@sqlite_only
+def test_a_copy_put_back_spends_nothing(ledger, held, ask, advance, copied, url):
+    other = ledger.reserve(ask("other", "0.1"))
+    copied()
+    advance(held, "spent")
+    copied()
+    for opened in (ledger, BudgetLedger.open(url)):
+        for spend in (
+            lambda opened=opened: opened.reserve(ask("new", "0.1")),
+            lambda opened=opened: opened.reserve(ask()),
+            lambda opened=opened: opened.begin_reading(other),
+        ):
+            with pytest.raises(BudgetError, match=f"dbern ledger reconcile --ledger {url}"):
+                spend()
+        assert opened.is_pending()
+    assert [line.event for line in ledger.log()].count("restored") == 1
+
+
+@sqlite_only
+def test_refusals_never_carry_it_past_what_was_seen(ledger, held, ask, copied):
+    """Each refusal is an event of its own: none of them may make up for the lost ones."""
+    copied()
+    ledger.begin_reading(held)
+    copied()
+    for _ in range(5):
+        with pytest.raises(BudgetError, match="reconcile"):
+            ledger.reserve(ask("new", "0.1"))
+    assert ledger.is_pending()
+
+
+@sqlite_only
+@pytest.mark.parametrize("lost", [1, 4])
+def test_even_one_lost_event_is_noticed(ledger, ask, copied, lost):
+    copied()
+    for number in range(lost):
+        ledger.reserve(ask(f"r{number}", "0.1"))
+    assert not ledger.is_pending()
+    copied()
+    assert ledger.is_pending()
+
+
+@sqlite_only
+def test_a_ledger_without_its_mark_is_a_copy(ledger, held, ask, path):
+    path.with_name("ledger.db.mark").unlink()
+    with pytest.raises(BudgetError, match="is a copy"):
+        ledger.reserve(ask("new", "0.1"))
+    assert "is missing" in next(
+        line.detail["why"] for line in ledger.log() if line.event == "restored"
+    )
+
+
+@sqlite_only
+def test_a_copy_elsewhere_spends_nothing(ledger, held, ask, path, tmp_path):
+    (tmp_path / "there").mkdir()
+    shutil.copy(path, tmp_path / "there")
+    with (
+        BudgetLedger.open(f"sqlite:///{tmp_path}/there/ledger.db") as copy,
+        pytest.raises(BudgetError, match="reconcile"),
+    ):
+        copy.reserve(ask("new", "0.1"))
+    ledger.reserve(ask("new", "0.1"))  # the ledger itself goes on
+
+
+@sqlite_only
+def test_moved_with_its_mark_it_goes_on(ledger, held, ask, path, tmp_path):
+    (tmp_path / "there").mkdir()
+    for name in ("ledger.db", "ledger.db.mark", "ledger.db.keys"):
+        shutil.move(path.with_name(name), tmp_path / "there" / name)
+    with BudgetLedger.open(f"sqlite:///{tmp_path}/there/ledger.db") as moved:
+        moved.begin_reading(held)
+
+
+def test_an_empty_ledger_has_nothing_to_forget(tmp_path):
+    url = f"sqlite:///{tmp_path}/new.db"
+    BudgetLedger.create(url)
+    (tmp_path / "new.db.mark").unlink()
+    with BudgetLedger.open(url) as ledger:
+        ledger.grant("trips", Budget.parse("1"))
+        assert not ledger.is_pending()
+
+
+@sqlite_only
+def test_put_back_again_after_it_was_reconciled(ledger, held, ask, copied, path):
+    copied()
+    ledger.begin_reading(held)
+    copied()
+    ledger.sweep()
+    ledger.reconcile([])
+    for number in range(9):  # more events than the first epoch ever had
+        ledger.reserve(ask(f"r{number}", "0.01"))
+    assert not ledger.is_pending()
+    copied()
+    assert ledger.is_pending()
+    ledger.sweep()
+    (*_, last) = [line for line in ledger.log() if line.event == "restored"]
+    assert last.detail["epoch"] == 3
+
+
+@sqlite_only
+def test_a_damaged_mark_is_no_mark(ledger, held, path):
+    for text in ("", "garbage", "a 1 x", f"{ledger.id} 1"):
+        path.with_name("ledger.db.mark").write_text(text)
+        assert ledger.is_pending()
+
+
+def test_what_another_process_saw_first_is_no_alarm(url, path, ledger, ask):
+    with BudgetLedger.open(url) as other:
+        for number in range(3):
+            ledger.reserve(ask(f"a{number}", "0.01"))
+            other.reserve(ask(f"b{number}", "0.01"))
+    assert not ledger.is_pending()
+
+
+def test_a_mark_never_falls(tmp_path):
+    mark = Mark(tmp_path / "mark", "0" * 32, always_there=True)
+    for point in (Point(1, 5), Point(1, 4), Point(2, 1), Point(1, 9), Point(2, 0)):
+        mark.advance(point)
+    assert mark.latest() == Point(2, 1)
+    assert Mark(tmp_path / "mark", "1" * 32, always_there=True).latest() is None
+
+
+def test_declared_it_stops_and_reconciled_it_goes_on(ledger, held, ask, url):
+    ledger.declare_restored()
+    for step in (lambda: ledger.begin_reading(held), lambda: ledger.reserve(ask("new", "0.1"))):
+        with pytest.raises(BudgetError, match="reconcile"):
+            step()
+    ledger.grant("trips", Budget.parse("1"))  # granting spends nothing
+    ledger.reconcile([], more=True)
+    assert ledger.is_pending()
+    ledger.reconcile([])
+    with BudgetLedger.open(url, read_only=True) as looking:
+        assert not looking.is_pending()
+    ledger.reserve(ask("new", "0.1"))
+    ledger.begin_reading(held)
+
+
+def test_what_was_charged_before_may_still_be_committed(ledger, held, advance, ask):
+    spent = advance(held, "spent")
+    ledger.declare_restored()
+    assert ledger.reserve(ask()) == spent
+    ledger.commit(spent, "digest")
+    assert ledger.reserve(ask()).state == "committed"
+
+
+def test_an_unknown_release_is_charged_once(ledger, found, ask):
+    done = ledger.reconcile([found(), found(output="copy.zarr")])
+    assert ([one.name for one in done.charged], len(done.known)) == (["lost"], 1)
+    assert len(ledger.reconcile([found()]).known) == 1
+    (status,) = ledger.status("trips")
+    assert status.spent == Budget.parse("0.25")
+    (row,) = status.releases
+    assert (row.name, row.state, row.created) == ("lost", "committed", found().created)
+    with pytest.raises(SpecError, match="another release"):
+        ledger.reserve(ask("lost"))
+    (line,) = [line for line in ledger.log() if line.event == "reconciled"]
+    assert (line.detail["epsilon"], line.detail["was"]) == ("1/4", "unknown")
+
+
+def test_what_was_spent_beyond_the_grant_counts(ledger, found, ask):
+    ledger.reconcile([found(charge=Budget.parse("3"))])
+    assert ledger.status("trips")[0].remaining == Budget(Fraction(-2))
+    with pytest.raises(BudgetError, match="remaining epsilon -2"):
+        ledger.reserve(ask("new", "0.1"))
+
+
+def test_in_zcdp_its_rho_is_charged(ledger, found):
+    ledger.grant("zcdp", Budget.parse("1", "1e-6"), accountant="zcdp")
+    gaussian = found(dataset="zcdp", charge=Budget.parse("0.5", "1e-6"), rho=Fraction(1, 300))
+    ledger.reconcile([gaussian, found("ac" * 16, "pure", dataset="zcdp")])
+    (status,) = ledger.status("zcdp")
+    assert status.spent.rho == Fraction(1, 300) + Fraction(1, 32)
+    assert "rho -0." in str(status.remaining)
+    with pytest.raises(BudgetError, match="no rho"):
+        ledger.reconcile([found("ad" * 16, dataset="zcdp", charge=Budget.parse("0.1", "1e-9"))])
+
+
+def test_it_counts_in_the_period_of_its_reservation(ledger, found, monkeypatch):
+    monkeypatch.setattr("dbern.ledger.rows.now", lambda: "2026-11-21T01:00:00+00:00")
+    ledger.grant("nightly", Budget.parse("1"), period="day")
+    ledger.reconcile([found(dataset="nightly")])
+    (status,) = ledger.status("nightly")
+    assert (status.spent, status.earlier) == (Budget(Fraction(0)), Budget.parse("0.25"))
+
+
+@pytest.mark.parametrize("state", ["reserved", "reading", "spent"])
+def test_a_release_known_as_unfinished_is_closed(ledger, held, advance, found, keys_held, state):
+    advance(held, state)
+    ledger.declare_restored()
+    done = ledger.reconcile([found(held.release_id, "density", charge=held.charge)])
+    assert (done.charged, len(done.known)) == ((), 1)
+    assert ledger.find("trips", "density").state == "committed"
+    assert ledger.find("trips", "density").manifest_digest == "digest"
+    assert keys_held() == set()  # a key beside its synopsis would be the data
+    assert ledger.status("trips")[0].spent == Budget.parse("0.4")
+    with pytest.raises(SpecError, match="is committed"):
+        ledger.abandon("trips", "density")
+
+
+def test_one_that_is_just_publishing_is_left_to_itself(ledger, held, advance, found):
+    spent = advance(held, "spent")
+    ledger.reconcile([found(held.release_id, charge=held.charge)])
+    ledger.commit(spent, "digest")
+
+
+def test_a_refund_is_taken_back(ledger, held, found, ask):
+    """Put back to its reservation, then abandoned: it was published all the same."""
+    ledger.abandon("trips", "density")
+    ledger.reserve(ask())
+    done = ledger.reconcile([found(held.release_id, "density", charge=held.charge)])
+    assert [one.name for one in done.charged] == [f"density~{held.release_id[:8]}"]
+    (status,) = ledger.status("trips")
+    assert (status.spent, status.reserved) == (Budget.parse("0.4"), Budget.parse("0.4"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(None, "abandoned"), ("reserved", "abandoned"), ("reading", "abandoned"), ("spent", "spent")],
+)
+def test_an_unfinished_folder_is_charged_but_not_published(
+    ledger, ask, advance, found, before, after
+):
+    torso = found(manifest_digest=None)
+    if before:
+        held = advance(ledger.reserve(ask("lost", "0.25")), before)
+        torso = found(held.release_id, manifest_digest=None)
+    ledger.declare_restored()
+    ledger.reconcile([torso])
+    (status,) = ledger.status("trips")
+    assert [row.state for row in status.releases] == [after]
+    assert status.spent == Budget.parse("0.25")
+
+
+def test_another_ledgers_synopsis_is_left_alone(ledger, found):
+    done = ledger.reconcile([found(ledger_id="cd" * 16)])
+    assert (len(done.foreign), ledger.status("trips")[0].spent) == (1, Budget(Fraction(0)))
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "said"),
+    [
+        ({"dataset": None}, SpecError, "--dataset NAME --more"),
+        ({"dataset": "new"}, BudgetError, "dbern ledger grant .* --dataset new --epsilon 0.25"),
+        ({"unit": "rider (at most 8 rows)"}, BudgetError, "was granted for neighbors replace-one"),
+        ({"neighbors": "add-or-remove-one"}, BudgetError, "was granted for"),
+    ],
+)
+def test_a_release_that_cannot_be_charged_changes_nothing(ledger, found, fields, kind, said):
+    ledger.declare_restored()
+    with pytest.raises(kind, match=said):
+        ledger.reconcile([found("00" * 16, "fine"), found(**fields)])
+    assert ledger.status("trips")[0].releases == ()
+    assert ledger.is_pending()
+
+
+def test_an_old_synopsis_of_a_known_release_needs_no_dataset(ledger, held, advance, found):
+    advance(held, "committed")
+    old = found(held.release_id, charge=held.charge, dataset=None, ledger_id=None)
+    assert len(ledger.reconcile([old]).known) == 1
+
+
+@pytest.mark.parametrize("state", ["reserved", "committed", "refunded"])
+def test_another_guarantee_than_the_charge_is_an_integrity_error(
+    ledger, held, advance, found, state
+):
+    advance(held, state)
+    with pytest.raises(IntegrityError, match=r"states epsilon 0\.25.* was charged epsilon 0\.4"):
+        ledger.reconcile([found(held.release_id)])
+
+
+@sqlite_only
+def test_the_mark_says_nothing_of_what_was_released(ledger, held, path):
+    with closing(sqlite3.connect(path)) as connection:
+        ((last,),) = connection.execute("SELECT max(id) FROM audit").fetchall()
+    assert path.with_name("ledger.db.mark").read_text().split() == [
+        ledger.id, "0000000001", f"{last:020d}",
+    ]  # fmt: skip
+
+
+@sqlite_only
+def test_a_charge_is_in_the_mark_before_it_is_used(ledger, held, path, monkeypatch):
+    """Killed between: the charge is there, the mark not yet, and nothing was done with it."""
+    reading = ledger.begin_reading(held)
+
+    def killed(self, point):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Mark, "advance", killed)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.spend(reading, bytes(32))
+    with BudgetLedger.open(ledger.url) as again:
+        assert not again.is_pending()
+        assert again.find("trips", "density").state == "spent"
+    mark = Mark(path.with_name("ledger.db.mark"), ledger.id, always_there=True)
+    assert mark.latest() == Point(1, 4)
+
+
+def test_requests_are_refused_before_a_key_is_made(ledger, keys_held):
+    ledger.declare_restored()
+    with pytest.raises(BudgetError, match="reconcile"):
+        ledger.reserve(Request("trips", "r", Budget.parse("0.1")))
+    assert keys_held() == set()

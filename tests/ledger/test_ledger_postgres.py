@@ -1,0 +1,446 @@
+"""What only a PostgreSQL ledger has: a server, a secret, a shared disk, locks over a connection."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+
+import pytest
+
+from dbern.errors import (
+    BudgetError,
+    EnvironmentRefusedError,
+    IntegrityError,
+    ReleaseError,
+    SpecError,
+)
+from dbern.ledger import BudgetLedger, Request, resolve_url
+from dbern.ledger.backend import backend_of
+from dbern.ledger.postgres import PostgresBackend
+from dbern.ledger.wrapping import secret_of
+from dbern.privacy.budget import Budget
+
+
+@pytest.fixture
+def database():
+    return "postgresql"
+
+
+@pytest.fixture
+def name(url):
+    return url.rpartition("/")[2]
+
+
+slow = pytest.mark.slow
+
+
+@slow
+def test_creating_twice_is_harmless_and_says_so(ledger, held, url):
+    assert BudgetLedger.create(url) is False
+    assert ledger.find("trips", "density") == held
+
+
+@slow
+def test_clients_that_create_it_at_once_make_one(postgres_url, python):
+    script = "import sys; from dbern.ledger import BudgetLedger as L; print(L.create(sys.argv[1]))"
+    processes = [python(script, postgres_url) for _ in range(3)]
+    results = [process.communicate(timeout=60) for process in processes]
+    assert sorted(results) == [("False\n", ""), ("False\n", ""), ("True\n", "")]
+
+
+@slow
+def test_what_is_no_ledger_is_left_alone(server, postgres_url):
+    with pytest.raises(EnvironmentRefusedError, match="dbern ledger init"):
+        BudgetLedger.open(postgres_url)
+    server.execute("CREATE TABLE mine (a int)", postgres_url.rpartition("/")[2])
+    for use in (BudgetLedger.open, BudgetLedger.create):
+        with pytest.raises(EnvironmentRefusedError, match="no ledger"):
+            use(postgres_url)
+
+
+@slow
+@pytest.mark.parametrize("version", ["2", "7"])
+def test_another_schema_is_refused(server, url, name, version):
+    server.execute(f"UPDATE meta SET value = '{version}' WHERE key = 'schema'", name)
+    with pytest.raises(EnvironmentRefusedError) as refused:
+        BudgetLedger.open(url)
+    assert refused.value.exit_code == 4
+
+
+@slow
+@pytest.mark.parametrize("table", ["audit", "grants", "datasets", "releases"])
+@pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {} SET {}", "TRUNCATE {} CASCADE"])
+def test_what_is_written_stays_written(server, ledger, held, name, table, change):
+    import psycopg
+
+    column = "event = ''" if table == "audit" else "created = ''"
+    change = change.format(table, column)
+    if (table, change[:6]) == ("releases", "UPDATE"):
+        pytest.skip("a release's state changes")
+    with pytest.raises(psycopg.errors.IntegrityConstraintViolation, match=f"{table} refuses"):
+        server.execute(change, name)
+
+
+@slow
+def test_the_database_refusing_a_change_is_an_integrity_error(ledger, held, url):
+    refused = pytest.raises(IntegrityError, match="grants refuses UPDATE")
+    with refused, backend_of(url).write() as connection:
+        connection.exec_driver_sql("UPDATE grants SET epsilon = '100'")
+
+
+@slow
+def test_opened_to_look_it_refuses_every_change(ledger, held, url, ask):
+    with BudgetLedger.open(url, read_only=True) as looking:
+        assert looking.status() == ledger.status()
+        assert not looking.is_pending()
+        for change in (
+            lambda: looking.grant("trips", Budget.parse("1")),
+            lambda: looking.reserve(ask("other")),
+            lambda: looking.begin_reading(held),
+        ):
+            with pytest.raises(EnvironmentRefusedError, match="read-only"):
+                change()
+
+
+@slow
+def test_a_locked_ledger_is_refused_after_the_timeout(ledger, url):
+    with backend_of(url).write():
+        with pytest.raises(EnvironmentRefusedError, match="another process holds it"):
+            BudgetLedger.open(url, busy_timeout=0.05)
+        with BudgetLedger.open(url, read_only=True, busy_timeout=0.05) as looking:
+            assert looking.find("trips", "density") is None
+
+
+@slow
+def test_a_check_waits_for_the_charge_before_it(ledger, url, ask):
+    """The overspend of trap 6: both see room for one, each charges it."""
+    answers = []
+
+    def reserve(name):
+        with BudgetLedger.open(url) as other:
+            try:
+                answers.append(other.reserve(ask(name, "0.7")).name)
+            except BudgetError:
+                answers.append("refused")
+
+    threads = [threading.Thread(target=reserve, args=(one,)) for one in ("a", "b")]
+    with backend_of(url).write():
+        for thread in threads:
+            thread.start()
+        threads[0].join(0.5)
+        assert answers == []
+    for thread in threads:
+        thread.join(20)
+    assert answers.count("refused") == 1
+
+
+@slow
+def test_even_where_the_server_isolates_otherwise(server, ledger, url, name, ask):
+    server.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+    server.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    test_a_check_waits_for_the_charge_before_it(ledger, url, ask)
+    with backend_of(url).write() as connection:
+        assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
+
+
+# Secrets
+
+
+@slow
+def test_the_key_is_wrapped_and_nowhere_else(server, ledger, held, name, advance):
+    key = ledger.key(held)
+    advance(held, "spent")
+    ((wrapped,),) = server.execute("SELECT wrapped FROM keys", name)
+    assert len(wrapped) == 12 + 32 + 16
+    dump = server_dump(server, name)
+    secret = os.environ["DBERN_LEDGER_SECRET"]
+    for form in (key.hex(), bytes(range(32)).hex(), secret):
+        assert form not in dump
+        assert form not in server.log
+    assert wrapped.hex() in dump  # the dump does show keys, were they there
+
+
+def server_dump(server, name, *options):
+    command = [str(server._programs / "pg_dump"), "-h", "127.0.0.1", "-p", str(server.port),
+               "-U", "steward", *options, name]  # fmt: skip
+    return subprocess.run(
+        command, env={**os.environ, **server.environment}, check=True, capture_output=True,
+        text=True, timeout=60,
+    ).stdout  # fmt: skip
+
+
+@slow
+def test_another_secret_or_row_opens_no_key(server, ledger, held, ask, name, monkeypatch):
+    other = ledger.reserve(ask("other", "0.1"))
+    with monkeypatch.context() as patch:
+        patch.setenv("DBERN_LEDGER_SECRET", bytes(32).hex())
+        with pytest.raises(IntegrityError, match="set DBERN_LEDGER_SECRET to the secret that"):
+            ledger.key(held)
+    server.execute(
+        f"UPDATE keys SET wrapped = (SELECT wrapped FROM keys WHERE release_id = "
+        f"'{other.release_id}') WHERE release_id = '{held.release_id}'", name,
+    )  # fmt: skip
+    with pytest.raises(IntegrityError, match="does not open"):
+        ledger.key(held)
+    assert len(ledger.key(other)) == 32
+
+
+@slow
+@pytest.mark.parametrize("variable", ["DBERN_LEDGER_SECRET", "DBERN_LEDGER_STAGING"])
+def test_without_secret_or_staging_nothing_is_charged(ledger, ask, monkeypatch, variable, url):
+    monkeypatch.delenv(variable)
+    with pytest.raises(EnvironmentRefusedError, match=f"{variable} is not set"):
+        ledger.reserve(ask())
+    with BudgetLedger.open(url) as granting:  # which needs neither
+        assert granting.grant("trips", Budget.parse("1")).remaining == Budget.parse("2")
+
+
+@slow
+def test_staging_that_is_no_directory_is_refused_before_the_charge(ledger, ask, monkeypatch):
+    monkeypatch.setenv("DBERN_LEDGER_STAGING", "/nowhere")
+    with pytest.raises(EnvironmentRefusedError, match="names /nowhere, which is no directory"):
+        ledger.reserve(ask())
+    assert ledger.find("trips", "density") is None
+
+
+@pytest.mark.parametrize("text", ["00" * 32, "A" * 43 + "=", "AAAA" * 10 + "AAA=\n"])
+def test_a_secret_is_32_bytes(text):
+    assert secret_of({"DBERN_LEDGER_SECRET": text}) == bytes(32)
+
+
+@pytest.mark.parametrize("text", ["", "hunter2", "00" * 31, "g" * 64, "A" * 44, "00" * 16])
+def test_anything_else_is_refused_and_not_repeated(text):
+    with pytest.raises(EnvironmentRefusedError, match="openssl rand -base64 32") as refused:
+        secret_of({"DBERN_LEDGER_SECRET": text})
+    assert not text or text not in str(refused.value)
+
+
+def test_a_url_is_taken_as_it_is(tmp_path):
+    url = "postgresql+psycopg://steward@host/db?sslmode=verify-full"
+    assert resolve_url(url, tmp_path) == url
+    assert PostgresBackend(url).url == url
+
+
+@pytest.mark.parametrize(
+    ("rest", "said"),
+    [
+        ("steward:hunter2@host/db", "PGPASSFILE"),
+        ("host/db?sslpassword=hunter2", "PGPASSFILE"),
+        ("host/db?options=-csearch_path%3Dhunter2", "sets `options`"),
+        ("host:hunter2/db", "is not a URL"),
+    ],
+)
+def test_odd_urls_are_refused_and_not_repeated(rest, said):
+    with pytest.raises(SpecError, match=said) as refused:
+        BudgetLedger.open(f"postgresql+psycopg://{rest}")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_server_that_is_not_there_is_said_to_be_unreachable():
+    with pytest.raises(EnvironmentRefusedError, match="check that the server runs"):
+        BudgetLedger.open("postgresql+psycopg://steward@127.0.0.1:1/db")
+
+
+@slow
+def test_a_wrong_password_is_said_and_not_repeated(url, monkeypatch):
+    monkeypatch.setenv("PGPASSWORD", "hunter2")
+    with pytest.raises(EnvironmentRefusedError, match="password authentication failed") as refused:
+        BudgetLedger.open(url)
+    assert "hunter2" not in str(refused.value)
+    assert refused.value.exit_code == 4
+
+
+@slow
+def test_the_password_may_come_from_a_file(url, tmp_path, server, monkeypatch):
+    file = tmp_path / "pgpass"
+    file.write_text(f"127.0.0.1:*:*:*:{server.password}\n")
+    file.chmod(0o600)
+    monkeypatch.delenv("PGPASSWORD")
+    monkeypatch.setenv("PGPASSFILE", str(file))
+    BudgetLedger.open(url).close()
+
+
+@slow
+def test_a_role_that_does_not_own_it_can_release_and_no_more(server, ledger, url, name, ask):
+    """The rights that docs/ledger.md lists are enough, and do not let it drop a trigger."""
+    server.execute("DROP ROLE IF EXISTS releaser")
+    server.execute(f"CREATE ROLE releaser LOGIN PASSWORD '{server.password}'")
+    for grant in (
+        "SELECT, INSERT ON ALL TABLES IN SCHEMA public",
+        "UPDATE ON meta, releases",
+        "DELETE ON keys",
+        "USAGE ON ALL SEQUENCES IN SCHEMA public",
+    ):
+        server.execute(f"GRANT {grant} TO releaser", name)
+    try:
+        with BudgetLedger.open(url.replace("steward@", "releaser@")) as limited:
+            held = limited.begin_reading(limited.reserve(ask()))
+            limited.commit(limited.spend(held, bytes(32)), "digest")
+            refused = pytest.raises(EnvironmentRefusedError, match=r"must be owner|denied")
+            with refused, limited._backend.write() as connection:
+                connection.exec_driver_sql("ALTER TABLE audit DISABLE TRIGGER audit_stay")
+    finally:
+        server.execute("DROP OWNED BY releaser", name)
+
+
+# Locks
+
+
+@slow
+def test_a_client_that_lost_its_connection_changes_nothing_any_more(
+    server, ledger, held, name, url
+):
+    with ledger.lock(held):
+        reading = ledger.begin_reading(held)
+        ledger.require_lock()
+        disconnect(server, name)
+        with BudgetLedger.open(url) as other, other.lock(held):  # at once: the lock is free
+            with pytest.raises(EnvironmentRefusedError, match="run the same command again"):
+                ledger.spend(reading, bytes(32))
+            for attempt in (lambda: ledger.spend(reading, bytes(32)), ledger.require_lock):
+                with pytest.raises(ReleaseError, match="the lock of this release"):
+                    attempt()
+            assert other.find("trips", "density").state == "reading"
+    assert ledger.find("trips", "density").state == "reading"  # outside it connects anew
+
+
+def disconnect(server, name):
+    server.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        f"WHERE datname = '{name}' AND pid != pg_backend_pid()"
+    )
+
+
+@slow
+def test_a_lock_waits_longer_than_a_transaction(ledger, held, url):
+    with BudgetLedger.open(url, busy_timeout=0.05) as other:
+        waited = []
+        with ledger.lock(held):
+            thread = threading.Thread(target=lambda: waited.append(take(other, held)))
+            thread.start()
+            thread.join(0.5)
+            assert (thread.is_alive(), waited) == (True, [])
+        thread.join(20)
+        assert waited == [True]
+
+
+def take(ledger, held):
+    with ledger.lock(held):
+        return True
+
+
+@slow
+def test_releases_do_not_wait_for_each_other(ledger, held, ask, url):
+    second = ledger.reserve(ask("other", "0.1"))
+    with BudgetLedger.open(url) as other, ledger.lock(held), other.lock(second):
+        other.begin_reading(second)
+
+
+# Staging
+
+
+@slow
+def test_ledgers_that_share_a_staging_disk_sweep_only_their_own(server, ledger, held, ask, staged):
+    ledger.staging(held)
+    url = server.database()
+    BudgetLedger.create(url)
+    with BudgetLedger.open(url) as other:
+        assert other.id != ledger.id
+    assert staged() == [held.release_id]
+    ledger.abandon("trips", "density")
+    assert staged() == []
+
+
+@slow
+def test_one_who_has_no_staging_abandons_and_the_next_sweeps(
+    ledger, held, advance, staged, url, monkeypatch, keys_held
+):
+    ledger.staging(advance(held, "reading"))
+    with monkeypatch.context() as patch:
+        patch.delenv("DBERN_LEDGER_STAGING")
+        ledger.abandon("trips", "density")
+    assert (keys_held(), staged()) == (set(), [held.release_id])
+    BudgetLedger.open(url).close()
+    assert staged() == []
+
+
+# Restored
+
+
+@slow
+def test_a_dump_loaded_elsewhere_is_a_copy(server, ledger, held, ask, name):
+    url = load(server, server_dump(server, name))
+    with BudgetLedger.open(url) as copy:
+        assert copy.is_pending()
+        with pytest.raises(BudgetError, match="reconcile"):
+            copy.reserve(ask("new", "0.1"))
+        copy.reconcile([])
+        copy.reserve(ask("new", "0.1"))
+    # Over the shared disk the ledger, too, learns that there are two of it.
+    with pytest.raises(BudgetError, match="reconcile"):
+        ledger.reserve(ask("new", "0.1"))
+
+
+@slow
+def test_a_dump_loaded_into_the_same_database_is_noticed(server, ledger, held, name, monkeypatch):
+    monkeypatch.delenv("DBERN_LEDGER_STAGING")  # no mark: the database itself can tell
+    dump = server_dump(server, name, "--clean")
+    ledger.begin_reading(held)
+    load(server, dump, name)
+    with pytest.raises(BudgetError, match="reconcile"):
+        ledger.begin_reading(held)
+    ledger.sweep()
+    assert "restored, moved or failed over" in next(
+        line.detail["why"] for line in ledger.log() if line.event == "restored"
+    )
+
+
+def load(server, dump, name=None):
+    name = name or server.database().rpartition("/")[2]
+    command = [str(server._programs / "psql"), "-h", "127.0.0.1", "-p", str(server.port),
+               "-U", "steward", "-q", "-v", "ON_ERROR_STOP=1", name]  # fmt: skip
+    environment = {**os.environ, **server.environment}
+    subprocess.run(
+        command, env=environment, check=True, input=dump, text=True, stdout=subprocess.DEVNULL,
+        timeout=60,
+    )  # fmt: skip
+    return server.url(name)
+
+
+@slow
+def test_a_disk_put_back_is_noticed_where_the_staging_was_kept(server, ledger, held, name, ask):
+    """As a snapshot of the volume: the server cannot tell, the mark can."""
+    server.control("stop", "-m", "fast")
+    kept = server.folder / "kept"
+    server.run("/bin/cp", "-a", server.data, kept)
+    server.control("start")
+    ledger.begin_reading(held)
+    server.control("stop", "-m", "fast")
+    shutil.rmtree(server.data)
+    kept.rename(server.data)
+    server.control("start")
+    assert ledger.find("trips", "density").state == "reserved"
+    with pytest.raises(BudgetError, match="reconcile"):
+        ledger.reserve(ask("new", "0.1"))
+
+
+@slow
+def test_a_promoted_standby_is_noticed(server, ledger, held, name, ask):
+    """It may have missed the last charges; a new timeline begins."""
+    server.control("stop", "-m", "fast")
+    server.run("/usr/bin/touch", server.data / "standby.signal")
+    server.control("start")
+    server.control("promote")
+    with pytest.raises(BudgetError, match="reconcile"):
+        ledger.reserve(ask("new", "0.1"))
+
+
+@slow
+def test_a_server_that_lost_its_power_forgets_nothing(server, ledger, held, ask):
+    reading = ledger.begin_reading(held)
+    server.control("restart", "-m", "immediate")
+    ledger.spend(reading, bytes(32))
+    assert not ledger.is_pending()
+    ledger.reserve(Request("trips", "next", Budget.parse("0.1")))

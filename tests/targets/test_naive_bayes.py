@@ -1,0 +1,444 @@
+"""Naive Bayes: sensitivities, errors, and the model without noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from conformance import CASES, LABEL, THREE, Case, integers
+
+import dbern
+from dbern import publishing
+from dbern.advice import tradeoff
+from dbern.likelihoods import (
+    gaussian_score_error,
+    gaussian_scores,
+    kernel_score_error,
+    kernel_scores,
+)
+from dbern.planning import plan_files
+from dbern.targets.products import NaiveBayesProduct
+from dbern.targets.vectors import ClassSums
+
+WIDTH = 0.15
+KERNEL = {"kind": "naive-bayes", "bandwidth": [WIDTH], "floor": 0.0}
+JOINT = {**KERNEL, "release": "joint"}
+NORMAL = {"kind": "gaussian-naive-bayes", "std_floor": [0.05]}
+GRID = np.stack(np.meshgrid(*[np.linspace(0, 1, 9)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
+
+
+def spec(target, roles, axes, n, **mechanism):
+    return Case(target, {"label": roles}).spec(axes, n, "laplace", **mechanism)
+
+
+# --- sensitivity -------------------------------------------------------------------------------
+
+
+def flipped(bandwidth, n, k):
+    """What the integers of F move by when one of n labels at one point is flipped."""
+    target = {**JOINT, "bandwidth": [bandwidth]}
+    content = spec(target, LABEL, 2, n, k=k)
+    plan = plan_files(content, ())
+    rows = [{"x": 0.0, "y": 0.0, "label": 1.0}] * n
+    other = [*rows[:-1], {"x": 0.0, "y": 0.0, "label": 0.0}]
+    (before,), (after,) = integers(content, plan, rows), integers(content, plan, other)
+    return plan, np.abs(before - after) * plan.noise.granularity
+
+
+def printed(bandwidth, n, axes=2):
+    """The paper's bound on S(F)."""
+    return 2 * (1 / n + (2**axes - 1) / (n * math.sqrt(2 * math.pi) * bandwidth))
+
+
+def test_a_flipped_label_moves_the_function_beyond_what_is_printed():
+    plan, move = flipped(0.05, 100, 4)
+    assert printed(0.05, 100) == pytest.approx(0.499, abs=5e-4)
+    assert move.max() == pytest.approx(1.273, abs=5e-4)
+    assert plan.sensitivity.function == pytest.approx(1.2732, abs=5e-4)
+    assert move.max() <= plan.sensitivity.function + plan.noise.granularity  # of rounding
+
+
+def test_the_printed_constant_fails(monkeypatch):
+    def spent():
+        plan, move = flipped(0.02, 20, 1)
+        return move.sum() / plan.sensitivity.l1
+
+    assert spent() <= 1
+    monkeypatch.setattr(
+        NaiveBayesProduct, "function_movement", property(lambda self: printed(0.02, 1))
+    )
+    assert spent() > 1
+
+
+def score(points, members, n, width):
+    """One class's score at points (m, l), from its members (k, l)."""
+    if not len(members):
+        return np.zeros(len(points))
+    apart = (points[:, None] - members) / width
+    bumps = np.exp(-(apart**2) / 2) / (width * math.sqrt(2 * math.pi))
+    return len(members) / n * bumps.mean(axis=1).prod(axis=1)
+
+
+@pytest.mark.parametrize(("axes", "attained"), [(1, 1.0), (2, 1.0), (3, 0.7)])
+def test_no_replacement_moves_the_function_by_more_than_its_sensitivity(axes, attained):
+    """Searched where the proof's corners are: each coordinate at the point or far from it."""
+    width, bound = 0.02, 2 * max(1, axes - 1) / (0.02 * math.sqrt(2 * math.pi)) ** axes
+    points = np.zeros((1, axes))
+    corners = [np.array(one) for one in itertools.product((0.0, 1.0), repeat=axes)]
+    records = [(corner, sign) for corner in corners for sign in (-1, 1)] + [(corners[0], 0)]
+    largest = 0.0
+    for first, second in itertools.product((0, 1, 40), repeat=2):
+        n = first + second + 1
+        for one, other in itertools.combinations_with_replacement(range(2), 2):
+            plus, minus = np.tile(corners[-one], (first, 1)), np.tile(corners[-other], (second, 1))
+            values = []
+            for record, sign in records:
+                groups = {1: plus, -1: minus}
+                if sign:
+                    groups[sign] = np.vstack([groups[sign], record])
+                values += [sum(s * score(points, d, n, width)[0] for s, d in groups.items())]
+            largest = max(largest, n * (max(values) - min(values)))
+    assert attained * 0.99 * bound <= largest <= bound * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplace", "epanechnikov"])
+def test_lattice_values_are_as_close_as_the_plan_says(kernel):
+    """The effective kernel, floats and the grid, all that is between records and integers."""
+    content = spec({**JOINT, "kernel": kernel, "bandwidth": [0.3]}, LABEL, 2, 60, k=6)
+    plan = plan_files(content, ())
+    rng = np.random.default_rng(2)
+    points, labels = rng.uniform(size=(60, 2)), rng.integers(0, 2, 60)
+    rows = [{"x": x, "y": y, "label": c} for (x, y), c in zip(points, labels, strict=True)]
+    (granules,) = integers(content, plan, rows)
+    (component,) = content.components
+    nodes = np.stack(np.meshgrid(*[np.linspace(0, 1, 7)] * 2, indexing="ij"), axis=-1)
+    exact = np.zeros((7, 7))
+    for sign, code in ((1, 1), (-1, 0)):
+        own, apart = points[labels == code], nodes[:, :, None] - points[labels == code]
+        means = [one(apart[..., i]).mean(axis=2) for i, one in enumerate(component.kernels)]
+        exact += sign * len(own) / 60 * means[0] * means[1]
+    (planned,) = plan.components
+    error = np.abs(granules.reshape(7, 7) * planned.noise.granularity - exact).max()
+    assert error <= planned.lattice_error + planned.released_error < 0.1
+
+
+def test_a_record_that_is_null_in_one_axis_counts_nowhere():
+    content = spec(KERNEL, LABEL, 2, 2, k=9)
+    plan = plan_files(content, ())
+    kept = {"x": 0.5, "y": 0.5, "label": 1.0}
+    null = integers(content, plan, [kept, {"x": math.nan, "y": 0.5, "label": 1.0}])
+    for other in (
+        {"x": 0.5, "y": math.nan, "label": 1.0},
+        {"x": 0.5, "y": 1.5, "label": 1.0},
+        {"x": 0.5, "y": 0.5, "label": math.nan},
+    ):
+        found = integers(content, plan, [kept, other])
+        assert all(np.array_equal(a, b) for a, b in zip(null, found, strict=True))
+    assert [one.name for one in plan.components] == ["axis_0", "axis_1", "classes"]
+    counts = null[-1] * plan.components[-1].noise.granularity
+    np.testing.assert_allclose(counts, [0.0, 0.5], atol=1e-6)
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_no_replacement_moves_counts_sums_and_squares_by_more_than_is_proved(axes, norm):
+    """All corners and middles, and the null record; another class attains the bound."""
+    records = CASES["bayes-gaussian"].spec(axes, 2, "laplace").records
+    sums = ClassSums.of(records.domain, records.classes, moments=True)
+    statistic = sums.statistic(2)
+    rows = []
+    places = itertools.product((0.0, 0.3, 0.5, 1.0, math.nan), repeat=axes)
+    for place, label in itertools.product(places, (0.0, 1.0)):
+        state = np.zeros(statistic.shape, dtype=np.int64)
+        columns = dict(zip("xyz", np.array(place)[:, None], strict=False))
+        statistic.add(state, columns | {"label": np.array([label])})
+        rows.append(state.ravel() / 2**statistic.bits)
+    table = np.array(rows)
+    apart = max((np.abs(table - row) ** norm).sum(axis=1).max() ** (1 / norm) for row in rows)
+    bound = sums.movement(norm).value
+    assert bound * (1 - 1e-9) <= apart <= bound
+    assert max(np.abs(table - row).max() for row in rows) == sums.entry_movement
+
+
+# --- errors of scores --------------------------------------------------------------------------
+
+
+def members(rng, axes):
+    """Records of a class, from none to all of n = 20, spread or at corners."""
+    count = rng.integers(0, 21)
+    if rng.random() < 0.5:
+        return rng.choice([0.0, 1.0], (count, axes))
+    return rng.uniform(size=(count, axes))
+
+
+def test_errors_of_sums_and_shares_move_scores_by_no_more_than_is_proved():
+    rng, worst = np.random.default_rng(0), 0.0
+    for _ in range(3000):
+        axes, width = rng.integers(1, 4), 0.2
+        peak = 1 / (width * math.sqrt(2 * math.pi))
+        own, y = members(rng, axes), rng.choice([0.0, 1.0], axes)
+        floors = [rng.choice([0.0, 0.3])] * axes
+        sums = np.exp(-(((y - own) / width) ** 2) / 2).sum(axis=0) * peak / 20
+        sums, share = sums.reshape(axes, 1, 1), np.array([len(own) / 20])
+        errors, moved = rng.uniform(0, 0.1, axes), rng.uniform(0, 0.1)
+        signs = rng.choice([-1.0, 1.0], axes + 1)
+        noisy = sums + (signs[1:] * errors).reshape(axes, 1, 1)
+        exact = kernel_scores(sums, share, [peak] * axes, floors)
+        found = kernel_scores(noisy, share + signs[0] * moved, [peak] * axes, floors)
+        bound = kernel_score_error(errors.tolist(), moved, [peak] * axes)
+        worst = max(worst, float(np.abs(found - exact).max()) / bound)
+    assert 0.8 < worst <= 1 + 1e-12
+
+
+def test_errors_of_moments_move_gaussian_scores_by_no_more_than_is_proved():
+    rng, worst = np.random.default_rng(1), 0.0
+    for _ in range(4000):
+        axes, error = rng.integers(1, 3), 10 ** rng.uniform(-5, -1)
+        floor = rng.choice([0.05, 0.2])
+        peaks, floors = [1 / (floor * math.sqrt(2 * math.pi))] * axes, [floor] * axes
+        own = 0.5 + (members(rng, axes) - 0.5) * rng.choice([0.1, 0.4, 1.0])
+        u = own - 0.5
+        moments = np.concatenate([[len(u)], u.sum(axis=0), (u**2).sum(axis=0)])[None] / 20
+        noisy = moments + error * rng.choice([-1.0, 1.0], moments.shape)
+        near = (u.mean(axis=0) if len(u) else 0) + rng.normal(0, floor, (5, axes))
+        points = np.clip(near, -0.5, 0.5)
+        exact = gaussian_scores(moments, points, peaks, floors)
+        found = gaussian_scores(noisy, points, peaks, floors)
+        bound = gaussian_score_error(error, peaks, floors)
+        worst = max(worst, float(np.abs(found - exact).max()) / bound)
+    assert 0.2 < worst <= 1
+
+
+# --- the model without noise -------------------------------------------------------------------
+
+
+def table(rows, classes, rng):
+    """Overlapping classes, with nulls and labels that are none of them."""
+    labels = rng.choice([*classes, *([9] if classes[0] == 0 else ["maybe"])], rows)
+    middles = {c: 0.3 + 0.4 * i / (len(classes) - 1) for i, c in enumerate(classes)}
+    x, y = (np.clip([rng.normal(middles.get(c, 0.5), s) for c in labels], 0, 1) for s in (0.1, 0.2))
+    columns = {"x": x.tolist(), "y": y.tolist(), "label": labels.tolist()}
+    columns["x"][0] = columns["y"][1] = columns["label"][2] = None
+    return columns
+
+
+def released(project, client, monkeypatch, target, columns, classes, *, noise=False, **mechanism):
+    if not noise:
+        monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+    project.write(columns)
+    content = spec(target, {"column": "label", "classes": classes}, 2, len(columns["x"]))
+    content = content.model_dump(exclude_none=True)
+    content["release"]["output"] = str(project.output)
+    content["data"]["source"] = str(project.folder / "data")
+    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
+    content["mechanism"] = {"noise": "laplace", "k": 60, "h": 8, **mechanism}
+    made = dbern.ReleaseSpec(**content)
+    return made, dbern.plan(made), dbern.release(made, client=client).synopsis
+
+
+def by_class(columns, classes):
+    """Points of each class, of the records that count."""
+    rows = [
+        (x, y, c)
+        for x, y, c in zip(columns["x"], columns["y"], columns["label"], strict=True)
+        if x is not None and y is not None
+    ]
+    return [np.array([(x, y) for x, y, c in rows if c == one]).reshape(-1, 2) for one in classes]
+
+
+@pytest.mark.parametrize("classes", [["no", "yes"], [0, 1, 2]])
+@pytest.mark.parametrize("sizes", ["usual", "empty and one"])
+def test_the_factored_release_is_naive_bayes(project, client, monkeypatch, classes, sizes):
+    rng = np.random.default_rng(3)
+    columns = table(120, classes, rng)
+    if sizes != "usual":  # no member, and one
+        columns["label"] = [None, None, None, classes[1], *[classes[-1]] * 116]
+        columns["label"][3] = classes[0] if len(classes) == 2 else classes[1]
+    made, plan, synopsis = released(project, client, monkeypatch, KERNEL, columns, classes)
+    scores = [score(GRID, own, 120, WIDTH) for own in by_class(columns, classes)]
+    exact = scores[1] - scores[0] if len(classes) == 2 else np.stack(scores, axis=1)
+    found = synopsis(GRID)
+    parts = [
+        one.certificate.approximation + one.certificate.rounding
+        for one in plan.components
+        for _ in range(one.outputs)
+    ]
+    assert np.abs(found - exact).max() <= made.combination.error(parts) < 0.2
+    assert np.abs(exact).max() > 0.8
+    assert plan.certificate.total <= 2 * math.prod(made.combination.peaks) * (1 + 1e-12)
+    clear = np.abs(found) > 0.1 if found.ndim == 1 else np.ptp(found, axis=1) > 0.1
+    best = (exact > 0) if found.ndim == 1 else exact.argmax(axis=1)
+    predicted = synopsis.predict(GRID)
+    assert predicted[clear].tolist() == np.array(classes)[best.astype(int)][clear].tolist()
+    np.testing.assert_array_equal(synopsis.decision_function(GRID), found)
+    np.testing.assert_allclose(synopsis.grid(9).values.reshape(found.shape), found, atol=1e-9)
+    low, high = synopsis.interval(GRID)
+    assert ((low <= exact) & (exact <= high)).all()
+    assert np.isnan(synopsis(np.array([[0.5, 1.5]]))).all()
+
+
+def test_the_joint_release_is_the_same_function(project, client, monkeypatch):
+    columns = table(120, ["no", "yes"], np.random.default_rng(4))
+    _, plan, synopsis = released(project, client, monkeypatch, JOINT, columns, ["no", "yes"], k=40)
+    no, yes = (score(GRID, own, 120, WIDTH) for own in by_class(columns, ["no", "yes"]))
+    certificate, found = plan.certificate, synopsis(GRID)
+    error = certificate.approximation + certificate.rounding
+    assert np.abs(found - (yes - no)).max() <= error < 0.5
+    assert certificate.lower_bound == 0 == synopsis.bound().lower_bound
+    assert synopsis.predict(GRID).tolist() == np.where(found > 0, "yes", "no").tolist()
+
+
+def test_a_lattice_of_one_cell_is_released(project, client, monkeypatch):
+    columns = table(120, ["no", "yes"], np.random.default_rng(5))
+    _, plan, synopsis = released(
+        project, client, monkeypatch, JOINT, columns, ["no", "yes"], k=1, h=1
+    )
+    corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    no, yes = (score(corners, own, 120, WIDTH) for own in by_class(columns, ["no", "yes"]))
+    np.testing.assert_allclose(synopsis(corners), yes - no, atol=plan.certificate.rounding)
+
+
+def test_the_gaussian_release_is_that_of_scikit_learn(project, client, monkeypatch):
+    from sklearn.naive_bayes import GaussianNB
+
+    classes = [0, 1, 2]
+    columns = table(200, classes, np.random.default_rng(6))
+    made, plan, synopsis = released(project, client, monkeypatch, NORMAL, columns, classes)
+    groups = by_class(columns, classes)
+    model = GaussianNB(var_smoothing=0.0).fit(
+        np.vstack(groups), np.repeat(classes, [len(one) for one in groups])
+    )
+    kept = sum(len(one) for one in groups) / 200  # its priors are over the records that count
+    exact = np.exp(model.predict_joint_log_proba(GRID)) * kept
+    found = synopsis(GRID)
+    vector = plan.components[0].certificate
+    allowed = made.combination.error([vector.approximation + vector.rounding])
+    assert np.abs(found - exact).max() <= allowed < 0.1
+    assert found.max() > 1
+    clear = np.ptp(found, axis=1) > 0.1
+    assert (synopsis.predict(GRID) == model.predict(GRID))[clear].all()
+    grid = synopsis.grid(9)
+    np.testing.assert_allclose(grid.values.reshape(-1, 3), found, atol=1e-9)
+    assert grid["class"].values.tolist() == classes
+
+
+def test_variances_have_a_floor_and_an_empty_class_no_score(project, client, monkeypatch):
+    columns = {"x": [0.25] * 8, "y": [0.75] * 8, "label": ["yes"] * 8}
+    _, _, synopsis = released(project, client, monkeypatch, NORMAL, columns, ["no", "yes"])
+    values = synopsis(np.array([[0.25, 0.75], [0.3, 0.75], [0.25, 0.65]]))
+    top = 1 / (2 * math.pi * 0.05**2)
+    np.testing.assert_allclose(values, [top, top * math.exp(-0.5), top * math.exp(-2)], rtol=1e-3)
+
+
+def test_any_zarr_reader_can_rebuild_the_gaussian_scores(project, client, monkeypatch):
+    """With nothing but the store and FORMAT.md."""
+    columns = table(200, ["no", "yes"], np.random.default_rng(7))
+    *_, synopsis = released(
+        project, client, monkeypatch, NORMAL, columns, ["no", "yes"], noise=True
+    )
+    root = zarr.open_group(synopsis.url, mode="r")
+    facts = dict(root.attrs)
+    (component,) = facts["components"]
+    assert component["entries"][:2] == ["count of no", "sum of x in no"]
+    page = (Path(dbern.__file__).parent / "synopsis" / "FORMAT.md").read_text()
+    assert [key for key in [*component, *facts["combine"]] if f"`{key}`" not in page] == []
+    array = root["components/classes/coefficients"]
+    assert array.metadata.dimension_names == ("entry",)
+    numbers = array[...] * array.attrs["scale_factor"]
+    scores = []
+    for p, *moments in numbers.reshape(2, 5):
+        p, value = min(max(p, 0), 1), min(max(p, 0), 1)
+        axes = zip(facts["combine"]["peaks"], facts["combine"]["floors"], strict=True)
+        for i, (peak, floor) in enumerate(axes):
+            mu = min(max(moments[i] / p, -0.5), 0.5)
+            sigma = math.sqrt(max(min(moments[2 + i] / p, 0.25) - mu**2, floor**2))
+            apart = GRID[:, i] - 0.5 - mu
+            value = value * peak * floor / sigma * np.exp(-(apart**2) / (2 * sigma**2))
+        scores.append(value)
+    np.testing.assert_allclose(synopsis(GRID), scores[1] - scores[0], atol=1e-9)
+    exact = np.array([p for own in by_class(columns, ["no", "yes"])
+                      for p in [len(own) / 200]])  # fmt: skip
+    band = component["certificate"]["total"]
+    assert 0 < np.abs(numbers.reshape(2, 5)[:, 0] - exact).max() <= band
+    assert synopsis.bound().total == pytest.approx(facts["certificate"]["total"])
+
+
+def test_scores_of_a_lazy_array_and_of_many_points_are_the_same(project, client, monkeypatch):
+    import dask.array as da
+
+    columns = table(100, [0, 1, 2], np.random.default_rng(8))
+    *_, synopsis = released(project, client, monkeypatch, NORMAL, columns, [0, 1, 2])
+    lazy = synopsis(da.from_array(GRID, chunks=(20, 2)))
+    assert lazy.shape == (81, 3)
+    np.testing.assert_allclose(lazy.compute(scheduler="sync"), synopsis(GRID), atol=1e-12)
+    many = np.tile(GRID, (500, 1))
+    np.testing.assert_allclose(synopsis(many)[:81], synopsis(GRID), atol=1e-12)
+
+
+# --- plans and errors --------------------------------------------------------------------------
+
+
+def test_a_plan_shows_vectors_and_the_function():
+    text = plan_files(spec({**NORMAL, "std_floor": [0.1]}, THREE, 1, 10**6), ()).explain()
+    assert "vector       9 numbers" in text
+    assert "(2 + 1.5 x 1) / n" in text
+    assert "the function sup error <=" in text
+    large = plan_files(spec({**KERNEL, "floor": 0.01}, LABEL, 2, 10**6, k=60, h=8), ())
+    assert 0.01 < large.certificate.total < 1  # and not the public range, 14
+
+
+TWO = {**KERNEL, "bandwidth": [WIDTH, WIDTH]}
+
+
+@pytest.mark.parametrize(
+    ("target", "roles", "noise", "complaint"),
+    [
+        (TWO, None, "auto", r"data\.label: is missing; write \[data\.label\]"),
+        (
+            {**NORMAL, "std_floor": [0.1, 0.1]},
+            None,
+            "auto",
+            r"data\.label: is missing; write \[data\.label\]",
+        ),
+        (
+            {**TWO, "release": "joint"},
+            THREE,
+            "auto",
+            r'target\.release: "joint" is for two classes; write release',
+        ),
+        (
+            {**TWO, "release": "joint"},
+            LABEL,
+            "spectral-laplace",
+            r"mechanism\.noise: .*write noise = \"laplace\"",
+        ),
+        (
+            {**TWO, "release": "joint"},
+            LABEL,
+            "binned-laplace",
+            r"mechanism\.noise: .*write noise = \"laplace\"",
+        ),
+        ({**TWO, "floor": -1.0}, LABEL, "auto", r"target\.floor: .*write floor = 0\.01"),
+        ({**NORMAL, "std_floor": [0.1]}, LABEL, "auto", r"target\.std_floor: has 1 entries"),
+        ({**NORMAL, "std_floor": [0.1, 9.0]}, LABEL, "auto", r"target\.std_floor: must be from"),
+        ({**NORMAL, "release": "joint"}, LABEL, "auto", r"target\.release: .*\"factored\""),
+    ],
+)
+def test_what_cannot_be_released_is_refused(target, roles, noise, complaint):
+    content = CASES["density"].spec(2, 10, "laplace").model_dump(exclude_none=True)
+    content["data"] |= {"label": roles} if roles else {}
+    content["target"], content["mechanism"]["noise"] = target, noise
+    with pytest.raises(dbern.SpecError, match=complaint):
+        plan_files(dbern.ReleaseSpec(**content), ())
+
+
+def test_there_is_no_trade_off_for_a_vector(project):
+    project.write({"x": [0.5] * 4, "y": [0.5] * 4, "label": ["no"] * 4})
+    content = spec(NORMAL, LABEL, 2, 4).model_dump(exclude_none=True)
+    content["data"]["source"] = str(project.folder / "data")
+    with pytest.raises(dbern.SpecError, match=r"target\.kind: .*leaves no k"):
+        tradeoff(dbern.ReleaseSpec(**content))

@@ -1,0 +1,404 @@
+"""Solved learners: sensitivities near their bounds, the model itself, passes, plans and errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from conformance import CASES, LABEL, RESPONSE, SALT, THREE, Case, counted, integers, largest_moves
+from sklearn import linear_model
+from sklearn.kernel_ridge import KernelRidge
+
+import dbern
+from dbern import publishing
+from dbern.advice import tradeoff
+from dbern.bernstein.coordinates import BumpBound
+from dbern.planning import plan_files
+from dbern.targets import risk_statistics
+from dbern.targets.gathering import Gathering
+from dbern.targets.risk_minimizers import RiskMinimizer
+
+POINTS = np.linspace(0, 1, 41)
+SUMS = ("density", "groups", "machine", "machines", "regression")
+SOLVED = [name for name in CASES if name not in SUMS]
+
+
+def flipped(case, n=60):
+    """The l2 move, over the plan's bound, of one label in a balanced database at one point."""
+    noise = "discrete-gaussian" if case.linear else "spectral-gaussian"
+    spec = case.spec(1, n, noise, k=9)
+    plan = plan_files(spec, ())
+    column = next(iter(case.values))
+    low, high = (-1.0, 3.0) if column == "response" else (0.0, 1.0)
+    rows = [{"x": 1.0, column: (low, high)[i % 2]} for i in range(n)]
+    (before,) = integers(spec, plan, rows)
+    (after,) = integers(spec, plan, [*rows[:-1], {"x": 1.0, column: low}])
+    bound = math.sqrt(plan.noise.law.l2_sensitivity_granules_squared)
+    return np.linalg.norm((before - after).astype(float)) / bound
+
+
+@pytest.mark.parametrize("name", SOLVED)
+def test_a_flipped_label_stays_within_the_bound(name):
+    assert 0.2 < flipped(CASES[name]) <= 1
+
+
+@pytest.mark.parametrize("name", ["solved machine", "kernel logistic", "kernel tube", "logistic"])
+def test_half_of_the_bound_as_printed_fails(name, monkeypatch):
+    original = RiskMinimizer.movement
+
+    def printed(self, coordinates, norm, *, quick=False):
+        bound = original(self, coordinates, norm, quick=quick)
+        return BumpBound(bound.value / 2, "printed: that of removing a record")
+
+    monkeypatch.setattr(RiskMinimizer, "movement", printed)
+    # The logistic loss's slope is near M only where the function is near 0.
+    cost = 0.1 if "logistic" in name else CASES[name].target["C"]
+    target = {**CASES[name].target, "shards": 1, "C": cost}
+    assert flipped(replace(CASES[name], target=target)) > 1
+
+
+@pytest.mark.parametrize("noise", ["laplace", "spectral-gaussian"])
+def test_a_bound_for_one_of_several_outputs_fails(monkeypatch, noise):
+    """All models of one-against-the-rest have the record that is replaced."""
+    original = RiskMinimizer.movement
+
+    def of_one(self, coordinates, norm, *, quick=False):
+        bound = original(self, coordinates, norm, quick=quick)
+        return BumpBound(bound.value / self.outputs ** (1 / norm), "one output")
+
+    monkeypatch.setattr(RiskMinimizer, "movement", of_one)
+    assert max(largest_moves(CASES["solved machines"], 1, noise, k=9)) > 1
+
+
+# --- the model without noise -------------------------------------------------------------------
+
+
+def table(rows, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0, 1, rows)
+    labels = np.where(rng.uniform(size=rows) < 1 / (1 + np.exp(-8 * (x - 0.4))), "yes", "no")
+    labels[:3] = ["maybe", "maybe", "no"]
+    response = np.clip(np.sin(5 * x) + rng.normal(0, 0.5, rows), -3, 9)
+    return {
+        "x": [None, *x[1:].tolist()],
+        "label": [*labels[:-1].tolist(), None],
+        "response": [*response[:-1].tolist(), None],
+        "class": rng.integers(0, 4, rows).tolist(),
+    }
+
+
+def released(project, client, monkeypatch, case, columns, **mechanism):
+    """Plan and synopsis of a release without noise, and the records that count."""
+    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+    (column,) = case.values
+    source = "class" if case.roles.get("label") is THREE else column
+    chosen = {"x": columns["x"], column: columns[source]}
+    project.write(chosen)
+    mechanism = {} if case.linear else {"k": 40, "h": 8, **mechanism}
+    content = case.spec(1, len(columns["x"]), "laplace", **mechanism).model_dump(exclude_none=True)
+    content["release"]["output"] = str(project.output)
+    content["data"]["source"] = str(project.folder / "data")
+    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
+    spec = dbern.ReleaseSpec(**content)
+    synopsis = dbern.release(spec, client=client).synopsis
+    known = {"no", "yes"} if column == "label" and source == "label" else {0, 1, 2}
+    keep = [
+        i for i, (x, value) in enumerate(zip(columns["x"], columns[source], strict=True))
+        if x is not None and value is not None and (column == "response" or value in known)
+    ]  # fmt: skip
+    x = np.array([columns["x"][i] for i in keep])
+    y = np.array([columns[source][i] for i in keep])
+    return dbern.plan(spec), synopsis, x, y
+
+
+def gaussian(x, y, scale=0.3):
+    return np.exp(-(((x[:, None] - y) / scale) ** 2) / 2)
+
+
+def allowed(plan):
+    return plan.certificate.approximation + plan.certificate.rounding
+
+
+def test_kernel_logistic_regression_is_that_of_scikit_learn(project, client, monkeypatch):
+    target = {"kind": "kernel-erm", "loss": "logistic", "length_scale": [0.3], "C": 20.0}
+    case = Case(target, {"label": LABEL}, {"label": (0.0,)})
+    plan, synopsis, x, y = released(project, client, monkeypatch, case, table(300, 0))
+    values, vectors = np.linalg.eigh(gaussian(x, x))
+    root = vectors[:, values > 1e-13] * np.sqrt(values[values > 1e-13])
+    peer = linear_model.LogisticRegression(C=20 / 300, fit_intercept=False, tol=1e-12, max_iter=500)
+    peer.fit(root, y == "yes")
+    alpha = np.linalg.lstsq(root.T, peer.coef_[0], rcond=None)[0]
+    found = synopsis(POINTS)
+    error = np.abs(found - gaussian(POINTS, x) @ alpha).max()
+    assert error <= allowed(plan) < 0.1 * np.abs(found).max()
+    assert synopsis.predict(POINTS).tolist() == np.where(found > 0, "yes", "no").tolist()
+
+
+@pytest.mark.parametrize("cost", [2.0, 50.0])
+def test_the_machine_is_that_of_a_conic_solver(project, client, monkeypatch, cost):
+    target = {"kind": "support-vector-machine", "length_scale": [0.3], "C": cost, "width": 0.2}
+    case = Case(target, {"label": LABEL}, {"label": (0.0,)})
+    plan, synopsis, x, y = released(project, client, monkeypatch, case, table(80, 1))
+    signs = np.where(y == "yes", 1.0, -1.0)
+    values, vectors = np.linalg.eigh(gaussian(x, x))
+    root = vectors * np.sqrt(np.maximum(values, 0))
+    w, beyond = cp.Variable(len(x)), cp.Variable(len(x), nonneg=True)
+    # The ramp is the least of t + (z - t)^2 / (2 width) over t >= 0, z the positive part.
+    z = 1 - cp.multiply(signs, root @ w)
+    loss = cp.sum(beyond) + cp.sum_squares(cp.pos(z - beyond)) / (2 * 0.2)
+    cp.Problem(cp.Minimize(cost / 80 * loss + cp.sum_squares(w) / 2)).solve(
+        solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12
+    )
+    alpha = np.linalg.lstsq(root.T, w.value, rcond=1e-9)[0]
+    error = np.abs(synopsis(POINTS) - gaussian(POINTS, x) @ alpha).max()
+    assert error <= allowed(plan) + 1e-5
+
+
+def test_kernel_ridge_regression_is_that_of_scikit_learn(project, client, monkeypatch):
+    target = {"kind": "kernel-erm", "loss": "square", "length_scale": [0.3], "C": 30.0}
+    case = Case(target, {"response": RESPONSE}, {"response": (0.0,)})
+    plan, synopsis, x, y = released(project, client, monkeypatch, case, table(300, 2))
+    peer = KernelRidge(alpha=300 / 30.0, kernel="rbf", gamma=1 / (2 * 0.3**2))
+    peer.fit(x[:, None], np.clip(y, -1, 3) - 1.0)
+    error = np.abs(synopsis(POINTS) - 1.0 - peer.predict(POINTS[:, None])).max()
+    assert error <= allowed(plan) < 0.5
+
+
+@pytest.mark.parametrize("link", ["linear", "sigmoid"])
+def test_logistic_regression_is_that_of_scikit_learn(project, client, monkeypatch, link):
+    target = {"kind": "logistic-regression", "C": 40.0, "link": link}
+    case = Case(target, {"label": LABEL}, {"label": (0.0,)}, linear=True)
+    plan, synopsis, x, y = released(project, client, monkeypatch, case, table(300, 3))
+    peer = linear_model.LogisticRegression(C=40 / 300, fit_intercept=False, tol=1e-12)
+    peer.fit(np.column_stack([x, np.ones(len(x))]), y == "yes")
+    exact = np.column_stack([POINTS, np.ones(41)]) @ peer.coef_[0]
+    exact = 1 / (1 + np.exp(-exact)) if link == "sigmoid" else exact
+    assert plan.k == plan.h == (1,)
+    assert plan.certificate.approximation < 1e-15
+    # The certified tolerance of the solver is a share of the sensitivity.
+    assert np.abs(synopsis(POINTS) - exact).max() <= allowed(plan) < 2e-3
+    middle = 0.5 if link == "sigmoid" else 0.0
+    assert synopsis.predict(POINTS).tolist() == np.where(exact > middle, "yes", "no").tolist()
+
+
+def test_ridge_regression_is_that_of_scikit_learn(project, client, monkeypatch):
+    target = {"kind": "ridge-regression", "C": 30.0}
+    case = Case(target, {"response": RESPONSE}, {"response": (0.0,)}, linear=True)
+    plan, synopsis, x, y = released(project, client, monkeypatch, case, table(300, 4))
+    peer = linear_model.Ridge(alpha=300 / 30.0, fit_intercept=False)
+    peer.fit(np.column_stack([x, np.ones(len(x))]), np.clip(y, -1, 3) - 1.0)
+    exact = 1.0 + np.column_stack([POINTS, np.ones(41)]) @ peer.coef_
+    assert np.abs(synopsis(POINTS) - exact).max() <= allowed(plan) < 0.02
+
+
+def test_more_classes_are_one_model_each(project, client, monkeypatch):
+    target = {"kind": "kernel-erm", "loss": "logistic", "kernel": "linear", "C": 5.0}
+    case = Case(target, {"label": THREE}, {"label": (0.0,)}, linear=True)
+    plan, synopsis, x, y = released(project, client, monkeypatch, case, table(300, 5))
+    found = synopsis(POINTS)
+    assert found.shape == (41, 3)
+    for c in range(3):
+        peer = linear_model.LogisticRegression(C=5 / 300, fit_intercept=False, tol=1e-12)
+        peer.fit(np.column_stack([x, np.ones(len(x))]), y == c)
+        exact = np.column_stack([POINTS, np.ones(41)]) @ peer.coef_[0]
+        assert np.abs(found[:, c] - exact).max() <= allowed(plan) < 2e-3
+    assert synopsis.predict(POINTS).tolist() == found.argmax(axis=1).tolist()
+
+
+def test_records_beyond_the_unit_ball_are_projected():
+    spec = CASES["logistic"].spec(2, 4, "laplace")
+    plan = plan_files(spec, ())
+    near = [{"x": 2**-0.5, "y": 2**-0.5, "label": 1.0}] * 4
+    far = [{"x": 1.0, "y": 1.0, "label": 1.0}] * 4
+    (one,), (other,) = integers(spec, plan, near), integers(spec, plan, far)
+    assert np.abs(one - other).max() <= 1
+    assert one.any()
+
+
+# --- passes and shards -------------------------------------------------------------------------
+
+
+def test_a_mean_of_shards_is_near_the_whole(monkeypatch):
+    rng = np.random.default_rng(6)
+    x = rng.uniform(size=4000)
+    rows = [{"x": a, "label": float(a + b > 0.8)} for a, b in zip(x, rng.normal(0, 0.2, 4000),
+                                                                  strict=True)]  # fmt: skip
+    target = {"kind": "kernel-erm", "loss": "logistic", "length_scale": [0.3], "C": 5.0}
+    found = {}
+    monkeypatch.setattr(risk_statistics, "PASS_ROWS", 1000)
+    for shards in (1, 4, 8):
+        case = Case({**target, "shards": shards}, {"label": LABEL}, {})
+        spec = case.spec(1, 4000, "laplace", k=10)
+        plan = plan_files(spec, ())
+        assert plan.counters(spec).passes == min(shards, 4) == plan.cost.tasks
+        assert f"{shards} shards by content" in plan.explain() or shards == 1
+        found[shards] = integers(spec, plan, rows)[0] * plan.noise.granularity
+    largest = np.abs(found[1]).max()
+    assert largest > 0.1
+    for shards in (4, 8):
+        assert 0 < np.abs(found[shards] - found[1]).max() < 0.02 * largest
+
+
+def test_a_pass_keeps_its_shards_and_every_record_is_in_one():
+    rng = np.random.default_rng(7)
+    data = rng.integers(0, 40, (500, 2)).astype(float)
+    seen = []
+
+    def solved(rows, counts):
+        seen.append(np.column_stack([rows, counts]))
+        return np.ones(1, dtype=np.int64)
+
+    state = np.zeros(1, dtype=np.int64)
+    for index in range(3):
+        gathering = Gathering(lambda r: r["d"], solved, SALT, shards=7, passes=3, index=index)
+        for batch in np.array_split(data, 9):
+            gathering.add({"d": batch})
+        gathering.finish(state)
+    rows = np.concatenate(seen)
+    distinct, counts = np.unique(data, axis=0, return_counts=True)
+    order = np.lexsort(rows[:, 1::-1].T)
+    np.testing.assert_array_equal(rows[order], np.column_stack([distinct, counts]))
+    assert state[0] == len(seen) == 7
+
+
+def test_equal_records_are_kept_once(monkeypatch):
+    monkeypatch.setattr("dbern.targets.gathering._LEAST_MERGED", 100)
+    gathering = Gathering(lambda r: r["d"], lambda r, c: np.array([int(c.sum())]), SALT, 1, 1, 0)
+    for _ in range(100):
+        gathering.add({"d": np.tile([[0.25, 1.0], [0.5, -1.0]], (50, 1))})
+        assert sum(len(rows) for rows in gathering._kept) <= 300
+    state = np.zeros(1, dtype=np.int64)
+    gathering.finish(state)
+    assert state[0] == 10_000
+
+
+def test_no_record_at_all_is_a_function_too():
+    for name in SOLVED:
+        case = CASES[name]
+        spec = case.spec(1, 5, "laplace", k=4)
+        plan = plan_files(spec, ())
+        (nothing,) = integers(spec, plan, [{"x": np.nan, next(iter(case.values)): 1.0}] * 5)
+        assert not nothing.any()
+
+
+def test_another_salt_gives_other_shards_and_the_same_counts():
+    case = replace(CASES["kernel logistic"], target={**CASES["kernel logistic"].target,
+                                                     "shards": 4})  # fmt: skip
+    rng = np.random.default_rng(8)
+    rows = [{"x": a, "label": float(a > 0.5)} for a in rng.uniform(size=40)]
+    spec = case.spec(1, 40, "laplace", k=6)
+    counters = plan_files(spec, ()).counters(spec)
+    columns = [{c: np.array([r[c] for r in rows]) for c in ("x", "label")}]
+    one = counted(counters, [rows])
+    other = counters.count(columns, bytes(32), 0)
+    assert one.any()
+    assert (one != other).any()
+
+
+# --- plans and errors --------------------------------------------------------------------------
+
+
+def test_the_plan_shows_both_forms_of_c_and_the_costs():
+    spec = CASES["solved machine"].spec(1, 3_000_000, "auto", k=20)
+    plan = plan_files(spec, ())
+    text = plan.explain()
+    assert "C = 2 in the paper's form C/n: scikit-learn's C = 6.66667e-07" in text
+    assert "3 shards by content, 3 passes over the files, about" in text
+    assert plan.cost.tasks == 3
+    records = 8 * 3 * plan.n / 3
+    assert (
+        plan.cost.worker_bytes
+        > plan_files(CASES["machine"].spec(1, 3_000_000, "laplace", k=20), ()).cost.worker_bytes
+        + records
+    )
+    assert plan.certificate.lower_bound == 0
+    assert dbern.plan is not None
+    assert type(plan).from_dict(plan.to_dict()) == plan
+
+
+def test_a_restored_plan_counts_the_same():
+    spec = CASES["kernel logistic"].spec(1, 40, "spectral-laplace", k=12)
+    plan = plan_files(spec, ())
+    again = type(plan).from_dict(plan.to_dict())
+    rows = [{"x": i / 40, "label": float(i % 3 == 0)} for i in range(40)]
+    np.testing.assert_array_equal(integers(spec, plan, rows), integers(spec, again, rows))
+
+
+@pytest.mark.parametrize(
+    ("target", "roles", "message"),
+    [
+        ({"kind": "kernel-erm", "loss": "logistic"}, {"label": LABEL}, r"target\.length"),
+        ({"kind": "kernel-erm", "loss": "logistic", "length_scale": [0.3]}, {}, r"data\.lab"),
+        ({"kind": "kernel-erm", "loss": "square", "length_scale": [0.3]}, {}, r"data\.response"),
+        ({"kind": "kernel-erm", "loss": "square", "length_scale": [0.3]},
+         {"response": RESPONSE, "label": LABEL}, r"data\.label: loss"),
+        ({"kind": "kernel-erm", "loss": "hinge", "length_scale": [0.3]},
+         {"response": RESPONSE, "label": LABEL}, r"data\.response: loss"),
+        ({"kind": "kernel-erm", "loss": "hinge", "kernel": "linear", "length_scale": [0.3]},
+         {"label": LABEL}, r"target\.length_scale: a linear"),
+        ({"kind": "kernel-erm", "loss": "log", "length_scale": [0.3]}, {"label": LABEL},
+         r"target\.loss"),
+        ({"kind": "logistic-regression", "C": 0.0}, {"label": LABEL}, r"target\.C"),
+        ({"kind": "logistic-regression", "shards": 0}, {"label": LABEL}, r"target\.shards"),
+        ({"kind": "logistic-regression", "link": "sigmoid"}, {"label": THREE}, r"target\.link"),
+        ({"kind": "ridge-regression"}, {"label": LABEL}, r"data\.label"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(target, roles, message):
+    with pytest.raises(dbern.SpecError, match=message):
+        Case(target, roles).spec(1, 10, "laplace")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("logistic", {"k": 4}, r"mechanism\.k"),
+        ("logistic", {"h": 2}, r"mechanism\.h"),
+        ("logistic", {"noise": "spectral-laplace"}, r"mechanism\.noise"),
+        ("kernel logistic", {"noise": "binned-laplace"}, r"mechanism\.noise"),
+        ("kernel logistic", {"n": 1}, r"target\.shards"),
+    ],
+)
+def test_what_a_plan_cannot_do_is_refused(name, changes, message):
+    case = replace(CASES[name], linear=False)
+    mechanism = {"h": 1, **changes}
+    n, noise = mechanism.pop("n", 50), mechanism.pop("noise", "laplace")
+    with pytest.raises(dbern.SpecError, match=message):
+        plan_files(case.spec(1, n, noise, **mechanism), ())
+
+
+def test_a_kernel_too_narrow_for_features_is_refused():
+    case = replace(CASES["kernel logistic"], target={**CASES["kernel logistic"].target,
+                                                     "length_scale": [0.002]})  # fmt: skip
+    with pytest.raises(dbern.SpecError, match=r"target\.length_scale: too short"):
+        plan_files(case.spec(2, 1000, "laplace", k=4), ())
+
+
+def test_a_linear_function_has_no_trade_off(monkeypatch):
+    monkeypatch.setattr("dbern.advice.footers", lambda _spec: ())
+    with pytest.raises(dbern.SpecError, match="nothing to trade"):
+        tradeoff(CASES["logistic"].spec(1, 50, "laplace"))
+    assert tradeoff(CASES["kernel logistic"].spec(1, 50, "laplace", k=9))
+
+
+def test_a_release_by_the_command_line(project, run):
+    rng = np.random.default_rng(9)
+    x = rng.uniform(0, 10, 400)
+    project.write({"x": x, "y": rng.uniform(-1, 1, 400), "late": (x > 4).tolist()})
+    project.spec(
+        target={"kind": "support-vector-machine", "bandwidth": None, "length_scale": [3.0, 0.6],
+                "C": 8.0, "shards": 2},
+        data__label={"column": "late", "classes": [False, True]}, mechanism={"noise": "auto"},
+    )  # fmt: skip
+    planned = run("plan", "release.toml")
+    assert "2 shards by content" in planned.out
+    assert "scikit-learn's C = 0.02" in planned.out
+    assert run("release", "release.toml").code == 0
+    synopsis = dbern.open(project.output)
+    assert synopsis.predict(np.array([[0.5, 0.0], [9.5, 0.0]])).tolist() == [False, True]
+    assert SimpleNamespace(**synopsis.metadata["target"]).C == 8.0
+    assert run("verify", "out.zarr").code == 0

@@ -1,0 +1,179 @@
+"""A ledger restored from a backup after a release: it spends nothing until the release is found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from fractions import Fraction
+
+import pytest
+
+from dbern.privacy.budget import Budget
+
+URL = ("--ledger", "sqlite:///ledger.db")
+
+
+@pytest.fixture
+def restored(project, run):
+    """A release is published between the backup of the ledger and its restoring."""
+    backup = project.folder / "backup.db"
+    shutil.copy(project.ledger_path, backup)
+    assert run("release", "release.toml").code == 0
+    shutil.copy(backup, project.ledger_path)
+    return project
+
+
+def account(run):
+    (found,) = run("ledger", "status", *URL, "--json").json["datasets"]
+    return found
+
+
+def test_the_attack_and_the_way_out(restored, run):
+    assert account(run)["spent"] == "epsilon 0"  # what the backup says; epsilon 1 was spent
+    restored.spec(release={"name": "again", "output": "again.zarr"}, budget={"epsilon": "3.0"})
+    ran = run("release", "release.toml")
+    assert (ran.code, ran.out) == (3, "")
+    assert f"dbern ledger reconcile --ledger {restored.url} FOLDER" in ran.err
+    assert not (restored.folder / "again.zarr").exists()
+    assert "spending is stopped" in run("ledger", "status", *URL).out
+    ran = run("ledger", "reconcile", *URL, ".")
+    assert ran.code == 0
+    assert ran.out == (
+        "./out.zarr: epsilon 1 charged to trips\n1 charged, 0 known before; spending goes on\n"
+    )
+    assert (account(run)["spent"], account(run)["remaining"]) == ("epsilon 1", "epsilon 2")
+    ran = run("release", "release.toml")
+    assert ran.code == 3
+    assert "remaining epsilon 2" in ran.err
+    restored.spec(release={"name": "again", "output": "again.zarr"}, budget={"epsilon": "2.0"})
+    assert run("release", "release.toml").code == 0
+    assert account(run)["remaining"] == "epsilon 0"
+    log = run("ledger", "status", *URL, "--log", "--json").json["log"]
+    assert [line["event"] for line in log[:4]] == ["grant", "restored", "refused", "reconciled"]
+
+
+def test_the_same_release_again_is_refused_too_and_then_known(restored, run):
+    ran = run("release", "release.toml")
+    assert ran.code != 0
+    assert run("ledger", "reconcile", *URL, "out.zarr").code == 0
+    # The ledger forgot its plan and files for good: the name is taken, and stays so.
+    assert run("release", "release.toml").code == 2
+    assert account(run)["spent"] == "epsilon 1"
+
+
+def test_granting_and_abandoning_go_on_meanwhile(project, run, monkeypatch):
+    from dbern.ledger import BudgetLedger
+
+    backup = project.folder / "backup.db"
+    with monkeypatch.context() as patch:
+        patch.setattr(BudgetLedger, "begin_reading", lambda *_: (_ for _ in ()).throw(OSError))
+        run("release", "release.toml")
+    shutil.copy(project.ledger_path, backup)
+    assert run("release", "release.toml").code == 0
+    shutil.copy(backup, project.ledger_path)
+    abandon = ("ledger", "abandon", *URL, "--dataset", "trips", "--name", "density")
+    assert "refunded" in run(*abandon).out  # which the ledger cannot know better yet
+    assert run("ledger", "grant", *URL, "--dataset", "trips", "--epsilon", "1").code == 0
+    assert run("ledger", "reconcile", *URL, ".", "--json").json["charged"][0]["name"] == "density"
+    assert account(run)["spent"] == "epsilon 1"
+    assert account(run)["remaining"] == "epsilon 3"
+
+
+def test_more_keeps_it_stopped(restored, run):
+    assert run("ledger", "reconcile", *URL, "out.zarr", "--more", "--json").json["reconcile"]
+    restored.spec(release={"name": "again", "output": "again.zarr"})
+    assert run("release", "release.toml").code == 3
+    assert run("ledger", "reconcile", *URL, ".").code == 0
+    assert run("release", "release.toml").code == 0
+
+
+def test_an_operator_may_declare_it(project, run):
+    assert run("release", "release.toml").code == 0
+    ran = run("ledger", "reconcile", *URL, "--restored")
+    assert (ran.code, ran.out) == (0, "0 charged, 0 known before; spending is stopped\n")
+    project.spec(release={"name": "again", "output": "again.zarr"})
+    assert run("release", "release.toml").code == 3
+    assert "1 known before; spending goes on" in run("ledger", "reconcile", *URL, ".").out
+    assert run("release", "release.toml").code == 0
+    ran = run("ledger", "reconcile", *URL)
+    assert (ran.code, "--restored" in ran.err) == (2, True)
+
+
+def test_the_attributes_say_who_paid(project, run):
+    assert run("release", "release.toml").code == 0
+    shown = run("show", "out.zarr", "--json").json
+    with project.ledger() as ledger:
+        assert (shown["dataset"], shown["ledger_id"]) == ("trips", ledger.id)
+
+
+def without(store, *keys):
+    """As an older version wrote it."""
+    from dbern.synopsis.manifest import Entry, Manifest, digest
+
+    root = store / "zarr.json"
+    content = json.loads(root.read_text())
+    for key in keys:
+        del content["attributes"][key]
+    root.write_text(json.dumps(content))
+    path = store / "manifest.json"
+    manifest = Manifest.parse(path.read_text(), str(store))
+    entries = {**manifest.objects, "zarr.json": Entry(*vars(digest(root)).values())}
+    path.write_text(Manifest(manifest.release_id, manifest.created, entries).text())
+
+
+def test_an_older_synopsis_is_charged_to_the_dataset_that_is_named(restored, run):
+    without(restored.output, "dataset", "ledger_id")
+    ran = run("ledger", "reconcile", *URL, ".")
+    assert (ran.code, "--dataset NAME" in ran.err) == (2, True)
+    assert account(run)["spent"] == "epsilon 0"
+    assert run("ledger", "reconcile", *URL, ".", "--dataset", "trips").code == 0
+    assert account(run)["spent"] == "epsilon 1"
+
+
+def test_a_damaged_synopsis_reconciles_nothing(restored, run):
+    root = restored.output / "zarr.json"
+    root.write_text(root.read_text().replace('"epsilon":"1"', '"epsilon":"0.001"').replace(
+        '"epsilon": "1"', '"epsilon": "0.001"'))  # fmt: skip
+    assert run("ledger", "reconcile", *URL, ".").code == 5
+    root.unlink()
+    assert run("ledger", "reconcile", *URL, ".").code == 5
+    assert run("ledger", "status", *URL, "--json").json["reconcile"]
+
+
+def test_what_is_no_synopsis_is_passed_over_and_links_are_followed(restored, run, tmp_path):
+    elsewhere = restored.folder / "elsewhere"
+    (elsewhere / "web").mkdir(parents=True)
+    (elsewhere / "web" / "manifest.json").write_text('{"format": 3}')
+    (elsewhere / "web" / "zarr.json").write_text("not json")
+    (elsewhere / "list").mkdir()
+    (elsewhere / "list" / "manifest.json").write_text("[]")
+    (elsewhere / "loop").symlink_to(elsewhere)
+    assert run("ledger", "reconcile", *URL, "elsewhere", "--more", "--json").json["charged"] == []
+    (elsewhere / "linked").symlink_to(restored.output)
+    found = run("ledger", "reconcile", *URL, "elsewhere", "--json").json["charged"]
+    assert [one["output"] for one in found] == ["./out.zarr"]
+    assert run("ledger", "reconcile", *URL, "nowhere").code == 2
+
+
+def test_an_unfinished_folder_may_hold_noise_and_is_charged(restored, run):
+    (restored.output / "manifest.json").unlink()
+    assert run("ledger", "reconcile", *URL, ".").code == 0
+    with restored.ledger() as ledger:
+        (status,) = ledger.status("trips")
+    assert (status.spent, status.releases[0].state) == (Budget(Fraction(1)), "abandoned")
+
+
+def test_another_ledgers_synopses_are_left_alone(project, run, helpers, tmp_path):
+    other = helpers.Project(tmp_path / "other")
+    other.folder.mkdir()
+    other.write(helpers.records())
+    other.spec()
+    from dbern.ledger import BudgetLedger
+
+    BudgetLedger.create(other.url)
+    with other.ledger() as ledger:
+        ledger.grant("trips", Budget.parse("3"))
+    assert run("release", "release.toml", project=other).code == 0
+    found = run("ledger", "reconcile", *URL, "other", "--json").json
+    assert (found["charged"], found["foreign"]) == ([], ["./other/out.zarr"])
+    assert account(run)["spent"] == "epsilon 0"

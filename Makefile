@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench rivals clean
+.PHONY: demo test check bench rivals notebooks clean
 
 demo: $(READY)
 	$(BIN)/dbern demo
@@ -24,6 +24,10 @@ bench: $(READY)
 # RIVALS passes options on: make rivals RIVALS='--task flights --json table.json'
 rivals: $(READY)
 	PYTHONPATH=tests/benchmarks $(BIN)/python -m rivals $(RIVALS)
+
+# Runs them again in place, with the README's pictures; one alone: make notebooks NOTEBOOKS=tour
+notebooks: $(READY)
+	$(BIN)/python tests/execution.py $(NOTEBOOKS)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("dbern needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'

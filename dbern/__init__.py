@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dbern import targets
-    from dbern.errors import BudgetError, DbernError, IntegrityError, SpecError
+    from dbern.errors import (
+        BudgetError,
+        DbernError,
+        EnvironmentRefusedError,
+        IntegrityError,
+        ReleaseError,
+        SpecError,
+    )
     from dbern.ledger import BudgetLedger
     from dbern.planning import plan
     from dbern.plans import ReleasePlan
@@ -25,10 +32,12 @@ _HOMES = {
     "BudgetError": "dbern.errors",
     "BudgetLedger": "dbern.ledger",
     "DbernError": "dbern.errors",
+    "EnvironmentRefusedError": "dbern.errors",
     "IntegrityError": "dbern.errors",
     "Neighbors": "dbern.privacy.budget",
     "PrivacyUnit": "dbern.privacy.budget",
     "Release": "dbern.releasing",
+    "ReleaseError": "dbern.errors",
     "ReleasePlan": "dbern.plans",
     "ReleaseSpec": "dbern.spec",
     "SpecError": "dbern.errors",
@@ -45,10 +54,12 @@ __all__ = [
     "BudgetError",
     "BudgetLedger",
     "DbernError",
+    "EnvironmentRefusedError",
     "IntegrityError",
     "Neighbors",
     "PrivacyUnit",
     "Release",
+    "ReleaseError",
     "ReleasePlan",
     "ReleaseSpec",
     "SpecError",

@@ -24,9 +24,9 @@ from dbern.likelihoods import (
 )
 
 KINDS = (
-    "linear", "sigmoid", "response", "stack", "one-vs-rest", "ratio",
-    "naive-bayes", "gaussian-naive-bayes",
-)  # fmt: skip
+    *("linear", "sigmoid", "response", "stack", "one-vs-rest", "ratio"),
+    *("naive-bayes", "gaussian-naive-bayes"),
+)
 _BAYES = KINDS[6:]
 
 
@@ -74,13 +74,13 @@ class Combination:
         """
         if self.kind == "linear":
             return parts[0]
-        if self.kind in _BAYES:
-            scores = self._scores(parts, unit)
-            return scores[1] - scores[0] if len(scores) == 2 else np.moveaxis(scores, 0, -1)
         if self.kind == "sigmoid":
             return np.asarray(0.5 + 0.5 * np.tanh(0.5 * parts[0]))
         if self.kind == "response":
             return np.asarray(parts[0] + (self.low + self.high) / 2)
+        if self.kind in _BAYES:
+            scores = self._scores(parts, unit)
+            return scores[1] - scores[0] if len(scores) == 2 else np.moveaxis(scores, 0, -1)
         if self.kind == "ratio":
             middle, radius = (self.low + self.high) / 2, (self.high - self.low) / 2
             safe = np.where(parts[1] > 0, parts[1], np.inf)
@@ -138,11 +138,11 @@ class Combination:
         """Bound on the error of any value, from bounds on those of the arrays."""
         if self.kind == "ratio":
             return self.high - self.low
+        if self.kind == "sigmoid":  # whose slope is at most a quarter
+            return min(0.25 * errors[0], 1.0)
         if self.kind in _BAYES:
             each = [self._score_error(errors, i) for i in range(len(self.classes))]
             return sum(each) if len(each) == 2 else max(each)
-        if self.kind == "sigmoid":  # whose slope is at most a quarter
-            return min(0.25 * errors[0], 1.0)
         return sum(errors) if self.kind == "one-vs-rest" else max(errors)
 
     def _score_error(self, errors: Sequence[float], index: int) -> float:

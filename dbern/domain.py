@@ -17,7 +17,7 @@ from dbern.times import TimeUnit
 
 _LEAST_WIDTH = 1e-100
 _PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
-_RESERVED = ("coefficients", "spectral", "value", "zarr.json")
+_RESERVED = ("coefficients", "spectral", "binned", "value", "zarr.json")
 
 
 class Outside(enum.Enum):
@@ -85,6 +85,11 @@ class Axis:
     def width(self) -> float:
         """Length of the axis in data units."""
         return self.high - self.low
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Of its coordinates, by the CF conventions: xarray.decode_cf makes dates of such units."""
+        return {"units": self.unit.value} if self.unit else {}
 
     @property
     def column(self) -> Column:
@@ -186,7 +191,9 @@ class Response:
     unit: TimeUnit | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+        finite = math.isfinite(self.low) and math.isfinite(self.high)
+        # Bounds that are nearly one have no half-width to divide by.
+        if not (finite and self.low < self.high and self.radius >= _LEAST_WIDTH):
             raise SpecError(
                 "data.response.bounds: must be two finite numbers, the lower one first; write "
                 "bounds = [-1.0, 1.0]"

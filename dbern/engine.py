@@ -23,11 +23,11 @@ from threadpoolctl import threadpool_limits
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.lattice import Slab
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, ReleaseError
-from dbern.planning import task_rows
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
-from dbern.targets.base import Counters
+from dbern.targets.counting import Counters
+from dbern.workers import task_rows
 
 if TYPE_CHECKING:
     from distributed import Client as Client

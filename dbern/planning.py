@@ -15,7 +15,6 @@ from dbern.certificate import ErrorModel, combined, entries_bound, lower_bound
 from dbern.choice import CANDIDATES, Problem, require_positive_definite
 from dbern.errors import SpecError
 from dbern.plans import (
-    Cost,
     PlannedComponent,
     PlannedNoise,
     PlannedSensitivity,
@@ -27,9 +26,11 @@ from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, calibra
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
-from dbern.records import BATCH_ROWS, FileFacts, discover, read_footers
+from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
-from dbern.targets.base import Component, Counters, Statistic, Vector, for_rows, is_linear
+from dbern.targets.base import Component, Statistic, Vector, for_rows, is_linear
+from dbern.targets.counting import Counters
+from dbern.workers import cost
 
 KINDS = (
     {"": "laplace", "spectral": "spectral-laplace", "binned": "binned-laplace"},
@@ -42,11 +43,8 @@ _PAPER_H = 2
 _LARGEST_PAPER_K = 64
 _LARGEST_AUTO_K = 1000
 _LARGEST_AUTO_LATTICE = 1_000_000
-_TASK_ROWS = 4_000_000
-_TASKS_AT_LEAST = 16
 _SHARE = 0.01  # of the noise that the effective kernel may cost
 _LARGEST_LATTICE = 50_000_000
-_PROCESS_BYTES = 300 << 20
 
 
 def plan(spec: ReleaseSpec) -> ReleasePlan:
@@ -93,7 +91,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         calibration=_calibration(spec),
         components=planned,
         certificate=combined(spec.combination, parts, least),
-        cost=_cost(counters, files, n),
+        cost=cost(counters, n),
         notes=spec.learner.notes(n),
     )
 
@@ -254,17 +252,11 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
 def _corners(spec: ReleaseSpec, component: Component) -> tuple[Coordinates, tuple[int, ...]]:
     """A linear function is its values at the corners."""
     ones = (1,) * component.domain.dimensions
-    given = {key: spec.per_axis(key, component.domain) for key in _ORDERS}
-    for key, value in given.items():
-        if value not in (None, ones):
-            raise SpecError(
-                f"mechanism.{key}: a linear function needs no other than 1; leave it out"
-            )
+    for key in _ORDERS:
+        if spec.per_axis(key, component.domain) not in (None, ones):
+            raise SpecError(f"mechanism.{key}: a linear function needs 1, no more; leave it out")
     if spec.mechanism.noise not in ("auto", KINDS[spec.gaussian][""], ADVANCED):
-        raise SpecError(
-            "mechanism.noise: a linear function is released by its values at the corners; write "
-            'noise = "auto"'
-        )
+        raise SpecError('mechanism.noise: is not for a linear function; write noise = "auto"')
     return PlainCoordinates(Lattice(ones)), ones
 
 
@@ -378,27 +370,3 @@ def _lower_bound(spec: ReleaseSpec, component: Component, n: int) -> float:
     function = component.function_movement * component.unit / n
     charge = spec.charge
     return lower_bound(function, float(charge.epsilon), float(spec.beta), n, float(charge.delta))
-
-
-def task_rows(rows: int) -> int:
-    """Rows of one counting task: a second or so of work, and enough tasks to share it out."""
-    return max(1, min(_TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
-
-
-def _cost(counters: Counters, files: Sequence[FileFacts], n: int) -> Cost:
-    lattices = [part.coordinates.lattice for part in counters.parts]
-    slabs = sum(sum(1 for _ in lattice.slabs()) for lattice in lattices)
-    slab = max(8 * lattice.slab_layers * lattice.layer for lattice in lattices)
-    batch = BATCH_ROWS * max(part.batch_bytes for part in counters.parts)
-    largest_group = max((max(file.row_groups, default=0) for file in files), default=0)
-    tables = max(part.table_bytes for part in counters.parts)
-    reading = batch + 2 * 8 * largest_group * len(counters.columns)
-    reading += counters.gathered_bytes
-    working = 4 * counters.state_bytes + max(reading, tables + 6 * slab)
-    return Cost(
-        rows=n,
-        tasks=counters.passes or max(1, -(-n // task_rows(n))),
-        slabs=slabs,
-        worker_bytes=_PROCESS_BYTES + working,
-        client_bytes=_PROCESS_BYTES + 8 * slab,
-    )

@@ -23,7 +23,8 @@ from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.spec import ReleaseSpec
-from dbern.targets.base import Component, Counters, Statistic, Vector
+from dbern.targets.base import Component, Statistic, Vector
+from dbern.targets.counting import Counters
 
 
 @dataclass(frozen=True)
@@ -51,13 +52,28 @@ class PlannedNoise:
 
 @dataclass(frozen=True)
 class Cost:
-    """What the release will take; `worker_bytes` and `client_bytes` are peak memory."""
+    """What the release will take: peak memory of a worker, its threads and the releasing process.
+
+    Attributes
+    ----------
+    worker_bytes : int
+        Of a worker of one thread that is alone; of others no more.
+    thread_bytes : int
+        What each further thread adds.
+    client_bytes : int
+        Of the releasing process; with a local cluster it is the worker too.
+    """
 
     rows: int
     tasks: int
     slabs: int
     worker_bytes: int
+    thread_bytes: int
     client_bytes: int
+
+    def memory(self, threads: int) -> int:
+        """Peak memory of a worker with so many threads."""
+        return self.worker_bytes + (threads - 1) * self.thread_bytes
 
 
 @dataclass(frozen=True)
@@ -289,8 +305,8 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     cost = plan.cost
     tasks = f"{cost.rows} rows in about {cost.tasks} tasks, {cost.slabs} lattice slabs"
     memory = (
-        f"at most {cost.worker_bytes >> 20} MiB a worker thread, "
-        f"{cost.client_bytes >> 20} MiB in the releasing process"
+        f"at most {cost.worker_bytes >> 20} MiB a worker, {cost.thread_bytes >> 20} MiB more for "
+        f"each further thread, {cost.client_bytes >> 20} MiB in the releasing process"
     )
     return [*lines, ("work", tasks), ("memory", memory)]
 

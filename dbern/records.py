@@ -25,6 +25,9 @@ BATCH_ROWS = 1 << 16
 """Rows in memory at a time."""
 
 _READERS = 8
+_BUFFER_BYTES = 1 << 18
+_PAGE_BYTES = 1 << 20
+"""Of a page as writers make them, before compression."""
 
 
 class UnreadableFileError(Exception):
@@ -288,7 +291,8 @@ def read_batches(
     """
     wanted = (*columns, only) if only else tuple(columns)
     try:
-        with pq.ParquetFile(path) as file:
+        # Buffers ahead would hold the columns of all row groups asked for: memory would follow n.
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
             parts = {".".join(parts): parts for parts, _ in _leaves(file.schema_arrow)}
             names = [column.name for column in wanted if column.name in parts]
             stream = file.iter_batches(
@@ -325,6 +329,20 @@ def _records(values: Mapping[Column, FloatArray], only: Column | None) -> dict[s
     return {name: np.where(out, np.nan, floats) for name, floats in named.items()}
 
 
-def write_records(path: Path, columns: Mapping[str, FloatArray]) -> None:
+def reading_bytes(columns: Sequence[Column], only: Column | None = None) -> int:
+    """Memory that `read_batches` takes: two batches and their floats, buffers, pages in two forms.
+
+    With `only`, its column and a copy of the others.
+
+    Examples
+    --------
+    >>> reading_bytes([Column("x", "data.bounds.x")]) >> 20
+    3
+    """
+    each = (4 if only else 3) * 8 * BATCH_ROWS + _BUFFER_BYTES + 2 * _PAGE_BYTES
+    return each * (len(columns) + (only is not None))
+
+
+def write_records(path: Path, columns: Mapping[str, FloatArray], group: int = 1 << 17) -> None:
     """Write columns as a Parquet file: demonstration data and tests."""
-    pq.write_table(pa.table(dict(columns)), path, row_group_size=1 << 17)
+    pq.write_table(pa.table(dict(columns)), path, row_group_size=group)

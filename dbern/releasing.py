@@ -26,6 +26,7 @@ from dbern.spec import ReleaseSpec
 from dbern.synopsis.manifest import MANIFEST
 from dbern.synopsis.reader import Synopsis, open_synopsis
 from dbern.synopsis.writer import SynopsisWriter, check_output, discard
+from dbern.workers import check_memory
 
 if TYPE_CHECKING:
     from dbern.engine import Client
@@ -100,6 +101,7 @@ def release(
             reservation = _redirect(ledger, reservation, spec.output)
             if uncharged:
                 with _cluster(client, scheduler) as connected:
+                    check_memory(connected, plan.cost)
                     if reservation.state is State.RESERVED:
                         reservation = ledger.begin_reading(reservation)
                     staging = ledger.staging(reservation)

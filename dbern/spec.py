@@ -94,13 +94,18 @@ class ReleaseSpec(Section):
         ----------
         partition : str, optional
             Replaces ``{partition}`` in ``release.name``, ``release.output`` and ``data.source``.
+
+        Raises
+        ------
+        SpecError
+            Where the file is missing or no TOML, for wrong keys, or a partition without a place.
         """
         path = Path(path)
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise SpecError(
-                f"{path}: no such spec; write its path, or begin one from the README"
+                f"{path}: no such spec; write its path, or make one: dbern init {path}"
             ) from None
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise SpecError(f"{path}: cannot be read as TOML ({error}); mend that line") from None

@@ -16,9 +16,10 @@ PACKAGE = Path(dbern.__file__).parent
 # cli > releasing, reporting > engine > planning > spec, .. : a group imports lower groups only.
 LAYERS = [
     {"cli"},
-    {"releasing", "reconciling", "reporting"},
+    {"releasing", "reconciling", "reporting", "diagnosis"},
     {"engine", "advice", "publishing", "inspection"},
     {"planning"},
+    {"workers"},
     {"plans"},
     {"spec", "records", "ledger", "synopsis", "choice"},
     {"targets", "certificate"},
@@ -29,7 +30,7 @@ LAYERS = [
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}
-LEAVES = {"progress", "arrays"}  # import nothing of ours; anyone may import them
+LEAVES = {"progress", "arrays", "compiling"}  # import nothing of ours; anyone may import them
 NEVER = {  # not even through others
     "synopsis": {"targets", "records", "engine"},
     "reporting": {"targets", "records", "engine"},
@@ -37,10 +38,10 @@ NEVER = {  # not even through others
 }
 OWNERS = {  # prefixes of module names
     "dask": ("dbern.engine", "dbern.synopsis"),
-    "distributed": ("dbern.engine",),
+    "distributed": ("dbern.engine", "dbern.diagnosis.clusters"),
     "pyarrow": ("dbern.records", "dbern.columns", "dbern.synopsis.queries"),
     "zarr": ("dbern.synopsis",),
-    "numba": ("dbern.synopsis.compiled",),
+    "numba": ("dbern.compiling", "dbern.bernstein.compiled", "dbern.synopsis.compiled"),
     "sqlalchemy": ("dbern.ledger",),
     "click": ("dbern.cli",),
     "rich": ("dbern.cli",),

@@ -93,6 +93,7 @@ def test_a_glob_lists_each_file_once(project):
     assert list(found) == project.files()
 
 
+@pytest.mark.slow
 def test_a_cluster_that_does_not_answer_costs_nothing(project):
     with pytest.raises(dbern.DbernError, match="no scheduler answers"):
         dbern.release(project.spec(), scheduler="tcp://127.0.0.1:1")
@@ -117,3 +118,10 @@ def test_an_axis_that_no_store_can_hold_is_refused_before_the_charge(name):
             target={"kind": "kernel-density", "bandwidth": [0.1]},
             budget={"epsilon": "1.0", "ledger": "sqlite:///l.db", "dataset": "one"},
         )
+
+
+def test_other_types_of_the_same_classes_are_another_release():
+    from dbern.ledger.identity import changes
+
+    assert changes({"classes": [0, 1]}, {"classes": [False, True]})
+    assert not changes({"bounds": [0, 1]}, {"bounds": [0.0, 1.0]})

@@ -15,10 +15,11 @@ from strategies import density_plan, density_spec, sections, spec_sections
 
 import dbern.records
 from dbern.errors import SpecError
-from dbern.planning import plan, plan_files, task_rows
+from dbern.planning import plan, plan_files
 from dbern.plans import ReleasePlan
 from dbern.records import FileFacts, write_records
 from dbern.spec import ReleaseSpec
+from dbern.workers import task_rows
 
 
 @given(content=spec_sections())

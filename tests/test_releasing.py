@@ -126,7 +126,7 @@ def test_bytes_do_not_depend_on_slabs_staged_out_of_order_or_threads(
 @pytest.mark.usefixtures("fixed")
 def test_the_slab_size_changes_shards_but_no_coefficient(project, client, monkeypatch):
     """Under one noise key: the seal, which the key is bound to, is that of the staged slabs."""
-    monkeypatch.setattr(releasing, "_noise_key", lambda key, *_: key)
+    monkeypatch.setattr(publishing, "_noise_key", lambda key, *_: key)
     spec = {"mechanism": {"k": [60, 8], "h": 1}}
     other = project.twin("other")
     whole = dbern.release(project.spec(**spec), client=client).synopsis
@@ -579,7 +579,7 @@ def test_no_task_raises_because_the_scheduler_logs_its_arguments(
         monkeypatch.setattr(engine, "np", SimpleNamespace(add=raising))
         monkeypatch.setattr(engine, "task_rows", lambda _rows: 10)
     else:
-        monkeypatch.setattr(f"dbern.targets.base.{place}", raising)
+        monkeypatch.setattr(f"dbern.targets.counting.{place}", raising)
     with pytest.raises(ReleaseError):
         dbern.release(project.spec(), client=client)
     salt = repr(project.reservation().salt)

@@ -44,8 +44,9 @@ def log_everything(caplog):
 
 
 def normalized(text, folder):
-    """What names the run and not the data: folders, memory addresses, ports, random names."""
+    """What names the run and not the data: folders, addresses, ports, random names, progress."""
     text = text.replace(str(folder), "FOLDER")
+    text = re.sub(r"^[a-z ]+: \d+ of \d+\n", "", text, flags=re.M)  # progress: when, by the clock
     text = re.sub(r"0x[0-9a-f]+|inproc://\S+|tcp://\S+", "ADDRESS", text)
     return re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22,}|\d+\.\d+ ?(s|ms|MiB)\b", "ID", text)
 
@@ -121,6 +122,7 @@ def traces(project, run, fixed, helpers, caplog):
         shapes = {
             (r.name, r.levelname, str(r.msg)[:60]) for r in caplog.records
             if r.levelno > logging.INFO and r.name != "asyncio"
+            and not str(r.msg).startswith("Event loop was unresponsive")  # a busy machine
         }  # fmt: skip
         return {
             "printed": printed,

@@ -33,6 +33,7 @@ def test_toml_and_keywords_give_the_same_spec(content, tmp_path_factory):
     assert back.identity() == built.identity()
 
 
+@pytest.mark.slow
 @given(content=spec_sections())
 @settings(max_examples=8)
 def test_plans_are_a_function_of_the_spec(content):
@@ -96,6 +97,7 @@ WRONG = [
     ("data", "source", "s3://bucket/x", "data.source", LATER),
     ("data", "bounds", None, "data.bounds", "is missing; write [data.bounds]"),
     ("data", "bounds", {}, "data.bounds", "write [data.bounds]"),
+    ("data", "bounds", {"binned": [0.0, 1.0]}, "data.bounds.binned", "rename the column"),
     ("data", "bounds", {"x": [1.0, 0.0]}, "data.bounds.x", "write x = [low, high]"),
     ("data", "bounds", {"x": [NAN, 1.0]}, "data.bounds.x", "write x = [0.0, 1.0]"),
     ("data", "bounds", {"x": [0.0, INF]}, "data.bounds.x", "write x = [0.0, 1.0]"),
@@ -121,6 +123,7 @@ WRONG = [
     ("data", "response", {"column": "l"}, "data.response.bounds", "is missing; write bounds ="),
     ("data", "response", {"column": "l", "bounds": [1, 0]}, "data.response.bounds", "write"),
     ("data", "response", {"column": "l", "bounds": [0, INF]}, "data.response.bounds", "write"),
+    ("data", "response", {"column": "l", "bounds": [0, 5e-324]}, "data.response.bounds", "write"),
     ("data", "response", {"column": "l", "bounds": [0, 1]}, "data.response", "has no use for it"),
     ("data", "response", {"column": "x", "bounds": [0, 1]}, "data", '"x" has two roles'),
     ("data", "group", {"column": "l"}, "data.group.values", "is missing; write values ="),

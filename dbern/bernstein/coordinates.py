@@ -63,8 +63,10 @@ class Coordinates(Protocol):
         `quick` leaves out what takes long: still a bound, up to an eighth larger.
         """
 
-    def bump_bound_l2(self, kernels: Sequence[Kernel], *, signed: bool = False) -> BumpBound:
-        """The same in the l2 norm, where only opposite signs matter."""
+    def bump_bound_l2(
+        self, kernels: Sequence[Kernel], *, signed: bool = False, several: bool = False
+    ) -> BumpBound:
+        """The same in the l2 norm: of opposite signs, or of bumps that may be in two outputs."""
 
     def ball_bound(self, kernels: Sequence[Kernel], norm: int) -> BumpBound:
         """Bound the l1 or l2 norm of what a function of norm one has for released values.
@@ -134,11 +136,14 @@ class PlainCoordinates:
         factors = " x ".join(f"{value:.6g}" for value in sums)
         return BumpBound(twice, f"2 max_t sum_v K(v/k - t) / n = 2 x {factors} / n")
 
-    def bump_bound_l2(self, kernels: Sequence[Kernel], *, signed: bool = False) -> BumpBound:
+    def bump_bound_l2(
+        self, kernels: Sequence[Kernel], *, signed: bool = False, several: bool = False
+    ) -> BumpBound:
         """``min(sqrt(2) max_t |K_t|_2, sqrt(N) sup K)``, where bumps are nonnegative.
 
         ``|K_t - K_t'|_2^2 = |K_t|_2^2 + |K_t'|_2^2 - 2 <K_t, K_t'>``; the null record gives less,
-        and different outputs have no product. Of opposite signs, ``2 max_t |K_t|_2``.
+        and different outputs have no product. The second term is the move of one output alone: it
+        is no bound where a record may move two. Of opposite signs, ``2 max_t |K_t|_2``.
         """
         sums = [kernel.square_sum(k) for kernel, k in zip(kernels, self.lattice.k, strict=True)]
         if signed:
@@ -147,7 +152,7 @@ class PlainCoordinates:
         root = OUTWARD * math.sqrt(2 * math.prod(sums))
         peak = math.prod(kernel.peak for kernel in kernels)
         printed = OUTWARD * math.sqrt(self.lattice.size) * peak
-        if printed <= root:
+        if printed <= root and not several:
             return BumpBound(printed, f"sqrt(N) S(F) = sqrt({self.lattice.size}) x sup K / n")
         return BumpBound(root, "sqrt(2) max_t (sum_v K(v/k - t)^2)^{1/2} / n")
 
@@ -236,8 +241,14 @@ class SpectralCoordinates:
             )
         return found if found.value < bound.value else bound
 
-    def bump_bound_l2(self, kernels: Sequence[Kernel], *, signed: bool = False) -> BumpBound:
-        """``sqrt(2 K(0))`` (of opposite signs: twice ``K(0)^{1/2}``) times the matrix's norm."""
+    def bump_bound_l2(
+        self, kernels: Sequence[Kernel], *, signed: bool = False, several: bool = False
+    ) -> BumpBound:
+        """``sqrt(2 K(0))`` (of opposite signs: twice ``K(0)^{1/2}``) times the matrix's norm.
+
+        In two outputs ``|x|^2 + |x'|^2`` is at most that too.
+        """
+        del several
         peak = math.prod(kernel.peak for kernel in kernels)
         radius = math.sqrt((4 if signed else 2) * peak) * self.ball_bound(kernels, 2).value
         return BumpBound(OUTWARD * radius, "2 K(0)^{1/2} / n" if signed else "sqrt(2 K(0)) / n")

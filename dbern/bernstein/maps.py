@@ -68,12 +68,14 @@ class BinnedCoordinates:
         del kernels, apart, quick
         return BumpBound(2.0, "2 / n: a record's weights in the bins sum to at most one")
 
-    def bump_bound_l2(self, kernels: Sequence[Kernel], *, signed: bool = False) -> BumpBound:
+    def bump_bound_l2(
+        self, kernels: Sequence[Kernel], *, signed: bool = False, several: bool = False
+    ) -> BumpBound:
         """``sqrt(2) max_t |beta(t)|_2``, whose entries are nonnegative; of opposite signs, twice.
 
         The maximum factors over axes.
         """
-        del kernels
+        del kernels, several
         largest = math.prod(axis.largest_l2 for axis in self.bins)
         factor, text = (2.0, "2") if signed else (math.sqrt(2), "sqrt(2)")
         return BumpBound(OUTWARD * factor * largest, f"{text} max_t |beta(t)|_2 / n")

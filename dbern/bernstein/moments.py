@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from dbern.arrays import FloatArray, Int64Array
+from dbern.bernstein.counting import Terms, add_rows, unit_rows
 from dbern.bernstein.kernels import OUTWARD, Kernel
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -189,23 +190,23 @@ class MomentSketch:
 
         With `output` (m,) the state has a second axis, and each record adds to its own layer of
         it; with `weight` (m,), in [-1, 1], to each of its integers' sums in proportion.
-
-        Only single IEEE operations on one record at a time: a record contributes the same
-        integers on every host and beside any other records.
         """
-        located = [axis.locate(column) for axis, column in zip(self.axes, positions.T, strict=True)]
-        powers = [_chebyshev(offset, self.order) for _, offset in located]
-        flat = np.ravel_multi_index(tuple(cell for cell, _ in located), self.cells)
-        if output is not None:
-            flat += output * math.prod(self.cells)
-        unit: FloatArray | float = float(1 << self.bits)
-        if weight is not None:
-            unit = weight * unit
-        for moment, index in zip(state, self.indices, strict=True):
-            product = powers[0][index[0]] * unit
-            for axis, degree in enumerate(index[1:], start=1):
-                product = product * powers[axis][degree]
-            np.add.at(moment.reshape(-1), flat, np.rint(product).astype(np.int64))
+        layers = state[0].size // math.prod(self.cells)
+        add_rows(state, unit_rows(positions, output, weight), self.terms(layers))
+
+    def terms(self, outputs: int) -> Terms:
+        """What a record adds to a state of shape (indices, outputs, cells)."""
+        return Terms(
+            indices=np.array(self.indices, dtype=np.int64),
+            places=np.arange(len(self.indices)) * (outputs * math.prod(self.cells)),
+            outputs=outputs,
+            extents=self.cells,
+            periods=tuple(axis.periods for axis in self.axes),
+            edges=tuple((0.0, *axis.cuts, 1.0) for axis in self.axes),
+            bits=self.bits,
+            order=self.order,
+            splines=False,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -217,13 +218,6 @@ class MomentSketch:
         """What `to_dict` wrote."""
         axes = (Cells(one["periods"], tuple(one["cuts"])) for one in content["axes"])
         return cls(tuple(axes), content["order"], content["bits"])
-
-
-def _chebyshev(offsets: FloatArray, order: int) -> list[FloatArray]:
-    powers = [np.ones_like(offsets), offsets]
-    while len(powers) <= order:
-        powers.append(2.0 * offsets * powers[-1] - powers[-2])
-    return powers
 
 
 def chebyshev_table(kernel: Kernel, k: int, cells: Cells, order: int) -> FloatArray:

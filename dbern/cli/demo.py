@@ -52,11 +52,23 @@ dataset = "city"
 
 
 @click.command()
-@click.option("--rows", default=2_000_000, show_default=True, type=click.IntRange(min=1000))
-@click.option("--folder", default="demo-out", show_default=True, type=click.Path(path_type=Path))
+@click.option(
+    "--rows",
+    default=2_000_000,
+    show_default=True,
+    type=click.IntRange(min=1000),
+    help="How many trips to generate.",
+)
+@click.option(
+    "--folder",
+    default="demo-out",
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="Where everything goes; an earlier demo's folder is replaced, no other.",
+)
 @common
 def demo(rows: int, folder: Path, as_json: bool, quiet: bool) -> None:
-    """Generate a city's trips, release their density, and compare it with the truth."""
+    """Release a generated city's trips beside the truth."""
     import numpy as np
 
     from dbern.ledger import BudgetLedger

@@ -27,7 +27,14 @@ _SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path(
 @click.command()
 @_SYNOPSIS
 @click.argument("queries", metavar="QUERIES.parquet", type=click.Path(dir_okay=False))
-@click.option("--out", "answers", required=True, metavar="ANSWERS.parquet", type=click.Path())
+@click.option(
+    "--out",
+    "answers",
+    required=True,
+    metavar="ANSWERS.parquet",
+    type=click.Path(),
+    help="Parquet file to write: the columns of QUERIES, in its order, and the values.",
+)
 @click.option(
     "--h",
     "order",

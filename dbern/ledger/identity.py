@@ -157,6 +157,8 @@ def _own_name(item: Any) -> str | None:
 
 def _same(was: Any, now: Any) -> bool:
     # 10 and 10.0 are the same bound, True and 1 are not the same setting.
+    if isinstance(was, list) and isinstance(now, list):
+        return len(was) == len(now) and all(map(_same, was, now))
     return bool(was == now) and isinstance(was, bool) == isinstance(now, bool)
 
 

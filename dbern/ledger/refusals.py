@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Sequence
 from fractions import Fraction
@@ -68,11 +69,29 @@ def overdrawn(url: str, status: DatasetStatus, charge: Budget, asked: Amount) ->
         more = (used + asked).epsilon - status.budget.epsilon
         missing = Budget(Fraction(math.floor(more * 10**6) + 1, 10**6))
     when = f" in {status.period}, renewed every {status.terms.period}" if status.period else ""
+    amounts = (
+        f"requested {requested}; spent {status.spent}; reserved {status.reserved}; "
+        f"remaining {status.remaining} of {granted} granted"
+    )
     return BudgetError(
-        f"dataset {status.dataset!r} cannot pay: requested {requested}; spent {status.spent}; "
-        f"reserved {status.reserved}; remaining {status.remaining} of {granted} granted{when}; "
+        f"dataset {status.dataset!r} cannot pay: {with_decimals(amounts)}{when}; "
         f"ask for less, or grant more: {grant_command(url, status.dataset, missing)}"
     )
+
+
+def with_decimals(amounts: str) -> str:
+    """Amounts that are no decimals as fractions and nearly: nobody reads a fraction at a glance.
+
+    Examples
+    --------
+    >>> with_decimals(str(Budget.parse("5/3")))
+    'epsilon 5/3 (about 1.66667)'
+    """
+    return re.sub(r"-?\d+/\d+", lambda match: f"{match[0]} (about {_float(match[0]):.6g})", amounts)
+
+
+def _float(text: str) -> float:
+    return float(Fraction(text))
 
 
 def not_installed(url: str) -> EnvironmentRefusedError:

@@ -106,7 +106,13 @@ class Budget:
 
     @classmethod
     def parse(cls, epsilon: str, delta: str = "0", key: str = "budget") -> Budget:
-        """Read both parameters from their exact text; `key` names the place in errors."""
+        """Read both parameters from their exact text; `key` names the place in errors.
+
+        Raises
+        ------
+        SpecError
+            For what is no exact number, an epsilon that is not above 0, or a delta of 1 or more.
+        """
         budget = cls(exact(epsilon, f"{key}.epsilon"), exact(delta, f"{key}.delta"))
         if budget.epsilon <= 0:
             raise SpecError(f'{key}.epsilon: must be above 0; write epsilon = "1.0"')

@@ -1,8 +1,4 @@
-"""Evaluate the pieces of a function at many points: the loops that are compiled, no fastmath.
-
-Compiling takes about two seconds, once on a machine: numba keeps what it made in ``__pycache__``
-or, where that cannot be written, in the user's cache folder.
-"""
+"""Evaluate the pieces of a function at many points: the loops that are compiled, no fastmath."""
 
 from __future__ import annotations
 
@@ -10,12 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-import numba
 import numpy as np
 from numba import types
 
 from dbern.arrays import FloatArray
 from dbern.bernstein.resampling import Pieces
+from dbern.compiling import compiled
 
 _BLOCK = 1 << 14  # points and what is known of them fit the cache of a core
 _CACHED_TABLE = 1 << 17  # numbers; a larger table is gone through in order of its cells
@@ -44,8 +40,8 @@ def evaluate_pieces(
     points = np.require(points, np.float64, ["C", "A"])
     bounds = np.array([low, high], dtype=np.float64)
     halves = np.array(pieces.cells) // 2
-    locate, arrange = _compiled(_locate, _LOCATE), _compiled(_arrange, _ARRANGE)
-    run = _compiled(_horner(len(halves), pieces.order), _HORNER)
+    locate, arrange = compiled(_locate, _LOCATE), compiled(_arrange, _ARRANGE)
+    run = compiled(_horner(len(halves), pieces.order), _HORNER)
     cells, ordered = np.empty((2, min(_BLOCK, len(points))), np.int64)
     offsets = np.empty((len(cells), len(halves)))
     starts = np.empty(len(pieces.table) + 1 if pieces.table.size > _CACHED_TABLE else 0, np.int64)
@@ -128,12 +124,3 @@ def _horner(dimensions: int, order: int) -> Callable[..., None]:
             values[m] = work[0]
 
     return run
-
-
-@lru_cache
-def _compiled(function: Callable[..., Any], signature: Any) -> Any:
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    try:
-        return numba.njit(signature, cache=True, **options)(function)
-    except RuntimeError:  # there is no folder that it may write to
-        return numba.njit(signature, **options)(function)

@@ -263,7 +263,13 @@ class Synopsis:
         return low, high
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
-        """Values on a regular grid over the whole domain, ends included, as a labelled array."""
+        """Values on a regular grid over the whole domain, ends included, as a labelled array.
+
+        Raises
+        ------
+        SpecError
+            For a shape that is not one count of at least 2 for each axis.
+        """
         import xarray
 
         axes = self.domain.axes
@@ -285,12 +291,7 @@ class Synopsis:
             else None,
         )
         coordinates: dict[str, Any] = {
-            # CF: xarray.decode_cf makes dates of units such as these.
-            axis.name: (
-                axis.name,
-                axis.low + positions * axis.width,
-                {"units": axis.unit.value} if axis.unit else {},
-            )
+            axis.name: (axis.name, axis.low + positions * axis.width, axis.attributes)
             for axis, positions in zip(axes, unit, strict=True)
         }
         dims = list(self.domain.names)

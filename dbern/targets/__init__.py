@@ -26,6 +26,7 @@ __all__ = [
     "NaiveBayes",
     "RidgeRegression",
     "SupportVectorMachine",
+    "kinds",
     "learner_of",
 ]
 
@@ -39,6 +40,19 @@ _OURS: tuple[type[Learner], ...] = (
     LogisticRegression,
     RidgeRegression,
 )
+_GROUP = "dbern.targets"
+
+
+def kinds() -> list[str]:
+    """Every ``target.kind`` there is: ours, then those of installed packages.
+
+    Examples
+    --------
+    >>> kinds()[0]
+    'kernel-density'
+    """
+    ours = [learner.kind for learner in _OURS]
+    return ours + sorted({point.name for point in entry_points(group=_GROUP)} - set(ours))
 
 
 def learner_of(kind: str) -> type[Learner]:
@@ -57,11 +71,11 @@ def learner_of(kind: str) -> type[Learner]:
     ours = {learner.kind: learner for learner in _OURS}
     if kind in ours:
         return ours[kind]
-    others = {point.name: point for point in entry_points(group="dbern.targets")}
+    others = {point.name: point for point in entry_points(group=_GROUP)}
     if kind in others:
         learner: type[Learner] = others[kind].load()
         return learner
-    known = [*ours, *others]
+    known = kinds()
     near = difflib.get_close_matches(kind, known, n=1)
     instead = f'"{near[0]}"' if near else f"one of: {', '.join(known)}"
     raise SpecError(f'target.kind: "{kind}" is unknown; write kind = {instead}')

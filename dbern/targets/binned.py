@@ -14,16 +14,18 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dbern.arrays import FloatArray, Int64Array
-from dbern.bernstein.bins import cell_of, local_weights
+from dbern.bernstein.counting import EQUAL, Terms, add_rows, strides
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.maps import BinnedCoordinates
 from dbern.domain import Column
+from dbern.targets.weighings import WEIGHING_BYTES
 
 if TYPE_CHECKING:
     from dbern.targets.sums import KernelSum
@@ -94,8 +96,8 @@ class BinnedSumStatistic:
 
     @property
     def batch_bytes(self) -> int:
-        """Positions, weights of every axis, indices and a few temporaries."""
-        return 8 * (12 + 2 * sum(axis.degree + 1 for axis in self.coordinates.bins))
+        """What the weighing makes; records are located and added block by block."""
+        return WEIGHING_BYTES
 
     @property
     def table_bytes(self) -> int:
@@ -109,25 +111,25 @@ class BinnedSumStatistic:
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        positions, output, weight = self.component.counted(records)
-        unit: FloatArray | float = float(1 << self.bits)
-        if weight is not None:
-            unit = weight * unit
-        first = 0 if output is None else output
-        axes = []
-        for axis, bins in enumerate(self.coordinates.bins):
-            cell, offset = cell_of(positions[:, axis], bins.cells)
-            axes.append(list(enumerate(local_weights(offset, bins.degree))))
-            first = first * bins.rank + cell
-        flat, strides = (
-            state.reshape(-1),
-            [math.prod(state.shape[i + 2 :]) for i in range(len(axes))],
+        add_rows(state, self.component.rows(records), self._terms)
+
+    @cached_property
+    def _terms(self) -> Terms:
+        axes = self.coordinates.bins
+        touched = itertools.product(range(axes[0].degree + 1), repeat=len(axes))
+        indices = np.array(list(touched), dtype=np.int64)
+        extents = self.coordinates.layout.shape
+        return Terms(
+            indices=indices,
+            places=indices @ np.array(strides(extents), dtype=np.int64),
+            outputs=self.component.outputs,
+            extents=extents,
+            periods=tuple(axis.cells for axis in axes),
+            edges=(EQUAL,) * len(axes),
+            bits=self.bits,
+            order=axes[0].degree,
+            splines=True,
         )
-        for touched in itertools.product(*axes):
-            value, place = unit, first
-            for (step, share), stride in zip(touched, strides, strict=True):
-                value, place = value * share, place + step * stride
-            np.add.at(flat, place, np.rint(value).astype(np.int64))
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Bins of one slab over n."""

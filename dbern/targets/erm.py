@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dbern.combination import Combination
-from dbern.domain import Column, RecordSchema, Response
+from dbern.domain import RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
 from dbern.targets.base import Component, Learner, Lengths
@@ -49,13 +49,13 @@ def minimizer(
 def _weighing(schema: RecordSchema) -> Weighing:
     if schema.response is not None:
         return ByResponse(schema.response)
-    label = label_of(schema)
+    label = schema.classes
     return BySign(label) if len(label.categories) == 2 else ByCategory(label)
 
 
 def of_classes(schema: RecordSchema) -> Combination:
     """One function whose sign decides, or one a class of which the largest does."""
-    classes = label_of(schema).categories
+    classes = schema.classes.categories
     return Combination("linear" if len(classes) == 2 else "stack", classes)
 
 
@@ -63,21 +63,6 @@ def of_responses(schema: RecordSchema) -> Combination:
     """Learned from the middle of the range; the middle is added again."""
     response = response_of(schema)
     return Combination("response", low=response.low, high=response.high)
-
-
-def label_of(schema: RecordSchema) -> Column:
-    """The label's column.
-
-    Raises
-    ------
-    SpecError
-        Where there is none.
-    """
-    if schema.label is None:
-        raise SpecError(
-            'data.label: is missing; write [data.label] with column and classes = ["no", "yes"]'
-        )
-    return schema.label
 
 
 def response_of(schema: RecordSchema) -> Response:
@@ -188,7 +173,6 @@ class KernelERM(Learner):
         if self.loss in CLASSIFICATION:
             if schema.response is not None:
                 raise SpecError(f'data.response: loss = "{self.loss}" is for classes; leave it out')
-            label_of(schema)
             return Logistic() if self.loss == "logistic" else Hinge(self.width or _SHARE)
         if schema.label is not None:
             raise SpecError(f'data.label: loss = "{self.loss}" is for a response; leave it out')
@@ -242,7 +226,7 @@ class LogisticRegression(Learner):
 
     def components(self, schema: RecordSchema) -> tuple[Component, ...]:
         """One."""
-        classes = label_of(schema).categories
+        classes = schema.classes.categories
         if self.link == "sigmoid" and len(classes) > 2:
             raise SpecError(
                 'target.link: "sigmoid" is for two classes in this version; write link = "linear"'
@@ -253,7 +237,7 @@ class LogisticRegression(Learner):
     def combination(self, schema: RecordSchema) -> Combination:
         """The link."""
         if self.link == "sigmoid":
-            return Combination("sigmoid", label_of(schema).categories)
+            return Combination("sigmoid", schema.classes.categories)
         return of_classes(schema)
 
     def notes(self, n: int) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ from typing import Any
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import BumpBound, Coordinates
+from dbern.bernstein.counting import Rows, Terms, add_rows
 from dbern.bernstein.kernels import OUTWARD, Kernel, kernel_of
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.maps import BinnedCoordinates
@@ -55,11 +56,11 @@ from dbern.bernstein.moments import (
     mapped_table,
     truncation_error,
 )
-from dbern.domain import Column, Domain
+from dbern.domain import Column, Domain, Outside
 from dbern.errors import SpecError
 from dbern.targets.base import Statistic
 from dbern.targets.binned import BinnedSumStatistic
-from dbern.targets.weighings import ALIKE, Weighing
+from dbern.targets.weighings import ALIKE, WEIGHING_BYTES, Weighing
 
 _NARROWEST, _WIDEST = 1e-4, 1e4
 _LARGEST_STATE = 1 << 28
@@ -142,7 +143,7 @@ class KernelSum:
         """See the proof at the top of this module."""
         signed = self.weighing.signed
         if norm == 2:
-            return coordinates.bump_bound_l2(self.kernels, signed=signed)
+            return coordinates.bump_bound_l2(self.kernels, signed=signed, several=self.outputs > 1)
         apart = signed or self.outputs > 1
         return coordinates.bump_bound(self.kernels, apart=apart, quick=quick)
 
@@ -202,21 +203,21 @@ class KernelSum:
             return BinnedSumStatistic(self, coordinates, n, counting["bits"])
         return KernelSumStatistic(self, coordinates, MomentSketch.from_dict(dict(counting)), n)
 
-    def counted(
-        self, records: Mapping[str, FloatArray]
-    ) -> tuple[FloatArray, Int64Array | None, FloatArray | None]:
-        """Positions (m', l), outputs and weights (m',) of the records that count."""
-        box = self.box or self.domain
-        kept, positions = box.bounded(records)
-        if box.names != self.domain.names:
-            positions = positions[:, [box.names.index(name) for name in self.domain.names]]
+    def rows(self, records: Mapping[str, FloatArray]) -> Rows:
+        """A batch as it is added up: axes with their bounds, outputs and weights."""
+        axes = self.domain.axes
         counts, output, weight = self.weighing(records)
-        if counts is not None:
-            positions, kept = positions[counts[kept]], kept & counts
-        return (
-            positions,
-            None if output is None else output[kept],
-            None if weight is None else weight[kept],
+        if self.box is not None:
+            kept, _ = self.box.bounded(records)
+            counts = kept if counts is None else kept & counts
+        return Rows(
+            [records[axis.name] for axis in axes],
+            [axis.low for axis in axes],
+            [axis.high for axis in axes],
+            self.domain.outside is Outside.CLAMP,
+            counts,
+            output,
+            weight,
         )
 
     @property
@@ -352,8 +353,8 @@ class KernelSumStatistic:
 
     @property
     def batch_bytes(self) -> int:
-        """Positions, offsets, their polynomials and a few temporaries."""
-        return 8 * (12 + self.sketch.order) * len(self.kernels)
+        """What the weighing makes; records are located and added block by block."""
+        return WEIGHING_BYTES
 
     @property
     def table_bytes(self) -> int:
@@ -370,7 +371,11 @@ class KernelSumStatistic:
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        self.sketch.add(state, *self.component.counted(records))
+        add_rows(state, self.component.rows(records), self._terms)
+
+    @cached_property
+    def _terms(self) -> Terms:
+        return self.sketch.terms(self.component.outputs)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Coordinates of one slab, in unit-cube units."""

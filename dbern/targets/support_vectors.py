@@ -25,7 +25,7 @@ from dbern.combination import Combination
 from dbern.domain import RecordSchema
 from dbern.learning.losses import Hinge
 from dbern.targets.base import Component, Learner, Lengths
-from dbern.targets.erm import Shards, gaussian_space, label_of, minimizer, note, of_classes
+from dbern.targets.erm import Shards, gaussian_space, minimizer, note, of_classes
 from dbern.targets.sums import KernelSum, axis_kernels
 from dbern.targets.weighings import ByCategory, BySign
 
@@ -72,7 +72,7 @@ class SupportVectorMachine(Learner):
 
     def components(self, schema: RecordSchema) -> tuple[Component, ...]:
         """The signed sum, or one sum for each of more than two classes; or what is solved for."""
-        label, domain = label_of(schema), schema.domain
+        label, domain = schema.classes, schema.domain
         if self.C > 1:
             space = gaussian_space(schema, self.length_scale)
             return (minimizer("decision", schema, Hinge(self.width), space, self.C, self.shards),)
@@ -84,7 +84,7 @@ class SupportVectorMachine(Learner):
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The function itself; of more sums each one minus all others, of more models each one."""
-        classes = label_of(schema).categories
+        classes = schema.classes.categories
         if self.C > 1 or len(classes) == 2:
             return of_classes(schema)
         return Combination("one-vs-rest", classes)

@@ -14,6 +14,9 @@ import numpy as np
 from dbern.arrays import BoolArray, FloatArray, Int64Array
 from dbern.domain import Column, Response
 
+WEIGHING_BYTES = 64
+"""Memory of a record's output, weight and the temporaries on the way there."""
+
 
 class Weighing(Protocol):
     """The public rule from a record to an output and a weight; frozen and importable."""

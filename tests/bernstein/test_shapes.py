@@ -18,6 +18,8 @@ from dbern.bernstein.shapes import (
     raised_degree,
 )
 
+pytestmark = pytest.mark.slow  # searches: `make test` runs them
+
 NUMBERS = st.floats(-5, 5, width=32)
 SEQUENCES = arrays(np.float64, st.integers(2, 12), elements=NUMBERS)
 POLYNOMIALS = arrays(

@@ -30,8 +30,9 @@ def queries(project):
     return path
 
 
-COMMANDS = ["inspect", "plan", "release", "query", "show", "verify", "ledger", "ledger init",
-            "ledger grant", "ledger status", "ledger abandon", "demo"]  # fmt: skip
+COMMANDS = ["plan", "release", "query", "show", "verify", "ledger", "ledger init", "ledger grant",
+            "ledger status", "ledger abandon", "demo", "init", "target", "target list",
+            "doctor", "inspect"]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

@@ -20,6 +20,8 @@ from dbern.learning.objective import DualObjective
 from dbern.learning.risk import Risk
 from dbern.learning.solver import Certified, solve
 
+pytestmark = pytest.mark.slow  # searches: `make test` runs them
+
 
 @pytest.mark.parametrize("cost", [0.5, 10.0, 1000.0])
 @pytest.mark.parametrize("width", [0.1, 0.001])

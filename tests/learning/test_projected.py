@@ -17,6 +17,8 @@ from dbern.learning.risk import Risk
 from dbern.learning.rounding import state_error, value_error
 from dbern.learning.solver import Certified, Stable, solve
 
+pytestmark = pytest.mark.slow  # searches: `make test` runs them
+
 SCALES = (0.25, 0.4)
 WHOLE = Gaussian(SCALES)
 

@@ -22,6 +22,8 @@ from dbern.learning.risk import Risk
 from dbern.learning.solver import Certified, Stable, solve
 from dbern.privacy.content import content_buckets
 
+pytestmark = pytest.mark.slow  # searches: `make test` runs them
+
 SALT = bytes(range(32))
 N = 8
 

@@ -52,6 +52,7 @@ def test_parameters(
         assert g <= wanted < 2 * g
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.data(), st.integers(1, 8), positive, st.sampled_from([0, 1, 3]))
 def test_computed_and_rounded_centers_stay_within_the_sensitivity(

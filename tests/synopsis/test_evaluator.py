@@ -119,22 +119,6 @@ def test_without_pieces_a_large_request_takes_the_slow_way(monkeypatch):
     assert_array_equal(function(points, MANY), function(points, 1))
 
 
-def test_compiled_loops_do_without_a_folder_to_keep_them_in(monkeypatch):
-    original, told = compiled.numba.njit, []
-
-    def refusing(signature, cache=False, **options):
-        told.append(cache)
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return original(signature, **options)
-
-    monkeypatch.setattr(compiled.numba, "njit", refusing)
-    arrange = compiled._compiled.__wrapped__(compiled._arrange, compiled._ARRANGE)
-    ordered = np.zeros(3, np.int64)
-    assert arrange(np.array([4, -1, 2]), np.zeros(6, np.int64), ordered) == 2
-    assert (ordered.tolist(), told) == ([2, 0, 0], [True, False])
-
-
 def test_small_requests_do_without_the_compiler():
     """Which takes half a second to import: `import dbern` and the command line must not pay it."""
     code = (

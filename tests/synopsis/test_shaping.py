@@ -258,6 +258,7 @@ def test_the_interval_contains_the_curve_within_the_band(synopsis, shapes):
     assert (exact <= high + slack).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shapes", SHAPES, ids=" ".join)
 def test_bands_cover_over_simulated_noise(synopsis, shapes):
     """Fresh noise on the true lattice values: 95 % bands, and the same with no room for chance.
@@ -292,7 +293,7 @@ def test_bands_cover_over_simulated_noise(synopsis, shapes):
 # --- densities by group ----------------------------------------------------------------------
 
 
-def test_densities_by_group_are_clipped_and_nothing_else(tmp_path, client):
+def test_densities_by_group_are_clipped_and_nothing_else(tmp_path, client, fixed):
     groups = np.random.default_rng(5).choice(["a", "b", "c"], ROWS)
     raw = released(tmp_path, client, ["x"], "0.1", {"k": 12, "h": 3}, groups)
     shaped, points = raw.shaped("nonnegative"), points_of(raw, 501)

@@ -13,7 +13,7 @@ from dbern.planning import plan_files
 from dbern.targets.binned import BinnedSumStatistic
 
 
-@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("axes", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("noise", ["binned-laplace", "binned-gaussian"])
 def test_no_replacement_moves_the_bins_beyond_the_plan(axes, noise):
     """Every pair of knots and middles of cells: the bound is two, and nearly attained."""
@@ -61,7 +61,9 @@ def test_bins_are_sums_of_weights_over_n():
     assert (values >= -1e-9).all()
 
 
-@pytest.mark.parametrize(("axes", "bandwidth"), [(1, 0.05), (2, 0.2), (3, 0.4)])
+@pytest.mark.parametrize(
+    ("axes", "bandwidth"), [(1, 0.05), (2, 0.2), pytest.param(3, 0.4, marks=pytest.mark.slow)]
+)
 def test_a_release_of_bins_keeps_its_certificate(axes, bandwidth, project, client):
     rng = np.random.default_rng(axes)
     columns = {c: rng.beta(2, 5, 3000) for c in "xyz"[:axes]}

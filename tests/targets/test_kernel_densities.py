@@ -18,6 +18,11 @@ from dbern.spec import ReleaseSpec
 
 NAMES = [name for name in KERNELS if name != "gaussian"]
 DEFINITE = [name for name in NAMES if KERNELS[name].positive_definite]
+# Every kernel at once would take too long: the others go with the slow tests.
+PACED = [
+    pytest.param(name, marks=[] if name in ("triangle", "matern-3/2") else pytest.mark.slow)
+    for name in NAMES
+]
 CASES = [((0.08,), (10,)), ((0.15,), (9,)), ((0.6,), (5,)), ((3.0,), (4,)), ((0.3, 0.2), (4, 5))]
 
 
@@ -44,7 +49,7 @@ def granules(plan, spec, records):
     return to_grid(np.concatenate(values), plan.noise.law)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PACED)
 @pytest.mark.parametrize(("bandwidth", "k"), CASES)
 def test_no_replacement_moves_the_exact_values_more_than_planned(name, bandwidth, k):
     plan = density_plan(bandwidth, k, n=50, kernel=name)
@@ -55,7 +60,7 @@ def test_no_replacement_moves_the_exact_values_more_than_planned(name, bandwidth
     assert pointwise <= plan.sensitivity.function <= 1.05 * pointwise
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PACED)
 @pytest.mark.parametrize(("bandwidth", "k"), [CASES[0], CASES[4]])
 @pytest.mark.parametrize("noise", ["laplace", "spectral-laplace", "binned-laplace"])
 def test_no_replacement_moves_the_released_integers_more_than_planned(name, bandwidth, k, noise):
@@ -91,7 +96,7 @@ def test_gaussian_noise_on_orthonormal_coordinates(name):
     assert 0.4 * bound < largest <= bound
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PACED)
 @pytest.mark.parametrize(("bandwidth", "k"), [CASES[1], CASES[4]])
 def test_values_without_noise_are_the_density(name, bandwidth, k):
     rng = np.random.default_rng(5)
@@ -107,7 +112,7 @@ def test_values_without_noise_are_the_density(name, bandwidth, k):
     assert statistic.kernel_error <= 0.0101 * plan.noise.scale
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PACED)
 def test_plans_survive_json_and_name_the_noise_they_may(name):
     content = sections(
         target={"kernel": name, "bandwidth": [0.3]},

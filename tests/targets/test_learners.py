@@ -17,14 +17,24 @@ from dbern.bernstein.coordinates import BumpBound, PlainCoordinates
 from dbern.planning import plan_files
 from dbern.targets.sums import KernelSum
 
-PAIRS = [(name, noise) for name, case in CASES.items() for noise in case.noises]
+QUICK = {"density", "groups", "machine", "regression", "bayes"}
+QUICK_NOISES = {"laplace", "binned-laplace", "discrete-gaussian"}
+
+
+def paced(name, noise):
+    """A few of every kind at once; all of them with the slow tests."""
+    quick = name in QUICK and noise in QUICK_NOISES
+    return pytest.param(name, noise, marks=[] if quick else pytest.mark.slow)
+
+
+PAIRS = [paced(name, noise) for name, case in CASES.items() for noise in case.noises]
 
 
 @pytest.mark.parametrize(("name", "noise"), PAIRS)
 def test_no_replacement_moves_the_integers_beyond_the_plan(name, noise):
     found, reached = replaced(CASES[name], 1, noise, k=9), CASES[name].reached
     assert reached < max(moves(*found)) <= 1  # half the scale would be caught
-    assert 0.5 * reached**2 < loss(*found) <= 1  # all components together; of rho, squares
+    assert 1.2 * reached**2 < loss(*found) <= 1  # all components together
 
 
 @pytest.mark.slow
@@ -32,13 +42,26 @@ def test_no_replacement_moves_the_integers_beyond_the_plan(name, noise):
 def test_no_replacement_moves_the_integers_of_two_axes_beyond_the_plan(name, noise):
     found, reached = replaced(CASES[name], 2, noise, k=6), CASES[name].reached
     assert 0.6 * reached < max(moves(*found)) <= 1
-    assert 0.2 * reached**2 < loss(*found) <= 1
+    assert 0.6 * reached**2 < loss(*found) <= 1
 
 
 @pytest.mark.parametrize("name", ["regression", "bayes"])
 def test_shares_above_the_budget_spend_more_than_the_charge(name, monkeypatch):
     monkeypatch.setattr("dbern.planning._charge", lambda spec, component: spec.charge)
     assert loss(*replaced(CASES[name], 1, "laplace", k=9)) > 1
+
+
+WIDE = [paced(name, noise) for name in ("density", "groups", "machine", "machines", "regression")
+        for noise in CASES[name].noises]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "noise"), WIDE)
+@pytest.mark.parametrize("width", [0.5, 4.0])
+def test_wide_kernels_move_no_more_than_planned_either(name, noise, width):
+    """Where bumps are nearly flat, N S(F) is near the truth for one output and wrong for two."""
+    wide = {key: [width] if isinstance(v, list) else v for key, v in CASES[name].target.items()}
+    for k in (1, 5):
+        assert max(largest_moves(replace(CASES[name], target=wide), 1, noise, k=k)) <= 1
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,46 @@
+"""Compile loops to machine code, once on a machine, without fastmath: results are those of IEEE.
+
+Numba keeps what it made in ``__pycache__`` or, where that cannot be written, in the user's cache
+folder (`NUMBA_CACHE_DIR` names another); where there is none, each process compiles for itself, in
+a second or two. Import this where a loop is first needed: numba itself takes half a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+
+import numba
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_ONE_AT_A_TIME = Lock()
+
+
+def compiled(function: Callable[..., Any], signature: Any) -> Any:
+    """The function as machine code for arguments of that signature; threads wait for one another.
+
+    Examples
+    --------
+    >>> from numba import types
+    >>> def double(x):
+    ...     return 2.0 * x
+    >>> compiled(double, types.float64(types.float64))(1.5)
+    3.0
+    """
+    with _ONE_AT_A_TIME:
+        return _kept(function, signature)
+
+
+@lru_cache
+def _kept(function: Callable[..., Any], signature: Any) -> Any:
+    try:
+        return numba.njit(signature, cache=True, **_OPTIONS)(function)
+    except RuntimeError:  # there is no folder that it may write to
+        return numba.njit(signature, **_OPTIONS)(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """The function as a part of the compiled functions that call it."""
+    return numba.njit(inline="always", **_OPTIONS)(function)

@@ -1,0 +1,67 @@
+"""What a release takes of the workers of a cluster, and what they offer."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dbern.errors import EnvironmentRefusedError
+from dbern.plans import Cost
+from dbern.records import BATCH_ROWS, reading_bytes
+from dbern.targets.counting import Counters
+
+_TASK_ROWS = 4_000_000
+_TASKS_AT_LEAST = 16
+_PROCESS_BYTES = 420 << 20
+"""Measured: modules, compiled loops, threads, and what planning leaves."""
+
+
+def task_rows(rows: int) -> int:
+    """Rows of one counting task: a second or so of work, and enough tasks to share it out."""
+    return max(1, min(_TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
+
+
+def cost(counters: Counters, n: int) -> Cost:
+    """What counting n rows will take, as measured or more."""
+    lattices = [part.coordinates.lattice for part in counters.parts]
+    slabs = sum(sum(1 for _ in lattice.slabs()) for lattice in lattices)
+    slab = max(8 * lattice.slab_layers * lattice.layer for lattice in lattices)
+    batch = BATCH_ROWS * max(part.batch_bytes for part in counters.parts)
+    tables = max(part.table_bytes for part in counters.parts)
+    tasks = counters.passes or max(1, -(-n // task_rows(n)))
+    # Partial sums: eight wait at each level of the tree; a thread works at two and has three ahead.
+    waiting = min(tasks, 8 * (1 + math.ceil(math.log(tasks, 8)))) * counters.state_bytes
+    reading = reading_bytes(counters.columns, counters.filter) + batch + counters.gathered_bytes
+    working = 5 * counters.state_bytes + max(reading, tables + 6 * slab)
+    return Cost(
+        rows=n,
+        tasks=tasks,
+        slabs=slabs,
+        worker_bytes=_PROCESS_BYTES + waiting + working,
+        thread_bytes=working,
+        client_bytes=_PROCESS_BYTES + 8 * slab,
+    )
+
+
+def check_memory(client: Any, cost: Cost) -> None:
+    """Refuse workers that offer less memory than the plan says it takes.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        With both numbers, and what to change.
+    """
+    offers: dict[str, tuple[int, int]] = client.run(offer)
+    for worker, (offered, threads) in offers.items():
+        needed = cost.memory(threads)
+        if 0 < offered < needed:
+            raise EnvironmentRefusedError(
+                f"worker {worker} offers {offered >> 20} MiB and the plan takes up to "
+                f"{-(-needed // 2**20)} MiB with {threads} threads; start workers with a larger "
+                "--memory-limit or fewer --nthreads, or write a smaller mechanism.k"
+            )
+
+
+def offer(dask_worker: Any) -> tuple[int, int]:
+    """The memory limit of a worker in bytes, zero for none, and its threads."""
+    return int(dask_worker.memory_manager.memory_limit or 0), dask_worker.state.nthreads

@@ -1,0 +1,155 @@
+"""Compiled counting: the integers of its slow twin, bit for bit, whatever the records."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import numba
+import numpy as np
+import pytest
+import twins
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbern import compiling
+from dbern.bernstein import compiled
+from dbern.bernstein.counting import EQUAL, Rows, Terms, add_rows, strides, unit_rows
+from dbern.bernstein.moments import Cells, MomentSketch
+
+BITS = (40, 17)
+CUTS = (0.1, 0.25, 0.7000000000000001)
+ODD = [np.nan, np.inf, -np.inf, 5e-324, -5e-324, 2.2e-308, -0.0, 0.0, 1e308, -1e308, 2.0**53]
+
+
+def splines(cells, degree, bits, outputs=1) -> Terms:
+    indices = np.array(list(itertools.product(range(degree + 1), repeat=len(cells))))
+    extents = tuple(count + degree for count in cells)
+    return Terms(indices, indices @ np.array(strides(extents)), outputs, extents, cells,
+                 (EQUAL,) * len(cells), bits, degree, splines=True)  # fmt: skip
+
+
+def moments(cells, order, bits, outputs=1, cut=False) -> Terms:
+    axes = (Cells(count, CUTS if cut and axis % 2 == 0 else ()) for axis, count in enumerate(cells))
+    return MomentSketch(tuple(axes), order, bits).terms(outputs)
+
+
+TERMS = [
+    lambda bits, outputs: splines((1,), 0, bits, outputs),
+    lambda bits, outputs: splines((19,), 2, bits, outputs),
+    lambda bits, outputs: splines((5, 3), 2, bits, outputs),
+    lambda bits, outputs: splines((3, 1, 2), 3, bits, outputs),
+    lambda bits, outputs: moments((1,), 0, bits, outputs),
+    lambda bits, outputs: moments((521,), 2, bits, outputs),
+    lambda bits, outputs: moments((2, 3, 4), 4, bits, outputs),
+    lambda bits, outputs: moments((3,), 3, bits, outputs, cut=True),
+    lambda bits, outputs: moments((2, 3, 2), 2, bits, outputs, cut=True),
+]
+
+
+def states(rows: Rows, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
+    """Compiled sums and the twin's."""
+    found = np.zeros((2, terms.reach), dtype=np.int64)
+    add_rows(found[0], rows, terms)
+    twins.add_rows(found[1], rows, terms)
+    return found[0], found[1]
+
+
+def column(rng, count: int, low: float, high: float, terms: Terms, axis: int) -> np.ndarray:
+    """Edges of cells and their neighbours, bounds, what is outside or no number, and others."""
+    shares = (np.arange(terms.periods[axis])[:, None] + terms.edges[axis]) / terms.periods[axis]
+    edges = low + shares.ravel() * (high - low)
+    bounds = np.array([low, high, (low + high) / 2])
+    pool = np.concatenate([edges, bounds, bounds * (1 + 1e-15), ODD])
+    pool = np.concatenate([pool, np.nextafter(pool, -np.inf), np.nextafter(pool, np.inf)])
+    inside = rng.uniform(low, high, count)
+    return np.where(rng.random(count) < 0.6, rng.choice(pool, count), inside)
+
+
+@pytest.mark.parametrize("case", range(len(TERMS)))
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.sampled_from([0, 1, 2, 63, 511, 512, 513, 1500]),
+    clamp=st.booleans(),
+    bits=st.sampled_from(BITS),
+    outputs=st.sampled_from([1, 3]),
+    weighted=st.booleans(),
+    counted=st.booleans(),
+    bounds=st.sampled_from([(0.0, 1.0), (-3.7, 11.1), (1e-300, 3e-300 + 1e-100), (-1e99, 1e99)]),
+)
+@settings(max_examples=12)
+def test_compiled_sums_are_those_of_the_slow_twin(
+    case, seed, count, clamp, bits, outputs, weighted, counted, bounds
+):
+    rng = np.random.default_rng(seed)
+    terms, (low, high) = TERMS[case](bits, outputs), bounds
+    axes = len(terms.periods)
+    weights = np.concatenate([[1.0, -1.0, 0.0, -0.0, 5e-324], rng.uniform(-1, 1, 5)])
+    rows = Rows(
+        [column(rng, count, low, high, terms, axis) for axis in range(axes)],
+        [low] * axes,
+        [high] * axes,
+        clamp,
+        rng.random(count) < 0.7 if counted else None,
+        rng.integers(0, outputs, count) if outputs > 1 else None,
+        rng.choice(weights, count) if weighted else None,
+    )
+    fast, slow = states(rows, terms)
+    np.testing.assert_array_equal(fast, slow)
+
+
+@pytest.mark.parametrize("case", range(len(TERMS)))
+def test_many_records_have_the_bits_of_the_slow_twin(case):
+    """Enough for a fused product and sum, or another order of operations, to change some."""
+    terms = TERMS[case](40, 1)
+    rng = np.random.default_rng(case)
+    axes = len(terms.periods)
+    columns = [rng.beta(0.7, 2.0, 20000) * 10.0 for _ in range(axes)]
+    fast, slow = states(Rows(columns, [0.1] * axes, [9.7] * axes), terms)
+    np.testing.assert_array_equal(fast, slow)
+    assert np.count_nonzero(fast) > 0
+
+
+@pytest.mark.parametrize("splines", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_no_operation_is_fused(splines):
+    made = numba.njit(compiled._signature(1), **compiling._OPTIONS)(compiled._run(1, 2, splines))
+    code = "".join(made.inspect_asm().values())
+    assert "mulpd" in code or "fmul" in code  # else this test looks at nothing
+    assert not re.search(r"\bv?f(n?m(add|sub|la|ls))", code)
+
+
+def test_columns_of_any_stride_and_read_only_ones_are_taken():
+    terms = splines((5, 3), 2, 40)
+    points = np.random.default_rng(0).random((900, 2))
+    fast, slow = states(unit_rows(points), terms)
+    np.testing.assert_array_equal(fast, slow)
+    frozen = points.T.copy()
+    frozen.flags.writeable = False
+    rows = Rows(list(frozen), [0.0] * 2, [1.0] * 2)
+    np.testing.assert_array_equal(states(rows, terms)[0], slow)
+
+
+def test_what_would_leave_the_arrays_is_refused():
+    terms = moments((5, 7), 2, 40, outputs=2)
+    half = np.full(4, 0.5)
+
+    def rows(columns=(half, half), **others):
+        return Rows(list(columns), [0.0] * 2, [1.0] * 2, **others)
+
+    state = np.zeros(terms.reach, dtype=np.int64)
+    for bad in (
+        rows((half, half[:3])),
+        rows(output=np.array([0, 1, 2, 0])),
+        rows(output=np.array([0, 1, -1, 0])),
+        rows(weight=np.ones(3)),
+        rows(counts=np.ones(5, dtype=bool)),
+    ):
+        with pytest.raises(IndexError):
+            add_rows(state, bad, terms)
+    with pytest.raises(IndexError):
+        add_rows(state[:-1], rows(), terms)
+    with pytest.raises(IndexError):
+        add_rows(np.zeros(2 * terms.reach, dtype=np.int64)[::2], rows(), terms)
+    assert not state.any()
+    add_rows(state, rows(output=np.array([0, 1, 1, 0])), terms)
+    assert state.any()

@@ -1,0 +1,315 @@
+"""What a new user meets first: init, target list, doctor."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from dbern import diagnosis
+from dbern.cli import starting
+from dbern.cli.main import cli
+from dbern.diagnosis import clusters
+from dbern.errors import SpecError
+from dbern.spec import ReleaseSpec
+from dbern.targets import kinds, learner_of
+
+BASE = ("--source", "data/*.parquet", "--axis", "x=0,10", "--axis", "y=-1,1", "--epsilon", "0.5",
+        "--dataset", "trips")  # fmt: skip
+KINDS = {
+    "kernel-density": ("--set", "bandwidth=[2.0, 0.4]"),
+    "nadaraya-watson": ("--set", "bandwidth=[2.0, 0.4]", "--response", "delay=-60,180"),
+    "support-vector-machine": ("--set", "length_scale=[2.0, 0.4]", "--label", "late=no,yes"),
+}
+
+
+# --- init ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_init_writes_a_spec_that_loads(project, run, kind):
+    ran = run("init", "new.toml", *BASE, "--kind", kind, *KINDS[kind], "--json")
+    assert ran.code == 0, ran.err
+    spec = ReleaseSpec.load(project.folder / "new.toml")
+    assert (spec.release.name, spec.learner.kind) == ("new", kind)
+    assert spec.domain.axes[1].low == -1
+    assert str(spec.charge) == "epsilon 0.5"
+    assert ran.json["next"][0] == "dbern plan new.toml"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_default_in_the_comments_is_the_default(project, run, kind):
+    assert run("init", "new.toml", *BASE, "--kind", kind, *KINDS[kind]).code == 0
+    text = (project.folder / "new.toml").read_text()
+    spoken = re.sub(r"(?m)^# (\w+ = )", r"\1", text)
+    assert spoken.count("\n# ") < text.count("\n# ")
+    plain = ReleaseSpec(**tomllib.loads(text)).model_dump(mode="json")
+    full = ReleaseSpec(**tomllib.loads(spoken)).model_dump(mode="json")
+    assert full["data"].pop("n") == 1000000
+    del plain["data"]["n"]
+    plain["target"] = full["target"] | plain["target"]
+    assert plain == full
+    defaults = learner_of(kind)(**{k: v for k, v in plain["target"].items() if k != "kind"})
+    assert (
+        defaults.get_params().items()
+        >= {
+            name: field.default
+            for name, field in learner_of(kind).model_fields.items()
+            if not field.is_required()
+        }.items()
+    )
+
+
+def test_init_runs_from_its_own_advice(project, run):
+    ran = run("init", "new.toml", *BASE, *KINDS["kernel-density"], "--ledger", "sqlite:///n.db",
+              "--delta", "1e-6", "--json")  # fmt: skip
+    for command in ran.json["next"][1:3]:
+        done = run(*(word.strip('"') for word in command.split()[1:]))
+        assert done.code == 0, done.err
+
+
+def test_init_overwrites_nothing_and_opens_no_data(project, run, monkeypatch):
+    shutil.rmtree(project.folder / "data")
+    before = project.spec_path.read_bytes()
+    ran = run("init", *BASE, *KINDS["kernel-density"])
+    assert ran.code == 2
+    assert "release.toml: exists" in ran.err
+    assert project.spec_path.read_bytes() == before
+    assert run("init", "new.toml", *BASE, *KINDS["kernel-density"]).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "--source"),
+        (BASE[:2], "--axis"),
+        (BASE, "bandwidth = [0.5, 0.5]"),
+        ((*BASE, "--set", "bandwidth=wide"), "is no TOML value"),
+        ((*BASE, "--set", "bandwidth=[1.0]"), "bandwidth"),
+        ((*BASE, "--axis", "z=5", *KINDS["kernel-density"]), "write z=low,high"),
+        ((*BASE, "--axis", "z=5,1", *KINDS["kernel-density"]), "data.bounds.z"),
+        ((*BASE, "--kind", "kernel-densty", "--set", "bandwidth=[1.0]"), "kernel-density"),
+        ((*BASE, "--kind", "nadaraya-watson", "--set", "bandwidth=[1.0, 1.0]"), "--response"),
+        ((*BASE, *KINDS["kernel-density"], "--response", "d=0,1"), "has no use for it"),
+        ((*BASE[:6], "--epsilon", "much", "--dataset", "d", *KINDS["kernel-density"]),
+         "budget.epsilon"),
+    ],
+)  # fmt: skip
+def test_init_says_what_is_missing_or_wrong(project, run, arguments, said):
+    ran = run("init", "new.toml", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert not (project.folder / "new.toml").exists()
+
+
+def test_init_asks_on_a_terminal(tmp_path, monkeypatch):
+    monkeypatch.setattr(starting, "terminal", lambda: True)
+    monkeypatch.chdir(tmp_path)
+    said = ["", "trips/*.parquet", "x=0,10", "", "nadaraya-watson", "[0.5]", "delay=-60,180", "1.0",
+            "city", ""]  # fmt: skip
+    ran = CliRunner().invoke(cli, ["init", "trips.toml"], input="\n".join(said) + "\n")
+    assert ran.exit_code == 0, ran.output
+    spec = ReleaseSpec.load(tmp_path / "trips.toml")
+    assert (spec.release.name, spec.release.output) == ("trips", "trips.zarr")
+    assert (spec.budget.dataset, spec.data.response.bounds) == ("city", [-60.0, 180.0])
+
+
+def test_odd_names_survive_toml(project, run):
+    odd = ["--axis", "km from center=0,10", "--set", "bandwidth=[1.0]", "--group", "a b=1,2,x y"]
+    ran = run("init", "new.toml", "--source", 'a "b".parquet', *odd, *BASE[6:])
+    assert ran.code == 0, ran.err
+    spec = ReleaseSpec.load(project.folder / "new.toml")
+    assert spec.domain.names == ("km from center",)
+    assert spec.data.source == 'a "b".parquet'
+    assert spec.data.group.values == [1, 2, "x y"]
+
+
+# --- target list -----------------------------------------------------------------------------
+
+
+def test_target_list_has_every_kind_and_every_key(run):
+    ran = run("target", "list", "--json")
+    assert [one["kind"] for one in ran.json["targets"]] == kinds()
+    for one in ran.json["targets"]:
+        assert one["summary"].endswith(".")
+        fields = learner_of(one["kind"]).model_fields
+        assert [key["key"] for key in one["keys"]] == list(fields)
+        for key in one["keys"]:
+            assert key["write"].startswith(f"{key['key']} = ")
+            assert key["required"] == fields[key["key"]].is_required()
+    text = run("target", "list").out
+    assert re.search(r"nadaraya-watson +Regression of a bounded response", text)
+    assert "[data.response]" in text
+
+
+def test_a_broken_learner_does_not_hide_the_others(run, monkeypatch):
+    def load():
+        raise ImportError("no such module: " + "x" * 10)
+
+    broken = SimpleNamespace(name="broken", load=load)
+    monkeypatch.setattr("dbern.targets.entry_points", lambda group: [broken])
+    ran = run("target", "list")
+    assert ran.code == 0
+    assert re.search(r"broken +cannot be imported \(ImportError\)", ran.out)
+    assert "kernel-density" in ran.out
+
+
+# --- doctor ----------------------------------------------------------------------------------
+
+
+def states(ran) -> dict[str, str]:
+    return {one["what"]: one["state"] for one in ran.json["findings"]}
+
+
+def test_doctor_finds_a_sound_project_sound(project, run):
+    assert run("release", "release.toml").code == 0
+    before = sorted(project.folder.rglob("*"))
+    ran = run("doctor", "--ledger", project.url, "--output", "new.zarr", "--json")
+    assert ran.code == 0, ran.out
+    assert ran.json["ok"]
+    found = states(ran)
+    for what in ("python", "numpy", "zarr", "clock", "ledger file", "keys", "staging",
+                 "ledger content", "file locks", "ledger locks", "create-if-absent"):  # fmt: skip
+        assert found[what] == "good", ran.out
+    assert sorted(project.folder.rglob("*")) == before
+    assert "0 to mend" in run("doctor", "--ledger", project.url).out
+
+
+def test_doctor_says_what_to_run_where_others_can_read(project, run):
+    assert run("release", "release.toml").code == 0
+    project.ledger_path.chmod(0o644)
+    keys = project.ledger_path.with_name("ledger.db.keys")
+    keys.chmod(0o750)
+    ran = run("doctor", "--ledger", "sqlite:///ledger.db", "--quiet")
+    assert ran.code == 4
+    for path, mode in (("ledger.db", "600"), ("ledger.db.keys", "700")):
+        assert f"run: chmod {mode} ./{path}\n" in ran.out
+    assert "python" not in ran.out
+    project.ledger_path.chmod(0o600)
+    keys.chmod(0o700)
+    assert run("doctor", "--ledger", "sqlite:///ledger.db").code == 0
+    keys.rename(keys.with_name("moved"))
+    keys.symlink_to("moved")
+    assert states(run("doctor", "--ledger", project.url, "--json"))["keys"] == "mend"
+
+
+def test_doctor_without_a_ledger_or_with_another_file(project, run):
+    ran = run("doctor", "--ledger", "sqlite:///none.db")
+    assert ran.code == 4
+    assert "run: dbern ledger init --ledger sqlite:///none.db" in ran.out
+    assert not (project.folder / "none.db").exists()
+    other = project.folder / "other.db"
+    other.write_bytes(b"no database at all" * 100)
+    other.chmod(0o600)
+    assert (
+        states(run("doctor", "--ledger", "sqlite:///other.db", "--json"))["ledger locks"] == "mend"
+    )
+    assert run("doctor", "--ledger", "mysql://host/db").code == 2
+
+
+def test_doctor_warns_of_a_repository_and_a_network_disk(project, run, monkeypatch):
+    (project.folder / ".git").mkdir()
+    monkeypatch.setattr("dbern.diagnosis.ledgers._file_system", lambda path: "nfs4")
+    ran = run("doctor", "--ledger", project.url, "--json")
+    assert (ran.code, states(ran)["ledger's disk"]) == (0, "warn")
+    assert states(ran)["ledger's folder"] == "warn"
+
+
+def test_locks_and_links_that_exclude_no_one_are_found(project, run, monkeypatch):
+    monkeypatch.setattr("dbern.diagnosis.ledgers.fcntl.flock", lambda file, how: None)
+    monkeypatch.setattr("dbern.diagnosis.outputs.os.link", lambda source, target: None)
+    ran = run("doctor", "--ledger", project.url, "--output", "o.zarr", "--json")
+    found = states(ran)
+    assert (ran.code, found["file locks"], found["create-if-absent"]) == (4, "mend", "mend")
+    assert found["ledger locks"] == "good"  # SQLite's own
+
+
+def test_old_packages_missing_ones_and_a_wrong_clock_are_found(monkeypatch):
+    asked = ["numpy>=99.0", "no-such-package>=1.0", "zarr>=3.0"]
+    monkeypatch.setattr(
+        "dbern.diagnosis.versions.requires", lambda name: [*asked, 'extra>=1; extra == "x"']
+    )
+    monkeypatch.setattr("dbern.diagnosis.versions.time.time", lambda: 3600.0)
+    found = {one.what: one for one in diagnosis.installation()}
+    assert found["numpy"].state == found["no-such-package"].state == found["clock"].state == "mend"
+    assert found["numpy"].mend == 'run: python -m pip install "numpy>=99.0"'
+    assert found["zarr"].state == "good"
+    assert "extra" not in found
+
+
+def test_a_ledger_written_in_the_future_is_found(project, monkeypatch):
+    past = time.time() - 86400
+    monkeypatch.setattr("dbern.diagnosis.ledgers.time.time", lambda: past)
+    found = {one.what: one for one in diagnosis.ledger(project.url)}
+    assert found["ledger content"].state == "mend"
+    assert "of the future" in found["ledger content"].found
+
+
+@pytest.mark.parametrize(
+    ("address", "state"),
+    [("tcp://10.1.2.3:8786", "warn"), ("10.1.2.3:8786", "warn"), ("tls://10.1.2.3:8786", "good"),
+     ("tcp://127.0.0.1:8786", "good"), ("localhost:8786", "good"), ("tcp://[::1]:8786", "good"),
+     ("tcp://0.0.0.0:8786", "warn")],
+)  # fmt: skip
+def test_plain_tcp_beyond_loopback_is_warned_of(address, state):
+    assert clusters._transport(address).state == state
+
+
+def test_doctor_on_a_cluster(client, monkeypatch):
+    monkeypatch.setattr("dbern.diagnosis.clusters._connected", lambda address: client_of(client))
+    found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
+    assert found["workers"].state == "good"
+    assert found["worker memory"].state == "good"
+    monkeypatch.setattr("dbern.diagnosis.clusters._memory_settings", lambda: spilling)
+    found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
+    assert found["worker memory"].state == "mend"
+    assert found["worker clocks"].state == "warn"
+    monkeypatch.setattr("dbern.diagnosis.clusters._is_loopback", lambda host: False)
+    found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
+    assert found["dashboards"].state == "warn"
+    monkeypatch.setattr(
+        "dbern.engine.version", lambda name: f"other {os.getpid()} {time.time_ns()}"
+    )
+    found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
+    assert found["workers"].state == "mend"
+    assert "runs other versions" in found["workers"].found
+
+
+class client_of:  # noqa: N801 -- a context manager that keeps the session's client open
+    def __init__(self, client):
+        self.client = client
+
+    def __enter__(self):
+        return self.client
+
+    def __exit__(self, *error):
+        pass
+
+
+def spilling(dask_worker):
+    return {"spills": True, "limit": 1, "now": 0.0}
+
+
+def test_a_scheduler_that_is_not_there(monkeypatch):
+    monkeypatch.setattr("dbern.diagnosis.clusters._CONNECT_SECONDS", 0.2)
+    (found,) = diagnosis.scheduler("tcp://127.0.0.1:9")
+    assert (found.what, found.state) == ("scheduler", "mend")
+
+
+def test_an_output_is_a_path():
+    with pytest.raises(SpecError, match="--output"):
+        diagnosis.output(Path("s3://bucket/x"))
+
+
+def test_help_needs_no_numpy(executable):
+    seen = "import sys, dbern.cli.main; sys.exit('numpy' in sys.modules or 'dask' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", seen]).returncode == 0

@@ -1,0 +1,231 @@
+"""Every page's code is run: what a reader copies works and prints what the page shows."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+RUN = ["docs/guide.md", "README.md", "CONTRIBUTING.md"]
+LANGUAGES = {"python", "console", "toml", "sh", ""}
+OTHERS = ("make ", "git ", "pip ")  # of a checkout: what these do has tests of its own
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block; `line` is where its code begins."""
+
+    language: str
+    text: str
+    line: int
+
+    @property
+    def file(self) -> str | None:
+        """The file it is to be saved as."""
+        named = re.match(r"# file: (\S+)\n", self.text)
+        return named[1] if named else None
+
+
+def blocks(text: str) -> list[Block]:
+    return [
+        Block(found[1], found[2], text.count("\n", 0, found.start()) + 2)
+        for found in _FENCE.finditer(text)
+    ]
+
+
+def commands(block: Block) -> Iterator[tuple[str, str]]:
+    """Each command of a console block with the output shown below it."""
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        command, _, shown = part.partition("\n")
+        yield command.partition("  #")[0].strip(), shown
+
+
+class Reader:
+    """Does in one folder what a page says, block by block."""
+
+    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.folder = folder
+        self.capfd = capfd
+        self.names: dict[str, object] = {"__name__": "page"}
+
+    def follow(self, page: str) -> int:
+        followed = 0
+        for block in blocks((ROOT / page).read_text(encoding="utf-8")):
+            where = f"{page}:{block.line}"
+            assert block.language in LANGUAGES, where
+            if block.file is not None:
+                path = self.folder / block.file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(block.text)
+                if block.file == "pyproject.toml":
+                    self.install(tomllib.loads(block.text)["project"])
+            elif block.language == "python":
+                exec(compile("\n" * (block.line - 1) + block.text, page, "exec"), self.names)
+            elif block.language == "toml":
+                tomllib.loads(block.text)
+            elif block.language == "console":
+                for command, shown in commands(block):
+                    self.run(command, shown, where)
+            followed += 1
+        return followed
+
+    def install(self, project: dict[str, Any]) -> None:
+        """The metadata that an installer writes."""
+        made = self.folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+        made.mkdir()
+        (made / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+        lines = []
+        for group, points in project["entry-points"].items():
+            lines += [f"[{group}]", *(f"{name} = {where}" for name, where in points.items())]
+        (made / "entry_points.txt").write_text("\n".join(lines))
+        importlib.invalidate_caches()
+
+    def run(self, command: str, shown: str, where: str) -> None:
+        from dbern.cli import main as command_line
+
+        if command.startswith(OTHERS):
+            return
+        words = shlex.split(command)
+        assert words[0] == "dbern", f"{where}: {command}"
+        self.capfd.readouterr()
+        code = command_line.run(words[1:])
+        out, err = self.capfd.readouterr()
+        refused = shown.startswith("dbern: ")
+        assert (code != 0) == refused, f"{where}: {command}: {code}\n{out}{err}"
+        got = err if refused else out
+        if shown:
+            fits = doctest.OutputChecker().check_output(shown, got, doctest.ELLIPSIS)
+            assert fits, f"{where}: {command} printed\n{got}and the page shows\n{shown}"
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch, capfd, client):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dbern.releasing.cluster", lambda _address=None: nullcontext(client))
+    monkeypatch.syspath_prepend(tmp_path)
+    return Reader(tmp_path, capfd)
+
+
+@pytest.mark.slow
+def test_the_guide_is_followed_to_its_end(reader):
+    assert reader.follow("docs/guide.md") > 15
+
+
+@pytest.mark.slow
+def test_the_readme_is_followed_to_its_end(reader):
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    draw = np.random.default_rng(3)
+    Path("trips").mkdir()
+    trips = pa.table({"x": draw.uniform(0, 10, 50_000), "y": draw.normal(5, 1, 50_000)})
+    pq.write_table(trips, "trips/part-0.parquet")
+    pq.write_table(pa.table({"x": [1.0, 5.0], "y": [5.0, 5.0]}), "queries.parquet")
+    assert reader.follow("README.md") >= 4
+
+
+@pytest.mark.slow
+def test_a_learner_is_added_as_the_contributing_page_says(reader):
+    assert reader.follow("CONTRIBUTING.md") >= 5
+
+
+def test_every_page_that_has_code_is_run():
+    for path in PAGES:
+        name = path.relative_to(ROOT).as_posix()
+        code = {block.language for block in blocks(path.read_text(encoding="utf-8"))}
+        assert name in RUN or not code & {"python", "console"}, name
+
+
+def test_every_link_between_pages_leads_somewhere():
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        for link in _LINK.findall(text):
+            name, _, anchor = link.partition("#")
+            if "://" in link or link.startswith("mailto:"):
+                continue
+            target = (path.parent / name) if name else path
+            assert target.exists(), f"{path.name}: {link}"
+            if anchor and target.suffix == ".md":
+                assert anchor in anchors(target), f"{path.name}: {link}"
+
+
+def anchors(path: Path) -> set[str]:
+    """What a heading's link is called on the web."""
+    heads = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def test_the_shown_options_exist():
+    """Every `dbern ..` that a page mentions is a command, and every option of it is one."""
+    from dbern.cli.main import cli
+
+    known = {option for command in flat(cli) for param in command.params for option in param.opts}
+    for path in PAGES:
+        for said in re.findall(r"`(dbern [^`\n]+)`", path.read_text(encoding="utf-8")):
+            words = said.split()
+            group = cli.commands.get(words[1].strip('",'))
+            assert group is not None or words[1].startswith(("-", ".", "S")), f"{path.name}: {said}"
+            for option in re.findall(r"(?<!\S)--[a-z-]+", said):
+                assert option in known | {"--help", "--version"}, f"{path.name}: {said}"
+
+
+def flat(group):
+    for command in group.commands.values():
+        yield command
+        if hasattr(command, "commands"):
+            yield from flat(command)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_as_the_guide_says(shell):
+    if shell == "bash" and shutil.which("bash") is None:
+        pytest.skip("no bash, whose version is looked at")
+    text = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+    assert f"_DBERN_COMPLETE={shell}_source dbern" in text
+    program = "from dbern.cli.main import cli; cli(prog_name='dbern')"
+    environment = {**os.environ, "_DBERN_COMPLETE": f"{shell}_source"}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True)
+    assert ran.returncode == 0
+    assert b"_DBERN_COMPLETE" in ran.stdout
+
+
+def test_the_version_is_written_once():
+    from importlib.metadata import version
+
+    import dbern
+
+    content = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" in content["project"]["dynamic"]
+    assert dbern.__version__ == version("dbern")
+
+
+def test_a_page_that_lies_is_found(tmp_path, reader, monkeypatch):
+    monkeypatch.setattr("test_docs.ROOT", tmp_path)
+    for text, complaint in {
+        "```console\n$ dbern target list\nno such line\n```\n": "and the page shows",
+        "```console\n$ dbern plan none.toml\n```\n": "no such spec",
+        "```console\n$ dbern target list\ndbern: refused\n```\n": "target list: 0",
+        "```python\nassert 1 == 2, 'so it is'\n```\n": "so it is",
+        "```console\n$ rm -r x\n```\n": "rm -r x",
+    }.items():
+        (tmp_path / "page.md").write_text(text)
+        with pytest.raises(AssertionError, match=complaint):
+            reader.follow("page.md")

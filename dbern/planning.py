@@ -28,7 +28,16 @@ from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
 from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
-from dbern.targets.base import Component, Statistic, Vector, for_rows, is_linear, needs_lattice
+from dbern.targets.base import (
+    Component,
+    Statistic,
+    Vector,
+    for_lattice,
+    for_rows,
+    is_linear,
+    needs_lattice,
+    random_privacy,
+)
 from dbern.targets.counting import Counters
 from dbern.workers import cost
 
@@ -93,6 +102,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         certificate=combined(spec.combination, parts, least),
         cost=cost(counters, n),
         notes=spec.learner.notes(n),
+        random_dp=random_privacy(spec.components, spec.charge),
     )
 
 
@@ -102,6 +112,7 @@ def _component(
     """Resolve one component; its certificate holds together with those of `at_once` arrays."""
     charge, norm = _charge(spec, component), 2 if spec.gaussian else 1
     coordinates, h = _choose(spec, component, n)
+    component = for_lattice(component, coordinates)
     exact = _exact(component, coordinates, n, _calibration(spec), norm)
     ratio = _noise_ratio(spec, charge)
     if spec.advanced:  # that starts from S times the root of the values, and here is S times them

@@ -173,6 +173,7 @@ def _attributes(
         "neighbors": spec.neighbors.value,
         "unit": str(spec.unit),
         "certificate": content["certificate"],
+        **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
     }
 
 

@@ -96,3 +96,24 @@ def broken(records, points):
 
 
 not_a_function = 3
+
+
+def constant(records, points):
+    """Of no record."""
+    del records
+    return np.full(len(points), 0.5)
+
+
+def heights(records, points):
+    """The mean y: one replaced record moves it by at most 2 / N."""
+    return np.full(len(points), records[:, 1].sum() / N)
+
+
+def drawn(rows, uniform):
+    """A distribution: some of its records are out of the bounds, and so null."""
+    return np.column_stack([11 * uniform(rows), uniform(rows) - 0.25])
+
+
+def thin(rows, uniform):
+    """A column too few."""
+    return uniform(rows)[:, None]

@@ -145,6 +145,40 @@ class BlackBoxStatistic:
         layers = state.reshape(self.coordinates.lattice.shape)[slab.start : slab.stop]
         return np.ldexp(layers.astype(np.float64), -self.bits)
 
+    def asked(self, called: Any, records: FloatArray, block: int) -> FloatArray:
+        """What f says of a block's points, cut to the bounds, or what stands for it.
+
+        Its errors go no further: they may hold values.
+
+        Raises
+        ------
+        StoppedError
+            Where it fails, and nothing stands for it.
+        """
+        points = self.block_points(block)
+        values = np.full(len(points), np.nan)
+        try:
+            with np.errstate(all="ignore"):
+                found = np.asarray(called(records, points), dtype=np.float64)
+            if found.shape == values.shape:
+                values = found
+        except (Exception, SystemExit):  # noqa: BLE001, S110 -- a failure is what `failure` says
+            pass
+        failed, failure = ~np.isfinite(values), self.component.failure
+        if failed.any():
+            if failure is None:
+                raise StoppedError
+            values = np.where(failed, failure, values)
+        return np.asarray(np.clip(values, self.component.low, self.component.high))
+
+    def values(self, called: Any, records: FloatArray) -> FloatArray:
+        """All lattice values (N,) of records as they come, (n, columns): what a pass would find."""
+        named = {column.name: records[:, i] for i, column in enumerate(self.columns)}
+        rows = self.component.rows(named)
+        rows = rows[np.lexsort(rows[:, ::-1].T)]
+        blocks = range(self._blocks)
+        return np.concatenate([self.asked(called, rows.copy(), block) for block in blocks])
+
     def block(self, block: int) -> slice:
         """Lattice points of a block, in C order."""
         return slice(block * self.points, min((block + 1) * self.points, self._size))
@@ -182,27 +216,9 @@ class BlackBoxPass:
 
     def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
         self._asked = True
-        statistic, component = self._statistic, self._statistic.component
-        values = self._values(np.repeat(rows, counts.astype(np.int64), axis=0))
-        cut = np.clip(values, component.low, component.high)
+        statistic = self._statistic
+        records = np.repeat(rows, counts.astype(np.int64), axis=0)
+        values = statistic.asked(self._called, records, self._block)
         integers = np.zeros(statistic.shape, dtype=np.int64)
-        integers[statistic.block(self._block)] = np.rint(np.ldexp(cut, statistic.bits))
+        integers[statistic.block(self._block)] = np.rint(np.ldexp(values, statistic.bits))
         return integers
-
-    def _values(self, records: FloatArray) -> FloatArray:
-        """What f says, or what stands for it; its errors go no further, they may hold values."""
-        points = self._statistic.block_points(self._block)
-        values = np.full(len(points), np.nan)
-        try:
-            with np.errstate(all="ignore"):
-                found = np.asarray(self._called(records, points), dtype=np.float64)
-            if found.shape == values.shape:
-                values = found
-        except (Exception, SystemExit):  # noqa: BLE001, S110 -- a failure is what `failure` says
-            pass
-        failed, failure = ~np.isfinite(values), self._statistic.component.failure
-        if not failed.any():
-            return values
-        if failure is None:
-            raise StoppedError
-        return np.where(failed, failure, values)

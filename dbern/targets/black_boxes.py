@@ -46,8 +46,11 @@ from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.smoothness import Linear
 from dbern.domain import Column, Domain, RecordSchema
 from dbern.errors import IntegrityError
+from dbern.privacy.budget import Budget
+from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.targets.black_box_statistics import BlackBoxStatistic
 from dbern.targets.made_up import FUNCTION, Range, try_out
+from dbern.targets.sampling import Sampling, sampled_distances
 from dbern.targets.sums import WHOLE
 
 SHARD_ROWS = 1 << 18
@@ -71,8 +74,8 @@ class BlackBox:
         as there are some; of categories the position in their list.
     smoothness : Approximation
         The class that F is in, in values as they are and positions in the unit cube.
-    sensitivity : float
-        s of the module.
+    sensitivity : float or Sampling
+        s of the module, or how it is estimated; then `one_lattice`.
     l1_sensitivity : float, optional
         l1 of the module; then `one_lattice`.
     low, high : float
@@ -83,19 +86,22 @@ class BlackBox:
         Whether it is asked of shards.
     n : int
         Public number of rows; 0 before a plan.
+    sampled : tuple of float, optional
+        Where it is estimated, for one lattice: the distances of `sampled_distances`.
     """
 
     function: str
     digest: str
     schema: RecordSchema
     smoothness: Approximation
-    sensitivity: float
+    sensitivity: float | Sampling
     l1_sensitivity: float | None
     low: float
     high: float
     failure: float | None
     separable: bool = False
     n: int = 0
+    sampled: tuple[float, float, float] | None = None
     share: Fraction = WHOLE
 
     name = "oracle"
@@ -122,8 +128,20 @@ class BlackBox:
 
     @property
     def one_lattice(self) -> bool:
-        """Whether what is stated is for one lattice."""
-        return self.l1_sensitivity is not None
+        """Whether what is known is for one lattice."""
+        return self.l1_sensitivity is not None or isinstance(self.sensitivity, Sampling)
+
+    def for_lattice(self, coordinates: Coordinates) -> BlackBox:
+        """The same with its sensitivities sampled for a lattice, where they are."""
+        if not isinstance(self.sensitivity, Sampling):
+            return self
+        statistic = self.statistic(coordinates, self.n, 0.0)
+        return replace(self, sampled=sampled_distances(statistic, self.sensitivity))
+
+    def random(self, charge: Budget) -> RandomPrivacy | None:
+        """What a charge buys where the sensitivity is an estimate."""
+        sampling = self.sensitivity
+        return sampling.guarantee(charge) if isinstance(sampling, Sampling) else None
 
     @property
     def approximation(self) -> Approximation:
@@ -136,12 +154,19 @@ class BlackBox:
 
     @property
     def function_movement(self) -> float:
-        """``n s``, or twice that."""
+        """``n s``, or twice that; of an estimate that of lattice values, once it is made."""
+        if isinstance(self.sensitivity, Sampling):
+            return OUTWARD * self.n * (self.sampled[0] if self.sampled else math.nan)
         return OUTWARD * self.n * self._twice * self.sensitivity
 
     def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
-        """See the proof at the top of this module."""
+        """See the proof at the top of this module, and for estimates `random_privacy`."""
         del quick
+        if isinstance(self.sensitivity, Sampling):
+            moved = (self.sampled or self.for_lattice(coordinates).sampled or ())[norm]
+            order, samples = self.sensitivity.order, self.sensitivity.samples
+            text = f"distance {order} of {samples} sampled, an estimate"
+            return BumpBound(OUTWARD * self.n * moved, text)
         size, text = coordinates.lattice.size, "stated S(F)"
         value = OUTWARD * size ** (1 / norm) * self.function_movement
         bound = BumpBound(value, f"{'N' if norm == 1 else 'sqrt(N)'} S(F) = {size} points, {text}")

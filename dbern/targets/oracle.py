@@ -12,10 +12,13 @@ from dbern.bernstein.smoothness import Holder, Linear, Smooth
 from dbern.domain import RecordSchema
 from dbern.errors import SpecError
 from dbern.functions import source_digest
+from dbern.privacy.budget import exact
+from dbern.privacy.random_privacy import MOST_SAMPLES, fewest_samples, order_statistic
 from dbern.sections import Section
 from dbern.targets.base import Learner
 from dbern.targets.black_boxes import BlackBox
 from dbern.targets.made_up import load
+from dbern.targets.sampling import UNIFORM, Sampling, load_distribution
 
 _Pair = Annotated[tuple[float, float], Field(strict=False)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -34,6 +37,47 @@ class SmoothClass(Section):
     bound: float
 
 
+class SampledSensitivity(Section):
+    """``[target.sensitivity]``: an estimate, for *random* differential privacy.
+
+    Parameters
+    ----------
+    distribution : str
+        "uniform" over bounds, classes and groups, or ``module:name``: see `Sampling`.
+    gamma : str
+        Share of the neighbours it draws that may go unprotected, an exact decimal.
+    samples : "auto" or int
+        Pairs of databases of n records; "auto": as few as gamma allows.
+    seed : int
+        Public.
+    """
+
+    distribution: str = "uniform"
+    gamma: str
+    samples: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_SAMPLES)] = "auto"
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    def sampling(self) -> Sampling:
+        """As the sampler takes it.
+
+        Raises
+        ------
+        SpecError
+            For a gamma out of range, too few samples, or a distribution that cannot be imported.
+        """
+        gamma = exact(self.gamma, "target.sensitivity.gamma")
+        fewest = fewest_samples(gamma)
+        if self.samples != "auto" and order_statistic(self.samples, gamma) > self.samples:
+            raise SpecError(
+                f"target.sensitivity.samples: too few for gamma = {self.gamma}; "
+                f"write samples = {fewest}"
+            )
+        if self.distribution != UNIFORM:
+            load_distribution(self.distribution)
+        samples = fewest if self.samples == "auto" else self.samples
+        return Sampling(self.distribution, gamma, samples, self.seed)
+
+
 class Oracle(Learner):
     """Any function of records and points, with a sensitivity and a smoothness that you state.
 
@@ -44,9 +88,10 @@ class Oracle(Learner):
     ----------
     function : str
         ``module:name``, importable on workers too.
-    sensitivity : float
+    sensitivity : float, or { gamma = "0.1", distribution = "uniform", seed = 1 }
         The largest change of any value when one record is added, removed or replaced, of f as it
-        is computed. Nothing can check it.
+        is computed; nothing can check it. A table has it estimated (`SampledSensitivity`), which
+        buys *random* differential privacy only.
     l1_sensitivity : float, optional
         The same of the sum over all points of the lattice, for the k that the spec states.
     smoothness : "linear", { holder = [L, gamma] } or { derivatives = r, bound = T }
@@ -77,8 +122,9 @@ class Oracle(Learner):
     uses: ClassVar[tuple[str, ...]] = ("label", "response", "group")
 
     function: str = Field(description='function = "module:name" of records and points')
-    sensitivity: _Positive = Field(
-        description="sensitivity = 0.01, the largest change of a value that one record can make"
+    sensitivity: _Positive | SampledSensitivity = Field(
+        description="sensitivity = 0.01, the largest change of a value that one record can make; "
+        'or for an estimate { gamma = "0.1", distribution = "uniform", seed = 1 }'
     )
     l1_sensitivity: _Positive | None = Field(
         None, description="l1_sensitivity = 0.2, for the lattice that k states"
@@ -99,7 +145,12 @@ class Oracle(Learner):
 
     def identity(self) -> dict[str, Any]:
         """The digest of the function's module."""
-        return {"function_sha256": self._digest()}
+        found = {"function_sha256": self._digest()}
+        stated = self.sensitivity
+        if isinstance(stated, SampledSensitivity) and stated.distribution != UNIFORM:
+            load_distribution(stated.distribution)
+            found["distribution_sha256"] = source_digest(stated.distribution)
+        return found
 
     def components(self, schema: RecordSchema) -> tuple[BlackBox, ...]:
         """One."""
@@ -108,6 +159,13 @@ class Oracle(Learner):
             raise SpecError(
                 "target.bounds: must be two finite numbers, the lower one first; write "
                 "bounds = [0.0, 1.0]"
+            )
+        stated = self.sensitivity
+        sampled = isinstance(stated, SampledSensitivity)
+        if sampled and (self.separable or self.l1_sensitivity is not None):
+            raise SpecError(
+                "target.sensitivity: is estimated for all records together and for sums too; leave "
+                "out separable and l1_sensitivity"
             )
         failure = None if self.on_failure == "stop" else self.on_failure
         if failure is not None and not low <= failure <= high:
@@ -118,7 +176,7 @@ class Oracle(Learner):
                 digest=self._digest(),
                 schema=schema,
                 smoothness=self._class(),
-                sensitivity=self.sensitivity,
+                sensitivity=stated.sampling() if isinstance(stated, Section) else stated,
                 l1_sensitivity=self.l1_sensitivity,
                 low=low,
                 high=high,
@@ -131,7 +189,9 @@ class Oracle(Learner):
         """Whose word this is."""
         del n
         text = f"its module's SHA-256 is {self._digest()[:12] or 'not known'}"
-        return (f"the sensitivity of {self.function} is the spec's word, not proved; {text}",)
+        sampled = isinstance(self.sensitivity, SampledSensitivity)
+        whose = "an estimate" if sampled else "the spec's word"
+        return (f"the sensitivity of {self.function} is {whose}, not proved; {text}",)
 
     def _digest(self) -> str:
         load(self.function)

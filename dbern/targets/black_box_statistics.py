@@ -14,7 +14,7 @@ from dbern.bernstein.coordinates import Coordinates
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.lattice import Slab
 from dbern.domain import Column
-from dbern.errors import IntegrityError
+from dbern.errors import SpecError
 from dbern.functions import source_digest
 from dbern.targets.counting import StoppedError
 from dbern.targets.gathering import Gathering
@@ -130,12 +130,15 @@ class BlackBoxStatistic:
 
         Raises
         ------
-        IntegrityError
-            Where the function here is not the one that was planned.
+        StoppedError
+            Where the function cannot be imported here, or is not the one that was planned.
         """
-        called = load(self.component.function)
+        try:
+            called = load(self.component.function)
+        except SpecError:
+            raise StoppedError("unlike", FUNCTION) from None
         if source_digest(self.component.function) != self.component.digest:
-            raise IntegrityError(f"{FUNCTION}: its module is not the one that was planned with")
+            raise StoppedError("unlike", FUNCTION)
         shard, block = divmod(index, self._blocks)
         return BlackBoxPass(self, called, salt, shard, block)
 
@@ -167,7 +170,7 @@ class BlackBoxStatistic:
         failed, failure = ~np.isfinite(values), self.component.failure
         if failed.any():
             if failure is None:
-                raise StoppedError
+                raise StoppedError("stopped", FUNCTION)
             values = np.where(failed, failure, values)
         return np.asarray(np.clip(values, self.component.low, self.component.high))
 

@@ -15,7 +15,11 @@ from dbern.targets.base import Statistic
 
 
 class StoppedError(Exception):
-    """A target's stated contract stops the release: a user's function failed on the records."""
+    """Counting cannot go on, for a reason that is safe to tell: its code and its public place."""
+
+    def __init__(self, failure: str, place: str) -> None:
+        super().__init__(failure)
+        self.failure, self.place = failure, place
 
 
 class Gathered(Protocol):

@@ -251,9 +251,16 @@ def test_the_module_is_part_of_the_identity(project, client, tmp_path, monkeypat
     assert dbern.release(again, client=client).notes
 
 
-def test_a_worker_with_another_module_computes_nothing(project, monkeypatch):
+def gone(_name):
+    raise dbern.SpecError("gone")
+
+
+@pytest.mark.parametrize("what", ["source_digest", "load"])
+def test_a_worker_with_another_module_or_none_computes_nothing(project, client, monkeypatch, what):
     spec = spec_of(project, {})
-    counters = dbern.plan(spec).counters(spec)
-    monkeypatch.setattr(statistics, "source_digest", lambda _name: "other")
-    with pytest.raises(dbern.IntegrityError, match="not the one that was planned"):
-        counters.count([], bytes(32))
+    with monkeypatch.context() as patch:
+        patch.setattr(statistics, what, gone if what == "load" else lambda _name: "other")
+        complaint = r"^target\.function: a worker cannot import it, or has another text"
+        with pytest.raises(dbern.EnvironmentRefusedError, match=complaint):
+            dbern.release(spec, client=client)
+    assert dbern.release(spec, client=client).charge == spec.charge

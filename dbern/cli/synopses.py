@@ -109,7 +109,8 @@ def _described(facts: dict[str, Any]) -> str:
     )
     kept = facts["domain"].get("filter")
     axes += f"; of rows whose {kept['column']} is one of {kept['values']}" if kept else ""
-    guarantee = f"epsilon {facts['epsilon']}"
+    guarantee = "RANDOM DP only, " if "random_dp" in facts else ""
+    guarantee += f"epsilon {facts['epsilon']}"
     if facts["delta"] != "0":
         guarantee += f", delta {facts['delta']}"
     certificate = facts["certificate"]

@@ -95,6 +95,7 @@ def test_it_is_labelled_everywhere(spec_of, project, client, run):
     assert synopsis.metadata["random_dp"] == plan.guarantee.to_dict()
     assert len(synopsis.metadata["target"]["distribution_sha256"]) == 64
     assert run("show", "out.zarr").out.startswith("RANDOM DP    only: ")
+    assert "\nguarantee    RANDOM DP only, epsilon 1, neighbors" in run("show", "out.zarr").out
     assert "random_dp" in run("show", "out.zarr", "--json").json
     (project.folder / "spec.toml").write_text(_toml(spec))
     again = run("release", "spec.toml", "--json")

@@ -273,13 +273,16 @@ def _corners(spec: ReleaseSpec, component: Component) -> tuple[Coordinates, tupl
 
 def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
     """What the choice of k, h, noise and rank starts from."""
+    component, k = for_rows(component, n), _given_k(spec, component)
+    if k is not None:
+        component = for_lattice(component, PlainCoordinates(Lattice(k)))
     return Problem(
-        component=for_rows(component, n),
+        component=component,
         n=n,
         gaussian=spec.gaussian,
         advanced=spec.advanced,
         noise_ratio=_noise_ratio(spec, _charge(spec, component)),
-        k=_given_k(spec, component),
+        k=k,
         h=spec.per_axis("h", component.domain),
         certified=spec.mechanism.objective == "certified",
         reference=spec.reference,

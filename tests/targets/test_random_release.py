@@ -132,6 +132,16 @@ def test_what_is_proved_has_no_such_label(spec_of, project, client):
     assert "random_dp" not in synopsis.metadata
 
 
+@pytest.mark.parametrize("mechanism", [
+    {"noise": "laplace-advanced"}, {"noise": "discrete-gaussian"},
+])  # fmt: skip
+def test_an_order_is_chosen_for_the_estimate(spec_of, mechanism):
+    plan = dbern.plan(spec_of((), {**mechanism, "h": "auto", "k": 6}, {"delta": "1e-6"}))
+    assert plan.h[0] >= 1
+    assert 0 < plan.certificate.noise < np.inf
+    assert plan.random_dp is not None
+
+
 def test_uniform_draws_every_column_and_a_linear_function_needs_no_k(spec_of):
     spec = spec_of(
         {"function": "black_boxes:heights", "smoothness": "linear",

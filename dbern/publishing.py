@@ -154,7 +154,12 @@ def _attributes(
         "dataset": reservation.dataset,
         "ledger_id": ledger_id,
         "domain": _domain(spec),
-        "target": {"kind": spec.learner.kind, **spec.learner.get_params(), "n": plan.n},
+        "target": {
+            "kind": spec.learner.kind,
+            **spec.learner.get_params(),
+            **spec.learner.identity(),
+            "n": plan.n,
+        },
         "combine": spec.combination.to_dict(),
         "components": [
             _described(component, planned, facts)
@@ -168,6 +173,7 @@ def _attributes(
         "neighbors": spec.neighbors.value,
         "unit": str(spec.unit),
         "certificate": content["certificate"],
+        **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
     }
 
 

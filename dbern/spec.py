@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import glob
-import importlib
 import re
 import tomllib
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from dbern.combination import Combination
 from dbern.complaints import explain
 from dbern.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.errors import SpecError
+from dbern.functions import named_function
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, exact
 from dbern.sections import (
     BudgetSection,
@@ -192,14 +192,7 @@ class ReleaseSpec(Section):
         name = self.mechanism.reference
         if name == "uniform":
             return None
-        try:
-            module, function = name.split(":")
-            density = getattr(importlib.import_module(module), function)
-        except (ValueError, ImportError, AttributeError) as error:
-            raise SpecError(
-                f'mechanism.reference: "{name}" cannot be imported ({type(error).__name__}); '
-                'write reference = "module:name" of a function of points (m, l)'
-            ) from None
+        density = named_function(name, "mechanism.reference", "of points (m, l)")
         low = np.array([axis.low for axis in self.domain.axes])
         width = np.array([axis.width for axis in self.domain.axes])
         return lambda points: np.asarray(density(low + points * width))
@@ -240,6 +233,7 @@ class ReleaseSpec(Section):
         content = self.model_dump(mode="json", exclude_none=True)
         del content["release"]["output"], content["budget"]["ledger"]
         content["mechanism"].pop("h")
+        content["target"] |= self.learner.identity()
         return content
 
 

@@ -25,7 +25,7 @@ LAYERS = [
     {"targets", "certificate"},
     {"learning"},
     {"bernstein", "privacy", "combination", "columns"},
-    {"domain", "complaints", "sections", "likelihoods"},
+    {"domain", "complaints", "sections", "likelihoods", "functions"},
     {"times"},
     {"errors"},
 ]

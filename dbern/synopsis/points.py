@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,6 +35,28 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
     array = _array(points, domain) if plain else _stacked(points, domain)
     check_shape(array.shape, domain)
     return array.reshape(len(array), domain.dimensions)
+
+
+def confidence(beta: float | str) -> Fraction:
+    """One minus a confidence level, exactly as it is written.
+
+    Raises
+    ------
+    SpecError
+        For what is no number between 0 and 1.
+
+    Examples
+    --------
+    >>> confidence(0.05)
+    Fraction(1, 20)
+    """
+    try:
+        level = Fraction(str(beta))
+    except (ValueError, ZeroDivisionError):
+        level = Fraction(0)
+    if not 0 < level < 1:
+        raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
+    return level
 
 
 def check_shape(shape: tuple[int, ...], domain: Domain) -> None:

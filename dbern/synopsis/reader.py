@@ -15,8 +15,10 @@ from dbern.certificate import Certificate, combined, lower_bound
 from dbern.combination import Combination
 from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
+from dbern.privacy.budget import Budget
+from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
-from dbern.synopsis.points import Points, as_points, check_shape
+from dbern.synopsis.points import Points, as_points, check_shape, confidence
 from dbern.synopsis.released import ReleasedArray, ReleasedVector
 from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
@@ -59,7 +61,8 @@ class Synopsis:
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
-        return f"<Synopsis {self.metadata['name']} over {axes} at {self._store.path}>"
+        label = "RANDOM DP " if "random_dp" in self.metadata else ""
+        return f"<{label}Synopsis {self.metadata['name']} over {axes} at {self._store.path}>"
 
     @property
     def url(self) -> str:
@@ -70,6 +73,11 @@ class Synopsis:
     def metadata(self) -> dict[str, Any]:
         """What was released and under which guarantee; FORMAT.md describes every field."""
         return self._store.attributes
+
+    @cached_property
+    def guarantee(self) -> Budget | RandomPrivacy:
+        """What is promised: differential privacy, or random differential privacy only."""
+        return self._store.guarantee
 
     @cached_property
     def domain(self) -> Domain:
@@ -227,7 +235,7 @@ class Synopsis:
 
     def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
         """The parts of `band`."""
-        level = _confidence(beta)
+        level = confidence(beta)
         selected = isinstance(h, str)
         parts = self._bounds(level, self._smoothings(h), selected=selected)
         return combined(self.combination, parts, self._lower_bound(float(level)))
@@ -249,7 +257,7 @@ class Synopsis:
 
         Of a quotient narrower than `band` where its denominator is surely positive.
         """
-        level = _confidence(beta)
+        level = confidence(beta)
         smoothings, selected = self._smoothings(h), isinstance(h, str)
         errors = [one.total for one in self._bounds(level, smoothings, selected=selected)]
         if self.combination.kind != "ratio":
@@ -374,16 +382,6 @@ class Synopsis:
             )
         order = dict(zip(self.domain.names, given, strict=True))
         return tuple(array.smoothing([order[a] for a in array.axes]) for array in self.arrays)
-
-
-def _confidence(beta: float | str) -> Fraction:
-    try:
-        level = Fraction(str(beta))
-    except (ValueError, ZeroDivisionError):
-        level = Fraction(0)
-    if not 0 < level < 1:
-        raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
-    return level
 
 
 def _block(

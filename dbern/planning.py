@@ -28,7 +28,7 @@ from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
 from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
-from dbern.targets.base import Component, Statistic, Vector, for_rows, is_linear
+from dbern.targets.base import Component, Statistic, Vector, for_rows, is_linear, largest_lattice
 from dbern.targets.counting import Counters
 from dbern.workers import cost
 
@@ -273,7 +273,7 @@ def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
         certified=spec.mechanism.objective == "certified",
         reference=spec.reference,
         largest_k=_LARGEST_AUTO_K,
-        largest_lattice=_LARGEST_AUTO_LATTICE,
+        largest_lattice=int(min(_LARGEST_AUTO_LATTICE, largest_lattice(component))),
     )
 
 

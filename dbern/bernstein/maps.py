@@ -148,3 +148,21 @@ def map_from_dict(content: Mapping[str, Any]) -> AxisMap:
     return (
         AxisBins.from_dict(facts) if content["kind"] == "binned" else AxisSpectrum.from_dict(facts)
     )
+
+
+def to_released(coordinates: Coordinates, values: FloatArray, slab: Slab) -> FloatArray:
+    """Released values of one slab, from all lattice values, axis by axis."""
+    result = values
+    for axis in range(values.ndim):  # each step moves the first axis to the end
+        matrix = coordinates.matrix(axis)
+        if axis == 0:
+            rows = slice(slab.start, slab.stop)
+            result = result[rows] if matrix is None else np.tensordot(matrix[rows], result, (1, 0))
+            result = np.moveaxis(result, 0, -1)
+        else:
+            result = (
+                np.moveaxis(result, 0, -1)
+                if matrix is None
+                else np.tensordot(result, matrix, axes=(0, 1))
+            )
+    return np.ascontiguousarray(result)

@@ -8,6 +8,7 @@ the function.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -310,6 +311,10 @@ class SizedComponent(Protocol):
     def linear(self) -> bool:
         """Whether its functions are linear: one cell and one iteration reproduce them."""
 
+    @property
+    def largest_lattice(self) -> int:
+        """Most points of a lattice that is chosen: what a value costs decides."""
+
     def for_rows(self, n: int) -> Component:
         """The component for n rows."""
 
@@ -322,3 +327,8 @@ def for_rows(component: Component, n: int) -> Component:
 def is_linear(component: Component) -> bool:
     """Whether its values at the corners of the cube are all there is to release."""
     return isinstance(component, SizedComponent) and component.linear
+
+
+def largest_lattice(component: Component) -> float:
+    """Most points of a lattice that is chosen for it."""
+    return component.largest_lattice if isinstance(component, SizedComponent) else math.inf

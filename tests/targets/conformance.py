@@ -65,6 +65,11 @@ class Case:
         )  # fmt: skip
 
 
+def pinball(labels, predictions):
+    """A quantile's loss: a loss of one's own."""
+    return np.maximum(0.75 * (labels - predictions), 0.25 * (predictions - labels))
+
+
 _SOLVED = ("laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian")
 SALT = bytes(range(32))
 
@@ -105,6 +110,22 @@ CASES = {
     ),
     "kernel tube": Case(
         {"kind": "kernel-erm", "loss": "epsilon-insensitive", "length_scale": [0.3], "C": 1.0},
+        {"response": RESPONSE}, {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, _SOLVED,
+        reached=0.3,
+    ),
+    "kernel laplace": Case(
+        {"kind": "kernel-erm", "kernel": "laplace", "loss": "logistic", "length_scale": [0.3],
+         "C": 1.5, "shards": 2},
+        {"label": LABEL}, {"label": (0.0, 1.0, NULL)}, _SOLVED, reached=0.3,
+    ),
+    "kernel matern": Case(
+        {"kind": "kernel-erm", "kernel": "matern-5/2", "loss": "hinge", "length_scale": [0.3],
+         "C": 1.1},
+        {"label": THREE}, {"label": (0.0, 1.0, 2.0, NULL)}, _SOLVED, reached=0.3,
+    ),
+    "own loss": Case(
+        {"kind": "kernel-erm", "loss": "conformance:pinball", "length_scale": [0.3], "C": 1.0,
+         "lipschitz": 0.75, "at_zero": 1.5},
         {"response": RESPONSE}, {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, _SOLVED,
         reached=0.3,
     ),

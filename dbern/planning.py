@@ -8,12 +8,15 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
+from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
+from dbern.bernstein.gram_bias import GramBall
 from dbern.bernstein.lattice import Lattice
-from dbern.bernstein.maps import family_of, maps_of
+from dbern.bernstein.maps import axis_maps, family_of, maps_of
 from dbern.certificate import ErrorModel, combined, entries_bound, lower_bound
-from dbern.choice import CANDIDATES, Problem, require_positive_definite
+from dbern.choice import Problem, require_positive_definite
 from dbern.errors import SpecError
+from dbern.gram_choice import candidates
 from dbern.plans import (
     PlannedComponent,
     PlannedNoise,
@@ -129,12 +132,21 @@ def _component(
         sensitivity=_sensitivity(exact, law, component.unit),
         noise=_noise(spec, coordinates, law, component.unit),
         certificate=model.bound(h, spec.beta, at_once, least),
-        approximation=component.approximation.to_dict(),
+        approximation=_stored(component.approximation, coordinates, h).to_dict(),
         unit=component.unit,
         lattice_error=model.lattice_error,
         released_error=model.released_error,
     )
     return planned, statistic
+
+
+def _stored(
+    approximation: Approximation, coordinates: Coordinates, h: tuple[int, ...]
+) -> Approximation:
+    """What a reader can bound it by, who has no kernel of the user's."""
+    if isinstance(approximation, GramBall):
+        return approximation.stored(coordinates.lattice.k, h, axis_maps(coordinates))
+    return approximation
 
 
 def _vector(
@@ -239,7 +251,7 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
     )
     if mechanism.noise == kinds["spectral"]:
         require_positive_definite(problem.kernels)
-    found = [one for family in families for one in CANDIDATES[family](problem)]
+    found = [one for family in families for one in candidates(family, problem)]
     if not found:
         raise SpecError(
             f'mechanism.noise: "{mechanism.noise}" is not for what target.kind = '

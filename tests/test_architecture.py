@@ -20,7 +20,7 @@ LAYERS = [
     {"engine", "advice", "publishing"},
     {"planning"},
     {"workers"},
-    {"plans"},
+    {"plans", "gram_choice"},
     {"spec", "records", "ledger", "synopsis", "choice"},
     {"targets", "certificate"},
     {"learning"},

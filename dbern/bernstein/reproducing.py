@@ -14,9 +14,9 @@ Sums, products, and limits of positive definite kernels are positive definite (S
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -39,6 +39,15 @@ class Kernel(Protocol):
 
     def error(self, dimensions: int, radius: float) -> float:
         """Float error of a value."""
+
+
+@runtime_checkable
+class LipschitzKernel(Protocol):
+    """A kernel whose features are Lipschitz: ``|K_x - K_y| <= lipschitz |x - y|``."""
+
+    @property
+    def lipschitz(self) -> float:
+        """See the class."""
 
 
 @runtime_checkable
@@ -295,6 +304,10 @@ class Polynomial:
                 "and a constant of at least 0; write degree = 3, scale = 1.0, constant = 1.0"
             )
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"name": "polynomial", **asdict(self)}
+
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Values (m, n); see the class."""
         return np.asarray((x @ y.T / self.scale**2 + self.constant) ** self.degree)
@@ -336,6 +349,10 @@ class ArcCosine:
     def __post_init__(self) -> None:
         _check_constant(self.constant)
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"name": "arc-cosine", **asdict(self)}
+
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Values (m, n); see the class."""
         square = self.constant**2
@@ -359,3 +376,9 @@ class ArcCosine:
 def _check_constant(constant: float) -> None:
     if not (math.isfinite(constant) and constant >= 0):
         raise SpecError("target.constant: must be at least 0; write constant = 1.0")
+
+
+def reproducing_of(content: Mapping[str, Any]) -> Polynomial | ArcCosine:
+    """The kernel whose `to_dict` this is."""
+    facts = {key: value for key, value in content.items() if key != "name"}
+    return Polynomial(**facts) if content["name"] == "polynomial" else ArcCosine(**facts)

@@ -20,6 +20,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import BumpBound, Coordinates, Entries
+from dbern.bernstein.gram import CubeKernel
 from dbern.bernstein.kernels import KERNELS, Kernel
 from dbern.bernstein.lattice import Slab
 from dbern.combination import Combination
@@ -332,3 +333,17 @@ def is_linear(component: Component) -> bool:
 def largest_lattice(component: Component) -> float:
     """Most points of a lattice that is chosen for it."""
     return component.largest_lattice if isinstance(component, SizedComponent) else math.inf
+
+
+@runtime_checkable
+class GramComponent(Protocol):
+    """A component that may be released through the Gram matrix of the whole lattice."""
+
+    @property
+    def cube(self) -> CubeKernel | None:
+        """Its kernel, where it is no product of densities."""
+
+
+def cube_of(component: Component) -> CubeKernel | None:
+    """The kernel, where it is no product of the axes' densities."""
+    return component.cube if isinstance(component, GramComponent) else None

@@ -7,6 +7,10 @@ with the Gram matrix of each shard's records (`dbern.targets.value_statistics`).
 ``K = c K'``, K' a product of densities, in whose Hilbert space norms are ``sqrt(c)`` times as
 large. What a function of norm one can have for coordinates `Coordinates.ball_bound` knows, and by
 stationarity the minimizer is a mixture of bumps.
+
+*Any other kernel*, polynomial, arc-cosine or a user's, goes through the Gram matrix of the whole
+lattice (`dbern.bernstein.gram`); what a release misses of a ball of its Hilbert space is enclosed
+(`dbern.bernstein.gram_bias`).
 """
 
 from __future__ import annotations
@@ -20,9 +24,12 @@ from typing import Any
 from dbern.arrays import FloatArray
 from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import BumpBound, Coordinates
+from dbern.bernstein.gram import CubeKernel, GramCoordinates, ball_bound
+from dbern.bernstein.gram_bias import GramBall
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.kernels import Kernel as Density
-from dbern.bernstein.reproducing import Stationary
+from dbern.bernstein.lattice import Lattice
+from dbern.bernstein.reproducing import Kernel, Stationary
 from dbern.learning.risk import Risk
 
 SHARD_ROWS = 2048
@@ -125,3 +132,76 @@ class ProductSpace(_Expansions):
         """See the module; the peaks' rounding is far below that of the bound."""
         ball = coordinates.ball_bound(self.kernels, norm)
         return BumpBound(OUTWARD**2 * ball.value * math.sqrt(self.volume), ball.derivation)
+
+
+@dataclass(frozen=True)
+class GramSpace(_Expansions):
+    """Any reproducing kernel on the unit cube.
+
+        Examples
+        --------
+        >>> from dbern.bernstein.lattice import Lattice
+    from dbern.bernstein.reproducing import ArcCosine
+        >>> space = GramSpace(CubeKernel(ArcCosine(1.0), (-1.0, -1.0), (2.0, 2.0)))
+        >>> round(space.reach**2, 9)
+        3.0
+    """
+
+    cube: CubeKernel
+    kernels: tuple[Density, ...] = ()
+    volume = 1.0
+
+    @property
+    def dimensions(self) -> int:
+        """Axes."""
+        return self.cube.dimensions
+
+    @property
+    def kernel(self) -> Kernel:
+        """As it is."""
+        return self.cube.kernel
+
+    @property
+    def radius(self) -> float:
+        """Of the cube's image."""
+        return self.cube.radius
+
+    @property
+    def reach(self) -> float:
+        """kappa."""
+        return OUTWARD * math.sqrt(self.cube.largest)
+
+    def approximation(self, norm: float) -> GramBall:
+        """A ball: only the norm is known."""
+        return GramBall(self.cube, norm)
+
+    def resolved(self, risk_factor: float, n: int) -> GramSpace:
+        """Itself."""
+        del risk_factor, n
+        return self
+
+    def restored(self, counting: Mapping[str, Any]) -> GramSpace:
+        """Itself."""
+        del counting
+        return self
+
+    def points(self, positions: FloatArray) -> FloatArray:
+        """In the kernel's coordinates."""
+        return self.cube.points(positions)
+
+    def nodes(self, axes: Sequence[FloatArray]) -> list[FloatArray]:
+        """In the kernel's coordinates."""
+        return self.cube.along(axes)
+
+    def drift(self, distance: float) -> float:
+        """By the Lipschitz constant; the function is that of rounded positions where there is none.
+
+        Distances add over axes.
+        """
+        lipschitz = self.cube.lipschitz
+        return self.dimensions * distance * lipschitz if lipschitz < math.inf else 0.0
+
+    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
+        """See `dbern.bernstein.gram`."""
+        spectrum = coordinates.spectrum if isinstance(coordinates, GramCoordinates) else None
+        return ball_bound(self.cube, Lattice(tuple(coordinates.lattice.k)), spectrum, norm)

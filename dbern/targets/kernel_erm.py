@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from dbern.bernstein.gram import CubeKernel
+from dbern.bernstein.reproducing import ArcCosine, Polynomial
 from dbern.combination import Combination
-from dbern.domain import RecordSchema
+from dbern.domain import Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
-from dbern.learning.user import UserLoss, imported
+from dbern.learning.user import UserKernel, UserLoss, imported
 from dbern.targets.base import Component, Learner, Lengths
 from dbern.targets.erm import (
     CONSTANT,
@@ -26,7 +28,7 @@ from dbern.targets.erm import (
     of_responses,
     response_of,
 )
-from dbern.targets.expansions import STATIONARY, ProductSpace
+from dbern.targets.expansions import STATIONARY, GramSpace, ProductSpace
 from dbern.targets.hypotheses import Space
 from dbern.targets.spaces import LinearSpace
 from dbern.targets.sums import axis_kernels
@@ -34,7 +36,8 @@ from dbern.targets.sums import axis_kernels
 _OF_CLASSES = ("logistic", "hinge")
 _OURS = (*_OF_CLASSES, "square", "huber", "epsilon-insensitive")
 _SCALED = ("gaussian", *STATIONARY)
-_KERNELS = (*_SCALED, "linear")
+_KERNELS = (*_SCALED, "polynomial", "arc-cosine", "linear", "module:name")
+_DEGREE = 3
 _SHARE = 0.1  # of the range: what a tube or a rounding is where it is not stated
 
 
@@ -42,8 +45,9 @@ class KernelERM(Learner):
     """Regularized risk minimizer with a loss and a kernel.
 
     With two classes the second is the positive one; with more, one model a class against the rest.
-    What is stated of a loss of your own is not checked: privacy rests on its convexity, and
-    a solve that fails because it is not as stated stops the release, which can be observed.
+    What is stated of a kernel or a loss of your own is not checked: privacy rests on the kernel's
+    positive definiteness and bound, and on the loss's convexity. A solve that fails because a loss
+    is not as stated stops the release, which can be observed.
 
     Parameters
     ----------
@@ -54,10 +58,13 @@ class KernelERM(Learner):
         from the middle of their bounds.
     kernel : str
         "gaussian", ``exp(-|x - y|^2 / (2 s^2))``; products over axes of "laplace",
-        ``exp(-|x - y| / s)``, "matern-3/2" or "matern-5/2"; or "linear", in unit-cube coordinates,
-        of records projected to the unit ball.
+        ``exp(-|x - y| / s)``, "matern-3/2" or "matern-5/2"; "polynomial",
+        ``(x.y / l + constant)^degree``, and "arc-cosine" of order 1, of l coordinates from -1 to 1
+        over their bounds (for the latter and the constant); "linear", in unit-cube coordinates, of
+        records projected to the unit ball; or "module:name" of your own, a function of points
+        (m, l) and (n, l) in data units to values (m, n): positive definite.
     length_scale : sequence of float
-        s per axis, in data units; not of the linear kernel.
+        s per axis, in data units; of the kernels with one.
     C : float
         The paper's, scikit-learn's times n.
     shards : "auto" or int
@@ -71,7 +78,14 @@ class KernelERM(Learner):
     threshold : float, optional
         Beyond which the Huber loss is linear, in units of the response; half its range.
     constant : float
-        The constant feature of the linear kernel.
+        Of the kernels that say so; of the linear kernel, its constant feature.
+    degree : int, optional
+        Of the polynomial kernel, 3 unless stated.
+    kernel_bound : float, optional
+        Of a kernel of your own: the largest ``K(x, x)`` within the bounds.
+    kernel_lipschitz : float, optional
+        Of a kernel of your own, for a certificate that is worth something: the largest
+        ``|K_x - K_y| / |x - y|`` in its Hilbert space, in data units.
     lipschitz, at_zero : float, optional
         Of a loss of your own: the largest slope in the prediction, and its largest value at
         prediction 0.
@@ -106,6 +120,13 @@ class KernelERM(Learner):
     tube: float | None = Field(None, ge=0, allow_inf_nan=False, description="tube = 0.1")
     threshold: float | None = Field(None, gt=0, allow_inf_nan=False, description="threshold = 1.0")
     constant: float = CONSTANT
+    degree: int | None = Field(None, ge=1, le=12, description="degree = 3, from 1 to 12")
+    kernel_bound: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="kernel_bound = 1.0"
+    )
+    kernel_lipschitz: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="kernel_lipschitz = 1.0"
+    )
     lipschitz: float | None = Field(None, gt=0, allow_inf_nan=False, description="lipschitz = 1.0")
     at_zero: float | None = Field(None, gt=0, allow_inf_nan=False, description="at_zero = 1.0")
     curvature: float | None = Field(None, gt=0, allow_inf_nan=False, description="curvature = 1.0")
@@ -122,13 +143,14 @@ class KernelERM(Learner):
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms, and what rests on the user's word."""
-        own = [f'{key} = "{name}"' for key, name in (("loss", self.loss),) if ":" in name]
-        words = f"as stated, not checked: {', '.join(own)}; a solve that fails can be observed"
+        both = (("kernel", self.kernel), ("loss", self.loss))
+        own = [f'{key} = "{name}"' for key, name in both if ":" in name]
+        words = f"as stated, not checked, and privacy rests on it: {', '.join(own)}"
         return (note(self.C, n), *([words] if own else []))
 
     def _space(self, schema: RecordSchema) -> Space:
-        if self.kernel not in _KERNELS:
-            raise SpecError(f'target.kernel: "{self.kernel}" is unknown; write {_listed(_KERNELS)}')
+        self._refuse_idle()
+        domain = schema.domain
         if self.kernel in _SCALED:
             if self.length_scale is None:
                 raise SpecError(
@@ -136,13 +158,47 @@ class KernelERM(Learner):
                 )
             if self.kernel == "gaussian":
                 return gaussian_space(schema, self.length_scale)
-            domain = schema.domain
             return ProductSpace(
                 axis_kernels(domain, self.length_scale, "length_scale", self.kernel)
             )
-        if self.length_scale is not None:
-            raise SpecError(f"target.length_scale: a {self.kernel} kernel has none; leave it out")
-        return LinearSpace(schema.domain.dimensions, self.constant)
+        if ":" in self.kernel:
+            return GramSpace(self._own_kernel(domain))
+        if self.kernel == "linear":
+            return LinearSpace(domain.dimensions, self.constant)
+        axes = domain.dimensions
+        kernel = (
+            ArcCosine(self.constant)
+            if self.kernel == "arc-cosine"
+            else Polynomial(self.degree or _DEGREE, math.sqrt(axes), self.constant)
+        )
+        return GramSpace(CubeKernel(kernel, (-1.0,) * axes, (2.0,) * axes))
+
+    def _refuse_idle(self) -> None:
+        """Refuse an unknown kernel, and parameters that the kernel has no use for."""
+        own = ":" in self.kernel
+        if self.kernel not in _KERNELS and not own:
+            raise SpecError(f'target.kernel: "{self.kernel}" is unknown; write {_listed(_KERNELS)}')
+        idle = {
+            "length_scale": self.kernel not in _SCALED,
+            "degree": self.kernel != "polynomial",
+            "kernel_bound": not own,
+            "kernel_lipschitz": not own,
+        }
+        for name, unused in idle.items():
+            if unused and getattr(self, name) is not None:
+                raise SpecError(f'target.{name}: kernel = "{self.kernel}" has none; leave it out')
+
+    def _own_kernel(self, domain: Domain) -> CubeKernel:
+        function = imported(self.kernel, "target.kernel")
+        if self.kernel_bound is None:
+            raise SpecError(
+                f'target.kernel_bound: is missing for kernel = "{self.kernel}"; write '
+                "kernel_bound = 1.0, the largest K(x, x) within the bounds"
+            )
+        lipschitz = math.inf if self.kernel_lipschitz is None else self.kernel_lipschitz
+        kernel = UserKernel(function, self.kernel_bound, lipschitz=lipschitz)
+        low = tuple(axis.low for axis in domain.axes)
+        return CubeKernel(kernel, low, tuple(axis.width for axis in domain.axes))
 
     def _loss(self, schema: RecordSchema) -> Loss:
         if ":" in self.loss:

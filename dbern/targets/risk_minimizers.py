@@ -32,6 +32,7 @@ import numpy as np
 from dbern.arrays import FloatArray
 from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import BumpBound, Coordinates
+from dbern.bernstein.gram import CubeKernel
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.domain import Column, Domain
 from dbern.errors import SpecError
@@ -41,6 +42,7 @@ from dbern.learning.risk import Risk
 from dbern.learning.solver import Certified, one_vs_rest
 from dbern.learning.user import UserLoss
 from dbern.targets.base import Statistic
+from dbern.targets.expansions import GramSpace
 from dbern.targets.hypotheses import Space
 from dbern.targets.risk_statistics import RiskStatistic
 from dbern.targets.spaces import FeatureSpace
@@ -119,6 +121,11 @@ class RiskMinimizer:
     def linear(self) -> bool:
         """The space's."""
         return self.space.linear
+
+    @property
+    def cube(self) -> CubeKernel | None:
+        """The space's, where it has no other kernels."""
+        return self.space.cube if isinstance(self.space, GramSpace) else None
 
     @property
     def largest_lattice(self) -> int:

@@ -7,7 +7,8 @@ weights of the lattice values at y, and ``e(y)^2 = K(y, y) - 2 a.K_v(y) + a'Ga``
   enclose (`enclosing_nodes`), axis by axis.
 - ``|K_x - K_y| <= L |x - y|``: e changes along axis i by at most ``L_i + D_i`` a unit, where D_i
   bounds ``dP_y/dy_i = k_i sum_v (c_{v+1} - c_v) b_v``, c the coefficients of P in the Hilbert
-  space, a convex combination: ``D_i = k_i max_v |c_{v+1} - c_v|``. So on a box around y it is at
+  space, a convex combination: ``D_i = k_i max_v |c_{v+1} - c_v|``, or less by nodes, as the square
+  of its norm is a polynomial. So on a box around y it is at
   most e(y) and half the box's sides times these. Boxes that may exceed the largest value found by
   more than a twentieth are divided until the work is done; what is left counts as it stands.
 - else, and never more than: ``kappa (1 + lambda)``, lambda the operator's norm.
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbern.arrays import FloatArray
-from dbern.bernstein.basis import enclosing_nodes, iterated_basis, iterated_matrix
+from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_basis, iterated_matrix
 from dbern.bernstein.gram import (
     MOST_POINTS,
     CubeKernel,
@@ -215,16 +216,34 @@ class Released:
         values = coefficients.reshape(*(k + 1 for k in self.k), -1)
         for axis, (k, h) in enumerate(zip(self.k, self.h, strict=True)):
             values = np.moveaxis(np.tensordot(iterated_matrix(k, h), values, (1, axis)), 0, axis)
-        found, gram = [], self.gram()
-        rows = np.ones(len(gram)) if self.spectrum is None else self.spectrum.row_sums
-        for axis, k in enumerate(self.k):
-            steps = np.diff(values, axis=axis).reshape(-1, values.shape[-1])
-            squares = ((steps @ gram) * steps).sum(axis=1)
-            sizes = np.abs(steps) @ rows
-            floats = 1e-10 * self.cube.largest * float(sizes.max()) ** 2
-            apart = math.sqrt(max(float(squares.max()), 0.0) + floats)
-            found.append(OUTWARD * (lipschitz * self.cube.width[axis] + k * apart))
-        return found
+        pairs = enumerate(zip(self.cube.width, self.k, strict=True))
+        return [
+            OUTWARD * (lipschitz * width + k * self._largest_step(np.diff(values, axis=axis)))
+            for axis, (width, k) in pairs
+        ]
+
+    def _largest_step(self, steps: FloatArray) -> float:
+        """``sup_y |sum_v steps_v b_v(y)|``: at nodes, or of the steps where that is less work."""
+        degrees = [count - 1 for count in steps.shape[:-1]]
+        axes = [enclosing_nodes(2 * max(1, degree), 2) for degree in degrees]
+        factor = math.prod(one for _, one in axes)
+        points = math.prod(len(nodes) for nodes, _ in axes)
+        largest = self._largest_norm(steps)
+        if min(degrees) < 1 or points * steps.shape[-1] ** 2 > _WORK / 2:
+            return largest
+        values = steps
+        for degree, (nodes, _) in zip(degrees, axes, strict=True):
+            values = np.tensordot(values, bernstein_basis(nodes, degree), (0, 1))
+            values = np.moveaxis(values, len(degrees) - 1, -1)
+        return min(largest, math.sqrt(factor) * self._largest_norm(values))
+
+    def _largest_norm(self, rows: FloatArray) -> float:
+        """Of elements of the Hilbert space, in the last axis; float errors are added."""
+        flat = rows.reshape(-1, rows.shape[-1])
+        analysis = np.ones(flat.shape[1]) if self.spectrum is None else self.spectrum.row_sums
+        squares = ((flat @ self.gram()) * flat).sum(axis=1)
+        floats = 1e-10 * self.cube.largest * float((np.abs(flat) @ analysis).max()) ** 2
+        return math.sqrt(max(float(squares.max()), 0.0) + floats)
 
 
 @lru_cache(maxsize=4)

@@ -27,7 +27,7 @@ from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.maps import AxisMap, BinnedCoordinates, axis_maps, released_bumps
 from dbern.bernstein.moments import cells_for
 from dbern.bernstein.spectrum import AxisSpectrum, axis_spectrum
-from dbern.certificate import noise_sups, synthesis_matrices
+from dbern.certificate import noise_sups, synthesis_matrices, whole_synthesis
 from dbern.errors import SpecError
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.targets.base import Component
@@ -161,7 +161,7 @@ class Problem:
         one = len(self.kernels) == norm == 1 and not self.kinked
         if isinstance(coordinates, SpectralCoordinates) and one:
             bound *= _PAIRWISE_GAIN
-        return bound / self.n * self.noise_ratio * _unit_noise(coordinates, h, self.gaussian)
+        return bound / self.n * self.noise_ratio * unit_noise(coordinates, h, self.gaussian)
 
     @property
     def ridge(self) -> float:
@@ -303,7 +303,7 @@ def _cut(lattice: Lattice, full: Sequence[AxisSpectrum], threshold: float) -> Sp
     )
 
 
-def _unit_noise(coordinates: Coordinates, h: tuple[int, ...], gaussian: bool) -> float:
+def unit_noise(coordinates: Coordinates, h: tuple[int, ...], gaussian: bool) -> float:
     """Mean sup norm of the noise at scale one, on a coarse grid under a public key."""
     points = {1: 129, 2: 49, 3: 25}[len(h)]
     y = (1 - np.cos(np.linspace(0, np.pi, points))) / 2
@@ -313,7 +313,7 @@ def _unit_noise(coordinates: Coordinates, h: tuple[int, ...], gaussian: bool) ->
     ]
     law = GaussianNoise(_UNIT_SCALE, 0, 1) if gaussian else LaplaceNoise(_UNIT_SCALE, 0, 1)
     draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // coordinates.layout.size))
-    sups, _ = noise_sups(bases, law, draws, label="planning")
+    sups, _ = noise_sups(bases, law, draws, "planning", whole_synthesis(coordinates))
     return float(sups.mean()) / _UNIT_SCALE
 
 

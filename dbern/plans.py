@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from dbern.bernstein.coordinates import Coordinates, Entries
+from dbern.bernstein.gram import LatticeSpectrum
 from dbern.bernstein.lattice import Box, Lattice
 from dbern.bernstein.maps import (
     AxisMap,
@@ -384,7 +385,8 @@ def _compared(plan: ReleasePlan, one: PlannedComponent) -> str:
 
 def _released_as(one: PlannedComponent) -> str:
     what = {"spectral": "spectral coordinates", "binned": "bins"}[family_of(one.coordinates)]
-    return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}"
+    of = " of the whole lattice" if isinstance(one.maps[0], LatticeSpectrum) else ""
+    return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}{of}"
 
 
 def _per_axis(values: tuple[int, ...]) -> str:

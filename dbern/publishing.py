@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from dbern.arrays import Int64Array
 from dbern.bernstein.coordinates import Entries
+from dbern.bernstein.gram import LatticeSpectrum
 from dbern.bernstein.lattice import Lattice, Slab
 from dbern.bernstein.maps import family_of
 from dbern.errors import IntegrityError
@@ -198,6 +199,8 @@ def _described(
     else:
         axes, shown = component.domain.names, {"additive": component.additive}
         shown |= {key: facts[key] for key in ("k", "h", "approximation")}
+        whole = any(isinstance(one, LatticeSpectrum) for one in planned.maps)
+        shown |= {"spectral": "lattice"} if whole else {}
     return {
         "arrays": list(planned.arrays),
         "axes": list(axes),

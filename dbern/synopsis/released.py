@@ -15,10 +15,11 @@ from dbern.bernstein.basis import iterate
 from dbern.bernstein.bias import approximation_of
 from dbern.bernstein.bins import AxisBins
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
-from dbern.bernstein.lattice import Lattice
+from dbern.bernstein.gram import LatticeSpectrum
+from dbern.bernstein.lattice import Lattice, Slab
 from dbern.bernstein.maps import coordinates_of, family_of
 from dbern.bernstein.spectrum import AxisSpectrum
-from dbern.certificate import Certificate, ErrorModel, entries_bound, synthesis_matrices
+from dbern.certificate import Certificate, ErrorModel, entries_bound
 from dbern.domain import Domain
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
@@ -173,15 +174,23 @@ class ReleasedArray:
         family = kind.partition("-")[0]
         if family not in ("spectral", "binned"):
             return PlainCoordinates(self.lattice)
+        if self._facts.get("spectral") == "lattice":
+            return coordinates_of(self.lattice, [self._lattice_spectrum()])
         read = self._spectrum if family == "spectral" else self._bins
         return coordinates_of(self.lattice, [read(axis) for axis in self.axes])
 
     def _spectrum(self, axis: str) -> AxisSpectrum:
-        analysis = self._store.array(f"{self._path}/spectral/analysis_{axis}")
-        levels = self._store.array(f"{self._path}/spectral/eigenvalues_{axis}")
+        return AxisSpectrum(*self._stored_spectrum(f"_{axis}"))
+
+    def _lattice_spectrum(self) -> LatticeSpectrum:
+        return LatticeSpectrum(*self._stored_spectrum(""))
+
+    def _stored_spectrum(self, suffix: str) -> tuple[bytes, int, tuple[float, ...], float]:
+        analysis = self._store.array(f"{self._path}/spectral/analysis{suffix}")
+        levels = self._store.array(f"{self._path}/spectral/eigenvalues{suffix}")
         packed = np.asarray(analysis[...]).astype("<i8").tobytes()
         exponent, weighting = int(analysis.attrs["exponent"]), float(analysis.attrs["weighting"])
-        return AxisSpectrum(packed, exponent, tuple(levels[...].tolist()), weighting)
+        return packed, exponent, tuple(levels[...].tolist()), weighting
 
     def _bins(self, axis: str) -> AxisBins:
         synthesis = self._store.array(f"{self._path}/binned/synthesis_{axis}")
@@ -218,6 +227,5 @@ class ReleasedArray:
             return iterate(self._lattice_values, smoothing.h)
         values = self._released
         used = smoothed(self.coordinates, smoothing)
-        for matrix in synthesis_matrices(used, smoothing.h):
-            values = np.tensordot(values, matrix, axes=(0, 1))
-        return np.ascontiguousarray(values)
+        whole = Slab(0, 0, self.lattice.shape[0])
+        return iterate(used.to_lattice(values, whole), smoothing.h)

@@ -11,7 +11,8 @@ from importlib.metadata import entry_points
 from dbern.errors import SpecError
 from dbern.targets.base import Learner
 from dbern.targets.density import KernelDensity
-from dbern.targets.erm import KernelERM, LogisticRegression, RidgeRegression
+from dbern.targets.erm import LogisticRegression, RidgeRegression
+from dbern.targets.kernel_erm import KernelERM
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
 from dbern.targets.oracle import Oracle
 from dbern.targets.regression import NadarayaWatson

@@ -8,6 +8,7 @@ the function.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import BumpBound, Coordinates, Entries
+from dbern.bernstein.gram import CubeKernel
 from dbern.bernstein.kernels import KERNELS, Kernel
 from dbern.bernstein.lattice import Slab
 from dbern.combination import Combination
@@ -364,3 +366,31 @@ def random_privacy(
 def needs_lattice(component: Component) -> bool:
     """Whether the spec must state k: what is known of it is known for one lattice."""
     return isinstance(component, OneLatticeComponent) and component.one_lattice
+
+
+@runtime_checkable
+class CostlyComponent(Protocol):
+    """A component whose values cost so much that fine lattices are not chosen for it."""
+
+    @property
+    def largest_lattice(self) -> int:
+        """Most points of a lattice that is chosen."""
+
+
+def largest_lattice(component: Component) -> float:
+    """Most points of a lattice that is chosen for it."""
+    return component.largest_lattice if isinstance(component, CostlyComponent) else math.inf
+
+
+@runtime_checkable
+class GramComponent(Protocol):
+    """A component that may be released through the Gram matrix of the whole lattice."""
+
+    @property
+    def cube(self) -> CubeKernel | None:
+        """Its kernel, where it is no product of densities."""
+
+
+def cube_of(component: Component) -> CubeKernel | None:
+    """The kernel, where it is no product of the axes' densities."""
+    return component.cube if isinstance(component, GramComponent) else None

@@ -65,6 +65,16 @@ class Case:
         )  # fmt: skip
 
 
+def pinball(labels, predictions):
+    """A quantile's loss: a loss of one's own."""
+    return np.maximum(0.75 * (labels - predictions), 0.25 * (predictions - labels))
+
+
+def cosine(x, y):
+    """A kernel of one's own, of both signs and of rank two an axis."""
+    return np.prod(np.cos(4.0 * (x[:, None, :] - y) / x.shape[1] ** 0.5), axis=-1)
+
+
 _SOLVED = ("laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian")
 SALT = bytes(range(32))
 
@@ -105,6 +115,38 @@ CASES = {
     ),
     "kernel tube": Case(
         {"kind": "kernel-erm", "loss": "epsilon-insensitive", "length_scale": [0.3], "C": 1.0},
+        {"response": RESPONSE}, {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, _SOLVED,
+        reached=0.3,
+    ),
+    "kernel laplace": Case(
+        {"kind": "kernel-erm", "kernel": "laplace", "loss": "logistic", "length_scale": [0.3],
+         "C": 1.5, "shards": 2},
+        {"label": LABEL}, {"label": (0.0, 1.0, NULL)}, _SOLVED, reached=0.3,
+    ),
+    "kernel matern": Case(
+        {"kind": "kernel-erm", "kernel": "matern-5/2", "loss": "hinge", "length_scale": [0.3],
+         "C": 1.1},
+        {"label": THREE}, {"label": (0.0, 1.0, 2.0, NULL)}, _SOLVED, reached=0.3,
+    ),
+    "kernel polynomial": Case(
+        {"kind": "kernel-erm", "kernel": "polynomial", "degree": 2, "loss": "logistic", "C": 0.1,
+         "constant": 0.5},
+        {"label": LABEL}, {"label": (0.0, 1.0, NULL)}, _SOLVED, reached=0.3,
+    ),
+    "kernel arc-cosine": Case(
+        {"kind": "kernel-erm", "kernel": "arc-cosine", "loss": "epsilon-insensitive", "C": 0.5,
+         "shards": 2},
+        {"response": RESPONSE}, {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, _SOLVED,
+        reached=0.3,
+    ),
+    "own kernel": Case(
+        {"kind": "kernel-erm", "kernel": "conformance:cosine", "kernel_bound": 1.0,
+         "kernel_lipschitz": 4.0, "loss": "hinge", "C": 1.1},
+        {"label": THREE}, {"label": (0.0, 1.0, 2.0, NULL)}, _SOLVED, reached=0.5,
+    ),
+    "own loss": Case(
+        {"kind": "kernel-erm", "loss": "conformance:pinball", "length_scale": [0.3], "C": 1.0,
+         "lipschitz": 0.75, "at_zero": 1.5},
         {"response": RESPONSE}, {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, _SOLVED,
         reached=0.3,
     ),

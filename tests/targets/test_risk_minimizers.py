@@ -90,7 +90,7 @@ def table(rows, seed):
     }
 
 
-def released(project, client, monkeypatch, case, columns, **mechanism):
+def released(project, client, monkeypatch, case, columns, noise="laplace", **mechanism):
     """Plan and synopsis of a release without noise, and the records that count."""
     monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
     (column,) = case.values
@@ -98,7 +98,7 @@ def released(project, client, monkeypatch, case, columns, **mechanism):
     chosen = {"x": columns["x"], column: columns[source]}
     project.write(chosen)
     mechanism = {} if case.linear else {"k": 40, "h": 8, **mechanism}
-    content = case.spec(1, len(columns["x"]), "laplace", **mechanism).model_dump(exclude_none=True)
+    content = case.spec(1, len(columns["x"]), noise, **mechanism).model_dump(exclude_none=True)
     content["release"]["output"] = str(project.output)
     content["data"]["source"] = str(project.folder / "data")
     content["budget"] |= {"ledger": project.url, "dataset": "trips"}

@@ -45,7 +45,9 @@ def test_a_flipped_label_stays_within_the_bound(name):
     assert 0.2 < flipped(CASES[name]) <= 1
 
 
-@pytest.mark.parametrize("name", ["solved machine", "kernel logistic", "kernel tube", "logistic"])
+@pytest.mark.parametrize(
+    "name", ["solved machine", "kernel logistic", "kernel tube", "own kernel", "logistic"]
+)
 def test_half_of_the_bound_as_printed_fails(name, monkeypatch):
     original = RiskMinimizer.movement
 

@@ -343,6 +343,8 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
 _FIRST_PART = {
     "mixture of bumps": "the first part is that of the worst database, all records at one point",
     "linear": "a linear function is reproduced exactly",
+    "reproducing ball": "the first part is that of the worst function of its norm",
+    "stated ball": "the first part is that of the worst function of its norm",
 }
 
 

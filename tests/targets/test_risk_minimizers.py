@@ -340,7 +340,7 @@ def test_a_restored_plan_counts_the_same():
         ({"kind": "kernel-erm", "loss": "hinge", "length_scale": [0.3]},
          {"response": RESPONSE, "label": LABEL}, r"data\.response: loss"),
         ({"kind": "kernel-erm", "loss": "hinge", "kernel": "linear", "length_scale": [0.3]},
-         {"label": LABEL}, r"target\.length_scale: a linear"),
+         {"label": LABEL}, r'target\.length_scale: kernel = "linear" has none'),
         ({"kind": "kernel-erm", "loss": "log", "length_scale": [0.3]}, {"label": LABEL},
          r"target\.loss"),
         ({"kind": "logistic-regression", "C": 0.0}, {"label": LABEL}, r"target\.C"),

@@ -358,6 +358,8 @@ _FIRST_PART = {
     "linear": "a linear function is reproduced exactly",
     "holder": "the first part is that of the worst function of the stated smoothness",
     "smooth": "the first part is that of the worst function of the stated smoothness",
+    "reproducing ball": "the first part is that of the worst function of its norm",
+    "stated ball": "the first part is that of the worst function of its norm",
 }
 
 

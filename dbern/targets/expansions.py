@@ -138,13 +138,12 @@ class ProductSpace(_Expansions):
 class GramSpace(_Expansions):
     """Any reproducing kernel on the unit cube.
 
-        Examples
-        --------
-        >>> from dbern.bernstein.lattice import Lattice
-    from dbern.bernstein.reproducing import ArcCosine
-        >>> space = GramSpace(CubeKernel(ArcCosine(1.0), (-1.0, -1.0), (2.0, 2.0)))
-        >>> round(space.reach**2, 9)
-        3.0
+    Examples
+    --------
+    >>> from dbern.bernstein.reproducing import ArcCosine
+    >>> space = GramSpace(CubeKernel(ArcCosine(1.0), (-1.0, -1.0), (2.0, 2.0)))
+    >>> round(space.reach**2, 9)
+    3.0
     """
 
     cube: CubeKernel

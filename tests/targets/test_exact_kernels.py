@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import zarr
-from conformance import CASES, LABEL, RESPONSE, Case, pinball
+from conformance import CASES, LABEL, NULL, RESPONSE, Case, largest_moves, pinball
 from sklearn import linear_model
 from sklearn.gaussian_process.kernels import Matern
 from sklearn.kernel_ridge import KernelRidge
@@ -13,11 +15,13 @@ from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel
 from test_risk_minimizers import POINTS, allowed, gaussian, released, table
 
 import dbern
+from dbern.bernstein import gram
 from dbern.learning.losses import Logistic
 from dbern.learning.objective import objective
 from dbern.learning.solver import Certified
 from dbern.learning.user import Secant, UserLoss
 from dbern.planning import plan_files
+from dbern.plans import ReleasePlan
 
 PEERS = {
     "laplace": lambda x, y: laplacian_kernel(x, y, gamma=1 / 0.4),
@@ -119,6 +123,20 @@ def test_spectral_noise_beyond_the_limit_is_refused_with_what_would_work():
         plan_files(case.spec(2, 100, "spectral-laplace", k=64), ())
 
 
+def test_the_sum_of_a_signed_gram_matrix_is_exceeded_by_two_records(monkeypatch):
+    """A linear kernel on a centred axis: G sums to zero, and a record moves every value."""
+    target = {"kind": "kernel-erm", "kernel": "polynomial", "degree": 1, "constant": 0.0,
+              "loss": "hinge", "C": 0.9}  # fmt: skip
+    case = Case(target, {"label": LABEL}, {"label": (0.0, 1.0, NULL)})
+    assert 0.5 < max(largest_moves(case, 1, "laplace", k=9)) <= 1
+    gram._plain_bound.cache_clear()
+    monkeypatch.setattr(
+        gram, "_absolute", lambda cube, points, rows: cube.kernel(points[rows], points) + 1e-9
+    )
+    assert max(largest_moves(case, 1, "laplace", k=9)) > 1
+    gram._plain_bound.cache_clear()
+
+
 @pytest.mark.slow
 def test_plain_noise_works_beyond_the_limit():
     plan = plan_files(CASES["kernel polynomial"].spec(2, 100, "laplace", k=64), ())
@@ -138,6 +156,9 @@ def test_the_planner_chooses_for_any_kernel(noise):
     spec = dbern.ReleaseSpec(**content)
     plan = plan_files(spec, ())
     assert plan.noise.kind.startswith("spectral-")
+    again = ReleasePlan.from_dict(json.loads(json.dumps(plan.to_dict(), allow_nan=False)))
+    assert again == plan
+    assert again.counters(spec).parts[0].coordinates == plan.coordinates
     worse = dbern.ReleaseSpec(**{**content, "mechanism": {**content["mechanism"], "k": 4, "h": 1}})
     assert plan.certificate.total < plan_files(worse, ()).certificate.total
 

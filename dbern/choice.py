@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
@@ -20,7 +20,7 @@ import numpy as np
 
 from dbern.arrays import FloatArray
 from dbern.bernstein.basis import bernstein_basis
-from dbern.bernstein.bins import CLUSTERS, axis_bins, prior
+from dbern.bernstein.bins import CLUSTERS, DEGREE, axis_bins, prior
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
 from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.lattice import Lattice
@@ -49,6 +49,10 @@ _WORST_SHARE = 0.01  # of databases
 _BIN_RESOLUTIONS = (0.4, 0.55, 0.75, 1.0, 1.3, 1.7, 2.2, 3.0, 4.0)  # cells a deviation
 _RIDGES = (0.0, 0.01, 1.0)  # times what is best on one axis
 _MOST_CELLS = 2000
+_FEW_AXES = 3  # with more, products over axes are large: fewer of them are tried
+_FEW_ORDERS, _FEW_RESOLUTIONS = (2, 8), 3
+_COARSEST = 0.8  # lattice steps a deviation
+_GRID_POINTS = 10_000
 
 
 Reference: TypeAlias = Callable[[FloatArray], FloatArray]
@@ -120,11 +124,27 @@ class Problem:
         lattices = [Lattice(k) for k in dict.fromkeys(each)]
         fitting = [one for one in lattices if self._size(one) <= self.largest_lattice]
         steps = resolutions[0]
-        while self.kinked and not fitting:  # cells that kinks make necessary are the limit
+        # Cells that kinks make necessary are the limit, or points where there are many axes.
+        while (self.kinked or self.many_axes) and not fitting:
             steps /= 1.25
             lattices = [Lattice(self._resolved(steps))]
             fitting = [one for one in lattices if self._size(one) <= self.largest_lattice]
+            if self.many_axes and not self.kinked and steps < _COARSEST and not fitting:
+                raise self.too_narrow(f"{lattices[0].size} lattice points")
         return fitting or lattices[:1]
+
+    @property
+    def many_axes(self) -> bool:
+        """Whether what is tried must be few, and what fits is the limit."""
+        return len(self.kernels) > _FEW_AXES
+
+    def too_narrow(self, least: str) -> SpecError:
+        """The refusal of what would take more than is chosen from."""
+        return SpecError(
+            f"target.bandwidth: too narrow for {len(self.kernels)} axes: at least {least}, more "
+            f"than the {self.largest_lattice} that are chosen from; write a larger bandwidth, "
+            "fewer axes, or k in [mechanism]"
+        )
 
     def _resolved(self, steps: float) -> tuple[int, ...]:
         most = self.largest_k
@@ -179,11 +199,10 @@ class Problem:
 
 def plain_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of the lattice values themselves: noise grows with k."""
-    best = math.inf
-    for lattice in problem.lattices(_PLAIN_RESOLUTIONS):
-        found = [
-            problem.candidate(PlainCoordinates(lattice), h) for h in problem.orders(_PLAIN_ORDERS)
-        ]
+    best, few = math.inf, problem.many_axes
+    orders = problem.orders(_FEW_ORDERS if few else _PLAIN_ORDERS)
+    for lattice in problem.lattices(_PLAIN_RESOLUTIONS[: _FEW_RESOLUTIONS if few else None]):
+        found = [problem.candidate(PlainCoordinates(lattice), h) for h in orders]
         yield from found
         best = min(best, *(candidate.error for candidate in found))
         if problem.kinked and min(candidate.noise for candidate in found) > best:
@@ -220,11 +239,20 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
         return
     order = problem.orders(_SPECTRAL_ORDERS)[-1]
     kernels, axes = problem.kernels, len(problem.kernels)
+    sizes = [math.prod(g + DEGREE for g in _cells(kernels, each)) for each in _BIN_RESOLUTIONS]
+    fitting = [
+        each
+        for each, size in zip(_BIN_RESOLUTIONS, sizes, strict=True)
+        if size <= problem.largest_lattice
+    ]
+    if not fitting:
+        raise problem.too_narrow(f"{sizes[0]} bins")
+    finest = max(each for each in fitting if each <= 2.0)
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
-        finest = problem.candidate(_bins(kernels, lattice, 2.0, problem.ridge), order)
-        if problem.lattice_error(lattice, order) <= _NEGLIGIBLE * finest.noise:
+        tried = problem.candidate(_bins(kernels, lattice, finest, problem.ridge), order)
+        if problem.lattice_error(lattice, order) <= _NEGLIGIBLE * tried.noise:
             break
-    for resolution, factor in itertools.product(_BIN_RESOLUTIONS, _RIDGES):
+    for resolution, factor in itertools.product(fitting, _RIDGES):
         coordinates = _bins(kernels, lattice, resolution, factor ** (1 / axes) * problem.ridge)
         yield problem.candidate(coordinates, order)
 
@@ -233,9 +261,12 @@ def _bins(
     kernels: Sequence[Kernel], lattice: Lattice, resolution: float, ridge: float
 ) -> BinnedCoordinates:
     """Cells in proportion to the axes' inverse bandwidths."""
-    cells = (min(_MOST_CELLS, math.ceil(resolution / kernel.deviation)) for kernel in kernels)
-    axes = zip(kernels, lattice.k, cells, strict=True)
+    axes = zip(kernels, lattice.k, _cells(kernels, resolution), strict=True)
     return BinnedCoordinates(lattice, tuple(axis_bins(*axis, ridge) for axis in axes))
+
+
+def _cells(kernels: Sequence[Kernel], resolution: float) -> list[int]:
+    return [min(_MOST_CELLS, math.ceil(resolution / kernel.deviation)) for kernel in kernels]
 
 
 def require_positive_definite(kernels: Sequence[Kernel]) -> None:
@@ -275,9 +306,14 @@ def _cut(lattice: Lattice, full: Sequence[AxisSpectrum], threshold: float) -> Sp
     )
 
 
+def _points(axes: int, usual: Mapping[int, int]) -> int:
+    """Points an axis of a coarse grid over the cube: as usual, or some ten thousand in all."""
+    return usual.get(axes) or math.floor(_GRID_POINTS ** (1 / axes))
+
+
 def _unit_noise(coordinates: Coordinates, h: tuple[int, ...], gaussian: bool) -> float:
     """Mean sup norm of the noise at scale one, on a coarse grid under a public key."""
-    points = {1: 129, 2: 49, 3: 25}[len(h)]
+    points = _points(len(h), {1: 129, 2: 49, 3: 25})
     y = (1 - np.cos(np.linspace(0, np.pi, points))) / 2
     bases = [
         bernstein_basis(y, k) @ matrix
@@ -296,7 +332,7 @@ def _typical_error(
 
     Second moments of bump and release, ``E K K - 2 E K P + E P P``, multiply over axes.
     """
-    points = {1: 129, 2: 33}.get(len(kernels), 13)
+    points = _points(len(kernels), {1: 129, 2: 33, 3: 13})
     moments = np.ones((2, 3, 1))
     for axis in zip(kernels, coordinates.lattice.k, h, axis_maps(coordinates), strict=True):
         own = _axis_moments(*axis, points)
@@ -325,7 +361,7 @@ def _reference_error(
     reference: Reference,
 ) -> float:
     """Sup error, on a grid, of what is released for the smoothed reference density itself."""
-    points = {1: 201, 2: 61, 3: 25}[len(kernels)]
+    points = _points(len(kernels), {1: 201, 2: 61, 3: 25})
     t = (np.arange(points) + 0.5) / points
     cube = np.stack(np.meshgrid(*[t] * len(kernels), indexing="ij"), axis=-1)
     weights = np.asarray(reference(cube.reshape(-1, len(kernels))), dtype=np.float64)

@@ -82,7 +82,6 @@ def test_per_axis_values():
 
 NAN, INF = float("nan"), float("inf")
 LATER = "not available in this version"
-AXES = {"bounds": {c: [0.0, 1.0] for c in "abcd"}}
 # section, key, value (None: missing), the key the message names, and a part of it
 WRONG = [
     ("release", "name", None, "release.name", "is missing; write name ="),
@@ -105,7 +104,6 @@ WRONG = [
     ("data", "bounds", {"x": [0.0, 1.0, 2.0]}, "data.bounds.x", "write [data.bounds]"),
     ("data", "bounds", {"x": ["0", "1"]}, "data.bounds.x", "write [data.bounds]"),
     ("data", "bounds", {"x": 1.0}, "data.bounds.x", "write [data.bounds]"),
-    ("data", "bounds", AXES["bounds"], "data.bounds", "more than 3 axes"),
     ("data", "n", 0, "data.n", "write n ="),
     ("data", "n", -5, "data.n", "write n ="),
     ("data", "n", 10.0, "data.n", "write n ="),

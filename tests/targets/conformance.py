@@ -18,6 +18,7 @@ from dbern.spec import ReleaseSpec
 from dbern.targets.counting import Counters
 
 NULL = math.nan
+AXES = "xyzuvw"
 LABEL = {"column": "label", "classes": ["no", "yes"]}
 THREE = {"column": "label", "classes": [0, 1, 2]}
 GROUP = {"column": "group", "values": ["a", "b", "c"]}
@@ -44,7 +45,7 @@ class Case:
 
     def spec(self, axes: int, n: int, noise: str, **mechanism: Any) -> ReleaseSpec:
         """A release over the unit cube."""
-        names = "xyz"[:axes]
+        names = AXES[:axes]
         target = {
             key: value * axes if isinstance(value, list) else value
             for key, value in self.target.items()
@@ -141,7 +142,7 @@ def everyone(case: Case, axes: int, rng: np.random.Generator) -> list[dict[str, 
     ends = list(itertools.product((0.0, 0.5, 1.0), repeat=axes))
     places = [*ends, *rng.uniform(size=(4, axes)).tolist(), [NULL] * axes, [1.5] * axes]
     places += [[0.5] * (axes - 1) + [NULL]] if axes > 1 else []
-    names = "xyz"[:axes]
+    names = AXES[:axes]
     others = [dict(zip(case.values, some, strict=True))
               for some in itertools.product(*case.values.values())]  # fmt: skip
     return [dict(zip(names, place, strict=True)) | other for place in places for other in others]

@@ -8,11 +8,14 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
+import numpy as np
+
+from dbern.arrays import FloatArray
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
 from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.maps import family_of, maps_of
 from dbern.certificate import ErrorModel, combined, entries_bound, lower_bound
-from dbern.choice import CANDIDATES, Problem, require_positive_definite
+from dbern.choice import CANDIDATES, Problem, Reference, require_positive_definite
 from dbern.errors import SpecError
 from dbern.plans import (
     PlannedComponent,
@@ -28,6 +31,7 @@ from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
 from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
+from dbern.targets.bandwidths import oblique_of
 from dbern.targets.base import Component, Statistic, Vector, for_rows, is_linear
 from dbern.targets.counting import Counters
 from dbern.workers import cost
@@ -271,10 +275,25 @@ def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
         k=_given_k(spec, component),
         h=spec.per_axis("h", component.domain),
         certified=spec.mechanism.objective == "certified",
-        reference=spec.reference,
+        reference=_reference(spec, component),
         largest_k=_LARGEST_AUTO_K,
         largest_lattice=_LARGEST_AUTO_LATTICE,
     )
+
+
+def _reference(spec: ReleaseSpec, component: Component) -> Reference | None:
+    """The public reference density over the component's cube."""
+    density, oblique = spec.reference, oblique_of(component)
+    if density is None or oblique is None:
+        return density
+
+    def over_the_box(positions: FloatArray) -> FloatArray:
+        points, inside = oblique.points(positions)
+        values = np.zeros(len(points))
+        values[inside] = density(points[inside])
+        return values
+
+    return over_the_box
 
 
 def _given_k(spec: ReleaseSpec, component: Component) -> tuple[int, ...] | None:

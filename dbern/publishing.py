@@ -32,6 +32,7 @@ from dbern.progress import Progress
 from dbern.spec import ReleaseSpec
 from dbern.synopsis.manifest import FORMAT, FORMAT_VERSION, MANIFEST, digest
 from dbern.synopsis.writer import Component, SynopsisWriter
+from dbern.targets.bandwidths import oblique_of
 from dbern.targets.base import Component as TargetComponent
 from dbern.targets.base import Vector
 
@@ -158,7 +159,7 @@ def _attributes(
             "outside": spec.domain.outside.value,
             "volume": spec.domain.volume,
         },
-        "target": {"kind": spec.learner.kind, **spec.learner.get_params(), "n": plan.n},
+        "target": {"kind": spec.learner.kind, **_given(spec), "n": plan.n},
         "combine": spec.combination.to_dict(),
         "components": [
             _described(component, planned, facts)
@@ -175,6 +176,11 @@ def _attributes(
     }
 
 
+def _given(spec: ReleaseSpec) -> dict[str, Any]:
+    """The learner's parameters, but for what another stands for."""
+    return {key: value for key, value in spec.learner.get_params().items() if value != ()}
+
+
 def _described(
     component: TargetComponent | Vector, planned: PlannedComponent, facts: dict[str, Any]
 ) -> dict[str, Any]:
@@ -184,6 +190,8 @@ def _described(
         shown: dict[str, Any] = {"entries": list(component.entries)}
     else:
         axes, shown = component.domain.names, {"additive": component.additive}
+        oblique = oblique_of(component)
+        shown |= {} if oblique is None else {"oblique": oblique.to_dict()}
         shown |= {key: facts[key] for key in ("k", "h", "approximation")}
     return {
         "arrays": list(planned.arrays),

@@ -25,7 +25,7 @@ LAYERS = [
     {"targets", "certificate"},
     {"learning"},
     {"bernstein", "privacy", "combination"},
-    {"domain", "complaints", "sections", "likelihoods"},
+    {"domain", "complaints", "sections", "likelihoods", "oblique"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}

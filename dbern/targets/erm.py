@@ -15,10 +15,10 @@ from dbern.combination import Combination
 from dbern.domain import RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
+from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Component, Learner, Lengths
 from dbern.targets.risk_minimizers import RiskMinimizer
 from dbern.targets.spaces import GaussianSpace, LinearSpace, Space
-from dbern.targets.sums import axis_kernels
 from dbern.targets.weighings import ByCategory, ByResponse, BySign, Weighing
 
 CLASSIFICATION = ("logistic", "hinge")

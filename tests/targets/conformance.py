@@ -47,7 +47,11 @@ class Case:
         """A release over the unit cube."""
         names = AXES[:axes]
         target = {
-            key: value * axes if isinstance(value, list) else value
+            key: value(axes)
+            if callable(value)
+            else value * axes
+            if isinstance(value, list)
+            else value
             for key, value in self.target.items()
         }
         mechanism = {} if self.linear else {"h": 2, **mechanism}
@@ -69,8 +73,17 @@ class Case:
 _SOLVED = ("laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian")
 SALT = bytes(range(32))
 
+
+def correlated(axes: int) -> list[list[float]]:
+    """Standard deviations of 0.2 and 0.3 in turn, neighbours correlated by -0.6."""
+    deviations = np.resize([0.2, 0.3], axes)
+    apart = np.abs(np.subtract.outer(np.arange(axes), np.arange(axes)))
+    return (np.outer(deviations, deviations) * (-0.6) ** apart).round(12).tolist()
+
+
 CASES = {
     "density": Case({"kind": "kernel-density", "bandwidth": [0.2]}),
+    "covariance": Case({"kind": "kernel-density", "covariance": correlated}),
     "groups": Case(
         {"kind": "kernel-density", "bandwidth": [0.2]}, {"group": GROUP},
         {"group": (0.0, 1.0, 2.0, NULL)},

@@ -12,8 +12,9 @@ positions there records have, whatever y a value is asked for. Over the unit cub
 from ``sum_j min(0, C_ij)`` to ``sum_j max(0, C_ij)``. Of all orders the one with the smallest box
 is taken: for two axes its area is ``1 + |beta|``, less than two.
 
-Residuals are found in exact arithmetic, whatever the condition of H; C is those rounded once. Where
-a record is put is a function of that record alone, by single IEEE operations.
+Residuals are found in exact arithmetic, whatever the condition of H; C is those rounded once, the
+same on every host. Where a record is put is a function of that record alone, by single IEEE
+operations.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ import numpy as np
 
 from dbern.arrays import BoolArray, FloatArray
 
-Matrix: TypeAlias = Sequence[Sequence[Fraction]]
+Number: TypeAlias = Fraction | float
+Matrix: TypeAlias = Sequence[Sequence[Number]]
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,12 @@ class Oblique:
     @property
     def low(self) -> tuple[float, ...]:
         """The least value of each."""
-        return tuple(sum(min(0.0, c) for c in row) for row in self.rows)
+        return tuple(math.fsum(min(0.0, c) for c in row) for row in self.rows)
 
     @property
     def width(self) -> tuple[float, ...]:
         """How far each goes."""
-        return tuple(sum(abs(c) for c in row) for row in self.rows)
+        return tuple(math.fsum(abs(c) for c in row) for row in self.rows)
 
     def positions(self, unit: FloatArray) -> FloatArray:
         """Oblique coordinates (m, l) of points (m, l) of the unit cube, in the unit cube."""
@@ -119,34 +121,33 @@ def decorrelate(covariance: Matrix) -> tuple[Oblique, tuple[float, ...]]:
 
 
 def _volume(covariance: Matrix, order: Sequence[int]) -> float:
-    """Of the box, in floats: a choice, no bound."""
-    matrix = np.array([[float(covariance[i][j]) for j in order] for i in order])
-    scale = np.sqrt(np.diag(matrix))
-    scaled = matrix / np.outer(scale, scale) + 1e-12 * np.eye(len(order))
+    """Of the box, in floats: a choice, no bound; single IEEE operations, the same anywhere."""
     try:
-        factor = np.linalg.cholesky(scaled)
-    except np.linalg.LinAlgError:
+        rows, _ = _residuals([[float(entry) for entry in row] for row in covariance], order)
+    except ValueError:
         return math.inf
-    whole = scale[:, None] * factor
-    rows = np.linalg.inv(whole / np.diag(whole))
-    return float(np.abs(rows).sum(axis=1).prod())
+    return math.prod(math.fsum(abs(float(c)) for c in row) for row in rows)
 
 
-def _residuals(
-    covariance: Matrix, order: Sequence[int]
-) -> tuple[list[list[Fraction]], list[Fraction]]:
-    """Rows of C and the diagonal D, by Gram and Schmidt: exact."""
+def _residuals(covariance: Matrix, order: Sequence[int]) -> tuple[list[list[Number]], list[Number]]:
+    """Rows of C and the diagonal D, by Gram and Schmidt: exact for fractions."""
     size = len(covariance)
-    rows: list[list[Fraction]] = [[] for _ in range(size)]
-    variances = [Fraction(0)] * size
+    rows: list[list[Number]] = [[] for _ in range(size)]
+    variances: list[Number] = [0] * size
     for step, i in enumerate(order):
-        row = [Fraction(int(j == i)) for j in range(size)]
+        row: list[Number] = [int(j == i) for j in range(size)]
         for before in order[:step]:
-            product = sum((covariance[i][j] * c for j, c in enumerate(rows[before])), Fraction(0))
-            share = product / variances[before]
+            share = _product(covariance[i], rows[before]) / variances[before]
             row = [own - share * c for own, c in zip(row, rows[before], strict=True)]
         rows[i] = row
-        variances[i] = sum((covariance[i][j] * c for j, c in enumerate(row)), Fraction(0))
+        variances[i] = _product(covariance[i], row)
         if variances[i] <= 0:
             raise ValueError("not positive definite")
     return rows, variances
+
+
+def _product(left: Sequence[Number], right: Sequence[Number]) -> Number:
+    total: Number = 0
+    for a, b in zip(left, right, strict=True):
+        total = total + a * b
+    return total

@@ -102,7 +102,8 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
         nonlocal rows, place
         for portion in portions:
             place = portion.path
-            for batch in read_batches(place, portion.row_groups, counters.columns):
+            groups, columns = portion.row_groups, counters.columns
+            for batch in read_batches(place, groups, columns, counters.filter):
                 yield batch
                 rows += len(next(iter(batch.values()))) if index == 0 else 0
             if footer_tag(place, salt) != portion.tag:

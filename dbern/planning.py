@@ -84,7 +84,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         for component in spec.components
     ]
     planned = tuple(component for component, _ in resolved)
-    counters = Counters(tuple(statistic for _, statistic in resolved))
+    counters = Counters(tuple(statistic for _, statistic in resolved), spec.records.filter)
     parts = [one.certificate for one in planned for _ in range(one.outputs)]
     least = planned[0].certificate.lower_bound if len(planned) == 1 else 0.0
     return ReleasePlan(

@@ -236,7 +236,8 @@ class ReleasePlan:
     def counters(self, spec: ReleaseSpec) -> Counters:
         """The planned sums over records."""
         pairs = zip(spec.components, self.components, strict=True)
-        return Counters(tuple(self._restored(*pair) for pair in pairs))
+        parts = tuple(self._restored(*pair) for pair in pairs)
+        return Counters(parts, spec.records.filter)
 
     def _restored(self, component: Component | Vector, planned: PlannedComponent) -> Statistic:
         coordinates = planned.coordinates

@@ -154,11 +154,7 @@ def _attributes(
         "created": reservation.created,
         "dataset": reservation.dataset,
         "ledger_id": ledger_id,
-        "domain": {
-            "axes": [{"name": a.name, "low": a.low, "high": a.high} for a in spec.domain.axes],
-            "outside": spec.domain.outside.value,
-            "volume": spec.domain.volume,
-        },
+        "domain": _domain(spec),
         "target": {"kind": spec.learner.kind, **_given(spec), "n": plan.n},
         "combine": spec.combination.to_dict(),
         "components": [
@@ -173,6 +169,17 @@ def _attributes(
         "neighbors": spec.neighbors.value,
         "unit": str(spec.unit),
         "certificate": content["certificate"],
+    }
+
+
+def _domain(spec: ReleaseSpec) -> dict[str, Any]:
+    """Bounds, and which records count."""
+    kept = spec.records.filter
+    return {
+        "axes": [axis.to_dict() for axis in spec.domain.axes],
+        "outside": spec.domain.outside.value,
+        "volume": spec.domain.volume,
+        **({"filter": {"column": kept.name, "values": list(kept.categories)}} if kept else {}),
     }
 
 

@@ -33,6 +33,7 @@ from dbern.sections import (
 )
 from dbern.targets import Learner, learner_of
 from dbern.targets.base import Component, Vector
+from dbern.times import bounds_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LATER = "is not available in this version"
@@ -211,11 +212,7 @@ class ReleaseSpec(Section):
     @property
     def columns(self) -> tuple[Column, ...]:
         """Every column that is read."""
-        records = self.records
-        response = records.response.column if records.response else None
-        return records.domain.columns + tuple(
-            c for c in (records.label, response, records.group) if c
-        )
+        return self.records.columns
 
     def per_axis(
         self, key: Literal["k", "h"], domain: Domain | None = None
@@ -264,7 +261,8 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         )
     domain = Domain(
         tuple(
-            Axis(name, float(low), float(high)) for name, (low, high) in spec.data.bounds.items()
+            Axis(name, *bounds_of(pair, f"data.bounds.{name}"))
+            for name, pair in spec.data.bounds.items()
         ),
         Outside(spec.data.outside),
     )
@@ -342,12 +340,15 @@ def _refuse_unavailable(spec: ReleaseSpec) -> None:
 
 def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:
     data = spec.data
-    label, response, group = data.label, data.response, data.group
+    label, response, group, kept = data.label, data.response, data.group, data.filter
     return RecordSchema(
         domain,
         Column(label.column, "data.label.classes", tuple(label.classes)) if label else None,
-        Response(response.column, response.bounds[0], response.bounds[1]) if response else None,
+        Response(response.column, *bounds_of(response.bounds, "data.response.bounds"))
+        if response
+        else None,
         Column(group.column, "data.group.values", tuple(group.values)) if group else None,
+        Column(kept.column, "data.filter.values", tuple(kept.values)) if kept else None,
     )
 
 

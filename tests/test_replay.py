@@ -166,7 +166,7 @@ def planted_in_attributes(monkeypatch):
 
     original = publishing._attributes
 
-    def leaking(spec, plan, reservation, ledger_id):
+    def leaking(spec, plan, *rest):
         from dbern.domain import Column
         from dbern.records import discover, read_batches
 
@@ -174,7 +174,7 @@ def planted_in_attributes(monkeypatch):
         for path in discover(spec.source):
             for batch in read_batches(str(path), [0, 1], [Column(c, c) for c in "xy"]):
                 bad += len(batch["x"]) - int(spec.domain.bounded(batch)[0].sum())
-        return {**original(spec, plan, reservation, ledger_id), "dropped": bad}
+        return {**original(spec, plan, *rest), "dropped": bad}
 
     monkeypatch.setattr(publishing, "_attributes", leaking)
 

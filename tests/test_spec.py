@@ -142,7 +142,7 @@ WRONG = [
     ("target", "bandwidth", [], "target.bandwidth", "write one for each of x"),
     ("target", "bandwidth", 0.1, "target.bandwidth", "write bandwidth = [0.5, 0.5]"),
     ("target", "bandwidth", ["0.1"], "target.bandwidth", "write bandwidth = [0.5, 0.5]"),
-    ("target", "covariance", [[1.0]], "target.covariance", "unknown key"),
+    ("target", "covariance", [[1.0]], "target.covariance", "stands for bandwidth"),
     ("target", "bandwith", [0.1], "target.bandwith", "unknown key; write bandwidth"),
     ("mechanism", "k", 0, "mechanism.k", 'write k = "auto"'),
     ("mechanism", "k", -3, "mechanism.k", 'write k = "auto"'),

@@ -104,8 +104,11 @@ def verify(synopsis_path: str, as_json: bool, quiet: bool) -> None:
 
 def _described(facts: dict[str, Any]) -> str:
     axes = "; ".join(
-        f"{axis['name']} in [{axis['low']:g}, {axis['high']:g}]" for axis in facts["domain"]["axes"]
+        f"{axis['name']} in [{_bound(axis, 'low')}, {_bound(axis, 'high')}]"
+        for axis in facts["domain"]["axes"]
     )
+    kept = facts["domain"].get("filter")
+    axes += f"; of rows whose {kept['column']} is one of {kept['values']}" if kept else ""
     guarantee = f"epsilon {facts['epsilon']}"
     if facts["delta"] != "0":
         guarantee += f", delta {facts['delta']}"
@@ -126,3 +129,9 @@ def _described(facts: dict[str, Any]) -> str:
     lines["certificate"] = f"sup error <= {certificate['total']:.6g} with probability "
     lines["certificate"] += f"{1 - certificate['beta']:g}"
     return "\n".join(f"{label:<13}{text}" for label, text in lines.items())
+
+
+def _bound(axis: dict[str, Any], end: str) -> str:
+    from dbern.times import TimeUnit
+
+    return TimeUnit(axis["unit"]).text(axis[end]) if "unit" in axis else f"{axis[end]:g}"

@@ -75,7 +75,7 @@ class Synopsis:
     def domain(self) -> Domain:
         """Axes and bounds, in the order of a point's coordinates."""
         axes = self.metadata["domain"]["axes"]
-        return Domain(tuple(Axis(axis["name"], axis["low"], axis["high"]) for axis in axes))
+        return Domain(tuple(Axis.from_dict(axis) for axis in axes))
 
     def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
         """Evaluate the released function.
@@ -83,7 +83,8 @@ class Synopsis:
         Parameters
         ----------
         points : array (m, l) in axis order, (m,) where l = 1, or a table by column name
-            In data units. A dask array gives a lazy dask array.
+            In data units; for an axis of dates or times in the unit of its metadata, or as numpy
+            datetime64, datetimes or ISO texts. A dask array gives a lazy dask array.
         h : int, one per axis, or "auto", optional
             Order of the iterated operator; any order is free post-processing. "auto" chooses order
             and rank from the released values and the known noise (`choose`).
@@ -290,7 +291,7 @@ class Synopsis:
             else None,
         )
         coordinates: dict[str, Any] = {
-            axis.name: axis.low + positions * axis.width
+            axis.name: (axis.name, axis.low + positions * axis.width, axis.attributes)
             for axis, positions in zip(axes, unit, strict=True)
         }
         dims = list(self.domain.names)

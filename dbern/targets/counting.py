@@ -46,9 +46,14 @@ class GatheringStatistic(Protocol):
 
 @dataclass(frozen=True)
 class Counters:
-    """All components' statistics as one: states are flat and add up."""
+    """All components' statistics as one: states are flat and add up.
+
+    Where there is a `filter`, they get the null record for every record whose value of that column
+    is not one of its categories.
+    """
 
     parts: tuple[Statistic, ...]
+    filter: Column | None
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dbern.calibrating import KINDS
-from dbern.choice import Candidate
+from dbern.choice import Candidate, candidates
 from dbern.errors import SpecError
-from dbern.gram_choice import candidates
 from dbern.planning import footers, plan_files, problem_of, public_rows
 from dbern.plans import ReleasePlan
 from dbern.progress import Progress, silent

@@ -33,6 +33,8 @@ _FIELD_VALUES = 1 << 22  # numbers in memory at a time
 _CUT = 1e-5  # of the norm, left out of a polynomial to enclose the rest at fewer nodes
 _ROUNDING = 1e-11  # of the norm: far above the floats' error of the coefficients
 _WORK = 4e9  # multiplications that a simulated quantile may take: under a second
+_SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough to draw at
+_LARGEST_SHARE = Fraction(1, 10)  # of beta, for the largest draw beside the values at nodes
 _SIMULATION_SHARE = 0.1  # of beta, spent on the simulation's own uncertainty
 
 
@@ -184,11 +186,39 @@ def noise_bound(coordinates: Coordinates, h: Sequence[int], law: Noise, beta: Fr
     """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
 
     The smaller of two proved bounds: the union bound over coefficients times the operator's norm,
-    and a simulated quantile of the very law, evaluated at enclosing nodes.
+    and a simulated quantile of the very law, evaluated at enclosing nodes; where that takes too
+    long, the tail of its values at the nodes.
     """
     union = released_norm(coordinates, h) * largest_draw(law, coordinates.layout.size, beta)
-    simulated = _simulated_quantile(coordinates, h, law, float(beta))
-    return union if simulated is None else min(union, simulated)
+    few = len(h) <= _SIMULATED_AXES
+    simulated = _simulated_quantile(coordinates, h, law, float(beta)) if few else None
+    return min(union, tail_at_nodes(coordinates, h, law, beta) if simulated is None else simulated)
+
+
+def tail_at_nodes(coordinates: Coordinates, h: Sequence[int], law: Noise, beta: Fraction) -> float:
+    """Chernoff's bound for the value at a node, and the union bound over nodes.
+
+    A value is ``sum_j c_j X_j``, X of the law. With a, m at least ``|c|_2``, ``|c|_inf`` of every
+    node (both factor over axes): *Laplace* of scale s has ``E e^(u X) = 1 / (1 - (cosh u - 1) /
+    (cosh(1/s) - 1)) <= 1 / (1 - u^2 s^2)`` for ``u s < 1``, because ``(cosh x - 1) / x^2``
+    increases, and ``-ln(1 - x) <= x / (1 - x)``: so ``P(value >= t)`` is at most
+    ``exp(u^2 s^2 a^2 / (1 - u^2 s^2 m^2) - u t)``. *Gaussian*: the discrete law too is
+    sub-Gaussian (Canonne, Kamath and Steinke 2020), ``exp(u^2 sigma^2 a^2 / 2 - u t)``.
+    """
+    enclosure = enclose(coordinates, h, oversampling=8)
+    a = math.prod(float(np.linalg.norm(basis, axis=1).max()) for basis in enclosure.bases)
+    m = math.prod(float(np.abs(basis).max()) for basis in enclosure.bases)
+    nodes = math.prod(len(basis) for basis in enclosure.bases)
+    level = math.log(2 * nodes / float(beta * (1 - _LARGEST_SHARE)))
+    if isinstance(law, GaussianNoise):
+        reached = law.sigma * a * math.sqrt(2 * level)
+    else:
+        shares = np.linspace(0.001, 0.999, 999)  # of 1 / (s m); any u < 1 / (s m) is valid
+        exponents = (shares * a / m) ** 2 / (1 - shares**2)
+        reached = law.scale * m * float(((level + exponents) / shares).min())
+    granule = math.ldexp(1.0, law.granularity_exponent)
+    largest = largest_draw(law, coordinates.layout.size, beta * _LARGEST_SHARE)
+    return OUTWARD * (enclosure.factor * granule * reached + enclosure.loose * largest)
 
 
 def largest_draw(law: Noise, count: int, beta: Fraction) -> float:

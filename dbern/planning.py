@@ -8,6 +8,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
+import numpy as np
+
+from dbern.arrays import FloatArray
 from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
 from dbern.bernstein.gram_bias import GramBall
@@ -27,9 +30,8 @@ from dbern.calibrating import (
     tolerance,
 )
 from dbern.certificate import ErrorModel, combined, entries_bound, lower_bound
-from dbern.choice import Problem, require_positive_definite
+from dbern.choice import Problem, Reference, candidates, require_positive_definite
 from dbern.errors import SpecError
-from dbern.gram_choice import candidates
 from dbern.plans import (
     PlannedComponent,
     PlannedNoise,
@@ -38,6 +40,7 @@ from dbern.plans import (
 from dbern.privacy.sensitivity import Sensitivity
 from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
+from dbern.targets.bandwidths import oblique_of
 from dbern.targets.base import (
     Component,
     Statistic,
@@ -277,10 +280,25 @@ def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
         k=k,
         h=spec.per_axis("h", component.domain),
         certified=spec.mechanism.objective == "certified",
-        reference=spec.reference,
+        reference=_reference(spec, component),
         largest_k=_LARGEST_AUTO_K,
         largest_lattice=int(min(_LARGEST_AUTO_LATTICE, largest_lattice(component))),
     )
+
+
+def _reference(spec: ReleaseSpec, component: Component) -> Reference | None:
+    """The public reference density over the component's cube."""
+    density, oblique = spec.reference, oblique_of(component)
+    if density is None or oblique is None:
+        return density
+
+    def over_the_box(positions: FloatArray) -> FloatArray:
+        points, inside = oblique.points(positions)
+        values = np.zeros(len(points))
+        values[inside] = density(points[inside])
+        return values
+
+    return over_the_box
 
 
 def _given_k(spec: ReleaseSpec, component: Component) -> tuple[int, ...] | None:

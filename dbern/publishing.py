@@ -33,6 +33,7 @@ from dbern.progress import Progress
 from dbern.spec import ReleaseSpec
 from dbern.synopsis.manifest import FORMAT, FORMAT_VERSION, MANIFEST, digest
 from dbern.synopsis.writer import Component, SynopsisWriter
+from dbern.targets.bandwidths import oblique_of
 from dbern.targets.base import Component as TargetComponent
 from dbern.targets.base import Vector
 
@@ -157,7 +158,7 @@ def _attributes(
         "domain": _domain(spec),
         "target": {
             "kind": spec.learner.kind,
-            **spec.learner.get_params(),
+            **_given(spec),
             **spec.learner.identity(),
             "n": plan.n,
         },
@@ -189,6 +190,11 @@ def _domain(spec: ReleaseSpec) -> dict[str, Any]:
     }
 
 
+def _given(spec: ReleaseSpec) -> dict[str, Any]:
+    """The learner's parameters, but for what another stands for."""
+    return {key: value for key, value in spec.learner.get_params().items() if value != ()}
+
+
 def _described(
     component: TargetComponent | Vector, planned: PlannedComponent, facts: dict[str, Any]
 ) -> dict[str, Any]:
@@ -198,6 +204,8 @@ def _described(
         shown: dict[str, Any] = {"entries": list(component.entries)}
     else:
         axes, shown = component.domain.names, {"additive": component.additive}
+        oblique = oblique_of(component)
+        shown |= {} if oblique is None else {"oblique": oblique.to_dict()}
         shown |= {key: facts[key] for key in ("k", "h", "approximation")}
         whole = any(isinstance(one, LatticeSpectrum) for one in planned.maps)
         shown |= {"spectral": "lattice"} if whole else {}

@@ -45,7 +45,7 @@ _NOISES = ("auto", *_LAPLACE, *_WITH_DELTA)
 _LEAST_DELTA = Fraction(1, 10**15)
 _LEAST_BETA = Fraction(1, 10**9)
 _LEAST_EPSILON = Fraction(1, 10**6)
-_MOST_AXES = 3
+_MOST_AXES = 6
 
 
 class ReleaseSpec(Section):
@@ -260,10 +260,6 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         ),
         Outside(spec.data.outside),
     )
-    if domain.dimensions > _MOST_AXES:
-        raise SpecError(
-            f"data.bounds: more than {_MOST_AXES} axes {_LATER}; keep at most {_MOST_AXES}"
-        )
     _check_per_axis(spec, domain)
     if spec.mechanism.noise in _LAPLACE[1:] and spec.mechanism.calibration == "paper":
         raise SpecError(
@@ -297,7 +293,14 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     for role in ("label", "response", "group"):
         if getattr(schema, role) is not None and role not in learner.uses:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
-    return _Parsed(schema, learner, learner.components(schema), charge, beta)
+    components = learner.components(schema)
+    most = max((c.domain.dimensions for c in components if not isinstance(c, Vector)), default=0)
+    if most > _MOST_AXES:
+        raise SpecError(
+            f"data.bounds: {most} axes, and a lattice has at most {_MOST_AXES}; keep at "
+            f"most {_MOST_AXES} (factored naive Bayes has one lattice an axis, and takes more)"
+        )
+    return _Parsed(schema, learner, components, charge, beta)
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:

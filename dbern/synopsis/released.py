@@ -20,7 +20,8 @@ from dbern.bernstein.lattice import Lattice, Slab
 from dbern.bernstein.maps import coordinates_of, family_of
 from dbern.bernstein.spectrum import AxisSpectrum
 from dbern.certificate import Certificate, ErrorModel, entries_bound
-from dbern.domain import Domain
+from dbern.domain import Axis, Domain
+from dbern.oblique import Oblique
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.synopsis.evaluator import Polynomial
@@ -108,6 +109,8 @@ class ReleasedArray:
         self._polynomials = Kept[Polynomial | ShardedPolynomial](_KEPT)
         self.columns = [domain.names.index(axis) for axis in self.axes]
         self.domain = Domain(tuple(domain.axes[column] for column in self.columns))
+        self.oblique = Oblique.from_dict(facts["oblique"]) if "oblique" in facts else None
+        self.box = _cube(self.axes) if self.oblique else self.domain
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -132,18 +135,27 @@ class ReleasedArray:
 
         Without a smoothing, of the nearest node.
         """
-        if smoothing is not None:
+        if smoothing is not None and self.oblique is None:
             return self._polynomial(smoothing)(points, total, threads)
         values = np.full(len(points), np.nan)
         inside = self.domain.inside(points)
         unit = np.clip(self.domain.to_unit(points[inside]), 0.0, 1.0)
+        unit = unit if self.oblique is None else self.oblique.positions(unit)
+        if smoothing is not None:
+            values[inside] = self._polynomial(smoothing)(unit, total, threads)
+            return values
         nearest = tuple(np.rint(unit * self.lattice.k).astype(np.int64).T)
         values[inside] = self._lattice_values[nearest]
         return values
 
     def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
         """Values on a product grid of positions in the unit cube."""
-        return self._polynomial(smoothing).grid(positions)
+        if self.oblique is None:
+            return self._polynomial(smoothing).grid(positions)
+        shape = tuple(len(one) for one in positions)
+        unit = np.stack(np.meshgrid(*positions, indexing="ij"), axis=-1).reshape(-1, len(shape))
+        found = self._polynomial(smoothing)(self.oblique.positions(unit), len(unit))
+        return found.reshape(shape)
 
     def bound(
         self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
@@ -218,8 +230,8 @@ class ReleasedArray:
         if whole and self.lattice.size > MOST_LOADED:
             path = f"{self._path}/coefficients"
             read, layers = partial(self._store.shard, path), self._store.shard_layers(path)
-            return ShardedPolynomial(read, layers, self.lattice.k, smoothing.h, self.domain)
-        return Polynomial(self._coefficients(smoothing), self.domain)
+            return ShardedPolynomial(read, layers, self.lattice.k, smoothing.h, self.box)
+        return Polynomial(self._coefficients(smoothing), self.box)
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
@@ -229,3 +241,8 @@ class ReleasedArray:
         used = smoothed(self.coordinates, smoothing)
         whole = Slab(0, 0, self.lattice.shape[0])
         return iterate(used.to_lattice(values, whole), smoothing.h)
+
+
+def _cube(names: Sequence[str]) -> Domain:
+    """The unit cube, which oblique coordinates are in."""
+    return Domain(tuple(Axis(name, 0.0, 1.0) for name in names))

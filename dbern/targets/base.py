@@ -63,6 +63,8 @@ class Learner(Section, ABC):
     kind: ClassVar[str]
     uses: ClassVar[tuple[str, ...]] = ()
     """Of label, response and group: what it can use."""
+    instead: ClassVar[Mapping[str, str]] = {}
+    """By a parameter that it needs, another that may stand for it."""
 
     def __init__(self, **parameters: Any) -> None:
         try:

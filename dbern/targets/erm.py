@@ -15,11 +15,11 @@ from dbern.combination import Combination
 from dbern.domain import RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.learning.losses import Logistic, Loss, Square
+from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Component, Learner, Lengths
 from dbern.targets.hypotheses import Space
 from dbern.targets.risk_minimizers import RiskMinimizer
 from dbern.targets.spaces import GaussianSpace, LinearSpace
-from dbern.targets.sums import axis_kernels
 from dbern.targets.weighings import ByCategory, ByResponse, BySign, Weighing
 
 Shards = Literal["auto"] | int

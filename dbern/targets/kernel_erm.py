@@ -15,6 +15,7 @@ from dbern.domain import Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
 from dbern.learning.user import UserKernel, UserLoss, imported
+from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Component, Learner, Lengths
 from dbern.targets.erm import (
     CONSTANT,
@@ -31,7 +32,6 @@ from dbern.targets.erm import (
 from dbern.targets.expansions import STATIONARY, GramSpace, ProductSpace
 from dbern.targets.hypotheses import Space
 from dbern.targets.spaces import LinearSpace
-from dbern.targets.sums import axis_kernels
 
 _OF_CLASSES = ("logistic", "hinge")
 _OURS = (*_OF_CLASSES, "square", "huber", "epsilon-insensitive")

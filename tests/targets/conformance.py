@@ -18,6 +18,7 @@ from dbern.spec import ReleaseSpec
 from dbern.targets.counting import Counters
 
 NULL = math.nan
+AXES = "xyzuvw"
 LABEL = {"column": "label", "classes": ["no", "yes"]}
 THREE = {"column": "label", "classes": [0, 1, 2]}
 GROUP = {"column": "group", "values": ["a", "b", "c"]}
@@ -44,9 +45,13 @@ class Case:
 
     def spec(self, axes: int, n: int, noise: str, **mechanism: Any) -> ReleaseSpec:
         """A release over the unit cube."""
-        names = "xyz"[:axes]
+        names = AXES[:axes]
         target = {
-            key: value * axes if isinstance(value, list) else value
+            key: value(axes)
+            if callable(value)
+            else value * axes
+            if isinstance(value, list)
+            else value
             for key, value in self.target.items()
         }
         mechanism = {} if self.linear else {"h": 2, **mechanism}
@@ -78,8 +83,17 @@ def cosine(x, y):
 _SOLVED = ("laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian")
 SALT = bytes(range(32))
 
+
+def correlated(axes: int) -> list[list[float]]:
+    """Standard deviations of 0.2 and 0.3 in turn, neighbours correlated by -0.6."""
+    deviations = np.resize([0.2, 0.3], axes)
+    apart = np.abs(np.subtract.outer(np.arange(axes), np.arange(axes)))
+    return (np.outer(deviations, deviations) * (-0.6) ** apart).round(12).tolist()
+
+
 CASES = {
     "density": Case({"kind": "kernel-density", "bandwidth": [0.2]}),
+    "covariance": Case({"kind": "kernel-density", "covariance": correlated}),
     "groups": Case(
         {"kind": "kernel-density", "bandwidth": [0.2]}, {"group": GROUP},
         {"group": (0.0, 1.0, 2.0, NULL)},
@@ -199,7 +213,7 @@ def everyone(case: Case, axes: int, rng: np.random.Generator) -> list[dict[str, 
     ends = list(itertools.product((0.0, 0.5, 1.0), repeat=axes))
     places = [*ends, *rng.uniform(size=(4, axes)).tolist(), [NULL] * axes, [1.5] * axes]
     places += [[0.5] * (axes - 1) + [NULL]] if axes > 1 else []
-    names = "xyz"[:axes]
+    names = AXES[:axes]
     others = [dict(zip(case.values, some, strict=True))
               for some in itertools.product(*case.values.values())]  # fmt: skip
     return [dict(zip(names, place, strict=True)) | other for place in places for other in others]

@@ -19,8 +19,8 @@ from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
 from dbern.bernstein.gram import CubeKernel, GramCoordinates, LatticeSpectrum, lattice_spectrum
 from dbern.bernstein.gram_bias import GramBall, Released
 from dbern.bernstein.lattice import Lattice
-from dbern.choice import CANDIDATES, Candidate, Problem, unit_noise
-from dbern.targets.base import cube_of
+from dbern.choice.prediction import unit_noise
+from dbern.choice.problem import Candidate, Problem
 
 _RESOLUTIONS = {1: (4, 8, 16, 32, 64), 2: (3, 5, 8, 12, 18, 26), 3: (2, 3, 5, 8)}
 _ORDERS = (1, 2, 4, 8, 16)
@@ -31,12 +31,9 @@ _GRID = {1: 129, 2: 19, 3: 8}
 _LARGEST_K = 1000
 
 
-def candidates(family: str, problem: Problem) -> Iterator[Candidate]:
-    """Releases of lattice values (""), of spectral coordinates or of bins, for any component."""
-    cube = cube_of(problem.component)
-    if cube is None:
-        yield from CANDIDATES[family](problem)
-    elif family == "":
+def gram_candidates(family: str, problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
+    """Releases of lattice values (""), or of spectral coordinates; of bins there are none."""
+    if family == "":
         for k in _resolutions(problem, _RESOLUTIONS[cube.dimensions]):
             for h in problem.orders(_ORDERS):
                 yield _candidate(problem, cube, PlainCoordinates(Lattice(k)), h)

@@ -13,6 +13,8 @@ from dbern.cli.doctor import doctor
 from dbern.cli.learners import target
 from dbern.cli.ledgers import ledger
 from dbern.cli.releases import plan, release
+from dbern.cli.reports import export
+from dbern.cli.reports import report as write_report
 from dbern.cli.starting import init
 from dbern.cli.synopses import query, show, verify
 from dbern.errors import DbernError
@@ -30,7 +32,10 @@ def cli() -> None:
     """
 
 
-for _command in (init, plan, release, query, show, verify, ledger, target, doctor, demo):
+for _command in (
+    *(init, plan, release, query, show, write_report, export, verify),
+    *(ledger, target, doctor, demo),
+):
     cli.add_command(_command)
 
 

@@ -17,7 +17,7 @@ PACKAGE = Path(dbern.__file__).parent
 LAYERS = [
     {"cli"},
     {"releasing", "reconciling", "reporting", "diagnosis"},
-    {"engine", "advice", "publishing"},
+    {"engine", "advice", "publishing", "xarray"},
     {"planning"},
     {"workers"},
     {"plans"},
@@ -38,7 +38,7 @@ NEVER = {  # not even through others
 OWNERS = {  # prefixes of module names
     "dask": ("dbern.engine", "dbern.synopsis"),
     "distributed": ("dbern.engine", "dbern.diagnosis.clusters"),
-    "pyarrow": ("dbern.records", "dbern.synopsis.queries"),
+    "pyarrow": ("dbern.records", "dbern.synopsis.queries", "dbern.synopsis.points"),
     "zarr": ("dbern.synopsis",),
     "numba": ("dbern.compiling", "dbern.bernstein.compiled", "dbern.synopsis.compiled"),
     "sqlalchemy": ("dbern.ledger",),

@@ -16,7 +16,7 @@ from dbern.combination import Combination
 from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
-from dbern.synopsis.points import Points, as_points, check_shape
+from dbern.synopsis.points import Points, as_confidence, as_points, check_shape, like, plain
 from dbern.synopsis.released import ReleasedArray, ReleasedVector
 from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
@@ -94,7 +94,8 @@ class Synopsis:
         -------
         array (m,) or (m, classes)
             In data units (a density is per unit of data volume); NaN outside the bounds. For 32768
-            points and more, arrays are within 1e-9 of their largest value (`Polynomial`).
+            points and more, arrays are within 1e-9 of their largest value (`Polynomial`). Tables
+            of pandas or of Arrow are answered in kind (`like`).
 
         Raises
         ------
@@ -104,10 +105,11 @@ class Synopsis:
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
         smoothings = None if method == "nearest" else self._smoothings(h)
-        if hasattr(points, "dask") and hasattr(points, "rechunk"):
-            return self._lazy(points, smoothings)
-        array = as_points(points, self.domain)
-        return self._evaluate(array, smoothings, len(array), available_cores())
+        array = plain(points, self.domain)
+        if not isinstance(array, np.ndarray):
+            return self._lazy(array, smoothings)
+        values = self._evaluate(array, smoothings, len(array), available_cores())
+        return like(points, values, self.columns)
 
     def batches(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
         """For a request of `total` points that comes in batches: what evaluates one.
@@ -131,9 +133,9 @@ class Synopsis:
         -------
         array (m,)
         """
-        values = self(points, h)
+        values = self(plain(points, self.domain), h)
         if not self.classes:
-            return values
+            return like(points, values, self.columns)
         middle = self.combination.threshold
         codes = values.argmax(axis=1) if values.ndim == 2 else (values > middle).astype(np.int64)
         return np.array(self.classes)[codes]
@@ -148,7 +150,7 @@ class Synopsis:
         """
         if self.metadata["target"]["kind"] != "kernel-density":
             raise SpecError("score_samples: what was released is no density; call the synopsis")
-        values = self(points, h)
+        values = self(plain(points, self.domain), h)
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(values, 0.0))
 
@@ -156,6 +158,13 @@ class Synopsis:
     def classes(self) -> tuple[Any, ...]:
         """Public labels of the columns, or of the signs of the value; empty where it has none."""
         return self.combination.classes
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the values' columns in a table: "value", or one for each class."""
+        if not self.combination.several:
+            return ["value"]
+        return [f"value_{label}" for label in self.classes]
 
     def _refuse_without_classes(self) -> None:
         if not self.classes:
@@ -226,7 +235,7 @@ class Synopsis:
 
     def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
         """The parts of `band`."""
-        level = _confidence(beta)
+        level = as_confidence(beta)
         selected = isinstance(h, str)
         parts = self._bounds(level, self._smoothings(h), selected=selected)
         return combined(self.combination, parts, self._lower_bound(float(level)))
@@ -248,18 +257,21 @@ class Synopsis:
 
         Of a quotient narrower than `band` where its denominator is surely positive.
         """
-        level = _confidence(beta)
+        level = as_confidence(beta)
         smoothings, selected = self._smoothings(h), isinstance(h, str)
         errors = [one.total for one in self._bounds(level, smoothings, selected=selected)]
+        array = plain(points, self.domain)
         if self.combination.kind != "ratio":
-            values, width = self(points, h), self.combination.error(errors)
-            return values - width, values + width
+            values, width = self(array, h), self.combination.error(errors)
+            return tuple(
+                like(points, end, self.columns) for end in (values - width, values + width)
+            )
         array = as_points(points, self.domain)
         parts = self._parts(array, smoothings, len(array), available_cores())
         low, high = self.combination.interval(parts, errors)
         outside = ~self.domain.inside(array)
         low[outside] = high[outside] = np.nan
-        return low, high
+        return like(points, low, self.columns), like(points, high, self.columns)
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid over the whole domain, ends included, as a labelled array.
@@ -373,16 +385,6 @@ class Synopsis:
             )
         order = dict(zip(self.domain.names, given, strict=True))
         return tuple(array.smoothing([order[a] for a in array.axes]) for array in self.arrays)
-
-
-def _confidence(beta: float | str) -> Fraction:
-    try:
-        level = Fraction(str(beta))
-    except (ValueError, ZeroDivisionError):
-        level = Fraction(0)
-    if not 0 < level < 1:
-        raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
-    return level
 
 
 def _block(

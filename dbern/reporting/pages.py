@@ -212,7 +212,7 @@ def _certificate(certificate: Mapping[str, Any], picture: Picture) -> dict[str, 
                 "name": name,
                 "meaning": meaning,
                 "value": certificate[name],
-                "share": f"{100 * certificate[name] / total:.3g}",
+                "share": 100 * certificate[name] / total,
             }
             for name, meaning in _PARTS.items()
         ],

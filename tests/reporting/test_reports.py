@@ -29,7 +29,7 @@ from dbern.reporting.panels import picture_of
 from dbern.reporting.recipes import recipes
 from dbern.reporting.terminal import drawing
 
-FAST = ("curve", "regression", "regions")
+FAST = ("curve", "regions")
 EVERY = [pytest.param(kind, marks=[] if kind in FAST else pytest.mark.slow) for kind in KINDS]
 
 
@@ -157,15 +157,15 @@ def test_the_words_promise_no_more_than_the_symbols(epsilon, delta):
     assert ("plus 1e-6" in promise.words[0]) == (delta != "0")
 
 
-def test_a_curve_has_the_band_of_the_synopsis(made):
-    for kind in ("curve", "regression"):
-        synopsis = made(kind)
-        (panel,) = picture_of(synopsis, 11).panels
-        points = np.linspace(0, 10, 11)
-        low, high = synopsis.interval(points, 0.05)
-        np.testing.assert_allclose(panel.values, synopsis(points))
-        np.testing.assert_allclose(panel.low, low, atol=1e-12)
-        np.testing.assert_allclose(panel.high, high, atol=1e-12)
+@pytest.mark.parametrize("kind", ["curve", pytest.param("regression", marks=pytest.mark.slow)])
+def test_a_curve_has_the_band_of_the_synopsis(made, kind):
+    synopsis = made(kind)
+    (panel,) = picture_of(synopsis, 11).panels
+    points = np.linspace(0, 10, 11)
+    low, high = synopsis.interval(points, 0.05)
+    np.testing.assert_allclose(panel.values, synopsis(points))
+    np.testing.assert_allclose(panel.low, low, atol=1e-12)
+    np.testing.assert_allclose(panel.high, high, atol=1e-12)
 
 
 def test_regions_are_those_that_are_predicted(made):

@@ -28,7 +28,16 @@ from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
 from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
-from dbern.targets.base import Component, Statistic, Vector, for_rows, is_linear
+from dbern.targets.base import (
+    Component,
+    Statistic,
+    Vector,
+    for_lattice,
+    for_rows,
+    is_linear,
+    needs_lattice,
+    random_privacy,
+)
 from dbern.targets.counting import Counters
 from dbern.workers import cost
 
@@ -80,7 +89,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         for component in spec.components
     ]
     planned = tuple(component for component, _ in resolved)
-    counters = Counters(tuple(statistic for _, statistic in resolved))
+    counters = Counters(tuple(statistic for _, statistic in resolved), spec.records.filter)
     parts = [one.certificate for one in planned for _ in range(one.outputs)]
     least = planned[0].certificate.lower_bound if len(planned) == 1 else 0.0
     return ReleasePlan(
@@ -93,6 +102,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         certificate=combined(spec.combination, parts, least),
         cost=cost(counters, n),
         notes=spec.learner.notes(n),
+        random_dp=random_privacy(spec.components, spec.charge),
     )
 
 
@@ -102,6 +112,7 @@ def _component(
     """Resolve one component; its certificate holds together with those of `at_once` arrays."""
     charge, norm = _charge(spec, component), 2 if spec.gaussian else 1
     coordinates, h = _choose(spec, component, n)
+    component = for_lattice(component, coordinates)
     exact = _exact(component, coordinates, n, _calibration(spec), norm)
     ratio = _noise_ratio(spec, charge)
     if spec.advanced:  # that starts from S times the root of the values, and here is S times them
@@ -262,13 +273,16 @@ def _corners(spec: ReleaseSpec, component: Component) -> tuple[Coordinates, tupl
 
 def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
     """What the choice of k, h, noise and rank starts from."""
+    component, k = for_rows(component, n), _given_k(spec, component)
+    if k is not None:
+        component = for_lattice(component, PlainCoordinates(Lattice(k)))
     return Problem(
-        component=for_rows(component, n),
+        component=component,
         n=n,
         gaussian=spec.gaussian,
         advanced=spec.advanced,
         noise_ratio=_noise_ratio(spec, _charge(spec, component)),
-        k=_given_k(spec, component),
+        k=k,
         h=spec.per_axis("h", component.domain),
         certified=spec.mechanism.objective == "certified",
         reference=spec.reference,
@@ -279,6 +293,11 @@ def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
 
 def _given_k(spec: ReleaseSpec, component: Component) -> tuple[int, ...] | None:
     k = spec.per_axis("k", component.domain)
+    if k is None and needs_lattice(component):
+        raise SpecError(
+            "mechanism.k: is missing, and what the target states of its sensitivity is for one "
+            "lattice; write k = 20"
+        )
     if k is not None and Lattice(k).size > _LARGEST_LATTICE:
         raise SpecError(
             f"mechanism.k: {Lattice(k).size} coefficients, more than the {_LARGEST_LATTICE} of "

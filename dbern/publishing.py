@@ -153,12 +153,13 @@ def _attributes(
         "created": reservation.created,
         "dataset": reservation.dataset,
         "ledger_id": ledger_id,
-        "domain": {
-            "axes": [{"name": a.name, "low": a.low, "high": a.high} for a in spec.domain.axes],
-            "outside": spec.domain.outside.value,
-            "volume": spec.domain.volume,
+        "domain": _domain(spec),
+        "target": {
+            "kind": spec.learner.kind,
+            **spec.learner.get_params(),
+            **spec.learner.identity(),
+            "n": plan.n,
         },
-        "target": {"kind": spec.learner.kind, **spec.learner.get_params(), "n": plan.n},
         "combine": spec.combination.to_dict(),
         "components": [
             _described(component, planned, facts)
@@ -172,6 +173,18 @@ def _attributes(
         "neighbors": spec.neighbors.value,
         "unit": str(spec.unit),
         "certificate": content["certificate"],
+        **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
+    }
+
+
+def _domain(spec: ReleaseSpec) -> dict[str, Any]:
+    """Bounds, and which records count."""
+    kept = spec.records.filter
+    return {
+        "axes": [axis.to_dict() for axis in spec.domain.axes],
+        "outside": spec.domain.outside.value,
+        "volume": spec.domain.volume,
+        **({"filter": {"column": kept.name, "values": list(kept.categories)}} if kept else {}),
     }
 
 

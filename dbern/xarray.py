@@ -20,6 +20,7 @@ from dbern.domain import Axis, Domain
 from dbern.errors import DbernError, SpecError
 from dbern.synopsis.evaluator import Polynomial
 from dbern.synopsis.points import Points, as_points, like
+from dbern.times import TimeUnit
 
 _COEFFICIENTS = "coefficients"
 
@@ -100,8 +101,17 @@ class ReleasedDataset:
                 "the dataset has no released coefficients on a lattice; open it with group = "
                 '"components/<name>", consolidated = False'
             )
-        ends = {str(name): self._dataset[name].to_numpy()[[0, -1]] for name in values.dims}
-        return Domain(tuple(Axis(name, float(a), float(b)) for name, (a, b) in ends.items()))
+        return Domain(tuple(self._axis(str(name)) for name in values.dims))
+
+    def _axis(self, name: str) -> Axis:
+        coordinate = self._dataset[name]
+        ends, units = coordinate.to_numpy()[[0, -1]], coordinate.attrs.get("units")
+        if ends.dtype.kind == "M":  # decoded by xarray
+            units = coordinate.encoding["units"]
+        unit = None if units is None else TimeUnit(units)
+        if unit and ends.dtype.kind == "M":
+            ends = unit.of_datetimes(ends)
+        return Axis(name, float(ends[0]), float(ends[1]), unit)
 
     @cached_property
     def _values(self) -> FloatArray:

@@ -15,6 +15,7 @@ from dbern.cli.ledgers import ledger
 from dbern.cli.releases import plan, release
 from dbern.cli.reports import export
 from dbern.cli.reports import report as write_report
+from dbern.cli.sources import inspect
 from dbern.cli.starting import init
 from dbern.cli.synopses import query, show, verify
 from dbern.errors import DbernError
@@ -33,7 +34,7 @@ def cli() -> None:
 
 
 for _command in (
-    *(init, plan, release, query, show, write_report, export, verify),
+    *(init, inspect, plan, release, query, show, write_report, export, verify),
     *(ledger, target, doctor, demo),
 ):
     cli.add_command(_command)

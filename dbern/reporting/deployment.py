@@ -14,7 +14,10 @@ from typing import Any
 
 import yaml
 
+from dbern.domain import Axis
+from dbern.errors import SpecError
 from dbern.reporting.guarantee import guarantee_of
+from dbern.reporting.panels import told
 
 _LEARNERS = ("kernel-density",)
 """Targets that summarize; every other one is a model."""
@@ -23,16 +26,24 @@ _LEARNERS = ("kernel-density",)
 def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     """A registry record from the metadata of a synopsis; empty where only the publisher knows.
 
+    Raises
+    ------
+    SpecError
+        For a release that is not differentially private.
+
     Examples
     --------
     >>> from dbern.reporting import deployment
     >>> deployment._slug("City trips, 2026")
     'city-trips-2026'
     """
+    if "random_dp" in facts:
+        raise SpecError(
+            "export: random differential privacy is no variant that the registry knows; release "
+            "with a proved sensitivity"
+        )
     pure = Fraction(facts["delta"]) == 0
-    parameters = {"epsilon": float(Fraction(facts["epsilon"]))}
-    if not pure:
-        parameters["delta"] = float(Fraction(facts["delta"]))
+    stated = ("epsilon",) if pure else ("epsilon", "delta")
     summary = facts["target"]["kind"] in _LEARNERS
     return {
         "url_slug": _slug(facts["name"]),
@@ -58,7 +69,7 @@ def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
                 "privacy_unit_details": f"Neighbouring databases: {facts['neighbors']}, "
                 f"unit {facts['unit']}.",
                 "number_of_privacy_units": 1,
-                "privacy_parameters": parameters,
+                "privacy_parameters": {one: float(Fraction(facts[one])) for one in stated},
                 "privacy_parameters_details": " ".join(guarantee_of(facts).words),
             },
             "deployment_model": _model(),
@@ -105,9 +116,8 @@ def _slug(name: str) -> str:
 
 
 def _axes(facts: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{axis['name']} in [{axis['low']:g}, {axis['high']:g}]" for axis in facts["domain"]["axes"]
-    )
+    axes = [Axis.from_dict(axis) for axis in facts["domain"]["axes"]]
+    return ", ".join(f"{one.name} in [{told(one, one.low)}, {told(one, one.high)}]" for one in axes)
 
 
 def _description(facts: Mapping[str, Any]) -> str:

@@ -62,7 +62,7 @@ def guarantee_of(facts: Mapping[str, Any]) -> Guarantee:
         f"Whatever is computed from this release, when {change}, no result becomes more probable "
         f"by more than a factor of {factor}{slack}."
     ]
-    if not delta and facts["neighbors"] == "replace-one":
+    if not (delta or "random_dp" in facts) and facts["neighbors"] == "replace-one":
         sure = _up(100 / (1 + math.exp(-epsilon)))
         words.append(
             f"Somebody who knows every other row, and holds two contents of one row for equally "
@@ -72,8 +72,20 @@ def guarantee_of(facts: Mapping[str, Any]) -> Guarantee:
         "Queries are computed from the release alone: asking more of them reveals nothing more."
     )
     rho = facts.get("rho")
+    if "random_dp" in facts:
+        missed = facts["random_dp"]["gamma"]
+        words.insert(
+            0,
+            "This is random differential privacy only, which is weaker than differential privacy. "
+            f"What follows holds for all but a share of {missed} of the neighbours drawn from an "
+            "assumed distribution, and promises nothing to whoever's data is unlike it.",
+        )
     return Guarantee(
-        "approximate differential privacy" if delta else "pure differential privacy",
+        "random differential privacy only"
+        if "random_dp" in facts
+        else "approximate differential privacy"
+        if delta
+        else "pure differential privacy",
         facts["epsilon"],
         facts["delta"],
         None if rho is None else _up(float(Fraction(rho))),

@@ -12,7 +12,7 @@ from dbern.domain import Axis
 from dbern.errors import EnvironmentRefusedError
 from dbern.reporting.colors import CLASSES, INK, MAP, SCHEMES, class_colour, text
 from dbern.reporting.guarantee import guarantee_of
-from dbern.reporting.panels import MOST_PANELS, Picture, is_classifier, picture_of
+from dbern.reporting.panels import MOST_PANELS, Picture, is_classifier, picture_of, told
 from dbern.reporting.pictures import draw
 from dbern.reporting.recipes import recipes
 from dbern.synopsis.reader import Synopsis
@@ -115,7 +115,10 @@ def number(value: float) -> str:
 
 def described(picture: Picture) -> str:
     """What a picture shows, for those who do not see it."""
-    where = " and ".join(f"{axis.name} from {axis.low:g} to {axis.high:g}" for axis in picture.axes)
+    where = " and ".join(
+        f"{axis.name} from {told(axis, axis.low)} to {told(axis, axis.high)}"
+        for axis in picture.axes
+    )
     if picture.kind == "regions":
         shares = []
         for panel in picture.panels:
@@ -140,7 +143,7 @@ def _extremes(picture: Picture, index: int) -> str:
             left, step = divmod(left, count)
             place.append(step / (count - 1))
         at = ", ".join(
-            f"{axis.name} {axis.low + axis.width * share:.3g}"
+            f"{axis.name} {told(axis, axis.low + axis.width * share)}"
             for axis, share in zip(picture.axes, reversed(place), strict=True)
         )
         found.append(f"{name} value {panel.values.flat[flat]:.3g} at {at}")
@@ -198,7 +201,8 @@ def _tints() -> dict[str, list[str]]:
 
 
 def _interval(axis: Axis) -> dict[str, Any]:
-    return {"name": axis.name, "low": axis.low, "high": axis.high}
+    ends = [axis.unit.text(end) if axis.unit else number(end) for end in (axis.low, axis.high)]
+    return {"name": axis.name, "low": ends[0], "high": ends[1]}
 
 
 def _certificate(certificate: Mapping[str, Any], picture: Picture) -> dict[str, Any]:

@@ -79,6 +79,16 @@ class Picture:
         return max(float(np.max(p.values if p.high is None else p.high)) for p in self.panels)
 
 
+def label(axis: Axis) -> str:
+    """An axis's name, with the unit of times."""
+    return f"{axis.name} ({axis.unit.value})" if axis.unit else axis.name
+
+
+def told(axis: Axis, value: float) -> str:
+    """A place on an axis in words: a number, or a date or time."""
+    return axis.unit.text(value) if axis.unit else f"{value:.4g}"
+
+
 def is_classifier(synopsis: Synopsis) -> bool:
     """Whether its values decide on classes; densities of groups do not."""
     return bool(synopsis.classes) and synopsis.metadata["target"]["kind"] != "kernel-density"
@@ -116,7 +126,7 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
 def _slices(axis: Axis, values: FloatArray) -> Iterator[tuple[str, FloatArray]]:
     for index in range(1, _THICKNESS, 2):
         place = axis.low + axis.width * index / (_THICKNESS - 1)
-        yield f"{axis.name} = {place:.4g}", values[:, :, index]
+        yield f"{axis.name} = {told(axis, place)}", values[:, :, index]
 
 
 def _curves(synopsis: Synopsis, places: int) -> Picture:

@@ -13,7 +13,7 @@ import numpy as np
 from dbern.arrays import FloatArray
 from dbern.errors import EnvironmentRefusedError
 from dbern.reporting.colors import SCHEMES, class_colour, shade
-from dbern.reporting.panels import Panel, Picture
+from dbern.reporting.panels import Panel, Picture, label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -133,7 +133,7 @@ def _curves(picture: Picture, form: str, name: str) -> str:
         for axes in places[count:]:
             axes.set_visible(False)
         for axes in places[max(0, count - columns) : count]:
-            axes.set_xlabel(axis.name, parse_math=False)
+            axes.set_xlabel(label(axis), parse_math=False)
             axes.tick_params(labelbottom=True)
 
     return drawn(f"{name}-{form}", (WIDTHS[form], height), paint)
@@ -166,9 +166,9 @@ def _maps(picture: Picture, form: str, name: str) -> str:
                 spine.set_visible(False)
             axes.set_title(panel.title, parse_math=False)
             if place >= count - columns:
-                axes.set_xlabel(first.name, parse_math=False)
+                axes.set_xlabel(label(first), parse_math=False)
             if place % columns == 0:
-                axes.set_ylabel(second.name, parse_math=False)
+                axes.set_ylabel(label(second), parse_math=False)
             _lines(axes, picture, panel)
 
     def below(figure: Figure) -> str:
@@ -195,11 +195,11 @@ def _lines(axes: Axes, picture: Picture, panel: Panel) -> None:
         if panel.leads is not None and not inside.all():
             axes.contour(*grids, panel.leads[..., index].T, [0.0], **style)
         x, y = _middle(inside)
-        label = picture.classes[index]
+        name = picture.classes[index]
         axes.text(
             grids[0][x],
             grids[1][y],
-            label,
+            name,
             ha="center",
             va="center",
             parse_math=False,

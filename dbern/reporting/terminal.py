@@ -8,7 +8,7 @@ import numpy as np
 
 from dbern.arrays import FloatArray
 from dbern.domain import Axis
-from dbern.reporting.panels import Panel, Picture, picture_of
+from dbern.reporting.panels import Panel, Picture, picture_of, told
 from dbern.synopsis.reader import Synopsis
 
 _BRAILLE = 0x2800
@@ -16,7 +16,7 @@ _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # by column, from 
 _BAND = "░"
 _SHADES = " ·░▒▓█"
 _REGIONS = " ░▓╱╳·"
-_GUTTER = 10
+_GUTTER = 12
 _CURVE_ROWS, _SMALL_ROWS, _MAP_COLUMNS, _MAP_ROWS = 14, 6, 60, 20
 
 
@@ -82,9 +82,9 @@ def _map(picture: Picture, panel: Panel) -> Iterator[str]:
     chosen = np.rint(np.linspace(0, panel.values.shape[1] - 1, rows)).astype(int)[::-1]
     values = panel.values[:, chosen]
     spread = (picture.high - picture.low) or 1.0
-    ends = {0: second.high, rows - 1: second.low}
+    ends = {0: told(second, second.high), rows - 1: told(second, second.low)}
     for row in range(rows):
-        label = f"{ends[row]:.4g}" if row in ends else ""
+        label = _clean(ends.get(row, ""), _GUTTER - 2)
         label = _clean(second.name, _GUTTER - 2) if row == rows // 2 else label
         if picture.kind == "regions":
             text = "".join(_REGIONS[int(i) % len(_REGIONS)] for i in values[:, row])
@@ -105,6 +105,6 @@ def _clean(text: str, most: int) -> str:
 
 
 def _foot(axis: Axis, columns: int = _MAP_COLUMNS) -> str:
-    low, high = f"{axis.low:.4g}", f"{axis.high:.4g}"
+    low, high = told(axis, axis.low), told(axis, axis.high)
     room = max(columns - len(low) - len(high), 1)
     return f"{' ' * _GUTTER}{low}{_clean(axis.name, room):^{room}}{high}"

@@ -15,8 +15,10 @@ from dbern.certificate import Certificate, combined, lower_bound
 from dbern.combination import Combination
 from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
+from dbern.privacy.budget import Budget
+from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
-from dbern.synopsis.points import Points, as_confidence, as_points, check_shape, like, plain
+from dbern.synopsis.points import Points, as_points, check_shape, confidence, like, plain
 from dbern.synopsis.released import ReleasedArray, ReleasedVector
 from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
@@ -59,7 +61,8 @@ class Synopsis:
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
-        return f"<Synopsis {self.metadata['name']} over {axes} at {self._store.path}>"
+        label = "RANDOM DP " if "random_dp" in self.metadata else ""
+        return f"<{label}Synopsis {self.metadata['name']} over {axes} at {self._store.path}>"
 
     @property
     def url(self) -> str:
@@ -72,10 +75,14 @@ class Synopsis:
         return self._store.attributes
 
     @cached_property
+    def guarantee(self) -> Budget | RandomPrivacy:
+        """What is promised: differential privacy, or random differential privacy only."""
+        return self._store.guarantee
+
+    @cached_property
     def domain(self) -> Domain:
         """Axes and bounds, in the order of a point's coordinates."""
-        axes = self.metadata["domain"]["axes"]
-        return Domain(tuple(Axis(axis["name"], axis["low"], axis["high"]) for axis in axes))
+        return Domain(tuple(map(Axis.from_dict, self.metadata["domain"]["axes"])))
 
     def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
         """Evaluate the released function.
@@ -83,7 +90,8 @@ class Synopsis:
         Parameters
         ----------
         points : array (m, l) in axis order, (m,) where l = 1, or a table by column name
-            In data units. A dask array gives a lazy dask array.
+            In data units; for an axis of dates or times in the unit of its metadata, or as numpy
+            datetime64, datetimes or ISO texts. A dask array gives a lazy dask array.
         h : int, one per axis, or "auto", optional
             Order of the iterated operator; any order is free post-processing. "auto" chooses order
             and rank from the released values and the known noise (`choose`).
@@ -94,8 +102,7 @@ class Synopsis:
         -------
         array (m,) or (m, classes)
             In data units (a density is per unit of data volume); NaN outside the bounds. For 32768
-            points and more, arrays are within 1e-9 of their largest value (`Polynomial`). Tables
-            of pandas or of Arrow are answered in kind (`like`).
+            points and more, arrays are within 1e-9 of their largest value (`Polynomial`).
 
         Raises
         ------
@@ -109,7 +116,7 @@ class Synopsis:
         if not isinstance(array, np.ndarray):
             return self._lazy(array, smoothings)
         values = self._evaluate(array, smoothings, len(array), available_cores())
-        return like(points, values, self.columns)
+        return like(points, values, self.combination.columns)  # tables are answered in kind
 
     def batches(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
         """For a request of `total` points that comes in batches: what evaluates one.
@@ -121,7 +128,8 @@ class Synopsis:
 
     def decision_function(self, points: Points, h: Order = None) -> Any:
         """The values, by scikit-learn's name: their sign or largest column is the class."""
-        self._refuse_without_classes()
+        if not self.classes:
+            raise SpecError("decision_function: this function has no classes; call the synopsis")
         return self(points, h)
 
     def predict(self, points: Points, h: Order = None) -> Any:
@@ -133,9 +141,9 @@ class Synopsis:
         -------
         array (m,)
         """
-        values = self(plain(points, self.domain), h)
         if not self.classes:
-            return like(points, values, self.columns)
+            return self(points, h)
+        values = self(plain(points, self.domain), h)
         middle = self.combination.threshold
         codes = values.argmax(axis=1) if values.ndim == 2 else (values > middle).astype(np.int64)
         return np.array(self.classes)[codes]
@@ -158,17 +166,6 @@ class Synopsis:
     def classes(self) -> tuple[Any, ...]:
         """Public labels of the columns, or of the signs of the value; empty where it has none."""
         return self.combination.classes
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the values' columns in a table: "value", or one for each class."""
-        if not self.combination.several:
-            return ["value"]
-        return [f"value_{label}" for label in self.classes]
-
-    def _refuse_without_classes(self) -> None:
-        if not self.classes:
-            raise SpecError("decision_function: this function has no classes; call the synopsis")
 
     def _evaluate(
         self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
@@ -235,7 +232,7 @@ class Synopsis:
 
     def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
         """The parts of `band`."""
-        level = as_confidence(beta)
+        level = confidence(beta)
         selected = isinstance(h, str)
         parts = self._bounds(level, self._smoothings(h), selected=selected)
         return combined(self.combination, parts, self._lower_bound(float(level)))
@@ -257,21 +254,24 @@ class Synopsis:
 
         Of a quotient narrower than `band` where its denominator is surely positive.
         """
-        level = as_confidence(beta)
+        level = confidence(beta)
         smoothings, selected = self._smoothings(h), isinstance(h, str)
         errors = [one.total for one in self._bounds(level, smoothings, selected=selected)]
         array = plain(points, self.domain)
         if self.combination.kind != "ratio":
             values, width = self(array, h), self.combination.error(errors)
-            return tuple(
-                like(points, end, self.columns) for end in (values - width, values + width)
+            low, high = values - width, values + width
+            return like(points, low, self.combination.columns), like(
+                points, high, self.combination.columns
             )
         array = as_points(points, self.domain)
         parts = self._parts(array, smoothings, len(array), available_cores())
         low, high = self.combination.interval(parts, errors)
         outside = ~self.domain.inside(array)
         low[outside] = high[outside] = np.nan
-        return like(points, low, self.columns), like(points, high, self.columns)
+        return like(points, low, self.combination.columns), like(
+            points, high, self.combination.columns
+        )
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid over the whole domain, ends included, as a labelled array.
@@ -302,7 +302,7 @@ class Synopsis:
             else None,
         )
         coordinates: dict[str, Any] = {
-            axis.name: axis.low + positions * axis.width
+            axis.name: (axis.name, axis.low + positions * axis.width, axis.attributes)
             for axis, positions in zip(axes, unit, strict=True)
         }
         dims = list(self.domain.names)

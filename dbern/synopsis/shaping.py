@@ -58,7 +58,7 @@ from dbern.certificate import Certificate
 from dbern.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.evaluator import Polynomial
-from dbern.synopsis.points import Points, like, plain
+from dbern.synopsis.points import Points, both, plain
 from dbern.synopsis.reader import Order, Synopsis
 from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.selection import Smoothing
@@ -331,7 +331,7 @@ class ShapedSynopsis(Synopsis):
         if _NONNEGATIVE in self._shapes and _is_density(self.metadata):
             low = np.maximum(low, 0.0)
         ends = np.minimum(low, values), np.maximum(high, values)
-        return like(points, ends[0], self.columns), like(points, ends[1], self.columns)
+        return both(points, *ends, self.combination.columns)
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid, as `Synopsis.grid`; labelled with what was done."""

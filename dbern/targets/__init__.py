@@ -13,6 +13,7 @@ from dbern.targets.base import Learner
 from dbern.targets.density import KernelDensity
 from dbern.targets.erm import KernelERM, LogisticRegression, RidgeRegression
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
+from dbern.targets.oracle import Oracle
 from dbern.targets.regression import NadarayaWatson
 from dbern.targets.support_vectors import SupportVectorMachine
 
@@ -24,6 +25,7 @@ __all__ = [
     "LogisticRegression",
     "NadarayaWatson",
     "NaiveBayes",
+    "Oracle",
     "RidgeRegression",
     "SupportVectorMachine",
     "kinds",
@@ -39,6 +41,7 @@ _OURS: tuple[type[Learner], ...] = (
     KernelERM,
     LogisticRegression,
     RidgeRegression,
+    Oracle,
 )
 _GROUP = "dbern.targets"
 

@@ -30,7 +30,7 @@ def queries(project):
     return path
 
 
-COMMANDS = ["plan", "release", "query", "show", "report", "export", "verify",
+COMMANDS = ["plan", "release", "query", "show", "report", "export", "verify", "inspect",
             "ledger", "ledger init", "ledger grant", "ledger status", "ledger abandon",
             "demo", "init", "target", "target list", "doctor"]  # fmt: skip
 

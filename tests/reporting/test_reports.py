@@ -157,6 +157,20 @@ def test_the_words_promise_no_more_than_the_symbols(epsilon, delta):
     assert ("plus 1e-6" in promise.words[0]) == (delta != "0")
 
 
+def test_random_privacy_is_not_shown_as_more(made, monkeypatch):
+    synopsis = dbern.open(made("curve").url)
+    limits = {"gamma": "0.05", "distribution": "uniform"}
+    monkeypatch.setitem(vars(synopsis), "metadata", {**synopsis.metadata, "random_dp": limits})
+    page = read(synopsis_page(synopsis))
+    assert "Released with differential privacy" not in page.words
+    assert "pure differential privacy" not in page.words
+    assert page.words.count("andom differential privacy only") >= 3
+    assert "all but a share of 0.05" in page.words
+    assert "% sure of either" not in page.words
+    with pytest.raises(dbern.SpecError, match="random differential privacy is no variant"):
+        deployment_of(synopsis.metadata)
+
+
 @pytest.mark.parametrize("kind", ["curve", pytest.param("regression", marks=pytest.mark.slow)])
 def test_a_curve_has_the_band_of_the_synopsis(made, kind):
     synopsis = made(kind)

@@ -104,14 +104,20 @@ class ReleasedDataset:
         return Domain(tuple(self._axis(str(name)) for name in values.dims))
 
     def _axis(self, name: str) -> Axis:
-        coordinate = self._dataset[name]
-        ends, units = coordinate.to_numpy()[[0, -1]], coordinate.attrs.get("units")
-        if ends.dtype.kind == "M":  # decoded by xarray
-            units = coordinate.encoding["units"]
-        unit = None if units is None else TimeUnit(units)
-        if unit and ends.dtype.kind == "M":
-            ends = unit.of_datetimes(ends)
-        return Axis(name, float(ends[0]), float(ends[1]), unit)
+        low, high = self._dataset[name].to_numpy()[[0, -1]]
+        axes = self._released.get("domain", {}).get("axes", [])
+        unit = next((one["unit"] for one in axes if one["name"] == name and "unit" in one), None)
+        return Axis(name, float(low), float(high), None if unit is None else TimeUnit(unit))
+
+    @cached_property
+    def _released(self) -> dict[str, Any]:
+        """Metadata of the store that xarray says the dataset came from; empty where unknown."""
+        from dbern.synopsis.reader import open_synopsis
+
+        try:
+            return open_synopsis(self._dataset.encoding["source"]).metadata
+        except (KeyError, TypeError, DbernError):
+            return {}
 
     @cached_property
     def _values(self) -> FloatArray:
@@ -126,17 +132,10 @@ class ReleasedDataset:
         return Polynomial(iterate(self._values, orders), self.domain)
 
     def _released_order(self) -> tuple[int, ...]:
-        """The order of the release, from the store that xarray says the dataset came from."""
-        from dbern.synopsis.reader import open_synopsis
-
         k = [count - 1 for count in self._values.shape]
-        try:
-            components = open_synopsis(self._dataset.encoding["source"]).metadata["components"]
-        except (KeyError, TypeError, DbernError):
-            components = []
         found = {
             tuple(one["h"])
-            for one in components
+            for one in self._released.get("components", [])
             if one["axes"] == list(self.domain.names) and one.get("k") == k
         }
         if len(found) != 1:

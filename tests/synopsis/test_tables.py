@@ -135,3 +135,24 @@ def test_what_a_dataset_cannot_do_is_said(dataset, ask, said):
 def test_xarray_is_not_imported_unless_it_is_wanted():
     program = "import sys, dbern; assert 'xarray' not in sys.modules; import dbern.xarray"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_an_axis_of_dates_is_one_everywhere(tmp_path, client):
+    from dbern.reporting.pages import synopsis_page
+    from dbern.reporting.terminal import drawing
+
+    project = Project(tmp_path)
+    first = np.datetime64("2026-01-01", "D")
+    days = first + np.random.default_rng(2).integers(0, 60, 300).astype("m8[D]")
+    project.write({"day": pa.array(days)})
+    project.grant()
+    spec = project.spec(
+        data__bounds={"x": None, "y": None, "day": ["2026-01-01", "2026-03-02"]},
+        target={"bandwidth": [9.0]},
+    )
+    synopsis = dbern.release(spec, client=client).synopsis
+    asked = pd.DataFrame({"day": pd.to_datetime(["2026-01-15", "2026-02-10"])})
+    lattice = xarray.open_zarr(synopsis.url, group="components/density", consolidated=False)
+    np.testing.assert_allclose(lattice.dbern(asked), synopsis(asked), rtol=1e-12)
+    assert "2026-01-01 to 2026-03-02" in synopsis_page(synopsis)
+    assert "2026-01-01" in drawing(synopsis)

@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.lattice import Slab
+from dbern.domain import Column
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
@@ -94,30 +95,39 @@ class _ChangedError(Exception):
     """A file is not what it was when it was reserved."""
 
 
-def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0) -> Outcome:
-    """Add up the records of some portions, or one pass over all; rows count in the first."""
-    rows, place = 0, ""
+@dataclass
+class _Reading:
+    """The batches of some portions, anew each time; where it is, and how many rows it read."""
 
-    def batches() -> Iterator[dict[str, FloatArray]]:
-        nonlocal rows, place
-        for portion in portions:
-            place = portion.path
-            for batch in read_batches(place, portion.row_groups, counters.columns):
+    portions: Sequence[Portion]
+    columns: Sequence[Column]
+    salt: bytes = field(repr=False)
+    place: str = ""
+    rows: int = 0
+
+    def __iter__(self) -> Iterator[dict[str, FloatArray]]:
+        self.rows = 0
+        for portion in self.portions:
+            self.place = portion.path
+            for batch in read_batches(portion.path, portion.row_groups, self.columns):
                 yield batch
-                rows += len(next(iter(batch.values()))) if index == 0 else 0
-            if footer_tag(place, salt) != portion.tag:
+                self.rows += len(next(iter(batch.values())))
+            if footer_tag(self.place, self.salt) != portion.tag:
                 raise _ChangedError
 
+
+def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0) -> Outcome:
+    """Add up the records of some portions, or one pass over all; rows count in the first."""
+    reading = _Reading(portions, counters.columns, salt)
     try:
         with threadpool_limits(1):
-            state = counters.count(batches(), salt, index)
-    except _ChangedError:
-        return Outcome(None, failure="changed", place=place)
-    except UnreadableFileError:
-        return Outcome(None, failure="unreadable", place=place)
+            state = counters.count(reading, salt, index)
+    except (_ChangedError, UnreadableFileError) as error:
+        failed = "changed" if isinstance(error, _ChangedError) else "unreadable"
+        return Outcome(None, failure=failed, place=reading.place)
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
         return Outcome(None, failure="internal", place=type(error).__name__)
-    return Outcome(state, rows)
+    return Outcome(state, reading.rows if index == 0 else 0)
 
 
 def merge(outcomes: Sequence[Outcome]) -> Outcome:
@@ -285,7 +295,7 @@ def add_up(
     waiting = iter(work)
     level: dict[str, int] = {}
     finished: dict[int, list[Future]] = {}
-    active = as_completed(loop=client.loop)
+    done, active = 0, as_completed(loop=client.loop)
 
     def submit(depth: int, function: Callable[..., Outcome], *arguments: object) -> None:
         future = client.submit(function, *arguments, pure=False)
@@ -294,7 +304,6 @@ def add_up(
 
     for task, index in islice(waiting, window):
         submit(0, count, counters, task, salt, index)
-    done = 0
     for future in _arriving(client, active):
         _refuse_lost(future)
         depth = level.pop(future.key)

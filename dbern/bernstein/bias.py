@@ -40,6 +40,8 @@ class Approximation(Protocol):
 class Bumps:
     """Mixtures ``sum_i w_i K(. - t_i)`` with ``sum |w_i| <= 1``; point masses attain the bound.
 
+    Not `attained`: those of a learner that has no point masses.
+
     Examples
     --------
     >>> from dbern.bernstein.kernels import Gaussian
@@ -49,6 +51,7 @@ class Bumps:
     """
 
     kernels: tuple[Kernel, ...]
+    attained: bool = True
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Telescoped one axis at a time: ``prod (s_i + a_i) - prod s_i``.
@@ -60,7 +63,8 @@ class Bumps:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {"class": "mixture of bumps", "kernels": _listed(self.kernels)}
+        content = {"class": "mixture of bumps", "kernels": _listed(self.kernels)}
+        return content if self.attained else {**content, "attained": False}
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def approximation_of(content: Mapping[str, Any]) -> Approximation:
     kernels = tuple(kernel_of(one["name"], one["bandwidth"]) for one in content["kernels"])
     if content["class"] == "ball":
         return Ball(kernels, content["radius"])
-    return Bumps(kernels)
+    return Bumps(kernels, content.get("attained", True))
 
 
 def _bump_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> float:

@@ -13,6 +13,7 @@ from dbern.targets.base import Learner
 from dbern.targets.density import KernelDensity
 from dbern.targets.erm import KernelERM, LogisticRegression, RidgeRegression
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
+from dbern.targets.priestley_chao import PriestleyChao
 from dbern.targets.regression import NadarayaWatson
 from dbern.targets.support_vectors import SupportVectorMachine
 
@@ -24,6 +25,7 @@ __all__ = [
     "LogisticRegression",
     "NadarayaWatson",
     "NaiveBayes",
+    "PriestleyChao",
     "RidgeRegression",
     "SupportVectorMachine",
     "kinds",
@@ -33,6 +35,7 @@ __all__ = [
 _OURS: tuple[type[Learner], ...] = (
     KernelDensity,
     NadarayaWatson,
+    PriestleyChao,
     SupportVectorMachine,
     NaiveBayes,
     GaussianNaiveBayes,

@@ -20,6 +20,7 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.maps import BinnedCoordinates, axis_maps, maps_of, synthesis_matrix
 from dbern.combination import Combination
 from dbern.privacy.calibration import GaussianNoise, gaussian_tail, tail
+from dbern.privacy.entropy import KeyStream
 from dbern.privacy.mechanism import Noise, public_stream
 
 _MOST_DRAWS = 1000
@@ -109,14 +110,39 @@ class ErrorModel:
         )
 
 
-def entries_bound(
-    law: Noise, count: int, error: float, beta: Fraction, at_once: int = 1
+def vector_bound(
+    law: Noise,
+    count: int,
+    features: tuple[int, float] | None,
+    error: float,
+    beta: Fraction,
+    at_once: int = 1,
 ) -> Certificate:
     """The bound on every entry of a vector of so many: `error` but for the noise, and that.
 
+    With `features`, axes l and constant c, entries are weights of linear functions: of each in turn
+    those of coordinates in [0, 1] and, unless c is zero, of c. Then the bound is on every function,
+    at every point: the noise's ``sup_y |c n_0 + sum_j n_j y_j|`` is where all y_j with positive, or
+    all with negative n_j are one. The smaller of a simulated quantile and ``l + c`` entries.
     `at_once` as in `ErrorModel.bound`.
     """
-    return Certificate(0.0, error, largest_draw(law, count, beta / at_once), float(beta), 0.0)
+    noise = largest_draw(law, count, beta / at_once)
+    if features is None:
+        return Certificate(0.0, error, noise, float(beta), 0.0)
+    axes, constant = features
+    noise *= OUTWARD * (axes + constant)
+    draws = min(_MOST_DRAWS, _FIELD_VALUES // count)
+    rank = _quantile_rank(draws, float(beta / at_once))
+    if rank is not None:
+        drawn = _drawn(law, draws * count, public_stream("certificate", 0))
+        weights = drawn.reshape(draws, -1, axes + (constant > 0))
+        slopes, middle = weights[..., :axes], 0.0 if constant == 0 else constant * weights[..., -1]
+        high = middle + np.maximum(slopes, 0.0).sum(axis=-1)
+        low = middle + np.minimum(slopes, 0.0).sum(axis=-1)
+        sups = np.maximum(np.abs(high), np.abs(low)).max(axis=-1)
+        granule = math.ldexp(1.0, law.granularity_exponent)
+        noise = min(noise, OUTWARD * granule * float(np.sort(sups)[rank]))
+    return Certificate(0.0, error * (axes + constant), noise, float(beta), 0.0)
 
 
 def combined(
@@ -196,15 +222,21 @@ def _simulated_quantile(
             break
     else:
         return None
-    level = 1 - (1 - _SIMULATION_SHARE) * beta
-    ranks = np.arange(1, draws + 1)
-    enough = 1 - bdtr(ranks - 1, draws, level) <= _SIMULATION_SHARE * beta
-    if not enough.any():
+    rank = _quantile_rank(draws, beta)
+    if rank is None:
         return None
     fields, largest = noise_sups(enclosure.bases, law, draws)
     sups = np.sort(enclosure.factor * fields + enclosure.loose * largest)
     granule = math.ldexp(1.0, law.granularity_exponent)
-    return OUTWARD * granule * float(sups[int(np.argmax(enough))])
+    return OUTWARD * granule * float(sups[rank])
+
+
+def _quantile_rank(draws: int, beta: float) -> int | None:
+    """Which of so many draws in order, from 0, will do; None where that takes more of them."""
+    level = 1 - (1 - _SIMULATION_SHARE) * beta
+    ranks = np.arange(1, draws + 1)
+    enough = 1 - bdtr(ranks - 1, draws, level) <= _SIMULATION_SHARE * beta
+    return int(np.argmax(enough)) if enough.any() else None
 
 
 @dataclass(frozen=True)
@@ -270,14 +302,19 @@ def noise_sups(
     for first in range(0, draws, together):
         count = min(together, draws - first)
         size = count * math.prod(shape)
-        noise = law.draw(size, public_stream(label, first))
-        fields = noise.added_to(np.zeros(size, dtype=np.int64)).astype(np.float64)
+        fields = _drawn(law, size, public_stream(label, first))
         sizes[first : first + count] = np.abs(fields.reshape(-1, count)).max(axis=0)
         fields = fields.reshape(*shape, count)  # the draw goes to the front as the axes rotate
         for basis in bases:
             fields = np.tensordot(fields, basis, axes=(0, 1))
         sups[first : first + count] = np.abs(fields.reshape(count, -1)).max(axis=1)
     return sups, sizes
+
+
+def _drawn(law: Noise, count: int, stream: KeyStream) -> FloatArray:
+    """Noise in granules."""
+    zeros = np.zeros(count, dtype=np.int64)
+    return law.draw(count, stream).added_to(zeros).astype(np.float64)
 
 
 def lower_bound(

@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Literal
 
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
 from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.maps import family_of, maps_of
-from dbern.certificate import ErrorModel, combined, entries_bound, lower_bound
+from dbern.certificate import ErrorModel, combined, lower_bound, vector_bound
 from dbern.choice import CANDIDATES, Problem, require_positive_definite
 from dbern.errors import SpecError
 from dbern.plans import (
@@ -28,7 +27,7 @@ from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
 from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
-from dbern.targets.base import Component, Statistic, Vector, for_rows, is_linear
+from dbern.targets.base import Component, Statistic, Vector, for_rows
 from dbern.targets.counting import Counters
 from dbern.workers import cost
 
@@ -38,7 +37,6 @@ KINDS = (
 )
 """Noise on lattice values, on spectral coordinates and on bins: Laplace, Gaussian."""
 
-_ORDERS: tuple[Literal["k", "h"], ...] = ("k", "h")
 _PAPER_H = 2
 _LARGEST_PAPER_K = 64
 _LARGEST_AUTO_K = 1000
@@ -72,9 +70,11 @@ def footers(spec: ReleaseSpec) -> tuple[FileFacts, ...]:
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
+    if all(isinstance(component, Vector) for component in spec.components):
+        _refuse_choices(spec)
     at_once = sum(component.outputs for component in spec.components)
     resolved = [
-        _vector(spec, component, n, at_once)
+        _vector(spec, for_rows(component, n), n, at_once)
         if isinstance(component, Vector)
         else _component(spec, for_rows(component, n), n, at_once)
         for component in spec.components
@@ -160,7 +160,9 @@ def _vector(
         description=statistic.description,
         sensitivity=_sensitivity(exact, law, 1.0),
         noise=PlannedNoise(KINDS[spec.gaussian][""], _scale(law) * granularity, granularity, law),
-        certificate=entries_bound(law, len(vector.entries), error, spec.beta, at_once),
+        certificate=vector_bound(
+            law, len(vector.entries), vector.features, error, spec.beta, at_once
+        ),
         approximation={},
         unit=1.0,
         lattice_error=lattice_error,
@@ -221,8 +223,6 @@ def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
 def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinates, tuple[int, ...]]:
     """What the spec says, and the smallest predicted error over what it leaves open."""
     mechanism = spec.mechanism
-    if is_linear(component):
-        return _corners(spec, component)
     k, h = _given_k(spec, component), spec.per_axis("h", component.domain)
     if mechanism.calibration == "paper":
         h = h or (_PAPER_H,) * component.domain.dimensions
@@ -249,15 +249,16 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
     return chosen.coordinates, chosen.h
 
 
-def _corners(spec: ReleaseSpec, component: Component) -> tuple[Coordinates, tuple[int, ...]]:
-    """A linear function is its values at the corners."""
-    ones = (1,) * component.domain.dimensions
-    for key in _ORDERS:
-        if spec.per_axis(key, component.domain) not in (None, ones):
-            raise SpecError(f"mechanism.{key}: a linear function needs 1, no more; leave it out")
-    if spec.mechanism.noise not in ("auto", KINDS[spec.gaussian][""], ADVANCED):
-        raise SpecError('mechanism.noise: is not for a linear function; write noise = "auto"')
-    return PlainCoordinates(Lattice(ones)), ones
+def _refuse_choices(spec: ReleaseSpec) -> None:
+    """Numbers that are released as they are leave no noise to choose; k and h have no use."""
+    mechanism, kind = spec.mechanism, spec.learner.kind
+    if mechanism.noise not in ("auto", KINDS[spec.gaussian][""]):
+        raise SpecError(
+            f'mechanism.noise: "{mechanism.noise}" is not for what target.kind = "{kind}" '
+            'releases; write noise = "auto"'
+        )
+    if mechanism.calibration == "paper":
+        raise SpecError('mechanism.calibration: "paper" is for lattices; write "tight"')
 
 
 def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:

@@ -341,7 +341,6 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
 
 _FIRST_PART = {
     "mixture of bumps": "the first part is that of the worst database, all records at one point",
-    "linear": "a linear function is reproduced exactly",
 }
 
 

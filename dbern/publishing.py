@@ -7,6 +7,7 @@ staging hold, so repeating it writes the same bytes.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -144,7 +145,7 @@ def _attributes(
     spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation, ledger_id: str
 ) -> dict[str, Any]:
     """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
-    content = plan.to_dict()
+    content, volume = plan.to_dict(), spec.domain.volume
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -156,7 +157,7 @@ def _attributes(
         "domain": {
             "axes": [{"name": a.name, "low": a.low, "high": a.high} for a in spec.domain.axes],
             "outside": spec.domain.outside.value,
-            "volume": spec.domain.volume,
+            "volume": volume if math.isfinite(volume) else None,
         },
         "target": {"kind": spec.learner.kind, **spec.learner.get_params(), "n": plan.n},
         "combine": spec.combination.to_dict(),
@@ -182,6 +183,8 @@ def _described(
     if isinstance(component, Vector):
         axes: tuple[str, ...] = ()
         shown: dict[str, Any] = {"entries": list(component.entries)}
+        if component.features is not None:
+            shown["features"] = dict(zip(("axes", "constant"), component.features, strict=True))
     else:
         axes, shown = component.domain.names, {"additive": component.additive}
         shown |= {key: facts[key] for key in ("k", "h", "approximation")}

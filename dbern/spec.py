@@ -44,7 +44,6 @@ _NOISES = ("auto", *_LAPLACE, *_WITH_DELTA)
 _LEAST_DELTA = Fraction(1, 10**15)
 _LEAST_BETA = Fraction(1, 10**9)
 _LEAST_EPSILON = Fraction(1, 10**6)
-_MOST_AXES = 3
 
 
 class ReleaseSpec(Section):
@@ -268,10 +267,6 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         ),
         Outside(spec.data.outside),
     )
-    if domain.dimensions > _MOST_AXES:
-        raise SpecError(
-            f"data.bounds: more than {_MOST_AXES} axes {_LATER}; keep at most {_MOST_AXES}"
-        )
     _check_per_axis(spec, domain)
     if spec.mechanism.noise in _LAPLACE[1:] and spec.mechanism.calibration == "paper":
         raise SpecError(
@@ -284,6 +279,11 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     schema = _schema(spec, domain)
     parameters = spec.target.model_dump()
     learner = learner_of(parameters.pop("kind"))(**parameters)
+    most = learner.most_axes
+    if domain.dimensions > most:
+        raise SpecError(
+            f'data.bounds: more than {most} axes are not for "{learner.kind}"; keep at most {most}'
+        )
     charge = Budget.parse(spec.budget.epsilon, spec.budget.delta)
     if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
         raise SpecError('budget.epsilon: must be from 1e-6 to 1e6; write epsilon = "1.0"')

@@ -168,7 +168,7 @@ class Synopsis:
         combination = self.combination
         unit = self.domain.to_unit(points) if combination.of_points else None
         values = combination.values(self._parts(points, smoothings, total, threads), unit)
-        if combination.kind != "linear":  # whose one array is NaN outside by itself
+        if combination.kind != "linear" or combination.of_points:  # else it is NaN there already
             values[~self.domain.inside(points)] = np.nan
         return values
 
@@ -352,7 +352,8 @@ class Synopsis:
 
     def _lower_bound(self, beta: float) -> float:
         facts = self.metadata
-        additive = facts["components"][0].get("additive", True)
+        first = facts["components"][0]
+        additive = first.get("additive", "entries" not in first)
         if not additive or self.combination.kind not in ("linear", "stack"):
             return 0.0
         epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))

@@ -18,7 +18,7 @@ from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
 from dbern.bernstein.lattice import Lattice
 from dbern.bernstein.maps import coordinates_of, family_of
 from dbern.bernstein.spectrum import AxisSpectrum
-from dbern.certificate import Certificate, ErrorModel, entries_bound, synthesis_matrices
+from dbern.certificate import Certificate, ErrorModel, synthesis_matrices, vector_bound
 from dbern.domain import Domain
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
@@ -74,11 +74,14 @@ class ReleasedVector:
     def bound(
         self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
     ) -> Certificate:
-        """Bound on the error of every entry."""
+        """Bound on the error of every entry, or of the linear functions that they make."""
         del smoothing, selected
         law, errors = noise_law(self._facts["noise"]["law"]), self._facts["errors"]
         error = errors["lattice"] + errors["released"]
-        return entries_bound(law, len(self._facts["entries"]), error, beta, at_once)
+        features = self._facts.get("features")
+        count = len(self._facts["entries"])
+        made = None if features is None else (features["axes"], features["constant"])
+        return vector_bound(law, count, made, error, beta, at_once)
 
 
 class ReleasedArray:

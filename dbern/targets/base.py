@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 from pydantic import AfterValidator, Field, ValidationError
 
@@ -26,6 +26,8 @@ from dbern.complaints import explain
 from dbern.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.sections import Section
+
+MOST_LATTICE_AXES = 3
 
 Lengths = Annotated[
     tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...], Field(strict=False)
@@ -89,6 +91,11 @@ class Learner(Section, ABC):
         """How the components make the function."""
         del schema
         return Combination()
+
+    @property
+    def most_axes(self) -> int:
+        """How many axes it may have: a lattice of more would be too large."""
+        return MOST_LATTICE_AXES
 
     def notes(self, n: int) -> tuple[str, ...]:
         """What else a plan for n rows should say, in the words of other software."""
@@ -207,9 +214,14 @@ class Vector(ABC):
     outputs: ClassVar[int] = 1
 
     @property
+    def features(self) -> tuple[int, float] | None:
+        """Axes and constant feature of the linear functions whose weights these are, if any."""
+        return None
+
+    @property
     @abstractmethod
     def entry_movement(self) -> float:
-        """n times the largest move of one entry, rounded outward."""
+        """n times the largest move of one entry, or of a linear function; rounded outward."""
 
     @abstractmethod
     def movement(self, norm: int) -> BumpBound:
@@ -303,22 +315,16 @@ class Statistic(Protocol):
 
 
 @runtime_checkable
-class SizedComponent(Protocol):
-    """A component that is resolved for a public number of rows before it is planned."""
+class Sized(Protocol):
+    """A component or vector that is resolved for a public number of rows before it is planned."""
 
-    @property
-    def linear(self) -> bool:
-        """Whether its functions are linear: one cell and one iteration reproduce them."""
-
-    def for_rows(self, n: int) -> Component:
-        """The component for n rows."""
+    def for_rows(self, n: int) -> Self:
+        """The same for n rows."""
 
 
-def for_rows(component: Component, n: int) -> Component:
-    """The component as it is planned for n rows."""
-    return component.for_rows(n) if isinstance(component, SizedComponent) else component
+Released = TypeVar("Released", Component, Vector)
 
 
-def is_linear(component: Component) -> bool:
-    """Whether its values at the corners of the cube are all there is to release."""
-    return isinstance(component, SizedComponent) and component.linear
+def for_rows(component: Released, n: int) -> Released:
+    """The component or vector as it is planned for n rows."""
+    return component.for_rows(n) if isinstance(component, Sized) else component

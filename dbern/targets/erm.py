@@ -15,12 +15,14 @@ from dbern.combination import Combination
 from dbern.domain import RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
-from dbern.targets.base import Component, Learner, Lengths
-from dbern.targets.risk_minimizers import RiskMinimizer
-from dbern.targets.spaces import GaussianSpace, LinearSpace, Space
+from dbern.targets.base import MOST_LATTICE_AXES, Component, Learner, Lengths, Vector
+from dbern.targets.linear_functions import LinearFunctions
+from dbern.targets.risk_minimizers import RiskMinimizer, RiskModel
+from dbern.targets.spaces import GaussianSpace, LinearSpace
 from dbern.targets.sums import axis_kernels
 from dbern.targets.weighings import ByCategory, ByResponse, BySign, Weighing
 
+MOST_LINEAR_AXES = 256
 CLASSIFICATION = ("logistic", "hinge")
 Shards = Literal["auto"] | int
 _C = Field(1.0, gt=0, allow_inf_nan=False, description="C = 1.0: scikit-learn's C times n")
@@ -36,14 +38,22 @@ def gaussian_space(schema: RecordSchema, length_scale: Lengths) -> GaussianSpace
 
 
 def minimizer(
-    name: str, schema: RecordSchema, loss: Loss, space: Space, cost: float, shards: Shards
-) -> RiskMinimizer:
+    name: str,
+    schema: RecordSchema,
+    loss: Loss,
+    space: GaussianSpace | LinearSpace,
+    cost: float,
+    shards: Shards,
+) -> RiskMinimizer | LinearFunctions:
     """The component: labels are classes where the schema has some, or else responses."""
     if shards != "auto" and shards < 1:
         raise SpecError('target.shards: must be at least 1; write shards = "auto"')
     count = None if shards == "auto" else shards
     radius = schema.response.radius if schema.response else 1.0
-    return RiskMinimizer(name, schema.domain, loss, space, _weighing(schema), cost, radius, count)
+    facts = (_weighing(schema), cost, radius, count)
+    if isinstance(space, LinearSpace):
+        return LinearFunctions.of(RiskModel(schema.domain, loss, space, *facts))
+    return RiskMinimizer(schema.domain, loss, space, *facts, name=name)
 
 
 def _weighing(schema: RecordSchema) -> Weighing:
@@ -53,16 +63,16 @@ def _weighing(schema: RecordSchema) -> Weighing:
     return BySign(label) if len(label.categories) == 2 else ByCategory(label)
 
 
-def of_classes(schema: RecordSchema) -> Combination:
+def of_classes(schema: RecordSchema, constant: float | None = None) -> Combination:
     """One function whose sign decides, or one a class of which the largest does."""
     classes = schema.classes.categories
-    return Combination("linear" if len(classes) == 2 else "stack", classes)
+    return Combination("linear" if len(classes) == 2 else "stack", classes, constant=constant)
 
 
-def of_responses(schema: RecordSchema) -> Combination:
+def of_responses(schema: RecordSchema, constant: float | None = None) -> Combination:
     """Learned from the middle of the range; the middle is added again."""
     response = response_of(schema)
-    return Combination("response", low=response.low, high=response.high)
+    return Combination("response", low=response.low, high=response.high, constant=constant)
 
 
 def response_of(schema: RecordSchema) -> Response:
@@ -144,7 +154,7 @@ class KernelERM(Learner):
     threshold: float | None = Field(None, gt=0, allow_inf_nan=False, description="threshold = 1.0")
     constant: float = _CONSTANT
 
-    def components(self, schema: RecordSchema) -> tuple[Component, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
         """One, of as many outputs as there are models."""
         loss = self._loss(schema)
         name = "decision" if self.loss in CLASSIFICATION else "prediction"
@@ -152,13 +162,21 @@ class KernelERM(Learner):
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The decision function, or the response."""
-        return of_classes(schema) if self.loss in CLASSIFICATION else of_responses(schema)
+        constant = self.constant if self.kernel == "linear" else None
+        if self.loss in CLASSIFICATION:
+            return of_classes(schema, constant)
+        return of_responses(schema, constant)
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms."""
         return (note(self.C, n),)
 
-    def _space(self, schema: RecordSchema) -> Space:
+    @property
+    def most_axes(self) -> int:
+        """Of linear functions many."""
+        return MOST_LINEAR_AXES if self.kernel == "linear" else MOST_LATTICE_AXES
+
+    def _space(self, schema: RecordSchema) -> GaussianSpace | LinearSpace:
         if self.kernel == "linear":
             if self.length_scale is not None:
                 raise SpecError("target.length_scale: a linear kernel has none; leave it out")
@@ -188,8 +206,8 @@ class KernelERM(Learner):
 class LogisticRegression(Learner):
     """Linear logistic regression, of records projected to the unit ball of the unit cube.
 
-    Released are the values of the linear function at the corners of the cube; k = 1 and h = 1 make
-    it exactly. With more than two classes, one model a class against the rest.
+    Released are its weights, one for each axis and one for the constant. With more than two
+    classes, one model a class against the rest.
 
     Parameters
     ----------
@@ -224,7 +242,12 @@ class LogisticRegression(Learner):
     constant: float = _CONSTANT
     shards: Shards = _SHARDS
 
-    def components(self, schema: RecordSchema) -> tuple[Component, ...]:
+    @property
+    def most_axes(self) -> int:
+        """Of linear functions many."""
+        return MOST_LINEAR_AXES
+
+    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
         """One."""
         classes = schema.classes.categories
         if self.link == "sigmoid" and len(classes) > 2:
@@ -237,8 +260,8 @@ class LogisticRegression(Learner):
     def combination(self, schema: RecordSchema) -> Combination:
         """The link."""
         if self.link == "sigmoid":
-            return Combination("sigmoid", schema.classes.categories)
-        return of_classes(schema)
+            return Combination("sigmoid", schema.classes.categories, constant=self.constant)
+        return of_classes(schema, self.constant)
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms."""
@@ -278,7 +301,12 @@ class RidgeRegression(Learner):
     constant: float = _CONSTANT
     shards: Shards = _SHARDS
 
-    def components(self, schema: RecordSchema) -> tuple[Component, ...]:
+    @property
+    def most_axes(self) -> int:
+        """Of linear functions many."""
+        return MOST_LINEAR_AXES
+
+    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
         """One."""
         loss = Square(response_of(schema).radius)
         space = LinearSpace(schema.domain.dimensions, self.constant)
@@ -286,7 +314,7 @@ class RidgeRegression(Learner):
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The response."""
-        return of_responses(schema)
+        return of_responses(schema, self.constant)
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C as scikit-learn's alpha."""

@@ -95,7 +95,6 @@ class GapSum:
     binned: ClassVar[bool] = True
     spectral: ClassVar[bool] = True
     additive: ClassVar[bool] = False
-    linear: ClassVar[bool] = False
 
     def for_rows(self, n: int) -> GapSum:
         """The same for n records."""

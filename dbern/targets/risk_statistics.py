@@ -12,7 +12,7 @@ records were distributed, on their order, or on the number of workers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ from dbern.learning.rounding import BLOCK
 from dbern.targets.gathering import Gathering
 
 if TYPE_CHECKING:
-    from dbern.targets.risk_minimizers import RiskMinimizer
+    from dbern.targets.risk_minimizers import RiskMinimizer, RiskModel
 
 PASS_ROWS = 1 << 18
 """Rows that a pass gathers, unless a shard has more: reading them again costs less than solving."""
@@ -41,19 +41,14 @@ _SOLVER_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labe
 
 
 @dataclass(frozen=True)
-class RiskStatistic:
-    """A risk minimizer resolved: state is the sum over shards of weights in fixed point."""
+class SolvedWeights:
+    """Weights of shards as integers: the state is their sum in fixed point, outputs by features."""
 
-    component: RiskMinimizer
-    coordinates: Coordinates
+    component: RiskModel
 
     @property
     def _risk(self) -> Risk:
         return self.component.risk
-
-    @property
-    def _unit(self) -> float:
-        return self.component.unit
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -85,15 +80,28 @@ class RiskStatistic:
         return self._risk.shards * self.component.method.distance(self._risk)
 
     @property
-    def _mean_norm(self) -> float:
+    def mean_norm(self) -> float:
         """Bound on the norm of the mean of the weights, which is concave in a shard's weight."""
         norm = self._risk.norm(self._risk.most_weight / self._risk.shards)
-        return OUTWARD * (norm + self.component.method.distance(self._risk)) + self._step
+        return OUTWARD * (norm + self.component.method.distance(self._risk)) + self.step
 
     @property
-    def _step(self) -> float:
+    def step(self) -> float:
         """Bound on the norm of what fixed point changes of the mean of the weights."""
         return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(self.component.space.size)
+
+    def weight_error(self, slopes: Sequence[float]) -> float:
+        """Distance of the weights from the minimizers of the very records: accuracy alone.
+
+        That of the solver, and positions rounded by a few units: a feature that moves by delta is a
+        prediction's error ``|w| delta`` and a gradient's ``C M delta`` (`dbern.learning.rounding`).
+        `slopes` are the largest of a feature along each axis.
+        """
+        risk = self._risk
+        delta = 16 * UNIT_ROUNDOFF * sum(slopes) * (1 + max(slopes))
+        moved = self.mean_norm * math.sqrt(risk.most_weight * risk.loss.curvature) / 2
+        moved = delta * (moved + risk.cost * risk.slope + self.mean_norm)
+        return self.component.method.distance(risk) + moved
 
     @property
     def kernel_error(self) -> float:
@@ -104,57 +112,6 @@ class RiskStatistic:
         """None: see the module."""
         del norm
         return 0.0
-
-    @cached_property
-    def _row_error(self) -> float:
-        """Bound on the error of a value whose row of the map sums to one.
-
-        By stationarity the mean of the minimizers has expansion weights that sum to at most C M.
-        """
-        space, risk = self.component.space, self._risk
-        mass, rest = risk.cost * risk.slope, self.component.method.distance(risk) + self._step
-        floats = space.value_error(self.coordinates, mass, rest)
-        floats += 6 * UNIT_ROUNDOFF * space.reach * self._mean_norm
-        return OUTWARD * (floats + self._step * space.reach) / self._unit
-
-    @cached_property
-    def float_error(self) -> float:
-        """Bound on the error of any one released value, fixed point included."""
-        return self._row_error * self._largest_row
-
-    def float_error_norm(self, norm: int) -> float:
-        """The same of all values of all outputs: the norm of the row sums, which factors."""
-        outputs = math.sqrt(self.component.outputs) if norm == 2 else self.component.outputs
-        axes = (self.coordinates.row_sums(axis) for axis in range(len(self.coordinates.lattice.k)))
-        rows = math.prod(float((sums**norm).sum() ** (1 / norm)) for sums in axes)
-        return OUTWARD * outputs * self._row_error * rows
-
-    @property
-    def _largest_row(self) -> float:
-        axes = range(len(self.coordinates.lattice.k))
-        return math.prod(float(self.coordinates.row_sums(axis).max()) for axis in axes)
-
-    @cached_property
-    def position_error(self) -> float:
-        """What the function is off its meaning by: accuracy, never privacy.
-
-        The distance to the minimizers, the kernel's cut, and positions rounded by a few units: a
-        feature that moves by delta is a prediction's error ``|w| delta`` and a gradient's ``C M
-        delta`` (`dbern.learning.rounding`).
-        """
-        risk, space, method = self._risk, self.component.space, self.component.method
-        slopes = [kernel.slope / kernel.peak for kernel in space.kernels] or [1.0]
-        delta = 16 * UNIT_ROUNDOFF * sum(slopes) * (1 + max(slopes))
-        moved = self._mean_norm * math.sqrt(risk.most_weight * risk.loss.curvature) / 2
-        moved = delta * (moved + risk.cost * risk.slope + self._mean_norm)
-        far = space.reach * (method.distance(risk) + moved) + space.cut_error(risk)
-        return OUTWARD * far / self._unit
-
-    @property
-    def value_bound(self) -> float:
-        """``sup |phi|`` times the norm of the mean, mapped; and everything floats can add."""
-        reach = self.component.space.reach
-        return OUTWARD * 1.001 * self._largest_row * reach * self._mean_norm / self._unit
 
     @property
     def passes(self) -> int:
@@ -179,12 +136,6 @@ class RiskStatistic:
         size = self.component.space.size
         features = min(STORED_FEATURES, self._pass_rows * size)
         return 8 * (_SOLVER_COPIES * width * self._pass_rows + 2 * features + 4 * BLOCK * size)
-
-    @property
-    def table_bytes(self) -> int:
-        """Features at the lattice points of each axis, mapped, and the products under way."""
-        nodes = self.coordinates.lattice.shape
-        return 8 * 3 * (sum(nodes) + max(nodes)) * self.component.space.size
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -212,7 +163,72 @@ class RiskStatistic:
         weights = self.component.fitted(points, labels, counts)
         return np.rint(np.ldexp(weights.T, self.bits)).astype(np.int64)
 
+    def mean(self, state: Int64Array) -> FloatArray:
+        """Over the shards: weights, from some of the state."""
+        return np.asarray(np.ldexp(state.astype(np.float64), -self.bits) / self._risk.shards)
+
+
+@dataclass(frozen=True)
+class RiskStatistic(SolvedWeights):
+    """A risk minimizer's coordinates, from its weights."""
+
+    component: RiskMinimizer
+    coordinates: Coordinates
+
+    @property
+    def _unit(self) -> float:
+        return self.component.unit
+
+    @cached_property
+    def _row_error(self) -> float:
+        """Bound on the error of a value whose row of the map sums to one.
+
+        By stationarity the mean of the minimizers has expansion weights that sum to at most C M.
+        """
+        space, risk = self.component.space, self._risk
+        mass, rest = risk.cost * risk.slope, self.component.method.distance(risk) + self.step
+        floats = space.value_error(self.coordinates, mass, rest)
+        floats += 6 * UNIT_ROUNDOFF * space.reach * self.mean_norm
+        return OUTWARD * (floats + self.step * space.reach) / self._unit
+
+    @cached_property
+    def float_error(self) -> float:
+        """Bound on the error of any one released value, fixed point included."""
+        return self._row_error * self._largest_row
+
+    def float_error_norm(self, norm: int) -> float:
+        """The same of all values of all outputs: the norm of the row sums, which factors."""
+        outputs = math.sqrt(self.component.outputs) if norm == 2 else self.component.outputs
+        axes = (self.coordinates.row_sums(axis) for axis in range(len(self.coordinates.lattice.k)))
+        rows = math.prod(float((sums**norm).sum() ** (1 / norm)) for sums in axes)
+        return OUTWARD * outputs * self._row_error * rows
+
+    @property
+    def _largest_row(self) -> float:
+        axes = range(len(self.coordinates.lattice.k))
+        return math.prod(float(self.coordinates.row_sums(axis).max()) for axis in axes)
+
+    @cached_property
+    def position_error(self) -> float:
+        """That of the weights at its largest, and the kernel's cut: accuracy, never privacy."""
+        space = self.component.space
+        slopes = [kernel.slope / kernel.peak for kernel in space.kernels]
+        far = space.reach * self.weight_error(slopes) + space.cut_error(self._risk)
+        return OUTWARD * far / self._unit
+
+    @property
+    def value_bound(self) -> float:
+        """``sup |phi|`` times the norm of the mean, mapped; and everything floats can add."""
+        reach = self.component.space.reach
+        return OUTWARD * 1.001 * self._largest_row * reach * self.mean_norm / self._unit
+
+    @property
+    def table_bytes(self) -> int:
+        """Features at the lattice points of each axis, mapped, and the products under way."""
+        nodes = self.coordinates.lattice.shape
+        return 8 * 3 * (sum(nodes) + max(nodes)) * self.component.space.size
+
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab."""
-        mean = np.ldexp(state[output].astype(np.float64), -self.bits) / self._risk.shards
+        mean = self.mean(state[output])
         return self.component.space.values(mean, self.coordinates, slab) / self._unit

@@ -12,26 +12,22 @@ the coordinates a function of norm one can have, `Coordinates.ball_bound` knows.
 densities ``K / c``, c the product of their ``b sqrt(2 pi)``, in whose Hilbert space norms are
 ``sqrt(c)`` times as large.
 
-*Linear functions* are released as their values at the 2^l corners of the cube: k = 1 and h = 1
-reproduce them. The l1 norm of these is ``max_s s . Phi w = max_s |Phi' s| |w|`` over all signs,
-enumerated, the l2 norm at most ``lambda_max(Phi Phi')^{1/2} |w|``. Records are projected to the
-unit ball of unit-cube coordinates (Aldà and Rubinstein's assumption), which bounds kappa; the
-function is that of all points.
+*Linear functions* are released by their weights (`dbern.targets.linear_functions`). Records are
+projected to the unit ball of unit-cube coordinates (Aldà and Rubinstein's assumption), which bounds
+kappa; the function is that of all points.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from dbern.arrays import FloatArray
-from dbern.bernstein import smoothness
 from dbern.bernstein.bias import Approximation, Bumps
 from dbern.bernstein.coordinates import BumpBound, Coordinates
 from dbern.bernstein.kernels import OUTWARD, Gaussian
@@ -54,8 +50,8 @@ class FeatureKernel(Kernel, ExplicitKernel, Protocol):
     """A kernel by its features."""
 
 
-class Space(Protocol):
-    """A family of linear functions of public features.
+class Features(Protocol):
+    """Public features, of which risk minimizers are linear functions.
 
     Attributes
     ----------
@@ -65,21 +61,15 @@ class Space(Protocol):
         Largest Euclidean norm of a record's point.
     reach : float
         ``sup |phi(y)|`` over the unit cube: what a value is of a norm.
-    volume : float
-        A kernel bump ``K(x, .)`` is this times a mixture's unit bump.
-    kernels : tuple of Gaussian
-        What the choice of k, h and noise looks at; none where there is no choice.
-    linear : bool
-        Whether one cell of the lattice and one iteration reproduce the functions.
     """
+
+    @property
+    def kernel(self) -> FeatureKernel:
+        """The kernel that the features make."""
 
     @property
     def dimensions(self) -> int:
         """See the class."""
-
-    @property
-    def kernel(self) -> FeatureKernel:
-        """What is learned with."""
 
     @property
     def radius(self) -> float:
@@ -90,6 +80,35 @@ class Space(Protocol):
         """See the class."""
 
     @property
+    def size(self) -> int:
+        """Features."""
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """JSON values that `restored` reads."""
+
+    def resolved(self, risk_factor: float, n: int) -> Self:
+        """The features for n records; `risk_factor` is what a cut is amplified by."""
+
+    def restored(self, counting: Mapping[str, Any]) -> Self:
+        """The space whose `counting` this is."""
+
+    def points(self, positions: FloatArray) -> FloatArray:
+        """Where records at unit-cube positions (m, l) are put, by single records alone."""
+
+
+class Space(Features, Protocol):
+    """Features whose functions are released on a lattice.
+
+    Attributes
+    ----------
+    volume : float
+        A kernel bump ``K(x, .)`` is this times a mixture's unit bump.
+    kernels : tuple of Gaussian
+        What the choice of k, h and noise looks at.
+    """
+
+    @property
     def volume(self) -> float:
         """See the class."""
 
@@ -98,29 +117,8 @@ class Space(Protocol):
         """See the class."""
 
     @property
-    def linear(self) -> bool:
-        """See the class."""
-
-    @property
-    def size(self) -> int:
-        """Features."""
-
-    @property
     def approximation(self) -> Approximation:
         """Of a minimizer in units of ``C M volume``: what its expansion's weights sum to."""
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        """JSON values that `restored` reads."""
-
-    def resolved(self, risk_factor: float, n: int) -> Space:
-        """The features for n records; `risk_factor` is what a cut is amplified by."""
-
-    def restored(self, counting: Mapping[str, Any]) -> Space:
-        """The space whose `counting` this is."""
-
-    def points(self, positions: FloatArray) -> FloatArray:
-        """Where records at unit-cube positions (m, l) are put, by single records alone."""
 
     def cut_error(self, risk: Risk) -> float:
         """What cutting the kernel changes of a minimizer, at any point."""
@@ -152,7 +150,6 @@ class GaussianSpace:
 
     scales: tuple[float, ...]
     spectra: tuple[AxisSpectrum, ...] = ()
-    linear = False
 
     @property
     def dimensions(self) -> int:
@@ -314,10 +311,7 @@ class LinearSpace:
 
     dimensions: int
     constant: float
-    kernels: tuple[Gaussian, ...] = ()
-    volume = 1.0
     radius = OUTWARD  # of the unit ball, and the rounding of the projection
-    linear = True
 
     @cached_property
     def kernel(self) -> Linear:
@@ -333,11 +327,6 @@ class LinearSpace:
     def size(self) -> int:
         """The coordinates, and the constant where it is not zero."""
         return self.dimensions + (self.constant > 0)
-
-    @property
-    def approximation(self) -> smoothness.Linear:
-        """No error."""
-        return smoothness.Linear()
 
     @property
     def counting(self) -> dict[str, Any]:
@@ -358,35 +347,3 @@ class LinearSpace:
         """Divided by their norm where it exceeds one."""
         lengths = np.sqrt((positions * positions).sum(axis=1, keepdims=True))
         return np.asarray(positions / np.maximum(lengths, 1.0))
-
-    def cut_error(self, risk: Risk) -> float:
-        """Nothing is cut."""
-        del risk
-        return 0.0
-
-    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
-        """See the module; a computed eigenvalue of a few corners is within 2^-40."""
-        features = self._corners(coordinates)
-        if norm == 2:
-            largest = float(np.linalg.eigvalsh(features.T @ features)[-1])
-            return BumpBound(OUTWARD**2 * math.sqrt(largest), "lambda_max(Phi Phi')^{1/2}")
-        signs: Sequence[tuple[int, ...]] = list(itertools.product((-1, 1), repeat=len(features)))
-        most = float(np.linalg.norm(np.array(signs) @ features, axis=1).max())
-        return BumpBound(OUTWARD * most, "max_s |sum_v s_v phi(v)|, enumerated")
-
-    def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
-        """At the corners."""
-        values = (self._corners(coordinates) @ weights).reshape(coordinates.lattice.shape)
-        return np.asarray(values[slab.start : slab.stop])
-
-    def _corners(self, coordinates: Coordinates) -> FloatArray:
-        """Features (2^l, size) of the corners, exact."""
-        axes = [coordinates.lattice.nodes(axis) for axis in range(self.dimensions)]
-        grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-        return self.kernel.features(grid.reshape(-1, self.dimensions))
-
-    def value_error(self, coordinates: Coordinates, mass: float, rest: float) -> float:
-        """A product of `size` terms."""
-        del coordinates
-        norm = mass * math.sqrt(self.kernel.bound(self.radius)) + rest
-        return OUTWARD * 2 * (self.size + 4) * UNIT_ROUNDOFF * self.reach * norm

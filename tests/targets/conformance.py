@@ -118,6 +118,11 @@ CASES = {
         {"kind": "logistic-regression", "C": 1.0}, {"label": LABEL}, {"label": (0.0, 1.0, NULL)},
         ("laplace", "discrete-gaussian"), reached=0.3, linear=True,
     ),
+    "logistics": Case(
+        {"kind": "logistic-regression", "C": 0.5}, {"label": THREE},
+        {"label": (0.0, 1.0, 2.0, NULL)}, ("laplace", "discrete-gaussian"), reached=0.2,
+        linear=True,
+    ),
     "ridge": Case(
         {"kind": "ridge-regression", "C": 0.5}, {"response": RESPONSE},
         {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, ("laplace", "discrete-gaussian"),

@@ -24,6 +24,7 @@ from dbern.planning import plan_files
 from dbern.privacy.calibration import GaussianNoise
 from dbern.targets import risk_statistics
 from dbern.targets.gathering import Gathering
+from dbern.targets.linear_functions import LinearFunctions
 from dbern.targets.risk_minimizers import RiskMinimizer, RiskModel
 
 POINTS = np.linspace(0, 1, 41)
@@ -70,6 +71,20 @@ def test_a_bound_for_one_of_several_outputs_fails(monkeypatch, noise):
 
     monkeypatch.setattr(RiskMinimizer, "movement", of_one)
     assert max(largest_moves(CASES["solved machines"], 1, noise, k=9)) > 1
+
+
+@pytest.mark.parametrize("noise", CASES["logistics"].noises)
+def test_a_bound_for_one_of_several_linear_functions_fails(monkeypatch, noise):
+    original = LinearFunctions.movement
+
+    def of_one(self, norm):
+        return BumpBound(original(self, norm).value / self.model.outputs ** (1 / norm), "one")
+
+    target = {**CASES["logistics"].target, "C": 0.1}
+    case = replace(CASES["logistics"], target=target)
+    assert max(largest_moves(case, 1, noise)) <= 1
+    monkeypatch.setattr(LinearFunctions, "movement", of_one)
+    assert max(largest_moves(case, 1, noise)) > 1
 
 
 # --- the model without noise -------------------------------------------------------------------

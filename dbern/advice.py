@@ -11,7 +11,7 @@ from dbern.planning import KINDS, footers, plan_files, problem_of, public_rows
 from dbern.plans import ReleasePlan
 from dbern.progress import Progress, silent
 from dbern.spec import ReleaseSpec
-from dbern.targets.base import Vector
+from dbern.targets.base import Vector, is_linear
 
 _STEPS = 14
 _LEAST, _MOST = Fraction(1, 10**4), Fraction(10**4)
@@ -46,7 +46,7 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     if spec.mechanism.calibration == "paper":
         raise SpecError('mechanism.calibration: the trade-off is that of "tight"; write "tight"')
     component = spec.components[0]
-    if isinstance(component, Vector):
+    if isinstance(component, Vector) or is_linear(component):
         raise SpecError(
             f'target.kind: "{spec.learner.kind}" leaves no k, h or rank to choose; '
             "leave out --table"

@@ -49,6 +49,8 @@ _WORST_SHARE = 0.01  # of databases
 _BIN_RESOLUTIONS = (0.4, 0.55, 0.75, 1.0, 1.3, 1.7, 2.2, 3.0, 4.0)  # cells a deviation
 _RIDGES = (0.0, 0.01, 1.0)  # times what is best on one axis
 _MOST_CELLS = 2000
+_STATED_K = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # where no kernel says how fine
+_STATED_ORDERS = (1, 2, 4, 8)
 
 
 Reference: TypeAlias = Callable[[FloatArray], FloatArray]
@@ -138,10 +140,18 @@ class Problem:
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
         """The given order, or the usual ones on every axis."""
-        return [self.h] if self.h is not None else [(h,) * len(self.kernels) for h in usual]
+        axes = self.component.domain.dimensions
+        return [self.h] if self.h is not None else [(h,) * axes for h in usual]
 
     def candidate(self, coordinates: Coordinates, h: tuple[int, ...]) -> Candidate:
         """Predict the errors of one way to release."""
+        noise = self.noise(coordinates, h)
+        worst = _worst_error(self.kernels, coordinates, h)
+        typical = worst if self.certified else self.bias(coordinates, h)
+        return Candidate(coordinates, h, noise, typical, worst, self.certified)
+
+    def noise(self, coordinates: Coordinates, h: tuple[int, ...]) -> float:
+        """Predict the mean sup of the noise."""
         norm = 2 if self.gaussian else 1
         if self.advanced:
             values = self.component.outputs * coordinates.layout.size
@@ -151,10 +161,7 @@ class Problem:
         one = len(self.kernels) == norm == 1 and not self.kinked
         if isinstance(coordinates, SpectralCoordinates) and one:
             bound *= _PAIRWISE_GAIN
-        noise = bound / self.n * self.noise_ratio * _unit_noise(coordinates, h, self.gaussian)
-        worst = _worst_error(self.kernels, coordinates, h)
-        typical = worst if self.certified else self.bias(coordinates, h)
-        return Candidate(coordinates, h, noise, typical, worst, self.certified)
+        return bound / self.n * self.noise_ratio * _unit_noise(coordinates, h, self.gaussian)
 
     @property
     def ridge(self) -> float:
@@ -180,6 +187,9 @@ class Problem:
 
 def plain_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of the lattice values themselves: noise grows with k."""
+    if not problem.kernels:
+        yield from _stated_candidates(problem)
+        return
     best = math.inf
     for lattice in problem.lattices(_PLAIN_RESOLUTIONS):
         found = [
@@ -189,6 +199,24 @@ def plain_candidates(problem: Problem) -> Iterator[Candidate]:
         best = min(best, *(candidate.error for candidate in found))
         if problem.kinked and min(candidate.noise for candidate in found) > best:
             break  # finer lattices, of which there are many, are noisier still
+
+
+def _stated_candidates(problem: Problem) -> Iterator[Candidate]:
+    """Lattice values of a function of which a class is known: its worst member is the typical."""
+    axes, best = problem.component.domain.dimensions, math.inf
+    for k in [problem.k] if problem.k is not None else [(k,) * axes for k in _STATED_K]:
+        coordinates = PlainCoordinates(Lattice(k))
+        if best < math.inf and coordinates.layout.size > problem.largest_lattice:
+            break
+        found = []
+        for h in problem.orders(_STATED_ORDERS):
+            error = problem.component.approximation.error(k, h, (None,) * axes)
+            noise = problem.noise(coordinates, h)
+            found.append(Candidate(coordinates, h, noise, error, error, problem.certified))
+        yield from found
+        if min(candidate.noise for candidate in found) > best:
+            break  # noise grows with k
+        best = min(best, *(candidate.error for candidate in found))
 
 
 def spectral_candidates(problem: Problem) -> Iterator[Candidate]:

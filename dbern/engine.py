@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dbern.arrays import FloatArray, Int64Array
+from dbern.arrays import Int64Array
 from dbern.bernstein.lattice import Slab
-from dbern.domain import Column
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
-from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
-from dbern.targets.counting import Counters
+from dbern.reading import Portion, Reading
+from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag
+from dbern.targets.counting import Counters, StoppedError
 from dbern.workers import task_rows
 
 if TYPE_CHECKING:
@@ -41,16 +41,6 @@ _POLL_SECONDS = 0.005
 _LOOK_SECONDS = 2.0
 _PATIENCE_SECONDS = 60
 _SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
-
-
-@dataclass(frozen=True)
-class Portion:
-    """Some row groups of one file, and the keyed tag that the file's footer must still have."""
-
-    path: str
-    tag: str = field(repr=False)
-    row_groups: tuple[int, ...]
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -81,6 +71,14 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
     "changed": lambda place: IntegrityError(
         f"{place} changed since the reservation; restore it and run the same command again"
     ),
+    "stopped": lambda place: ReleaseError(
+        f'{place}: failed on these records, and on_failure = "stop": nothing is published and the '
+        "charge stands; `dbern ledger abandon` it, mend the function, choose a new release.name"
+    ),
+    "unlike": lambda place: EnvironmentRefusedError(
+        f"{place}: a worker cannot import it, or has another text of its module than this process; "
+        "install the same on all workers and run the same command again"
+    ),
     "internal": lambda place: ReleaseError(
         f"a task failed ({place}); run the same command again, after giving the workers more "
         "memory if that was a MemoryError"
@@ -91,40 +89,16 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
 # --- tasks: run on workers, importable, never raise ------------------------------------------
 
 
-class _ChangedError(Exception):
-    """A file is not what it was when it was reserved."""
-
-
-@dataclass
-class _Reading:
-    """The batches of some portions, anew each time; where it is, and how many rows it read."""
-
-    portions: Sequence[Portion]
-    columns: Sequence[Column]
-    salt: bytes = field(repr=False)
-    place: str = ""
-    rows: int = 0
-
-    def __iter__(self) -> Iterator[dict[str, FloatArray]]:
-        self.rows = 0
-        for portion in self.portions:
-            self.place = portion.path
-            for batch in read_batches(portion.path, portion.row_groups, self.columns):
-                yield batch
-                self.rows += len(next(iter(batch.values())))
-            if footer_tag(self.place, self.salt) != portion.tag:
-                raise _ChangedError
-
-
 def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0) -> Outcome:
     """Add up the records of some portions, or one pass over all; rows count in the first."""
-    reading = _Reading(portions, counters.columns, salt)
+    reading = Reading(portions, counters, salt)
     try:
         with threadpool_limits(1):
             state = counters.count(reading, salt, index)
-    except (_ChangedError, UnreadableFileError) as error:
-        failed = "changed" if isinstance(error, _ChangedError) else "unreadable"
-        return Outcome(None, failure=failed, place=reading.place)
+    except UnreadableFileError:
+        return Outcome(None, failure="unreadable", place=reading.place)
+    except StoppedError as stopped:
+        return Outcome(None, failure=stopped.failure, place=stopped.place)
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
         return Outcome(None, failure="internal", place=type(error).__name__)
     return Outcome(state, reading.rows if index == 0 else 0)

@@ -27,7 +27,16 @@ from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
 from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
-from dbern.targets.base import Component, Statistic, Vector, for_rows
+from dbern.targets.base import (
+    Component,
+    Statistic,
+    Vector,
+    for_lattice,
+    for_rows,
+    is_linear,
+    needs_lattice,
+    random_privacy,
+)
 from dbern.targets.counting import Counters
 from dbern.workers import cost
 
@@ -37,8 +46,7 @@ KINDS = (
 )
 """Noise on lattice values, on spectral coordinates and on bins: Laplace, Gaussian."""
 
-_PAPER_H = 2
-_LARGEST_PAPER_K = 64
+_PAPER_H, _LARGEST_PAPER_K = 2, 64
 _LARGEST_AUTO_K = 1000
 _LARGEST_AUTO_LATTICE = 1_000_000
 _SHARE = 0.01  # of the noise that the effective kernel may cost
@@ -80,7 +88,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         for component in spec.components
     ]
     planned = tuple(component for component, _ in resolved)
-    counters = Counters(tuple(statistic for _, statistic in resolved))
+    counters = Counters(tuple(statistic for _, statistic in resolved), spec.records.filter)
     parts = [one.certificate for one in planned for _ in range(one.outputs)]
     least = planned[0].certificate.lower_bound if len(planned) == 1 else 0.0
     return ReleasePlan(
@@ -93,6 +101,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         certificate=combined(spec.combination, parts, least),
         cost=cost(counters, n),
         notes=spec.learner.notes(n),
+        random_dp=random_privacy(spec.components, spec.charge),
     )
 
 
@@ -102,6 +111,7 @@ def _component(
     """Resolve one component; its certificate holds together with those of `at_once` arrays."""
     charge, norm = _charge(spec, component), 2 if spec.gaussian else 1
     coordinates, h = _choose(spec, component, n)
+    component = for_lattice(component, coordinates)
     exact = _exact(component, coordinates, n, _calibration(spec), norm)
     ratio = _noise_ratio(spec, charge)
     if spec.advanced:  # that starts from S times the root of the values, and here is S times them
@@ -145,14 +155,15 @@ def _vector(
     bound = vector.movement(norm)
     function, moved = (Fraction(one) / n for one in (vector.entry_movement, bound.value))
     exact = Sensitivity(function, moved, bound.derivation, norm)
-    law = _calibrate(exact, vector.outputs, statistic, n, _charge(spec, vector))
+    law = _calibrate(exact, 1, statistic, n, _charge(spec, vector))
     lattice_error = statistic.kernel_error + statistic.position_error
     released_error = statistic.float_error + math.ldexp(0.5, law.granularity_exponent)
-    error = lattice_error + released_error
     granularity = math.ldexp(1.0, law.granularity_exponent)
+    count, error = len(vector.entries), lattice_error + released_error
+    certificate = vector_bound(law, count, vector.features, error, spec.beta, at_once)
     planned = PlannedComponent(
         name=vector.name,
-        outputs=vector.outputs,
+        outputs=1,
         k=(),
         h=(),
         maps=(),
@@ -160,9 +171,7 @@ def _vector(
         description=statistic.description,
         sensitivity=_sensitivity(exact, law, 1.0),
         noise=PlannedNoise(KINDS[spec.gaussian][""], _scale(law) * granularity, granularity, law),
-        certificate=vector_bound(
-            law, len(vector.entries), vector.features, error, spec.beta, at_once
-        ),
+        certificate=certificate,
         approximation={},
         unit=1.0,
         lattice_error=lattice_error,
@@ -223,6 +232,8 @@ def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
 def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinates, tuple[int, ...]]:
     """What the spec says, and the smallest predicted error over what it leaves open."""
     mechanism = spec.mechanism
+    if is_linear(component):
+        return _corners(spec, component)
     k, h = _given_k(spec, component), spec.per_axis("h", component.domain)
     if mechanism.calibration == "paper":
         h = h or (_PAPER_H,) * component.domain.dimensions
@@ -249,27 +260,38 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
     return chosen.coordinates, chosen.h
 
 
+def _corners(spec: ReleaseSpec, component: Component) -> tuple[Coordinates, tuple[int, ...]]:
+    """A linear function is its values at the corners."""
+    ones = (1,) * component.domain.dimensions
+    if {spec.per_axis("k", component.domain), spec.per_axis("h", component.domain)} - {None, ones}:
+        raise SpecError("mechanism.k, mechanism.h: a linear function needs 1; leave them out")
+    if spec.mechanism.noise not in ("auto", KINDS[spec.gaussian][""], ADVANCED):
+        raise SpecError('mechanism.noise: is not for a linear function; write noise = "auto"')
+    return PlainCoordinates(Lattice(ones)), ones
+
+
 def _refuse_choices(spec: ReleaseSpec) -> None:
     """Numbers that are released as they are leave no noise to choose; k and h have no use."""
-    mechanism, kind = spec.mechanism, spec.learner.kind
-    if mechanism.noise not in ("auto", KINDS[spec.gaussian][""]):
+    plain = spec.mechanism.noise in ("auto", KINDS[spec.gaussian][""])
+    if not plain or spec.mechanism.calibration == "paper":
         raise SpecError(
-            f'mechanism.noise: "{mechanism.noise}" is not for what target.kind = "{kind}" '
-            'releases; write noise = "auto"'
+            f'mechanism.noise, mechanism.calibration: "{spec.learner.kind}" releases numbers as '
+            'they are; write noise = "auto" and calibration = "tight"'
         )
-    if mechanism.calibration == "paper":
-        raise SpecError('mechanism.calibration: "paper" is for lattices; write "tight"')
 
 
 def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
     """What the choice of k, h, noise and rank starts from."""
+    component, k = for_rows(component, n), _given_k(spec, component)
+    if k is not None:
+        component = for_lattice(component, PlainCoordinates(Lattice(k)))
     return Problem(
-        component=for_rows(component, n),
+        component=component,
         n=n,
         gaussian=spec.gaussian,
         advanced=spec.advanced,
         noise_ratio=_noise_ratio(spec, _charge(spec, component)),
-        k=_given_k(spec, component),
+        k=k,
         h=spec.per_axis("h", component.domain),
         certified=spec.mechanism.objective == "certified",
         reference=spec.reference,
@@ -280,6 +302,11 @@ def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
 
 def _given_k(spec: ReleaseSpec, component: Component) -> tuple[int, ...] | None:
     k = spec.per_axis("k", component.domain)
+    if k is None and needs_lattice(component):
+        raise SpecError(
+            "mechanism.k: is missing, and what the target states of its sensitivity is for one "
+            "lattice; write k = 20"
+        )
     if k is not None and Lattice(k).size > _LARGEST_LATTICE:
         raise SpecError(
             f"mechanism.k: {Lattice(k).size} coefficients, more than the {_LARGEST_LATTICE} of "

@@ -145,7 +145,7 @@ def _attributes(
     spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation, ledger_id: str
 ) -> dict[str, Any]:
     """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
-    content, volume = plan.to_dict(), spec.domain.volume
+    content = plan.to_dict()
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -154,12 +154,13 @@ def _attributes(
         "created": reservation.created,
         "dataset": reservation.dataset,
         "ledger_id": ledger_id,
-        "domain": {
-            "axes": [{"name": a.name, "low": a.low, "high": a.high} for a in spec.domain.axes],
-            "outside": spec.domain.outside.value,
-            "volume": volume if math.isfinite(volume) else None,
+        "domain": _domain(spec),
+        "target": {
+            "kind": spec.learner.kind,
+            **spec.learner.get_params(),
+            **spec.learner.identity(),
+            "n": plan.n,
         },
-        "target": {"kind": spec.learner.kind, **spec.learner.get_params(), "n": plan.n},
         "combine": spec.combination.to_dict(),
         "components": [
             _described(component, planned, facts)
@@ -173,6 +174,18 @@ def _attributes(
         "neighbors": spec.neighbors.value,
         "unit": str(spec.unit),
         "certificate": content["certificate"],
+        **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
+    }
+
+
+def _domain(spec: ReleaseSpec) -> dict[str, Any]:
+    """Bounds, and which records count."""
+    kept, volume = spec.records.filter, spec.domain.volume
+    return {
+        "axes": [axis.to_dict() for axis in spec.domain.axes],
+        "outside": spec.domain.outside.value,
+        "volume": volume if math.isfinite(volume) else None,
+        **({"filter": {"column": kept.name, "values": list(kept.categories)}} if kept else {}),
     }
 
 

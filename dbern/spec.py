@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import glob
-import importlib
 import re
 import tomllib
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from dbern.combination import Combination
 from dbern.complaints import explain
 from dbern.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.errors import SpecError
+from dbern.functions import named_function
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, exact
 from dbern.sections import (
     BudgetSection,
@@ -33,6 +33,7 @@ from dbern.sections import (
 )
 from dbern.targets import Learner, learner_of
 from dbern.targets.base import Component, Vector
+from dbern.times import bounds_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LATER = "is not available in this version"
@@ -190,14 +191,7 @@ class ReleaseSpec(Section):
         name = self.mechanism.reference
         if name == "uniform":
             return None
-        try:
-            module, function = name.split(":")
-            density = getattr(importlib.import_module(module), function)
-        except (ValueError, ImportError, AttributeError) as error:
-            raise SpecError(
-                f'mechanism.reference: "{name}" cannot be imported ({type(error).__name__}); '
-                'write reference = "module:name" of a function of points (m, l)'
-            ) from None
+        density = named_function(name, "mechanism.reference", "of points (m, l)")
         low = np.array([axis.low for axis in self.domain.axes])
         width = np.array([axis.width for axis in self.domain.axes])
         return lambda points: np.asarray(density(low + points * width))
@@ -210,11 +204,7 @@ class ReleaseSpec(Section):
     @property
     def columns(self) -> tuple[Column, ...]:
         """Every column that is read."""
-        records = self.records
-        response = records.response.column if records.response else None
-        return records.domain.columns + tuple(
-            c for c in (records.label, response, records.group) if c
-        )
+        return self.records.columns
 
     def per_axis(
         self, key: Literal["k", "h"], domain: Domain | None = None
@@ -242,6 +232,7 @@ class ReleaseSpec(Section):
         content = self.model_dump(mode="json", exclude_none=True)
         del content["release"]["output"], content["budget"]["ledger"]
         content["mechanism"].pop("h")
+        content["target"] |= self.learner.identity()
         return content
 
 
@@ -263,7 +254,8 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         )
     domain = Domain(
         tuple(
-            Axis(name, float(low), float(high)) for name, (low, high) in spec.data.bounds.items()
+            Axis(name, *bounds_of(pair, f"data.bounds.{name}"))
+            for name, pair in spec.data.bounds.items()
         ),
         Outside(spec.data.outside),
     )
@@ -339,12 +331,15 @@ def _refuse_unavailable(spec: ReleaseSpec) -> None:
 
 def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:
     data = spec.data
-    label, response, group = data.label, data.response, data.group
+    label, response, group, kept = data.label, data.response, data.group, data.filter
     return RecordSchema(
         domain,
         Column(label.column, "data.label.classes", tuple(label.classes)) if label else None,
-        Response(response.column, response.bounds[0], response.bounds[1]) if response else None,
+        Response(response.column, *bounds_of(response.bounds, "data.response.bounds"))
+        if response
+        else None,
         Column(group.column, "data.group.values", tuple(group.values)) if group else None,
+        Column(kept.column, "data.filter.values", tuple(kept.values)) if kept else None,
     )
 
 

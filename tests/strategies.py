@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dbern.bernstein.lattice import Slab
-from dbern.domain import _RESERVED
 from dbern.planning import plan_files
 from dbern.plans import ReleasePlan
 from dbern.spec import ReleaseSpec
@@ -23,9 +22,10 @@ MINIMAL: dict[str, dict[str, Any]] = {
 }
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,12}", fullmatch=True)
+TAKEN = {"coefficients", "spectral", "binned", "value", "zarr.json"}  # by the store itself
 LETTERS = st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])
 COLUMNS = st.text(LETTERS, min_size=1, max_size=8).filter(  # what a store can hold
-    lambda name: not (name.startswith((".", "__")) or set(name) & set("/\\") or name in _RESERVED)
+    lambda name: not (name.startswith((".", "__")) or set(name) & set("/\\") or name in TAKEN)
 )
 DECIMALS = st.one_of(
     st.decimals("0.001", "50", places=3, allow_nan=False).map(str).filter(lambda d: float(d) > 0),

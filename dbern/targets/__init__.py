@@ -13,6 +13,7 @@ from dbern.targets.base import Learner
 from dbern.targets.density import KernelDensity
 from dbern.targets.erm import KernelERM, LogisticRegression, RidgeRegression
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
+from dbern.targets.oracle import Oracle
 from dbern.targets.priestley_chao import PriestleyChao
 from dbern.targets.regression import NadarayaWatson
 from dbern.targets.support_vectors import SupportVectorMachine
@@ -25,6 +26,7 @@ __all__ = [
     "LogisticRegression",
     "NadarayaWatson",
     "NaiveBayes",
+    "Oracle",
     "PriestleyChao",
     "RidgeRegression",
     "SupportVectorMachine",
@@ -42,6 +44,7 @@ _OURS: tuple[type[Learner], ...] = (
     KernelERM,
     LogisticRegression,
     RidgeRegression,
+    Oracle,
 )
 _GROUP = "dbern.targets"
 

@@ -9,7 +9,7 @@ the function.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
@@ -25,6 +25,8 @@ from dbern.combination import Combination
 from dbern.complaints import explain
 from dbern.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError
+from dbern.privacy.budget import Budget
+from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.sections import Section
 
 MOST_LATTICE_AXES = 3
@@ -71,6 +73,10 @@ class Learner(Section, ABC):
     def get_params(self) -> dict[str, Any]:
         """Constructor parameters by name."""
         return {name: getattr(self, name) for name in type(self).model_fields}
+
+    def identity(self) -> dict[str, Any]:
+        """What makes this learner this one besides its parameters, as JSON values."""
+        return {}
 
     @classmethod
     def from_params(cls, parameters: Mapping[str, Any]) -> Self:
@@ -328,3 +334,53 @@ Released = TypeVar("Released", Component, Vector)
 def for_rows(component: Released, n: int) -> Released:
     """The component or vector as it is planned for n rows."""
     return component.for_rows(n) if isinstance(component, Sized) else component
+
+
+@runtime_checkable
+class LinearComponent(Protocol):
+    """A component whose functions may be linear: one cell and one iteration reproduce them."""
+
+    @property
+    def linear(self) -> bool:
+        """Whether they are."""
+
+
+@runtime_checkable
+class OneLatticeComponent(Protocol):
+    """A component that may know its sensitivity for one lattice only: then k must be stated."""
+
+    @property
+    def one_lattice(self) -> bool:
+        """Whether it does."""
+
+    def for_lattice(self, coordinates: Coordinates) -> Component:
+        """The component for a lattice: what is estimated of it, is now."""
+
+    def random(self, charge: Budget) -> RandomPrivacy | None:
+        """What a charge buys where its sensitivity is an estimate; None where it is a bound."""
+
+
+def is_linear(component: Component) -> bool:
+    """Whether its values at the corners of the cube are all there is to release."""
+    return isinstance(component, LinearComponent) and component.linear
+
+
+def for_lattice(component: Component, coordinates: Coordinates) -> Component:
+    """The component as it is released on a lattice."""
+    if isinstance(component, OneLatticeComponent):
+        return component.for_lattice(coordinates)
+    return component
+
+
+def random_privacy(
+    components: Sequence[Component | Vector], charge: Budget
+) -> RandomPrivacy | None:
+    """What a charge buys, if the sensitivity of any component is an estimate."""
+    asked = (one for one in components if isinstance(one, OneLatticeComponent))
+    found = (one.random(charge) for one in asked)
+    return next((one for one in found if one is not None), None)
+
+
+def needs_lattice(component: Component) -> bool:
+    """Whether the spec must state k: what is known of it is known for one lattice."""
+    return isinstance(component, OneLatticeComponent) and component.one_lattice

@@ -146,8 +146,7 @@ class RiskModel:
     @property
     def columns(self) -> tuple[Column, ...]:
         """The axes' columns and the label's."""
-        axes = tuple(Column(name, f"data.bounds.{name}") for name in self.domain.names)
-        return axes + self.weighing.columns
+        return self.domain.columns + self.weighing.columns
 
     def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
         """Points and label (m', l + 1) of the records that count: their content."""

@@ -128,6 +128,22 @@ CASES = {
         {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, ("laplace", "discrete-gaussian"),
         reached=0.2, linear=True,
     ),
+    "oracle": Case(
+        {
+            "kind": "oracle", "function": "black_boxes:nearest", "sensitivity": 2.0,
+            "smoothness": {"holder": [9.0, 0.5]}, "bounds": (-1.0, 3.0), "on_failure": "stop",
+        },
+        {"response": RESPONSE}, {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)},
+        ("laplace", "discrete-gaussian"), reached=0.3,
+    ),
+    "oracle shards": Case(
+        {
+            "kind": "oracle", "function": "black_boxes:margins", "sensitivity": 0.5,
+            "smoothness": {"derivatives": 2, "bound": 9.0}, "bounds": (-1.0, 1.0),
+            "on_failure": 0.0, "separable": True,
+        },
+        {"label": LABEL}, {"label": (0.0, 1.0, NULL)}, ("laplace", "discrete-gaussian"),
+    ),
     "bayes": Case(
         {"kind": "naive-bayes", "bandwidth": [0.2]}, {"label": THREE},
         {"label": (0.0, 1.0, 2.0, NULL)},

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench rivals notebooks clean
+.PHONY: demo test check bench rivals flights notebooks clean
 
 demo: $(READY)
 	$(BIN)/dbern demo
@@ -24,6 +24,10 @@ bench: $(READY)
 # RIVALS passes options on: make rivals RIVALS='--task flights --json table.json'
 rivals: $(READY)
 	PYTHONPATH=tests/benchmarks $(BIN)/python -m rivals $(RIVALS)
+
+# Private beside non-private on real data, which is not in this repository: make flights FLIGHTS='--rows 8000'
+flights: $(READY)
+	PYTHONPATH=tests/benchmarks $(BIN)/python -m flights $(FLIGHTS)
 
 # Runs them again in place, with the README's pictures; one alone: make notebooks NOTEBOOKS=tour
 notebooks: $(READY)

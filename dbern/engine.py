@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dbern.arrays import FloatArray, Int64Array
+from dbern.arrays import Int64Array
 from dbern.bernstein.lattice import Slab
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
-from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
+from dbern.reading import Portion, Reading
+from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag
 from dbern.targets.counting import Counters, StoppedError
 from dbern.workers import task_rows
 
@@ -40,16 +41,6 @@ _POLL_SECONDS = 0.005
 _LOOK_SECONDS = 2.0
 _PATIENCE_SECONDS = 60
 _SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
-
-
-@dataclass(frozen=True)
-class Portion:
-    """Some row groups of one file, and the keyed tag that the file's footer must still have."""
-
-    path: str
-    tag: str = field(repr=False)
-    row_groups: tuple[int, ...]
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -100,29 +91,17 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
 
 def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0) -> Outcome:
     """Add up the records of some portions, or one pass over all; rows count in the first."""
-    rows, place = 0, ""
-
-    def batches() -> Iterator[dict[str, FloatArray]]:
-        nonlocal rows, place
-        for portion in portions:
-            place = portion.path
-            groups, columns = portion.row_groups, counters.columns
-            for batch in read_batches(place, groups, columns, counters.filter):
-                yield batch
-                rows += len(next(iter(batch.values()))) if index == 0 else 0
-            if footer_tag(place, salt) != portion.tag:
-                raise StoppedError("changed", place)
-
+    reading = Reading(portions, counters, salt)
     try:
         with threadpool_limits(1):
-            state = counters.count(batches(), salt, index)
+            state = counters.count(reading, salt, index)
     except UnreadableFileError:
-        return Outcome(None, failure="unreadable", place=place)
+        return Outcome(None, failure="unreadable", place=reading.place)
     except StoppedError as stopped:
         return Outcome(None, failure=stopped.failure, place=stopped.place)
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
         return Outcome(None, failure="internal", place=type(error).__name__)
-    return Outcome(state, rows)
+    return Outcome(state, reading.rows if index == 0 else 0)
 
 
 def merge(outcomes: Sequence[Outcome]) -> Outcome:
@@ -290,7 +269,7 @@ def add_up(
     waiting = iter(work)
     level: dict[str, int] = {}
     finished: dict[int, list[Future]] = {}
-    active = as_completed(loop=client.loop)
+    done, active = 0, as_completed(loop=client.loop)
 
     def submit(depth: int, function: Callable[..., Outcome], *arguments: object) -> None:
         future = client.submit(function, *arguments, pure=False)
@@ -299,7 +278,6 @@ def add_up(
 
     for task, index in islice(waiting, window):
         submit(0, count, counters, task, salt, index)
-    done = 0
     for future in _arriving(client, active):
         _refuse_lost(future)
         depth = level.pop(future.key)

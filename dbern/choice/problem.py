@@ -10,6 +10,7 @@ from dbern.bernstein.bins import CLUSTERS
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
 from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.lattice import Lattice
+from dbern.bernstein.maps import BinnedCoordinates
 from dbern.bernstein.moments import cells_for
 from dbern.choice.prediction import (
     Reference,
@@ -154,7 +155,8 @@ class Problem:
     @property
     def ridge(self) -> float:
         """Variance of the noise of one bin, as each of the axes' share in their product."""
-        scale = 2 / self.n * self.noise_ratio
+        moved = self.component.movement(BinnedCoordinates(Lattice(()), ()), 1).value
+        scale = moved / self.n * self.noise_ratio
         return float((scale if self.gaussian else math.sqrt(2) * scale) ** (2 / len(self.kernels)))
 
     def lattice_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:

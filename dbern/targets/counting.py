@@ -33,6 +33,14 @@ class Gathered(Protocol):
 
 
 @runtime_checkable
+class Surveying(Protocol):
+    """A pass that sees all records once before any is added: they are read twice."""
+
+    def survey(self, records: Mapping[str, FloatArray]) -> None:
+        """Look at a batch."""
+
+
+@runtime_checkable
 class GatheringStatistic(Protocol):
     """A statistic whose records must meet: each of its `passes` goes over all of them.
 
@@ -99,7 +107,10 @@ class Counters:
     def count(
         self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int = 0
     ) -> Int64Array:
-        """The state of some records, or of one pass over all of them; sums count in the first."""
+        """The state of some records, or of one pass over all of them; sums count in the first.
+
+        A pass may go over the batches twice (`Surveying`).
+        """
         state = self.empty()
         gathered: list[tuple[Gathered, Int64Array]] = []
         sums: list[tuple[Statistic, Int64Array]] = []
@@ -108,6 +119,10 @@ class Counters:
                 sums += [(part, own)] if index == 0 else []
             elif index < part.passes:
                 gathered.append((part.gather(salt, index), own))
+        surveying = [one for one, _ in gathered if isinstance(one, Surveying)]
+        for batch in batches if surveying else ():
+            for each in surveying:
+                each.survey(batch)
         for batch in batches:
             for part, own in sums:
                 part.add(own, batch)

@@ -39,6 +39,8 @@ _CONNECT_SECONDS = 10
 _POLL_SECONDS = 0.005
 _LOOK_SECONDS = 2.0
 _PATIENCE_SECONDS = 60
+UNREACHABLE = (OSError, RuntimeError, TimeoutError, TypeError, ValueError)
+"""What connecting raises: nobody there, another authority, plain TCP, no certificate."""
 _SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
 
 
@@ -196,10 +198,10 @@ def cluster(address: str | None = None) -> Iterator[Client]:
             return
         try:
             client = Client(address, timeout=_CONNECT_SECONDS)
-        except (OSError, TimeoutError, ValueError) as error:
+        except UNREACHABLE as error:
             raise EnvironmentRefusedError(
-                f"no scheduler answers at {address} ({type(error).__name__}); start one with "
-                "`dask scheduler`, or leave out --scheduler"
+                f"no scheduler answers at {address} ({type(error).__name__}); start one with `dask "
+                "scheduler`, mend certificates (distributed.comm.tls), or leave out --scheduler"
             ) from None
         with client:
             check_workers(client)
@@ -207,9 +209,15 @@ def cluster(address: str | None = None) -> Iterator[Client]:
 
 
 def check_workers(client: Client) -> None:
-    """Refuse a cluster without workers, or with other versions than this process."""
+    """Refuse a cluster without workers, without dbern, or with other versions than here."""
     here = environment()
-    workers: dict[str, dict[str, str]] = client.run(environment)
+    try:
+        workers: dict[str, dict[str, str]] = client.run(environment)
+    except Exception as error:  # noqa: BLE001 -- what cannot be imported there comes as anything
+        raise EnvironmentRefusedError(
+            f"a worker cannot say what it runs ({type(error).__name__}): it has no dbern, or lacks "
+            "a package; install there what is here, or use one image for all"
+        ) from None
     if not workers:
         raise EnvironmentRefusedError("the cluster has no workers; start some with `dask worker`")
     for worker, there in workers.items():

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +25,7 @@ from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
 from dbern.targets.counting import Counters
-from dbern.workers import task_rows
+from dbern.workers import check_workers, task_rows
 
 if TYPE_CHECKING:
     from distributed import Client as Client
@@ -41,7 +39,6 @@ _LOOK_SECONDS = 2.0
 _PATIENCE_SECONDS = 60
 UNREACHABLE = (OSError, RuntimeError, TimeoutError, TypeError, ValueError)
 """What connecting raises: nobody there, another authority, plain TCP, no certificate."""
-_SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
 
 
 @dataclass(frozen=True)
@@ -155,11 +152,6 @@ def state_tag(state: Int64Array, salt: bytes) -> str:
     return hmac.new(salt, np.ascontiguousarray(state).tobytes(), hashlib.sha256).hexdigest()
 
 
-def environment() -> dict[str, str]:
-    """Versions that must agree between this process and the workers."""
-    return {"python": platform.python_version(), **{name: version(name) for name in _SAME}}
-
-
 # --- the releasing process -------------------------------------------------------------------
 
 
@@ -176,7 +168,7 @@ def cluster(address: str | None = None) -> Iterator[Client]:
         Where no scheduler answers, or its workers run other versions.
     """
     import dask
-    from distributed import Client, LocalCluster
+    from distributed import Client, LocalCluster, Security
 
     memory = "distributed.worker.memory"
     with dask.config.set({f"{memory}.target": False, f"{memory}.spill": False}):
@@ -187,6 +179,8 @@ def cluster(address: str | None = None) -> Iterator[Client]:
                     n_workers=1,
                     threads_per_worker=threads,
                     processes=False,
+                    # No byte leaves the process, whatever the configuration asks of clusters.
+                    security=Security(require_encryption=False, tls_ca_file=None),
                     # Without these, HTTP is served on every interface even with no dashboard.
                     dashboard_address=None,
                     scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
@@ -206,27 +200,6 @@ def cluster(address: str | None = None) -> Iterator[Client]:
         with client:
             check_workers(client)
             yield client
-
-
-def check_workers(client: Client) -> None:
-    """Refuse a cluster without workers, without dbern, or with other versions than here."""
-    here = environment()
-    try:
-        workers: dict[str, dict[str, str]] = client.run(environment)
-    except Exception as error:  # noqa: BLE001 -- what cannot be imported there comes as anything
-        raise EnvironmentRefusedError(
-            f"a worker cannot say what it runs ({type(error).__name__}): it has no dbern, or lacks "
-            "a package; install there what is here, or use one image for all"
-        ) from None
-    if not workers:
-        raise EnvironmentRefusedError("the cluster has no workers; start some with `dask worker`")
-    for worker, there in workers.items():
-        differing = [f"{name} {there.get(name)} there, {here[name]} here" for name in here
-                     if there.get(name) != here[name]]  # fmt: skip
-        if differing:
-            raise EnvironmentRefusedError(
-                f"worker {worker} runs other versions ({'; '.join(differing)}); install the same"
-            )
 
 
 def passes(

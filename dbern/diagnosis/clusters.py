@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dbern.diagnosis.finding import SKEW_SECONDS, Finding
-from dbern.engine import UNREACHABLE, check_workers
+from dbern.engine import UNREACHABLE
 from dbern.errors import EnvironmentRefusedError
+from dbern.workers import check_workers
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -8,6 +8,8 @@ import shutil
 import stat
 import subprocess
 import sys
+from copy import deepcopy
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -28,8 +30,13 @@ def loaded(path):
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
+@cache
 def objects():
     """Every Kubernetes object, those of a List one by one."""
+    return tuple(_objects())
+
+
+def _objects():
     for path in MANIFESTS:
         for one in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             yield from one["items"] if one["kind"] == "List" else [one]
@@ -75,8 +82,13 @@ def validate(one):
         kubernetes_validate.validate(one, version, strict=True)
 
 
+@cache
 def pods():
     """Every pod that comes about, as its spec; those of the operator as it makes them."""
+    return tuple(_pods())
+
+
+def _pods():
     from dask_kubernetes.operator.controller import controller
 
     for name, one in of_kind("CronJob").items():
@@ -115,7 +127,7 @@ def test_kubernetes_manifests_fit_the_schemas():
 
 @pytest.mark.parametrize("kind", ["CronJob", "NetworkPolicy", "DaskCluster", "DaskAutoscaler"])
 def test_a_misspelt_key_is_found(kind):
-    one = next(iter(of_kind(kind).values()))
+    one = deepcopy(next(iter(of_kind(kind).values())))
     one["spec"]["misspelt"] = 1
     with pytest.raises(jsonschema.ValidationError):
         validate(one)
@@ -238,7 +250,7 @@ def test_scheduled_commands_are_understood(monkeypatch, capsys):
     monkeypatch.setattr(catch_up, "_told", str)
     units = (DEPLOY / "systemd").glob("dbern-*.service")
     commands = [started(unit) for unit in units if "@" not in unit.name]
-    commands += [one["args"] for name, pod in pods() for one in pod["spec"]["containers"]]
+    commands += [list(one["args"]) for name, pod in pods() for one in pod["spec"]["containers"]]
     scheduled = [words[1:] for words in commands if words[0] != "dask"]
     assert len(scheduled) == 9
     for words in scheduled:

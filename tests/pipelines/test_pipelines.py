@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ import pytest
 
 import dbern
 from dbern.privacy.budget import Budget
-from pipelines import catch_up, score
+from pipelines import catch_up, due, score
 from pipelines.generated import generate, risk, trips, write
 
 FOLDER = Path(__file__).parents[2] / "pipelines"
@@ -108,6 +109,10 @@ def test_what_ends_a_round(monkeypatch, codes, tried, code):
     monkeypatch.setattr(catch_up, "run", lambda _arguments: next(remaining))
     returned, outcomes = catch_up.catch_up("x.toml", [f"p{i}" for i in range(len(codes))])
     assert (returned, len(outcomes)) == (code, tried)
+
+
+def test_the_examples_of_what_is_due_hold():
+    assert doctest.testmod(due) == (0, 3)
 
 
 def test_the_release_is_the_command_that_a_person_would_type(monkeypatch):

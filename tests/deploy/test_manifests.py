@@ -13,6 +13,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
+import click
 import jsonschema
 import kubernetes_validate
 import pytest
@@ -262,6 +263,23 @@ def test_scheduled_commands_are_understood(monkeypatch, capsys):
             words[words.index("--ledger") + 1] = "sqlite:///none.db"
             assert command_line.run(words) == 4
     capsys.readouterr()
+
+
+def test_dask_understands_the_commands_of_its_roles():
+    from distributed.cli import dask_scheduler, dask_worker
+
+    roles = {"scheduler": dask_scheduler.main, "worker": dask_worker.main}
+    found = [one["args"] for _, pod in pods() for one in pod["spec"]["containers"]]
+    found += [one["command"] for one in loaded(DEPLOY / "compose.yaml")["services"].values()
+              if "command" in one]  # fmt: skip
+    understood = 0
+    for program, role, *words in found:
+        if program == "dask":
+            roles[role].make_context(role, list(words))
+            understood += 1
+    assert understood == 6
+    with pytest.raises(click.UsageError):
+        dask_worker.main.make_context("worker", ["tls://a:1", "--no-dashbord"])
 
 
 def test_the_compose_file_fits_the_specification_and_confines_all():

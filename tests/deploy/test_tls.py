@@ -15,6 +15,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+import yaml
 from distributed import Client, Security
 
 import dbern
@@ -51,6 +52,14 @@ def environment(role, folder, **others):
     return {**os.environ, "DASK_CONFIG": str(folder), "PYTHONPATH": path, **made, **others}
 
 
+def deployed(role):
+    """The command of compose.yaml, on the loopback and on any port."""
+    _, *words = yaml.safe_load((SETTINGS.parent / "compose.yaml").read_text())["services"][role][
+        "command"
+    ]
+    return ["0" if word == "8786" else word for word in words] + ["--host", "127.0.0.1"]
+
+
 class Cluster:
     def __init__(self, folder):
         self.folder, self.processes = folder, []
@@ -62,8 +71,7 @@ class Cluster:
                 certificates.issue(folder / authority, role, ["127.0.0.1"])
         self.address = ""
         file = folder / "scheduler.json"
-        self.start("ours/scheduler", "scheduler", "--host", "127.0.0.1", "--port", "0",
-                   *NO_PAGES, "--scheduler-file", str(file))  # fmt: skip
+        self.start("ours/scheduler", *deployed("scheduler"), "--scheduler-file", str(file))
         wait(lambda: file.exists() and file.stat().st_size > 0)
         found = json.loads(file.read_text())
         self.address, self.services = found["address"], found["services"]
@@ -84,6 +92,11 @@ class Cluster:
                           *NO_PAGES, "--host", "127.0.0.1",
                           "--local-directory", str(self.folder), "--death-timeout", "30",
                           *more)  # fmt: skip
+
+    def deployed_worker(self):
+        words = [self.address if "://" in word else word for word in deployed("worker")]
+        words[words.index("/scratch")] = str(self.folder)
+        return self.start("ours/worker", *words)
 
     def preloaded(self, code):
         (self.folder / "preload.py").write_text(code)
@@ -123,7 +136,7 @@ def wait(condition, seconds=40):
 def cluster(tmp_path_factory):
     made = Cluster(tmp_path_factory.mktemp("tls"))
     try:
-        made.worker()
+        made.deployed_worker()
         wait(lambda: made.workers() == 1)
         yield made
     finally:

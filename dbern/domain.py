@@ -7,11 +7,13 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dbern.arrays import BoolArray, FloatArray
 from dbern.errors import SpecError
+from dbern.times import TimeUnit
 
 _LEAST_WIDTH = 1e-100
 _PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
@@ -27,7 +29,7 @@ class Outside(enum.Enum):
 
 @dataclass(frozen=True)
 class Axis:
-    """One column and its public bounds, in data units.
+    """One column and its public bounds, in data units: of dates and times, those of `unit`.
 
     Raises
     ------
@@ -43,6 +45,7 @@ class Axis:
     name: str
     low: float
     high: float
+    unit: TimeUnit | None = None
 
     def __post_init__(self) -> None:
         where = f"data.bounds.{self.name}"
@@ -67,10 +70,31 @@ class Axis:
                 "rescale the column"
             )
 
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Axis:
+        """Read what `to_dict` wrote."""
+        unit = TimeUnit(content["unit"]) if "unit" in content else None
+        return cls(content["name"], content["low"], content["high"], unit)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; a unit only where there is one."""
+        content: dict[str, Any] = {"name": self.name, "low": self.low, "high": self.high}
+        return content | ({"unit": self.unit.value} if self.unit else {})
+
     @property
     def width(self) -> float:
         """Length of the axis in data units."""
         return self.high - self.low
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Of its coordinates, by the CF conventions: xarray.decode_cf makes dates of such units."""
+        return {"units": self.unit.value} if self.unit else {}
+
+    @property
+    def column(self) -> Column:
+        """What is read."""
+        return Column(self.name, f"data.bounds.{self.name}", unit=self.unit)
 
 
 @dataclass(frozen=True)
@@ -91,6 +115,11 @@ class Domain:
     def names(self) -> tuple[str, ...]:
         """Column names in axis order."""
         return tuple(axis.name for axis in self.axes)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What is read of a record."""
+        return tuple(axis.column for axis in self.axes)
 
     @property
     def dimensions(self) -> int:
@@ -130,11 +159,6 @@ class Domain:
             kept &= self.inside(points)
         return kept, np.clip(self.to_unit(points[kept]), 0.0, 1.0)
 
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """What is read of a record."""
-        return tuple(Column(name, f"data.bounds.{name}") for name in self.names)
-
     def axis(self, index: int) -> Domain:
         """The interval of one axis."""
         return Domain((self.axes[index],), self.outside)
@@ -144,12 +168,13 @@ class Domain:
 class Column:
     """A column to read: numbers, or with `categories` the position of its value among them.
 
-    `key` is where the spec names it.
+    `key` is where the spec names it; `unit` is what dates and times are counted in.
     """
 
     name: str
     key: str
     categories: tuple[str | int | bool, ...] = ()
+    unit: TimeUnit | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.categories)) < len(self.categories):
@@ -163,6 +188,7 @@ class Response:
     name: str
     low: float
     high: float
+    unit: TimeUnit | None = None
 
     def __post_init__(self) -> None:
         finite = math.isfinite(self.low) and math.isfinite(self.high)
@@ -186,17 +212,27 @@ class Response:
     @property
     def column(self) -> Column:
         """What is read."""
-        return Column(self.name, "data.response.column")
+        return Column(self.name, "data.response.column", unit=self.unit)
 
 
 @dataclass(frozen=True)
 class RecordSchema:
-    """What the spec says about a record: axes, and a label, response or group where it has one."""
+    """What the spec says about a record: axes, and a label, response or group where it has one.
+
+    A record whose value of `filter` is not one of its categories is the null record.
+    """
 
     domain: Domain
     label: Column | None = None
     response: Response | None = None
     group: Column | None = None
+    filter: Column | None = None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Every column that is read."""
+        others = (self.label, self.response and self.response.column, self.group, self.filter)
+        return self.domain.columns + tuple(column for column in others if column)
 
     @property
     def classes(self) -> Column:
@@ -214,11 +250,10 @@ class RecordSchema:
         return self.label
 
     def __post_init__(self) -> None:
-        others = [self.label, self.response and self.response.column, self.group]
-        names = [*self.domain.names, *(column.name for column in others if column)]
+        names = [column.name for column in self.columns]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise SpecError(
                 f'data: the column "{twice}" has two roles; write it once among bounds, label, '
-                "response and group"
+                "response, group and filter"
             )

@@ -24,7 +24,7 @@ from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, Re
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
-from dbern.targets.counting import Counters
+from dbern.targets.counting import Counters, StoppedError
 from dbern.workers import check_workers, task_rows
 
 if TYPE_CHECKING:
@@ -79,6 +79,14 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
     "changed": lambda place: IntegrityError(
         f"{place} changed since the reservation; restore it and run the same command again"
     ),
+    "stopped": lambda place: ReleaseError(
+        f'{place}: failed on these records, and on_failure = "stop": nothing is published and the '
+        "charge stands; `dbern ledger abandon` it, mend the function, choose a new release.name"
+    ),
+    "unlike": lambda place: EnvironmentRefusedError(
+        f"{place}: a worker cannot import it, or has another text of its module than this process; "
+        "install the same on all workers and run the same command again"
+    ),
     "internal": lambda place: ReleaseError(
         f"a task failed ({place}); run the same command again, after giving the workers more "
         "memory if that was a MemoryError"
@@ -89,10 +97,6 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
 # --- tasks: run on workers, importable, never raise ------------------------------------------
 
 
-class _ChangedError(Exception):
-    """A file is not what it was when it was reserved."""
-
-
 def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0) -> Outcome:
     """Add up the records of some portions, or one pass over all; rows count in the first."""
     rows, place = 0, ""
@@ -101,19 +105,20 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
         nonlocal rows, place
         for portion in portions:
             place = portion.path
-            for batch in read_batches(place, portion.row_groups, counters.columns):
+            groups, columns = portion.row_groups, counters.columns
+            for batch in read_batches(place, groups, columns, counters.filter):
                 yield batch
                 rows += len(next(iter(batch.values()))) if index == 0 else 0
             if footer_tag(place, salt) != portion.tag:
-                raise _ChangedError
+                raise StoppedError("changed", place)
 
     try:
         with threadpool_limits(1):
             state = counters.count(batches(), salt, index)
-    except _ChangedError:
-        return Outcome(None, failure="changed", place=place)
     except UnreadableFileError:
         return Outcome(None, failure="unreadable", place=place)
+    except StoppedError as stopped:
+        return Outcome(None, failure=stopped.failure, place=stopped.place)
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
         return Outcome(None, failure="internal", place=type(error).__name__)
     return Outcome(state, rows)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import glob
 import hashlib
 import hmac
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dbern.arrays import FloatArray
+from dbern.columns import as_floats, can_hold, is_number, is_text, is_time, of_text, plain_type
 from dbern.domain import Column
 from dbern.errors import SpecError
 
@@ -130,60 +132,124 @@ def _facts(path: Path, metadata: pq.FileMetaData) -> FileFacts:
     return FileFacts(str(path), path.stat().st_size, groups)
 
 
-def _footer(path: Path, columns: Sequence[Column]) -> FileFacts:
+def _opened(path: Path) -> tuple[FileFacts, pa.Schema]:
     try:
         with pq.ParquetFile(path) as file:
-            facts, schema = _facts(path, file.metadata), file.schema_arrow
+            return _facts(path, file.metadata), file.schema_arrow
     except (OSError, pa.ArrowException) as error:
         raise SpecError(
             f"data.source: {path} cannot be read as Parquet ({type(error).__name__}); "
             "mend or remove that file"
         ) from None
+
+
+def _footer(path: Path, columns: Sequence[Column]) -> FileFacts:
+    facts, schema = _opened(path)
     for column in columns:
         _check_column(path, schema, column)
     return facts
 
 
+@dataclass(frozen=True)
+class FoundColumn:
+    """A column of a file or of its folders, by its schema alone.
+
+    Attributes
+    ----------
+    name : str
+        Of nested ones with dots.
+    kind : str
+        Its type, or "folder".
+    bounds : "numbers", "times" or ""
+        What its bounds are where it is an axis or a response; empty where it cannot be one.
+    listed : bool
+        Whether its values can be listed, for a label, a group or a filter.
+    """
+
+    name: str
+    kind: str
+    bounds: str
+    listed: bool
+
+
+def read_schemas(
+    files: Sequence[Path],
+) -> tuple[tuple[FileFacts, tuple[FoundColumn, ...]], ...]:
+    """What the footers of the files say: no value, no statistic.
+
+    Raises
+    ------
+    SpecError
+        For a file that is not Parquet.
+    """
+    with ThreadPoolExecutor(_READERS) as pool:
+        return tuple(pool.map(_found, files))
+
+
+def _found(path: Path) -> tuple[FileFacts, tuple[FoundColumn, ...]]:
+    facts, schema = _opened(path)
+    inside = {name: _column(name, kind) for name, kind in leaves(schema)}
+    names = [name for name in folder_values(path) if name not in inside]
+    folders = [FoundColumn(name, "folder", "numbers", listed=True) for name in names]
+    return facts, (*inside.values(), *folders)
+
+
+def _column(name: str, kind: pa.DataType) -> FoundColumn:
+    plain = plain_type(kind)
+    listed = pa.types.is_integer(plain) or pa.types.is_boolean(plain) or is_text(plain)
+    bounds = "times" if is_time(kind) else "numbers" if is_number(kind) else ""
+    return FoundColumn(name, " ".join(str(kind).split()), bounds, listed)
+
+
 def _check_column(path: Path, schema: pa.Schema, column: Column) -> None:
     name, key = column.name, column.key
-    if schema.names.count(name) > 1:
+    kinds = [kind for found, kind in leaves(schema) if found == name]
+    if len(kinds) > 1:
         raise SpecError(f'{key}: {path} has "{name}" twice; rename one of them')
-    if name not in schema.names:
-        raise SpecError(
-            f'{key}: {path} has no column "{name}"; write one of: {", ".join(schema.names)}'
-        )
-    kind = schema.field(name).type
+    if not kinds and name in folder_values(path):
+        return
+    if not kinds:
+        there = ", ".join([found for found, _ in leaves(schema)] + [*folder_values(path)])
+        raise SpecError(f'{key}: {path} has no column "{name}"; write one of: {there}')
+    (kind,) = kinds
+    is_of = f"{key}: is of type {kind} in {path}"
     if column.categories:
-        _check_categories(path, kind, column)
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        if not can_hold(kind, column):
+            raise SpecError(
+                f"{key}: {name} is of type {kind} in {path}; write values that it can hold, or "
+                "convert the column to integers, booleans or text"
+            )
+    elif is_time(kind) and column.unit is None:
         raise SpecError(
-            f"{key}: is of type {kind} in {path}; only integers and floats are "
+            f"{is_of}; write two dates, such as [2026-01-01, 2027-01-01], or two times, such as "
+            "[2026-01-01T00:00:00Z, 2026-01-02T00:00:00Z]"
+        )
+    elif is_number(kind) and column.unit is not None:
+        raise SpecError(f"{is_of}, and its bounds are times; write two numbers")
+    elif not (is_time(kind) or is_number(kind)):
+        raise SpecError(
+            f"{is_of}; only integers, floats, decimals, booleans, dates and timestamps are "
             "available here in this version: convert the column or choose another"
         )
 
 
-def _check_categories(path: Path, kind: pa.DataType, column: Column) -> None:
-    """Every listed value must be one that the column could hold."""
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    values = column.categories
-    fits = (
-        (pa.types.is_boolean(plain) and all(isinstance(v, bool) for v in values))
-        or (pa.types.is_integer(plain) and all(type(v) is int for v in values))
-        or (_is_text(plain) and all(isinstance(v, str) for v in values))
-    )
-    try:
-        pa.array(values, type=plain if fits else None)
-    except (pa.ArrowException, OverflowError):  # an integer that the column's type cannot hold
-        fits = False
-    if not fits:
-        raise SpecError(
-            f"{column.key}: {column.name} is of type {kind} in {path}; write values that it can "
-            "hold, or convert the column to integers, booleans or text"
-        )
+def leaves(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    """Names and types of a file's columns; those of nested ones with dots, ``trip.start.x``."""
+    return [(".".join(parts), kind) for parts, kind in _leaves(schema)]
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+def _leaves(fields: Iterable[pa.Field]) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    for field in fields:
+        if pa.types.is_struct(field.type):
+            yield from (((field.name, *rest), kind) for rest, kind in _leaves(field.type))
+        else:
+            yield (field.name,), field.type
+
+
+def folder_values(path: str | Path) -> dict[str, str]:
+    """What the folders of a path say, such as ``day=2026-01-01``; the nearest one of a name."""
+    parts = (part.partition("=") for part in Path(path).parent.parts)
+    return {unquote(name): unquote(value) for name, equal, value in parts if name and equal}
 
 
 def footer_tag(path: str, salt: bytes) -> str:
@@ -210,51 +276,71 @@ def footer_tag(path: str, salt: bytes) -> str:
 
 
 def read_batches(
-    path: str, row_groups: Sequence[int], columns: Sequence[Column]
+    path: str, row_groups: Sequence[int], columns: Sequence[Column], only: Column | None = None
 ) -> Iterator[dict[str, FloatArray]]:
     """Stream the columns of some row groups as 64-bit floats, nulls as NaN.
 
-    Of a column with categories, the position of each value among them, NaN for any other.
+    Of a column with categories, the position of each value among them, NaN for any other. A column
+    that the file has not is what its folder says. Rows whose value of `only` is not one of its
+    categories are null in every column.
 
     Raises
     ------
     UnreadableFileError
         Where the file cannot be opened or decoded.
     """
-    names = [column.name for column in columns]
+    wanted = (*columns, only) if only else tuple(columns)
     try:
         # Buffers ahead would hold the columns of all row groups asked for: memory would follow n.
         with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
+            parts = {".".join(parts): parts for parts, _ in _leaves(file.schema_arrow)}
+            names = [column.name for column in wanted if column.name in parts]
             stream = file.iter_batches(
                 BATCH_ROWS, row_groups=list(row_groups), columns=names, use_threads=False
             )
             for batch in stream:
-                yield {column.name: _floats(batch, column) for column in columns}
+                yield _records(
+                    {
+                        column: as_floats(_leaf(batch, parts[column.name]), column)
+                        if column.name in parts
+                        else np.full(
+                            batch.num_rows, of_text(folder_values(path)[column.name], column)
+                        )
+                        for column in wanted
+                    },
+                    only,
+                )
     except (OSError, pa.ArrowException):
         raise UnreadableFileError from None
 
 
-def reading_bytes(columns: Sequence[Column]) -> int:
+def _leaf(batch: pa.RecordBatch, parts: Sequence[str]) -> pa.Array:
+    """A column of a batch, null where what it is nested in is."""
+    values = batch.column(parts[0])
+    return pc.struct_field(values, list(parts[1:])) if len(parts) > 1 else values
+
+
+def _records(values: Mapping[Column, FloatArray], only: Column | None) -> dict[str, FloatArray]:
+    """Columns by name, without the one that says which rows count."""
+    named = {column.name: floats for column, floats in values.items() if column != only}
+    if only is None:
+        return named
+    out = np.isnan(values[only])
+    return {name: np.where(out, np.nan, floats) for name, floats in named.items()}
+
+
+def reading_bytes(columns: Sequence[Column], only: Column | None = None) -> int:
     """Memory that `read_batches` takes: two batches and their floats, buffers, pages in two forms.
+
+    With `only`, its column and a copy of the others.
 
     Examples
     --------
     >>> reading_bytes([Column("x", "data.bounds.x")]) >> 20
     3
     """
-    each = 3 * 8 * BATCH_ROWS + _BUFFER_BYTES + 2 * _PAGE_BYTES
-    return each * len(columns)
-
-
-def _floats(batch: pa.RecordBatch, column: Column) -> FloatArray:
-    values = batch.column(column.name)
-    if column.categories:
-        if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
-        values = pc.index_in(values, value_set=pa.array(column.categories, type=values.type))
-    # An unsafe cast rounds integers beyond 2^53 to the nearest float instead of refusing the value.
-    floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return np.asarray(floats, dtype=np.float64)
+    each = (4 if only else 3) * 8 * BATCH_ROWS + _BUFFER_BYTES + 2 * _PAGE_BYTES
+    return each * (len(columns) + (only is not None))
 
 
 def write_records(path: Path, columns: Mapping[str, FloatArray], group: int = 1 << 17) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from datetime import date, datetime
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from dbern.times import moment_of
 
 
 class Section(BaseModel):
@@ -27,7 +30,14 @@ class UnitTable(Section):
     max_contributions: int = Field(description='unit = "row"')
 
 
+def _from_text(value: Any) -> Any:
+    """Texts in ISO form are the dates and times that TOML has without quotes."""
+    return moment_of(value) if isinstance(value, str) else value
+
+
 _Category = bool | int | str
+_Bound = Annotated[float | datetime | date, BeforeValidator(_from_text)]
+_Bounds = Annotated[list[_Bound], Field(min_length=2, max_length=2)]
 
 
 class LabelSection(Section):
@@ -43,9 +53,7 @@ class ResponseSection(Section):
     """``[data.response]``: the column of responses, and their public bounds."""
 
     column: str = Field(description='column = "delay"')
-    bounds: Annotated[list[float], Field(min_length=2, max_length=2)] = Field(
-        description="bounds = [-1.0, 1.0]"
-    )
+    bounds: _Bounds = Field(description="bounds = [-1.0, 1.0]")
 
 
 class GroupSection(Section):
@@ -55,12 +63,21 @@ class GroupSection(Section):
     values: list[_Category] = Field(min_length=1, description='values = ["AA", "UA"]')
 
 
+class FilterSection(Section):
+    """``[data.filter]``: rows whose value is not in the public list count as null records."""
+
+    column: str = Field(description='column = "status"')
+    values: list[_Category] = Field(min_length=1, description='values = ["done"]')
+
+
 class DataSection(Section):
     """``[data]``: which records, and the public facts about them."""
 
     source: str = Field(description='source = "data/trips/*.parquet"')
-    bounds: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(
-        min_length=1, description="[data.bounds] with one line per axis, such as x = [0.0, 10.0]"
+    bounds: dict[str, _Bounds] = Field(
+        min_length=1,
+        description="[data.bounds] with one line per axis, such as x = [0.0, 10.0], "
+        'when = [2026-01-01, 2027-01-01] or "trip.start.x" = [0.0, 10.0]',
     )
     unit: Literal["row"] | UnitTable = Field("row", description='unit = "row"')
     neighbors: Literal["replace-one", "add-or-remove-one"] = Field(
@@ -77,6 +94,9 @@ class DataSection(Section):
     )
     group: GroupSection | None = Field(
         None, description='[data.group] with column and values = ["a", "b"]'
+    )
+    filter: FilterSection | None = Field(
+        None, description='[data.filter] with column and values = ["done"]'
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import glob
-import importlib
 import re
 import tomllib
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from dbern.combination import Combination
 from dbern.complaints import explain
 from dbern.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.errors import SpecError
+from dbern.functions import named_function
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, exact
 from dbern.sections import (
     BudgetSection,
@@ -33,6 +33,7 @@ from dbern.sections import (
 )
 from dbern.targets import Learner, learner_of
 from dbern.targets.base import Component, Vector
+from dbern.times import bounds_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LATER = "is not available in this version"
@@ -44,7 +45,7 @@ _NOISES = ("auto", *_LAPLACE, *_WITH_DELTA)
 _LEAST_DELTA = Fraction(1, 10**15)
 _LEAST_BETA = Fraction(1, 10**9)
 _LEAST_EPSILON = Fraction(1, 10**6)
-_MOST_AXES = 3
+_MOST_AXES = 6
 
 
 class ReleaseSpec(Section):
@@ -191,14 +192,7 @@ class ReleaseSpec(Section):
         name = self.mechanism.reference
         if name == "uniform":
             return None
-        try:
-            module, function = name.split(":")
-            density = getattr(importlib.import_module(module), function)
-        except (ValueError, ImportError, AttributeError) as error:
-            raise SpecError(
-                f'mechanism.reference: "{name}" cannot be imported ({type(error).__name__}); '
-                'write reference = "module:name" of a function of points (m, l)'
-            ) from None
+        density = named_function(name, "mechanism.reference", "of points (m, l)")
         low = np.array([axis.low for axis in self.domain.axes])
         width = np.array([axis.width for axis in self.domain.axes])
         return lambda points: np.asarray(density(low + points * width))
@@ -211,11 +205,7 @@ class ReleaseSpec(Section):
     @property
     def columns(self) -> tuple[Column, ...]:
         """Every column that is read."""
-        records = self.records
-        response = records.response.column if records.response else None
-        return records.domain.columns + tuple(
-            c for c in (records.label, response, records.group) if c
-        )
+        return self.records.columns
 
     def per_axis(
         self, key: Literal["k", "h"], domain: Domain | None = None
@@ -243,6 +233,7 @@ class ReleaseSpec(Section):
         content = self.model_dump(mode="json", exclude_none=True)
         del content["release"]["output"], content["budget"]["ledger"]
         content["mechanism"].pop("h")
+        content["target"] |= self.learner.identity()
         return content
 
 
@@ -264,14 +255,11 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         )
     domain = Domain(
         tuple(
-            Axis(name, float(low), float(high)) for name, (low, high) in spec.data.bounds.items()
+            Axis(name, *bounds_of(pair, f"data.bounds.{name}"))
+            for name, pair in spec.data.bounds.items()
         ),
         Outside(spec.data.outside),
     )
-    if domain.dimensions > _MOST_AXES:
-        raise SpecError(
-            f"data.bounds: more than {_MOST_AXES} axes {_LATER}; keep at most {_MOST_AXES}"
-        )
     _check_per_axis(spec, domain)
     if spec.mechanism.noise in _LAPLACE[1:] and spec.mechanism.calibration == "paper":
         raise SpecError(
@@ -305,7 +293,14 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     for role in ("label", "response", "group"):
         if getattr(schema, role) is not None and role not in learner.uses:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
-    return _Parsed(schema, learner, learner.components(schema), charge, beta)
+    components = learner.components(schema)
+    most = max((c.domain.dimensions for c in components if not isinstance(c, Vector)), default=0)
+    if most > _MOST_AXES:
+        raise SpecError(
+            f"data.bounds: {most} axes, and a lattice has at most {_MOST_AXES}; keep at "
+            f"most {_MOST_AXES} (factored naive Bayes has one lattice an axis, and takes more)"
+        )
+    return _Parsed(schema, learner, components, charge, beta)
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:
@@ -339,12 +334,15 @@ def _refuse_unavailable(spec: ReleaseSpec) -> None:
 
 def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:
     data = spec.data
-    label, response, group = data.label, data.response, data.group
+    label, response, group, kept = data.label, data.response, data.group, data.filter
     return RecordSchema(
         domain,
         Column(label.column, "data.label.classes", tuple(label.classes)) if label else None,
-        Response(response.column, response.bounds[0], response.bounds[1]) if response else None,
+        Response(response.column, *bounds_of(response.bounds, "data.response.bounds"))
+        if response
+        else None,
         Column(group.column, "data.group.values", tuple(group.values)) if group else None,
+        Column(kept.column, "data.filter.values", tuple(kept.values)) if kept else None,
     )
 
 

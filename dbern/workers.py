@@ -34,7 +34,7 @@ def cost(counters: Counters, n: int) -> Cost:
     tasks = counters.passes or max(1, -(-n // task_rows(n)))
     # Partial sums: eight wait at each level of the tree; a thread works at two and has three ahead.
     waiting = min(tasks, 8 * (1 + math.ceil(math.log(tasks, 8)))) * counters.state_bytes
-    reading = reading_bytes(counters.columns) + batch + counters.gathered_bytes
+    reading = reading_bytes(counters.columns, counters.filter) + batch + counters.gathered_bytes
     working = 5 * counters.state_bytes + max(reading, tables + 6 * slab)
     return Cost(
         rows=n,

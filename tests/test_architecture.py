@@ -17,15 +17,16 @@ PACKAGE = Path(dbern.__file__).parent
 LAYERS = [
     {"cli"},
     {"releasing", "reconciling", "reporting", "diagnosis"},
-    {"engine", "advice", "publishing"},
+    {"engine", "advice", "publishing", "inspection"},
     {"planning"},
-    {"workers"},
+    {"workers", "calibrating"},
     {"plans"},
     {"spec", "records", "ledger", "synopsis", "choice"},
     {"targets", "certificate"},
     {"learning"},
-    {"bernstein", "privacy", "combination"},
-    {"domain", "complaints", "sections", "likelihoods"},
+    {"bernstein", "privacy", "combination", "columns"},
+    {"domain", "complaints", "sections", "likelihoods", "functions", "oblique"},
+    {"times"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}
@@ -38,7 +39,7 @@ NEVER = {  # not even through others
 OWNERS = {  # prefixes of module names
     "dask": ("dbern.engine", "dbern.synopsis"),
     "distributed": ("dbern.engine", "dbern.diagnosis.clusters"),
-    "pyarrow": ("dbern.records", "dbern.synopsis.queries"),
+    "pyarrow": ("dbern.records", "dbern.columns", "dbern.synopsis.queries"),
     "zarr": ("dbern.synopsis",),
     "numba": ("dbern.compiling", "dbern.bernstein.compiled", "dbern.synopsis.compiled"),
     "sqlalchemy": ("dbern.ledger",),

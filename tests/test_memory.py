@@ -15,6 +15,7 @@ import pytest
 import dbern
 from dbern import workers
 from dbern.errors import EnvironmentRefusedError
+from dbern.records import BATCH_ROWS, reading_bytes
 
 _RELEASE = """
 import json, os, re, sys
@@ -70,6 +71,17 @@ def test_memory_of_reading_does_not_follow_the_row_groups(tmp_path):
     subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "a.parquet"), "10"], check=True, timeout=60
     )
+
+
+def test_a_filter_is_read_too_and_planned_for(project):
+    project.write({name: np.zeros(8, np.int64) for name in ("x", "y", "status")})
+    changes = {"mechanism": {"k": 4, "h": 1}}
+    plain = dbern.plan(project.spec(**changes)).cost
+    spec = project.spec(**changes, data__filter={"column": "status", "values": [1]})
+    columns, status = spec.domain.columns, spec.records.filter
+    more = reading_bytes(columns, status) - reading_bytes(columns)
+    assert more > 3 * 8 * BATCH_ROWS
+    assert dbern.plan(spec).cost.thread_bytes == plain.thread_bytes + more
 
 
 def test_workers_with_too_little_memory_are_refused_before_any_read(project, client, monkeypatch):

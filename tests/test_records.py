@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from dbern.domain import Column
+from dbern.errors import SpecError
 from dbern.records import (
     BATCH_ROWS,
     UnreadableFileError,
@@ -17,6 +21,7 @@ from dbern.records import (
     read_footers,
     write_records,
 )
+from dbern.times import TimeUnit
 
 
 def plain(*names):
@@ -120,3 +125,141 @@ def test_sources_are_a_file_a_folder_or_a_glob(tmp_path):
     assert [p.name for p in discover(str(tmp_path / "[ab].parquet"))] == ["a.parquet", "b.parquet"]
     assert [p.name for p in discover(str(tmp_path / "**/c.parquet"))] == ["c.parquet"]
     assert [p.name for p in discover(str(tmp_path / "n.csv"))] == ["n.csv"]
+
+
+# --- types, nested columns, folders, filters -----------------------------------------------------
+
+
+def column(name, unit=None, categories=()):
+    return Column(name, f"data.bounds.{name}", categories, unit)
+
+
+def written(path, **columns):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), path, row_group_size=2)
+    return path
+
+
+def values(path, *columns, only=None):
+    read_footers([path], [*columns, *([only] if only else [])])
+    groups = range(pq.ParquetFile(path).metadata.num_row_groups)
+    batches = list(read_batches(str(path), groups, columns, only))
+    assert all(list(batch) == [c.name for c in columns] for batch in batches)
+    return [np.concatenate([batch[c.name] for batch in batches]).tolist() for c in columns]
+
+
+def same(got, wanted):
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_one_time_is_the_same_number_from_every_type_of_column(tmp_path):
+    noon = datetime(2026, 3, 29, 12, tzinfo=timezone(timedelta(hours=2)))
+    utc = noon.astimezone(UTC).replace(tzinfo=None)
+    kinds = {
+        **{unit: pa.array([utc, None], pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")},
+        "zoned": pa.array([noon, None], pa.timestamp("us", "+02:00")),
+    }
+    path = written(tmp_path / "a.parquet", **kinds)
+    for unit, exact in ((TimeUnit.SECONDS, 1774778400.0), (TimeUnit.DAYS, 20541 + 10 / 24)):
+        for got in values(path, *(column(name, unit) for name in kinds)):
+            same(got, [exact, np.nan])
+    day = date(2026, 3, 29)
+    dates = {"d32": pa.array([day, None], pa.date32()), "d64": pa.array([day, None], pa.date64())}
+    path = written(tmp_path / "b.parquet", **dates)
+    for unit, exact in ((TimeUnit.SECONDS, 20541.0 * 86400), (TimeUnit.DAYS, 20541.0)):
+        for got in values(path, *(column(name, unit) for name in dates)):
+            same(got, [exact, np.nan])
+
+
+def test_booleans_are_zero_and_one(tmp_path):
+    path = written(tmp_path / "a.parquet", x=[True, None, False])
+    same(values(path, column("x")), [[1.0, np.nan, 0.0]])
+
+
+def test_nested_columns_are_null_where_a_part_of_their_name_is(tmp_path):
+    trips = [{"start": {"x": 1, "y": 9}}, None, {"start": None}, {"start": {"x": None, "y": 1}}]
+    path = written(tmp_path / "a.parquet", trip=trips, x=[1.0, 2.0, 3.0, 4.0])
+    got = values(path, column("trip.start.x"), column("x"), column("trip.start.y"))
+    same(got, [[1, np.nan, np.nan, np.nan], [1, 2, 3, 4], [9, np.nan, np.nan, 1]])
+
+
+def test_a_name_with_dots_is_still_a_name(tmp_path):
+    path = written(tmp_path / "a.parquet", **{"a.b": [1.0, 2.0]})
+    same(values(path, column("a.b")), [[1, 2]])
+    both = written(tmp_path / "b.parquet", a=[{"b": 1}], **{"a.b": [2]})
+    with pytest.raises(SpecError, match=r'data\.bounds\.a\.b: .* has "a\.b" twice'):
+        values(both, column("a.b"))
+
+
+def test_folders_name_values_as_the_spec_types_them(tmp_path):
+    folder = tmp_path / "day=1999-01-01" / "day=2026-01-02" / "shop=07" / "who=A%20b" / "ok=true"
+    path = written(folder / "a.parquet", x=[1.0, 2.0, 3.0])
+    same(values(path, column("shop"), column("x")), [[7.0] * 3, [1, 2, 3]])
+    same(values(path, column("day", TimeUnit.DAYS)), [[20455.0] * 3])
+    listed = [("shop", (3, 7)), ("shop", ("7", "07")), ("who", ("c", "A b")), ("ok", (False, True))]
+    for name, categories in listed:
+        same(values(path, column(name, None, categories)), [[1.0] * 3])
+    for name, unit, categories in (("who", None, ()), ("who", TimeUnit.DAYS, ()),
+                                   ("day", None, ()), ("who", None, (1, 2))):  # fmt: skip
+        same(values(path, column(name, unit, categories)), [[np.nan] * 3])
+    nothing = written(tmp_path / "day=__HIVE_DEFAULT_PARTITION__" / "a.parquet", x=[1.0])
+    same(values(nothing, column("day", None, ("__HIVE_DEFAULT_PARTITION__",))), [[np.nan]])
+
+
+def test_the_files_own_column_comes_before_the_folders(tmp_path):
+    path = written(tmp_path / "x=9" / "a.parquet", x=[1.0, 2.0])
+    same(values(path, column("x")), [[1, 2]])
+
+
+def test_rows_that_do_not_match_are_null_in_every_column_and_still_there(tmp_path):
+    status = pa.array(["done", None, "late", "done"])
+    path = written(
+        tmp_path / "kind=a" / "f.parquet", x=[1, 2, 3, 4], status=status, g=["u", "u", "u", "v"]
+    )
+    group = column("g", None, ("u", "v"))
+    wanted = [[1, np.nan, np.nan, 4], [0, np.nan, np.nan, 1]]
+    same(values(path, column("x"), group, only=column("status", None, ("done",))), wanted)
+    same(
+        values(path, column("x"), only=column("status", None, ("late", "x"))),
+        [[np.nan] * 2 + [3.0, np.nan]],
+    )
+    same(values(path, column("x"), only=column("kind", None, ("a",))), [[1, 2, 3, 4]])
+    same(values(path, column("x"), only=column("kind", None, ("b",))), [[np.nan] * 4])
+
+
+def test_types_may_differ_between_files_but_no_file_may_lack_a_column(tmp_path):
+    moment = datetime(2026, 1, 2)
+    forms = [
+        (pa.array([7], pa.int32()), pa.array([moment], pa.timestamp("ns"))),
+        (pa.array([7.0]), pa.array([moment], pa.timestamp("ms", "+09:00"))),
+        (pa.array([Decimal("7.00")]), pa.array([moment.date()])),
+    ]
+    days, x = column("when", TimeUnit.DAYS), column("x")
+    paths = [
+        written(tmp_path / f"{i}.parquet", x=number, when=when)
+        for i, (number, when) in enumerate(forms)
+    ]
+    read_footers(paths, [x, days])
+    assert [values(path, x, days) for path in paths] == [[[7.0], [20455.0]]] * 3
+    lacking = written(tmp_path / "3.parquet", x=[1.0])
+    with pytest.raises(SpecError, match=r"data\.bounds\.when: .*3\.parquet has no column"):
+        read_footers([*paths, lacking], [x, days])
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit", "complaint"),
+    [
+        (pa.timestamp("us"), None, "write two dates"),
+        (pa.date32(), None, "write two dates"),
+        (pa.int64(), TimeUnit.DAYS, "its bounds are times; write two numbers"),
+        (pa.decimal128(5, 2), TimeUnit.SECONDS, "its bounds are times; write two numbers"),
+        (pa.string(), None, "only integers, floats, decimals, booleans, dates"),
+        (pa.time32("s"), TimeUnit.SECONDS, "only integers, floats, decimals, booleans, dates"),
+        (pa.list_(pa.int64()), None, "only integers, floats, decimals, booleans, dates"),
+    ],
+)
+def test_a_type_that_does_not_fit_its_bounds_is_refused_by_name(tmp_path, kind, unit, complaint):
+    path = written(tmp_path / "a.parquet", x=pa.array([None], kind))
+    with pytest.raises(SpecError, match=r"^data\.bounds\.x: is of type ") as error:
+        values(path, column("x", unit))
+    assert complaint in str(error.value)

@@ -557,7 +557,7 @@ def raising(*_arguments, **_named):
     raise ValueError(f"could not convert {SECRET}")
 
 
-@pytest.mark.parametrize("place", ["dbern.records._floats", "dbern.engine.to_grid",
+@pytest.mark.parametrize("place", ["dbern.records.as_floats", "dbern.engine.to_grid",
                                    "dbern.engine.read_batches"])  # fmt: skip
 def test_a_failing_task_says_its_type_and_nothing_else(project, client, monkeypatch, caplog, place):
     caplog.set_level("DEBUG")

@@ -13,6 +13,7 @@ from dbern.cli.doctor import doctor
 from dbern.cli.learners import target
 from dbern.cli.ledgers import ledger
 from dbern.cli.releases import plan, release
+from dbern.cli.sources import inspect
 from dbern.cli.starting import init
 from dbern.cli.synopses import query, show, verify
 from dbern.errors import DbernError
@@ -30,7 +31,8 @@ def cli() -> None:
     """
 
 
-for _command in (init, plan, release, query, show, verify, ledger, target, doctor, demo):
+_COMMANDS = (init, inspect, plan, release, query, show, verify, ledger, target, doctor, demo)
+for _command in _COMMANDS:
     cli.add_command(_command)
 
 

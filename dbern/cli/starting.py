@@ -17,6 +17,7 @@ from dbern.errors import SpecError
 if TYPE_CHECKING:
     from dbern.domain import Domain
     from dbern.targets import Learner
+    from dbern.times import Bound
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _ROLES = {
@@ -38,7 +39,13 @@ _HEAD = """\
 @click.option("--name", help="Of the release.  [default: SPEC's name]")
 @click.option("--output", metavar="PATH", help="Of the synopsis.  [default: NAME.zarr]")
 @click.option("--source", metavar="GLOB", help='Parquet files, as "data/*.parquet".')
-@click.option("--axis", "axes", multiple=True, metavar="COLUMN=LOW,HIGH", help="One to three.")
+@click.option(
+    "--axis",
+    "axes",
+    multiple=True,
+    metavar="COLUMN=LOW,HIGH",
+    help="One to three; limits may be dates.",
+)
 @click.option("--kind", help="What to release; `dbern target list` has the kinds.")
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A key of the target, as in TOML."
@@ -113,12 +120,12 @@ class _Answers:
             raise click.UsageError(f"Missing option '--{key}': {question}.")
         return default
 
-    def axes(self) -> list[tuple[str, list[float]]]:
+    def axes(self) -> list[tuple[str, list[Bound]]]:
         texts = list(self._given["axes"])
         question = "First axis and its public limits (column=low,high)"
         while not texts and self._asks:
             texts = [str(click.prompt(question, err=True))]
-            while len(texts) < 3 and (
+            while len(texts) < 6 and (
                 more := click.prompt("Another axis (empty for none)", default="", err=True)
             ):
                 texts.append(more)
@@ -135,7 +142,8 @@ class _Answers:
                 raise click.BadParameter("write KEY=VALUE", param_hint="--set")
             values[key.strip()] = value.strip()
         for key, field in learner.model_fields.items():
-            if key in values or not field.is_required():
+            stands_for_it = learner.instead.get(key)
+            if key in values or stands_for_it in values or not field.is_required():
                 continue
             if not self._asks:
                 example = (field.description or f"{key} = ..").partition(",  ")[0]
@@ -153,11 +161,12 @@ class _Answers:
             role, self(role, f"{role.capitalize()} column and its public values ({example})")
         )
         key, _, why = _ROLES[role]
-        shown: Any = values if role != "response" else _limits(role, f"{column}={values}")[1]
-        if role != "response":
-            shown = [_category(value) for value in values.split(",")]
+        if role == "response":
+            shown = _pair(_limits(role, f"{column}={values}")[1])
+        else:
+            shown = json.dumps([_category(one) for one in values.split(",")], ensure_ascii=False)
         lines = [f"[data.{role}]", f"column = {json.dumps(column)}"]
-        return "\n".join([*lines, f"{key} = {json.dumps(shown, ensure_ascii=False)}  # {why}", ""])
+        return "\n".join([*lines, f"{key} = {shown}  # {why}", ""])
 
 
 def terminal() -> bool:
@@ -172,15 +181,30 @@ def _split(key: str, text: str) -> tuple[str, str]:
     return column.strip(), rest.strip()
 
 
-def _limits(key: str, text: str) -> tuple[str, list[float]]:
+def _limits(key: str, text: str) -> tuple[str, list[Bound]]:
     column, rest = _split(key, text)
     try:
-        low, high = (float(part) for part in rest.split(","))
+        low, high = (_limit(part.strip()) for part in rest.split(","))
     except ValueError:
         raise click.BadParameter(
             f'"{text}": write {column}=low,high', param_hint=f"--{key}"
         ) from None
     return column, [low, high]
+
+
+def _limit(text: str) -> Bound:
+    from dbern.times import moment_of
+
+    try:
+        return float(text)
+    except ValueError:
+        return moment_of(text)
+
+
+def _pair(limits: list[Bound]) -> str:
+    """In TOML, which has dates and times of its own."""
+    texts = (json.dumps(one) if isinstance(one, float) else one.isoformat() for one in limits)
+    return f"[{', '.join(texts)}]"
 
 
 def _category(text: str) -> str | int | bool:
@@ -193,6 +217,7 @@ def _category(text: str) -> str | int | bool:
 def _text(path: Path, answers: _Answers) -> str:
     from dbern.domain import Axis, Domain
     from dbern.targets import kinds, learner_of
+    from dbern.times import bounds_of
 
     name = answers("name", "Name of the release", path.stem)
     source = answers("source", 'Parquet files, as "data/*.parquet"')
@@ -201,7 +226,9 @@ def _text(path: Path, answers: _Answers) -> str:
     learner = learner_of(kind)
     settings = answers.settings(learner)
     made = learner(**{key: _value(key, value) for key, value in settings.items()})
-    domain = Domain(tuple(Axis(column, low, high) for column, (low, high) in axes))
+    domain = Domain(
+        tuple(Axis(column, *bounds_of(pair, f"data.bounds.{column}")) for column, pair in axes)
+    )
     roles = [answers.role(role, _needs(made, domain, role)) for role in learner.uses]
     unused = [role for role in _ROLES if answers._given[role] and role not in learner.uses]
     if unused:
@@ -223,7 +250,7 @@ def _text(path: Path, answers: _Answers) -> str:
         '# outside = "drop"  # a value outside its bounds: the row counts nothing; or "clamp"',
         "",
         "[data.bounds]  # one line per axis; public limits, never the data's own extremes",
-        *(f"{_key(column)} = {json.dumps(limits)}" for column, limits in axes),
+        *(f"{_key(column)} = {_pair(limits)}" for column, limits in axes),
         "",
         *(role for role in roles if role),
         *_target(learner, kind, settings),

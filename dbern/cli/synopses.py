@@ -104,9 +104,13 @@ def verify(synopsis_path: str, as_json: bool, quiet: bool) -> None:
 
 def _described(facts: dict[str, Any]) -> str:
     axes = "; ".join(
-        f"{axis['name']} in [{axis['low']:g}, {axis['high']:g}]" for axis in facts["domain"]["axes"]
+        f"{axis['name']} in [{_bound(axis, 'low')}, {_bound(axis, 'high')}]"
+        for axis in facts["domain"]["axes"]
     )
-    guarantee = f"epsilon {facts['epsilon']}"
+    kept = facts["domain"].get("filter")
+    axes += f"; of rows whose {kept['column']} is one of {kept['values']}" if kept else ""
+    guarantee = "RANDOM DP only, " if "random_dp" in facts else ""
+    guarantee += f"epsilon {facts['epsilon']}"
     if facts["delta"] != "0":
         guarantee += f", delta {facts['delta']}"
     certificate = facts["certificate"]
@@ -125,4 +129,20 @@ def _described(facts: dict[str, Any]) -> str:
         lines[name] += f", scale {one['noise']['scale']:.6g}"
     lines["certificate"] = f"sup error <= {certificate['total']:.6g} with probability "
     lines["certificate"] += f"{1 - certificate['beta']:g}"
+    if "random_dp" in facts:
+        lines = {"RANDOM DP": _random(facts["random_dp"]), **lines}
     return "\n".join(f"{label:<13}{text}" for label, text in lines.items())
+
+
+def _random(facts: dict[str, Any]) -> str:
+    return (
+        f"only: the guarantee is for all but gamma {facts['gamma']} of neighbours drawn from "
+        f"{facts['distribution']} (distance {facts['order']} of {facts['samples']}, seed "
+        f"{facts['seed']}); it is not differential privacy"
+    )
+
+
+def _bound(axis: dict[str, Any], end: str) -> str:
+    from dbern.times import TimeUnit
+
+    return TimeUnit(axis["unit"]).text(axis[end]) if "unit" in axis else f"{axis[end]:g}"

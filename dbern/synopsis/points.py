@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy as np
 from dbern.arrays import FloatArray
 from dbern.domain import Domain
 from dbern.errors import SpecError
+from dbern.times import TimeUnit, moment_of
 
 Points: TypeAlias = Any
 """A numpy or dask array (m, l), or (m,) where l = 1, or a table by column name."""
@@ -29,9 +32,31 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
     [[3.0, 1.0], [4.0, 2.0]]
     """
     plain = isinstance(points, np.ndarray | list | tuple | float | int | np.number)
-    array = _floats(points, domain) if plain else _stacked(points, domain)
+    array = _array(points, domain) if plain else _stacked(points, domain)
     check_shape(array.shape, domain)
     return array.reshape(len(array), domain.dimensions)
+
+
+def confidence(beta: float | str) -> Fraction:
+    """One minus a confidence level, exactly as it is written.
+
+    Raises
+    ------
+    SpecError
+        For what is no number between 0 and 1.
+
+    Examples
+    --------
+    >>> confidence(0.05)
+    Fraction(1, 20)
+    """
+    try:
+        level = Fraction(str(beta))
+    except (ValueError, ZeroDivisionError):
+        level = Fraction(0)
+    if not 0 < level < 1:
+        raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
+    return level
 
 
 def check_shape(shape: tuple[int, ...], domain: Domain) -> None:
@@ -42,6 +67,37 @@ def check_shape(shape: tuple[int, ...], domain: Domain) -> None:
             f"points have shape {shape}; write (m, {domain.dimensions}) in the order "
             f"{', '.join(domain.names)}"
         )
+
+
+def _array(points: Any, domain: Domain) -> FloatArray:
+    """An array, of times where every axis is one."""
+    units = {axis.unit for axis in domain.axes}
+    return _column(points, next(iter(units)) if len(units) == 1 else None, domain)
+
+
+def _column(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
+    """Numbers, or times in any form where there is a unit for them."""
+    if unit is None:
+        return _floats(values, domain)
+    found = np.asarray(values)
+    if found.dtype.kind == "M":
+        return unit.of_datetimes(found)
+    if found.dtype.kind == "U" or any(isinstance(one, date | str) for one in found.flat):
+        try:
+            numbers = [_moment(one, unit) for one in found.flat]
+        except (ValueError, AttributeError, TypeError):  # whose text quotes the value
+            raise SpecError(
+                "points are no dates or times; write numpy datetime64 or ISO texts, such as "
+                '"2026-01-01"'
+            ) from None
+        return np.array(numbers, dtype=np.float64).reshape(found.shape)
+    return _floats(values, domain)
+
+
+def _moment(one: Any, unit: TimeUnit) -> float:
+    if one is None:
+        return np.nan
+    return unit.of(moment_of(one) if isinstance(one, str) else one)
 
 
 def _floats(values: Any, domain: Domain) -> FloatArray:
@@ -67,7 +123,10 @@ def _stacked(table: Any, domain: Domain) -> FloatArray:
         raise SpecError(
             f"the table has not every axis; it needs the columns {', '.join(names)}"
         ) from None
-    stacked = [_floats(column, domain) for column in columns]
+    stacked = [
+        _column(column, axis.unit, domain)
+        for column, axis in zip(columns, domain.axes, strict=True)
+    ]
     if len({column.shape for column in stacked}) > 1 or stacked[0].ndim != 1:
         raise SpecError(f"the columns {', '.join(names)} must be flat and equally long")
     return np.column_stack(stacked)

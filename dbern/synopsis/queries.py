@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from threadpoolctl import threadpool_limits
 
+from dbern.columns import is_number, is_time, numbers
 from dbern.errors import ReleaseError, SpecError
 from dbern.progress import Progress, silent
 from dbern.synopsis.evaluator import available_cores
@@ -100,7 +101,7 @@ def _opened(path: Path, synopsis: Synopsis) -> pq.ParquetFile:
             "Parquet file"
         ) from None
     schema = file.schema_arrow
-    for name in synopsis.domain.names:
+    for name, unit in ((axis.name, axis.unit) for axis in synopsis.domain.axes):
         if schema.names.count(name) > 1:
             raise SpecError(f'{path}: has a column "{name}" twice; rename one of them')
         if name not in schema.names:
@@ -108,8 +109,13 @@ def _opened(path: Path, synopsis: Synopsis) -> pq.ParquetFile:
                 f'{path}: has no column "{name}"; it needs {", ".join(synopsis.domain.names)}'
             )
         kind = schema.field(name).type
-        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            raise SpecError(f"{path}: column {name} is of type {kind}; write integers or floats")
+        if is_time(kind) and unit is None:
+            raise SpecError(f"{path}: column {name} is of type {kind}; its axis has numbers")
+        if not (is_number(kind) or is_time(kind)):
+            raise SpecError(
+                f"{path}: column {name} is of type {kind}; write numbers"
+                + (", dates or timestamps" if unit else "")
+            )
     for name in _value_names(synopsis):
         if name in schema.names:
             raise SpecError(f'{path}: has a column "{name}" already; rename it')
@@ -143,11 +149,10 @@ _Evaluate: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 def _evaluator(synopsis: Synopsis, file: pq.ParquetFile, h: Order) -> _Evaluate:
     """What adds the columns of values to a batch."""
-    values, names = synopsis.batches(file.metadata.num_rows, h), synopsis.domain.names
+    values, axes = synopsis.batches(file.metadata.num_rows, h), synopsis.domain.axes
 
     def evaluate(batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = (batch.column(name).cast(pa.float64(), safe=False) for name in names)
-        points = np.column_stack([column.to_numpy(zero_copy_only=False) for column in columns])
+        points = np.column_stack([numbers(batch.column(axis.name), axis.unit) for axis in axes])
         found = values(points).reshape(batch.num_rows, -1)
         for name, column in zip(_value_names(synopsis), found.T, strict=True):
             batch = batch.append_column(name, pa.array(np.ascontiguousarray(column)))

@@ -15,8 +15,10 @@ from dbern.certificate import Certificate, combined, lower_bound
 from dbern.combination import Combination
 from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
+from dbern.privacy.budget import Budget
+from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
-from dbern.synopsis.points import Points, as_points, check_shape
+from dbern.synopsis.points import Points, as_points, check_shape, confidence
 from dbern.synopsis.released import ReleasedArray, ReleasedVector
 from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
@@ -59,7 +61,8 @@ class Synopsis:
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
-        return f"<Synopsis {self.metadata['name']} over {axes} at {self._store.path}>"
+        label = "RANDOM DP " if "random_dp" in self.metadata else ""
+        return f"<{label}Synopsis {self.metadata['name']} over {axes} at {self._store.path}>"
 
     @property
     def url(self) -> str:
@@ -72,10 +75,15 @@ class Synopsis:
         return self._store.attributes
 
     @cached_property
+    def guarantee(self) -> Budget | RandomPrivacy:
+        """What is promised: differential privacy, or random differential privacy only."""
+        return self._store.guarantee
+
+    @cached_property
     def domain(self) -> Domain:
         """Axes and bounds, in the order of a point's coordinates."""
         axes = self.metadata["domain"]["axes"]
-        return Domain(tuple(Axis(axis["name"], axis["low"], axis["high"]) for axis in axes))
+        return Domain(tuple(Axis.from_dict(axis) for axis in axes))
 
     def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
         """Evaluate the released function.
@@ -83,7 +91,8 @@ class Synopsis:
         Parameters
         ----------
         points : array (m, l) in axis order, (m,) where l = 1, or a table by column name
-            In data units. A dask array gives a lazy dask array.
+            In data units; for an axis of dates or times in the unit of its metadata, or as numpy
+            datetime64, datetimes or ISO texts. A dask array gives a lazy dask array.
         h : int, one per axis, or "auto", optional
             Order of the iterated operator; any order is free post-processing. "auto" chooses order
             and rank from the released values and the known noise (`choose`).
@@ -226,7 +235,7 @@ class Synopsis:
 
     def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
         """The parts of `band`."""
-        level = _confidence(beta)
+        level = confidence(beta)
         selected = isinstance(h, str)
         parts = self._bounds(level, self._smoothings(h), selected=selected)
         return combined(self.combination, parts, self._lower_bound(float(level)))
@@ -248,7 +257,7 @@ class Synopsis:
 
         Of a quotient narrower than `band` where its denominator is surely positive.
         """
-        level = _confidence(beta)
+        level = confidence(beta)
         smoothings, selected = self._smoothings(h), isinstance(h, str)
         errors = [one.total for one in self._bounds(level, smoothings, selected=selected)]
         if self.combination.kind != "ratio":
@@ -290,7 +299,7 @@ class Synopsis:
             else None,
         )
         coordinates: dict[str, Any] = {
-            axis.name: axis.low + positions * axis.width
+            axis.name: (axis.name, axis.low + positions * axis.width, axis.attributes)
             for axis, positions in zip(axes, unit, strict=True)
         }
         dims = list(self.domain.names)
@@ -373,16 +382,6 @@ class Synopsis:
             )
         order = dict(zip(self.domain.names, given, strict=True))
         return tuple(array.smoothing([order[a] for a in array.axes]) for array in self.arrays)
-
-
-def _confidence(beta: float | str) -> Fraction:
-    try:
-        level = Fraction(str(beta))
-    except (ValueError, ZeroDivisionError):
-        level = Fraction(0)
-    if not 0 < level < 1:
-        raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
-    return level
 
 
 def _block(

@@ -102,6 +102,11 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
         raise SpecError(
             f'shapes: a function that is a "{combine}" of arrays {able}; ask the synopsis itself'
         )
+    if "oblique" in facts["components"][0] and wanted != (_NONNEGATIVE,):
+        raise SpecError(
+            f'shapes: a density of a full covariance can only be "{_NONNEGATIVE}", as its lattice '
+            "is oblique to the axes; leave out the others"
+        )
     if _NORMALIZED in wanted and not _is_density(facts):
         raise SpecError(
             f'shape "{_NORMALIZED}": only a density integrates to one, and this is a '
@@ -221,7 +226,7 @@ class ShapedArray(ReleasedArray):
         return values * self._shape(smoothing).factor
 
     def _function(self, smoothing: Smoothing) -> Polynomial:
-        return Polynomial(self._shape(smoothing).bernstein, self.domain)
+        return Polynomial(self._shape(smoothing).bernstein, self.box)
 
     def _shape(self, smoothing: Smoothing) -> _Shaped:
         with self._lock:  # once, however many threads ask

@@ -14,6 +14,14 @@ from dbern.domain import Column
 from dbern.targets.base import Statistic
 
 
+class StoppedError(Exception):
+    """Counting cannot go on, for a reason that is safe to tell: its code and its public place."""
+
+    def __init__(self, failure: str, place: str) -> None:
+        super().__init__(failure)
+        self.failure, self.place = failure, place
+
+
 class Gathered(Protocol):
     """One pass of a statistic over all records, on one worker."""
 
@@ -46,9 +54,14 @@ class GatheringStatistic(Protocol):
 
 @dataclass(frozen=True)
 class Counters:
-    """All components' statistics as one: states are flat and add up."""
+    """All components' statistics as one: states are flat and add up.
+
+    Where there is a `filter`, they get the null record for every record whose value of that column
+    is not one of its categories.
+    """
 
     parts: tuple[Statistic, ...]
+    filter: Column | None
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -25,6 +25,7 @@ def measure(sigma: int, blocks: int, opendp_samples: int, repeats: int) -> dict[
     return {"privatize": ours, "opendp": theirs, "ratio": ours / theirs}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sigma", [1, 41965, 2**40 + 1])
 def test_gaussian_speed(sigma: int) -> None:
     found = measure(sigma, blocks=1, opendp_samples=1000, repeats=1)

@@ -10,10 +10,11 @@ import math
 import time
 
 import numpy as np
+import pytest
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from dbern.learning.kernels import Gaussian
+from dbern.bernstein.reproducing import Gaussian
 from dbern.learning.losses import Hinge, Logistic, Loss
 from dbern.learning.projected import project_gaussian
 from dbern.learning.risk import Risk
@@ -71,6 +72,7 @@ def report(n: int, measured: int) -> None:
             print(f"{name} 81 features: {', '.join(f'{k} {v:.1f} s' for k, v in found.items())}")
 
 
+@pytest.mark.slow
 def test_learning_speed() -> None:
     report(n=2000, measured=1)
     assert by_features(Logistic(), 1.0, 2000, 5)["ours"] > 0

@@ -45,6 +45,7 @@ def report(scale: int, found: dict[str, float]) -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1, 41965, 2**40 + 1])
 def test_noise_speed(scale: int) -> None:
     found = measure(scale, blocks=1, opendp_samples=1000, repeats=1)

@@ -122,6 +122,7 @@ def report(found: dict[str, dict[str, float]]) -> str:
     )
 
 
+@pytest.mark.slow
 def test_query_speed() -> None:
     found: dict[str, dict[str, float]] = {}
     for column, k in COLUMNS.items():

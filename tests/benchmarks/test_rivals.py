@@ -179,6 +179,7 @@ def test_the_noise_of_output_perturbation_has_its_density():
 # --- ours ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ours_is_the_planned_release():
     plan, granules = planned(ONE, 1.0)
     release, certificate = Planned(plan, granules), plan.certificate
@@ -210,6 +211,7 @@ def test_gaussian_process_noise_on_figure_one(epsilon, expected):
     )
 
 
+@pytest.mark.slow
 def test_ours_beats_the_printed_mechanism_on_figure_one():
     task = figure_one(0.1)
     ours, printed = (measure(each, task, 1.0, 100).mean_sup for each in (Ours(), Printed()))

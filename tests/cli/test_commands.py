@@ -32,7 +32,7 @@ def queries(project):
 
 COMMANDS = ["plan", "release", "query", "show", "verify", "ledger", "ledger init", "ledger grant",
             "ledger status", "ledger abandon", "demo", "init", "target", "target list",
-            "doctor"]  # fmt: skip
+            "doctor", "inspect"]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

@@ -22,6 +22,7 @@ from dbern.diagnosis import clusters
 from dbern.errors import SpecError
 from dbern.spec import ReleaseSpec
 from dbern.targets import kinds, learner_of
+from dbern.times import TimeUnit, moment_of
 
 BASE = ("--source", "data/*.parquet", "--axis", "x=0,10", "--axis", "y=-1,1", "--epsilon", "0.5",
         "--dataset", "trips")  # fmt: skip
@@ -46,6 +47,24 @@ def test_init_writes_a_spec_that_loads(project, run, kind):
     assert ran.json["next"][0] == "dbern plan new.toml"
 
 
+@pytest.mark.parametrize(
+    ("limits", "unit"),
+    [
+        ("2026-01-01, 2027-01-01", TimeUnit.DAYS),
+        ("2026-01-01T00:00:00Z,2026-01-02T06:00:00+02:00", TimeUnit.SECONDS),
+    ],
+)
+def test_limits_may_be_dates_or_times(project, run, limits, unit):
+    given = ("--axis", f"trip.when={limits}", "--response", f"until={limits}")
+    kind = ("--kind", "nadaraya-watson", "--set", "bandwidth=[2.0, 0.4, 30.0]")
+    ran = run("init", "new.toml", *BASE, *given, *kind)
+    assert ran.code == 0, ran.err
+    spec = ReleaseSpec.load(project.folder / "new.toml")
+    low, high = (unit.of(moment_of(text.strip())) for text in limits.split(","))
+    for found in (spec.domain.axes[2], spec.records.response):
+        assert (found.low, found.high, found.unit) == (low, high, unit)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_default_in_the_comments_is_the_default(project, run, kind):
     assert run("init", "new.toml", *BASE, "--kind", kind, *KINDS[kind]).code == 0
@@ -67,6 +86,14 @@ def test_every_default_in_the_comments_is_the_default(project, run, kind):
             if not field.is_required()
         }.items()
     )
+
+
+def test_a_covariance_stands_for_the_bandwidth(project, run):
+    given = ["--set", "covariance=[[0.04, 0.03], [0.03, 0.04]]"]
+    assert run("init", "new.toml", *BASE, *given).code == 0
+    spec = ReleaseSpec.load(project.folder / "new.toml")
+    assert spec.learner.covariance == ((0.04, 0.03), (0.03, 0.04))
+    assert run("init", "other.toml", *BASE).code == 2
 
 
 def test_init_runs_from_its_own_advice(project, run):
@@ -96,6 +123,7 @@ def test_init_overwrites_nothing_and_opens_no_data(project, run, monkeypatch):
         ((*BASE, "--set", "bandwidth=wide"), "is no TOML value"),
         ((*BASE, "--set", "bandwidth=[1.0]"), "bandwidth"),
         ((*BASE, "--axis", "z=5", *KINDS["kernel-density"]), "write z=low,high"),
+        ((*BASE, "--axis", "z=5,2026-01-01", *KINDS["kernel-density"]), "must be of one kind"),
         ((*BASE, "--axis", "z=5,1", *KINDS["kernel-density"]), "data.bounds.z"),
         ((*BASE, "--kind", "kernel-densty", "--set", "bandwidth=[1.0]"), "kernel-density"),
         ((*BASE, "--kind", "nadaraya-watson", "--set", "bandwidth=[1.0, 1.0]"), "--response"),

@@ -162,6 +162,7 @@ def test_the_slack_is_needed(eta: Fraction) -> None:
     assert moved <= most
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(positive, st.fractions(-1, 1, max_denominator=10**6), st.data())
 def test_rounded_centers_stay_within_the_sensitivity(

@@ -91,6 +91,7 @@ def test_the_exact_laws_delta_is_below_the_conversion(
         assert bound <= 40 * truth or truth < Fraction(1, 10**40)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 30), st.integers(1, 30), st.fractions(0, 8, max_denominator=20))
 def test_no_integer_shift_beats_the_conversion(sigma: int, shift: int, epsilon: Fraction) -> None:

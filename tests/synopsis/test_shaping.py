@@ -19,6 +19,7 @@ BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0]}
 BANDWIDTH = {"x": 1.5, "y": 0.4}
 ALL = ("normalized", "decreasing:x", "nonnegative")  # in another order than they are made
 ROWS = 400
+OTHERS = [pytest.param(h, marks=pytest.mark.slow) for h in (1, 9, "auto")]
 
 
 def columns():
@@ -91,7 +92,7 @@ def fine(synopsis, h=None):
     return synopsis.grid(4001 if synopsis.domain.dimensions == 1 else 401, h=h)
 
 
-@pytest.mark.parametrize("h", [None, 1, 9, "auto"])
+@pytest.mark.parametrize("h", [None, *OTHERS])
 def test_every_shape_holds_on_dense_points(synopsis, h):
     raw, shaped = synopsis, synopsis.shaped
     values = fine(shaped("nonnegative"), h).values

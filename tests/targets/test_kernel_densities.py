@@ -149,6 +149,7 @@ def test_what_would_break_without_definiteness():
     assert np.abs(x).max() > 2 * np.sqrt(kernel.peak)
 
 
+@pytest.mark.slow
 def test_auto_chooses_no_lattice_too_fine_for_its_cells():
     content = sections(
         data={"bounds": {name: [0.0, 1.0] for name in "xyz"}},

@@ -281,6 +281,7 @@ def test_the_factored_release_is_naive_bayes(project, client, monkeypatch, class
     assert np.isnan(synopsis(np.array([[0.5, 1.5]]))).all()
 
 
+@pytest.mark.slow
 def test_the_joint_release_is_the_same_function(project, client, monkeypatch):
     columns = table(120, ["no", "yes"], np.random.default_rng(4))
     _, plan, synopsis = released(project, client, monkeypatch, JOINT, columns, ["no", "yes"], k=40)

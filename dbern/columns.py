@@ -1,0 +1,154 @@
+"""Arrow columns to 64-bit floats: one rule for each type, single IEEE operations only.
+
+A value that 64-bit floats cannot hold is the nearest one that they can; null is NaN. Nothing here
+depends on values but the values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dbern.arrays import FloatArray
+from dbern.domain import Column
+from dbern.times import TICKS, TimeUnit, moment_of
+
+_LIMB = 64
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def is_time(kind: pa.DataType) -> bool:
+    """Whether values are dates or timestamps."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether values are numbers, booleans (0 and 1) included."""
+    types = pa.types
+    return bool(
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_decimal(kind)
+    )
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values are text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values: that of a dictionary's."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def can_hold(kind: pa.DataType, column: Column) -> bool:
+    """Whether a column could hold each of the listed values."""
+    plain, values = plain_type(kind), column.categories
+    fits = (
+        (pa.types.is_boolean(plain) and all(isinstance(v, bool) for v in values))
+        or (pa.types.is_integer(plain) and all(type(v) is int for v in values))
+        or (is_text(plain) and all(isinstance(v, str) for v in values))
+    )
+    try:
+        pa.array(values, type=plain if fits else None)
+    except (pa.ArrowException, OverflowError):  # an integer that the column's type cannot hold
+        return False
+    return fits
+
+
+def as_floats(values: pa.Array, column: Column) -> FloatArray:
+    """Values (m,) of a column: numbers, times in the column's unit, or positions of categories."""
+    if column.categories:
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        values = pc.index_in(values, value_set=pa.array(column.categories, type=values.type))
+    return numbers(values, column.unit)
+
+
+def numbers(values: pa.Array, unit: TimeUnit | None = None) -> FloatArray:
+    """Numbers (m,), or dates and timestamps in `unit`; null is NaN.
+
+    Examples
+    --------
+    >>> numbers(pa.array([True, None]))
+    array([ 1., nan])
+    """
+    kind = values.type
+    if is_time(kind):
+        if unit is None:
+            raise TypeError("times without a unit")
+        ticks = values.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
+        return unit.of_ticks(_plain(ticks), TICKS[_tick(kind)])
+    return _decimals(values) if pa.types.is_decimal(kind) else _plain(values)
+
+
+def _tick(kind: pa.DataType) -> str:
+    if pa.types.is_timestamp(kind):
+        return str(kind.unit)
+    return "D" if pa.types.is_date32(kind) else "ms"
+
+
+def _plain(values: pa.Array) -> FloatArray:
+    # An unsafe cast rounds integers beyond 2^53 to the nearest float instead of refusing the value.
+    floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return np.asarray(floats, dtype=np.float64)
+
+
+def _decimals(values: pa.Array) -> FloatArray:
+    """Unscaled integers from their 64-bit limbs, over a power of ten.
+
+    Arrow's own cast is one expression in C++, which compilers may fuse; numpy rounds each step.
+    Up to 2^53 the integer is exact, and the quotient the nearest float to the decimal.
+    """
+    kind = values.type
+    if kind.bit_width < 2 * _LIMB:
+        values = values.cast(pa.decimal128(kind.precision, kind.scale))
+    width, end = values.type.bit_width // _LIMB, values.offset + len(values)
+    if values.null_count == len(values):  # which may have no buffer
+        return np.full(len(values), np.nan)
+    limbs = np.frombuffer(values.buffers()[1], dtype="<u8", count=end * width)
+    limbs = limbs.reshape(-1, width)[values.offset :]
+    negative = limbs[:, -1] >> np.uint64(_LIMB - 1) == 1
+    # Of a negative number the complement is its size less one: limbs of one sign never cancel.
+    limbs = np.where(negative[:, None], ~limbs, limbs)
+    total = np.zeros(len(values))
+    for limb in limbs.T[::-1]:
+        total = total * 2.0**_LIMB + limb.astype(np.float64)
+    total = np.where(negative, -(total + 1), total)
+    scale = float(10 ** abs(kind.scale))
+    found = total / scale if kind.scale >= 0 else total * scale
+    if values.null_count > 0:
+        found[values.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return found
+
+
+def of_text(text: str, column: Column) -> float:
+    """What a folder ``column=text`` says, as the spec types it; NaN where it does not fit.
+
+    Examples
+    --------
+    >>> of_text("7.5", Column("x", "data.bounds.x"))
+    7.5
+    >>> of_text("no", Column("done", "data.group.values", ("yes", "no")))
+    1.0
+    """
+    if text == _NO_VALUE:
+        return np.nan
+    if column.categories:
+        return next((float(i) for i, v in enumerate(column.categories) if _is(text, v)), np.nan)
+    try:
+        return float(text) if column.unit is None else column.unit.of(moment_of(text))
+    except (ValueError, OverflowError):
+        return np.nan
+
+
+def _is(text: str, value: str | int | bool) -> bool:
+    if isinstance(value, bool):
+        return text.lower() == str(value).lower()
+    try:
+        return text == value if isinstance(value, str) else int(text) == value
+    except ValueError:
+        return False

@@ -17,7 +17,7 @@ PACKAGE = Path(dbern.__file__).parent
 LAYERS = [
     {"cli"},
     {"releasing", "reconciling", "reporting", "diagnosis"},
-    {"engine", "advice", "publishing", "inspection"},
+    {"engine", "advice", "publishing", "inspection", "xarray"},
     {"planning"},
     {"workers", "calibrating"},
     {"plans"},
@@ -39,10 +39,16 @@ NEVER = {  # not even through others
 OWNERS = {  # prefixes of module names
     "dask": ("dbern.engine", "dbern.synopsis"),
     "distributed": ("dbern.engine", "dbern.diagnosis.clusters"),
-    "pyarrow": ("dbern.records", "dbern.columns", "dbern.synopsis.queries"),
+    "pyarrow": (
+        *("dbern.records", "dbern.columns"),
+        *("dbern.synopsis.queries", "dbern.synopsis.points"),
+    ),
     "zarr": ("dbern.synopsis",),
     "numba": ("dbern.compiling", "dbern.bernstein.compiled", "dbern.synopsis.compiled"),
     "sqlalchemy": ("dbern.ledger",),
+    "jinja2": ("dbern.reporting",),
+    "matplotlib": ("dbern.reporting",),
+    "yaml": ("dbern.reporting.deployment",),
     "click": ("dbern.cli",),
     "rich": ("dbern.cli",),
     "cryptography": ("dbern.privacy", "dbern.ledger"),
@@ -237,6 +243,8 @@ PLANTED = [
     ("synopsis/reader.py", "import numba", "numba has another owner"),
     ("engine.py", "def f():\n    import sqlalchemy.exc", "sqlalchemy has another owner"),
     ("reporting.py", "import rich", "rich has another owner"),
+    ("synopsis/reader.py", "import matplotlib.figure", "matplotlib has another owner"),
+    ("cli/main.py", "from jinja2 import Environment", "jinja2 has another owner"),
     ("records.py", "from cryptography import x509", "cryptography has another owner"),
     ("recordset.py", "import pyarrow", "pyarrow has another owner"),  # no prefix of a name
     ("cli/plan.py", "x = 1", "dbern.cli.plan has the name of a public function"),

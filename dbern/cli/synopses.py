@@ -21,11 +21,11 @@ def _order(
     return int(value)
 
 
-_SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path())
+SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path())
 
 
 @click.command()
-@_SYNOPSIS
+@SYNOPSIS
 @click.argument("queries", metavar="QUERIES.parquet", type=click.Path(dir_okay=False))
 @click.option(
     "--out",
@@ -79,19 +79,22 @@ def query(
 
 
 @click.command()
-@_SYNOPSIS
+@SYNOPSIS
 @common
 def show(synopsis_path: str, as_json: bool, quiet: bool) -> None:
-    """Show what was released and under which guarantee."""
-    del quiet
+    """Show what was released and under which guarantee, and draw it."""
+    from dbern.reporting.terminal import drawing
     from dbern.synopsis.reader import open_synopsis
 
     synopsis = open_synopsis(synopsis_path)
-    report(synopsis.metadata, _described(synopsis.metadata), as_json=as_json)
+    text = _described(synopsis.metadata)
+    if not (quiet or as_json):
+        text += f"\n\n{drawing(synopsis)}"
+    report(synopsis.metadata, text, as_json=as_json)
 
 
 @click.command()
-@_SYNOPSIS
+@SYNOPSIS
 @common
 def verify(synopsis_path: str, as_json: bool, quiet: bool) -> None:
     """Check every byte of a synopsis against its manifest."""

@@ -18,7 +18,7 @@ from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
-from dbern.synopsis.points import Points, as_points, check_shape, confidence
+from dbern.synopsis.points import Points, as_points, check_shape, confidence, like, plain
 from dbern.synopsis.released import ReleasedArray, ReleasedVector
 from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
@@ -82,8 +82,7 @@ class Synopsis:
     @cached_property
     def domain(self) -> Domain:
         """Axes and bounds, in the order of a point's coordinates."""
-        axes = self.metadata["domain"]["axes"]
-        return Domain(tuple(Axis.from_dict(axis) for axis in axes))
+        return Domain(tuple(map(Axis.from_dict, self.metadata["domain"]["axes"])))
 
     def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
         """Evaluate the released function.
@@ -113,10 +112,11 @@ class Synopsis:
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
         smoothings = None if method == "nearest" else self._smoothings(h)
-        if hasattr(points, "dask") and hasattr(points, "rechunk"):
-            return self._lazy(points, smoothings)
-        array = as_points(points, self.domain)
-        return self._evaluate(array, smoothings, len(array), available_cores())
+        array = plain(points, self.domain)
+        if not isinstance(array, np.ndarray):
+            return self._lazy(array, smoothings)
+        values = self._evaluate(array, smoothings, len(array), available_cores())
+        return like(points, values, self.combination.columns)  # tables are answered in kind
 
     def batches(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
         """For a request of `total` points that comes in batches: what evaluates one.
@@ -128,7 +128,8 @@ class Synopsis:
 
     def decision_function(self, points: Points, h: Order = None) -> Any:
         """The values, by scikit-learn's name: their sign or largest column is the class."""
-        self._refuse_without_classes()
+        if not self.classes:
+            raise SpecError("decision_function: this function has no classes; call the synopsis")
         return self(points, h)
 
     def predict(self, points: Points, h: Order = None) -> Any:
@@ -140,9 +141,9 @@ class Synopsis:
         -------
         array (m,)
         """
-        values = self(points, h)
         if not self.classes:
-            return values
+            return self(points, h)
+        values = self(plain(points, self.domain), h)
         middle = self.combination.threshold
         codes = values.argmax(axis=1) if values.ndim == 2 else (values > middle).astype(np.int64)
         return np.array(self.classes)[codes]
@@ -157,7 +158,7 @@ class Synopsis:
         """
         if self.metadata["target"]["kind"] != "kernel-density":
             raise SpecError("score_samples: what was released is no density; call the synopsis")
-        values = self(points, h)
+        values = self(plain(points, self.domain), h)
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(values, 0.0))
 
@@ -165,10 +166,6 @@ class Synopsis:
     def classes(self) -> tuple[Any, ...]:
         """Public labels of the columns, or of the signs of the value; empty where it has none."""
         return self.combination.classes
-
-    def _refuse_without_classes(self) -> None:
-        if not self.classes:
-            raise SpecError("decision_function: this function has no classes; call the synopsis")
 
     def _evaluate(
         self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
@@ -260,15 +257,21 @@ class Synopsis:
         level = confidence(beta)
         smoothings, selected = self._smoothings(h), isinstance(h, str)
         errors = [one.total for one in self._bounds(level, smoothings, selected=selected)]
+        array = plain(points, self.domain)
         if self.combination.kind != "ratio":
-            values, width = self(points, h), self.combination.error(errors)
-            return values - width, values + width
+            values, width = self(array, h), self.combination.error(errors)
+            low, high = values - width, values + width
+            return like(points, low, self.combination.columns), like(
+                points, high, self.combination.columns
+            )
         array = as_points(points, self.domain)
         parts = self._parts(array, smoothings, len(array), available_cores())
         low, high = self.combination.interval(parts, errors)
         outside = ~self.domain.inside(array)
         low[outside] = high[outside] = np.nan
-        return low, high
+        return like(points, low, self.combination.columns), like(
+            points, high, self.combination.columns
+        )
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid over the whole domain, ends included, as a labelled array.

@@ -58,7 +58,7 @@ from dbern.certificate import Certificate
 from dbern.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.evaluator import Polynomial
-from dbern.synopsis.points import Points
+from dbern.synopsis.points import Points, both, plain
 from dbern.synopsis.reader import Order, Synopsis
 from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.selection import Smoothing
@@ -330,11 +330,13 @@ class ShapedSynopsis(Synopsis):
         reaching to the shaped value where that lies outside: so it covers as before, contains the
         curve, and nowhere exceeds the curve plus or minus `band`.
         """
-        low, high = Synopsis(self._store.path).interval(points, beta, h)
-        values = self(points, h)
+        array = plain(points, self.domain)
+        low, high = Synopsis(self._store.path).interval(array, beta, h)
+        values = self(array, h)
         if _NONNEGATIVE in self._shapes and _is_density(self.metadata):
             low = np.maximum(low, 0.0)
-        return np.minimum(low, values), np.maximum(high, values)
+        ends = np.minimum(low, values), np.maximum(high, values)
+        return both(points, *ends, self.combination.columns)
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid, as `Synopsis.grid`; labelled with what was done."""

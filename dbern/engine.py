@@ -75,7 +75,8 @@ class Outcome:
 
 _FAILURES: dict[str, Callable[[str], DbernError]] = {
     "unreadable": lambda place: ReleaseError(
-        f"{place} cannot be read as Parquet; restore that file and run the same command again"
+        f"{place} cannot be read as Parquet; restore that file, or the workers' access to it, and "
+        "run the same command again"
     ),
     "changed": lambda place: IntegrityError(
         f"{place} changed since the reservation; restore it and run the same command again"

@@ -14,6 +14,7 @@ from dbern.bernstein.maps import family_of, maps_of
 from dbern.certificate import ErrorModel, combined, entries_bound, lower_bound
 from dbern.choice import CANDIDATES, Problem, require_positive_definite
 from dbern.errors import SpecError
+from dbern.objects import is_url
 from dbern.plans import (
     PlannedComponent,
     PlannedNoise,
@@ -91,7 +92,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         calibration=_calibration(spec),
         components=planned,
         certificate=combined(spec.combination, parts, least),
-        cost=cost(counters, n),
+        cost=cost(counters, n, remote=is_url(spec.source)),
         notes=spec.learner.notes(n),
     )
 

@@ -26,7 +26,7 @@ LAYERS = [
     {"learning"},
     {"bernstein", "privacy", "combination", "columns"},
     {"domain", "complaints", "sections", "likelihoods"},
-    {"times"},
+    {"times", "objects"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}
@@ -39,7 +39,8 @@ NEVER = {  # not even through others
 OWNERS = {  # prefixes of module names
     "dask": ("dbern.engine", "dbern.synopsis"),
     "distributed": ("dbern.engine", "dbern.diagnosis.clusters"),
-    "pyarrow": ("dbern.records", "dbern.columns", "dbern.synopsis.queries"),
+    "pyarrow": ("dbern.records", "dbern.columns", "dbern.objects", "dbern.synopsis.queries"),
+    "obstore": ("dbern.objects",),
     "zarr": ("dbern.synopsis",),
     "numba": ("dbern.compiling", "dbern.bernstein.compiled", "dbern.synopsis.compiled"),
     "sqlalchemy": ("dbern.ledger",),

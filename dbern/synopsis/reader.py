@@ -16,6 +16,7 @@ from dbern.combination import Combination
 from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
+from dbern.synopsis.places import place_at
 from dbern.synopsis.points import Points, as_points, check_shape
 from dbern.synopsis.released import ReleasedArray, ReleasedVector
 from dbern.synopsis.selection import Smoothing
@@ -32,14 +33,16 @@ _Smoothings: TypeAlias = tuple[Smoothing, ...] | None
 
 
 def open_synopsis(url: str | Path) -> Synopsis:
-    """Open a synopsis for queries; its metadata is checked now, each shard when first read.
+    """Open the synopsis in a folder or at ``s3://bucket/name.zarr``; each shard when it is read.
 
     Raises
     ------
+    ReleaseError
+        Where it cannot be read.
     IntegrityError
         Where there is no manifest (not released), or an object is not what the manifest says.
     """
-    return Synopsis(Path(url))
+    return Synopsis(url)
 
 
 class Synopsis:
@@ -47,24 +50,24 @@ class Synopsis:
 
     Parameters
     ----------
-    path : Path
-        The store's folder; use `dbern.open`.
+    url : str or path
+        Where the store is; use `dbern.open`.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._store = ReleasedStore(path)
+    def __init__(self, url: str | Path) -> None:
+        self._store = ReleasedStore(place_at(url))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_arrived, (self._store.path, self.metadata["release_id"]))
+        return (_arrived, (self.url, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
-        return f"<Synopsis {self.metadata['name']} over {axes} at {self._store.path}>"
+        return f"<Synopsis {self.metadata['name']} over {axes} at {self.url}>"
 
     @property
     def url(self) -> str:
         """Where it is."""
-        return str(self._store.path)
+        return str(self._store.place)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
@@ -120,7 +123,8 @@ class Synopsis:
 
     def decision_function(self, points: Points, h: Order = None) -> Any:
         """The values, by scikit-learn's name: their sign or largest column is the class."""
-        self._refuse_without_classes()
+        if not self.classes:
+            raise SpecError("decision_function: this function has no classes; call the synopsis")
         return self(points, h)
 
     def predict(self, points: Points, h: Order = None) -> Any:
@@ -157,10 +161,6 @@ class Synopsis:
     def classes(self) -> tuple[Any, ...]:
         """Public labels of the columns, or of the signs of the value; empty where it has none."""
         return self.combination.classes
-
-    def _refuse_without_classes(self) -> None:
-        if not self.classes:
-            raise SpecError("decision_function: this function has no classes; call the synopsis")
 
     def _evaluate(
         self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
@@ -393,7 +393,7 @@ def _block(
 
 
 @lru_cache(maxsize=8)
-def _arrived(path: Path, release_id: str) -> Synopsis:
+def _arrived(url: str, release_id: str) -> Synopsis:
     """The synopsis that was sent to this process; blocks of one request share what it computed."""
     del release_id  # tells releases apart that came to the same path
-    return open_synopsis(path)
+    return open_synopsis(url)

@@ -74,6 +74,9 @@ class Outcome:
 
 
 _FAILURES: dict[str, Callable[[str], DbernError]] = {
+    "unequipped": lambda place: EnvironmentRefusedError(
+        f"a worker lacks obstore and cannot read {place}; run there: pip install 'dbern[s3]'"
+    ),
     "unreadable": lambda place: ReleaseError(
         f"{place} cannot be read as Parquet; restore that file, or the workers' access to it, and "
         "run the same command again"
@@ -117,6 +120,8 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
         return Outcome(None, failure="changed", place=place)
     except UnreadableFileError:
         return Outcome(None, failure="unreadable", place=place)
+    except EnvironmentRefusedError:
+        return Outcome(None, failure="unequipped", place=place)
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
         return Outcome(None, failure="internal", place=type(error).__name__)
     return Outcome(state, rows)

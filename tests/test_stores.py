@@ -310,6 +310,7 @@ def test_what_others_wrote_stays(project, bucket, client):
 @pytest.mark.slow
 def test_creation_is_once_whatever_is_lost(bucket):
     place, server = Objects(bucket.url("p")), bucket.server
+    bucket.put("pp/other", b"x")  # no object below p
     place.create("a", b"1")
     place.create("a", b"1")
     with pytest.raises(FileExistsError):

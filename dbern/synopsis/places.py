@@ -32,7 +32,7 @@ class Folder:
         From any method, where it cannot be read or written.
     """
 
-    noun = "folder"
+    noun, worth_threads = "folder", 16
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -131,7 +131,7 @@ class Bucket:
         From any method, where the store refuses or does not answer.
     """
 
-    noun = "prefix"
+    noun, worth_threads = "prefix", 2
 
     def __init__(self, url: str) -> None:
         self.url = check_url(url, "the synopsis")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -52,6 +52,7 @@ class ReleasedStore:
                 raise _not_a_synopsis(place) from None
         self._manifest = Manifest.parse(text, str(place))
         self._shards = Kept[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
+        self._layouts: dict[str, tuple[int, int]] = {}
         self._metadata = self._read(name for name in self._manifest.objects if name.endswith(ROOT))
 
     @cached_property
@@ -74,8 +75,7 @@ class ReleasedStore:
         def fill(index: int) -> None:
             values[index * layers : (index + 1) * layers] = self._shard(path, index)
 
-        with ThreadPoolExecutor(_READERS) as pool:
-            list(pool.map(fill, range(-(-array.shape[0] // layers))))
+        self._each(fill, range(-(-array.shape[0] // layers)))
         return values
 
     def shard(self, path: str, index: int) -> FloatArray:
@@ -84,15 +84,20 @@ class ReleasedStore:
 
     def shard_layers(self, path: str) -> int:
         """Layers of the first axis in each shard of an array but the last."""
-        array = self._opened(path, {})
-        return int((array.shards or array.chunks)[0])
+        return self._layout(path)[0]
+
+    def _layout(self, path: str) -> tuple[int, int]:
+        """Layers of a shard, and how many axes an array has."""
+        if path not in self._layouts:
+            array = self._opened(path, {})
+            self._layouts[path] = int((array.shards or array.chunks)[0]), array.ndim
+        return self._layouts[path]
 
     def _shard(self, path: str, index: int) -> FloatArray:
-        array = self._opened(path, {})
-        name = "/".join([path, "c", str(index), *["0"] * (array.ndim - 1)])
-        if name in self._manifest.objects:
-            array = self._opened(path, {name: _buffer(self._checked(name))})
-        layers = self.shard_layers(path)
+        layers, axes = self._layout(path)
+        name = "/".join([path, "c", str(index), *["0"] * (axes - 1)])
+        there = name in self._manifest.objects
+        array = self._opened(path, {name: _buffer(self._checked(name))} if there else {})
         return self._decoded(array, array[index * layers : (index + 1) * layers])
 
     def _opened(self, path: str, objects: dict[str, Buffer]) -> Any:
@@ -114,14 +119,18 @@ class ReleasedStore:
             raise IntegrityError(
                 f"{self.place}: {min(unknown)} is not part of the release; remove it"
             )
-        with ThreadPoolExecutor(_READERS) as pool:
-            return sum(1 for _ in pool.map(self._checked, self._manifest.objects))
+        return len(self._each(lambda name: len(self._checked(name)), self._manifest.objects))
 
     def _read(self, names: Iterable[str]) -> dict[str, Buffer]:
-        """Objects by name, a few at a time."""
         wanted = list(names)
+        return dict(zip(wanted, map(_buffer, self._each(self._checked, wanted)), strict=True))
+
+    def _each(self, read: Callable[[Any], Any], items: Collection[Any]) -> list[Any]:
+        """Some at a time, where that is worth the threads."""
+        if len(items) < self.place.worth_threads:
+            return list(map(read, items))
         with ThreadPoolExecutor(_READERS) as pool:
-            return dict(zip(wanted, map(_buffer, pool.map(self._checked, wanted)), strict=True))
+            return list(pool.map(read, items))
 
     def _checked(self, name: str) -> bytes:
         with failures_told(self.place, "read"):

@@ -26,7 +26,7 @@ from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, Re
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
-from dbern.targets.counting import Counters
+from dbern.targets.counting import Counters, StoppedError
 from dbern.workers import task_rows
 
 if TYPE_CHECKING:
@@ -74,15 +74,20 @@ class Outcome:
 
 
 _FAILURES: dict[str, Callable[[str], DbernError]] = {
-    "unequipped": lambda place: EnvironmentRefusedError(
-        f"a worker lacks obstore and cannot read {place}; run there: pip install 'dbern[s3]'"
-    ),
     "unreadable": lambda place: ReleaseError(
-        f"{place} cannot be read as Parquet; restore that file, or the workers' access to it, and "
-        "run the same command again"
+        f"{place} cannot be read as Parquet; restore that file, or the workers' access to it "
+        "(s3:// needs dbern[s3] and credentials there), and run the same command again"
     ),
     "changed": lambda place: IntegrityError(
         f"{place} changed since the reservation; restore it and run the same command again"
+    ),
+    "stopped": lambda place: ReleaseError(
+        f'{place}: failed on these records, and on_failure = "stop": nothing is published and the '
+        "charge stands; `dbern ledger abandon` it, mend the function, choose a new release.name"
+    ),
+    "unlike": lambda place: EnvironmentRefusedError(
+        f"{place}: a worker cannot import it, or has another text of its module than this process; "
+        "install the same on all workers and run the same command again"
     ),
     "internal": lambda place: ReleaseError(
         f"a task failed ({place}); run the same command again, after giving the workers more "
@@ -92,10 +97,6 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
 
 
 # --- tasks: run on workers, importable, never raise ------------------------------------------
-
-
-class _ChangedError(Exception):
-    """A file is not what it was when it was reserved."""
 
 
 def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0) -> Outcome:
@@ -111,17 +112,15 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
                 yield batch
                 rows += len(next(iter(batch.values()))) if index == 0 else 0
             if footer_tag(place, salt) != portion.tag:
-                raise _ChangedError
+                raise StoppedError("changed", place)
 
     try:
         with threadpool_limits(1):
             state = counters.count(batches(), salt, index)
-    except _ChangedError:
-        return Outcome(None, failure="changed", place=place)
-    except UnreadableFileError:
+    except (UnreadableFileError, EnvironmentRefusedError):  # a worker may lack obstore
         return Outcome(None, failure="unreadable", place=place)
-    except EnvironmentRefusedError:
-        return Outcome(None, failure="unequipped", place=place)
+    except StoppedError as stopped:
+        return Outcome(None, failure=stopped.failure, place=stopped.place)
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
         return Outcome(None, failure="internal", place=type(error).__name__)
     return Outcome(state, rows)

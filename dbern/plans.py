@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from dbern.bernstein.coordinates import Coordinates, Entries
+from dbern.bernstein.gram import LatticeSpectrum
 from dbern.bernstein.lattice import Box, Lattice
 from dbern.bernstein.maps import (
     AxisMap,
@@ -21,6 +22,7 @@ from dbern.errors import IntegrityError
 from dbern.privacy.budget import Budget, decimal_text
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
+from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.spec import ReleaseSpec
 from dbern.targets.base import Component, Statistic, Vector
@@ -190,6 +192,12 @@ class ReleasePlan:
     certificate: Certificate
     cost: Cost
     notes: tuple[str, ...] = ()
+    random_dp: RandomPrivacy | None = None
+
+    @property
+    def guarantee(self) -> Budget | RandomPrivacy:
+        """What the charge buys: differential privacy, or random differential privacy only."""
+        return self.random_dp or self.charge
 
     @property
     def k(self) -> tuple[int, ...]:
@@ -263,16 +271,19 @@ class ReleasePlan:
             "certificate": {**asdict(self.certificate), "total": self.certificate.total},
             "cost": asdict(self.cost),
             "notes": list(self.notes),
+            "random_dp": None if self.random_dp is None else self.random_dp.to_dict(),
         }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ReleasePlan:
         """The plan that `to_dict` wrote."""
         given = {key: value for key, value in content.items() if key != "rho"}  # of the laws
+        charge, random = Budget.parse(**content["charge"]), content["random_dp"]
         return cls(
             **{
                 **given,
-                "charge": Budget.parse(**content["charge"]),
+                "charge": charge,
+                "random_dp": RandomPrivacy.from_dict(random, charge) if random else None,
                 "components": tuple(
                     PlannedComponent.from_dict(one) for one in content["components"]
                 ),
@@ -294,6 +305,7 @@ def _certificate(content: Mapping[str, Any]) -> Certificate:
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     several = len(plan.components) > 1
     lines = [("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}")]
+    lines += [("RANDOM DP", str(plan.random_dp)), ("", _NOT_DP)] if plan.random_dp else []
     lines.append(("", _guarantee(plan)))
     lines.append(("records", f"n = {plan.n}, one row replaced"))
     lines += [("", note) for note in plan.notes]
@@ -340,9 +352,14 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
     ]
 
 
+_NOT_DP = "this is not differential privacy: it says nothing of data from elsewhere"
 _FIRST_PART = {
     "mixture of bumps": "the first part is that of the worst database, all records at one point",
     "linear": "a linear function is reproduced exactly",
+    "holder": "the first part is that of the worst function of the stated smoothness",
+    "smooth": "the first part is that of the worst function of the stated smoothness",
+    "reproducing ball": "the first part is that of the worst function of its norm",
+    "stated ball": "the first part is that of the worst function of its norm",
 }
 
 
@@ -370,7 +387,8 @@ def _compared(plan: ReleasePlan, one: PlannedComponent) -> str:
 
 def _released_as(one: PlannedComponent) -> str:
     what = {"spectral": "spectral coordinates", "binned": "bins"}[family_of(one.coordinates)]
-    return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}"
+    of = " of the whole lattice" if isinstance(one.maps[0], LatticeSpectrum) else ""
+    return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}{of}"
 
 
 def _per_axis(values: tuple[int, ...]) -> str:

@@ -134,7 +134,7 @@ def _published(store: str, dataset: str | None) -> Published:
     whole = manifest is not None
     facts = open_synopsis(store).metadata if whole else _attributes(_json(place, ROOT))
     try:
-        rho = facts.get("rho")
+        rho, random_dp = facts.get("rho"), facts.get("random_dp")
         return Published(
             release_id=facts["release_id"],
             name=facts["name"],
@@ -147,6 +147,7 @@ def _published(store: str, dataset: str | None) -> Published:
             dataset=dataset or facts.get("dataset"),
             ledger_id=facts.get("ledger_id"),
             manifest_digest=None if manifest is None else digest(manifest).sha256,
+            gamma=Fraction(random_dp["gamma"]) if random_dp else None,
         )
     except (KeyError, TypeError, ValueError):
         raise IntegrityError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import glob
-import importlib
 import re
 import tomllib
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from dbern.combination import Combination
 from dbern.complaints import explain
 from dbern.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.errors import SpecError
+from dbern.functions import named_function
 from dbern.objects import check_url, is_url
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, exact
 from dbern.sections import (
@@ -46,7 +46,7 @@ _NOISES = ("auto", *_LAPLACE, *_WITH_DELTA)
 _LEAST_DELTA = Fraction(1, 10**15)
 _LEAST_BETA = Fraction(1, 10**9)
 _LEAST_EPSILON = Fraction(1, 10**6)
-_MOST_AXES = 3
+_MOST_AXES = 6
 
 
 class ReleaseSpec(Section):
@@ -196,14 +196,7 @@ class ReleaseSpec(Section):
         name = self.mechanism.reference
         if name == "uniform":
             return None
-        try:
-            module, function = name.split(":")
-            density = getattr(importlib.import_module(module), function)
-        except (ValueError, ImportError, AttributeError) as error:
-            raise SpecError(
-                f'mechanism.reference: "{name}" cannot be imported ({type(error).__name__}); '
-                'write reference = "module:name" of a function of points (m, l)'
-            ) from None
+        density = named_function(name, "mechanism.reference", "of points (m, l)")
         low = np.array([axis.low for axis in self.domain.axes])
         width = np.array([axis.width for axis in self.domain.axes])
         return lambda points: np.asarray(density(low + points * width))
@@ -244,6 +237,7 @@ class ReleaseSpec(Section):
         content = self.model_dump(mode="json", exclude_none=True)
         del content["release"]["output"], content["budget"]["ledger"]
         content["mechanism"].pop("h")
+        content["target"] |= self.learner.identity()
         return content
 
 
@@ -270,10 +264,6 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         ),
         Outside(spec.data.outside),
     )
-    if domain.dimensions > _MOST_AXES:
-        raise SpecError(
-            f"data.bounds: more than {_MOST_AXES} axes {_LATER}; keep at most {_MOST_AXES}"
-        )
     _check_per_axis(spec, domain)
     if spec.mechanism.noise in _LAPLACE[1:] and spec.mechanism.calibration == "paper":
         raise SpecError(
@@ -307,7 +297,14 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     for role in ("label", "response", "group"):
         if getattr(schema, role) is not None and role not in learner.uses:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
-    return _Parsed(schema, learner, learner.components(schema), charge, beta)
+    components = learner.components(schema)
+    most = max((c.domain.dimensions for c in components if not isinstance(c, Vector)), default=0)
+    if most > _MOST_AXES:
+        raise SpecError(
+            f"data.bounds: {most} axes, and a lattice has at most {_MOST_AXES}; keep at "
+            f"most {_MOST_AXES} (factored naive Bayes has one lattice an axis, and takes more)"
+        )
+    return _Parsed(schema, learner, components, charge, beta)
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:

@@ -15,9 +15,10 @@ from dbern.certificate import Certificate, combined, lower_bound
 from dbern.combination import Combination
 from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
+from dbern.privacy.budget import Budget
+from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
-from dbern.synopsis.places import place_at
-from dbern.synopsis.points import Points, as_points, check_shape
+from dbern.synopsis.points import Points, as_points, check_shape, confidence, like, plain
 from dbern.synopsis.released import ReleasedArray, ReleasedVector
 from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
@@ -37,10 +38,8 @@ def open_synopsis(url: str | Path) -> Synopsis:
 
     Raises
     ------
-    ReleaseError
-        Where it cannot be read.
-    IntegrityError
-        Where there is no manifest (not released), or an object is not what the manifest says.
+    IntegrityError, ReleaseError
+        Where it was not released or is not what its manifest says; where it cannot be read.
     """
     return Synopsis(url)
 
@@ -55,14 +54,15 @@ class Synopsis:
     """
 
     def __init__(self, url: str | Path) -> None:
-        self._store = ReleasedStore(place_at(url))
+        self._store = ReleasedStore(url)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_arrived, (self.url, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
-        return f"<Synopsis {self.metadata['name']} over {axes} at {self.url}>"
+        label = "RANDOM DP " if "random_dp" in self.metadata else ""
+        return f"<{label}Synopsis {self.metadata['name']} over {axes} at {self.url}>"
 
     @property
     def url(self) -> str:
@@ -75,10 +75,14 @@ class Synopsis:
         return self._store.attributes
 
     @cached_property
+    def guarantee(self) -> Budget | RandomPrivacy:
+        """What is promised: differential privacy, or random differential privacy only."""
+        return self._store.guarantee
+
+    @cached_property
     def domain(self) -> Domain:
         """Axes and bounds, in the order of a point's coordinates."""
-        axes = self.metadata["domain"]["axes"]
-        return Domain(tuple(Axis.from_dict(axis) for axis in axes))
+        return Domain(tuple(map(Axis.from_dict, self.metadata["domain"]["axes"])))
 
     def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
         """Evaluate the released function.
@@ -108,10 +112,11 @@ class Synopsis:
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
         smoothings = None if method == "nearest" else self._smoothings(h)
-        if hasattr(points, "dask") and hasattr(points, "rechunk"):
-            return self._lazy(points, smoothings)
-        array = as_points(points, self.domain)
-        return self._evaluate(array, smoothings, len(array), available_cores())
+        array = plain(points, self.domain)
+        if not isinstance(array, np.ndarray):
+            return self._lazy(array, smoothings)
+        values = self._evaluate(array, smoothings, len(array), available_cores())
+        return like(points, values, self.combination.columns)  # tables are answered in kind
 
     def batches(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
         """For a request of `total` points that comes in batches: what evaluates one.
@@ -136,9 +141,9 @@ class Synopsis:
         -------
         array (m,)
         """
-        values = self(points, h)
         if not self.classes:
-            return values
+            return self(points, h)
+        values = self(plain(points, self.domain), h)
         middle = self.combination.threshold
         codes = values.argmax(axis=1) if values.ndim == 2 else (values > middle).astype(np.int64)
         return np.array(self.classes)[codes]
@@ -153,7 +158,7 @@ class Synopsis:
         """
         if self.metadata["target"]["kind"] != "kernel-density":
             raise SpecError("score_samples: what was released is no density; call the synopsis")
-        values = self(points, h)
+        values = self(plain(points, self.domain), h)
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(values, 0.0))
 
@@ -227,7 +232,7 @@ class Synopsis:
 
     def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
         """The parts of `band`."""
-        level = _confidence(beta)
+        level = confidence(beta)
         selected = isinstance(h, str)
         parts = self._bounds(level, self._smoothings(h), selected=selected)
         return combined(self.combination, parts, self._lower_bound(float(level)))
@@ -249,18 +254,24 @@ class Synopsis:
 
         Of a quotient narrower than `band` where its denominator is surely positive.
         """
-        level = _confidence(beta)
+        level = confidence(beta)
         smoothings, selected = self._smoothings(h), isinstance(h, str)
         errors = [one.total for one in self._bounds(level, smoothings, selected=selected)]
+        array = plain(points, self.domain)
         if self.combination.kind != "ratio":
-            values, width = self(points, h), self.combination.error(errors)
-            return values - width, values + width
+            values, width = self(array, h), self.combination.error(errors)
+            low, high = values - width, values + width
+            return like(points, low, self.combination.columns), like(
+                points, high, self.combination.columns
+            )
         array = as_points(points, self.domain)
         parts = self._parts(array, smoothings, len(array), available_cores())
         low, high = self.combination.interval(parts, errors)
         outside = ~self.domain.inside(array)
         low[outside] = high[outside] = np.nan
-        return low, high
+        return like(points, low, self.combination.columns), like(
+            points, high, self.combination.columns
+        )
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid over the whole domain, ends included, as a labelled array.
@@ -376,16 +387,6 @@ class Synopsis:
         return tuple(array.smoothing([order[a] for a in array.axes]) for array in self.arrays)
 
 
-def _confidence(beta: float | str) -> Fraction:
-    try:
-        level = Fraction(str(beta))
-    except (ValueError, ZeroDivisionError):
-        level = Fraction(0)
-    if not 0 < level < 1:
-        raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
-    return level
-
-
 def _block(
     points: FloatArray, synopsis: Synopsis, smoothings: _Smoothings, total: int
 ) -> FloatArray:
@@ -395,5 +396,5 @@ def _block(
 @lru_cache(maxsize=8)
 def _arrived(url: str, release_id: str) -> Synopsis:
     """The synopsis that was sent to this process; blocks of one request share what it computed."""
-    del release_id  # tells releases apart that came to the same path
+    del release_id  # tells releases apart that came to one place
     return open_synopsis(url)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from zarr.storage import MemoryStore
 
 from dbern.arrays import FloatArray
 from dbern.errors import IntegrityError
+from dbern.privacy.budget import Budget
+from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.kept import Kept
 from dbern.synopsis.manifest import Manifest, digest
-from dbern.synopsis.places import MANIFEST, ROOT, Place, failures_told, owner
+from dbern.synopsis.places import MANIFEST, ROOT, Place, failures_told, owner, place_at
 from dbern.synopsis.writer import ABSENT
 
 SHARD_BYTES = 1 << 28
@@ -32,7 +35,7 @@ class ReleasedStore:
 
     Parameters
     ----------
-    place : Place
+    url : str or path
         Where the store is.
 
     Raises
@@ -43,8 +46,8 @@ class ReleasedStore:
         Where the place cannot be read.
     """
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, url: str | Path) -> None:
+        self.place = place = place_at(url)
         with failures_told(place, "read"):
             try:
                 text = place.read(MANIFEST)
@@ -59,6 +62,13 @@ class ReleasedStore:
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group."""
         return dict(zarr.open_group(self._holding({}), mode="r").attrs.asdict())
+
+    @property
+    def guarantee(self) -> Budget | RandomPrivacy:
+        """What the attributes state."""
+        budget = Budget.parse(self.attributes["epsilon"], self.attributes["delta"])
+        random_dp = self.attributes.get("random_dp")
+        return RandomPrivacy.from_dict(random_dp, budget) if random_dp else budget
 
     def array(self, path: str) -> Any:
         """A whole small array, read into memory."""

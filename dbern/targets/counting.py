@@ -14,6 +14,14 @@ from dbern.domain import Column
 from dbern.targets.base import Statistic
 
 
+class StoppedError(Exception):
+    """Counting cannot go on, for a reason that is safe to tell: its code and its public place."""
+
+    def __init__(self, failure: str, place: str) -> None:
+        super().__init__(failure)
+        self.failure, self.place = failure, place
+
+
 class Gathered(Protocol):
     """One pass of a statistic over all records, on one worker."""
 

@@ -14,7 +14,6 @@ from dbern.domain import Axis, Domain
 from dbern.errors import IntegrityError
 from dbern.synopsis import store
 from dbern.synopsis.evaluator import Polynomial
-from dbern.synopsis.places import place_at
 from dbern.synopsis.sharded import ShardedPolynomial
 
 BOX = Domain((Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3)))
@@ -76,7 +75,7 @@ def test_only_the_shards_that_matter_are_read_and_the_last_are_kept(url, monkeyp
 def test_no_more_is_kept_than_fits(url, monkeypatch):
     one = 5 * 3 * 8
     monkeypatch.setattr(store, "SHARD_BYTES", 3 * one)
-    opened = store.ReleasedStore(place_at(url))
+    opened = store.ReleasedStore(url)
     reads = []
     original = opened._decoded
     opened._decoded = lambda *args: reads.append(1) or original(*args)

@@ -342,6 +342,19 @@ def test_a_store_without_conditions_is_refused(project, bucket, client):
     assert [one.state for one in diagnosis.output(bucket.url("out.zarr"))][-1] == "warn"
 
 
+@pytest.mark.parametrize(
+    ("server", "state"),
+    [("", "good"), ("https://s3.example", "good"), ("http://127.0.0.1:9000", "good"),
+     ("http://s3.example", "mend")],
+)  # fmt: skip
+def test_records_in_clear_are_to_be_mended(monkeypatch, server, state):
+    monkeypatch.setattr(Objects, "excludes", lambda _self: False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
+    pytest.importorskip("obstore", reason="obstore is not installed here: pip install obstore")
+    assert [one.state for one in diagnosis.output("s3://bucket/x")] == ["mend", state]
+
+
 # --- secrets ----------------------------------------------------------------------------------
 
 LEAKY = [

@@ -36,7 +36,7 @@ notebooks: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("dbern needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dagster,hpc,k8s,postgres,report,test]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dagster,hpc,k8s,postgres,report,s3,test]'
 	touch $@
 
 clean:

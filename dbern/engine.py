@@ -65,7 +65,8 @@ class Outcome:
 
 _FAILURES: dict[str, Callable[[str], DbernError]] = {
     "unreadable": lambda place: ReleaseError(
-        f"{place} cannot be read as Parquet; restore that file and run the same command again"
+        f"{place} cannot be read as Parquet; restore that file, or the workers' access to it "
+        "(s3:// needs dbern[s3] and credentials there), and run the same command again"
     ),
     "changed": lambda place: IntegrityError(
         f"{place} changed since the reservation; restore it and run the same command again"
@@ -94,7 +95,7 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
     try:
         with threadpool_limits(1):
             state = counters.count(reading, salt, index)
-    except UnreadableFileError:
+    except (UnreadableFileError, EnvironmentRefusedError):  # a worker may lack obstore
         return Outcome(None, failure="unreadable", place=reading.place)
     except StoppedError as stopped:
         return Outcome(None, failure=stopped.failure, place=stopped.place)

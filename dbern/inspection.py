@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dbern.errors import SpecError
+from dbern.objects import is_url
 from dbern.records import FileFacts, FoundColumn, discover, read_schemas
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -112,16 +113,18 @@ class Source:
         return "\n".join(self._skeleton(folder)) + "\n"
 
     def _skeleton(self, folder: Path) -> Iterator[str]:
-        source = Path(self.source).absolute()
-        inside = source.is_relative_to(folder.absolute())
-        path = source.relative_to(folder.absolute()) if inside else source
+        path = self.source
+        if not is_url(path):
+            source, here = Path(path).absolute(), folder.absolute()
+            inside = source.is_relative_to(here)
+            path = (source.relative_to(here) if inside else source).as_posix()
         yield "# Begun by dbern inspect. Each TODO is a public choice: make it from what is known"
         yield "# of such data in general, never from these records, and take the mark away. Until"
         yield "# then dbern plan says what is missing. docs/spec.md has all keys."
         yield "\n[release]"
         yield '# TODO name   = "my-release"      # with the dataset, which release this is'
         yield '# TODO output = "my-release.zarr" # folder of the synopsis'
-        yield f"\n[data]\nsource = {_text(path.as_posix())}"
+        yield f"\n[data]\nsource = {_text(path)}"
         yield "\n[data.bounds]  # one to three of these, with public bounds"
         for column in self.columns:
             if column.bounds:

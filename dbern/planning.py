@@ -32,6 +32,7 @@ from dbern.calibrating import (
 from dbern.certificate import ErrorModel, combined, lower_bound, vector_bound
 from dbern.choice import Problem, Reference, candidates, require_positive_definite
 from dbern.errors import SpecError
+from dbern.objects import is_url
 from dbern.plans import (
     PlannedComponent,
     PlannedNoise,
@@ -106,7 +107,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         calibration=calibration_of(spec),
         components=planned,
         certificate=combined(spec.combination, parts, least),
-        cost=cost(counters, n),
+        cost=cost(counters, n, remote=is_url(spec.source)),
         notes=spec.learner.notes(n),
         random_dp=random_privacy(spec.components, spec.charge),
     )

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,8 @@ from dbern.privacy.entropy import subkey
 from dbern.privacy.mechanism import Noise, privatize, to_grid
 from dbern.progress import Progress
 from dbern.spec import ReleaseSpec
-from dbern.synopsis.manifest import FORMAT, FORMAT_VERSION, MANIFEST, digest
+from dbern.synopsis.manifest import FORMAT, FORMAT_VERSION
+from dbern.synopsis.places import place_at
 from dbern.synopsis.writer import Component, SynopsisWriter
 from dbern.targets.bandwidths import oblique_of
 from dbern.targets.base import Component as TargetComponent
@@ -55,10 +55,10 @@ def publish(
     ReleaseError
         Where the output cannot be written; nothing is published.
     """
-    output = Path(reservation.output)
-    writer = SynopsisWriter(output, reservation.release_id)
-    if writer.is_published():
-        return digest(output / MANIFEST).sha256
+    writer = SynopsisWriter(place_at(reservation.output), reservation.release_id)
+    published = writer.published()
+    if published is not None:
+        return published
     staging = ledger.staging(reservation)
     staging.verify(reservation.seal)
     key = ledger.key(reservation)

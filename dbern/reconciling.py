@@ -11,16 +11,25 @@ from typing import Any
 
 from dbern.errors import IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Published, Reconciled
+from dbern.objects import Objects, check_url, is_url
 from dbern.privacy.budget import Budget
-from dbern.synopsis.manifest import FORMAT, MANIFEST, digest
+from dbern.synopsis.manifest import FORMAT, digest
+from dbern.synopsis.places import (
+    MANIFEST,
+    ROOT,
+    Bucket,
+    Folder,
+    Place,
+    failures_told,
+    is_published,
+    place_at,
+)
 from dbern.synopsis.reader import open_synopsis
-
-_ROOT = "zarr.json"
 
 
 def reconcile(
     ledger: BudgetLedger,
-    places: Sequence[Path],
+    places: Sequence[str | Path],
     *,
     dataset: str | None = None,
     more: bool = False,
@@ -31,8 +40,8 @@ def reconcile(
 
     Parameters
     ----------
-    places : sequence of Path
-        Synopses, or folders that are searched whole.
+    places : sequence of str or path
+        Synopses, or folders or prefixes of buckets that are searched whole.
     dataset : str, optional
         Whose budget pays for what the ledger does not know, whatever a synopsis says.
     more : bool
@@ -51,8 +60,28 @@ def reconcile(
     return ledger.reconcile([_published(store, dataset) for store in stores], more=more)
 
 
-def _stores(place: Path) -> Iterator[Path]:
-    """Every synopsis, whole or not, at or below a place; links are followed, each folder once."""
+def _stores(place: str | Path) -> Iterator[str]:
+    """Every synopsis, whole or not, at or below a place."""
+    if isinstance(place, str) and is_url(place):
+        yield from _prefixes(check_url(place, "FOLDER"))
+    else:
+        yield from map(str, _folders(Path(place)))
+
+
+def _prefixes(url: str) -> Iterator[str]:
+    with failures_told(Bucket(url), "read"):
+        names = Objects(url).sizes()
+    marked = {name.rpartition("/")[0] for name in names if name.endswith((MANIFEST, ROOT))}
+    found: list[str] = []
+    for prefix in sorted(marked):
+        store = f"{url}/{prefix}".rstrip("/")
+        if not any(store.startswith(f"{one}/") for one in found) and _is_store(place_at(store)):
+            found.append(store)
+    yield from found
+
+
+def _folders(place: Path) -> Iterator[Path]:
+    """The same of a folder; links are followed, each folder once."""
     if not place.is_dir():
         raise SpecError(f"{place}: is no folder; name synopses, or folders where they are")
     waiting, seen = [place.resolve()], set()
@@ -61,7 +90,7 @@ def _stores(place: Path) -> Iterator[Path]:
         if folder in seen:
             continue
         seen.add(folder)
-        if _is_store(folder):
+        if _is_store(Folder(folder)):
             yield folder
             continue
         try:
@@ -74,18 +103,20 @@ def _stores(place: Path) -> Iterator[Path]:
             ) from None
 
 
-def _is_store(folder: Path) -> bool:
-    manifest, root = _json(folder / MANIFEST), _json(folder / _ROOT)
+def _is_store(place: Place) -> bool:
+    manifest, root = _json(place, MANIFEST), _json(place, ROOT)
     return FORMAT in (manifest.get("format"), _attributes(root).get("format"))
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(place: Place, name: str) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(place.read(name))
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise SpecError(f"{path}: cannot be read ({error.strerror}); make it readable") from None
+        raise SpecError(
+            f"{place}/{name}: cannot be read ({error.strerror}); make it readable"
+        ) from None
     except ValueError:
         return {}
     return content if isinstance(content, dict) else {}
@@ -96,9 +127,12 @@ def _attributes(root: dict[str, Any]) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _published(store: Path, dataset: str | None) -> Published:
-    whole = (store / MANIFEST).exists()
-    facts = open_synopsis(store).metadata if whole else _attributes(_json(store / _ROOT))
+def _published(store: str, dataset: str | None) -> Published:
+    place = place_at(store)
+    with failures_told(place, "read"):
+        manifest = place.read(MANIFEST) if is_published(place) else None
+    whole = manifest is not None
+    facts = open_synopsis(store).metadata if whole else _attributes(_json(place, ROOT))
     try:
         rho, random_dp = facts.get("rho"), facts.get("random_dp")
         return Published(
@@ -109,10 +143,10 @@ def _published(store: Path, dataset: str | None) -> Published:
             neighbors=facts["neighbors"],
             unit=facts["unit"],
             created=facts["created"],
-            output=str(store),
+            output=store,
             dataset=dataset or facts.get("dataset"),
             ledger_id=facts.get("ledger_id"),
-            manifest_digest=digest(store / MANIFEST).sha256 if whole else None,
+            manifest_digest=None if manifest is None else digest(manifest).sha256,
             gamma=Fraction(random_dp["gamma"]) if random_dp else None,
         )
     except (KeyError, TypeError, ValueError):

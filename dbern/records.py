@@ -7,8 +7,10 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -20,12 +22,13 @@ from dbern.arrays import FloatArray
 from dbern.columns import as_floats, can_hold, is_number, is_text, is_time, of_text, plain_type
 from dbern.domain import Column
 from dbern.errors import SpecError
+from dbern.objects import identity, is_url, matching, open_file
 
 BATCH_ROWS = 1 << 16
 """Rows in memory at a time."""
 
 _READERS = 8
-_BUFFER_BYTES = 1 << 18
+_BUFFER_BYTES, _REMOTE_BUFFER_BYTES = 1 << 18, 1 << 22  # of one column; a request each
 _PAGE_BYTES = 1 << 20
 """Of a page as writers make them, before compression."""
 
@@ -41,7 +44,7 @@ class FileFacts:
     Attributes
     ----------
     path : str
-        Absolute path.
+        Absolute path, or URL.
     size : int
         Bytes.
     row_groups : tuple of int
@@ -58,14 +61,35 @@ class FileFacts:
         return sum(self.row_groups)
 
 
-def discover(source: str) -> tuple[Path, ...]:
+def discover(source: str) -> tuple[str, ...]:
     """The Parquet files of a path, a folder (searched to its depth) or a glob, sorted.
+
+    `source` may be a URL, for which a prefix stands for a folder.
 
     Raises
     ------
     SpecError
         Where there are none.
     """
+    files = _objects(source) if is_url(source) else _files(source)
+    if not files:
+        raise SpecError(
+            f"data.source: no Parquet file at {source}; write a path, folder or glob that has some"
+        )
+    return files
+
+
+def _objects(source: str) -> tuple[str, ...]:
+    try:
+        return tuple(matching(source))
+    except OSError as error:
+        raise SpecError(
+            f"data.source: {source} cannot be listed ({error.strerror}); check the bucket, and the "
+            "endpoint and credentials in the environment"
+        ) from None
+
+
+def _files(source: str) -> tuple[str, ...]:
     path = Path(source)
     if path.is_dir():
         found = [p for p in path.rglob("*.parquet") if not _hidden(p.relative_to(path))]
@@ -75,12 +99,8 @@ def discover(source: str) -> tuple[Path, ...]:
         # Path.glob takes no absolute pattern.
         found = [Path(p) for p in glob.glob(source, recursive=True)]  # noqa: PTH207
     files = tuple(sorted({p for p in found if p.is_file()}))
-    if not files:
-        raise SpecError(
-            f"data.source: no Parquet file at {source}; write a path, folder or glob that has some"
-        )
     _refuse_twins(files)
-    return files
+    return tuple(map(str, files))
 
 
 def _refuse_twins(files: Sequence[Path]) -> None:
@@ -100,7 +120,7 @@ def _hidden(path: Path) -> bool:
     return any(part.startswith(("_", ".")) for part in path.parts)
 
 
-def read_footers(files: Sequence[Path], columns: Sequence[Column]) -> tuple[FileFacts, ...]:
+def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tuple[FileFacts, ...]:
     """Sizes and row counts of the files, after checking the columns' presence and types.
 
     Raises
@@ -109,7 +129,7 @@ def read_footers(files: Sequence[Path], columns: Sequence[Column]) -> tuple[File
         For a file that is not Parquet, a missing column, or a column of the wrong type.
     """
     with ThreadPoolExecutor(_READERS) as pool:
-        return tuple(pool.map(lambda path: _footer(path, columns), files))
+        return tuple(pool.map(lambda path: _footer(str(path), columns), files))
 
 
 def file_facts(path: str) -> FileFacts:
@@ -121,20 +141,31 @@ def file_facts(path: str) -> FileFacts:
         Where there is no readable footer.
     """
     try:
-        with pq.ParquetFile(path) as file:
-            return _facts(Path(path), file.metadata)
+        with _parquet(path) as file:
+            return _facts(path, file.metadata)
     except (OSError, pa.ArrowException):
         raise UnreadableFileError from None
 
 
-def _facts(path: Path, metadata: pq.FileMetaData) -> FileFacts:
+@contextmanager
+def _parquet(path: str, **options: Any) -> Iterator[pq.ParquetFile]:
+    if is_url(path):
+        with open_file(path) as source, pq.ParquetFile(source, **options) as file:
+            yield file
+    else:
+        with pq.ParquetFile(path, **options) as file:
+            yield file
+
+
+def _facts(path: str, metadata: pq.FileMetaData) -> FileFacts:
     groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
-    return FileFacts(str(path), path.stat().st_size, groups)
+    size = identity(path)[0] if is_url(path) else Path(path).stat().st_size
+    return FileFacts(path, size, groups)
 
 
-def _opened(path: Path) -> tuple[FileFacts, pa.Schema]:
+def _opened(path: str) -> tuple[FileFacts, pa.Schema]:
     try:
-        with pq.ParquetFile(path) as file:
+        with _parquet(path) as file:
             return _facts(path, file.metadata), file.schema_arrow
     except (OSError, pa.ArrowException) as error:
         raise SpecError(
@@ -143,7 +174,7 @@ def _opened(path: Path) -> tuple[FileFacts, pa.Schema]:
         ) from None
 
 
-def _footer(path: Path, columns: Sequence[Column]) -> FileFacts:
+def _footer(path: str, columns: Sequence[Column]) -> FileFacts:
     facts, schema = _opened(path)
     for column in columns:
         _check_column(path, schema, column)
@@ -173,7 +204,7 @@ class FoundColumn:
 
 
 def read_schemas(
-    files: Sequence[Path],
+    files: Sequence[str],
 ) -> tuple[tuple[FileFacts, tuple[FoundColumn, ...]], ...]:
     """What the footers of the files say: no value, no statistic.
 
@@ -186,7 +217,7 @@ def read_schemas(
         return tuple(pool.map(_found, files))
 
 
-def _found(path: Path) -> tuple[FileFacts, tuple[FoundColumn, ...]]:
+def _found(path: str) -> tuple[FileFacts, tuple[FoundColumn, ...]]:
     facts, schema = _opened(path)
     inside = {name: _column(name, kind) for name, kind in leaves(schema)}
     names = [name for name in folder_values(path) if name not in inside]
@@ -201,7 +232,7 @@ def _column(name: str, kind: pa.DataType) -> FoundColumn:
     return FoundColumn(name, " ".join(str(kind).split()), bounds, listed)
 
 
-def _check_column(path: Path, schema: pa.Schema, column: Column) -> None:
+def _check_column(path: str, schema: pa.Schema, column: Column) -> None:
     name, key = column.name, column.key
     kinds = [kind for found, kind in leaves(schema) if found == name]
     if len(kinds) > 1:
@@ -246,7 +277,7 @@ def _leaves(fields: Iterable[pa.Field]) -> Iterator[tuple[tuple[str, ...], pa.Da
             yield (field.name,), field.type
 
 
-def folder_values(path: str | Path) -> dict[str, str]:
+def folder_values(path: str) -> dict[str, str]:
     """What the folders of a path say, such as ``day=2026-01-01``; the nearest one of a name."""
     parts = (part.partition("=") for part in Path(path).parent.parts)
     return {unquote(name): unquote(value) for name, equal, value in parts if name and equal}
@@ -255,8 +286,8 @@ def folder_values(path: str | Path) -> dict[str, str]:
 def footer_tag(path: str, salt: bytes) -> str:
     """Keyed fingerprint of a file's size and footer, which changes with nearly any rewrite.
 
-    The footer describes the records, so the tag is keyed by the release's private salt; it goes
-    to workers to be compared, and is never stored or shown.
+    Of an object, of its size and entity tag. These describe the records, so the tag is keyed by
+    the release's private salt; it goes to workers to be compared, and is never stored or shown.
 
     Raises
     ------
@@ -264,15 +295,24 @@ def footer_tag(path: str, salt: bytes) -> str:
         Where the file cannot be opened.
     """
     try:
-        with Path(path).open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - 8))
-            length = int.from_bytes(file.read(4), "little")
-            file.seek(max(0, size - 8 - length))
-            footer = file.read()
+        size, content = _object_tag(path) if is_url(path) else _size_and_footer(path)
     except OSError:
         raise UnreadableFileError from None
-    return hmac.new(salt, size.to_bytes(8, "big") + footer, hashlib.sha256).hexdigest()
+    return hmac.new(salt, size.to_bytes(8, "big") + content, hashlib.sha256).hexdigest()
+
+
+def _object_tag(url: str) -> tuple[int, bytes]:
+    size, tag = identity(url)
+    return size, tag.encode()
+
+
+def _size_and_footer(path: str) -> tuple[int, bytes]:
+    with Path(path).open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - 8))
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(max(0, size - 8 - length))
+        return size, file.read()
 
 
 def read_batches(
@@ -292,7 +332,8 @@ def read_batches(
     wanted = (*columns, only) if only else tuple(columns)
     try:
         # Buffers ahead would hold the columns of all row groups asked for: memory would follow n.
-        with pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
+        buffer = _REMOTE_BUFFER_BYTES if is_url(path) else _BUFFER_BYTES
+        with _parquet(path, pre_buffer=False, buffer_size=buffer) as file:
             parts = {".".join(parts): parts for parts, _ in _leaves(file.schema_arrow)}
             names = [column.name for column in wanted if column.name in parts]
             stream = file.iter_batches(
@@ -329,17 +370,20 @@ def _records(values: Mapping[Column, FloatArray], only: Column | None) -> dict[s
     return {name: np.where(out, np.nan, floats) for name, floats in named.items()}
 
 
-def reading_bytes(columns: Sequence[Column], only: Column | None = None) -> int:
+def reading_bytes(
+    columns: Sequence[Column], only: Column | None = None, *, remote: bool = False
+) -> int:
     """Memory that `read_batches` takes: two batches and their floats, buffers, pages in two forms.
 
-    With `only`, its column and a copy of the others.
+    With `only`, its column and a copy of the others; `remote`: with the buffers of an object store.
 
     Examples
     --------
     >>> reading_bytes([Column("x", "data.bounds.x")]) >> 20
     3
     """
-    each = (4 if only else 3) * 8 * BATCH_ROWS + _BUFFER_BYTES + 2 * _PAGE_BYTES
+    buffer = _REMOTE_BUFFER_BYTES if remote else _BUFFER_BYTES
+    each = (4 if only else 3) * 8 * BATCH_ROWS + buffer + 2 * _PAGE_BYTES
     return each * (len(columns) + (only is not None))
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from dbern.engine import Piece, add_up, centers, cluster, share_out
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
+from dbern.objects import is_url
 from dbern.planning import footers, plan_files
 from dbern.plans import ReleasePlan
 from dbern.privacy.budget import Budget
@@ -24,7 +25,7 @@ from dbern.progress import Progress, silent
 from dbern.publishing import publish
 from dbern.records import FileFacts, UnreadableFileError
 from dbern.spec import ReleaseSpec
-from dbern.synopsis.manifest import MANIFEST
+from dbern.synopsis.places import failures_told, is_published, place_at
 from dbern.synopsis.reader import Synopsis, open_synopsis
 from dbern.synopsis.writer import SynopsisWriter, check_output, discard
 from dbern.workers import check_memory, check_workers
@@ -125,7 +126,7 @@ def abandon(ledger: BudgetLedger, dataset: str, name: str) -> Abandoned:
         return ledger.abandon(dataset, name)  # which says why not
     with ledger.lock(reservation):
         given_up = ledger.abandon(dataset, name, reservation.release_id)
-    discard(Path(given_up.reservation.output), given_up.reservation.release_id)
+    discard(place_at(given_up.reservation.output), given_up.reservation.release_id)
     return given_up
 
 
@@ -143,7 +144,7 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
         plan = {"dbern_version": version("dbern"), **planned.to_dict()}
         inputs = _inputs(files, spec.base)
     if known is None or known.state is State.REFUNDED:
-        check_output(spec.output, None)
+        check_output(place_at(spec.output), None)
     request = Request(
         dataset=spec.budget.dataset,
         name=spec.release.name,
@@ -153,7 +154,7 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
         identity=spec.identity(),
         inputs=inputs,
         plan=plan,
-        output=str(spec.output),
+        output=spec.output,
         rho=rho,
         gamma=gamma,
     )
@@ -187,19 +188,19 @@ def _stored_plan(reservation: Reservation) -> ReleasePlan:
     return ReleasePlan.from_dict(content)
 
 
-def _refuse_rolled_back(reservation: Reservation, output: Path) -> None:
+def _refuse_rolled_back(reservation: Reservation, output: str) -> None:
     """Records are counted only while nothing of the release was ever written.
 
     A ledger that says otherwise was put back to an earlier state, by a backup or a lost disk
     write; going on could draw the same noise for other records.
     """
-    for place in {Path(reservation.output), output}:
-        writer = SynopsisWriter(place, reservation.release_id)
-        if writer.is_published() or writer.is_begun():
+    for place in {reservation.output, output}:
+        writer = SynopsisWriter(place_at(place), reservation.release_id)
+        if writer.published() is not None or writer.is_begun():
             raise IntegrityError(
                 f"{place} already holds release {reservation.name}, which the ledger says was not "
-                "charged yet: the ledger was rolled back; abandon the release, remove that folder "
-                "and choose a new release.name"
+                "charged yet: the ledger was rolled back; abandon the release, remove what is "
+                "there and choose a new release.name"
             )
 
 
@@ -207,7 +208,8 @@ def _inputs(files: tuple[FileFacts, ...], base: Path) -> dict[str, Any]:
     """The file list as the ledger keeps it: paths relative to the spec where they are below it."""
 
     def name(path: str) -> str:
-        return str(Path(path).relative_to(base)) if Path(path).is_relative_to(base) else path
+        below = not is_url(path) and Path(path).is_relative_to(base)
+        return str(Path(path).relative_to(base)) if below else path
 
     return {
         "n": sum(file.rows for file in files),
@@ -220,28 +222,35 @@ def _inputs(files: tuple[FileFacts, ...], base: Path) -> dict[str, Any]:
 
 def _files(inputs: dict[str, Any], base: Path) -> list[FileFacts]:
     return [
-        FileFacts(str(base / file["path"]), file["size"], tuple(file["row_groups"]))
+        FileFacts(
+            file["path"] if is_url(file["path"]) else str(base / file["path"]),
+            file["size"],
+            tuple(file["row_groups"]),
+        )
         for file in inputs["files"]
     ]
 
 
-def _redirect(ledger: BudgetLedger, reservation: Reservation, output: Path) -> Reservation:
+def _redirect(ledger: BudgetLedger, reservation: Reservation, output: str) -> Reservation:
     """Follow a spec whose output changed before anything was published."""
-    if reservation.output == str(output):
+    if reservation.output == output:
         return reservation
-    check_output(output, reservation.release_id)
-    discard(Path(reservation.output), reservation.release_id)
-    return ledger.set_output(reservation, str(output))
+    check_output(place_at(output), reservation.release_id)
+    discard(place_at(reservation.output), reservation.release_id)
+    return ledger.set_output(reservation, output)
 
 
 def _committed(spec: ReleaseSpec, reservation: Reservation) -> Release:
     """The release that is there; only a new name spends again."""
     notes = ["this release was already published: nothing was read, and nothing was charged"]
-    if reservation.output != str(spec.output):
+    if reservation.output != spec.output:
         notes.append(
             f"it is at {reservation.output}; copy it to {spec.output}, or choose a new release.name"
         )
-    if not (Path(reservation.output) / MANIFEST).exists():
+    place = place_at(reservation.output)
+    with failures_told(place, "read"):
+        there = is_published(place)
+    if not there:
         raise IntegrityError(
             f"{reservation.output}: was published and is gone; bring it back from a copy: its key "
             "is destroyed, and only a new release.name spends again"

@@ -22,6 +22,7 @@ from dbern.complaints import explain
 from dbern.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.functions import named_function
+from dbern.objects import check_url, is_url
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, exact
 from dbern.sections import (
     BudgetSection,
@@ -170,15 +171,18 @@ class ReleaseSpec(Section):
 
     @property
     def source(self) -> str:
-        """Where the records are: an absolute path, glob or folder."""
+        """Where the records are: an absolute path, glob or folder, or a URL."""
         source = self.data.source
+        if is_url(source):
+            return check_url(source, "data.source")
         base = str(self._base)
         return str(Path(glob.escape(base) if glob.has_magic(source) else base) / source)
 
     @property
-    def output(self) -> Path:
-        """Where the synopsis goes, absolute."""
-        return self._base / self.release.output
+    def output(self) -> str:
+        """Where the synopsis goes: an absolute path, or a URL."""
+        output = self.release.output
+        return check_url(output, "release.output") if is_url(output) else str(self._base / output)
 
     @property
     def reference(self) -> Callable[[FloatArray], FloatArray] | None:
@@ -324,12 +328,13 @@ def _refuse_unavailable(spec: ReleaseSpec) -> None:
         (data.neighbors != "replace-one", "data.neighbors", 'neighbors = "replace-one"'),
         (data.normalizer is not None, "data.normalizer", "n = 2000000, or neither"),
         (mechanism.noise not in _NOISES, "mechanism.noise", 'noise = "auto"'),
-        ("://" in data.source, "data.source", 'a local path such as source = "data/*.parquet"'),
-        ("://" in spec.release.output, "release.output", 'a path such as output = "out.zarr"'),
     ]  # fmt: skip
     for refused, key, instead in refusals:
         if refused:
             raise SpecError(f"{key}: this value {_LATER}; write {instead}")
+    for place, key in ((data.source, "data.source"), (spec.release.output, "release.output")):
+        if is_url(place):
+            check_url(place, key)
 
 
 def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:

@@ -24,8 +24,8 @@ def task_rows(rows: int) -> int:
     return max(1, min(_TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
 
 
-def cost(counters: Counters, n: int) -> Cost:
-    """What counting n rows will take, as measured or more."""
+def cost(counters: Counters, n: int, *, remote: bool = False) -> Cost:
+    """What counting n rows will take, as measured or more; `remote`: from an object store."""
     lattices = [part.coordinates.lattice for part in counters.parts]
     slabs = sum(sum(1 for _ in lattice.slabs()) for lattice in lattices)
     slab = max(8 * lattice.slab_layers * lattice.layer for lattice in lattices)
@@ -34,7 +34,8 @@ def cost(counters: Counters, n: int) -> Cost:
     tasks = counters.passes or max(1, -(-n // task_rows(n)))
     # Partial sums: eight wait at each level of the tree; a thread works at two and has three ahead.
     waiting = min(tasks, 8 * (1 + math.ceil(math.log(tasks, 8)))) * counters.state_bytes
-    reading = reading_bytes(counters.columns, counters.filter) + batch + counters.gathered_bytes
+    reading = reading_bytes(counters.columns, counters.filter, remote=remote)
+    reading += batch + counters.gathered_bytes
     working = 5 * counters.state_bytes + max(reading, tables + 6 * slab)
     return Cost(
         rows=n,

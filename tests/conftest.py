@@ -16,6 +16,8 @@ from typing import Any
 import postgres_server
 import pytest
 from hypothesis import settings
+from object_server import Bucket, ObjectServer
+from object_server import start as start_objects
 from projects import Project, Ran, fix_reservations, objects, records
 
 settings.register_profile("suite", deadline=None, derandomize=True)
@@ -68,6 +70,30 @@ def postgres_url(
     monkeypatch.setenv("DBERN_LEDGER_SECRET", bytes(range(32)).hex())
     monkeypatch.setenv("PGPASSWORD", server.password)
     return server.database()
+
+
+@pytest.fixture(scope="session")
+def object_server() -> Iterator[ObjectServer]:
+    """S3 of this session's own."""
+    try:
+        started, stop = start_objects()
+    except ImportError:
+        pytest.skip("moto is not installed here: pip install 'moto[s3]' flask flask-cors boto3")
+    yield started
+    stop()
+
+
+@pytest.fixture
+def bucket(object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """A fresh bucket, with an environment in which releases can use it; refusals come soon."""
+    pytest.importorskip("obstore", reason="obstore is not installed here: pip install obstore")
+    for name, value in object_server.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("dbern.objects._RETRIES", 1)
+    object_server.fault = lambda _request: None
+    made = Bucket(object_server)
+    object_server.requests.clear()
+    return made
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ LAYERS = [
     {"learning"},
     {"bernstein", "privacy", "combination", "columns"},
     {"domain", "complaints", "sections", "likelihoods", "functions", "oblique"},
-    {"times"},
+    {"times", "objects"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}
@@ -41,9 +41,10 @@ OWNERS = {  # prefixes of module names
     "dask": ("dbern.engine", "dbern.synopsis"),
     "distributed": ("dbern.engine", "dbern.diagnosis.clusters"),
     "pyarrow": (
-        *("dbern.records", "dbern.columns"),
+        *("dbern.records", "dbern.columns", "dbern.objects"),
         *("dbern.synopsis.queries", "dbern.synopsis.points"),
     ),
+    "obstore": ("dbern.objects",),
     "zarr": ("dbern.synopsis",),
     "numba": ("dbern.compiling", "dbern.bernstein.compiled", "dbern.synopsis.compiled"),
     "sqlalchemy": ("dbern.ledger",),

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,7 +90,7 @@ def test_a_file_under_two_names_is_refused(project, client, link):
 
 
 def test_a_glob_lists_each_file_once(project):
-    found = discover(str(project.folder / "**" / "**" / "*.parquet"))
+    found = [Path(path) for path in discover(str(project.folder / "**" / "**" / "*.parquet"))]
     assert list(found) == project.files()
 
 

@@ -117,7 +117,7 @@ def without(store, *keys):
     root.write_text(json.dumps(content))
     path = store / "manifest.json"
     manifest = Manifest.parse(path.read_text(), str(store))
-    entries = {**manifest.objects, "zarr.json": Entry(*vars(digest(root)).values())}
+    entries = {**manifest.objects, "zarr.json": Entry(*vars(digest(root.read_bytes())).values())}
     path.write_text(Manifest(manifest.release_id, manifest.created, entries).text())
 
 

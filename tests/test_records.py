@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -120,11 +121,14 @@ def test_sources_are_a_file_a_folder_or_a_glob(tmp_path):
     (tmp_path / "sub").mkdir()
     for name in names:
         (tmp_path / name).write_bytes(b"")
-    listed = [str(p.relative_to(tmp_path)) for p in discover(str(tmp_path))]
+    listed = [str(Path(p).relative_to(tmp_path)) for p in discover(str(tmp_path))]
     assert listed == ["a.parquet", "b.parquet", "sub/c.parquet"]
-    assert [p.name for p in discover(str(tmp_path / "[ab].parquet"))] == ["a.parquet", "b.parquet"]
-    assert [p.name for p in discover(str(tmp_path / "**/c.parquet"))] == ["c.parquet"]
-    assert [p.name for p in discover(str(tmp_path / "n.csv"))] == ["n.csv"]
+    for pattern, expected in [
+        ("[ab].parquet", ["a.parquet", "b.parquet"]),
+        ("**/c.parquet", ["c.parquet"]),
+        ("n.csv", ["n.csv"]),
+    ]:
+        assert [Path(p).name for p in discover(str(tmp_path / pattern))] == expected
 
 
 # --- types, nested columns, folders, filters -----------------------------------------------------

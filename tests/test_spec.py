@@ -51,11 +51,11 @@ def test_relative_paths_start_from_the_file(tmp_path):
     (tmp_path / "spec.toml").write_text(toml(sections()))
     spec = ReleaseSpec.load(tmp_path / "spec.toml")
     assert spec.source == str(tmp_path / "data/*.parquet")
-    assert spec.output == tmp_path / "out/demo.zarr"
+    assert spec.output == str(tmp_path / "out/demo.zarr")
     absolute = sections(release={"output": "/srv/x.zarr"}, data={"source": "/srv/d"})
     (tmp_path / "spec.toml").write_text(toml(absolute))
     spec = ReleaseSpec.load(tmp_path / "spec.toml")
-    assert (spec.source, str(spec.output)) == ("/srv/d", "/srv/x.zarr")
+    assert (spec.source, spec.output) == ("/srv/d", "/srv/x.zarr")
 
 
 def test_identity_leaves_out_what_may_change_between_tries():
@@ -90,10 +90,13 @@ WRONG = [
     ("release", "name", "", "release.name", "write name ="),
     ("release", "name", 7, "release.name", "write name ="),
     ("release", "output", None, "release.output", "is missing; write output ="),
-    ("release", "output", "s3://bucket/x", "release.output", LATER),
+    ("release", "output", "gs://bucket/x", "release.output", "s3://bucket/name"),
+    ("release", "output", "s3://KEY:PASS@bucket/x", "release.output", "environment alone"),
+    ("release", "output", "s3://bucket", "release.output", "write s3://bucket/name"),
     ("release", "nmae", "x", "release.nmae", "unknown key; write name"),
     ("data", "source", None, "data.source", "is missing; write source ="),
-    ("data", "source", "s3://bucket/x", "data.source", LATER),
+    ("data", "source", "https://bucket/x?X-Amz-Signature=PASS", "data.source", "s3://bucket/name"),
+    ("data", "source", "s3://bucket/x?secret=PASS", "data.source", "environment alone"),
     ("data", "bounds", None, "data.bounds", "is missing; write [data.bounds]"),
     ("data", "bounds", {}, "data.bounds", "write [data.bounds]"),
     ("data", "bounds", {"binned": [0.0, 1.0]}, "data.bounds.binned", "rename the column"),
@@ -258,7 +261,7 @@ def test_partitions_fill_names_and_paths(tmp_path):
     path.write_text(toml(PARTITIONED))
     spec = ReleaseSpec.load(path, partition="2026-11-20")
     assert spec.release.name == "trips-2026-11-20"
-    assert spec.output == tmp_path / "out/2026-11-20/2026-11-20.zarr"
+    assert spec.output == str(tmp_path / "out/2026-11-20/2026-11-20.zarr")
     assert spec.source == str(tmp_path / "data/day=2026-11-20/*.parquet")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from dbern.cli.output import common, report
@@ -15,11 +13,11 @@ _ENVIRONMENT = 4
 @click.option("--ledger", "url", metavar="URL", help="Look at this ledger, as sqlite:///ledger.db.")
 @click.option("--scheduler", metavar="ADDRESS", help="Look at this Dask cluster.")
 @click.option(
-    "--output", metavar="PATH", type=click.Path(path_type=Path), help="Where a synopsis is to go."
+    "--output", metavar="PATH", type=click.Path(), help="Where a synopsis is to go: path or URL."
 )
 @common
 def doctor(
-    url: str | None, scheduler: str | None, output: Path | None, as_json: bool, quiet: bool
+    url: str | None, scheduler: str | None, output: str | None, as_json: bool, quiet: bool
 ) -> int:
     """Check an installation and say what to mend.
 

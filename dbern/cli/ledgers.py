@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import click
@@ -195,13 +194,13 @@ def abandon(url: str, dataset: str, name: str, as_json: bool, quiet: bool) -> No
 
 @ledger.command()
 @_LEDGER
-@click.argument("places", nargs=-1, metavar="FOLDER..", type=click.Path(path_type=Path))
+@click.argument("places", nargs=-1, metavar="FOLDER..", type=click.Path())
 @click.option("--restored", is_flag=True, help="Declare it put back; without FOLDER, only that.")
 @click.option("--dataset", metavar="NAME", help="Who pays, whatever a synopsis says.")
 @click.option("--more", is_flag=True, help="There is more to come: spending stays stopped.")
 @common
 def reconcile(
-    url: str, places: tuple[Path, ...], restored: bool, dataset: str | None, more: bool,
+    url: str, places: tuple[str, ...], restored: bool, dataset: str | None, more: bool,
     as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Charge published synopses that a ledger put back from a backup has forgotten.

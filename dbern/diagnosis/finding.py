@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from dbern.errors import DbernError
 
 SKEW_SECONDS = 60
 """How far two clocks may be apart."""
 
+Where = TypeVar("Where", Path, str)
 State = Literal["good", "warn", "mend"]
 
 
@@ -37,7 +38,7 @@ class Finding:
     mend: str = ""
 
 
-def tried(what: str, path: Path, attempt: Callable[[Path], bool], advice: str) -> Finding:
+def tried(what: str, path: Where, attempt: Callable[[Where], bool], advice: str) -> Finding:
     """Whether an exclusion holds that a release relies on."""
     try:
         holds = attempt(path)

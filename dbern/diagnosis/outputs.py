@@ -7,24 +7,25 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from dbern.diagnosis.finding import SKEW_SECONDS, Finding, tried
-from dbern.errors import SpecError
+from dbern.objects import Objects, check_url, endpoint, is_url
 
 _FREE_BYTES = 1 << 30
 
 
-def output(path: Path) -> list[Finding]:
-    """Whether the file system of a synopsis creates a name once only, and has room.
+def output(where: str | Path) -> list[Finding]:
+    """Whether the file system or object store of a synopsis creates a name once only, and has room.
 
     Raises
     ------
     SpecError
-        For a URL.
+        For a URL that is not of S3, or holds a secret.
     """
-    if ":/" in str(path):
-        raise SpecError("--output: is no local path; write one such as --output out.zarr")
-    path = path.resolve()
+    if isinstance(where, str) and is_url(where):
+        return _bucket(check_url(where, "--output"))
+    path = Path(where).resolve()
     folder = next(parent for parent in (path, *path.parents) if parent.is_dir())
     advice = "choose an output on a file system with hard links, writable by this user"
     findings = [
@@ -33,14 +34,35 @@ def output(path: Path) -> list[Finding]:
         _room(folder),
     ]
     if path.exists():
-        findings.append(
-            Finding("output", "warn", f"{path} exists", "a new release needs another output")
-        )
+        findings.append(_taken(str(path)))
     return findings
 
 
+def _taken(where: str) -> Finding:
+    return Finding("output", "warn", f"{where} exists", "a new release needs another output")
+
+
+def _bucket(url: str) -> list[Finding]:
+    """Puts one object and removes it."""
+    place = Objects(url)
+    advice = "name a bucket of a store that heeds If-None-Match; credentials and AWS_ENDPOINT_URL"
+    advice += " come from the environment"
+    findings = [tried("create-if-absent", url, lambda _: place.excludes(), advice), _transport()]
+    if findings[0].state == "good" and place.sizes():
+        findings.append(_taken(url))
+    return findings
+
+
+def _transport() -> Finding:
+    server = urlsplit(endpoint())
+    if server.scheme == "http" and server.hostname not in ("localhost", "127.0.0.1", "::1"):
+        found = "the object store is reached without TLS"
+        return Finding("transport", "mend", found, "write https:// in AWS_ENDPOINT_URL")
+    return Finding("transport", "good", "is encrypted" if server.scheme != "http" else "is local")
+
+
 def _second_link_refused(folder: Path) -> bool:
-    """As `dbern.synopsis.manifest.publish` does: the second creation of a name must fail."""
+    """As `dbern.synopsis.places.Folder.create` does: the second creation of a name must fail."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".dbern-doctor-") as scratch:
         draft, target = Path(scratch, "draft"), Path(scratch, "manifest")
         draft.write_bytes(b"{}")

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from dbern.errors import IntegrityError, ReleaseError
+from dbern.errors import IntegrityError
+from dbern.synopsis.places import MANIFEST, Place, failures_told
 
-MANIFEST = "manifest.json"
 FORMAT = "dbern-synopsis"
 FORMAT_VERSION = 1
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -81,64 +77,23 @@ class Manifest:
             ) from None
 
 
-def digest(path: Path) -> Entry:
-    """Size and SHA-256 of a file, read in pieces."""
-    value, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while piece := file.read(_CHUNK):
-            value.update(piece)
-            size += len(piece)
-    return Entry(size, value.hexdigest())
+def digest(data: bytes) -> Entry:
+    """Size and SHA-256 of an object."""
+    return Entry(len(data), hashlib.sha256(data).hexdigest())
 
 
-def list_objects(store: Path) -> list[str]:
-    """Every object of a store but the manifest, as sorted paths relative to it."""
-    files = (path for path in store.rglob("*") if path.is_file())
-    names = (path.relative_to(store).as_posix() for path in files)
-    return sorted(name for name in names if name != MANIFEST)
-
-
-def publish(store: Path, manifest: Manifest) -> None:
+def publish(place: Place, manifest: Manifest) -> None:
     """Create the manifest, whole or not at all, unless it is there already.
 
     Raises
     ------
     IntegrityError
         Where another manifest is there.
+    ReleaseError
+        Where it cannot be written.
     """
-    target, draft = store / MANIFEST, store / f"{MANIFEST}.{os.getpid()}.tmp"
-    try:
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(manifest.text())
-            file.flush()
-            os.fsync(file.fileno())
+    with failures_told(place):
         try:
-            os.link(draft, target)  # fails where the target exists: create-if-absent
+            place.create(MANIFEST, manifest.text().encode())
         except FileExistsError:
-            if target.read_text(encoding="utf-8") != manifest.text():
-                raise IntegrityError(
-                    f"{store}: holds another release; choose another output"
-                ) from None
-    except OSError as error:
-        raise storage_error(store, error) from None
-    finally:
-        draft.unlink(missing_ok=True)
-    sync_path(store)
-
-
-def sync_path(path: Path) -> None:
-    """Make a file's content, or a folder's entries, durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def storage_error(store: Path, error: OSError) -> ReleaseError:
-    """What to do about a store that cannot be written."""
-    full = "the disk is full: free some space" if error.errno == errno.ENOSPC else "mend the folder"
-    return ReleaseError(
-        f"{store}: cannot be written ({error.strerror or type(error).__name__}); {full} and run "
-        "the same command again: nothing is published or lost, and it will not be charged twice"
-    )
+            raise IntegrityError(f"{place}: holds another release; choose another output") from None

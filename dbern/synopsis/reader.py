@@ -34,14 +34,14 @@ _Smoothings: TypeAlias = tuple[Smoothing, ...] | None
 
 
 def open_synopsis(url: str | Path) -> Synopsis:
-    """Open a synopsis for queries; its metadata is checked now, each shard when first read.
+    """Open the synopsis in a folder or at ``s3://bucket/name.zarr``; each shard when it is read.
 
     Raises
     ------
-    IntegrityError
-        Where there is no manifest (not released), or an object is not what the manifest says.
+    IntegrityError, ReleaseError
+        Where it was not released or is not what its manifest says; where it cannot be read.
     """
-    return Synopsis(Path(url))
+    return Synopsis(url)
 
 
 class Synopsis:
@@ -49,25 +49,25 @@ class Synopsis:
 
     Parameters
     ----------
-    path : Path
-        The store's folder; use `dbern.open`.
+    url : str or path
+        Where the store is; use `dbern.open`.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._store = ReleasedStore(path)
+    def __init__(self, url: str | Path) -> None:
+        self._store = ReleasedStore(url)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_arrived, (self._store.path, self.metadata["release_id"]))
+        return (_arrived, (self.url, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
         label = "RANDOM DP " if "random_dp" in self.metadata else ""
-        return f"<{label}Synopsis {self.metadata['name']} over {axes} at {self._store.path}>"
+        return f"<{label}Synopsis {self.metadata['name']} over {axes} at {self.url}>"
 
     @property
     def url(self) -> str:
         """Where it is."""
-        return str(self._store.path)
+        return str(self._store.place)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
@@ -393,7 +393,7 @@ def _block(
 
 
 @lru_cache(maxsize=8)
-def _arrived(path: Path, release_id: str) -> Synopsis:
+def _arrived(url: str, release_id: str) -> Synopsis:
     """The synopsis that was sent to this process; blocks of one request share what it computed."""
-    del release_id  # tells releases apart that came to the same path
-    return open_synopsis(path)
+    del release_id  # tells releases apart that came to one place
+    return open_synopsis(url)

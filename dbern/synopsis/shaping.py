@@ -45,7 +45,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -114,7 +113,7 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
             f'shape "{_NORMALIZED}": only a density integrates to one, and this is a '
             f"{facts['target']['kind']}; leave it out"
         )
-    return ShapedSynopsis(Path(synopsis.url), wanted)
+    return ShapedSynopsis(synopsis.url, wanted)
 
 
 def _is_density(facts: Mapping[str, Any]) -> bool:
@@ -276,18 +275,18 @@ class ShapedSynopsis(Synopsis):
 
     Parameters
     ----------
-    path : Path
-        The store's folder.
+    url : str
+        Where the store is.
     shapes : tuple of str
         From `in_order`.
     """
 
-    def __init__(self, path: Path, shapes: tuple[str, ...]) -> None:
-        super().__init__(path)
+    def __init__(self, url: str, shapes: tuple[str, ...]) -> None:
+        super().__init__(url)
         self._shapes = shapes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_received, (self._store.path, self._shapes, self.metadata["release_id"]))
+        return (_received, (self.url, self._shapes, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, {', '.join(self._shapes)}>"
@@ -333,7 +332,7 @@ class ShapedSynopsis(Synopsis):
         curve, and nowhere exceeds the curve plus or minus `band`.
         """
         array = plain(points, self.domain)
-        low, high = Synopsis(self._store.path).interval(array, beta, h)
+        low, high = Synopsis(self.url).interval(array, beta, h)
         values = self(array, h)
         if _NONNEGATIVE in self._shapes and _is_density(self.metadata):
             low = np.maximum(low, 0.0)
@@ -348,7 +347,7 @@ class ShapedSynopsis(Synopsis):
 
 
 @lru_cache(maxsize=4)
-def _received(path: Path, shapes: tuple[str, ...], release_id: str) -> ShapedSynopsis:
+def _received(url: str, shapes: tuple[str, ...], release_id: str) -> ShapedSynopsis:
     """One for all blocks that a worker evaluates: the integral takes longer than a block may."""
-    del release_id  # tells releases apart that were at one path after each other
-    return ShapedSynopsis(path, shapes)
+    del release_id  # tells releases apart that were at one place after each other
+    return ShapedSynopsis(url, shapes)

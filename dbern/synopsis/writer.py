@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 from zarr.codecs import BytesCodec, ZstdCodec
+from zarr.core.buffer import Buffer
+from zarr.storage import MemoryStore
 
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bins import AxisBins
@@ -19,16 +19,9 @@ from dbern.bernstein.gram import LatticeSpectrum
 from dbern.bernstein.lattice import Layout, Slab
 from dbern.bernstein.maps import AxisMap
 from dbern.bernstein.spectrum import AxisSpectrum
-from dbern.errors import SpecError
-from dbern.synopsis.manifest import (
-    MANIFEST,
-    Manifest,
-    digest,
-    list_objects,
-    publish,
-    storage_error,
-    sync_path,
-)
+from dbern.errors import ReleaseError, SpecError
+from dbern.synopsis.manifest import Entry, Manifest, digest, publish
+from dbern.synopsis.places import MANIFEST, ROOT, Place, failures_told, is_published, owner
 
 ABSENT = int(np.iinfo(np.int64).min)
 """Fill value: a coefficient that is not there, never one that was released."""
@@ -63,36 +56,39 @@ class SynopsisWriter:
 
     Parameters
     ----------
-    output : Path
-        The store's folder.
+    place : Place
+        Where the store is to be.
     release_id : str
         Public identity of the release, in the root attributes and the manifest.
 
     Raises
     ------
     ReleaseError
-        From any method, where the folder cannot be written; nothing is published.
+        From any method, where the place cannot be used; nothing is published.
     """
 
-    def __init__(self, output: Path, release_id: str) -> None:
-        self._output = output
+    def __init__(self, place: Place, release_id: str) -> None:
+        self._place = place
         self._release_id = release_id
+        self._metadata: dict[str, Buffer] = {}
+        self._entries: dict[str, Entry] = {}
 
-    def is_published(self) -> bool:
-        """Whether the manifest of this very release is there."""
-        try:
-            text = (self._output / MANIFEST).read_bytes()
-        except FileNotFoundError:
-            return False
-        if Manifest.parse(text, str(self._output)).release_id != self._release_id:
-            return False
-        for draft in self._output.glob(f"{MANIFEST}.*.tmp"):  # of a process that was killed
-            draft.unlink(missing_ok=True)
-        return True
+    def published(self) -> str | None:
+        """SHA-256 of the manifest of this very release, where it is there."""
+        with failures_told(self._place, "read"):
+            try:
+                text = self._place.read(MANIFEST)
+            except FileNotFoundError:
+                return None
+            if Manifest.parse(text, str(self._place)).release_id != self._release_id:
+                return None
+            self._place.tidy()
+        return digest(text).sha256
 
     def is_begun(self) -> bool:
         """Whether this release's unfinished store is there."""
-        return _owner(self._output) == self._release_id
+        with failures_told(self._place, "read"):
+            return owner(self._place) == self._release_id
 
     def begin(self, attributes: Mapping[str, Any], components: Sequence[Component]) -> None:
         """Replace what an interrupted attempt left, and write all metadata.
@@ -102,31 +98,33 @@ class SynopsisWriter:
         SpecError
             Where the output holds anything that this release did not write.
         """
-        check_output(self._output, self._release_id)
-        try:
-            discard(self._output, self._release_id)
-            draft = _beside(self._output, self._release_id, "new")
-            root = zarr.create_group(
-                draft, attributes={**attributes, "release_id": self._release_id}
-            )
-            for component in components:
-                _create_component(root, component)
-            draft.rename(self._output)  # so the folder says whose it is from its first moment
-        except OSError as error:
-            raise storage_error(self._output, error) from None
+        check_output(self._place, self._release_id)
+        made: dict[str, Buffer] = {}
+        root = zarr.create_group(
+            MemoryStore(made), attributes={**attributes, "release_id": self._release_id}
+        )
+        for component in components:
+            _create_component(root, component)
+        objects = {name: value.to_bytes() for name, value in made.items()}
+        with failures_told(self._place):
+            self._place.discard(self._release_id)
+            try:
+                self._place.begin(objects, self._release_id)
+            except FileExistsError:
+                raise _taken(self._place) from None
+        self._metadata = {name: made[name] for name in made if name.endswith(ROOT)}
+        self._entries = {name: digest(data) for name, data in objects.items()}
 
     def write(self, component: Component, slab: Slab, values: Int64Array) -> None:
         """Write one slab, which is one whole shard."""
-        try:
-            array = zarr.open_array(self._output, path=f"{component.path}/coefficients", mode="r+")
+        with self._made() as store:
+            array = zarr.open_array(store, path=f"{component.path}/coefficients", mode="r+")
             array[slab.start : slab.stop] = values.reshape(component.lattice.slab_shape(slab))
-        except OSError as error:
-            raise storage_error(self._output, error) from None
 
     def write_released(self, component: Component, values: Int64Array, family: str) -> None:
         """Write the released integers that are no lattice values, and each axis's matrix."""
-        try:
-            parent = zarr.open_group(self._output, path=component.path, mode="r+")
+        with self._made() as store:
+            parent = zarr.open_group(store, path=component.path, mode="r+")
             group = parent.create_group(family)
             facts = {"scale_factor": component.scale_factor, "add_offset": 0.0}
             if isinstance(component.maps[0], LatticeSpectrum):
@@ -137,30 +135,44 @@ class SynopsisWriter:
             _create_array(group, "released", values, modes, facts)
             for axis, mode, one in zip(component.axes, modes, component.maps, strict=True):
                 _create_map(group, axis, mode, one)
-        except OSError as error:
-            raise storage_error(self._output, error) from None
+
+    @contextmanager
+    def _made(self) -> Iterator[MemoryStore]:
+        """Write what is added to a store in memory that holds the metadata."""
+        made = dict(self._metadata)
+        yield MemoryStore(made)
+        with failures_told(self._place):
+            for name, value in made.items():
+                if name not in self._metadata:
+                    data = value.to_bytes()
+                    self._entries[name] = digest(data)
+                    self._place.write(name, data)
 
     def finish(self, created: str, just_before: Callable[[], None] = lambda: None) -> str:
         """Make all objects durable, then publish the manifest; returns its SHA-256.
 
         `just_before` is called between: the last chance to refuse.
+
+        Raises
+        ------
+        ReleaseError
+            Where the store holds other objects than were written.
         """
-        try:
-            names = list_objects(self._output)
-            for name in names:
-                sync_path(self._output / name)
-            folders = [path for path in self._output.rglob("*") if path.is_dir()]
-            for folder in (*folders, self._output, self._output.parent):
-                sync_path(folder)
-            entries = {name: digest(self._output / name) for name in names}
-        except OSError as error:
-            raise storage_error(self._output, error) from None
+        with failures_told(self._place):
+            self._place.settle()
+            differing = set(self._place.names()) ^ set(self._entries)
+        if differing:
+            raise ReleaseError(
+                f"{self._place}: {min(differing)} was added or removed by something else; keep "
+                "other programs away from the output and run the same command again"
+            )
         just_before()
-        publish(self._output, Manifest(self._release_id, created, entries))
-        return digest(self._output / MANIFEST).sha256
+        manifest = Manifest(self._release_id, created, dict(sorted(self._entries.items())))
+        publish(self._place, manifest)
+        return digest(manifest.text().encode()).sha256
 
 
-def check_output(output: Path, release_id: str | None) -> None:
+def check_output(place: Place, release_id: str | None) -> None:
     """Refuse an output that holds anything not written by this release.
 
     Raises
@@ -168,52 +180,31 @@ def check_output(output: Path, release_id: str | None) -> None:
     SpecError
         Saying what is there.
     """
-    if not output.exists():
-        return
-    if (output / MANIFEST).exists():
-        raise SpecError(f"release.output: {output} already holds a synopsis; write another output")
-    if _owner(output) != release_id or release_id is None:
-        raise SpecError(
-            f"release.output: {output} already exists; remove it or write another output"
-        )
+    with failures_told(place, "read"):
+        if not place.exists():
+            return
+        if is_published(place):
+            raise SpecError(
+                f"release.output: {place} already holds a synopsis; write another output"
+            )
+        if owner(place) != release_id or release_id is None:
+            raise _taken(place)
 
 
-def discard(output: Path, release_id: str) -> None:
-    """Remove what an interrupted attempt of this release left at `output`, and nothing else.
+def _taken(place: Place) -> SpecError:
+    return SpecError(f"release.output: {place} already exists; remove it or write another output")
+
+
+def discard(place: Place, release_id: str) -> None:
+    """Remove what an interrupted attempt of this release left there, and nothing else.
 
     Raises
     ------
     ReleaseError
         Where it cannot be removed.
     """
-    try:
-        _discard(output, release_id)
-    except OSError as error:
-        raise storage_error(output, error) from None
-
-
-def _discard(output: Path, release_id: str) -> None:
-    dead = _beside(output, release_id, "dead")
-    for remains in (dead, _beside(output, release_id, "new")):
-        shutil.rmtree(remains, ignore_errors=True)
-    if output.exists() and not (output / MANIFEST).exists() and _owner(output) == release_id:
-        output.rename(dead)  # first: half removed it would be no one's
-        shutil.rmtree(dead)
-
-
-def _beside(output: Path, release_id: str, what: str) -> Path:
-    """A hidden sibling that belongs to this release alone."""
-    return output.with_name(f".{output.name}.{release_id}.{what}")
-
-
-def _owner(output: Path) -> str | None:
-    """The release whose unfinished store this is, by its root metadata, which is written first."""
-    try:
-        root = json.loads((output / "zarr.json").read_text(encoding="utf-8"))
-        owner = root["attributes"]["release_id"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return owner if isinstance(owner, str) else None
+    with failures_told(place):
+        place.discard(release_id)
 
 
 def _create_component(root: zarr.Group, component: Component) -> None:

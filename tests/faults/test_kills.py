@@ -195,10 +195,10 @@ def test_ctrl_c_is_130_and_it_goes_on(project, resumes, place, call, when, as_js
 FULL = [
     ("dbern.ledger.staging:write_new", 1, "reading"),
     ("dbern.ledger.staging:write_new", 3, "reading"),
-    ("zarr.storage._local:_atomic_write", 1, "spent"),
-    ("zarr.storage._local:_atomic_write", 2, "spent"),
-    ("zarr.storage._local:_atomic_write", 9, "spent"),
-    ("dbern.synopsis.manifest:os.link", "manifest.json", "spent"),
+    ("dbern.synopsis.places:_write", 1, "spent"),
+    ("dbern.synopsis.places:_write", 2, "spent"),
+    ("dbern.synopsis.places:_write", 9, "spent"),
+    ("dbern.synopsis.places:os.link", "manifest.json", "spent"),
 ]
 
 

@@ -1,0 +1,309 @@
+"""Objects in S3: the one owner of obstore and of Arrow's S3 client.
+
+Both take credentials from the environment or from the identity of the machine, never from a URL.
+Neither client travels: what a graph, a spec or a ledger holds is a URL. Failures are `OSError`
+without the server's text.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+
+from dbern.errors import EnvironmentRefusedError, SpecError
+
+_URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]*)/(.+)")
+_MAGIC = re.compile(r"[*\[]")
+_REGION = "us-east-1"
+_TIMEOUT_SECONDS = 30
+_RETRIES, _RETRY_SECONDS = 5, 60
+_ATTEMPTS, _WAIT_SECONDS = 4, 0.1
+
+
+def is_url(where: str) -> bool:
+    """Whether it is anything but a path."""
+    return "://" in where
+
+
+def check_url(url: str, what: str) -> str:
+    """The URL, if it is one of S3 that holds no secret; `what` names it in the error.
+
+    Raises
+    ------
+    SpecError
+        Otherwise; the message never repeats the URL.
+
+    Examples
+    --------
+    >>> check_url("s3://bucket/a/b.zarr/", "release.output")
+    's3://bucket/a/b.zarr'
+    """
+    if not url.startswith("s3://"):
+        raise SpecError(
+            f"{what}: only paths and s3:// URLs are available in this version; write one such as "
+            "s3://bucket/name"
+        )
+    if set("?#") & set(url) or "@" in url.split("/")[2]:
+        raise SpecError(
+            f"{what}: a URL has no user, query or fragment here, for credentials come from the "
+            "environment alone; write one such as s3://bucket/name"
+        )
+    plain = url.rstrip("/")
+    if not _URL.fullmatch(plain) or "//" in plain[len("s3://") :]:
+        raise SpecError(f"{what}: is no URL of a bucket and a name; write s3://bucket/name")
+    return plain
+
+
+class Objects:
+    """The objects below a URL, by their names relative to it.
+
+    Parameters
+    ----------
+    url : str
+        As ``s3://bucket/prefix``.
+
+    Raises
+    ------
+    OSError
+        From any method, where the store refuses or does not answer; `FileNotFoundError` where the
+        object, or the bucket, is not there.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._bucket, self._prefix = _parts(url)
+        self._client = _client(self._bucket, endpoint())
+
+    def read(self, name: str) -> bytes:
+        """One whole object, in one request."""
+        import obstore
+
+        with _told():
+            return bytes(obstore.get(self._client, self._key(name)).bytes())
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put one whole object, in place of any that is there."""
+        import obstore
+
+        with _told():
+            obstore.put(self._client, self._key(name), data, use_multipart=False)
+
+    def create(self, name: str, data: bytes) -> None:
+        """Put an object that is not there, by ``If-None-Match: *``.
+
+        Where an answer is lost, the object may be there all the same: then its bytes say whether
+        it is this one. That is success, as for files.
+
+        Raises
+        ------
+        FileExistsError
+            Where other bytes are there.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        for attempt in range(_ATTEMPTS):
+            lost: OSError | None = None
+            try:
+                with _told():
+                    obstore.put(
+                        self._client, self._key(name), data, mode="create", use_multipart=False
+                    )
+            except AlreadyExistsError:
+                pass
+            except (PermissionError, FileNotFoundError):
+                raise
+            except OSError as error:
+                lost = error
+            else:
+                return
+            try:
+                found = self.read(name)
+            except FileNotFoundError:  # it never arrived, or was taken away since
+                time.sleep(_WAIT_SECONDS * 2**attempt)
+                continue
+            if found != data:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            return
+        raise lost or OSError(errno.EIO, "no answer")
+
+    def sizes(self) -> dict[str, int]:
+        """Names and bytes of all objects, sorted."""
+        import obstore
+
+        with _told():
+            found = obstore.list(self._client, prefix=self._prefix).collect()
+        start = len(self._prefix) + 1
+        return dict(sorted((one["path"][start:], one["size"]) for one in found))
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove objects; those that are not there already are no failure."""
+        import obstore
+
+        if names:
+            with _told():
+                obstore.delete(self._client, [self._key(name) for name in names])
+
+    def excludes(self) -> bool:
+        """Whether the store creates a name once only, tried with an object that is removed."""
+        name = f".dbern-probe-{secrets.token_hex(8)}"
+        try:
+            self.create(name, b"first")
+            try:
+                self.create(name, b"second")
+            except FileExistsError:
+                return True
+            return False
+        finally:
+            self.remove([name])
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{name}"
+
+
+def matching(url: str) -> list[str]:
+    """URLs of what a source names: one object, Parquet files below a prefix, or a glob; sorted."""
+    bucket, key = _parts(url)
+    magic = _MAGIC.search(key)
+    if magic is None:
+        try:
+            identity(url)
+        except FileNotFoundError:
+            below = Objects(url).sizes()
+            return [
+                f"{url}/{name}"
+                for name in below
+                if name.endswith(".parquet") and not any(map(_hidden, name.split("/")))
+            ]
+        return [url]
+    start = key[: magic.start()].rpartition("/")[0]
+    pattern = key[len(start) :].lstrip("/").split("/")
+    place = f"s3://{bucket}/{start}".rstrip("/")
+    names = Objects(place).sizes() if start else _whole(bucket)
+    return [f"{place}/{name}" for name in names if _matches(name.split("/"), pattern)]
+
+
+def identity(url: str) -> tuple[int, str]:
+    """Size of an object, and its entity tag, which changes with its content.
+
+    The tag may be a hash of the records: it is private.
+    """
+    import obstore
+
+    bucket, key = _parts(url)
+    with _told():
+        found = obstore.head(_client(bucket, endpoint()), key)
+    return found["size"], found["e_tag"] or ""
+
+
+def open_file(url: str) -> Any:
+    """An object as a file of Arrow's, read in ranges."""
+    bucket, key = _parts(url)
+    return _arrow(endpoint()).open_input_file(f"{bucket}/{key}")
+
+
+def endpoint() -> str:
+    """The server that the environment names; empty for Amazon's."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+
+
+def _parts(url: str) -> tuple[str, str]:
+    found = _URL.fullmatch(check_url(url, "URL"))
+    if found is None:
+        raise SpecError("URL: is no URL of a bucket and a name; write s3://bucket/name")
+    return found[1], found[2]
+
+
+def _region() -> str:
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or _REGION
+
+
+@lru_cache(maxsize=32)
+def _client(bucket: str, server: str) -> Any:
+    try:
+        from obstore.store import S3Store
+    except ImportError:
+        raise EnvironmentRefusedError(
+            "s3:// needs obstore, here and on the workers; run: pip install 'dbern[s3]'"
+        ) from None
+    options: dict[str, Any] = {"endpoint": server} if server else {}
+    return S3Store(
+        bucket,
+        **options,
+        region=_region(),
+        client_options={
+            "allow_http": server.startswith("http://"),
+            "timeout": timedelta(seconds=_TIMEOUT_SECONDS),
+        },
+        retry_config={
+            "max_retries": _RETRIES,
+            "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
+        },
+    )
+
+
+@lru_cache(maxsize=8)
+def _arrow(server: str) -> Any:
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+
+    scheme, _, host = server.partition("://")
+    named = {"scheme": scheme, "endpoint_override": host.rstrip("/")} if server else {}
+    return S3FileSystem(
+        **named,
+        region=_region(),
+        request_timeout=_TIMEOUT_SECONDS,
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_RETRIES),
+    )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Failures of obstore as `OSError`, without their texts: these quote the server."""
+    from obstore import exceptions
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+    except exceptions.AlreadyExistsError:
+        raise
+    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+    except exceptions.BaseError as error:
+        raise OSError(errno.EIO, f"object store: {type(error).__name__}") from None
+
+
+def _whole(bucket: str) -> list[str]:
+    import obstore
+
+    with _told():
+        return sorted(one["path"] for one in obstore.list(_client(bucket, endpoint())).collect())
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a name fits a glob as of files: ``*`` stays inside a part, ``**`` is any number."""
+    if not pattern:
+        return not parts
+    first, rest = pattern[0], pattern[1:]
+    if first == "**":
+        return any(
+            _matches(parts[depth:], rest or ["*"])
+            for depth in range(len(parts))
+            if not any(part.startswith(".") for part in parts[:depth])
+        )
+    if not parts or (parts[0].startswith(".") and not first.startswith(".")):
+        return False
+    return fnmatchcase(parts[0], first) and _matches(parts[1:], rest)
+
+
+def _hidden(part: str) -> bool:
+    return part.startswith(("_", "."))

@@ -1,0 +1,265 @@
+"""Where a synopsis is: a folder, or a prefix of a bucket. Both hold objects by their names."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from dbern.errors import EnvironmentRefusedError, ReleaseError
+from dbern.objects import Objects, check_url, is_url
+
+MANIFEST = "manifest.json"
+ROOT = "zarr.json"
+
+
+class Folder:
+    """A folder of a file system, written so that what is torn is never taken for anything else.
+
+    Parameters
+    ----------
+    path : Path
+        The folder, there or not.
+
+    Raises
+    ------
+    OSError
+        From any method, where it cannot be read or written.
+    """
+
+    noun, worth_threads = "folder", 16
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def exists(self) -> bool:
+        """Whether anything is there."""
+        return self.path.exists()
+
+    def read(self, name: str) -> bytes:
+        """One object."""
+        return (self.path / name).read_bytes()
+
+    def names(self) -> list[str]:
+        """Every object but the manifest, sorted."""
+        files = (path for path in self.path.rglob("*") if path.is_file())
+        names = (path.relative_to(self.path).as_posix() for path in files)
+        return sorted(name for name in names if name != MANIFEST)
+
+    def begin(self, objects: Mapping[str, bytes], release_id: str) -> None:
+        """Make the folder with its first objects, at once: it says whose it is from the start."""
+        draft = self._beside(release_id, "new")
+        for name, data in objects.items():
+            _write(draft / name, data)
+        draft.rename(self.path)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write one object, whole or not at all."""
+        _write(self.path / name, data)
+
+    def settle(self) -> None:
+        """Make every object durable, and that it is there."""
+        for name in self.names():
+            _sync(self.path / name)
+        folders = [path for path in self.path.rglob("*") if path.is_dir()]
+        for folder in (*folders, self.path, self.path.parent):
+            _sync(folder)
+
+    def create(self, name: str, data: bytes) -> None:
+        """Create an object, whole or not at all, unless the same one is there.
+
+        Raises
+        ------
+        FileExistsError
+            Where another is there.
+        """
+        target, draft = self.path / name, self.path / f"{name}.{os.getpid()}.tmp"
+        try:
+            with draft.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(draft, target)  # fails where the target exists: create-if-absent
+            except FileExistsError:
+                if target.read_bytes() != data:
+                    raise
+        finally:
+            draft.unlink(missing_ok=True)
+        _sync(self.path)
+
+    def tidy(self) -> None:
+        """Remove drafts of the manifest that a process left when it was killed."""
+        for draft in self.path.glob(f"{MANIFEST}.*.tmp"):
+            draft.unlink(missing_ok=True)
+
+    def discard(self, release_id: str) -> None:
+        """Remove what an interrupted attempt of this release left, and nothing else."""
+        dead = self._beside(release_id, "dead")
+        for remains in (dead, self._beside(release_id, "new")):
+            shutil.rmtree(remains, ignore_errors=True)
+        if self.exists() and not (self.path / MANIFEST).exists() and owner(self) == release_id:
+            self.path.rename(dead)  # first: half removed it would be no one's
+            shutil.rmtree(dead)
+
+    def _beside(self, release_id: str, what: str) -> Path:
+        """A hidden sibling that belongs to this release alone."""
+        return self.path.with_name(f".{self.path.name}.{release_id}.{what}")
+
+
+class Bucket:
+    """A prefix of a bucket: no object is ever renamed, and the root metadata says whose it is.
+
+    Parameters
+    ----------
+    url : str
+        As ``s3://bucket/name.zarr``.
+
+    Raises
+    ------
+    SpecError
+        For any other URL.
+    OSError
+        From any method, where the store refuses or does not answer.
+    """
+
+    noun, worth_threads = "prefix", 2
+
+    def __init__(self, url: str) -> None:
+        self.url = check_url(url, "the synopsis")
+        self._objects = Objects(self.url)
+        self.read = self._objects.read
+        self.write = self._objects.write
+        self.create = self._objects.create
+
+    def __str__(self) -> str:
+        return self.url
+
+    def exists(self) -> bool:
+        """Whether anything is there."""
+        return bool(self._objects.sizes())
+
+    def names(self) -> list[str]:
+        """Every object but the manifest, sorted."""
+        return [name for name in self._objects.sizes() if name != MANIFEST]
+
+    def begin(self, objects: Mapping[str, bytes], release_id: str) -> None:
+        """Create the root metadata, which claims the prefix, then the other first objects.
+
+        Raises
+        ------
+        FileExistsError
+            Where another release claimed it.
+        EnvironmentRefusedError
+            Where the store creates a name twice: nothing could be published exactly once.
+        """
+        del release_id  # is in the root metadata
+        self.create(ROOT, objects[ROOT])
+        if not self._objects.excludes():
+            raise EnvironmentRefusedError(
+                f"{self}: the object store does not heed If-None-Match; choose one that does"
+            )
+        for name, data in objects.items():
+            if name != ROOT:
+                self.write(name, data)
+
+    def settle(self) -> None:
+        """Nothing: an object that was put is durable."""
+
+    def tidy(self) -> None:
+        """Nothing: an object has no draft."""
+
+    def discard(self, release_id: str) -> None:
+        """Remove what an interrupted attempt of this release left, and nothing else."""
+        names = self._objects.sizes()
+        if names and MANIFEST not in names and owner(self) == release_id:
+            self._objects.remove([name for name in names if name != ROOT])
+            self._objects.remove([ROOT])  # last: without it the rest would be no one's
+
+
+Place: TypeAlias = Folder | Bucket
+
+
+def place_at(where: str | Path) -> Place:
+    """The place of a path or URL.
+
+    Raises
+    ------
+    SpecError
+        For a URL that is not of S3, or holds a secret.
+    """
+    if isinstance(where, str) and is_url(where):
+        return Bucket(where)
+    return Folder(Path(where))
+
+
+def is_published(place: Place) -> bool:
+    """Whether there is a manifest."""
+    try:
+        place.read(MANIFEST)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def owner(place: Place) -> str | None:
+    """The release whose unfinished store this is, by its root metadata, which is written first."""
+    try:
+        root = json.loads(place.read(ROOT))
+        found = root["attributes"]["release_id"]
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+@contextmanager
+def failures_told(place: Place, done: str = "written") -> Iterator[None]:
+    """Say of a store that cannot be written, or read, what to do about it.
+
+    Raises
+    ------
+    ReleaseError
+        In place of any `OSError`.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise _storage_error(place, done, error) from None
+
+
+def _storage_error(place: Place, done: str, error: OSError) -> ReleaseError:
+    if isinstance(place, Bucket):
+        mend = "check the bucket, and the endpoint and credentials in the environment,"
+    elif error.errno == errno.ENOSPC:
+        mend = "the disk is full: free some space"
+    else:
+        mend = "mend the folder"
+    why = error.strerror or type(error).__name__
+    text = f"{place}: cannot be {done} ({why}); {mend} and run the same command again"
+    if done == "written":
+        text += ": nothing is published or lost, and it will not be charged twice"
+    return ReleaseError(text)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.partial")
+    draft.write_bytes(data)
+    draft.replace(path)
+
+
+def _sync(path: Path) -> None:
+    """Make a file's content, or a folder's entries, durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -232,8 +233,10 @@ def passes(
     return [(whole, index) for index in range(counters.passes)]
 
 
-def share_out(files: Sequence[FileFacts], salt: bytes) -> list[tuple[Portion, ...]]:
-    """Tasks of a sensible size: large files in parts, small files together.
+def share_out(
+    files: Sequence[FileFacts], salt: bytes, *, whole: bool = False
+) -> list[tuple[Portion, ...]]:
+    """Tasks of a sensible size: large files in parts, small files together; or `whole`, each one.
 
     Raises
     ------
@@ -242,6 +245,8 @@ def share_out(files: Sequence[FileFacts], salt: bytes) -> list[tuple[Portion, ..
     UnreadableFileError
         Where a file cannot be opened.
     """
+    if whole:
+        return [(portion,) for portion in _portions(files, salt, sys.maxsize)]
     size = task_rows(sum(file.rows for file in files))
     tasks: list[tuple[Portion, ...]] = []
     bundle: list[Portion] = []
@@ -259,6 +264,8 @@ def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Po
         if file_facts(file.path) != file:
             raise _FAILURES["changed"](file.path)
         groups: list[int] = []
+        if not file.row_groups:
+            yield Portion(file.path, tag, (), 0)
         for group in range(len(file.row_groups)):
             groups.append(group)
             rows = sum(file.row_groups[g] for g in groups)

@@ -30,6 +30,7 @@ from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
 from dbern.targets.base import Component, Statistic, Vector, for_rows, is_linear
 from dbern.targets.counting import Counters
+from dbern.targets.protected import most_rows
 from dbern.workers import cost
 
 KINDS = (
@@ -88,6 +89,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         dataset=spec.budget.dataset,
         charge=spec.charge,
         n=n,
+        protection=spec.protection,
         calibration=_calibration(spec),
         components=planned,
         certificate=combined(spec.combination, parts, least),
@@ -192,14 +194,21 @@ def _exact(
 
 
 def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
-    """The public number of rows: the spec's, or what the footers count.
+    """What sums are divided by: the spec's normalizer, or the public number of rows.
 
     Raises
     ------
     SpecError
-        Where they disagree, or there are none.
+        Where spec and footers disagree on that, or there are no rows, or too many.
     """
     counted = sum(file.rows for file in files)
+    if spec.normalizer is not None:
+        if counted > most_rows(spec.normalizer):
+            raise SpecError(
+                f"data.source: more than {most_rows(spec.normalizer)} rows are not available with "
+                f'normalizer = "{spec.normalizer}"; write a larger one, or split the source'
+            )
+        return spec.normalizer
     stated = spec.data.n
     if files and stated is not None and stated != counted:
         raise SpecError(

@@ -18,7 +18,7 @@ from dbern.bernstein.maps import (
 )
 from dbern.certificate import Certificate
 from dbern.errors import IntegrityError
-from dbern.privacy.budget import Budget, decimal_text
+from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, decimal_text
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.privacy.zcdp import pure_rho, rho_above
@@ -163,7 +163,8 @@ class ReleasePlan:
     """A release, resolved.
 
     `k`, `h`, `noise` and `sensitivity` are those of the first component; most releases have one.
-    The certificate is that of the whole function.
+    The certificate is that of the whole function, and `n` the public number of rows, or the
+    normalizer where rows are private.
 
     Examples
     --------
@@ -185,6 +186,7 @@ class ReleasePlan:
     dataset: str
     charge: Budget
     n: int
+    protection: Protection
     calibration: str
     components: tuple[PlannedComponent, ...]
     certificate: Certificate
@@ -257,7 +259,9 @@ class ReleasePlan:
                 "delta": decimal_text(self.charge.delta),
             },
             "rho": None if self.rho is None else decimal_text(self.rho),
-            "n": self.n,
+            "normalizer" if self.protection.private_rows else "n": self.n,
+            "neighbors": self.protection.neighbors.value,
+            "unit": asdict(self.protection.unit),
             "calibration": self.calibration,
             "components": [component.to_dict() for component in self.components],
             "certificate": {**asdict(self.certificate), "total": self.certificate.total},
@@ -268,10 +272,15 @@ class ReleasePlan:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ReleasePlan:
         """The plan that `to_dict` wrote."""
-        given = {key: value for key, value in content.items() if key != "rho"}  # of the laws
+        given = dict(content)
+        del given["rho"]  # of the laws
+        terms = Neighbors(given.pop("neighbors")), PrivacyUnit(**given.pop("unit"))
+        n = given.pop("normalizer") if "normalizer" in given else given.pop("n")
         return cls(
             **{
                 **given,
+                "n": n,
+                "protection": Protection(*terms),
                 "charge": Budget.parse(**content["charge"]),
                 "components": tuple(
                     PlannedComponent.from_dict(one) for one in content["components"]
@@ -295,7 +304,7 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     several = len(plan.components) > 1
     lines = [("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}")]
     lines.append(("", _guarantee(plan)))
-    lines.append(("records", f"n = {plan.n}, one row replaced"))
+    lines += [("records", text) for text in _protected(plan)]
     lines += [("", note) for note in plan.notes]
     for component in plan.components:
         lines += [("component", component.name)] if several else []
@@ -351,6 +360,15 @@ def _certificate_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     return [
         ("the function", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
     ]
+
+
+def _protected(plan: ReleasePlan) -> tuple[str, ...]:
+    if not plan.protection.private_rows:
+        return (f"n = {plan.n}, one row replaced",)
+    return (
+        f"their number is private: sums are over {plan.n}; one row added or removed",
+        f"the certificate is for up to {plan.n} rows",
+    )
 
 
 def _guarantee(plan: ReleasePlan) -> str:

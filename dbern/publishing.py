@@ -154,7 +154,11 @@ def _attributes(
         "dataset": reservation.dataset,
         "ledger_id": ledger_id,
         "domain": _domain(spec),
-        "target": {"kind": spec.learner.kind, **spec.learner.get_params(), "n": plan.n},
+        "target": {
+            "kind": spec.learner.kind,
+            **spec.learner.get_params(),
+            "normalizer" if plan.protection.private_rows else "n": plan.n,
+        },
         "combine": spec.combination.to_dict(),
         "components": [
             _described(component, planned, facts)
@@ -165,8 +169,8 @@ def _attributes(
         "epsilon": decimal_text(plan.charge.epsilon),
         "delta": decimal_text(plan.charge.delta),
         "rho": content["rho"],
-        "neighbors": spec.neighbors.value,
-        "unit": str(spec.unit),
+        "neighbors": plan.protection.neighbors.value,
+        "unit": str(plan.protection.unit),
         "certificate": content["certificate"],
     }
 

@@ -21,7 +21,7 @@ from dbern.plans import ReleasePlan
 from dbern.privacy.budget import Budget
 from dbern.progress import Progress, silent
 from dbern.publishing import publish
-from dbern.records import FileFacts, UnreadableFileError
+from dbern.records import FileFacts, UnreadableFileError, file_facts
 from dbern.spec import ReleaseSpec
 from dbern.synopsis.manifest import MANIFEST
 from dbern.synopsis.reader import Synopsis, open_synopsis
@@ -134,15 +134,15 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
         planned = plan_files(spec, files)
         rho = planned.rho
         plan = {"dbern_version": version("dbern"), **planned.to_dict()}
-        inputs = _inputs(files, spec.base)
+        inputs = _inputs(files, spec)
     if known is None or known.state is State.REFUNDED:
         check_output(spec.output, None)
     request = Request(
         dataset=spec.budget.dataset,
         name=spec.release.name,
         charge=spec.charge,
-        neighbors=spec.neighbors,
-        unit=spec.unit,
+        neighbors=spec.protection.neighbors,
+        unit=spec.protection.unit,
         identity=spec.identity(),
         inputs=inputs,
         plan=plan,
@@ -195,12 +195,18 @@ def _refuse_rolled_back(reservation: Reservation, output: Path) -> None:
             )
 
 
-def _inputs(files: tuple[FileFacts, ...], base: Path) -> dict[str, Any]:
-    """The file list as the ledger keeps it: paths relative to the spec where they are below it."""
+def _inputs(files: tuple[FileFacts, ...], spec: ReleaseSpec) -> dict[str, Any]:
+    """The file list as the ledger keeps it: paths relative to the spec where they are below it.
+
+    Where the number of rows is private, no more than the paths: neighbours differ in sizes.
+    """
+    base = spec.base
 
     def name(path: str) -> str:
         return str(Path(path).relative_to(base)) if Path(path).is_relative_to(base) else path
 
+    if spec.protection.private_rows:
+        return {"files": [{"path": name(file.path)} for file in files]}
     return {
         "n": sum(file.rows for file in files),
         "files": [
@@ -210,7 +216,10 @@ def _inputs(files: tuple[FileFacts, ...], base: Path) -> dict[str, Any]:
     }
 
 
-def _files(inputs: dict[str, Any], base: Path) -> list[FileFacts]:
+def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[FileFacts]:
+    base = spec.base
+    if spec.protection.private_rows:
+        return [file_facts(str(base / file["path"])) for file in inputs["files"]]
     return [
         FileFacts(str(base / file["path"]), file["size"], tuple(file["row_groups"]))
         for file in inputs["files"]
@@ -240,7 +249,7 @@ def _committed(spec: ReleaseSpec, reservation: Reservation) -> Release:
         )
     try:
         files = footers(spec)
-        changed = _inputs(files, spec.base) != reservation.inputs
+        changed = _inputs(files, spec) != reservation.inputs
     except SpecError:  # gone, or no longer what the spec says: the synopsis does not need them
         changed = True
     if changed:
@@ -277,7 +286,8 @@ def _stage(
         for slab in one.coordinates.layout.slabs()
     ]
     try:
-        tasks = share_out(_files(reservation.inputs, spec.base), reservation.salt)
+        files, private = _files(reservation.inputs, spec), plan.protection.private_rows
+        tasks = share_out(files, reservation.salt, whole=private)
     except UnreadableFileError:
         raise ReleaseError(
             "data.source: a file of the reservation cannot be opened; bring it back and run the "
@@ -286,7 +296,7 @@ def _stage(
     total = add_up(client, counters, tasks, reservation.salt, progress)
     arriving = centers(client, total, counters, pieces, reservation.salt)
     for done, (piece, granules, rows) in enumerate(arriving, start=1):
-        if rows != plan.n:
+        if rows != plan.n and not private:
             raise IntegrityError(
                 f"data.source: {rows} rows were read and the plan says {plan.n}; restore the files "
                 "and run the same command again"

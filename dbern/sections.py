@@ -81,10 +81,12 @@ class DataSection(Section):
     )
     unit: Literal["row"] | UnitTable = Field("row", description='unit = "row"')
     neighbors: Literal["replace-one", "add-or-remove-one"] = Field(
-        "replace-one", description='neighbors = "replace-one"'
+        "replace-one", description='neighbors = "replace-one" or "add-or-remove-one"'
     )
     n: int | None = Field(None, ge=1, description="n = 2000000, the public number of rows")
-    normalizer: str | None = Field(None, description="n = 2000000")
+    normalizer: str | None = Field(
+        None, description='normalizer = "2000000" (a string), in place of a private n'
+    )
     outside: Literal["drop", "clamp"] = Field("drop", description='outside = "drop" or "clamp"')
     label: LabelSection | None = Field(
         None, description='[data.label] with column and classes = ["no", "yes"]'

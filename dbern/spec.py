@@ -22,7 +22,7 @@ from dbern.combination import Combination
 from dbern.complaints import explain
 from dbern.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.errors import SpecError
-from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, exact
+from dbern.privacy.budget import Budget, Protection, exact
 from dbern.sections import (
     BudgetSection,
     DataSection,
@@ -33,6 +33,8 @@ from dbern.sections import (
 )
 from dbern.targets import Learner, learner_of
 from dbern.targets.base import Component, Vector
+from dbern.targets.protected import protected
+from dbern.terms import protection_of
 from dbern.times import bounds_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -154,14 +156,14 @@ class ReleaseSpec(Section):
         return self._parsed.beta
 
     @property
-    def neighbors(self) -> Neighbors:
-        """The neighbouring relation."""
-        return Neighbors(self.data.neighbors)
+    def protection(self) -> Protection:
+        """Which databases are neighbours."""
+        return self._parsed.protection
 
     @property
-    def unit(self) -> PrivacyUnit:
-        """Whose data one unit of protection covers."""
-        return PrivacyUnit()
+    def normalizer(self) -> int | None:
+        """What sums are divided by, where that is not the public number of rows."""
+        return int(self.data.normalizer) if self.data.normalizer else None
 
     @property
     def base(self) -> Path:
@@ -250,6 +252,7 @@ class _Parsed:
     components: tuple[Component | Vector, ...]
     charge: Budget
     beta: Fraction
+    protection: Protection
 
 
 def _parse(spec: ReleaseSpec) -> _Parsed:
@@ -279,6 +282,12 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     beta = exact(spec.mechanism.beta, "mechanism.beta")
     if not _LEAST_BETA <= beta <= 1 - _LEAST_BETA:
         raise SpecError('mechanism.beta: must be from 1e-9 to 1 - 1e-9; write beta = "0.05"')
+    protection = protection_of(spec.data)
+    if protection.private_rows and spec.mechanism.noise == ADVANCED:
+        raise SpecError(
+            f'mechanism.noise: "{ADVANCED}" is for replaced rows, as in the paper; write '
+            'noise = "auto"'
+        )
     schema = _schema(spec, domain)
     parameters = spec.target.model_dump()
     learner = learner_of(parameters.pop("kind"))(**parameters)
@@ -303,7 +312,8 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     for role in ("label", "response", "group"):
         if getattr(schema, role) is not None and role not in learner.uses:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
-    return _Parsed(schema, learner, learner.components(schema), charge, beta)
+    components = tuple(protected(one, protection) for one in learner.components(schema))
+    return _Parsed(schema, learner, components, charge, beta, protection)
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:
@@ -324,8 +334,6 @@ def _refuse_unavailable(spec: ReleaseSpec) -> None:
     data, mechanism = spec.data, spec.mechanism
     refusals = [
         (data.unit != "row", "data.unit", 'unit = "row"'),
-        (data.neighbors != "replace-one", "data.neighbors", 'neighbors = "replace-one"'),
-        (data.normalizer is not None, "data.normalizer", "n = 2000000, or neither"),
         (mechanism.noise not in _NOISES, "mechanism.noise", 'noise = "auto"'),
         ("://" in data.source, "data.source", 'a local path such as source = "data/*.parquet"'),
         ("://" in spec.release.output, "release.output", 'a path such as output = "out.zarr"'),

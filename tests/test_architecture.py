@@ -22,7 +22,7 @@ LAYERS = [
     {"workers"},
     {"plans"},
     {"spec", "records", "ledger", "synopsis", "choice"},
-    {"targets", "certificate"},
+    {"targets", "certificate", "terms"},
     {"learning"},
     {"bernstein", "privacy", "combination", "columns"},
     {"domain", "complaints", "sections", "likelihoods"},

@@ -358,7 +358,8 @@ class Synopsis:
             return 0.0
         epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
         function = facts["components"][0]["sensitivity"]["function"]
-        return lower_bound(function, epsilon, beta, facts["target"]["n"], delta)
+        target = facts["target"]
+        return lower_bound(function, epsilon, beta, target.get("n") or target["normalizer"], delta)
 
     def _smoothings(self, h: Order) -> tuple[Smoothing, ...]:
         if isinstance(h, str) and h == "auto":

@@ -1,0 +1,42 @@
+"""Whom a spec protects: neighbours, unit, and whether the number of rows is public."""
+
+from __future__ import annotations
+
+import re
+
+from dbern.errors import SpecError
+from dbern.privacy.budget import Neighbors, Protection
+from dbern.sections import DataSection
+
+_NORMALIZER = re.compile(r"[1-9]\d{0,11}|10{12}")
+
+
+def protection_of(data: DataSection) -> Protection:
+    """Neighbours and unit of ``[data]``, with the n or the normalizer that goes with them.
+
+    Raises
+    ------
+    SpecError
+        Where another of the two is there, or none that is needed.
+    """
+    found = Protection(Neighbors(data.neighbors))
+    if not found.private_rows and data.normalizer is not None:
+        raise SpecError(
+            "data.normalizer: the number of rows is public when a row is replaced; write "
+            "n = 2000000, or neither"
+        )
+    if found.private_rows and data.n is not None:
+        raise SpecError(
+            "data.n: the number of rows is private here; write in its place normalizer = "
+            '"2000000", public and chosen without looking'
+        )
+    if found.private_rows and data.normalizer is None:
+        raise SpecError(
+            'data.normalizer: is missing; write normalizer = "2000000", a public number near that '
+            "of the rows, which is private here"
+        )
+    if data.normalizer is not None and not _NORMALIZER.fullmatch(data.normalizer):
+        raise SpecError(
+            'data.normalizer: must be a whole number from 1 to 10^12; write normalizer = "2000000"'
+        )
+    return found

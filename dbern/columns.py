@@ -6,6 +6,8 @@ depends on values but the values.
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -61,11 +63,35 @@ def can_hold(kind: pa.DataType, column: Column) -> bool:
 
 def as_floats(values: pa.Array, column: Column) -> FloatArray:
     """Values (m,) of a column: numbers, times in the column's unit, or positions of categories."""
+    if column.ids:
+        return _ids(values)
     if column.categories:
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         values = pc.index_in(values, value_set=pa.array(column.categories, type=values.type))
     return numbers(values, column.unit)
+
+
+def _ids(values: pa.Array) -> FloatArray:
+    """Numbers as they are; of text 53 bits of a hash, each distinct value's computed once."""
+    if not is_text(plain_type(values.type)):
+        return numbers(values)
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    texts = values.dictionary.cast(pa.large_binary())  # what is no Unicode has a hash too
+    hashes = [_id_of(text) for text in texts.to_pylist()]
+    places = values.indices.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    known = ~np.isnan(places)
+    found = np.full(len(places), np.nan)
+    found[known] = np.array(hashes, dtype=np.float64)[places[known].astype(np.int64)]
+    return found
+
+
+def _id_of(text: bytes | None) -> float:
+    if text is None:
+        return np.nan
+    digest = hashlib.blake2b(text, digest_size=8).digest()
+    return float(int.from_bytes(digest, "big") >> 11)
 
 
 def numbers(values: pa.Array, unit: TimeUnit | None = None) -> FloatArray:
@@ -137,6 +163,8 @@ def of_text(text: str, column: Column) -> float:
     """
     if text == _NO_VALUE:
         return np.nan
+    if column.ids:
+        return _id_of(text.encode())
     if column.categories:
         return next((float(i) for i, v in enumerate(column.categories) if _is(text, v)), np.nan)
     try:

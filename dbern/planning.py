@@ -81,8 +81,9 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         for component in spec.components
     ]
     planned = tuple(component for component, _ in resolved)
-    counters = Counters(tuple(statistic for _, statistic in resolved), spec.records.filter)
-    parts = [one.certificate for one in planned for _ in range(one.outputs)]
+    parts = [statistic for _, statistic in resolved]
+    counters = Counters.of(parts, spec.records, spec.protection.unit, n)
+    errors = [one.certificate for one in planned for _ in range(one.outputs)]
     least = planned[0].certificate.lower_bound if len(planned) == 1 else 0.0
     return ReleasePlan(
         name=spec.release.name,
@@ -92,7 +93,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         protection=spec.protection,
         calibration=_calibration(spec),
         components=planned,
-        certificate=combined(spec.combination, parts, least),
+        certificate=combined(spec.combination, errors, least),
         cost=cost(counters, n),
         notes=spec.learner.notes(n),
     )

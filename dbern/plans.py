@@ -163,8 +163,7 @@ class ReleasePlan:
     """A release, resolved.
 
     `k`, `h`, `noise` and `sensitivity` are those of the first component; most releases have one.
-    The certificate is that of the whole function, and `n` the public number of rows, or the
-    normalizer where rows are private.
+    The certificate is that of the whole function; `n` is the normalizer where rows are private.
 
     Examples
     --------
@@ -238,8 +237,8 @@ class ReleasePlan:
     def counters(self, spec: ReleaseSpec) -> Counters:
         """The planned sums over records."""
         pairs = zip(spec.components, self.components, strict=True)
-        parts = tuple(self._restored(*pair) for pair in pairs)
-        return Counters(parts, spec.records.filter)
+        parts = [self._restored(*pair) for pair in pairs]
+        return Counters.of(parts, spec.records, self.protection.unit, self.n)
 
     def _restored(self, component: Component | Vector, planned: PlannedComponent) -> Statistic:
         coordinates = planned.coordinates
@@ -304,7 +303,7 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     several = len(plan.components) > 1
     lines = [("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}")]
     lines.append(("", _guarantee(plan)))
-    lines += [("records", text) for text in _protected(plan)]
+    lines += [("" if i else "records", text) for i, text in enumerate(_protected(plan))]
     lines += [("", note) for note in plan.notes]
     for component in plan.components:
         lines += [("component", component.name)] if several else []
@@ -365,10 +364,16 @@ def _certificate_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
 def _protected(plan: ReleasePlan) -> tuple[str, ...]:
     if not plan.protection.private_rows:
         return (f"n = {plan.n}, one row replaced",)
-    return (
-        f"their number is private: sums are over {plan.n}; one row added or removed",
-        f"the certificate is for up to {plan.n} rows",
-    )
+    unit, change = plan.protection.unit, "added or removed" if plan.protection.added else "replaced"
+    rows = unit.max_contributions
+    lines = [f"sums are over {plan.n}: their number is private; one row {change}"]
+    if unit.column is not None:
+        lines = [
+            f"sums are over {plan.n}: their number is private",
+            f"all rows of one {unit.column} {change}: {rows} of them count, by a keyed hash",
+            *([f"{rows} cost {rows} times the noise of 1"] if rows > 1 else []),
+        ]
+    return (*lines, f"the certificate is for up to {plan.n} rows that count")
 
 
 def _guarantee(plan: ReleasePlan) -> str:

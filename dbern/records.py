@@ -109,7 +109,15 @@ def read_footers(files: Sequence[Path], columns: Sequence[Column]) -> tuple[File
         For a file that is not Parquet, a missing column, or a column of the wrong type.
     """
     with ThreadPoolExecutor(_READERS) as pool:
-        return tuple(pool.map(lambda path: _footer(path, columns), files))
+        found = list(pool.map(lambda path: _footer(path, columns), files))
+    for column in columns:
+        kinds = {text for _, texts in found for name, text in texts if name == column.name}
+        if column.ids and len(kinds) > 1:
+            raise SpecError(
+                f"{column.key}: {column.name} is text in some files and numbers in others, and one "
+                "unit would be two; convert it to one type"
+            )
+    return tuple(facts for facts, _ in found)
 
 
 def file_facts(path: str) -> FileFacts:
@@ -143,11 +151,14 @@ def _opened(path: Path) -> tuple[FileFacts, pa.Schema]:
         ) from None
 
 
-def _footer(path: Path, columns: Sequence[Column]) -> FileFacts:
+def _footer(path: Path, columns: Sequence[Column]) -> tuple[FileFacts, list[tuple[str, bool]]]:
+    """Facts of a file, and which of its columns are text, that of its folders included."""
     facts, schema = _opened(path)
     for column in columns:
         _check_column(path, schema, column)
-    return facts
+    inside = dict(leaves(schema))
+    texts = [(c.name, c.name not in inside or is_text(plain_type(inside[c.name]))) for c in columns]
+    return facts, texts
 
 
 @dataclass(frozen=True)
@@ -213,7 +224,10 @@ def _check_column(path: Path, schema: pa.Schema, column: Column) -> None:
         raise SpecError(f'{key}: {path} has no column "{name}"; write one of: {there}')
     (kind,) = kinds
     is_of = f"{key}: is of type {kind} in {path}"
-    if column.categories:
+    if column.ids:
+        if not (is_text(plain_type(kind)) or is_number(kind)):
+            raise SpecError(f"{is_of}; ids are numbers or text: convert it to one of them")
+    elif column.categories:
         if not can_hold(kind, column):
             raise SpecError(
                 f"{key}: {name} is of type {kind} in {path}; write values that it can hold, or "

@@ -333,7 +333,6 @@ def _refuse_unavailable(spec: ReleaseSpec) -> None:
     """Documented values that later versions will take, each refused by name."""
     data, mechanism = spec.data, spec.mechanism
     refusals = [
-        (data.unit != "row", "data.unit", 'unit = "row"'),
         (mechanism.noise not in _NOISES, "mechanism.noise", 'noise = "auto"'),
         ("://" in data.source, "data.source", 'a local path such as source = "data/*.parquet"'),
         ("://" in spec.release.output, "release.output", 'a path such as output = "out.zarr"'),
@@ -354,6 +353,7 @@ def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:
         else None,
         Column(group.column, "data.group.values", tuple(group.values)) if group else None,
         Column(kept.column, "data.filter.values", tuple(kept.values)) if kept else None,
+        None if isinstance(data.unit, str) else Column(data.unit.column, "data.unit", ids=True),
     )
 
 

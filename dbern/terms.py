@@ -5,10 +5,19 @@ from __future__ import annotations
 import re
 
 from dbern.errors import SpecError
-from dbern.privacy.budget import Neighbors, Protection
+from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
 from dbern.sections import DataSection
 
 _NORMALIZER = re.compile(r"[1-9]\d{0,11}|10{12}")
+
+
+def _unit(data: DataSection) -> PrivacyUnit:
+    if isinstance(data.unit, str):
+        return PrivacyUnit()
+    try:
+        return PrivacyUnit(data.unit.column, data.unit.max_contributions)
+    except SpecError as error:
+        raise SpecError(f"data.{error}") from None
 
 
 def protection_of(data: DataSection) -> Protection:
@@ -19,7 +28,7 @@ def protection_of(data: DataSection) -> Protection:
     SpecError
         Where another of the two is there, or none that is needed.
     """
-    found = Protection(Neighbors(data.neighbors))
+    found = Protection(Neighbors(data.neighbors), _unit(data))
     if not found.private_rows and data.normalizer is not None:
         raise SpecError(
             "data.normalizer: the number of rows is public when a row is replaced; write "

@@ -9,7 +9,7 @@ import sqlite3
 
 import pytest
 
-from dbern.privacy.budget import Neighbors
+from dbern.privacy.budget import Neighbors, PrivacyUnit
 
 COEFFICIENTS = "components/density/coefficients/c/"
 RELEASED = re.compile(r"components/\w+/(coefficients|spectral/released)/c/")
@@ -90,7 +90,7 @@ def traces(project, run, fixed, helpers, caplog):
     """Release the project with its last record replaced, and collect everything that is seen."""
     log_everything(caplog)
 
-    def made(x, y, name, late=True, changes=None, *, without=0, neighbors=None):
+    def made(x, y, name, late=True, changes=None, *, without=0, **terms):
         columns = helpers.records()
         columns["late"] = [value is not None and value > 4 for value in columns["x"]]
         columns["x"][-1], columns["y"][-1], columns["late"][-1] = x, y, late
@@ -100,7 +100,7 @@ def traces(project, run, fixed, helpers, caplog):
         (other.folder / "data").mkdir(parents=True)
         other.write(columns)
         other.spec(**(changes or {}))
-        other.grant(neighbors=neighbors)
+        other.grant(**terms)
         caplog.clear()
         printed = {}
         for command in ("plan", "release", "again", "show", "verify", "status"):
@@ -167,8 +167,18 @@ def test_one_record_changes_nothing_but_coefficients(traces):
 ADDED = {"data": {"neighbors": "add-or-remove-one", "normalizer": "250"}}
 
 
-def test_one_record_less_changes_nothing_but_coefficients(traces):
-    how = {"changes": ADDED, "neighbors": Neighbors.ADD_OR_REMOVE_ONE}
+USERS = {
+    "data": {"neighbors": "add-or-remove-one", "normalizer": "250"},
+    "data__unit": {"column": "note", "max_contributions": 2},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "unit"),
+    [(ADDED, None), pytest.param(USERS, PrivacyUnit("note", 2), marks=pytest.mark.slow)],
+)
+def test_one_unit_less_changes_nothing_but_coefficients(traces, changes, unit):
+    how = {"changes": changes, "neighbors": Neighbors.ADD_OR_REMOVE_ONE, "unit": unit}
     base, published = traces(2.5, 0.5, "base", **how)
     assert base["printed"]["release"][0] == 0
     for rows in (1, 2):

@@ -312,8 +312,9 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     for role in ("label", "response", "group"):
         if getattr(schema, role) is not None and role not in learner.uses:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
-    components = tuple(protected(one, protection) for one in learner.components(schema))
-    return _Parsed(schema, learner, components, charge, beta, protection)
+    components = learner.components(schema)
+    found = tuple(protected(one, protection, schema.unit) for one in components)
+    return _Parsed(schema, learner, found, charge, beta, protection)
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:

@@ -30,6 +30,11 @@ _BATCH_ROWS = 1 << 16
 _COPIES = 5  # of the rows of a pass: gathered, joined, sorted, their hashes and their order
 
 
+def bounding_passes(rows: int) -> int:
+    """Passes over about so many rows, where nothing else says how many."""
+    return max(1, -(-rows // PASS_ROWS))
+
+
 @dataclass(frozen=True)
 class Bounding:
     """How many rows of each unit are counted, and how they are found.
@@ -46,6 +51,8 @@ class Bounding:
         Columns that are counted: what a row is.
     rows : int
         Public normalizer: about how many rows there are.
+    buckets, passes : int
+        A pass keeps units of the buckets b with ``b mod passes`` its index.
     """
 
     column: Column
@@ -53,17 +60,17 @@ class Bounding:
     box: Domain
     content: tuple[Column, ...]
     rows: int
-
-    @property
-    def passes(self) -> int:
-        """Passes over all files."""
-        return max(1, -(-self.rows // PASS_ROWS))
+    buckets: int
+    passes: int
 
     @property
     def gathered_bytes(self) -> int:
-        """Memory of one pass of as many rows as the normalizer says."""
-        width = len(self.content) + 2
-        return 8 * width * (_COPIES * min(self.rows, 2 * PASS_ROWS) + 4 * _BATCH_ROWS)
+        """Memory of one pass of as many rows as the normalizer says, with room for an uneven one.
+
+        Units of many rows make passes uneven before their rows are bounded.
+        """
+        width, share = len(self.content) + 2, 2 * -(-self.rows // self.passes)
+        return 8 * width * (_COPIES * min(self.rows, share) + 4 * _BATCH_ROWS)
 
     def bounded(
         self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int
@@ -72,7 +79,8 @@ class Bounding:
         kept = _Kept(self.unit.max_contributions, salt)
         for batch in batches:
             ids, counts = batch[self.column.name], self._counts(batch)
-            counts[counts] = content_buckets(ids[counts, None], salt, self.passes) == index
+            buckets = content_buckets(ids[counts, None], salt, self.buckets)
+            counts[counts] = buckets % self.passes == index
             kept.add(ids[counts], np.column_stack([batch[c.name][counts] for c in self.content]))
         ids, rows = kept.finish()
         for start in range(0, len(rows), _BATCH_ROWS):

@@ -13,7 +13,7 @@ from dbern.bernstein.lattice import Slab
 from dbern.domain import Column, RecordSchema
 from dbern.privacy.budget import PrivacyUnit
 from dbern.targets.base import Statistic
-from dbern.targets.bounding import Bounding
+from dbern.targets.bounding import Bounding, bounding_passes
 
 
 class Gathered(Protocol):
@@ -37,6 +37,10 @@ class GatheringStatistic(Protocol):
     @property
     def passes(self) -> int:
         """How many."""
+
+    @property
+    def shards(self) -> int:
+        """Groups of records that meet; a pass keeps whole ones."""
 
     @property
     def gathered_bytes(self) -> int:
@@ -63,10 +67,14 @@ class Counters:
         cls, parts: Sequence[Statistic], schema: RecordSchema, unit: PrivacyUnit, n: int
     ) -> Self:
         """Those of records of this schema and unit, about n of them."""
-        columns = dict.fromkeys(column for part in parts for column in part.columns)
-        bounding = None
-        if schema.unit is not None:
-            bounding = Bounding(schema.unit, unit, schema.domain, tuple(columns), n)
+        if schema.unit is None:
+            return cls(tuple(parts), schema.filter)
+        columns = tuple(dict.fromkeys(column for part in parts for column in part.columns))
+        gathering = [part for part in parts if isinstance(part, GatheringStatistic)]
+        # Records that meet share a bucket of units.
+        passes = max((part.passes for part in gathering), default=bounding_passes(n))
+        buckets = max((part.shards for part in gathering), default=passes)
+        bounding = Bounding(schema.unit, unit, schema.domain, columns, n, buckets, passes)
         return cls(tuple(parts), schema.filter, bounding)
 
     @property
@@ -120,7 +128,7 @@ class Counters:
         for part, own in zip(self.parts, self._views(state), strict=True):
             if not isinstance(part, GatheringStatistic):
                 sums += [(part, own)] if index == 0 or self.bounding else []
-            elif index < part.passes:
+            elif self.bounding or index < part.passes:
                 gathered.append((part.gather(salt, index), own))
         if self.bounding:
             batches = self.bounding.bounded(batches, salt, index)

@@ -79,7 +79,17 @@ class AddedVector(Protocol):
         """Bound n times the l1 or l2 distance that it moves all entries."""
 
 
-def protected(component: Component | Vector, protection: Protection) -> Component | Vector:
+@runtime_checkable
+class ProtectableComponent(Protocol):
+    """A component that has its own form for other neighbours."""
+
+    def protected(self, protection: Protection, ids: Column | None) -> Component:
+        """That form; records that meet are chosen by `ids` where a unit is wider than a row."""
+
+
+def protected(
+    component: Component | Vector, protection: Protection, ids: Column | None
+) -> Component | Vector:
     """The component for these neighbours; itself where rows are replaced.
 
     Raises
@@ -92,6 +102,8 @@ def protected(component: Component | Vector, protection: Protection) -> Componen
     if isinstance(component, Vector):
         if isinstance(component, AddedVector):
             return ProtectedVector.of(component, protection)
+    elif isinstance(component, ProtectableComponent):
+        return component.protected(protection, ids)
     elif isinstance(component, AddedComponent):
         return ProtectedComponent(component, protection)
     key = "unit" if protection.unit.column is not None else "neighbors"

@@ -14,6 +14,26 @@ record is in the problem of every output, so each moves by as much: q times in t
 ``sqrt(q)`` times in the l2 norm. The paper prints half of r, and half of it is what removing a
 record can do; a flipped label attains r.
 
+Private rows
+------------
+n is then the public normalizer, and a shard may hold any number c of rows. So that its weight stays
+bounded (and with it the error of floats), a record of a shard of c rows has the weight ``g(c) = a
+max(0, 1 - (c - 1)/K)``, ``a = C m / n``, K a public power of two of at least 128 times the usual
+``n / m``: usually this is less than one percent below a, and ``c g(c) <= a (K + 1)^2 / (4 K)``.
+
+*A record added or removed* still moves w_s by at most ``a M kappa``. Proof: as of the theorem of
+`dbern.learning.risk`, but the gradient now differs by ``g(c+1) L' phi`` of the new record and by
+``(g(c) - g(c+1)) L' phi`` of each of the c others, ``M kappa (g(c+1) + c (g(c) - g(c+1)))`` at
+most. Up to c = K that is ``M kappa a (1 - c/K + c/K)``, and 0 beyond. So the mean moves by r/2,
+and by r where a record is replaced. Weights as floats are off by ``2^-53`` of themselves, which all
+records make at most ``2^-52`` of all weight times ``M kappa``, for each of two databases.
+
+*A unit of at most u rows*: a chain of u databases, each a record further, moves the minimizers by u
+times that; what is computed is within its distance of them at both ends alone, so instability
+enters once. The shard of a record is a function of its unit's id. M is that of a shard a quarter
+heavier than usual, and the derivative is clipped there: a square loss becomes a Huber loss where
+there are many more rows than n says.
+
 Units: values are in units of ``C M c``, c the volume of a bump, so that a minimizer with a Gaussian
 kernel is a mixture of densities with signed weights that sum to at most one.
 """
@@ -33,12 +53,14 @@ from dbern.arrays import FloatArray
 from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import BumpBound, Coordinates
 from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.spectrum import UNIT_ROUNDOFF
 from dbern.domain import Column, Domain
 from dbern.errors import SpecError
 from dbern.learning.losses import Loss
 from dbern.learning.objective import STORED_FEATURES, objective
 from dbern.learning.risk import Risk
 from dbern.learning.solver import Certified, one_vs_rest
+from dbern.privacy.budget import Protection
 from dbern.targets.base import Statistic
 from dbern.targets.risk_statistics import RiskStatistic
 from dbern.targets.spaces import Space
@@ -47,6 +69,8 @@ from dbern.targets.weighings import Weighing
 
 _LEAST_ROWS, _MOST_ROWS = 1 << 16, 1 << 20
 _HEAVY = 1.25  # times the usual weight of a shard
+_SPARE = 128  # times the usual rows of a shard, at which a record's weight is nothing
+_USUAL = Protection()
 
 
 @dataclass(frozen=True)
@@ -67,8 +91,11 @@ class RiskMinimizer:
         Half-width of the responses' bounds; 1 for classes.
     shards : int, optional
         Unless stated, so many that the features of one are kept in memory.
+    ids : Column, optional
+        Units' ids, where shards are of whole units.
     n : int
-        Public number of rows; 0 before a plan: only a plan's component has sensitivities.
+        Public number of rows, or normalizer; 0 before a plan: only a plan's component has
+        sensitivities.
     """
 
     name: str
@@ -81,6 +108,8 @@ class RiskMinimizer:
     shards: int | None = None
     n: int = 0
     share: Fraction = WHOLE
+    protection: Protection = _USUAL
+    ids: Column | None = None
 
     binned = False
     spectral = True
@@ -98,6 +127,10 @@ class RiskMinimizer:
             raise SpecError(f"target.shards: more than the {n} records; write shards = 1")
         shards = self.shards or -(-n // self._shard_rows(self._resolved(1, n).size))
         return replace(self, n=n, shards=shards, space=self._resolved(shards, n))
+
+    def protected(self, protection: Protection, ids: Column | None) -> RiskMinimizer:
+        """The same for other neighbours."""
+        return replace(self, protection=protection, ids=ids)
 
     def _resolved(self, shards: int, n: int) -> Space:
         factor = 1 + math.sqrt(self.cost * shards * self.loss.curvature) / 2
@@ -137,16 +170,26 @@ class RiskMinimizer:
         Huber loss): shards up to that weight have the same minimizers, and all the same
         sensitivity.
         """
-        shards = self.shards or 1
+        shards, private = self.shards or 1, self.protection.private_rows
         risk = Risk(
             self.loss,
             self.space.kernel,
-            self.cost * (_HEAVY if shards > 1 else 1),
+            self.cost * (_HEAVY if shards > 1 or private else 1),
             self.n,
             self.space.radius,
             self.space.dimensions,
         )
-        return replace(risk, cost=self.cost, shards=shards, lipschitz=risk.slope)
+        rows = shards * (self._full // 4 + 1) if private else None
+        return replace(risk, cost=self.cost, shards=shards, lipschitz=risk.slope, rows=rows)
+
+    @property
+    def _full(self) -> int:
+        """K: see the top of the module."""
+        return 1 << (_SPARE * -(-self.n // (self.shards or 1)) - 1).bit_length()
+
+    def _weight_of(self, rows: float) -> float:
+        """``g / a`` in a shard of so many rows: exact, as K is a power of two far below 2^53."""
+        return max(0.0, 1.0 - (rows - 1.0) / self._full)
 
     @cached_property
     def method(self) -> Certified:
@@ -161,8 +204,18 @@ class RiskMinimizer:
     @property
     def _moved(self) -> float:
         """n times what a record can do to the weights of one output, in units of values."""
-        move = self.risk.sensitivity + self.method.instability(self.risk)
+        rows = self.protection.unit.max_contributions / (2 if self.protection.added else 1)
+        move = rows * self.risk.sensitivity + self.method.instability(self.risk)
+        if self.protection.private_rows:
+            risk = self.risk
+            move += 4 * UNIT_ROUNDOFF * risk.most_weight * risk.slope * risk.kappa
         return OUTWARD * self.n * move / self.unit
+
+    @property
+    def _steps(self) -> str:
+        rows = self.protection.unit.max_contributions
+        times = "" if self.protection.added else "2 "
+        return times if rows == 1 else f"{rows} rows x {times}"
 
     @property
     def function_movement(self) -> float:
@@ -177,7 +230,8 @@ class RiskMinimizer:
         text = f"{self.outputs}{'^{1/2}' if norm == 2 else ''} x " if self.outputs > 1 else ""
         return BumpBound(
             OUTWARD * outputs * self._moved * gain.value,
-            f"{text}r {gain.derivation}, r = 2 M C kappa / n and twice the solver's distance",
+            f"{text}r {gain.derivation}, r = {self._steps}M C kappa / n and twice the solver's "
+            "distance",
         )
 
     def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
@@ -208,8 +262,18 @@ class RiskMinimizer:
         chosen = labels[kept] * (self.radius if weight is not None else 1)
         return np.column_stack([self.space.points(positions), chosen]) + 0.0
 
+    def units(self, records: Mapping[str, FloatArray]) -> FloatArray:
+        """Ids (m', 1) of the same records."""
+        kept, _ = self.domain.bounded(records)
+        known, _, _ = self.weighing(records)
+        kept = kept if known is None else kept & known
+        assert self.ids is not None, "a unit wider than a row"  # noqa: S101 - for the types
+        return records[self.ids.name][kept, None]
+
     def fitted(self, points: FloatArray, labels: FloatArray, counts: FloatArray) -> FloatArray:
         """Weights (size, outputs) of one shard, from its distinct records and their counts."""
         targets = one_vs_rest(labels, self.outputs) if self.outputs > 1 else labels
+        if self.protection.private_rows:
+            counts = counts * self._weight_of(float(counts.sum()))
         problem = objective(self.risk, points, targets, counts)
         return self.method.run(problem)

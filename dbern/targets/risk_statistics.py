@@ -69,7 +69,8 @@ class RiskStatistic:
     def description(self) -> str:
         """Features, shards, passes and steps."""
         method, risk = self.component.method, self._risk
-        shards = f"{risk.shards} shards by content" if risk.shards > 1 else "one shard"
+        what = "content" if self.component.ids is None else "unit"
+        shards = f"{risk.shards} shards by {what}" if risk.shards > 1 else "one shard"
         passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
         steps = f"about {method.expected_steps(risk)} steps each, {method.most_steps(risk)} at most"
         return f"weights of {self.component.space.size} features: {shards}, {passes}, {steps}"
@@ -109,10 +110,12 @@ class RiskStatistic:
     def _row_error(self) -> float:
         """Bound on the error of a value whose row of the map sums to one.
 
-        By stationarity the mean of the minimizers has expansion weights that sum to at most C M.
+        By stationarity the mean of the minimizers has expansion weights that sum to at most C M,
+        times the most rows over n.
         """
         space, risk = self.component.space, self._risk
-        mass, rest = risk.cost * risk.slope, self.component.method.distance(risk) + self._step
+        mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
+        rest = self.component.method.distance(risk) + self._step
         floats = space.value_error(self.coordinates, mass, rest)
         floats += 6 * UNIT_ROUNDOFF * space.reach * self._mean_norm
         return OUTWARD * (floats + self._step * space.reach) / self._unit
@@ -162,6 +165,11 @@ class RiskStatistic:
         return min(self._risk.shards, -(-self._risk.n // PASS_ROWS))
 
     @property
+    def shards(self) -> int:
+        """The learning problem's."""
+        return self._risk.shards
+
+    @property
     def _pass_rows(self) -> int:
         groups = -(-self._risk.shards // self.passes)
         share = min(1.0, groups / self._risk.shards)
@@ -196,14 +204,16 @@ class RiskStatistic:
         raise NotImplementedError("records of a risk minimizer are gathered by shard")
 
     def gather(self, salt: bytes, index: int) -> Gathering:
-        """What one pass gathers and solves."""
+        """What one pass gathers and solves; of bounded units it is given its own alone."""
+        given = self.component.ids is not None
         return Gathering(
             rows=self.component.rows,
             solved=self._weights,
             salt=salt,
             shards=self._risk.shards,
-            passes=self.passes,
-            index=index,
+            passes=1 if given else self.passes,
+            index=0 if given else index,
+            names=self.component.units if given else None,
         )
 
     def _weights(self, rows: FloatArray, counts: FloatArray) -> Int64Array:

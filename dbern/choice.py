@@ -83,12 +83,14 @@ class Candidate:
 class Problem:
     """What is known before choosing; `k` and `h` where the spec gives them.
 
-    `noise_ratio` is the scale of the noise for sensitivity one; by `advanced` composition it
-    meets the largest move of one value times the root of the number of values.
+    `bins_moved` is how far a neighbour moves all bins, times n. `noise_ratio` is the scale of the
+    noise for sensitivity one; by `advanced` composition it meets the largest move of one value
+    times the root of the number of values.
     """
 
     component: Component
     n: int
+    bins_moved: int
     gaussian: bool
     advanced: bool
     noise_ratio: float
@@ -159,7 +161,7 @@ class Problem:
     @property
     def ridge(self) -> float:
         """Variance of the noise of one bin, as each of the axes' share in their product."""
-        scale = 2 / self.n * self.noise_ratio
+        scale = self.bins_moved / self.n * self.noise_ratio
         return float((scale if self.gaussian else math.sqrt(2) * scale) ** (2 / len(self.kernels)))
 
     def lattice_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:

@@ -272,9 +272,11 @@ def _corners(spec: ReleaseSpec, component: Component) -> tuple[Coordinates, tupl
 
 def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
     """What the choice of k, h, noise and rank starts from."""
+    protection = spec.protection
     return Problem(
         component=for_rows(component, n),
         n=n,
+        bins_moved=(1 if protection.added else 2) * protection.unit.max_contributions,
         gaussian=spec.gaussian,
         advanced=spec.advanced,
         noise_ratio=_noise_ratio(spec, _charge(spec, component)),

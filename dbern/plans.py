@@ -370,7 +370,7 @@ def _protected(plan: ReleasePlan) -> tuple[str, ...]:
     if unit.column is not None:
         lines = [
             f"sums are over {plan.n}: their number is private",
-            f"all rows of one {unit.column} {change}: {rows} of them count, by a keyed hash",
+            f"one {unit.column} {change}, whose rows count up to {rows}, chosen by a keyed hash",
             *([f"{rows} cost {rows} times the noise of 1"] if rows > 1 else []),
         ]
     return (*lines, f"the certificate is for up to {plan.n} rows that count")

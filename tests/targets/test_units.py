@@ -246,7 +246,11 @@ def test_a_plan_says_what_a_unit_costs():
     row = CASES["density"].spec(1, 4, "laplace", k=9, rows={"n": 4})
     _, user = planned("density", "replace-one", k=9)
     assert user.noise.scale == pytest.approx(3 * plan_files(row, ()).noise.scale, rel=0.1)
-    for text in ("all rows of one user replaced", "3 cost 3 times the noise of 1", "3 rows x"):
+    for text in (
+        "one user replaced, whose rows count up to 3",
+        "3 cost 3 times the noise of 1",
+        "3 rows x",
+    ):
         assert text in user.explain()
     assert user.protection == Protection(unit=PrivacyUnit("user", 3))
     assert dbern.ReleasePlan.from_dict(user.to_dict()) == user

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dbern.planning import plan
     from dbern.plans import ReleasePlan
     from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+    from dbern.privacy.random_privacy import RandomPrivacy
     from dbern.releasing import Release, release
     from dbern.spec import ReleaseSpec
     from dbern.synopsis.reader import Synopsis
@@ -36,6 +37,7 @@ _HOMES = {
     "IntegrityError": "dbern.errors",
     "Neighbors": "dbern.privacy.budget",
     "PrivacyUnit": "dbern.privacy.budget",
+    "RandomPrivacy": "dbern.privacy.random_privacy",
     "Release": "dbern.releasing",
     "ReleaseError": "dbern.errors",
     "ReleasePlan": "dbern.plans",
@@ -58,6 +60,7 @@ __all__ = [
     "IntegrityError",
     "Neighbors",
     "PrivacyUnit",
+    "RandomPrivacy",
     "Release",
     "ReleaseError",
     "ReleasePlan",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dbern.choice import CANDIDATES, Candidate
+from dbern.calibrating import KINDS
+from dbern.choice import Candidate, candidates
 from dbern.errors import SpecError
-from dbern.planning import KINDS, footers, plan_files, problem_of, public_rows
+from dbern.planning import footers, plan_files, problem_of, public_rows
 from dbern.plans import ReleasePlan
 from dbern.progress import Progress, silent
 from dbern.spec import ReleaseSpec
@@ -56,7 +57,7 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     for family, kind in KINDS[spec.gaussian].items():
         if spec.mechanism.noise not in ("auto", kind):
             continue
-        for candidate in CANDIDATES[family](problem):
+        for candidate in candidates(family, problem):
             coordinates = candidate.coordinates
             key = (kind, coordinates.lattice.k, coordinates.layout.size)
             if key not in best or candidate.error < best[key].error:

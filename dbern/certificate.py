@@ -13,9 +13,10 @@ from scipy.special import bdtr
 
 from dbern.arrays import FloatArray
 from dbern.bernstein.approximation import lebesgue_constant, sup_norm
-from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
+from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
 from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
+from dbern.bernstein.gram import GramCoordinates, lattice_sup_norm
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.maps import BinnedCoordinates, axis_maps, maps_of, synthesis_matrix
 from dbern.combination import Combination
@@ -32,6 +33,8 @@ _FIELD_VALUES = 1 << 22  # numbers in memory at a time
 _CUT = 1e-5  # of the norm, left out of a polynomial to enclose the rest at fewer nodes
 _ROUNDING = 1e-11  # of the norm: far above the floats' error of the coefficients
 _WORK = 4e9  # multiplications that a simulated quantile may take: under a second
+_SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough to draw at
+_LARGEST_SHARE = Fraction(1, 10)  # of beta, for the largest draw beside the values at nodes
 _SIMULATION_SHARE = 0.1  # of beta, spent on the simulation's own uncertainty
 
 
@@ -144,19 +147,36 @@ def lattice_norm(coordinates: Coordinates, h: Sequence[int]) -> float:
     """
     if isinstance(coordinates, BinnedCoordinates):
         return 0.0
+    if isinstance(coordinates, GramCoordinates):
+        whole = coordinates.spectrum.synthesis @ coordinates.spectrum.analysis
+        return OUTWARD * lattice_sup_norm(coordinates.lattice.k, h, whole)
     spectra = coordinates.spectra if isinstance(coordinates, SpectralCoordinates) else None
     axes = zip(coordinates.lattice.k, h, spectra or [None] * len(h), strict=True)
     return OUTWARD * math.prod(lebesgue_constant(*axis) for axis in axes)
 
 
 def synthesis_matrices(coordinates: Coordinates, h: Sequence[int]) -> list[FloatArray]:
-    """Per axis, what takes released values to coefficients of the Bernstein basis."""
+    """Per axis, what takes released values to coefficients of the Bernstein basis.
+
+    Of coordinates of the whole lattice, what takes its values there: `whole_synthesis` comes first.
+    """
+    if isinstance(coordinates, GramCoordinates):
+        return [iterated_matrix(*axis) for axis in zip(coordinates.lattice.k, h, strict=True)]
     axes = zip(coordinates.lattice.k, h, axis_maps(coordinates), strict=True)
     return [synthesis_matrix(*axis) for axis in axes]
 
 
+def whole_synthesis(coordinates: Coordinates) -> FloatArray | None:
+    """From released to lattice values, (k_1 + 1, .., k_l + 1, d); None where axes factor."""
+    if not isinstance(coordinates, GramCoordinates):
+        return None
+    return coordinates.spectrum.synthesis.reshape(*coordinates.lattice.shape, -1)
+
+
 def released_norm(coordinates: Coordinates, h: Sequence[int]) -> float:
     """Bound the sup of the polynomial by the largest error of a released value."""
+    if isinstance(coordinates, GramCoordinates):
+        return OUTWARD * lattice_sup_norm(coordinates.lattice.k, h, coordinates.spectrum.synthesis)
     matrices = synthesis_matrices(coordinates, h)
     norms = [sup_norm(k, m) for k, m in zip(coordinates.lattice.k, matrices, strict=True)]
     return OUTWARD * math.prod(norms)
@@ -166,11 +186,39 @@ def noise_bound(coordinates: Coordinates, h: Sequence[int], law: Noise, beta: Fr
     """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
 
     The smaller of two proved bounds: the union bound over coefficients times the operator's norm,
-    and a simulated quantile of the very law, evaluated at enclosing nodes.
+    and a simulated quantile of the very law, evaluated at enclosing nodes; where that takes too
+    long, the tail of its values at the nodes.
     """
     union = released_norm(coordinates, h) * largest_draw(law, coordinates.layout.size, beta)
-    simulated = _simulated_quantile(coordinates, h, law, float(beta))
-    return union if simulated is None else min(union, simulated)
+    few = len(h) <= _SIMULATED_AXES
+    simulated = _simulated_quantile(coordinates, h, law, float(beta)) if few else None
+    return min(union, tail_at_nodes(coordinates, h, law, beta) if simulated is None else simulated)
+
+
+def tail_at_nodes(coordinates: Coordinates, h: Sequence[int], law: Noise, beta: Fraction) -> float:
+    """Chernoff's bound for the value at a node, and the union bound over nodes.
+
+    A value is ``sum_j c_j X_j``, X of the law. With a, m at least ``|c|_2``, ``|c|_inf`` of every
+    node (both factor over axes): *Laplace* of scale s has ``E e^(u X) = 1 / (1 - (cosh u - 1) /
+    (cosh(1/s) - 1)) <= 1 / (1 - u^2 s^2)`` for ``u s < 1``, because ``(cosh x - 1) / x^2``
+    increases, and ``-ln(1 - x) <= x / (1 - x)``: so ``P(value >= t)`` is at most
+    ``exp(u^2 s^2 a^2 / (1 - u^2 s^2 m^2) - u t)``. *Gaussian*: the discrete law too is
+    sub-Gaussian (Canonne, Kamath and Steinke 2020), ``exp(u^2 sigma^2 a^2 / 2 - u t)``.
+    """
+    enclosure = enclose(coordinates, h, oversampling=8)
+    a = math.prod(float(np.linalg.norm(basis, axis=1).max()) for basis in enclosure.bases)
+    m = math.prod(float(np.abs(basis).max()) for basis in enclosure.bases)
+    nodes = math.prod(len(basis) for basis in enclosure.bases)
+    level = math.log(2 * nodes / float(beta * (1 - _LARGEST_SHARE)))
+    if isinstance(law, GaussianNoise):
+        reached = law.sigma * a * math.sqrt(2 * level)
+    else:
+        shares = np.linspace(0.001, 0.999, 999)  # of 1 / (s m); any u < 1 / (s m) is valid
+        exponents = (shares * a / m) ** 2 / (1 - shares**2)
+        reached = law.scale * m * float(((level + exponents) / shares).min())
+    granule = math.ldexp(1.0, law.granularity_exponent)
+    largest = largest_draw(law, coordinates.layout.size, beta * _LARGEST_SHARE)
+    return OUTWARD * (enclosure.factor * granule * reached + enclosure.loose * largest)
 
 
 def largest_draw(law: Noise, count: int, beta: Fraction) -> float:
@@ -191,7 +239,8 @@ def _simulated_quantile(
     """
     for oversampling, wanted in _ENCLOSURES:
         enclosure = enclose(coordinates, h, oversampling)
-        draws = int(min(_MOST_DRAWS, _WORK / _field_work(enclosure.bases)))
+        work = _field_work(enclosure.bases) + coordinates.lattice.size * coordinates.layout.size
+        draws = int(min(_MOST_DRAWS, _WORK / work))
         if draws >= wanted:
             break
     else:
@@ -201,7 +250,7 @@ def _simulated_quantile(
     enough = 1 - bdtr(ranks - 1, draws, level) <= _SIMULATION_SHARE * beta
     if not enough.any():
         return None
-    fields, largest = noise_sups(enclosure.bases, law, draws)
+    fields, largest = noise_sups(enclosure.bases, law, draws, first=whole_synthesis(coordinates))
     sups = np.sort(enclosure.factor * fields + enclosure.loose * largest)
     granule = math.ldexp(1.0, law.granularity_exponent)
     return OUTWARD * granule * float(sups[int(np.argmax(enough))])
@@ -229,6 +278,14 @@ def enclose(coordinates: Coordinates, h: Sequence[int], oversampling: int) -> En
     n_i + t_i for the norm of the cut one.
     """
     bases, factor, whole, grown = [], 1.0, 1.0, 1.0
+    if isinstance(coordinates, GramCoordinates):
+        for k, matrix in zip(
+            coordinates.lattice.k, synthesis_matrices(coordinates, h), strict=True
+        ):
+            nodes, axis_factor = enclosing_nodes(k, oversampling)
+            bases.append(bernstein_basis(nodes, k) @ matrix)
+            factor *= axis_factor
+        return Enclosure(bases, factor, 0.0)
     for k, matrix in zip(coordinates.lattice.k, synthesis_matrices(coordinates, h), strict=True):
         degree, norm, tail = _effective_degree(k, matrix)
         nodes, axis_factor = enclosing_nodes(degree, oversampling)
@@ -257,26 +314,32 @@ def _field_work(bases: Sequence[FloatArray]) -> float:
 
 
 def noise_sups(
-    bases: Sequence[FloatArray], law: Noise, draws: int, label: str = "certificate"
+    bases: Sequence[FloatArray],
+    law: Noise,
+    draws: int,
+    label: str = "certificate",
+    first: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Sup norms of `draws` noise fields and of the noise itself, in granules; from a public key.
 
-    Another `label` gives independent draws: what a choice was made on must not certify it.
+    `first` takes all values to those of the lattice at once. Another `label` gives independent
+    draws: what a choice was made on must not certify it.
     """
-    shape = tuple(basis.shape[1] for basis in bases)
+    shape = tuple(basis.shape[1] for basis in bases) if first is None else first.shape[-1:]
     largest = max(math.prod(shape), math.prod(basis.shape[0] for basis in bases))
     together = max(1, min(draws, _FIELD_VALUES // largest))
     sups, sizes = np.empty(draws), np.empty(draws)
-    for first in range(0, draws, together):
-        count = min(together, draws - first)
+    for start in range(0, draws, together):
+        count = min(together, draws - start)
         size = count * math.prod(shape)
-        noise = law.draw(size, public_stream(label, first))
+        noise = law.draw(size, public_stream(label, start))
         fields = noise.added_to(np.zeros(size, dtype=np.int64)).astype(np.float64)
-        sizes[first : first + count] = np.abs(fields.reshape(-1, count)).max(axis=0)
+        sizes[start : start + count] = np.abs(fields.reshape(-1, count)).max(axis=0)
         fields = fields.reshape(*shape, count)  # the draw goes to the front as the axes rotate
+        fields = fields if first is None else np.tensordot(first, fields, axes=(-1, 0))
         for basis in bases:
             fields = np.tensordot(fields, basis, axes=(0, 1))
-        sups[first : first + count] = np.abs(fields.reshape(count, -1)).max(axis=1)
+        sups[start : start + count] = np.abs(fields.reshape(count, -1)).max(axis=1)
     return sups, sizes
 
 

@@ -111,6 +111,11 @@ class Combination:
         return several or self.kind in ("stack", "one-vs-rest")
 
     @property
+    def columns(self) -> list[str]:
+        """Names of the values' columns in a table: "value", or one for each class."""
+        return [f"value_{label}" for label in self.classes] if self.several else ["value"]
+
+    @property
     def threshold(self) -> float:
         """The value above which the second of two classes is decided for."""
         return 0.5 if self.kind == "sigmoid" else 0.0

@@ -27,7 +27,7 @@ from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, Re
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
-from dbern.targets.counting import Counters
+from dbern.targets.counting import Counters, StoppedError
 from dbern.workers import task_rows
 
 if TYPE_CHECKING:
@@ -81,6 +81,14 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
     "changed": lambda place: IntegrityError(
         f"{place} changed since the reservation; restore it and run the same command again"
     ),
+    "stopped": lambda place: ReleaseError(
+        f'{place}: failed on these records, and on_failure = "stop": nothing is published and the '
+        "charge stands; `dbern ledger abandon` it, mend the function, choose a new release.name"
+    ),
+    "unlike": lambda place: EnvironmentRefusedError(
+        f"{place}: a worker cannot import it, or has another text of its module than this process; "
+        "install the same on all workers and run the same command again"
+    ),
     "internal": lambda place: ReleaseError(
         f"a task failed ({place}); run the same command again, after giving the workers more "
         "memory if that was a MemoryError"
@@ -89,10 +97,6 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
 
 
 # --- tasks: run on workers, importable, never raise ------------------------------------------
-
-
-class _ChangedError(Exception):
-    """A file is not what it was when it was reserved."""
 
 
 def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0) -> Outcome:
@@ -108,15 +112,15 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
                 yield batch
                 rows += len(next(iter(batch.values()))) if index == 0 else 0
             if footer_tag(place, salt) != portion.tag:
-                raise _ChangedError
+                raise StoppedError("changed", place)
 
     try:
         with threadpool_limits(1):
             state = counters.count(batches(), salt, index)
-    except _ChangedError:
-        return Outcome(None, failure="changed", place=place)
     except UnreadableFileError:
         return Outcome(None, failure="unreadable", place=place)
+    except StoppedError as stopped:
+        return Outcome(None, failure=stopped.failure, place=stopped.place)
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
         return Outcome(None, failure="internal", place=type(error).__name__)
     return Outcome(state, rows)
@@ -236,14 +240,12 @@ def passes(
 def share_out(
     files: Sequence[FileFacts], salt: bytes, *, whole: bool = False
 ) -> list[tuple[Portion, ...]]:
-    """Tasks of a sensible size: large files in parts, small files together; or `whole`, each one.
+    """Tasks of a sensible size: large files in parts, small ones together; `whole`: one a file.
 
     Raises
     ------
-    IntegrityError
-        Where a file is not of the size and row groups that its facts say.
-    UnreadableFileError
-        Where a file cannot be opened.
+    IntegrityError, UnreadableFileError
+        Where a file is not of the size and row groups of its facts, or cannot be opened.
     """
     if whole:
         return [(portion,) for portion in _portions(files, salt, sys.maxsize)]
@@ -260,10 +262,9 @@ def share_out(
 
 def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Portion]:
     for file in files:
-        tag = footer_tag(file.path, salt)  # before the comparison: what is compared is tagged
+        tag, groups = footer_tag(file.path, salt), list[int]()  # tagged, then compared
         if file_facts(file.path) != file:
             raise _FAILURES["changed"](file.path)
-        groups: list[int] = []
         if not file.row_groups:
             yield Portion(file.path, tag, (), 0)
         for group in range(len(file.row_groups)):

@@ -8,43 +8,59 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
+import numpy as np
+
+from dbern.arrays import FloatArray
+from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
+from dbern.bernstein.gram_bias import GramBall
 from dbern.bernstein.lattice import Lattice
-from dbern.bernstein.maps import family_of, maps_of
+from dbern.bernstein.maps import axis_maps, maps_of
+from dbern.calibrating import (
+    KINDS,
+    calibrate,
+    calibrate_advanced,
+    calibration_of,
+    exact_sensitivity,
+    noise_ratio,
+    planned_noise,
+    planned_sensitivity,
+    scale_of,
+    share_of_budget,
+    tolerance,
+)
 from dbern.certificate import ErrorModel, combined, entries_bound, lower_bound
-from dbern.choice import CANDIDATES, Problem, require_positive_definite
+from dbern.choice import Problem, Reference, candidates, require_positive_definite
 from dbern.errors import SpecError
 from dbern.plans import (
     PlannedComponent,
     PlannedNoise,
-    PlannedSensitivity,
     ReleasePlan,
 )
-from dbern.privacy.advanced import calibrate_advanced_laplace
-from dbern.privacy.budget import Budget
-from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, calibrate_laplace
-from dbern.privacy.mechanism import Noise
 from dbern.privacy.sensitivity import Sensitivity
-from dbern.privacy.zcdp import rho_for
 from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
-from dbern.targets.base import Component, Statistic, Vector, for_rows, is_linear
+from dbern.targets.bandwidths import oblique_of
+from dbern.targets.base import (
+    Component,
+    Statistic,
+    Vector,
+    for_lattice,
+    for_rows,
+    is_linear,
+    largest_lattice,
+    needs_lattice,
+    random_privacy,
+)
 from dbern.targets.counting import Counters
 from dbern.targets.protected import most_rows
 from dbern.workers import cost
-
-KINDS = (
-    {"": "laplace", "spectral": "spectral-laplace", "binned": "binned-laplace"},
-    {"": "discrete-gaussian", "spectral": "spectral-gaussian", "binned": "binned-gaussian"},
-)
-"""Noise on lattice values, on spectral coordinates and on bins: Laplace, Gaussian."""
 
 _ORDERS: tuple[Literal["k", "h"], ...] = ("k", "h")
 _PAPER_H = 2
 _LARGEST_PAPER_K = 64
 _LARGEST_AUTO_K = 1000
 _LARGEST_AUTO_LATTICE = 1_000_000
-_SHARE = 0.01  # of the noise that the effective kernel may cost
 _LARGEST_LATTICE = 50_000_000
 
 
@@ -91,11 +107,12 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         charge=spec.charge,
         n=n,
         protection=spec.protection,
-        calibration=_calibration(spec),
+        calibration=calibration_of(spec),
         components=planned,
         certificate=combined(spec.combination, errors, least),
         cost=cost(counters, n),
         notes=spec.learner.notes(n),
+        random_dp=random_privacy(spec.components, spec.charge),
     )
 
 
@@ -103,15 +120,16 @@ def _component(
     spec: ReleaseSpec, component: Component, n: int, at_once: int
 ) -> tuple[PlannedComponent, Statistic]:
     """Resolve one component; its certificate holds together with those of `at_once` arrays."""
-    charge, norm = _charge(spec, component), 2 if spec.gaussian else 1
+    charge, norm = share_of_budget(spec, component), 2 if spec.gaussian else 1
     coordinates, h = _choose(spec, component, n)
-    exact = _exact(component, coordinates, n, _calibration(spec), norm)
-    ratio = _noise_ratio(spec, charge)
+    component = for_lattice(component, coordinates)
+    exact = exact_sensitivity(component, coordinates, n, calibration_of(spec), norm)
+    ratio = noise_ratio(spec, charge)
     if spec.advanced:  # that starts from S times the root of the values, and here is S times them
         ratio /= math.sqrt(component.outputs * coordinates.layout.size)
-    statistic = component.statistic(coordinates, n, _tolerance(exact, coordinates, n, ratio))
-    calibrate = _calibrate_advanced if spec.advanced else _calibrate
-    law = calibrate(exact, component.outputs, statistic, n, charge)
+    statistic = component.statistic(coordinates, n, tolerance(exact, coordinates, n, ratio))
+    calibrated = calibrate_advanced if spec.advanced else calibrate
+    law = calibrated(exact, component.outputs, statistic, n, charge)
     model = ErrorModel(
         approximation=component.approximation,
         coordinates=coordinates,
@@ -129,15 +147,24 @@ def _component(
         maps=maps_of(coordinates),
         counting=statistic.counting,
         description=statistic.description,
-        sensitivity=_sensitivity(exact, law, component.unit),
-        noise=_noise(spec, coordinates, law, component.unit),
+        sensitivity=planned_sensitivity(exact, law, component.unit),
+        noise=planned_noise(spec, coordinates, law, component.unit),
         certificate=model.bound(h, spec.beta, at_once, least),
-        approximation=component.approximation.to_dict(),
+        approximation=_stored(component.approximation, coordinates, h).to_dict(),
         unit=component.unit,
         lattice_error=model.lattice_error,
         released_error=model.released_error,
     )
     return planned, statistic
+
+
+def _stored(
+    approximation: Approximation, coordinates: Coordinates, h: tuple[int, ...]
+) -> Approximation:
+    """What a reader can bound it by, who has no kernel of the user's."""
+    if isinstance(approximation, GramBall):
+        return approximation.stored(coordinates.lattice.k, h, axis_maps(coordinates))
+    return approximation
 
 
 def _vector(
@@ -148,7 +175,7 @@ def _vector(
     bound = vector.movement(norm)
     function, moved = (Fraction(one) / n for one in (vector.entry_movement, bound.value))
     exact = Sensitivity(function, moved, bound.derivation, norm)
-    law = _calibrate(exact, vector.outputs, statistic, n, _charge(spec, vector))
+    law = calibrate(exact, vector.outputs, statistic, n, share_of_budget(spec, vector))
     lattice_error = statistic.kernel_error + statistic.position_error
     released_error = statistic.float_error + math.ldexp(0.5, law.granularity_exponent)
     error = lattice_error + released_error
@@ -161,8 +188,8 @@ def _vector(
         maps=(),
         counting=statistic.counting,
         description=statistic.description,
-        sensitivity=_sensitivity(exact, law, 1.0),
-        noise=PlannedNoise(KINDS[spec.gaussian][""], _scale(law) * granularity, granularity, law),
+        sensitivity=planned_sensitivity(exact, law, 1.0),
+        noise=PlannedNoise(KINDS[spec.gaussian][""], scale_of(law) * granularity, granularity, law),
         certificate=entries_bound(law, len(vector.entries), error, spec.beta, at_once),
         approximation={},
         unit=1.0,
@@ -171,27 +198,6 @@ def _vector(
         entries=vector.entries,
     )
     return planned, statistic
-
-
-def _charge(spec: ReleaseSpec, component: Component | Vector) -> Budget:
-    """The component's share of the budget: shares sum to one, and budgets compose by adding."""
-    return Budget(spec.charge.epsilon * component.share, spec.charge.delta * component.share)
-
-
-def _calibration(spec: ReleaseSpec) -> str:
-    return "paper" if spec.advanced else spec.mechanism.calibration
-
-
-def _exact(
-    component: Component, coordinates: Coordinates, n: int, calibration: str, norm: int
-) -> Sensitivity:
-    """Sensitivities of the exact function, before any rounding."""
-    function = Fraction(component.function_movement) / n
-    if calibration == "paper":
-        values = component.outputs * coordinates.lattice.size
-        return Sensitivity(function, values * function, f"c N S(F) = {values} x S(F)")
-    bound = component.movement(coordinates, norm)
-    return Sensitivity(function, Fraction(bound.value) / n, bound.derivation, norm)
 
 
 def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
@@ -249,7 +255,7 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
     )
     if mechanism.noise == kinds["spectral"]:
         require_positive_definite(problem.kernels)
-    found = [one for family in families for one in CANDIDATES[family](problem)]
+    found = [one for family in families for one in candidates(family, problem)]
     if not found:
         raise SpecError(
             f'mechanism.noise: "{mechanism.noise}" is not for what target.kind = '
@@ -273,24 +279,47 @@ def _corners(spec: ReleaseSpec, component: Component) -> tuple[Coordinates, tupl
 def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
     """What the choice of k, h, noise and rank starts from."""
     protection = spec.protection
+    component, k = for_rows(component, n), _given_k(spec, component)
+    if k is not None:
+        component = for_lattice(component, PlainCoordinates(Lattice(k)))
     return Problem(
-        component=for_rows(component, n),
+        component=component,
         n=n,
         bins_moved=(1 if protection.added else 2) * protection.unit.max_contributions,
         gaussian=spec.gaussian,
         advanced=spec.advanced,
-        noise_ratio=_noise_ratio(spec, _charge(spec, component)),
-        k=_given_k(spec, component),
+        noise_ratio=noise_ratio(spec, share_of_budget(spec, component)),
+        k=k,
         h=spec.per_axis("h", component.domain),
         certified=spec.mechanism.objective == "certified",
-        reference=spec.reference,
+        reference=_reference(spec, component),
         largest_k=_LARGEST_AUTO_K,
-        largest_lattice=_LARGEST_AUTO_LATTICE,
+        largest_lattice=int(min(_LARGEST_AUTO_LATTICE, largest_lattice(component))),
     )
+
+
+def _reference(spec: ReleaseSpec, component: Component) -> Reference | None:
+    """The public reference density over the component's cube."""
+    density, oblique = spec.reference, oblique_of(component)
+    if density is None or oblique is None:
+        return density
+
+    def over_the_box(positions: FloatArray) -> FloatArray:
+        points, inside = oblique.points(positions)
+        values = np.zeros(len(points))
+        values[inside] = density(points[inside])
+        return values
+
+    return over_the_box
 
 
 def _given_k(spec: ReleaseSpec, component: Component) -> tuple[int, ...] | None:
     k = spec.per_axis("k", component.domain)
+    if k is None and needs_lattice(component):
+        raise SpecError(
+            "mechanism.k: is missing, and what the target states of its sensitivity is for one "
+            "lattice; write k = 20"
+        )
     if k is not None and Lattice(k).size > _LARGEST_LATTICE:
         raise SpecError(
             f"mechanism.k: {Lattice(k).size} coefficients, more than the {_LARGEST_LATTICE} of "
@@ -299,80 +328,12 @@ def _given_k(spec: ReleaseSpec, component: Component) -> tuple[int, ...] | None:
     return k
 
 
-def _noise_ratio(spec: ReleaseSpec, charge: Budget) -> float:
-    """Scale of the noise for sensitivity one; by advanced composition, over ``sqrt(N)``."""
-    if spec.advanced:
-        return 2 * math.sqrt(-2 * math.log(charge.delta)) / float(charge.epsilon)
-    if charge.delta:
-        return 1 / math.sqrt(2 * float(rho_for(charge.epsilon, charge.delta)))
-    return 1 / float(charge.epsilon)
-
-
 def _paper_k(spec: ReleaseSpec, component: Component, n: int, h: int) -> tuple[int, ...]:
     """The choice that proves Theorem 1, its constants set to one."""
     dimensions = component.domain.dimensions
-    epsilon = float(_charge(spec, component).epsilon)
+    epsilon = float(share_of_budget(spec, component).epsilon)
     ratio = epsilon * n / (component.function_movement * math.log(1 / spec.beta))
     return (min(_LARGEST_PAPER_K, max(1, int(ratio ** (1 / (h + dimensions))))),) * dimensions
-
-
-def _tolerance(exact: Sensitivity, coordinates: Coordinates, n: int, noise_ratio: float) -> float:
-    """Kernel error allowed: 1 % of the sensitivity, and 1 % of a lattice value's noise."""
-    axes = (coordinates.row_sums(axis) for axis in range(len(coordinates.lattice.k)))
-    rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
-    bound = float(exact.bound)
-    return _SHARE * min(bound * n / (2 * rows), bound * noise_ratio * coordinates.lattice_gain)
-
-
-def _calibrate(
-    exact: Sensitivity, outputs: int, statistic: Statistic, n: int, charge: Budget
-) -> Noise:
-    """The noise for the effective kernel, computed in floats and rounded to the grid."""
-    norm, size = exact.norm, outputs * statistic.coordinates.layout.size
-    moved = exact.bound + Fraction(statistic.kernel_error_norm(norm)) / n
-    floats, bound = Fraction(statistic.float_error_norm(norm)), Fraction(statistic.value_bound)
-    if norm == 2:
-        return calibrate_gaussian(moved, floats, size, charge.epsilon, charge.delta, bound)
-    return calibrate_laplace(moved, floats / size, size, charge.epsilon, bound)
-
-
-def _calibrate_advanced(
-    exact: Sensitivity, outputs: int, statistic: Statistic, n: int, charge: Budget
-) -> Noise:
-    """The same by advanced composition, from the largest move of one value."""
-    size = outputs * statistic.coordinates.layout.size
-    moved = exact.function + 2 * Fraction(statistic.kernel_error) / n
-    eta, bound = Fraction(statistic.float_error), Fraction(statistic.value_bound)
-    return calibrate_advanced_laplace(moved, eta, size, charge.epsilon, charge.delta, bound)
-
-
-def _sensitivity(exact: Sensitivity, law: Noise, unit: float) -> PlannedSensitivity:
-    if isinstance(law, GaussianNoise):
-        granules = math.sqrt(law.l2_sensitivity_granules_squared)
-    else:
-        granules = float(law.l1_sensitivity_granules)
-    total = math.ldexp(granules, law.granularity_exponent)
-    share = total / float(exact.bound) - 1
-    return PlannedSensitivity(
-        function=float(exact.function) * unit,
-        l1=total * unit if exact.norm == 1 else None,
-        l2=total * unit if exact.norm == 2 else None,
-        derivation=(
-            f"Delta{exact.norm} <= {exact.derivation} = {float(exact.bound) * unit:.6g}",
-            f"+ {share:.2%} for the effective kernel, float error and rounding to the grid",
-        ),
-    )
-
-
-def _noise(spec: ReleaseSpec, coordinates: Coordinates, law: Noise, unit: float) -> PlannedNoise:
-    granularity = math.ldexp(1.0, law.granularity_exponent) * unit
-    kind = KINDS[isinstance(law, GaussianNoise)][family_of(coordinates)]
-    kind = ADVANCED if spec.advanced else kind
-    return PlannedNoise(kind, _scale(law) * granularity, granularity, law)
-
-
-def _scale(law: Noise) -> int:
-    return law.sigma if isinstance(law, GaussianNoise) else law.scale
 
 
 def _lower_bound(spec: ReleaseSpec, component: Component, n: int) -> float:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from dbern.bernstein.coordinates import Coordinates, Entries
+from dbern.bernstein.gram import LatticeSpectrum
 from dbern.bernstein.lattice import Box, Lattice
 from dbern.bernstein.maps import (
     AxisMap,
@@ -17,14 +18,17 @@ from dbern.bernstein.maps import (
     map_to_dict,
 )
 from dbern.certificate import Certificate
+from dbern.costs import Cost
 from dbern.errors import IntegrityError
-from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, decimal_text
+from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
+from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.spec import ReleaseSpec
 from dbern.targets.base import Component, Statistic, Vector
 from dbern.targets.counting import Counters
+from dbern.terms import described
 
 
 @dataclass(frozen=True)
@@ -48,32 +52,6 @@ class PlannedNoise:
     scale: float
     granularity: float
     law: Noise
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What the release will take: peak memory of a worker, its threads and the releasing process.
-
-    Attributes
-    ----------
-    worker_bytes : int
-        Of a worker of one thread that is alone; of others no more.
-    thread_bytes : int
-        What each further thread adds.
-    client_bytes : int
-        Of the releasing process; with a local cluster it is the worker too.
-    """
-
-    rows: int
-    tasks: int
-    slabs: int
-    worker_bytes: int
-    thread_bytes: int
-    client_bytes: int
-
-    def memory(self, threads: int) -> int:
-        """Peak memory of a worker with so many threads."""
-        return self.worker_bytes + (threads - 1) * self.thread_bytes
 
 
 @dataclass(frozen=True)
@@ -191,6 +169,12 @@ class ReleasePlan:
     certificate: Certificate
     cost: Cost
     notes: tuple[str, ...] = ()
+    random_dp: RandomPrivacy | None = None
+
+    @property
+    def guarantee(self) -> Budget | RandomPrivacy:
+        """What the charge buys: differential privacy, or random differential privacy only."""
+        return self.random_dp or self.charge
 
     @property
     def k(self) -> tuple[int, ...]:
@@ -259,13 +243,13 @@ class ReleasePlan:
             },
             "rho": None if self.rho is None else decimal_text(self.rho),
             "normalizer" if self.protection.private_rows else "n": self.n,
-            "neighbors": self.protection.neighbors.value,
-            "unit": asdict(self.protection.unit),
+            **self.protection.to_dict(),
             "calibration": self.calibration,
             "components": [component.to_dict() for component in self.components],
             "certificate": {**asdict(self.certificate), "total": self.certificate.total},
             "cost": asdict(self.cost),
             "notes": list(self.notes),
+            "random_dp": None if self.random_dp is None else self.random_dp.to_dict(),
         }
 
     @classmethod
@@ -273,14 +257,16 @@ class ReleasePlan:
         """The plan that `to_dict` wrote."""
         given = dict(content)
         del given["rho"]  # of the laws
-        terms = Neighbors(given.pop("neighbors")), PrivacyUnit(**given.pop("unit"))
+        protection = Protection.from_dict(given.pop("neighbors"), given.pop("unit"))
         n = given.pop("normalizer") if "normalizer" in given else given.pop("n")
+        charge, random = Budget.parse(**content["charge"]), content["random_dp"]
         return cls(
             **{
                 **given,
                 "n": n,
-                "protection": Protection(*terms),
-                "charge": Budget.parse(**content["charge"]),
+                "protection": protection,
+                "charge": charge,
+                "random_dp": RandomPrivacy.from_dict(random, charge) if random else None,
                 "components": tuple(
                     PlannedComponent.from_dict(one) for one in content["components"]
                 ),
@@ -302,8 +288,11 @@ def _certificate(content: Mapping[str, Any]) -> Certificate:
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     several = len(plan.components) > 1
     lines = [("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}")]
+    lines += [("RANDOM DP", str(plan.random_dp)), ("", _NOT_DP)] if plan.random_dp else []
     lines.append(("", _guarantee(plan)))
-    lines += [("" if i else "records", text) for i, text in enumerate(_protected(plan))]
+    lines += [
+        ("" if i else "records", text) for i, text in enumerate(described(plan.protection, plan.n))
+    ]
     lines += [("", note) for note in plan.notes]
     for component in plan.components:
         lines += [("component", component.name)] if several else []
@@ -348,9 +337,14 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
     ]
 
 
+_NOT_DP = "this is not differential privacy: it says nothing of data from elsewhere"
 _FIRST_PART = {
     "mixture of bumps": "the first part is that of the worst database, all records at one point",
     "linear": "a linear function is reproduced exactly",
+    "holder": "the first part is that of the worst function of the stated smoothness",
+    "smooth": "the first part is that of the worst function of the stated smoothness",
+    "reproducing ball": "the first part is that of the worst function of its norm",
+    "stated ball": "the first part is that of the worst function of its norm",
 }
 
 
@@ -359,21 +353,6 @@ def _certificate_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     return [
         ("the function", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
     ]
-
-
-def _protected(plan: ReleasePlan) -> tuple[str, ...]:
-    if not plan.protection.private_rows:
-        return (f"n = {plan.n}, one row replaced",)
-    unit, change = plan.protection.unit, "added or removed" if plan.protection.added else "replaced"
-    rows = unit.max_contributions
-    lines = [f"sums are over {plan.n}: their number is private; one row {change}"]
-    if unit.column is not None:
-        lines = [
-            f"sums are over {plan.n}: their number is private",
-            f"one {unit.column} {change}, whose rows count up to {rows}, chosen by a keyed hash",
-            *([f"{rows} cost {rows} times the noise of 1"] if rows > 1 else []),
-        ]
-    return (*lines, f"the certificate is for up to {plan.n} rows that count")
 
 
 def _guarantee(plan: ReleasePlan) -> str:
@@ -393,7 +372,8 @@ def _compared(plan: ReleasePlan, one: PlannedComponent) -> str:
 
 def _released_as(one: PlannedComponent) -> str:
     what = {"spectral": "spectral coordinates", "binned": "bins"}[family_of(one.coordinates)]
-    return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}"
+    of = " of the whole lattice" if isinstance(one.maps[0], LatticeSpectrum) else ""
+    return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}{of}"
 
 
 def _per_axis(values: tuple[int, ...]) -> str:

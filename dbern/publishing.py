@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from dbern.arrays import Int64Array
 from dbern.bernstein.coordinates import Entries
+from dbern.bernstein.gram import LatticeSpectrum
 from dbern.bernstein.lattice import Lattice, Slab
 from dbern.bernstein.maps import family_of
 from dbern.errors import IntegrityError
@@ -32,6 +33,7 @@ from dbern.progress import Progress
 from dbern.spec import ReleaseSpec
 from dbern.synopsis.manifest import FORMAT, FORMAT_VERSION, MANIFEST, digest
 from dbern.synopsis.writer import Component, SynopsisWriter
+from dbern.targets.bandwidths import oblique_of
 from dbern.targets.base import Component as TargetComponent
 from dbern.targets.base import Vector
 
@@ -156,7 +158,8 @@ def _attributes(
         "domain": _domain(spec),
         "target": {
             "kind": spec.learner.kind,
-            **spec.learner.get_params(),
+            **_given(spec),
+            **spec.learner.identity(),
             "normalizer" if plan.protection.private_rows else "n": plan.n,
         },
         "combine": spec.combination.to_dict(),
@@ -172,6 +175,7 @@ def _attributes(
         "neighbors": plan.protection.neighbors.value,
         "unit": str(plan.protection.unit),
         "certificate": content["certificate"],
+        **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
     }
 
 
@@ -186,6 +190,11 @@ def _domain(spec: ReleaseSpec) -> dict[str, Any]:
     }
 
 
+def _given(spec: ReleaseSpec) -> dict[str, Any]:
+    """The learner's parameters, but for what another stands for."""
+    return {key: value for key, value in spec.learner.get_params().items() if value != ()}
+
+
 def _described(
     component: TargetComponent | Vector, planned: PlannedComponent, facts: dict[str, Any]
 ) -> dict[str, Any]:
@@ -195,7 +204,11 @@ def _described(
         shown: dict[str, Any] = {"entries": list(component.entries)}
     else:
         axes, shown = component.domain.names, {"additive": component.additive}
+        oblique = oblique_of(component)
+        shown |= {} if oblique is None else {"oblique": oblique.to_dict()}
         shown |= {key: facts[key] for key in ("k", "h", "approximation")}
+        whole = any(isinstance(one, LatticeSpectrum) for one in planned.maps)
+        shown |= {"spectral": "lattice"} if whole else {}
     return {
         "arrays": list(planned.arrays),
         "axes": list(axes),

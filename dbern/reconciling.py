@@ -100,7 +100,7 @@ def _published(store: Path, dataset: str | None) -> Published:
     whole = (store / MANIFEST).exists()
     facts = open_synopsis(store).metadata if whole else _attributes(_json(store / _ROOT))
     try:
-        rho = facts.get("rho")
+        rho, random_dp = facts.get("rho"), facts.get("random_dp")
         return Published(
             release_id=facts["release_id"],
             name=facts["name"],
@@ -113,6 +113,7 @@ def _published(store: Path, dataset: str | None) -> Published:
             dataset=dataset or facts.get("dataset"),
             ledger_id=facts.get("ledger_id"),
             manifest_digest=digest(store / MANIFEST).sha256 if whole else None,
+            gamma=Fraction(random_dp["gamma"]) if random_dp else None,
         )
     except (KeyError, TypeError, ValueError):
         raise IntegrityError(

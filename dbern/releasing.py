@@ -19,6 +19,7 @@ from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging,
 from dbern.planning import footers, plan_files
 from dbern.plans import ReleasePlan
 from dbern.privacy.budget import Budget
+from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.progress import Progress, silent
 from dbern.publishing import publish
 from dbern.records import FileFacts, UnreadableFileError, file_facts
@@ -49,6 +50,11 @@ class Release:
     url: str
     charge: Budget
     notes: tuple[str, ...] = ()
+
+    @property
+    def guarantee(self) -> Budget | RandomPrivacy:
+        """What the charge bought: differential privacy, or random differential privacy only."""
+        return self.synopsis.guarantee
 
     @property
     def synopsis(self) -> Synopsis:
@@ -128,11 +134,12 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
     known = ledger.find(spec.budget.dataset, spec.release.name)
     plan: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
-    rho = None
+    rho = gamma = None
     if known is None or known.state not in (State.SPENT, State.COMMITTED):
         files = footers(spec)
         planned = plan_files(spec, files)
         rho = planned.rho
+        gamma = planned.random_dp.gamma if planned.random_dp else None
         plan = {"dbern_version": version("dbern"), **planned.to_dict()}
         inputs = _inputs(files, spec)
     if known is None or known.state is State.REFUNDED:
@@ -148,6 +155,7 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
         plan=plan,
         output=str(spec.output),
         rho=rho,
+        gamma=gamma,
     )
     return ledger.reserve(request)
 

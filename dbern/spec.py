@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import glob
-import importlib
 import re
 import tomllib
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from dbern.combination import Combination
 from dbern.complaints import explain
 from dbern.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.errors import SpecError
+from dbern.functions import named_function
 from dbern.privacy.budget import Budget, Protection, exact
 from dbern.sections import (
     BudgetSection,
@@ -47,7 +47,7 @@ _NOISES = ("auto", *_LAPLACE, *_WITH_DELTA)
 _LEAST_DELTA = Fraction(1, 10**15)
 _LEAST_BETA = Fraction(1, 10**9)
 _LEAST_EPSILON = Fraction(1, 10**6)
-_MOST_AXES = 3
+_MOST_AXES = 6
 
 
 class ReleaseSpec(Section):
@@ -194,14 +194,7 @@ class ReleaseSpec(Section):
         name = self.mechanism.reference
         if name == "uniform":
             return None
-        try:
-            module, function = name.split(":")
-            density = getattr(importlib.import_module(module), function)
-        except (ValueError, ImportError, AttributeError) as error:
-            raise SpecError(
-                f'mechanism.reference: "{name}" cannot be imported ({type(error).__name__}); '
-                'write reference = "module:name" of a function of points (m, l)'
-            ) from None
+        density = named_function(name, "mechanism.reference", "of points (m, l)")
         low = np.array([axis.low for axis in self.domain.axes])
         width = np.array([axis.width for axis in self.domain.axes])
         return lambda points: np.asarray(density(low + points * width))
@@ -242,6 +235,7 @@ class ReleaseSpec(Section):
         content = self.model_dump(mode="json", exclude_none=True)
         del content["release"]["output"], content["budget"]["ledger"]
         content["mechanism"].pop("h")
+        content["target"] |= self.learner.identity()
         return content
 
 
@@ -269,10 +263,6 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         ),
         Outside(spec.data.outside),
     )
-    if domain.dimensions > _MOST_AXES:
-        raise SpecError(
-            f"data.bounds: more than {_MOST_AXES} axes {_LATER}; keep at most {_MOST_AXES}"
-        )
     _check_per_axis(spec, domain)
     if spec.mechanism.noise in _LAPLACE[1:] and spec.mechanism.calibration == "paper":
         raise SpecError(
@@ -282,12 +272,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     beta = exact(spec.mechanism.beta, "mechanism.beta")
     if not _LEAST_BETA <= beta <= 1 - _LEAST_BETA:
         raise SpecError('mechanism.beta: must be from 1e-9 to 1 - 1e-9; write beta = "0.05"')
-    protection = protection_of(spec.data)
-    if protection.private_rows and spec.mechanism.noise == ADVANCED:
-        raise SpecError(
-            f'mechanism.noise: "{ADVANCED}" is for replaced rows, as in the paper; write '
-            'noise = "auto"'
-        )
+    protection = _protection(spec)
     schema = _schema(spec, domain)
     parameters = spec.target.model_dump()
     learner = learner_of(parameters.pop("kind"))(**parameters)
@@ -313,8 +298,24 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         if getattr(schema, role) is not None and role not in learner.uses:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
     components = learner.components(schema)
+    most = max((c.domain.dimensions for c in components if not isinstance(c, Vector)), default=0)
+    if most > _MOST_AXES:
+        raise SpecError(
+            f"data.bounds: {most} axes, and a lattice has at most {_MOST_AXES}; keep at "
+            f"most {_MOST_AXES} (factored naive Bayes has one lattice an axis, and takes more)"
+        )
     found = tuple(protected(one, protection, schema.unit) for one in components)
     return _Parsed(schema, learner, found, charge, beta, protection)
+
+
+def _protection(spec: ReleaseSpec) -> Protection:
+    protection = protection_of(spec.data)
+    if protection.private_rows and spec.mechanism.noise == ADVANCED:
+        raise SpecError(
+            f'mechanism.noise: "{ADVANCED}" is for replaced rows, as in the paper; write '
+            'noise = "auto"'
+        )
+    return protection
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:

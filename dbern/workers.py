@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from dbern.costs import Cost
 from dbern.errors import EnvironmentRefusedError
-from dbern.plans import Cost
 from dbern.records import BATCH_ROWS, reading_bytes
 from dbern.targets.counting import Counters
 

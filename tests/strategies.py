@@ -22,9 +22,10 @@ MINIMAL: dict[str, dict[str, Any]] = {
 }
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,12}", fullmatch=True)
+TAKEN = {"coefficients", "spectral", "binned", "value", "zarr.json"}  # by the store itself
 LETTERS = st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])
 COLUMNS = st.text(LETTERS, min_size=1, max_size=8).filter(  # what a store can hold
-    lambda name: not (name.startswith((".", "__")) or set(name) & set("/\\"))
+    lambda name: not (name.startswith((".", "__")) or set(name) & set("/\\") or name in TAKEN)
 )
 DECIMALS = st.one_of(
     st.decimals("0.001", "50", places=3, allow_nan=False).map(str).filter(lambda d: float(d) > 0),

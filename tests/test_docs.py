@@ -21,7 +21,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-RUN = ["docs/guide.md", "README.md", "CONTRIBUTING.md"]
+RUN = ["docs/guide.md", "docs/oracle.md", "README.md", "CONTRIBUTING.md"]
 LANGUAGES = {"python", "console", "toml", "sh", ""}
 OTHERS = ("make ", "git ", "pip ")  # of a checkout: what these do has tests of its own
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -145,6 +145,11 @@ def test_the_readme_is_followed_to_its_end(reader):
 @pytest.mark.slow
 def test_a_learner_is_added_as_the_contributing_page_says(reader):
     assert reader.follow("CONTRIBUTING.md") >= 5
+
+
+@pytest.mark.slow
+def test_a_function_is_released_as_its_page_says(reader):
+    assert reader.follow("docs/oracle.md") >= 7
 
 
 def test_every_page_that_has_code_is_run():

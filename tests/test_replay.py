@@ -22,6 +22,14 @@ SOLVED = {
     "mechanism": {"k": 6, "h": 2, "noise": "spectral-laplace"},
 }  # fmt: skip
 
+ORACLE = {
+    "target": {
+        "kind": "oracle", "bandwidth": None, "function": "black_boxes:positive_x",
+        "sensitivity": 0.01, "smoothness": "linear", "bounds": [0.0, 1.0], "on_failure": 0.25,
+    },
+    "mechanism": {"k": 1, "h": 1},
+}  # fmt: skip
+
 REPLACED = {
     "null": (None, 0.1),
     "NaN": (float("nan"), 0.1),
@@ -162,6 +170,21 @@ def test_one_record_changes_nothing_but_coefficients(traces):
         assert differences(base, other) == [], name
         changed = {path for path in published if objects[path] != published[path]}
         assert changed == {f"{COEFFICIENTS}0/0", "manifest.json"}, name
+
+
+@pytest.mark.parametrize(
+    "changes", [ORACLE, pytest.param(SOLVED, marks=pytest.mark.slow)], ids=["oracle", "solved"]
+)
+def test_gathered_records_change_nothing_else_either(traces, changes):
+    """The oracle fails on one of the records, and says its value."""
+    base, published = traces(2.5, 0.5, "base", changes=changes)
+    assert base["printed"]["release"][0] == 0
+    for name in ("null", "the other corner", "negative zero"):
+        other, objects = traces(*REPLACED[name], name.replace(" ", "-"), False, changes)
+        assert differences(base, other) == [], name
+        changed = {path for path in published if objects[path] != published[path]}
+        assert changed, name
+        assert all(RELEASED.match(path) or path == "manifest.json" for path in changed), name
 
 
 ADDED = {"data": {"neighbors": "add-or-remove-one", "normalizer": "250"}}

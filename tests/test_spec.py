@@ -82,7 +82,6 @@ def test_per_axis_values():
 
 NAN, INF = float("nan"), float("inf")
 LATER = "not available in this version"
-AXES = {"bounds": {c: [0.0, 1.0] for c in "abcd"}}
 # section, key, value (None: missing), the key the message names, and a part of it
 WRONG = [
     ("release", "name", None, "release.name", "is missing; write name ="),
@@ -105,7 +104,6 @@ WRONG = [
     ("data", "bounds", {"x": [0.0, 1.0, 2.0]}, "data.bounds.x", "write [data.bounds]"),
     ("data", "bounds", {"x": ["0", "1"]}, "data.bounds.x", "write [data.bounds]"),
     ("data", "bounds", {"x": 1.0}, "data.bounds.x", "write [data.bounds]"),
-    ("data", "bounds", AXES["bounds"], "data.bounds", "more than 3 axes"),
     ("data", "n", 0, "data.n", "write n ="),
     ("data", "n", -5, "data.n", "write n ="),
     ("data", "n", 10.0, "data.n", "write n ="),
@@ -145,7 +143,7 @@ WRONG = [
     ("target", "bandwidth", [], "target.bandwidth", "write one for each of x"),
     ("target", "bandwidth", 0.1, "target.bandwidth", "write bandwidth = [0.5, 0.5]"),
     ("target", "bandwidth", ["0.1"], "target.bandwidth", "write bandwidth = [0.5, 0.5]"),
-    ("target", "covariance", [[1.0]], "target.covariance", "unknown key"),
+    ("target", "covariance", [[1.0]], "target.covariance", "stands for bandwidth"),
     ("target", "bandwith", [0.1], "target.bandwith", "unknown key; write bandwidth"),
     ("mechanism", "k", 0, "mechanism.k", 'write k = "auto"'),
     ("mechanism", "k", -3, "mechanism.k", 'write k = "auto"'),

@@ -18,6 +18,7 @@ import numpy as np
 from dbern.bernstein.approximation import bump_error, evaluation_matrix, lebesgue_constant
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
 from dbern.bernstein.bins import AxisBins, binned_error
+from dbern.bernstein.gram_bias import GramBall, StatedBall
 from dbern.bernstein.kernels import OUTWARD, Kernel, kernel_of
 from dbern.bernstein.maps import AxisMap, Maps
 from dbern.bernstein.smoothness import Holder, Linear, Smooth
@@ -108,6 +109,10 @@ def approximation_of(content: Mapping[str, Any]) -> Approximation:
         return Holder(content["constant"], content["exponent"])
     if content["class"] == "smooth":
         return Smooth(content["order"], content["bound"])
+    if content["class"] == "reproducing ball":
+        return GramBall.from_dict(content)
+    if content["class"] == "stated ball":
+        return StatedBall.from_dict(content)
     kernels = tuple(kernel_of(one["name"], one["bandwidth"]) for one in content["kernels"])
     if content["class"] == "ball":
         return Ball(kernels, content["radius"])

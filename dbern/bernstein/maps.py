@@ -21,12 +21,13 @@ from dbern.bernstein.coordinates import (
     PlainCoordinates,
     SpectralCoordinates,
 )
+from dbern.bernstein.gram import GramCoordinates, LatticeSpectrum
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.lattice import Box, Lattice, Slab
 from dbern.bernstein.spectrum import AxisSpectrum
 
 AxisMap: TypeAlias = AxisSpectrum | AxisBins
-"""What is released of one axis, where that is not the lattice values themselves."""
+"""What is released of one axis, or of the whole lattice, where that is not lattice values."""
 
 Maps: TypeAlias = Sequence[AxisMap | None]
 
@@ -95,6 +96,8 @@ class BinnedCoordinates:
 
 def coordinates_of(lattice: Lattice, maps: Sequence[AxisMap]) -> Coordinates:
     """The coordinates of a lattice with these maps; none: its values themselves."""
+    if maps and isinstance(maps[0], LatticeSpectrum):
+        return GramCoordinates(lattice, maps[0])
     spectra = tuple(one for one in maps if isinstance(one, AxisSpectrum))
     bins = tuple(one for one in maps if isinstance(one, AxisBins))
     if spectra:
@@ -103,20 +106,22 @@ def coordinates_of(lattice: Lattice, maps: Sequence[AxisMap]) -> Coordinates:
 
 
 def maps_of(coordinates: Coordinates | Entries) -> tuple[AxisMap, ...]:
-    """The axes' maps; none where lattice values themselves are released."""
+    """The axes' maps, or the one of all; none where lattice values themselves are released."""
+    if isinstance(coordinates, GramCoordinates):
+        return (coordinates.spectrum,)
     if isinstance(coordinates, SpectralCoordinates):
         return coordinates.spectra
     return coordinates.bins if isinstance(coordinates, BinnedCoordinates) else ()
 
 
 def axis_maps(coordinates: Coordinates) -> Maps:
-    """One for each axis, None for lattice values."""
+    """One for each axis, or one for all; None for lattice values."""
     return maps_of(coordinates) or (None,) * len(coordinates.lattice.k)
 
 
 def family_of(coordinates: Coordinates | Entries) -> str:
     """What the released values are: "spectral", "binned", or "" where they are what is stored."""
-    if isinstance(coordinates, SpectralCoordinates):
+    if isinstance(coordinates, SpectralCoordinates | GramCoordinates):
         return "spectral"
     return "binned" if isinstance(coordinates, BinnedCoordinates) else ""
 
@@ -145,6 +150,27 @@ def map_to_dict(axis: AxisMap) -> dict[str, Any]:
 def map_from_dict(content: Mapping[str, Any]) -> AxisMap:
     """What `map_to_dict` wrote."""
     facts = {key: value for key, value in content.items() if key != "kind"}
-    return (
-        AxisBins.from_dict(facts) if content["kind"] == "binned" else AxisSpectrum.from_dict(facts)
-    )
+    if content["kind"] == "binned":
+        return AxisBins.from_dict(facts)
+    return (LatticeSpectrum if "of" in facts else AxisSpectrum).from_dict(facts)
+
+
+def to_released(coordinates: Coordinates, values: FloatArray, slab: Slab) -> FloatArray:
+    """Released values of one slab, from all lattice values."""
+    if isinstance(coordinates, GramCoordinates):
+        rows = slice(slab.start, slab.stop)
+        return np.asarray(coordinates.spectrum.analysis[rows] @ values.ravel())
+    result = values
+    for axis in range(values.ndim):  # each step moves the first axis to the end
+        matrix = coordinates.matrix(axis)
+        if axis == 0:
+            rows = slice(slab.start, slab.stop)
+            result = result[rows] if matrix is None else np.tensordot(matrix[rows], result, (1, 0))
+            result = np.moveaxis(result, 0, -1)
+        else:
+            result = (
+                np.moveaxis(result, 0, -1)
+                if matrix is None
+                else np.tensordot(result, matrix, axes=(0, 1))
+            )
+    return np.ascontiguousarray(result)

@@ -31,6 +31,7 @@ _CHOICES = ((8, 1 << 22), (12, 1 << 23), (16, 1 << 24))
 _PROJECTION_NORM = 2.5  # of cutting the interpolant in 2 order nodes after `order` terms, any order
 _OVERSAMPLING = 2
 _ATTEMPTS = 8
+_MOST_AXES = 3
 _LINES = 1024
 _DECAYS = np.linspace(0.2, 8.0, 200)
 
@@ -71,7 +72,8 @@ def resample(bernstein: FloatArray, tolerance: float = TOLERANCE) -> Pieces | No
     Returns
     -------
     Pieces, or None
-        None where the table would be larger than 128 MiB.
+        None where the table would be larger than 128 MiB, or with more than three axes, of which
+        few tables are not.
 
     Examples
     --------
@@ -81,7 +83,10 @@ def resample(bernstein: FloatArray, tolerance: float = TOLERANCE) -> Pieces | No
     >>> bool(pieces.error <= 1e-9)
     True
     """
-    if math.prod(_OVERSAMPLING * n for n in bernstein.shape) > _CHOICES[-1][1]:
+    if (
+        bernstein.ndim > _MOST_AXES
+        or math.prod(_OVERSAMPLING * n for n in bernstein.shape) > _CHOICES[-1][1]
+    ):
         return None
     lines, largest = _lines(bernstein)
     for order, most in _CHOICES:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -109,12 +109,12 @@ class AxisSpectrum:
         """``w_j = mu_j^{a - 1/2}``: how much more noise the orthonormal coordinate j carries."""
         return np.asarray(self.eigenvalues ** (self.weighting - 0.5))
 
-    def cut(self, rank: int) -> AxisSpectrum:
+    def cut(self, rank: int) -> Self:
         """The leading `rank` eigenvectors alone."""
         width = self.integers.shape[1]
         return replace(self, packed=self.packed[: 8 * width * rank], levels=self.levels[:rank])
 
-    def using(self, rank: int) -> AxisSpectrum:
+    def using(self, rank: int) -> Self:
         """The same released values, evaluated with the leading `rank` eigenvectors alone."""
         return replace(self, used=rank)
 
@@ -129,7 +129,7 @@ class AxisSpectrum:
         }
 
     @classmethod
-    def from_dict(cls, content: dict[str, Any]) -> AxisSpectrum:
+    def from_dict(cls, content: dict[str, Any]) -> Self:
         """What `to_dict` wrote."""
         packed = base64.b64decode(content["integers"])
         levels = tuple(content["eigenvalues"])
@@ -150,10 +150,19 @@ def axis_spectrum(kernel: Kernel, k: int, rank: int, weighting: float = 0.25) ->
     """
     nodes = np.arange(k + 1) / k
     values, vectors = np.linalg.eigh(kernel(nodes[:, None] - nodes))
-    values, vectors = values[::-1], vectors[:, ::-1]
+    return AxisSpectrum(*quantised(values[::-1], vectors[:, ::-1], rank, weighting), weighting)
+
+
+def quantised(
+    values: FloatArray, vectors: FloatArray, rank: int, weighting: float
+) -> tuple[bytes, int, tuple[float, ...]]:
+    """The stored integers of ``mu^{-a} U'``, their exponent, and the eigenvalues kept.
+
+    Of eigenvalues in decreasing order and their vectors, in columns.
+    """
     kept = min(rank, int((values > _LEAST_EIGENVALUE * values[0]).sum()))
     eigenvalues = values[:kept]
     meant = eigenvalues[:, None] ** -weighting * vectors[:, :kept].T
     exponent = int(np.frexp(np.abs(meant).max())[1]) - _BITS
     integers = np.rint(np.ldexp(meant, -exponent)).astype("<i8")
-    return AxisSpectrum(integers.tobytes(), exponent, tuple(eigenvalues.tolist()), weighting)
+    return integers.tobytes(), exponent, tuple(eigenvalues.tolist())

@@ -117,7 +117,7 @@ def demo(rows: int, folder: Path, as_json: bool, quiet: bool) -> None:
         f"sup error {error:.6f} where the plan promised at most {planned.certificate.total:.6f}; "
         f"the density reaches {float(truth.max()):.4f}\n"
         f"picture: {picture}\n"
-        f"next: dbern show {out.url}"
+        f"next: dbern show {out.url}, or dbern report {out.url}"
     )
     report(content, text, as_json=as_json)
 

@@ -68,17 +68,25 @@ def init(url: str, as_json: bool, quiet: bool) -> None:
     type=click.Choice(["day", "week", "month"]),
     help="The budget is whole again in each (UTC).  [default: never]",
 )
+@click.option(
+    "--allow-random-dp",
+    "random_dp",
+    is_flag=True,
+    default=None,
+    help="Releases may be RANDOM DP only, of a sampled sensitivity.  [default: never]",
+)
 @common
 def grant(
     url: str, dataset: str, epsilon: str, delta: str, neighbors: str | None, unit: str | None,
-    accountant: str | None, period: str | None, as_json: bool, quiet: bool,
+    accountant: str | None, period: str | None, random_dp: bool | None, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Add budget to a dataset's account; a grant cannot be taken back.
 
-    The first grant fixes neighbors, unit, accountant and period for good. In zcdp each release
-    costs its rho (half the square of a pure epsilon), and together they may cost what converts to
-    the granted epsilon at the granted delta: more room for many small releases, less for a large
-    one. With a period the promise is the granted budget for each period, and so m times it for m.
+    The first grant fixes neighbors, unit, accountant, period and random DP for good. In zcdp each
+    release costs its rho (half the square of a pure epsilon), and together they may cost what
+    converts to the granted epsilon at the granted delta: more room for many small releases, less
+    for a large one. With a period the promise is the granted budget for each period, and so m times
+    it for m.
     """
     del quiet
     from dbern.ledger import BudgetLedger
@@ -95,6 +103,7 @@ def grant(
             unit=PrivacyUnit.parse(unit) if unit else None,
             accountant=accountant,
             period=period,
+            random_dp=random_dp,
         )
         account = _account(opened.status(dataset)[0])
     report(
@@ -208,6 +217,8 @@ def _account(status: Any) -> dict[str, Any]:
         "neighbors": status.neighbors.value,
         "unit": str(status.unit),
         "accountant": status.accountant,
+        "random_dp": status.terms.random_dp,
+        **({"gamma": decimal_text(status.gamma)} if status.gamma else {}),
         "budget": str(status.budget),
         **{key: str(amount) for key, amount in amounts.items()},
         **({"period": status.period, "renewed": status.terms.period} if status.period else {}),
@@ -216,6 +227,7 @@ def _account(status: Any) -> dict[str, Any]:
         "releases": [
             {"name": row.name, "state": str(row.state), "charge": str(row.charge),
              "rho": None if row.rho is None else decimal_text(row.rho),
+             "gamma": None if row.gamma is None else decimal_text(row.gamma),
              "release_id": row.release_id, "created": row.created}
             for row in status.releases
         ],
@@ -234,7 +246,8 @@ def _status_lines(accounts: list[dict[str, Any]]) -> list[str]:
         zcdp = account["accountant"] == "zcdp"
         lines.append(
             f"{account['dataset']} ({account['neighbors']}, unit {account['unit']}, "
-            f"{account['accountant']} composition)"
+            f"{account['accountant']} composition"
+            f"{', RANDOM DP allowed' if account['random_dp'] else ''})"
         )
         if "period" in account:
             lines.append(f"  renewed every {account['renewed']}, now {account['period']}")
@@ -245,6 +258,8 @@ def _status_lines(accounts: list[dict[str, Any]]) -> list[str]:
             for key in ("granted", "reserved", "spent", "remaining", "earlier")
             if key in account
         ]
+        if "gamma" in account:
+            lines.append(f"  RANDOM DP: for all but gamma {account['gamma']} of drawn neighbours")
         lines += [
             f"    {row['name']}: {row['state']}, {_charge(row, zcdp)}, {row['created']}"
             for row in account["releases"]
@@ -253,7 +268,8 @@ def _status_lines(accounts: list[dict[str, Any]]) -> list[str]:
 
 
 def _charge(row: dict[str, Any], zcdp: bool) -> str:
-    return f"rho {float(Fraction(row['rho'])):.6g} ({row['charge']})" if zcdp else row["charge"]
+    text = f"rho {float(Fraction(row['rho'])):.6g} ({row['charge']})" if zcdp else row["charge"]
+    return f"{text}, RANDOM DP with gamma {row['gamma']}" if row["gamma"] else str(text)
 
 
 def _log_line(line: dict[str, Any]) -> str:

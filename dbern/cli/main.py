@@ -13,6 +13,8 @@ from dbern.cli.doctor import doctor
 from dbern.cli.learners import target
 from dbern.cli.ledgers import ledger
 from dbern.cli.releases import plan, release
+from dbern.cli.reports import export
+from dbern.cli.reports import report as write_report
 from dbern.cli.sources import inspect
 from dbern.cli.starting import init
 from dbern.cli.synopses import query, show, verify
@@ -31,8 +33,10 @@ def cli() -> None:
     """
 
 
-_COMMANDS = (init, inspect, plan, release, query, show, verify, ledger, target, doctor, demo)
-for _command in _COMMANDS:
+for _command in (
+    *(init, inspect, plan, release, query, show, write_report, export, verify),
+    *(ledger, target, doctor, demo),
+):
     cli.add_command(_command)
 
 

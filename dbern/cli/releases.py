@@ -97,11 +97,13 @@ def release(
     spec = ReleaseSpec.load(spec_path, partition=partition)
     with shown_progress(quiet) as progress:
         out = publish(spec, scheduler=scheduler, progress=progress)
+    guarantee = out.guarantee
     content = {
         "url": out.url,
         "name": spec.release.name,
         "charge": str(out.charge),
+        "guarantee": str(guarantee),
         "notes": list(out.notes),
     }
-    lines = [*(f"note: {note}" for note in out.notes), f"released {out.url} for {out.charge}"]
+    lines = [*(f"note: {note}" for note in out.notes), f"released {out.url} for {guarantee}"]
     report(content, "\n".join(lines), as_json=as_json)

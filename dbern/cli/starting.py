@@ -125,7 +125,7 @@ class _Answers:
         question = "First axis and its public limits (column=low,high)"
         while not texts and self._asks:
             texts = [str(click.prompt(question, err=True))]
-            while len(texts) < 3 and (
+            while len(texts) < 6 and (
                 more := click.prompt("Another axis (empty for none)", default="", err=True)
             ):
                 texts.append(more)
@@ -142,7 +142,8 @@ class _Answers:
                 raise click.BadParameter("write KEY=VALUE", param_hint="--set")
             values[key.strip()] = value.strip()
         for key, field in learner.model_fields.items():
-            if key in values or not field.is_required():
+            stands_for_it = learner.instead.get(key)
+            if key in values or stands_for_it in values or not field.is_required():
                 continue
             if not self._asks:
                 example = (field.description or f"{key} = ..").partition(",  ")[0]

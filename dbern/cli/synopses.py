@@ -21,11 +21,11 @@ def _order(
     return int(value)
 
 
-_SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path())
+SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path())
 
 
 @click.command()
-@_SYNOPSIS
+@SYNOPSIS
 @click.argument("queries", metavar="QUERIES.parquet", type=click.Path(dir_okay=False))
 @click.option(
     "--out",
@@ -79,19 +79,22 @@ def query(
 
 
 @click.command()
-@_SYNOPSIS
+@SYNOPSIS
 @common
 def show(synopsis_path: str, as_json: bool, quiet: bool) -> None:
-    """Show what was released and under which guarantee."""
-    del quiet
+    """Show what was released and under which guarantee, and draw it."""
+    from dbern.reporting.terminal import drawing
     from dbern.synopsis.reader import open_synopsis
 
     synopsis = open_synopsis(synopsis_path)
-    report(synopsis.metadata, _described(synopsis.metadata), as_json=as_json)
+    text = _described(synopsis.metadata)
+    if not (quiet or as_json):
+        text += f"\n\n{drawing(synopsis)}"
+    report(synopsis.metadata, text, as_json=as_json)
 
 
 @click.command()
-@_SYNOPSIS
+@SYNOPSIS
 @common
 def verify(synopsis_path: str, as_json: bool, quiet: bool) -> None:
     """Check every byte of a synopsis against its manifest."""
@@ -109,7 +112,8 @@ def _described(facts: dict[str, Any]) -> str:
     )
     kept = facts["domain"].get("filter")
     axes += f"; of rows whose {kept['column']} is one of {kept['values']}" if kept else ""
-    guarantee = f"epsilon {facts['epsilon']}"
+    guarantee = "RANDOM DP only, " if "random_dp" in facts else ""
+    guarantee += f"epsilon {facts['epsilon']}"
     if facts["delta"] != "0":
         guarantee += f", delta {facts['delta']}"
     certificate = facts["certificate"]
@@ -128,7 +132,17 @@ def _described(facts: dict[str, Any]) -> str:
         lines[name] += f", scale {one['noise']['scale']:.6g}"
     lines["certificate"] = f"sup error <= {certificate['total']:.6g} with probability "
     lines["certificate"] += f"{1 - certificate['beta']:g}"
+    if "random_dp" in facts:
+        lines = {"RANDOM DP": _random(facts["random_dp"]), **lines}
     return "\n".join(f"{label:<13}{text}" for label, text in lines.items())
+
+
+def _random(facts: dict[str, Any]) -> str:
+    return (
+        f"only: the guarantee is for all but gamma {facts['gamma']} of neighbours drawn from "
+        f"{facts['distribution']} (distance {facts['order']} of {facts['samples']}, seed "
+        f"{facts['seed']}); it is not differential privacy"
+    )
 
 
 def _bound(axis: dict[str, Any], end: str) -> str:

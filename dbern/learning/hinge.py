@@ -31,7 +31,7 @@ def is_closed(risk: Risk, width: float = 0.0) -> bool:
 
     Examples
     --------
-    >>> from dbern.learning.kernels import Gaussian
+    >>> from dbern.bernstein.reproducing import Gaussian
     >>> [is_closed(Risk(Hinge(), Gaussian((1.0,)), cost, 50, radius=1.0, dimensions=1))
     ...  for cost in (0.5, 1.0, 1.001)]
     [True, True, False]

@@ -16,7 +16,6 @@ A division, product or difference of floats rounds once, by at most ``u = 2^-53`
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -81,7 +80,7 @@ class _UnitSlope:
         return 1.0
 
 
-class _Responses:
+class Responses:
     """Labels in ``[-bound, bound]``."""
 
     bound: float
@@ -190,7 +189,7 @@ class Logistic(_Signs):
 
 
 @dataclass(frozen=True)
-class Square(_Responses):
+class Square(Responses):
     """``(l - f)^2 / 2`` for responses clipped to ``[-bound, bound]``: kernel ridge regression.
 
     ``|dL/df| = |f - l| <= bound + R`` over ``|f| <= R``: no Lipschitz constant of its own, but one
@@ -208,7 +207,7 @@ class Square(_Responses):
     derivative_error = 0.0  # beyond one rounding, relative to M: counted for every loss
 
     def __post_init__(self) -> None:
-        _check_bound(self.bound)
+        check_bound(self.bound)
 
     @property
     def at_zero(self) -> float:
@@ -229,7 +228,7 @@ class Square(_Responses):
 
 
 @dataclass(frozen=True)
-class Huber(_Responses):
+class Huber(Responses):
     """``r^2/2`` for residuals ``|r| <= threshold``, ``threshold (|r| - threshold/2)`` beyond.
 
     ``dL/df = clip(f - l, -threshold, threshold)``: slope ``min(threshold, bound + R)``, curvature
@@ -247,8 +246,8 @@ class Huber(_Responses):
     curvature = 1.0
 
     def __post_init__(self) -> None:
-        _check_bound(self.bound)
-        _check_bound(self.threshold, "threshold")
+        check_bound(self.bound)
+        check_bound(self.threshold, "threshold")
 
     @classmethod
     def like_square(cls, bound: float, kappa: float, total: float) -> Huber:
@@ -293,7 +292,7 @@ class Huber(_Responses):
 
 
 @dataclass(frozen=True)
-class EpsilonInsensitive(_Responses, _UnitSlope):
+class EpsilonInsensitive(Responses, _UnitSlope):
     """``max(0, |f - l| - tube)``, its kinks rounded over a public width: ``h(|f - l| - tube)``.
 
     Convex, being h, convex and nondecreasing, of a convex function. Where the derivative is not
@@ -313,8 +312,8 @@ class EpsilonInsensitive(_Responses, _UnitSlope):
     bound: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_bound(self.bound)
-        _check_bound(self.width, "width")
+        check_bound(self.bound)
+        check_bound(self.width, "width")
         if not (math.isfinite(self.tube) and self.tube >= 0):
             raise SpecError("target.loss: the tube must be at least 0; write tube = 0.1")
 
@@ -344,55 +343,7 @@ class EpsilonInsensitive(_Responses, _UnitSlope):
         return np.asarray(np.sign(residual) * np.clip(outside, 0.0, 1.0))
 
 
-@dataclass(frozen=True)
-class UserLoss(_Responses):
-    """A loss given as two functions of (labels, predictions) and the constants they satisfy.
-
-    Parameters
-    ----------
-    function, gradient : callable
-        Elementwise ``L >= 0`` and ``dL/df``, for arrays of one shape. Importable on workers.
-    lipschitz : float
-        M. The solver clips the derivative there, which keeps a convex loss convex: a stated M too
-        small changes the model, never the privacy.
-    curvature, at_zero, derivative_error : float
-        See the module.
-    bound : float
-        Labels are clipped to ``[-bound, bound]``.
-
-    Examples
-    --------
-    >>> loss = UserLoss(lambda l, f: np.hypot(1, f - l) - 1, lambda l, f: (f - l) /
-    ...                 np.hypot(1, f - l), lipschitz=1.0, curvature=1.0, at_zero=0.42, bound=1.0)
-    >>> loss.derivative(np.array([1.0]), np.array([1.0]))
-    array([0.])
-    """
-
-    function: Callable[[FloatArray, FloatArray], FloatArray]
-    gradient: Callable[[FloatArray, FloatArray], FloatArray]
-    lipschitz: float
-    curvature: float
-    at_zero: float
-    bound: float = 1.0
-    derivative_error: float = 2.0**-44
-
-    def __post_init__(self) -> None:
-        for name in ("lipschitz", "curvature", "at_zero", "bound"):
-            _check_bound(getattr(self, name), name)
-
-    def slope(self, reach: float) -> float:  # noqa: ARG002 - one constant is stated
-        """M as stated."""
-        return self.lipschitz
-
-    def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """L elementwise."""
-        return self.function(labels, predictions)
-
-    def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """dL/df elementwise."""
-        return self.gradient(labels, predictions)
-
-
-def _check_bound(value: float, name: str = "bound") -> None:
+def check_bound(value: float, name: str = "bound") -> None:
+    """Refuse a constant that is not positive and finite."""
     if not (math.isfinite(value) and value > 0):
         raise SpecError(f"target.loss: the {name} must be positive and finite; write {name} = 1.0")

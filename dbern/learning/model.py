@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from dbern.arrays import FloatArray
-from dbern.learning.kernels import ExplicitKernel, Kernel, ProductKernel
+from dbern.bernstein.reproducing import ExplicitKernel, Kernel, ProductKernel
 from dbern.learning.rounding import BLOCK, sum_by_pairs
 
 _CACHED = 1 << 16

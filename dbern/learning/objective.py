@@ -14,9 +14,9 @@ import numpy as np
 
 from dbern.arrays import FloatArray
 from dbern.bernstein.kernels import OUTWARD
+from dbern.bernstein.reproducing import ExplicitKernel, Kernel
 from dbern.bernstein.spectrum import UNIT_ROUNDOFF
 from dbern.errors import SpecError
-from dbern.learning.kernels import ExplicitKernel, Kernel
 from dbern.learning.model import Expansion, LinearModel, Model
 from dbern.learning.risk import Risk
 from dbern.learning.rounding import sum_by_pairs, summation_error
@@ -62,7 +62,8 @@ def objective(
 ) -> Objective:
     """The shard's objective, in explicit features where the kernel has them.
 
-    `counts` (n,) says how many equal records a row stands for; explicit features only.
+    `counts` (n,) says how many equal records a row stands for, of rows that are distinct and
+    sorted; without them equal ones are merged where there is a Gram matrix.
 
     Raises
     ------
@@ -78,19 +79,25 @@ def objective(
     labels = risk.loss.admissible(labels)
     if isinstance(risk.kernel, ExplicitKernel):
         return PrimalObjective(risk, risk.kernel, points, labels, counts)
-    if counts is not None:
-        raise NotImplementedError("a Gram matrix's records are merged and counted here")
-    return DualObjective(risk, points, labels)
+    return DualObjective(risk, points, labels, counts)
 
 
 class DualObjective:
     """States are the coefficients of an expansion in the records' features."""
 
-    def __init__(self, risk: Risk, points: FloatArray, labels: FloatArray) -> None:
-        records = np.column_stack([points, labels])
-        distinct, counts = np.unique(records, axis=0, return_counts=True)
+    def __init__(
+        self,
+        risk: Risk,
+        points: FloatArray,
+        labels: FloatArray,
+        counts: FloatArray | None = None,
+    ) -> None:
+        distinct = np.column_stack([points, labels])
+        if counts is None:
+            distinct, found = np.unique(distinct, axis=0, return_counts=True)
+            counts = found.astype(np.float64)
         self.risk = risk
-        self.total = OUTWARD * risk.weight * len(points)
+        self.total = OUTWARD * risk.weight * float(counts.sum())
         self._points = np.ascontiguousarray(distinct[:, : points.shape[1]])
         self._labels = distinct[:, points.shape[1] :]
         self._weights = (risk.weight * counts)[:, None]

@@ -36,8 +36,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dbern.bernstein.kernels import OUTWARD
+from dbern.bernstein.reproducing import Kernel
 from dbern.errors import SpecError
-from dbern.learning.kernels import Kernel
 from dbern.learning.losses import Loss
 
 _SLOPE_ROUNDS = 64
@@ -56,7 +56,7 @@ class Risk:
     n : int
         Public normalizer: all rows under replace-one.
     radius : float
-        Largest Euclidean norm of a record's point (`dbern.learning.kernels.box_radius`).
+        Largest Euclidean norm of a record's point (`dbern.bernstein.reproducing.box_radius`).
     dimensions : int
         Coordinates of a point, l.
     shards : int
@@ -73,7 +73,7 @@ class Risk:
 
     Examples
     --------
-    >>> from dbern.learning.kernels import Gaussian
+    >>> from dbern.bernstein.reproducing import Gaussian
     >>> from dbern.learning.losses import Hinge
     >>> risk = Risk(Hinge(0.1), Gaussian((1.0,)), cost=1.0, n=50, radius=1.0, dimensions=1)
     >>> round(risk.sensitivity, 9)

@@ -42,9 +42,9 @@ from collections.abc import Callable
 
 from dbern.arrays import FloatArray
 from dbern.bernstein.kernels import OUTWARD
+from dbern.bernstein.reproducing import ExplicitKernel
 from dbern.bernstein.spectrum import UNIT_ROUNDOFF
 from dbern.errors import SpecError
-from dbern.learning.kernels import ExplicitKernel
 from dbern.learning.risk import Risk
 
 BLOCK = 1024

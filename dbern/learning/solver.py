@@ -25,7 +25,7 @@ from dbern.errors import SpecError
 from dbern.learning.model import Model
 from dbern.learning.objective import Objective, objective
 from dbern.learning.risk import Risk
-from dbern.learning.rounding import mean_state_error
+from dbern.learning.rounding import mean_state_error, state_error
 
 _CHECK_EVERY = 8
 
@@ -134,11 +134,15 @@ class Certified:
     ----------
     tolerance : float
         Distance allowed to the iteration; floats add theirs. `for_sensitivity` chooses it.
+    observed : bool
+        Whether the last state is looked at too: where the number of steps rests on what somebody
+        states of a loss, it need not be enough.
 
     Raises
     ------
     SpecError
-        For a tolerance that is not positive.
+        For a tolerance that is not positive; from `run`, where the last state is looked at and not
+        within the tolerance.
 
     Examples
     --------
@@ -147,6 +151,7 @@ class Certified:
     """
 
     tolerance: float
+    observed: bool = False
 
     def __post_init__(self) -> None:
         if not self.tolerance > 0:
@@ -176,7 +181,18 @@ class Certified:
             if self._is_near(problem, state, pull, count):
                 break
             state = _mix(state, pull, step)
+        else:
+            if self.observed:
+                self._look(problem, state)
         return state
+
+    def _look(self, problem: Objective, state: FloatArray) -> None:
+        floats = state_error(problem.risk, problem.total)
+        if not problem.distance(state, problem.pull(state), True) <= self.tolerance + floats:
+            raise SpecError(
+                "target.loss: did not converge, so it is not what is stated of it: convex, "
+                "Lipschitz and as smooth; write larger constants, or a loss that is"
+            )
 
     def _accelerated(self, problem: Objective, steps: int) -> FloatArray | None:
         momentum = _momentum(problem.risk, problem.total)
@@ -244,7 +260,7 @@ def solve(risk: Risk, method: Method, points: FloatArray, labels: FloatArray) ->
 
     Examples
     --------
-    >>> from dbern.learning.kernels import Gaussian
+    >>> from dbern.bernstein.reproducing import Gaussian
     >>> from dbern.learning.losses import Logistic
     >>> risk = Risk(Logistic(), Gaussian((0.5,)), cost=1.0, n=4, radius=1.0, dimensions=1)
     >>> x = np.array([[0.1], [0.2], [0.8], [0.9]])

@@ -41,6 +41,7 @@ def granted_terms(
     unit: PrivacyUnit | None,
     accountant: str | None,
     period: str | None,
+    random_dp: bool | None,
 ) -> Terms:
     """The terms of a grant; the first one fixes them, later ones may leave them out.
 
@@ -62,6 +63,7 @@ def granted_terms(
         unit or default.unit,
         accountant or default.accountant,
         period or default.period,
+        default.random_dp if random_dp is None else random_dp,
     )
     if fixed is None:
         rows.add_dataset(connection, dataset, asked)
@@ -115,13 +117,15 @@ def account(
 
 
 def require_terms(status: DatasetStatus, request: Request) -> None:
-    """Refuse a release for other neighbours or another unit than its dataset's.
+    """Refuse a release for other neighbours, another unit or less privacy than its dataset's.
 
     Raises
     ------
     BudgetError
-        When they differ.
+        When they differ, or it is random DP and the dataset does not allow that.
     """
+    if request.gamma is not None and not status.terms.random_dp:
+        raise refusals.random_dp(request.dataset, request.gamma)
     asked = replace(status.terms, neighbors=request.neighbors, unit=request.unit)
     if asked != status.terms:
         raise refusals.terms_differ(request.dataset, status.terms, asked)

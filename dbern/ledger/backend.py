@@ -15,7 +15,7 @@ from dbern.ledger.keys import Keys
 from dbern.ledger.marks import Mark, Point
 from dbern.ledger.postgres import PostgresBackend
 from dbern.ledger.refusals import not_installed
-from dbern.ledger.schema import VERSION, ledger_id_of, migrate, set_facts, version_of
+from dbern.ledger.schema import VERSION, facts_of, ledger_id_of, migrate, set_facts, version_of
 from dbern.ledger.sqlite import SqliteBackend
 
 _SQLITE = "sqlite:///"
@@ -106,7 +106,8 @@ def check_installed(backend: Backend, busy_timeout: float) -> str:
         raise not_installed(backend.url)
     if version != VERSION:  # looking, too, needs the columns of this version
         with backend_of(backend.url, busy_timeout=busy_timeout).write() as connection:
-            if migrate(connection):
+            named = "ledger_id" in facts_of(connection)  # then its mark is what it should be
+            if migrate(connection) and not named:
                 mark = backend.mark("")
                 before = None if mark is None else mark.owner()
                 if before:  # it was of this version once, and put back to before that

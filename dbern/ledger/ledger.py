@@ -124,6 +124,7 @@ class BudgetLedger:
         unit: PrivacyUnit | None = None,
         accountant: str | None = None,
         period: str | None = None,
+        random_dp: bool | None = None,
     ) -> DatasetStatus:
         """Add budget to a dataset; the first grant fixes its terms, later ones may leave them out.
 
@@ -134,6 +135,8 @@ class BudgetLedger:
         period : str, optional
             ``"day"``, ``"week"`` or ``"month"``, in UTC: the budget is whole again in each. A
             release counts in the period of its reservation.
+        random_dp : bool, optional
+            Whether releases may be random DP only; never unless the first grant says so.
 
         Raises
         ------
@@ -146,7 +149,9 @@ class BudgetLedger:
         detail = rows.amount_columns(budget)
         logged = accounts.refusals_logged(self._backend, dataset, None, detail)
         with logged, writing(self._backend) as connection:
-            accounts.granted_terms(connection, dataset, neighbors, unit, accountant, period)
+            accounts.granted_terms(
+                connection, dataset, neighbors, unit, accountant, period, random_dp
+            )
             rows.add_grant(connection, dataset, budget)
             return accounts.account(connection, self.url, dataset, rows.now())
 
@@ -348,13 +353,7 @@ class BudgetLedger:
     def lock(
         self, reservation: Reservation, wait: Callable[[], None] | None = None
     ) -> AbstractContextManager[None]:
-        """Work on a release alone; look at its state again once inside.
-
-        Parameters
-        ----------
-        wait : callable, optional
-            Called once if another process works on it and this one has to wait.
-        """
+        """Work on a release alone (`wait` is called once if another does); then look again."""
         return self._backend.lock(reservation.release_id, wait)
 
     def require_lock(self) -> None:

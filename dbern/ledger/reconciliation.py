@@ -96,6 +96,8 @@ def _require_terms(connection: Connection, ledger: Known, one: Published, datase
         raise refusals.not_granted(ledger.url, dataset, one.charge)
     if (terms.neighbors.value, str(terms.unit)) != (one.neighbors, one.unit):
         raise refusals.terms_published(one, dataset, terms)
+    if one.gamma is not None and not terms.random_dp:
+        raise refusals.random_dp(dataset, one.gamma, one.output)
     if terms.accountant == ZCDP and one.rho is None:
         raise refusals.no_rho_published(one, dataset)
 

@@ -46,6 +46,15 @@ def terms_differ(dataset: str, fixed: Terms, asked: Terms) -> BudgetError:
     )
 
 
+def random_dp(dataset: str, gamma: Fraction, where: str = "this release") -> BudgetError:
+    """A release that is not differential privacy, for a dataset that allows nothing less."""
+    return BudgetError(
+        f"{where} is RANDOM DP only (gamma {decimal_text(gamma)}), which dataset {dataset!r} does "
+        "not allow: state a sensitivity that holds for every database (sensitivity = 0.01), or "
+        "keep a dataset name for such releases, first granted with --allow-random-dp"
+    )
+
+
 def unknown_terms(key: str, value: str, known: Sequence[str]) -> SpecError:
     """An accountant or a period that this version does not have."""
     choices = " or ".join(f"--{key} {one}" for one in known)

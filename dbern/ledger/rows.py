@@ -40,7 +40,8 @@ def terms_of(connection: Connection, dataset: str) -> Terms | None:
     if row is None:
         return None
     unit = PrivacyUnit(row["unit_column"], row["unit_max_contributions"])
-    return Terms(Neighbors(row["neighbors"]), unit, row["accountant"], row["period"])
+    random_dp = row["random_dp"] is not None
+    return Terms(Neighbors(row["neighbors"]), unit, row["accountant"], row["period"], random_dp)
 
 
 def granted(connection: Connection, dataset: str) -> Budget:
@@ -83,6 +84,7 @@ def add_dataset(connection: Connection, dataset: str, terms: Terms) -> None:
         "unit_max_contributions": terms.unit.max_contributions,
         "accountant": terms.accountant,
         "period": terms.period,
+        "random_dp": "allowed" if terms.random_dp else None,
         "created": now(),
     }
     connection.execute(datasets.insert().values(row))
@@ -100,7 +102,9 @@ def add_release(
 ) -> Reservation:
     """Write a new reservation, with a salt of its own; `created` decides on its period."""
     rho = rho_of_charge(request.charge, request.rho)
-    amounts = {**amount_columns(request.charge), "rho": None if rho is None else str(rho)}
+    amounts = {**amount_columns(request.charge), "rho": _text(rho)}
+    if request.gamma is not None:
+        amounts["gamma"] = str(request.gamma)
     row = {
         "release_id": release_id,
         "dataset": request.dataset,
@@ -130,7 +134,8 @@ def add_published(
         "name": name,
         "state": state.value,
         **amount_columns(one.charge),
-        "rho": None if one.rho is None else str(one.rho),
+        "rho": _text(one.rho),
+        "gamma": _text(one.gamma),
         **dict.fromkeys(("identity", "inputs", "plan"), "{}"),
         "output": one.output,
         "salt": secrets.token_bytes(_SALT_BYTES),
@@ -218,14 +223,18 @@ def amount_columns(budget: Budget) -> dict[str, object]:
     return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
 
 
+def _text(amount: Fraction | None) -> str | None:
+    return None if amount is None else str(amount)
+
+
 def _amount(row: RowMapping) -> Budget:
     return Budget(Fraction(row["epsilon"]), Fraction(row["delta"]))
 
 
 def _release_row(row: RowMapping) -> ReleaseRow:
-    rho = None if row["rho"] is None else Fraction(row["rho"])
+    rho, gamma = (None if row[one] is None else Fraction(row[one]) for one in ("rho", "gamma"))
     state, charge = State(row["state"]), _amount(row)
-    return ReleaseRow(row["name"], state, charge, rho, row["release_id"], row["created"])
+    return ReleaseRow(row["name"], state, charge, rho, row["release_id"], row["created"], gamma)
 
 
 def _reservation(row: RowMapping) -> Reservation:

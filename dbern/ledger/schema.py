@@ -23,7 +23,7 @@ from sqlalchemy import (
 from dbern.errors import EnvironmentRefusedError
 from dbern.ledger.values import State
 
-VERSION = "3"
+VERSION = "4"
 
 _MIGRATIONS = {
     "1": (
@@ -34,8 +34,12 @@ _MIGRATIONS = {
         "INSERT INTO meta VALUES ('ledger_id', lower(hex(randomblob(16)))), ('epoch', '1'), "
         "('reconciled', '1'), ('home', '')",
     ),
+    "3": (
+        "ALTER TABLE datasets ADD COLUMN random_dp VARCHAR",
+        "ALTER TABLE releases ADD COLUMN gamma VARCHAR",
+    ),
 }
-"""What takes a ledger of an older version, which only SQLite has, to the next one."""
+"""What takes a ledger of an older version to the next one; before 3 only SQLite has some."""
 
 metadata = MetaData()
 
@@ -62,6 +66,7 @@ datasets = Table(
     Column("accountant", String, nullable=False),
     Column("created", String, nullable=False),
     Column("period", String),
+    Column("random_dp", String),  # "allowed", or NULL
 )
 
 grants = Table(
@@ -93,6 +98,7 @@ releases = Table(
     Column("manifest_digest", String),
     Column("created", String, nullable=False),
     Column("rho", String),
+    Column("gamma", String),  # of random differential privacy, or NULL
     CheckConstraint("state IN ({})".format(", ".join(f"'{state}'" for state in State))),
 )
 

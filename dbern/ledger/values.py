@@ -54,11 +54,13 @@ class Terms:
     unit: PrivacyUnit = field(default_factory=PrivacyUnit)
     accountant: str = BASIC
     period: str | None = None
+    random_dp: bool = False
 
     def __str__(self) -> str:
+        random = ", random DP allowed" if self.random_dp else ""
         renewed = f", renewed every {self.period}" if self.period else ""
         fixed = f"neighbors {self.neighbors.value}, unit {self.unit}"
-        return f"{fixed}, accountant {self.accountant}{renewed}"
+        return f"{fixed}, accountant {self.accountant}{renewed}{random}"
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class Request:
     rho : Fraction, optional
         What it costs in zCDP. A charge without delta costs ``epsilon^2/2`` if this is left out;
         one with a delta and without this cannot be paid by a zcdp account.
+    gamma : Fraction, optional
+        Of random differential privacy, where it is no more than that.
 
     Examples
     --------
@@ -102,6 +106,7 @@ class Request:
     plan: Mapping[str, object] = field(default_factory=dict)
     output: str = ""
     rho: Fraction | None = None
+    gamma: Fraction | None = None
 
 
 @dataclass(frozen=True)
@@ -152,6 +157,7 @@ class ReleaseRow:
     rho: Fraction | None
     release_id: str
     created: str
+    gamma: Fraction | None = None
 
 
 @dataclass(frozen=True)
@@ -185,6 +191,7 @@ class Published:
     dataset: str | None
     ledger_id: str | None
     manifest_digest: str | None
+    gamma: Fraction | None = None
 
 
 @dataclass(frozen=True)
@@ -236,6 +243,12 @@ class DatasetStatus:
     def accountant(self) -> str:
         """How the dataset's charges compose."""
         return self.terms.accountant
+
+    @property
+    def gamma(self) -> Fraction:
+        """What its random DP releases leave out in all, by a union bound; 0 without any."""
+        charged = (one for one in self.releases if one.state is not State.REFUNDED)
+        return sum((one.gamma or Fraction(0) for one in charged), start=Fraction(0))
 
     @property
     def remaining(self) -> Amount:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from dbern.errors import SpecError
 
@@ -140,6 +141,15 @@ class Protection:
 
     neighbors: Neighbors = Neighbors.REPLACE_ONE
     unit: PrivacyUnit = field(default_factory=PrivacyUnit)
+
+    @classmethod
+    def from_dict(cls, neighbors: str, unit: dict[str, Any]) -> Protection:
+        """Of the values that `to_dict` wrote."""
+        return cls(Neighbors(neighbors), PrivacyUnit(**unit))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"neighbors": self.neighbors.value, "unit": asdict(self.unit)}
 
     @property
     def added(self) -> bool:

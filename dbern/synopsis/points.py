@@ -1,8 +1,10 @@
-"""Points in the forms that a query may have them, as one array."""
+"""Points in the forms that a query may have them, as one array; and answers in the same form."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,6 +36,68 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
     array = _array(points, domain) if plain else _stacked(points, domain)
     check_shape(array.shape, domain)
     return array.reshape(len(array), domain.dimensions)
+
+
+def plain(points: Points, domain: Domain) -> Any:
+    """Points as an array: of dask as it is, anything else in memory (see `as_points`)."""
+    lazy = hasattr(points, "dask") and hasattr(points, "rechunk")
+    return points if lazy else as_points(points, domain)
+
+
+def like(points: Points, values: FloatArray, names: Sequence[str]) -> Any:
+    """Values (m,) or (m, classes) as what was asked with: a table of pandas or of Arrow, or as is.
+
+    A pandas table gives a series or a table with its index; an Arrow table or batch gives an array
+    or the same with one column for each of `names`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> like(pa.table({"x": [1.0, 2.0]}), np.array([0.5, 0.25]), ["value"]).to_pylist()
+    [0.5, 0.25]
+    """
+    library = type(points).__module__.partition(".")[0]
+    if library == "pandas" and hasattr(points, "columns"):
+        import pandas as pd
+
+        if values.ndim == 1:
+            return pd.Series(values, index=points.index, name=names[0])
+        return pd.DataFrame(values, index=points.index, columns=list(names))
+    if library == "pyarrow" and hasattr(points, "column_names"):
+        import pyarrow as pa
+
+        if values.ndim == 1:
+            return pa.array(values)
+        columns = [pa.array(np.ascontiguousarray(column)) for column in values.T]
+        return type(points).from_arrays(columns, names=list(names))
+    return values
+
+
+def both(points: Points, low: Any, high: Any, names: Sequence[str]) -> tuple[Any, Any]:
+    """Both ends of a band, `like` the points."""
+    return like(points, low, names), like(points, high, names)
+
+
+def confidence(beta: float | str) -> Fraction:
+    """One minus a confidence level, exactly as it is written.
+
+    Raises
+    ------
+    SpecError
+        For what is no number between 0 and 1.
+
+    Examples
+    --------
+    >>> confidence(0.05)
+    Fraction(1, 20)
+    """
+    try:
+        level = Fraction(str(beta))
+    except (ValueError, ZeroDivisionError):
+        level = Fraction(0)
+    if not 0 < level < 1:
+        raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
+    return level
 
 
 def check_shape(shape: tuple[int, ...], domain: Domain) -> None:

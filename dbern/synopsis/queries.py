@@ -23,7 +23,6 @@ from dbern.synopsis.reader import Order, Synopsis
 
 _BATCH_ROWS = 1 << 16
 _GROUP_ROWS, _GROUP_BYTES = 1 << 19, 1 << 27  # of the answers' row groups
-_VALUE = "value"
 
 
 def answer(
@@ -69,7 +68,7 @@ def answer(
     try:
         with _opened(queries, synopsis) as file:
             schema = file.schema_arrow
-            for name in _value_names(synopsis):
+            for name in synopsis.combination.columns:
                 schema = schema.append(pa.field(name, pa.float64(), metadata=_label(synopsis)))
             try:
                 with pq.ParquetWriter(draft, schema, use_dictionary=_texts(file)) as writer:
@@ -116,17 +115,10 @@ def _opened(path: Path, synopsis: Synopsis) -> pq.ParquetFile:
                 f"{path}: column {name} is of type {kind}; write numbers"
                 + (", dates or timestamps" if unit else "")
             )
-    for name in _value_names(synopsis):
+    for name in synopsis.combination.columns:
         if name in schema.names:
             raise SpecError(f'{path}: has a column "{name}" already; rename it')
     return file
-
-
-def _value_names(synopsis: Synopsis) -> list[str]:
-    """Columns that answers add: one, or one for each class."""
-    if not synopsis.combination.several:
-        return [_VALUE]
-    return [f"{_VALUE}_{label}" for label in synopsis.classes]
 
 
 def _batches(path: Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
@@ -154,7 +146,7 @@ def _evaluator(synopsis: Synopsis, file: pq.ParquetFile, h: Order) -> _Evaluate:
     def evaluate(batch: pa.RecordBatch) -> pa.RecordBatch:
         points = np.column_stack([numbers(batch.column(axis.name), axis.unit) for axis in axes])
         found = values(points).reshape(batch.num_rows, -1)
-        for name, column in zip(_value_names(synopsis), found.T, strict=True):
+        for name, column in zip(synopsis.combination.columns, found.T, strict=True):
             batch = batch.append_column(name, pa.array(np.ascontiguousarray(column)))
         return batch
 

@@ -15,8 +15,10 @@ from dbern.certificate import Certificate, combined, lower_bound
 from dbern.combination import Combination
 from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
+from dbern.privacy.budget import Budget
+from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
-from dbern.synopsis.points import Points, as_points, check_shape
+from dbern.synopsis.points import Points, as_points, check_shape, confidence, like, plain
 from dbern.synopsis.released import ReleasedArray, ReleasedVector
 from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
@@ -59,7 +61,8 @@ class Synopsis:
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
-        return f"<Synopsis {self.metadata['name']} over {axes} at {self._store.path}>"
+        label = "RANDOM DP " if "random_dp" in self.metadata else ""
+        return f"<{label}Synopsis {self.metadata['name']} over {axes} at {self._store.path}>"
 
     @property
     def url(self) -> str:
@@ -72,10 +75,14 @@ class Synopsis:
         return self._store.attributes
 
     @cached_property
+    def guarantee(self) -> Budget | RandomPrivacy:
+        """What is promised: differential privacy, or random differential privacy only."""
+        return self._store.guarantee
+
+    @cached_property
     def domain(self) -> Domain:
         """Axes and bounds, in the order of a point's coordinates."""
-        axes = self.metadata["domain"]["axes"]
-        return Domain(tuple(Axis.from_dict(axis) for axis in axes))
+        return Domain(tuple(map(Axis.from_dict, self.metadata["domain"]["axes"])))
 
     def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
         """Evaluate the released function.
@@ -105,10 +112,11 @@ class Synopsis:
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
         smoothings = None if method == "nearest" else self._smoothings(h)
-        if hasattr(points, "dask") and hasattr(points, "rechunk"):
-            return self._lazy(points, smoothings)
-        array = as_points(points, self.domain)
-        return self._evaluate(array, smoothings, len(array), available_cores())
+        array = plain(points, self.domain)
+        if not isinstance(array, np.ndarray):
+            return self._lazy(array, smoothings)
+        values = self._evaluate(array, smoothings, len(array), available_cores())
+        return like(points, values, self.combination.columns)  # tables are answered in kind
 
     def batches(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
         """For a request of `total` points that comes in batches: what evaluates one.
@@ -120,7 +128,8 @@ class Synopsis:
 
     def decision_function(self, points: Points, h: Order = None) -> Any:
         """The values, by scikit-learn's name: their sign or largest column is the class."""
-        self._refuse_without_classes()
+        if not self.classes:
+            raise SpecError("decision_function: this function has no classes; call the synopsis")
         return self(points, h)
 
     def predict(self, points: Points, h: Order = None) -> Any:
@@ -132,9 +141,9 @@ class Synopsis:
         -------
         array (m,)
         """
-        values = self(points, h)
         if not self.classes:
-            return values
+            return self(points, h)
+        values = self(plain(points, self.domain), h)
         middle = self.combination.threshold
         codes = values.argmax(axis=1) if values.ndim == 2 else (values > middle).astype(np.int64)
         return np.array(self.classes)[codes]
@@ -149,7 +158,7 @@ class Synopsis:
         """
         if self.metadata["target"]["kind"] != "kernel-density":
             raise SpecError("score_samples: what was released is no density; call the synopsis")
-        values = self(points, h)
+        values = self(plain(points, self.domain), h)
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(values, 0.0))
 
@@ -157,10 +166,6 @@ class Synopsis:
     def classes(self) -> tuple[Any, ...]:
         """Public labels of the columns, or of the signs of the value; empty where it has none."""
         return self.combination.classes
-
-    def _refuse_without_classes(self) -> None:
-        if not self.classes:
-            raise SpecError("decision_function: this function has no classes; call the synopsis")
 
     def _evaluate(
         self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
@@ -227,7 +232,7 @@ class Synopsis:
 
     def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
         """The parts of `band`."""
-        level = _confidence(beta)
+        level = confidence(beta)
         selected = isinstance(h, str)
         parts = self._bounds(level, self._smoothings(h), selected=selected)
         return combined(self.combination, parts, self._lower_bound(float(level)))
@@ -249,18 +254,24 @@ class Synopsis:
 
         Of a quotient narrower than `band` where its denominator is surely positive.
         """
-        level = _confidence(beta)
+        level = confidence(beta)
         smoothings, selected = self._smoothings(h), isinstance(h, str)
         errors = [one.total for one in self._bounds(level, smoothings, selected=selected)]
+        array = plain(points, self.domain)
         if self.combination.kind != "ratio":
-            values, width = self(points, h), self.combination.error(errors)
-            return values - width, values + width
+            values, width = self(array, h), self.combination.error(errors)
+            low, high = values - width, values + width
+            return like(points, low, self.combination.columns), like(
+                points, high, self.combination.columns
+            )
         array = as_points(points, self.domain)
         parts = self._parts(array, smoothings, len(array), available_cores())
         low, high = self.combination.interval(parts, errors)
         outside = ~self.domain.inside(array)
         low[outside] = high[outside] = np.nan
-        return low, high
+        return like(points, low, self.combination.columns), like(
+            points, high, self.combination.columns
+        )
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid over the whole domain, ends included, as a labelled array.
@@ -352,14 +363,12 @@ class Synopsis:
         )
 
     def _lower_bound(self, beta: float) -> float:
-        facts = self.metadata
-        additive = facts["components"][0].get("additive", True)
-        if not additive or self.combination.kind not in ("linear", "stack"):
+        facts, first = self.metadata, self.metadata["components"][0]
+        if not first.get("additive", True) or self.combination.kind not in ("linear", "stack"):
             return 0.0
         epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
-        function = facts["components"][0]["sensitivity"]["function"]
-        target = facts["target"]
-        return lower_bound(function, epsilon, beta, target.get("n") or target["normalizer"], delta)
+        n = facts["target"].get("n") or facts["target"]["normalizer"]
+        return lower_bound(first["sensitivity"]["function"], epsilon, beta, n, delta)
 
     def _smoothings(self, h: Order) -> tuple[Smoothing, ...]:
         if isinstance(h, str) and h == "auto":
@@ -375,16 +384,6 @@ class Synopsis:
             )
         order = dict(zip(self.domain.names, given, strict=True))
         return tuple(array.smoothing([order[a] for a in array.axes]) for array in self.arrays)
-
-
-def _confidence(beta: float | str) -> Fraction:
-    try:
-        level = Fraction(str(beta))
-    except (ValueError, ZeroDivisionError):
-        level = Fraction(0)
-    if not 0 < level < 1:
-        raise SpecError(f"beta = {beta}: write a number between 0 and 1, such as 0.05")
-    return level
 
 
 def _block(

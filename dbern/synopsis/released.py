@@ -15,11 +15,13 @@ from dbern.bernstein.basis import iterate
 from dbern.bernstein.bias import approximation_of
 from dbern.bernstein.bins import AxisBins
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
-from dbern.bernstein.lattice import Lattice
+from dbern.bernstein.gram import LatticeSpectrum
+from dbern.bernstein.lattice import Lattice, Slab
 from dbern.bernstein.maps import coordinates_of, family_of
 from dbern.bernstein.spectrum import AxisSpectrum
-from dbern.certificate import Certificate, ErrorModel, entries_bound, synthesis_matrices
-from dbern.domain import Domain
+from dbern.certificate import Certificate, ErrorModel, entries_bound
+from dbern.domain import Axis, Domain
+from dbern.oblique import Oblique
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.synopsis.evaluator import Polynomial
@@ -107,6 +109,8 @@ class ReleasedArray:
         self._polynomials = Kept[Polynomial | ShardedPolynomial](_KEPT)
         self.columns = [domain.names.index(axis) for axis in self.axes]
         self.domain = Domain(tuple(domain.axes[column] for column in self.columns))
+        self.oblique = Oblique.from_dict(facts["oblique"]) if "oblique" in facts else None
+        self.box = _cube(self.axes) if self.oblique else self.domain
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -131,18 +135,27 @@ class ReleasedArray:
 
         Without a smoothing, of the nearest node.
         """
-        if smoothing is not None:
+        if smoothing is not None and self.oblique is None:
             return self._polynomial(smoothing)(points, total, threads)
         values = np.full(len(points), np.nan)
         inside = self.domain.inside(points)
         unit = np.clip(self.domain.to_unit(points[inside]), 0.0, 1.0)
+        unit = unit if self.oblique is None else self.oblique.positions(unit)
+        if smoothing is not None:
+            values[inside] = self._polynomial(smoothing)(unit, total, threads)
+            return values
         nearest = tuple(np.rint(unit * self.lattice.k).astype(np.int64).T)
         values[inside] = self._lattice_values[nearest]
         return values
 
     def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
         """Values on a product grid of positions in the unit cube."""
-        return self._polynomial(smoothing).grid(positions)
+        if self.oblique is None:
+            return self._polynomial(smoothing).grid(positions)
+        shape = tuple(len(one) for one in positions)
+        unit = np.stack(np.meshgrid(*positions, indexing="ij"), axis=-1).reshape(-1, len(shape))
+        found = self._polynomial(smoothing)(self.oblique.positions(unit), len(unit))
+        return found.reshape(shape)
 
     def bound(
         self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
@@ -173,15 +186,23 @@ class ReleasedArray:
         family = kind.partition("-")[0]
         if family not in ("spectral", "binned"):
             return PlainCoordinates(self.lattice)
+        if self._facts.get("spectral") == "lattice":
+            return coordinates_of(self.lattice, [self._lattice_spectrum()])
         read = self._spectrum if family == "spectral" else self._bins
         return coordinates_of(self.lattice, [read(axis) for axis in self.axes])
 
     def _spectrum(self, axis: str) -> AxisSpectrum:
-        analysis = self._store.array(f"{self._path}/spectral/analysis_{axis}")
-        levels = self._store.array(f"{self._path}/spectral/eigenvalues_{axis}")
+        return AxisSpectrum(*self._stored_spectrum(f"_{axis}"))
+
+    def _lattice_spectrum(self) -> LatticeSpectrum:
+        return LatticeSpectrum(*self._stored_spectrum(""))
+
+    def _stored_spectrum(self, suffix: str) -> tuple[bytes, int, tuple[float, ...], float]:
+        analysis = self._store.array(f"{self._path}/spectral/analysis{suffix}")
+        levels = self._store.array(f"{self._path}/spectral/eigenvalues{suffix}")
         packed = np.asarray(analysis[...]).astype("<i8").tobytes()
         exponent, weighting = int(analysis.attrs["exponent"]), float(analysis.attrs["weighting"])
-        return AxisSpectrum(packed, exponent, tuple(levels[...].tolist()), weighting)
+        return packed, exponent, tuple(levels[...].tolist()), weighting
 
     def _bins(self, axis: str) -> AxisBins:
         synthesis = self._store.array(f"{self._path}/binned/synthesis_{axis}")
@@ -209,8 +230,8 @@ class ReleasedArray:
         if whole and self.lattice.size > MOST_LOADED:
             path = f"{self._path}/coefficients"
             read, layers = partial(self._store.shard, path), self._store.shard_layers(path)
-            return ShardedPolynomial(read, layers, self.lattice.k, smoothing.h, self.domain)
-        return Polynomial(self._coefficients(smoothing), self.domain)
+            return ShardedPolynomial(read, layers, self.lattice.k, smoothing.h, self.box)
+        return Polynomial(self._coefficients(smoothing), self.box)
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
@@ -218,6 +239,10 @@ class ReleasedArray:
             return iterate(self._lattice_values, smoothing.h)
         values = self._released
         used = smoothed(self.coordinates, smoothing)
-        for matrix in synthesis_matrices(used, smoothing.h):
-            values = np.tensordot(values, matrix, axes=(0, 1))
-        return np.ascontiguousarray(values)
+        whole = Slab(0, 0, self.lattice.shape[0])
+        return iterate(used.to_lattice(values, whole), smoothing.h)
+
+
+def _cube(names: Sequence[str]) -> Domain:
+    """The unit cube, which oblique coordinates are in."""
+    return Domain(tuple(Axis(name, 0.0, 1.0) for name in names))

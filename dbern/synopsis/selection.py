@@ -13,11 +13,12 @@ from dbern.arrays import FloatArray
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.coordinates import Coordinates
 from dbern.bernstein.maps import AxisMap, axis_maps, coordinates_of, maps_of
-from dbern.certificate import synthesis_matrices
+from dbern.certificate import synthesis_matrices, whole_synthesis
 
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 _SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3)
 _MOST_NODES = 48
+_MOST_WHOLE = 1024  # nodes in all, where axes do not factor
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def whole_ranks(coordinates: Coordinates) -> tuple[int | None, ...]:
 def smoothings(coordinates: Coordinates, h: Sequence[int]) -> list[Smoothing]:
     """What may be chosen: `h` and the usual orders, at some shares of the released ranks."""
     maps = axis_maps(coordinates)
-    orders = dict.fromkeys([tuple(h), *((order,) * len(maps) for order in ORDERS)])
+    orders = dict.fromkeys([tuple(h), *((order,) * len(h) for order in ORDERS)])
     shares = (1.0,) if maps[0] is None else _SHARES
     found = (
         Smoothing(
@@ -94,13 +95,17 @@ def _size(smoothing: Smoothing) -> tuple[int, int]:
 
 def _bases(coordinates: Coordinates, candidates: Sequence[Smoothing]) -> Iterator[list[FloatArray]]:
     """Per candidate and axis, released values to values at Gauss nodes, root weights inside."""
-    axes = []
+    first, axes = whole_synthesis(coordinates), []
+    most = _MOST_NODES if first is None else round(_MOST_WHOLE ** (1 / len(coordinates.lattice.k)))
     for k in coordinates.lattice.k:
-        nodes, weights = np.polynomial.legendre.leggauss(min(k + 1, _MOST_NODES))
+        nodes, weights = np.polynomial.legendre.leggauss(min(k + 1, most))
         axes.append(np.sqrt(weights / 2)[:, None] * bernstein_basis((nodes + 1) / 2, k))
     for candidate in candidates:
-        matrices = synthesis_matrices(smoothed(coordinates, candidate), candidate.h)
-        yield [axis @ matrix for axis, matrix in zip(axes, matrices, strict=True)]
+        used = smoothed(coordinates, candidate)
+        matrices = synthesis_matrices(used, candidate.h)
+        bases = [axis @ matrix for axis, matrix in zip(axes, matrices, strict=True)]
+        whole = whole_synthesis(used)
+        yield bases if whole is None else [_apply(whole, bases).reshape(whole.shape[-1], -1).T]
 
 
 def _apply(values: FloatArray, bases: Sequence[FloatArray]) -> FloatArray:

@@ -58,7 +58,7 @@ from dbern.certificate import Certificate
 from dbern.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.evaluator import Polynomial
-from dbern.synopsis.points import Points
+from dbern.synopsis.points import Points, both, plain
 from dbern.synopsis.reader import Order, Synopsis
 from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.selection import Smoothing
@@ -101,6 +101,11 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
         able = f'can only be "{_NONNEGATIVE}"' if combine == "stack" else "cannot be shaped"
         raise SpecError(
             f'shapes: a function that is a "{combine}" of arrays {able}; ask the synopsis itself'
+        )
+    if "oblique" in facts["components"][0] and wanted != (_NONNEGATIVE,):
+        raise SpecError(
+            f'shapes: a density of a full covariance can only be "{_NONNEGATIVE}", as its lattice '
+            "is oblique to the axes; leave out the others"
         )
     if _NORMALIZED in wanted and not _is_density(facts):
         raise SpecError(
@@ -221,7 +226,7 @@ class ShapedArray(ReleasedArray):
         return values * self._shape(smoothing).factor
 
     def _function(self, smoothing: Smoothing) -> Polynomial:
-        return Polynomial(self._shape(smoothing).bernstein, self.domain)
+        return Polynomial(self._shape(smoothing).bernstein, self.box)
 
     def _shape(self, smoothing: Smoothing) -> _Shaped:
         with self._lock:  # once, however many threads ask
@@ -325,11 +330,13 @@ class ShapedSynopsis(Synopsis):
         reaching to the shaped value where that lies outside: so it covers as before, contains the
         curve, and nowhere exceeds the curve plus or minus `band`.
         """
-        low, high = Synopsis(self._store.path).interval(points, beta, h)
-        values = self(points, h)
+        array = plain(points, self.domain)
+        low, high = Synopsis(self._store.path).interval(array, beta, h)
+        values = self(array, h)
         if _NONNEGATIVE in self._shapes and _is_density(self.metadata):
             low = np.maximum(low, 0.0)
-        return np.minimum(low, values), np.maximum(high, values)
+        ends = np.minimum(low, values), np.maximum(high, values)
+        return both(points, *ends, self.combination.columns)
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid, as `Synopsis.grid`; labelled with what was done."""

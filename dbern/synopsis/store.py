@@ -11,6 +11,8 @@ import zarr
 
 from dbern.arrays import FloatArray
 from dbern.errors import IntegrityError
+from dbern.privacy.budget import Budget
+from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.kept import Kept
 from dbern.synopsis.manifest import MANIFEST, Manifest, digest, list_objects
 from dbern.synopsis.writer import ABSENT
@@ -50,6 +52,13 @@ class ReleasedStore:
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group."""
         return dict(zarr.open_group(self.path, mode="r").attrs.asdict())
+
+    @property
+    def guarantee(self) -> Budget | RandomPrivacy:
+        """What the attributes state."""
+        budget = Budget.parse(self.attributes["epsilon"], self.attributes["delta"])
+        random_dp = self.attributes.get("random_dp")
+        return RandomPrivacy.from_dict(random_dp, budget) if random_dp else budget
 
     def array(self, path: str) -> Any:
         """An array whose every object was checked."""

@@ -15,8 +15,10 @@ from zarr.codecs import BytesCodec, ZstdCodec
 
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bins import AxisBins
+from dbern.bernstein.gram import LatticeSpectrum
 from dbern.bernstein.lattice import Layout, Slab
 from dbern.bernstein.maps import AxisMap
+from dbern.bernstein.spectrum import AxisSpectrum
 from dbern.errors import SpecError
 from dbern.synopsis.manifest import (
     MANIFEST,
@@ -126,8 +128,12 @@ class SynopsisWriter:
         try:
             parent = zarr.open_group(self._output, path=component.path, mode="r+")
             group = parent.create_group(family)
-            modes = tuple(f"{axis}_{_MODES[family]}" for axis in component.axes)
             facts = {"scale_factor": component.scale_factor, "add_offset": 0.0}
+            if isinstance(component.maps[0], LatticeSpectrum):
+                _create_array(group, "released", values, ("mode",), facts)
+                _create_spectrum(group, "", "point", "mode", component.maps[0])
+                return
+            modes = tuple(f"{axis}_{_MODES[family]}" for axis in component.axes)
             _create_array(group, "released", values, modes, facts)
             for axis, mode, one in zip(component.axes, modes, component.maps, strict=True):
                 _create_map(group, axis, mode, one)
@@ -236,9 +242,15 @@ def _create_map(group: zarr.Group, axis: str, mode: str, one: AxisMap) -> None:
         facts: dict[str, Any] = {"cells": one.cells, "degree": one.degree}
         _create_array(group, f"synthesis_{axis}", one.synthesis, (axis, mode), facts)
         return
+    _create_spectrum(group, f"_{axis}", axis, mode, one)
+
+
+def _create_spectrum(
+    group: zarr.Group, suffix: str, axis: str, mode: str, one: AxisSpectrum
+) -> None:
     facts = {"exponent": one.exponent, "weighting": one.weighting}
-    _create_array(group, f"analysis_{axis}", one.integers, (mode, axis), facts)
-    _create_array(group, f"eigenvalues_{axis}", one.eigenvalues, (mode,), {})
+    _create_array(group, f"analysis{suffix}", one.integers, (mode, axis), facts)
+    _create_array(group, f"eigenvalues{suffix}", one.eigenvalues, (mode,), {})
 
 
 def _create_array(

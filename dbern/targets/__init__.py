@@ -11,8 +11,10 @@ from importlib.metadata import entry_points
 from dbern.errors import SpecError
 from dbern.targets.base import Learner
 from dbern.targets.density import KernelDensity
-from dbern.targets.erm import KernelERM, LogisticRegression, RidgeRegression
+from dbern.targets.erm import LogisticRegression, RidgeRegression
+from dbern.targets.kernel_erm import KernelERM
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
+from dbern.targets.oracle import Oracle
 from dbern.targets.regression import NadarayaWatson
 from dbern.targets.support_vectors import SupportVectorMachine
 
@@ -24,6 +26,7 @@ __all__ = [
     "LogisticRegression",
     "NadarayaWatson",
     "NaiveBayes",
+    "Oracle",
     "RidgeRegression",
     "SupportVectorMachine",
     "kinds",
@@ -39,6 +42,7 @@ _OURS: tuple[type[Learner], ...] = (
     KernelERM,
     LogisticRegression,
     RidgeRegression,
+    Oracle,
 )
 _GROUP = "dbern.targets"
 

@@ -8,8 +8,9 @@ the function.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Protocol, Self, runtime_checkable
@@ -19,12 +20,15 @@ from pydantic import AfterValidator, Field, ValidationError
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import BumpBound, Coordinates, Entries
+from dbern.bernstein.gram import CubeKernel
 from dbern.bernstein.kernels import KERNELS, Kernel
 from dbern.bernstein.lattice import Slab
 from dbern.combination import Combination
 from dbern.complaints import explain
 from dbern.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError
+from dbern.privacy.budget import Budget
+from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.sections import Section
 
 Lengths = Annotated[
@@ -59,6 +63,8 @@ class Learner(Section, ABC):
     kind: ClassVar[str]
     uses: ClassVar[tuple[str, ...]] = ()
     """Of label, response and group: what it can use."""
+    instead: ClassVar[Mapping[str, str]] = {}
+    """By a parameter that it needs, another that may stand for it."""
 
     def __init__(self, **parameters: Any) -> None:
         try:
@@ -69,6 +75,10 @@ class Learner(Section, ABC):
     def get_params(self) -> dict[str, Any]:
         """Constructor parameters by name."""
         return {name: getattr(self, name) for name in type(self).model_fields}
+
+    def identity(self) -> dict[str, Any]:
+        """What makes this learner this one besides its parameters, as JSON values."""
+        return {}
 
     @classmethod
     def from_params(cls, parameters: Mapping[str, Any]) -> Self:
@@ -314,6 +324,21 @@ class SizedComponent(Protocol):
         """The component for n rows."""
 
 
+@runtime_checkable
+class OneLatticeComponent(Protocol):
+    """A component that may know its sensitivity for one lattice only: then k must be stated."""
+
+    @property
+    def one_lattice(self) -> bool:
+        """Whether it does."""
+
+    def for_lattice(self, coordinates: Coordinates) -> Component:
+        """The component for a lattice: what is estimated of it, is now."""
+
+    def random(self, charge: Budget) -> RandomPrivacy | None:
+        """What a charge buys where its sensitivity is an estimate; None where it is a bound."""
+
+
 def for_rows(component: Component, n: int) -> Component:
     """The component as it is planned for n rows."""
     return component.for_rows(n) if isinstance(component, SizedComponent) else component
@@ -322,3 +347,52 @@ def for_rows(component: Component, n: int) -> Component:
 def is_linear(component: Component) -> bool:
     """Whether its values at the corners of the cube are all there is to release."""
     return isinstance(component, SizedComponent) and component.linear
+
+
+def for_lattice(component: Component, coordinates: Coordinates) -> Component:
+    """The component as it is released on a lattice."""
+    if isinstance(component, OneLatticeComponent):
+        return component.for_lattice(coordinates)
+    return component
+
+
+def random_privacy(
+    components: Sequence[Component | Vector], charge: Budget
+) -> RandomPrivacy | None:
+    """What a charge buys, if the sensitivity of any component is an estimate."""
+    asked = (one for one in components if isinstance(one, OneLatticeComponent))
+    found = (one.random(charge) for one in asked)
+    return next((one for one in found if one is not None), None)
+
+
+def needs_lattice(component: Component) -> bool:
+    """Whether the spec must state k: what is known of it is known for one lattice."""
+    return isinstance(component, OneLatticeComponent) and component.one_lattice
+
+
+@runtime_checkable
+class CostlyComponent(Protocol):
+    """A component whose values cost so much that fine lattices are not chosen for it."""
+
+    @property
+    def largest_lattice(self) -> int:
+        """Most points of a lattice that is chosen."""
+
+
+def largest_lattice(component: Component) -> float:
+    """Most points of a lattice that is chosen for it."""
+    return component.largest_lattice if isinstance(component, CostlyComponent) else math.inf
+
+
+@runtime_checkable
+class GramComponent(Protocol):
+    """A component that may be released through the Gram matrix of the whole lattice."""
+
+    @property
+    def cube(self) -> CubeKernel | None:
+        """Its kernel, where it is no product of densities."""
+
+
+def cube_of(component: Component) -> CubeKernel | None:
+    """The kernel, where it is no product of the axes' densities."""
+    return component.cube if isinstance(component, GramComponent) else None

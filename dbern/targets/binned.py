@@ -25,7 +25,6 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.maps import BinnedCoordinates
 from dbern.domain import Column
-from dbern.targets.weighings import WEIGHING_BYTES
 
 if TYPE_CHECKING:
     from dbern.targets.sums import KernelSum
@@ -62,7 +61,8 @@ class BinnedSumStatistic:
     def description(self) -> str:
         """Bins and degree."""
         bins = " x ".join(map(str, self.coordinates.layout.shape))
-        return f"{bins} bins, B-splines of degree {self.coordinates.bins[0].degree}"
+        text = f"{bins} bins, B-splines of degree {self.coordinates.bins[0].degree}"
+        return text + self.component.coordinates_text
 
     @property
     def kernel_error(self) -> float:
@@ -72,7 +72,9 @@ class BinnedSumStatistic:
     @property
     def position_error(self) -> float:
         """A bin's share of a position that is a few roundings off; slopes are at most 2 g."""
-        return OUTWARD * 8 * _ULP * sum(2 * axis.cells for axis in self.coordinates.bins)
+        return (
+            OUTWARD * self.component.shift * sum(2 * axis.cells for axis in self.coordinates.bins)
+        )
 
     @property
     def float_error(self) -> float:
@@ -97,7 +99,7 @@ class BinnedSumStatistic:
     @property
     def batch_bytes(self) -> int:
         """What the weighing makes; records are located and added block by block."""
-        return WEIGHING_BYTES
+        return self.component.row_bytes
 
     @property
     def table_bytes(self) -> int:

@@ -16,6 +16,14 @@ from dbern.targets.base import Statistic
 from dbern.targets.bounding import Bounding, bounding_passes
 
 
+class StoppedError(Exception):
+    """Counting cannot go on, for a reason that is safe to tell: its code and its public place."""
+
+    def __init__(self, failure: str, place: str) -> None:
+        super().__init__(failure)
+        self.failure, self.place = failure, place
+
+
 class Gathered(Protocol):
     """One pass of a statistic over all records, on one worker."""
 
@@ -39,15 +47,20 @@ class GatheringStatistic(Protocol):
         """How many."""
 
     @property
-    def shards(self) -> int:
-        """Groups of records that meet; a pass keeps whole ones."""
-
-    @property
     def gathered_bytes(self) -> int:
         """Memory of one pass."""
 
     def gather(self, salt: bytes, index: int) -> Gathered:
         """Begin one."""
+
+
+@runtime_checkable
+class ShardedStatistic(GatheringStatistic, Protocol):
+    """One whose records meet in shards, which may be of whole units."""
+
+    @property
+    def shards(self) -> int:
+        """How many."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +83,7 @@ class Counters:
         if schema.unit is None:
             return cls(tuple(parts), schema.filter)
         columns = tuple(dict.fromkeys(column for part in parts for column in part.columns))
-        gathering = [part for part in parts if isinstance(part, GatheringStatistic)]
+        gathering = [part for part in parts if isinstance(part, ShardedStatistic)]
         # Records that meet share a bucket of units.
         passes = max((part.passes for part in gathering), default=bounding_passes(n))
         buckets = max((part.shards for part in gathering), default=passes)

@@ -1,4 +1,4 @@
-"""Learners by regularized risk minimization: kernel machines, logistic and ridge regression.
+"""Learners by regularized risk minimization of linear functions, and what all of them share.
 
 ``w = argmin (C/n) sum_i L(l_i, <w, phi(d_i)>) + |w|^2 / 2``, the paper's form; no bias, so a
 constant feature for linear functions. What is proved about them is in
@@ -14,19 +14,18 @@ from pydantic import Field
 from dbern.combination import Combination
 from dbern.domain import RecordSchema, Response
 from dbern.errors import SpecError
-from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
+from dbern.learning.losses import Logistic, Loss, Square
+from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Component, Learner, Lengths
+from dbern.targets.hypotheses import Space
 from dbern.targets.risk_minimizers import RiskMinimizer
-from dbern.targets.spaces import GaussianSpace, LinearSpace, Space
-from dbern.targets.sums import axis_kernels
+from dbern.targets.spaces import GaussianSpace, LinearSpace
 from dbern.targets.weighings import ByCategory, ByResponse, BySign, Weighing
 
-CLASSIFICATION = ("logistic", "hinge")
 Shards = Literal["auto"] | int
-_C = Field(1.0, gt=0, allow_inf_nan=False, description="C = 1.0: scikit-learn's C times n")
-_SHARDS: Shards = Field("auto", description='shards = "auto", or a number of at least 1')
-_CONSTANT = Field(1.0, ge=0, le=1e6, description="constant = 1.0, the constant feature's value")
-_SHARE = 0.1  # of the range: what a tube or a rounding is where it is not stated
+COST = Field(1.0, gt=0, allow_inf_nan=False, description="C = 1.0: scikit-learn's C times n")
+SHARDS: Shards = Field("auto", description='shards = "auto", or a number of at least 1')
+CONSTANT = Field(1.0, ge=0, le=1e6, description="constant = 1.0, the constant feature's value")
 
 
 def gaussian_space(schema: RecordSchema, length_scale: Lengths) -> GaussianSpace:
@@ -85,106 +84,6 @@ def note(cost: float, n: int) -> str:
     return f"C = {cost:g} in the paper's form C/n: scikit-learn's C = {cost / n:.6g}"
 
 
-class KernelERM(Learner):
-    """Regularized risk minimizer with a loss and a kernel.
-
-    With two classes the second is the positive one; with more, one model a class against the rest.
-
-    Parameters
-    ----------
-    loss : str
-        "logistic" or "hinge" for classes; "square", "huber" or "epsilon-insensitive" for a
-        response.
-    kernel : str
-        "gaussian", ``exp(-|x - y|^2 / (2 s^2))``, or "linear", in unit-cube coordinates, of records
-        projected to the unit ball.
-    length_scale : sequence of float
-        s per axis, in data units; of the Gaussian kernel only.
-    C : float
-        The paper's, scikit-learn's times n.
-    shards : "auto" or int
-        The function is the mean of models of as many disjoint shards. "auto": of up to a million
-        records, fewer where the kernel needs many features.
-    width : float, optional
-        Over which the kinks of hinge and tube are rounded: of a margin, or of a response.
-    tube : float, optional
-        Of the epsilon-insensitive loss, in units of the response; a tenth of half its range.
-    threshold : float, optional
-        Beyond which the Huber loss is linear, in units of the response; half its range.
-    constant : float
-        The constant feature of the linear kernel.
-
-    Raises
-    ------
-    SpecError
-        For parameters out of range, or records without what the loss needs.
-
-    Examples
-    --------
-    >>> KernelERM(loss="logistic", length_scale=[1.0, 1.0], C=10.0).C
-    10.0
-    """
-
-    kind: ClassVar[str] = "kernel-erm"
-    uses: ClassVar[tuple[str, ...]] = ("label", "response")
-
-    loss: Literal["logistic", "hinge", "square", "huber", "epsilon-insensitive"] = Field(
-        description='loss = "logistic", "hinge", "square", "huber" or "epsilon-insensitive"'
-    )
-    kernel: Literal["gaussian", "linear"] = Field(
-        "gaussian", description='kernel = "gaussian" or "linear"'
-    )
-    length_scale: Lengths | None = Field(
-        None, description="length_scale = [1.0, 1.0], one per axis in data units"
-    )
-    C: float = _C
-    shards: Shards = _SHARDS
-    width: float | None = Field(None, gt=0, allow_inf_nan=False, description="width = 0.1")
-    tube: float | None = Field(None, ge=0, allow_inf_nan=False, description="tube = 0.1")
-    threshold: float | None = Field(None, gt=0, allow_inf_nan=False, description="threshold = 1.0")
-    constant: float = _CONSTANT
-
-    def components(self, schema: RecordSchema) -> tuple[Component, ...]:
-        """One, of as many outputs as there are models."""
-        loss = self._loss(schema)
-        name = "decision" if self.loss in CLASSIFICATION else "prediction"
-        return (minimizer(name, schema, loss, self._space(schema), self.C, self.shards),)
-
-    def combination(self, schema: RecordSchema) -> Combination:
-        """The decision function, or the response."""
-        return of_classes(schema) if self.loss in CLASSIFICATION else of_responses(schema)
-
-    def notes(self, n: int) -> tuple[str, ...]:
-        """C in both forms."""
-        return (note(self.C, n),)
-
-    def _space(self, schema: RecordSchema) -> Space:
-        if self.kernel == "linear":
-            if self.length_scale is not None:
-                raise SpecError("target.length_scale: a linear kernel has none; leave it out")
-            return LinearSpace(schema.domain.dimensions, self.constant)
-        if self.length_scale is None:
-            raise SpecError(
-                "target.length_scale: is missing; write length_scale = [1.0, 1.0], one per axis"
-            )
-        return gaussian_space(schema, self.length_scale)
-
-    def _loss(self, schema: RecordSchema) -> Loss:
-        if self.loss in CLASSIFICATION:
-            if schema.response is not None:
-                raise SpecError(f'data.response: loss = "{self.loss}" is for classes; leave it out')
-            return Logistic() if self.loss == "logistic" else Hinge(self.width or _SHARE)
-        if schema.label is not None:
-            raise SpecError(f'data.label: loss = "{self.loss}" is for a response; leave it out')
-        bound = response_of(schema).radius
-        if self.loss == "square":
-            return Square(bound)
-        if self.loss == "huber":
-            return Huber(self.threshold or bound, bound)
-        tube = _SHARE * bound if self.tube is None else self.tube
-        return EpsilonInsensitive(tube, self.width or _SHARE * bound, bound)
-
-
 class LogisticRegression(Learner):
     """Linear logistic regression, of records projected to the unit ball of the unit cube.
 
@@ -201,7 +100,7 @@ class LogisticRegression(Learner):
     constant : float
         Of the constant feature that stands for a bias; 0 for none.
     shards : "auto" or int
-        As of `KernelERM`.
+        As of `dbern.targets.KernelERM`.
 
     Raises
     ------
@@ -220,9 +119,9 @@ class LogisticRegression(Learner):
     link: Literal["linear", "sigmoid"] = Field(
         "linear", description='link = "linear" or link = "sigmoid"'
     )
-    C: float = _C
-    constant: float = _CONSTANT
-    shards: Shards = _SHARDS
+    C: float = COST
+    constant: float = CONSTANT
+    shards: Shards = SHARDS
 
     def components(self, schema: RecordSchema) -> tuple[Component, ...]:
         """One."""
@@ -258,7 +157,7 @@ class RidgeRegression(Learner):
     constant : float
         Of the constant feature that stands for a bias; 0 for none.
     shards : "auto" or int
-        As of `KernelERM`.
+        As of `dbern.targets.KernelERM`.
 
     Raises
     ------
@@ -274,9 +173,9 @@ class RidgeRegression(Learner):
     kind: ClassVar[str] = "ridge-regression"
     uses: ClassVar[tuple[str, ...]] = ("response",)
 
-    C: float = _C
-    constant: float = _CONSTANT
-    shards: Shards = _SHARDS
+    C: float = COST
+    constant: float = CONSTANT
+    shards: Shards = SHARDS
 
     def components(self, schema: RecordSchema) -> tuple[Component, ...]:
         """One."""

@@ -19,9 +19,10 @@ from pydantic import Field
 from dbern.combination import Combination
 from dbern.domain import RecordSchema
 from dbern.errors import SpecError
+from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Component, KernelName, Learner, Lengths, Vector
 from dbern.targets.products import NaiveBayesProduct
-from dbern.targets.sums import KernelSum, axis_kernels
+from dbern.targets.sums import KernelSum
 from dbern.targets.vectors import ClassSums
 from dbern.targets.weighings import ByCategory
 

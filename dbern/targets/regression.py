@@ -11,19 +11,17 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar
 
-from pydantic import Field
-
 from dbern.combination import Combination
 from dbern.domain import RecordSchema, Response
 from dbern.errors import SpecError
-from dbern.targets.base import KernelName, Learner, Lengths
-from dbern.targets.sums import KernelSum, axis_kernels
+from dbern.targets.bandwidths import Smoother
+from dbern.targets.sums import KernelSum
 from dbern.targets.weighings import ByResponse, Present
 
 _HALF = Fraction(1, 2)
 
 
-class NadarayaWatson(Learner):
+class NadarayaWatson(Smoother):
     """Regression of a bounded response on the axes.
 
     Parameters
@@ -31,36 +29,32 @@ class NadarayaWatson(Learner):
     bandwidth : sequence of float
         Per axis, in data units: standard deviation of the Gaussian, length scale of Laplace and
         Matern kernels, half-width of compact ones.
+    covariance : sequence of sequences of float
+        Instead of it: the covariance of a Gaussian, symmetric and positive definite.
     kernel : str
         One of `dbern.bernstein.kernels.KERNELS`.
 
     Raises
     ------
     SpecError
-        For a bandwidth that is not positive and finite, or an unknown kernel.
+        For a bandwidth that is not positive and finite, an unknown kernel, or both a bandwidth and
+        a covariance.
 
     Examples
     --------
     >>> NadarayaWatson(bandwidth=[0.5]).get_params()
-    {'bandwidth': (0.5,), 'kernel': 'gaussian'}
+    {'bandwidth': (0.5,), 'covariance': (), 'kernel': 'gaussian'}
     """
 
     kind: ClassVar[str] = "nadaraya-watson"
     uses: ClassVar[tuple[str, ...]] = ("response",)
 
-    bandwidth: Lengths = Field(
-        description="bandwidth = [0.5, 0.5], one standard deviation per axis in data units"
-    )
-    kernel: KernelName = Field("gaussian", description='kernel = "gaussian"')
-
     def components(self, schema: RecordSchema) -> tuple[KernelSum, ...]:
         """The sum of responses and the density of the records that have one."""
         response, domain = _response(schema), schema.domain
-        kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
-        unit = 1 / domain.volume
         return (
-            KernelSum("numerator", domain, kernels, ByResponse(response), unit, _HALF),
-            KernelSum("denominator", domain, kernels, Present(response), unit, _HALF),
+            self.kernel_sum("numerator", domain, ByResponse(response), _HALF),
+            self.kernel_sum("denominator", domain, Present(response), _HALF),
         )
 
     def combination(self, schema: RecordSchema) -> Combination:

@@ -1,4 +1,4 @@
-"""Regularized risk minimizers in finite feature spaces, as components.
+"""Regularized risk minimizers as components.
 
 ``F = (1/m) sum_s w_s . phi``, w_s the minimizer of shard s (`dbern.learning.risk`), for each of q
 outputs: one model, or one a class against the rest.
@@ -52,22 +52,26 @@ import numpy as np
 from dbern.arrays import FloatArray
 from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import BumpBound, Coordinates
-from dbern.bernstein.kernels import OUTWARD, Gaussian
+from dbern.bernstein.gram import CubeKernel
+from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.spectrum import UNIT_ROUNDOFF
 from dbern.domain import Column, Domain
 from dbern.errors import SpecError
 from dbern.learning.losses import Loss
-from dbern.learning.objective import STORED_FEATURES, objective
+from dbern.learning.objective import Objective, objective
 from dbern.learning.risk import Risk
 from dbern.learning.solver import Certified, one_vs_rest
+from dbern.learning.user import UserLoss
 from dbern.privacy.budget import Protection
 from dbern.targets.base import Statistic
+from dbern.targets.expansions import GramSpace
+from dbern.targets.hypotheses import Space
 from dbern.targets.risk_statistics import RiskStatistic
-from dbern.targets.spaces import Space
+from dbern.targets.spaces import FeatureSpace
 from dbern.targets.sums import WHOLE
+from dbern.targets.value_statistics import ValueStatistic
 from dbern.targets.weighings import Weighing
 
-_LEAST_ROWS, _MOST_ROWS = 1 << 16, 1 << 20
 _HEAVY = 1.25  # times the usual weight of a shard
 _SPARE = 128  # times the usual rows of a shard, at which a record's weight is nothing
 _USUAL = Protection()
@@ -125,7 +129,7 @@ class RiskMinimizer:
         """
         if self.shards is not None and self.shards > n:
             raise SpecError(f"target.shards: more than the {n} records; write shards = 1")
-        shards = self.shards or -(-n // self._shard_rows(self._resolved(1, n).size))
+        shards = self.shards or -(-n // self._resolved(1, n).shard_rows)
         return replace(self, n=n, shards=shards, space=self._resolved(shards, n))
 
     def protected(self, protection: Protection, ids: Column | None) -> RiskMinimizer:
@@ -136,17 +140,13 @@ class RiskMinimizer:
         factor = 1 + math.sqrt(self.cost * shards * self.loss.curvature) / 2
         return self.space.resolved(factor, n)
 
-    def _shard_rows(self, size: int) -> int:
-        """Rows of an automatic shard: as many as have their features kept while it is solved."""
-        return min(_MOST_ROWS, max(_LEAST_ROWS, STORED_FEATURES // size))
-
     @property
     def outputs(self) -> int:
         """As many as the weighing has."""
         return self.weighing.outputs
 
     @property
-    def kernels(self) -> tuple[Gaussian, ...]:
+    def kernels(self) -> tuple[Kernel, ...]:
         """The space's."""
         return self.space.kernels
 
@@ -156,9 +156,21 @@ class RiskMinimizer:
         return self.space.linear
 
     @property
-    def approximation(self) -> Approximation:
+    def cube(self) -> CubeKernel | None:
+        """The space's, where it has no other kernels."""
+        return self.space.cube if isinstance(self.space, GramSpace) else None
+
+    @property
+    def largest_lattice(self) -> int:
         """The space's."""
-        return self.space.approximation
+        return self.space.largest_lattice
+
+    @cached_property
+    def approximation(self) -> Approximation:
+        """The space's, for the norm of the mean of the minimizers, concave in a shard's weight."""
+        total = min(self.risk.most_weight / self.risk.shards, OUTWARD * OUTWARD * self.cost)
+        norm = self.risk.norm(total) / self.unit
+        return self.space.approximation(OUTWARD * norm * math.sqrt(self.space.volume))
 
     @cached_property
     def risk(self) -> Risk:
@@ -193,8 +205,13 @@ class RiskMinimizer:
 
     @cached_property
     def method(self) -> Certified:
-        """Steps to a proved distance from the minimizer, which adds 0.4 % to r."""
-        return Certified.for_sensitivity(self.risk)
+        """Steps to a proved distance from the minimizer, which adds 0.4 % to r.
+
+        Of a user's loss the number of steps follows from what its user states: whether the distance
+        is reached is looked at, and a failure is seen.
+        """
+        method = Certified.for_sensitivity(self.risk)
+        return replace(method, observed=isinstance(self.loss, UserLoss))
 
     @property
     def unit(self) -> float:
@@ -237,13 +254,13 @@ class RiskMinimizer:
     def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
         """Weights as fine as 64-bit integers allow, whatever the tolerance."""
         del tolerance
-        return RiskStatistic(self.for_rows(n) if self.n != n else self, coordinates)
+        return _statistic(self.for_rows(n) if self.n != n else self, coordinates)
 
     def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
         """The statistic that a plan has chosen."""
         space = self.space.restored(counting)
         component = replace(self, n=n, shards=counting["shards"], space=space)
-        return RiskStatistic(component, coordinates)
+        return _statistic(component, coordinates)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -270,10 +287,19 @@ class RiskMinimizer:
         assert self.ids is not None, "a unit wider than a row"  # noqa: S101 - for the types
         return records[self.ids.name][kept, None]
 
-    def fitted(self, points: FloatArray, labels: FloatArray, counts: FloatArray) -> FloatArray:
-        """Weights (size, outputs) of one shard, from its distinct records and their counts."""
+    def fitted(
+        self, points: FloatArray, labels: FloatArray, counts: FloatArray
+    ) -> tuple[Objective, FloatArray]:
+        """One shard's problem and its solution, of its distinct records and their counts."""
         targets = one_vs_rest(labels, self.outputs) if self.outputs > 1 else labels
         if self.protection.private_rows:
             counts = counts * self._weight_of(float(counts.sum()))
         problem = objective(self.risk, points, targets, counts)
-        return self.method.run(problem)
+        return problem, self.method.run(problem)
+
+
+def _statistic(component: RiskMinimizer, coordinates: Coordinates) -> Statistic:
+    """Weights of features, or where there are none values on the lattice."""
+    if isinstance(component.space, FeatureSpace):
+        return RiskStatistic(component, coordinates)
+    return ValueStatistic(component, coordinates)

@@ -1,21 +1,24 @@
 """Risk minimizers as integers: what a pass over the records solves, and what is released of it.
 
-Each shard's weights are stored in steps of ``2^-s``, each coordinate rounded by half a step, so
-states of disjoint shards add up exactly. The mean over shards is off by ``2^-s sqrt(d) / 2`` in
-norm, and a value by that times ``sup |phi|``: together with the floats of the linear map this is
-the float error, which the noise's calibration counts twice.
+Each shard's solution is stored in steps of ``2^-s``, each number rounded by half a step, so states
+of disjoint shards add up exactly.
 
-Records are gathered by shard, equal ones counted, in sorted order: the weights do not depend on how
-records were distributed, on their order, or on the number of workers.
+*Weights of features* are d numbers: the mean over shards is off by ``2^-s sqrt(d) / 2`` in norm,
+and a value by that times ``sup |phi|``; together with the floats of the linear map this is the
+float error, which the noise's calibration counts twice.
+
+Records are gathered by shard, equal ones counted, in sorted order: the solutions do not depend on
+how records were distributed, on their order, or on the number of workers.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -32,17 +35,18 @@ from dbern.targets.gathering import Gathering
 
 if TYPE_CHECKING:
     from dbern.targets.risk_minimizers import RiskMinimizer
+    from dbern.targets.spaces import FeatureSpace
 
 PASS_ROWS = 1 << 18
 """Rows that a pass gathers, unless a shard has more: reading them again costs less than solving."""
 
-_MOST_BITS = 60
+MOST_BITS = 60
 _SOLVER_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labels and slopes
 
 
 @dataclass(frozen=True)
-class RiskStatistic:
-    """A risk minimizer resolved: state is the sum over shards of weights in fixed point."""
+class SolvedStatistic(ABC):
+    """A risk minimizer resolved: state is the sum over shards of solutions in fixed point."""
 
     component: RiskMinimizer
     coordinates: Coordinates
@@ -62,24 +66,24 @@ class RiskStatistic:
 
     @property
     def counting(self) -> dict[str, Any]:
-        """Shards and stored features."""
+        """Shards, and what the space stores."""
         return {"shards": self._risk.shards, **self.component.space.counting}
 
     @property
+    @abstractmethod
+    def solution(self) -> str:
+        """What is kept of a shard, in a few words."""
+
+    @property
     def description(self) -> str:
-        """Features, shards, passes and steps."""
+        """What is kept, shards, passes and steps; and what a user's loss can show."""
         method, risk = self.component.method, self._risk
         what = "content" if self.component.ids is None else "unit"
         shards = f"{risk.shards} shards by {what}" if risk.shards > 1 else "one shard"
         passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
         steps = f"about {method.expected_steps(risk)} steps each, {method.most_steps(risk)} at most"
-        return f"weights of {self.component.space.size} features: {shards}, {passes}, {steps}"
-
-    @property
-    def bits(self) -> int:
-        """s: the sum over shards stays below 2^62, each within ``|w_s|`` and its float error."""
-        largest = self._risk.shards * (self._risk.norm(self._risk.most_weight) + self._apart + 1)
-        return min(_MOST_BITS, 61 - math.frexp(largest)[1])
+        seen = "; that a solve of your loss failed can be observed" if method.observed else ""
+        return f"{self.solution}: {shards}, {passes}, {steps}{seen}"
 
     @property
     def _apart(self) -> float:
@@ -92,9 +96,9 @@ class RiskStatistic:
         return OUTWARD * (norm + self.component.method.distance(self._risk)) + self._step
 
     @property
+    @abstractmethod
     def _step(self) -> float:
         """Bound on the norm of what fixed point changes of the mean of the weights."""
-        return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(self.component.space.size)
 
     @property
     def kernel_error(self) -> float:
@@ -106,19 +110,10 @@ class RiskStatistic:
         del norm
         return 0.0
 
-    @cached_property
+    @property
+    @abstractmethod
     def _row_error(self) -> float:
-        """Bound on the error of a value whose row of the map sums to one.
-
-        By stationarity the mean of the minimizers has expansion weights that sum to at most C M,
-        times the most rows over n.
-        """
-        space, risk = self.component.space, self._risk
-        mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
-        rest = self.component.method.distance(risk) + self._step
-        floats = space.value_error(self.coordinates, mass, rest)
-        floats += 6 * UNIT_ROUNDOFF * space.reach * self._mean_norm
-        return OUTWARD * (floats + self._step * space.reach) / self._unit
+        """Bound on the error of a value whose row of the map sums to one."""
 
     @cached_property
     def float_error(self) -> float:
@@ -146,8 +141,7 @@ class RiskStatistic:
         delta`` (`dbern.learning.rounding`).
         """
         risk, space, method = self._risk, self.component.space, self.component.method
-        slopes = [kernel.slope / kernel.peak for kernel in space.kernels] or [1.0]
-        delta = 16 * UNIT_ROUNDOFF * sum(slopes) * (1 + max(slopes))
+        delta = space.drift(16 * UNIT_ROUNDOFF)
         moved = self._mean_norm * math.sqrt(risk.most_weight * risk.loss.curvature) / 2
         moved = delta * (moved + risk.cost * risk.slope + self._mean_norm)
         far = space.reach * (method.distance(risk) + moved) + space.cut_error(risk)
@@ -181,23 +175,25 @@ class RiskStatistic:
         return 8 * (24 + 6 * len(self.component.domain.axes))
 
     @property
+    @abstractmethod
     def gathered_bytes(self) -> int:
-        """Memory of one pass: its records, and the features of a shard or of a block of it."""
+        """Memory of one pass."""
+
+    @property
+    def _rows_bytes(self) -> int:
+        """Of a pass's records."""
         width = len(self.component.domain.axes) + 2 + 2 * self.component.outputs
-        size = self.component.space.size
-        features = min(STORED_FEATURES, self._pass_rows * size)
-        return 8 * (_SOLVER_COPIES * width * self._pass_rows + 2 * features + 4 * BLOCK * size)
+        return 8 * _SOLVER_COPIES * width * self._pass_rows
 
     @property
+    @abstractmethod
     def table_bytes(self) -> int:
-        """Features at the lattice points of each axis, mapped, and the products under way."""
-        nodes = self.coordinates.lattice.shape
-        return 8 * 3 * (sum(nodes) + max(nodes)) * self.component.space.size
+        """Memory that `finish` takes besides state and slab."""
 
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Outputs, features."""
-        return (self.component.outputs, self.component.space.size)
+        """Of the state."""
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Records are not added one by one."""
@@ -208,7 +204,7 @@ class RiskStatistic:
         given = self.component.ids is not None
         return Gathering(
             rows=self.component.rows,
-            solved=self._weights,
+            solved=self._solved,
             salt=salt,
             shards=self._risk.shards,
             passes=1 if given else self.passes,
@@ -216,13 +212,74 @@ class RiskStatistic:
             names=self.component.units if given else None,
         )
 
-    def _weights(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
-        """Weights of one shard in fixed point, from its distinct records."""
-        points, labels = rows[:, :-1], rows[:, -1]
-        weights = self.component.fitted(points, labels, counts)
+    @abstractmethod
+    def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+        """One shard in fixed point, from its distinct records."""
+
+    @abstractmethod
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Released values of one slab."""
+
+
+@dataclass(frozen=True)
+class RiskStatistic(SolvedStatistic):
+    """A solution is the weights of features."""
+
+    @property
+    def _space(self) -> FeatureSpace:
+        return cast("FeatureSpace", self.component.space)
+
+    @property
+    def solution(self) -> str:
+        """How many."""
+        return f"weights of {self._space.size} features"
+
+    @property
+    def bits(self) -> int:
+        """s: the sum over shards stays below 2^62, each within ``|w_s|`` and its float error."""
+        largest = self._risk.shards * (self._risk.norm(self._risk.most_weight) + self._apart + 1)
+        return min(MOST_BITS, 61 - math.frexp(largest)[1])
+
+    @property
+    def _step(self) -> float:
+        return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(self._space.size)
+
+    @cached_property
+    def _row_error(self) -> float:
+        """By stationarity the mean of the minimizers has weights that sum to at most C M.
+
+        Times the most rows over n.
+        """
+        space, risk = self._space, self._risk
+        mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
+        rest = self.component.method.distance(risk) + self._step
+        floats = space.value_error(self.coordinates, mass, rest)
+        floats += 6 * UNIT_ROUNDOFF * space.reach * self._mean_norm
+        return OUTWARD * (floats + self._step * space.reach) / self._unit
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Memory of one pass: its records, and the features of a shard or of a block of it."""
+        size = self._space.size
+        features = min(STORED_FEATURES, self._pass_rows * size)
+        return self._rows_bytes + 8 * (2 * features + 4 * BLOCK * size)
+
+    @property
+    def table_bytes(self) -> int:
+        """Features at the lattice points of each axis, mapped, and the products under way."""
+        nodes = self.coordinates.lattice.shape
+        return 8 * 3 * (sum(nodes) + max(nodes)) * self._space.size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Outputs, features."""
+        return (self.component.outputs, self._space.size)
+
+    def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+        _, weights = self.component.fitted(rows[:, :-1], rows[:, -1], counts)
         return np.rint(np.ldexp(weights.T, self.bits)).astype(np.int64)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab."""
         mean = np.ldexp(state[output].astype(np.float64), -self.bits) / self._risk.shards
-        return self.component.space.values(mean, self.coordinates, slab) / self._unit
+        return self._space.values(mean, self.coordinates, slab) / self._unit

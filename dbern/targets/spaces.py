@@ -14,34 +14,37 @@ densities ``K / c``, c the product of their ``b sqrt(2 pi)``, in whose Hilbert s
 
 *Linear functions* are released as their values at the 2^l corners of the cube: k = 1 and h = 1
 reproduce them. The l1 norm of these is ``max_s s . Phi w = max_s |Phi' s| |w|`` over all signs,
-enumerated, the l2 norm at most ``lambda_max(Phi Phi')^{1/2} |w|``. Records are projected to the
+attained by ones because features at the corners are nonnegative, the l2 norm at most
+``lambda_max(Phi Phi')^{1/2} |w|``. Records are projected to the
 unit ball of unit-cube coordinates (Aldà and Rubinstein's assumption), which bounds kappa; the
 function is that of all points.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from dbern.arrays import FloatArray
 from dbern.bernstein import smoothness
-from dbern.bernstein.bias import Approximation, Bumps
+from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import BumpBound, Coordinates
 from dbern.bernstein.kernels import OUTWARD, Gaussian
 from dbern.bernstein.lattice import Slab
+from dbern.bernstein.reproducing import ExplicitKernel, Kernel, Linear
 from dbern.bernstein.spectrum import UNIT_ROUNDOFF, AxisSpectrum
 from dbern.errors import SpecError
-from dbern.learning.kernels import ExplicitKernel, Kernel, Linear
+from dbern.learning.objective import STORED_FEATURES
 from dbern.learning.projected import ProjectedGaussian, project_gaussian
 from dbern.learning.risk import Risk
+from dbern.targets.hypotheses import MOST_POINTS, Space
 
+_LEAST_ROWS, _MOST_ROWS = 1 << 16, 1 << 20
 _MOST_FEATURES = 4096
 _NODES = 6  # lattice steps of the features a bandwidth
 _CUT_SHARE = 0.2  # of C M / n: a tenth of the sensitivity, far below any noise
@@ -54,79 +57,17 @@ class FeatureKernel(Kernel, ExplicitKernel, Protocol):
     """A kernel by its features."""
 
 
-class Space(Protocol):
-    """A family of linear functions of public features.
-
-    Attributes
-    ----------
-    dimensions : int
-        Coordinates of a point.
-    radius : float
-        Largest Euclidean norm of a record's point.
-    reach : float
-        ``sup |phi(y)|`` over the unit cube: what a value is of a norm.
-    volume : float
-        A kernel bump ``K(x, .)`` is this times a mixture's unit bump.
-    kernels : tuple of Gaussian
-        What the choice of k, h and noise looks at; none where there is no choice.
-    linear : bool
-        Whether one cell of the lattice and one iteration reproduce the functions.
-    """
-
-    @property
-    def dimensions(self) -> int:
-        """See the class."""
+@runtime_checkable
+class FeatureSpace(Space, Protocol):
+    """A family of linear functions of public features."""
 
     @property
     def kernel(self) -> FeatureKernel:
         """What is learned with."""
 
     @property
-    def radius(self) -> float:
-        """See the class."""
-
-    @property
-    def reach(self) -> float:
-        """See the class."""
-
-    @property
-    def volume(self) -> float:
-        """See the class."""
-
-    @property
-    def kernels(self) -> tuple[Gaussian, ...]:
-        """See the class."""
-
-    @property
-    def linear(self) -> bool:
-        """See the class."""
-
-    @property
     def size(self) -> int:
         """Features."""
-
-    @property
-    def approximation(self) -> Approximation:
-        """Of a minimizer in units of ``C M volume``: what its expansion's weights sum to."""
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        """JSON values that `restored` reads."""
-
-    def resolved(self, risk_factor: float, n: int) -> Space:
-        """The features for n records; `risk_factor` is what a cut is amplified by."""
-
-    def restored(self, counting: Mapping[str, Any]) -> Space:
-        """The space whose `counting` this is."""
-
-    def points(self, positions: FloatArray) -> FloatArray:
-        """Where records at unit-cube positions (m, l) are put, by single records alone."""
-
-    def cut_error(self, risk: Risk) -> float:
-        """What cutting the kernel changes of a minimizer, at any point."""
-
-    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
-        """Bound the l1 or l2 norm of the coordinates of a function with weights of norm one."""
 
     def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
         """Coordinates of one slab, for weights (size,)."""
@@ -137,6 +78,11 @@ class Space(Protocol):
         For weights ``sum_i alpha_i phi(d_i)``, ``sum |alpha_i|`` at most `mass`, and a remainder of
         norm at most `rest`.
         """
+
+
+def feature_rows(size: int) -> int:
+    """Rows of an automatic shard: as many as have their features kept while it is solved."""
+    return min(_MOST_ROWS, max(_LEAST_ROWS, STORED_FEATURES // size))
 
 
 @dataclass(frozen=True)
@@ -153,6 +99,7 @@ class GaussianSpace:
     scales: tuple[float, ...]
     spectra: tuple[AxisSpectrum, ...] = ()
     linear = False
+    largest_lattice = MOST_POINTS
 
     @property
     def dimensions(self) -> int:
@@ -190,7 +137,11 @@ class GaussianSpace:
         return math.prod(spectrum.rank for spectrum in self.spectra)
 
     @property
-    def approximation(self) -> Bumps:
+    def shard_rows(self) -> int:
+        """See `Space`."""
+        return feature_rows(self.size)
+
+    def approximation(self, norm: float) -> Bumps:  # noqa: ARG002 - of the expansion's weights
         """A minimizer is ``sum_i alpha_i K(d_i, .)`` with ``sum |alpha_i| <= C M``.
 
         By stationarity ``alpha_i = -a_i L'_i`` in each shard, and the mean over shards weighs the
@@ -227,6 +178,15 @@ class GaussianSpace:
     def points(self, positions: FloatArray) -> FloatArray:
         """Where they are."""
         return positions
+
+    def nodes(self, axes: Sequence[FloatArray]) -> list[FloatArray]:
+        """Where they are."""
+        return list(axes)
+
+    def drift(self, distance: float) -> float:
+        """Gaussian features are Lipschitz."""
+        slopes = [kernel.slope / kernel.peak for kernel in self.kernels]
+        return distance * sum(slopes) * (1 + max(slopes))
 
     def cut_error(self, risk: Risk) -> float:
         """The theorem of `dbern.learning.projected`, in the mean over shards.
@@ -318,6 +278,7 @@ class LinearSpace:
     volume = 1.0
     radius = OUTWARD  # of the unit ball, and the rounding of the projection
     linear = True
+    largest_lattice = MOST_POINTS
 
     @cached_property
     def kernel(self) -> Linear:
@@ -335,7 +296,11 @@ class LinearSpace:
         return self.dimensions + (self.constant > 0)
 
     @property
-    def approximation(self) -> smoothness.Linear:
+    def shard_rows(self) -> int:
+        """See `Space`."""
+        return feature_rows(self.size)
+
+    def approximation(self, norm: float) -> smoothness.Linear:  # noqa: ARG002 - whatever it is
         """No error."""
         return smoothness.Linear()
 
@@ -359,6 +324,14 @@ class LinearSpace:
         lengths = np.sqrt((positions * positions).sum(axis=1, keepdims=True))
         return np.asarray(positions / np.maximum(lengths, 1.0))
 
+    def nodes(self, axes: Sequence[FloatArray]) -> list[FloatArray]:
+        """Where they are: the function is that of all points."""
+        return list(axes)
+
+    def drift(self, distance: float) -> float:
+        """The coordinates are the features."""
+        return 2 * distance
+
     def cut_error(self, risk: Risk) -> float:
         """Nothing is cut."""
         del risk
@@ -370,9 +343,8 @@ class LinearSpace:
         if norm == 2:
             largest = float(np.linalg.eigvalsh(features.T @ features)[-1])
             return BumpBound(OUTWARD**2 * math.sqrt(largest), "lambda_max(Phi Phi')^{1/2}")
-        signs: Sequence[tuple[int, ...]] = list(itertools.product((-1, 1), repeat=len(features)))
-        most = float(np.linalg.norm(np.array(signs) @ features, axis=1).max())
-        return BumpBound(OUTWARD * most, "max_s |sum_v s_v phi(v)|, enumerated")
+        most = float(np.linalg.norm(features.sum(axis=0)))
+        return BumpBound(OUTWARD * most, "|sum_v phi(v)|, of nonnegative features")
 
     def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
         """At the corners."""

@@ -39,17 +39,19 @@ outputs each moves by half of that: no more in either norm. A record added moves
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import BumpBound, Coordinates
 from dbern.bernstein.counting import Rows, Terms, add_rows
-from dbern.bernstein.kernels import OUTWARD, Kernel, kernel_of
+from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.maps import BinnedCoordinates
 from dbern.bernstein.moments import (
@@ -63,38 +65,14 @@ from dbern.bernstein.moments import (
 )
 from dbern.domain import Column, Domain, Outside
 from dbern.errors import SpecError
+from dbern.oblique import Oblique
 from dbern.targets.base import Statistic
 from dbern.targets.binned import BinnedSumStatistic
 from dbern.targets.sketches import sketch_cost, smallest_sketch
 from dbern.targets.weighings import ALIKE, WEIGHING_BYTES, Weighing
 
-_NARROWEST, _WIDEST = 1e-4, 1e4
 _MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
 WHOLE = Fraction(1)
-
-
-def axis_kernels(
-    domain: Domain, bandwidth: Sequence[float], key: str, name: str = "gaussian"
-) -> tuple[Kernel, ...]:
-    """Axis kernels in unit-cube units; `key` names the bandwidth in ``[target]``.
-
-    Raises
-    ------
-    SpecError
-        For bandwidths that do not fit the axes.
-    """
-    if len(bandwidth) != domain.dimensions:
-        raise SpecError(
-            f"target.{key}: has {len(bandwidth)} entries for {domain.dimensions} "
-            f"axes; write one for each of {', '.join(domain.names)}"
-        )
-    shares = [b / axis.width for b, axis in zip(bandwidth, domain.axes, strict=True)]
-    if not all(_NARROWEST <= share <= _WIDEST for share in shares):
-        raise SpecError(
-            f"target.{key}: must be from {_NARROWEST:g} to {_WIDEST:g} times the width of "
-            f"its axis; write a {key} nearer to the bounds' scale"
-        )
-    return tuple(kernel_of(name, share) for share in shares)
 
 
 @dataclass(frozen=True)
@@ -107,6 +85,8 @@ class KernelSum:
         The axes it is a function of.
     box : Domain, optional
         All axes in which a record must be valid to count, `domain` among them; by default those.
+    oblique : Oblique, optional
+        From positions in the box to those in `domain`, whose axes are then oblique.
 
     Examples
     --------
@@ -125,6 +105,7 @@ class KernelSum:
     unit: float = 1.0
     share: Fraction = WHOLE
     box: Domain | None = None
+    oblique: Oblique | None = None
 
     @property
     def outputs(self) -> int:
@@ -224,8 +205,13 @@ class KernelSum:
         axes = self.domain.axes
         counts, output, weight = self.weighing(records)
         if self.box is not None:
-            kept, _ = self.box.bounded(records)
+            kept, unit = self.box.bounded(records)
             counts = kept if counts is None else kept & counts
+            if self.oblique is not None:
+                columns = np.zeros((len(axes), len(kept)))
+                columns[:, kept] = self.oblique.positions(unit).T
+                ends = [0.0] * len(axes), [1.0] * len(axes)
+                return Rows(list(columns), *ends, True, counts, output, weight)
         return Rows(
             [records[axis.name] for axis in axes],
             [axis.low for axis in axes],
@@ -235,6 +221,25 @@ class KernelSum:
             output,
             weight,
         )
+
+    @property
+    def shift(self) -> float:
+        """Bound on what a position is rounded by, in shares of its axis.
+
+        Eight roundings; oblique, those of l products, of their factors and of l sums besides, and
+        the same of the points that are asked for.
+        """
+        return UNIT_ROUNDOFF * (8 if self.oblique is None else 24 + 4 * len(self.kernels))
+
+    @property
+    def row_bytes(self) -> int:
+        """Memory that a record of a batch takes before it is added."""
+        return WEIGHING_BYTES + (0 if self.oblique is None else 48 * len(self.kernels))
+
+    @property
+    def coordinates_text(self) -> str:
+        """What a description says of the axes."""
+        return "" if self.oblique is None else ", in oblique coordinates"
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -270,7 +275,8 @@ class KernelSumStatistic:
     def description(self) -> str:
         """Cells and moments."""
         cells = " x ".join(map(str, self.sketch.cells))
-        return f"{cells} cells x {len(self.sketch.indices)} integer moments"
+        text = f"{cells} cells x {len(self.sketch.indices)} integer moments"
+        return text + self.component.coordinates_text
 
     @cached_property
     def kernel_error(self) -> float:
@@ -316,7 +322,7 @@ class KernelSumStatistic:
     def position_error(self) -> float:
         """Bound on the change of F by rounding positions: accuracy only, never privacy."""
         peaks = math.prod(kernel.peak for kernel in self.kernels)
-        shift = 8 * UNIT_ROUNDOFF
+        shift = self.component.shift
         return OUTWARD * shift * sum(peaks * kernel.slope / kernel.peak for kernel in self.kernels)
 
     @property
@@ -331,7 +337,7 @@ class KernelSumStatistic:
     @property
     def batch_bytes(self) -> int:
         """What the weighing makes; records are located and added block by block."""
-        return WEIGHING_BYTES
+        return self.component.row_bytes
 
     @property
     def table_bytes(self) -> int:

@@ -24,9 +24,10 @@ from pydantic import Field
 from dbern.combination import Combination
 from dbern.domain import RecordSchema
 from dbern.learning.losses import Hinge
+from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Component, Learner, Lengths
 from dbern.targets.erm import Shards, gaussian_space, minimizer, note, of_classes
-from dbern.targets.sums import KernelSum, axis_kernels
+from dbern.targets.sums import KernelSum
 from dbern.targets.weighings import ByCategory, BySign
 
 

@@ -14,7 +14,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from dbern.learning.kernels import Gaussian
+from dbern.bernstein.reproducing import Gaussian
 from dbern.learning.losses import Hinge, Logistic, Loss
 from dbern.learning.projected import project_gaussian
 from dbern.learning.risk import Risk

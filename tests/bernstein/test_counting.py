@@ -39,6 +39,7 @@ TERMS = [
     lambda bits, outputs: splines((19,), 2, bits, outputs),
     lambda bits, outputs: splines((5, 3), 2, bits, outputs),
     lambda bits, outputs: splines((3, 1, 2), 3, bits, outputs),
+    lambda bits, outputs: splines((2, 1, 3, 2), 2, bits, outputs),
     lambda bits, outputs: moments((1,), 0, bits, outputs),
     lambda bits, outputs: moments((521,), 2, bits, outputs),
     lambda bits, outputs: moments((2, 3, 4), 4, bits, outputs),

@@ -183,3 +183,4 @@ def test_a_table_that_would_be_too_large_is_not_made(monkeypatch):
     assert resample(noise) is None
     monkeypatch.undo()
     assert resample(np.zeros((131, 131, 131))) is None
+    assert resample(np.zeros((2, 2, 2, 2))) is None

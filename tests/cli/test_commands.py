@@ -30,9 +30,9 @@ def queries(project):
     return path
 
 
-COMMANDS = ["plan", "release", "query", "show", "verify", "ledger", "ledger init", "ledger grant",
-            "ledger status", "ledger abandon", "demo", "init", "target", "target list",
-            "doctor", "inspect"]  # fmt: skip
+COMMANDS = ["plan", "release", "query", "show", "report", "export", "verify", "inspect",
+            "ledger", "ledger init", "ledger grant", "ledger status", "ledger abandon",
+            "demo", "init", "target", "target list", "doctor"]  # fmt: skip
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])

@@ -88,6 +88,14 @@ def test_every_default_in_the_comments_is_the_default(project, run, kind):
     )
 
 
+def test_a_covariance_stands_for_the_bandwidth(project, run):
+    given = ["--set", "covariance=[[0.04, 0.03], [0.03, 0.04]]"]
+    assert run("init", "new.toml", *BASE, *given).code == 0
+    spec = ReleaseSpec.load(project.folder / "new.toml")
+    assert spec.learner.covariance == ((0.04, 0.03), (0.03, 0.04))
+    assert run("init", "other.toml", *BASE).code == 2
+
+
 def test_init_runs_from_its_own_advice(project, run):
     ran = run("init", "new.toml", *BASE, *KINDS["kernel-density"], "--ledger", "sqlite:///n.db",
               "--delta", "1e-6", "--json")  # fmt: skip

@@ -8,9 +8,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from dbern.learning.kernels import ArcCosine, Gaussian, Linear, Polynomial, Stationary
-from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square, UserLoss
+from dbern.bernstein.reproducing import ArcCosine, Gaussian, Linear, Polynomial, Stationary
+from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square
 from dbern.learning.risk import Risk
+from dbern.learning.user import UserLoss
 
 
 def pseudo_huber(labels, predictions):
@@ -35,8 +36,8 @@ LOSSES = {
 KERNELS = {
     "gaussian": Gaussian((0.3, 0.5)),
     "laplace": Stationary("laplace", (0.3, 0.5)),
-    "matern32": Stationary("matern32", (0.4, 0.4)),
-    "matern52": Stationary("matern52", (0.4, 0.4), product=False),
+    "matern-3/2": Stationary("matern-3/2", (0.4, 0.4)),
+    "matern-5/2": Stationary("matern-5/2", (0.4, 0.4), product=False),
     "linear": Linear(constant=0.5),
     "polynomial": Polynomial(degree=3, scale=1.2, constant=0.5),
     "arc-cosine": ArcCosine(),
@@ -67,8 +68,8 @@ def true_kernel(kernel, x, y):
         z = [abs(a - b) / mpmath.mpf(s) for a, b, s in zip(x, y, kernel.scales, strict=True)]
         profiles = {
             "laplace": lambda t: mpmath.exp(-t),
-            "matern32": lambda t: (1 + mpmath.sqrt(3) * t) * mpmath.exp(-mpmath.sqrt(3) * t),
-            "matern52": lambda t: (
+            "matern-3/2": lambda t: (1 + mpmath.sqrt(3) * t) * mpmath.exp(-mpmath.sqrt(3) * t),
+            "matern-5/2": lambda t: (
                 (1 + mpmath.sqrt(5) * t + 5 * t * t / 3) * mpmath.exp(-mpmath.sqrt(5) * t)
             ),
         }

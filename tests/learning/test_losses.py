@@ -9,7 +9,8 @@ import pytest
 from exact_learning import EIGHTY_BITS, LOSSES
 
 from dbern.errors import SpecError
-from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square, UserLoss
+from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square
+from dbern.learning.user import UserLoss
 
 PREDICTIONS = np.concatenate([np.linspace(-4, 4, 4001), [-1e6, -50.0, 50.0, 1e6]])
 PREDICTIONS.sort()

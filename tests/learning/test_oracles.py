@@ -11,9 +11,9 @@ from exact_learning import GRID, KERNELS, RADIUS, distance, sample
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
 
+from dbern.bernstein.reproducing import Linear
 from dbern.errors import SpecError
 from dbern.learning.hinge import closed_form, is_closed
-from dbern.learning.kernels import Linear
 from dbern.learning.losses import Hinge, Logistic, Square
 from dbern.learning.model import Expansion
 from dbern.learning.objective import DualObjective
@@ -57,7 +57,7 @@ def test_hinge_against_a_cone_solver(cost, width):
 def test_square_loss_against_kernel_ridge(cost):
     points, _ = sample(60)
     responses = np.sin(5 * points[:, 0])
-    for kernel in (KERNELS["gaussian"], KERNELS["matern52"], KERNELS["arc-cosine"]):
+    for kernel in (KERNELS["gaussian"], KERNELS["matern-5/2"], KERNELS["arc-cosine"]):
         risk = Risk(Square(1.0), kernel, cost, 60, RADIUS, 2)
         model = solve(risk, Certified(1e-11), points, responses)
         gram = kernel(points, points)

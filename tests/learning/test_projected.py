@@ -9,8 +9,8 @@ import pytest
 from exact_learning import EIGHTY_BITS, GRID, LOSSES, RADIUS, sample
 from test_stability import worst
 
+from dbern.bernstein.reproducing import Gaussian, Linear
 from dbern.learning import objective as objectives
-from dbern.learning.kernels import Gaussian, Linear
 from dbern.learning.losses import Logistic
 from dbern.learning.projected import project_gaussian
 from dbern.learning.risk import Risk

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 from exact_learning import KERNELS, RADIUS, true_kernel
 
-from dbern.errors import SpecError
-from dbern.learning.kernels import (
+from dbern.bernstein.reproducing import (
     ArcCosine,
     Gaussian,
     Linear,
     Polynomial,
     ProductKernel,
     Stationary,
-    UserKernel,
     box_radius,
 )
+from dbern.errors import SpecError
 from dbern.learning.model import Expansion
+from dbern.learning.user import UserKernel
 
 NARROW = {
     "narrow gaussian": Gaussian((0.01, 0.02)),

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from exact_learning import KERNELS, LOSSES, RADIUS, distance, risk_of
 
+from dbern.bernstein.reproducing import Gaussian, Linear
 from dbern.errors import SpecError
-from dbern.learning.kernels import Gaussian, Linear
 from dbern.learning.losses import Hinge, Huber, Logistic, Square
 from dbern.learning.model import Expansion, LinearModel
 from dbern.learning.objective import objective

@@ -18,6 +18,7 @@ from dbern.spec import ReleaseSpec
 from dbern.targets.counting import Counters
 
 NULL = math.nan
+AXES = "xyzuvw"
 LABEL = {"column": "label", "classes": ["no", "yes"]}
 THREE = {"column": "label", "classes": [0, 1, 2]}
 GROUP = {"column": "group", "values": ["a", "b", "c"]}
@@ -48,9 +49,13 @@ class Case:
         **mechanism: Any,
     ) -> ReleaseSpec:
         """A release over the unit cube of n rows, or of `rows`, keys of [data] in their place."""
-        names = "xyz"[:axes]
+        names = AXES[:axes]
         target = {
-            key: value * axes if isinstance(value, list) else value
+            key: value(axes)
+            if callable(value)
+            else value * axes
+            if isinstance(value, list)
+            else value
             for key, value in self.target.items()
         }
         mechanism = {} if self.linear else {"h": 2, **mechanism}
@@ -70,11 +75,30 @@ class Case:
     # fmt: on
 
 
+def pinball(labels, predictions):
+    """A quantile's loss: a loss of one's own."""
+    return np.maximum(0.75 * (labels - predictions), 0.25 * (predictions - labels))
+
+
+def cosine(x, y):
+    """A kernel of one's own, of both signs and of rank two an axis."""
+    return np.prod(np.cos(4.0 * (x[:, None, :] - y) / x.shape[1] ** 0.5), axis=-1)
+
+
 _SOLVED = ("laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian")
 SALT = bytes(range(32))
 
+
+def correlated(axes: int) -> list[list[float]]:
+    """Standard deviations of 0.2 and 0.3 in turn, neighbours correlated by -0.6."""
+    deviations = np.resize([0.2, 0.3], axes)
+    apart = np.abs(np.subtract.outer(np.arange(axes), np.arange(axes)))
+    return (np.outer(deviations, deviations) * (-0.6) ** apart).round(12).tolist()
+
+
 CASES = {
     "density": Case({"kind": "kernel-density", "bandwidth": [0.2]}),
+    "covariance": Case({"kind": "kernel-density", "covariance": correlated}),
     "groups": Case(
         {"kind": "kernel-density", "bandwidth": [0.2]}, {"group": GROUP},
         {"group": (0.0, 1.0, 2.0, NULL)},
@@ -113,6 +137,38 @@ CASES = {
         {"response": RESPONSE}, {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, _SOLVED,
         reached=0.3,
     ),
+    "kernel laplace": Case(
+        {"kind": "kernel-erm", "kernel": "laplace", "loss": "logistic", "length_scale": [0.3],
+         "C": 1.5, "shards": 2},
+        {"label": LABEL}, {"label": (0.0, 1.0, NULL)}, _SOLVED, reached=0.3,
+    ),
+    "kernel matern": Case(
+        {"kind": "kernel-erm", "kernel": "matern-5/2", "loss": "hinge", "length_scale": [0.3],
+         "C": 1.1},
+        {"label": THREE}, {"label": (0.0, 1.0, 2.0, NULL)}, _SOLVED, reached=0.3,
+    ),
+    "kernel polynomial": Case(
+        {"kind": "kernel-erm", "kernel": "polynomial", "degree": 2, "loss": "logistic", "C": 0.1,
+         "constant": 0.5},
+        {"label": LABEL}, {"label": (0.0, 1.0, NULL)}, _SOLVED, reached=0.3,
+    ),
+    "kernel arc-cosine": Case(
+        {"kind": "kernel-erm", "kernel": "arc-cosine", "loss": "epsilon-insensitive", "C": 0.5,
+         "shards": 2},
+        {"response": RESPONSE}, {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, _SOLVED,
+        reached=0.3,
+    ),
+    "own kernel": Case(
+        {"kind": "kernel-erm", "kernel": "conformance:cosine", "kernel_bound": 1.0,
+         "kernel_lipschitz": 4.0, "loss": "hinge", "C": 1.1},
+        {"label": THREE}, {"label": (0.0, 1.0, 2.0, NULL)}, _SOLVED, reached=0.5,
+    ),
+    "own loss": Case(
+        {"kind": "kernel-erm", "loss": "conformance:pinball", "length_scale": [0.3], "C": 1.0,
+         "lipschitz": 0.75, "at_zero": 1.5},
+        {"response": RESPONSE}, {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, _SOLVED,
+        reached=0.3,
+    ),
     "logistic": Case(
         {"kind": "logistic-regression", "C": 1.0}, {"label": LABEL}, {"label": (0.0, 1.0, NULL)},
         ("laplace", "discrete-gaussian"), reached=0.3, linear=True,
@@ -121,6 +177,22 @@ CASES = {
         {"kind": "ridge-regression", "C": 0.5}, {"response": RESPONSE},
         {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, ("laplace", "discrete-gaussian"),
         reached=0.2, linear=True,
+    ),
+    "oracle": Case(
+        {
+            "kind": "oracle", "function": "black_boxes:nearest", "sensitivity": 2.0,
+            "smoothness": {"holder": [9.0, 0.5]}, "bounds": (-1.0, 3.0), "on_failure": "stop",
+        },
+        {"response": RESPONSE}, {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)},
+        ("laplace", "discrete-gaussian"), reached=0.3,
+    ),
+    "oracle shards": Case(
+        {
+            "kind": "oracle", "function": "black_boxes:margins", "sensitivity": 0.5,
+            "smoothness": {"derivatives": 2, "bound": 9.0}, "bounds": (-1.0, 1.0),
+            "on_failure": 0.0, "separable": True,
+        },
+        {"label": LABEL}, {"label": (0.0, 1.0, NULL)}, ("laplace", "discrete-gaussian"),
     ),
     "bayes": Case(
         {"kind": "naive-bayes", "bandwidth": [0.2]}, {"label": THREE},
@@ -146,7 +218,7 @@ def everyone(case: Case, axes: int, rng: np.random.Generator) -> list[dict[str, 
     ends = list(itertools.product((0.0, 0.5, 1.0), repeat=axes))
     places = [*ends, *rng.uniform(size=(4, axes)).tolist(), [NULL] * axes, [1.5] * axes]
     places += [[0.5] * (axes - 1) + [NULL]] if axes > 1 else []
-    names = "xyz"[:axes]
+    names = AXES[:axes]
     others = [dict(zip(case.values, some, strict=True))
               for some in itertools.product(*case.values.values())]  # fmt: skip
     return [dict(zip(names, place, strict=True)) | other for place in places for other in others]

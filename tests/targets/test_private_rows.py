@@ -173,10 +173,8 @@ def full(counts, label=1.0):
     spec = CASES["logistic"].spec(1, 2, "laplace", rows={**ADDED, "normalizer": "1"})
     component = for_rows(spec.components[0], 1)
     points = component.space.points(np.array([[1.0], [1.0]]))
-    found = [
-        component.fitted(points, np.array([1.0, label]), np.array([count, more], dtype=float))[:, 0]
-        for count, more in counts
-    ]
+    labels = np.array([1.0, label])
+    found = [component.fitted(points, labels, np.array(some))[1][:, 0] for some in counts]
     risk = component.risk
     assert max(np.linalg.norm(one) for one in found) <= risk.norm(risk.most_weight)
     return found, risk.sensitivity / 2 + component.method.instability(risk)

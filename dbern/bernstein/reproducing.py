@@ -14,9 +14,9 @@ Sums, products, and limits of positive definite kernels are positive definite (S
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -39,6 +39,15 @@ class Kernel(Protocol):
 
     def error(self, dimensions: int, radius: float) -> float:
         """Float error of a value."""
+
+
+@runtime_checkable
+class LipschitzKernel(Protocol):
+    """A kernel whose features are Lipschitz: ``|K_x - K_y| <= lipschitz |x - y|``."""
+
+    @property
+    def lipschitz(self) -> float:
+        """See the class."""
 
 
 @runtime_checkable
@@ -96,8 +105,8 @@ def _exp(exponent: FloatArray) -> FloatArray:
 
 _PROFILES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "laplace": _laplace,
-    "matern32": _matern_three_halves,
-    "matern52": _matern_five_halves,
+    "matern-3/2": _matern_three_halves,
+    "matern-5/2": _matern_five_halves,
 }
 
 
@@ -160,9 +169,10 @@ class Stationary:
 
     ``z = |x_i - y_i| / scale_i`` per axis. As a product (the default) ``K = prod_i p(z_i)``, which
     spectral noise and grids need; otherwise ``K = p(|z|_2)``. Profiles: ``laplace`` ``exp(-z)``,
-    ``matern32`` ``(1+t) exp(-t)``, ``t = sqrt(3) z``, and ``matern52`` ``(1+t+t^2/3) exp(-t)``,
-    ``t = sqrt(5) z``. Each is positive definite in every dimension: its Fourier transform is
-    ``(1 + c |omega|^2)^-(nu + l/2)`` up to a factor.
+    ``matern-3/2`` ``(1+t) exp(-t)``, ``t = sqrt(3) z``, and ``matern-5/2``
+    ``(1+t+t^2/3) exp(-t)``, ``t = sqrt(5) z``. Each is positive
+    definite in every dimension: its Fourier transform is ``(1 + c |omega|^2)^-(nu + l/2)`` up to a
+    factor.
 
     Float error: z is relatively within 2 u per axis, and (l/2 + 4) u as a norm; t and the exponent
     round by 2 u more; ``z |p'(z)|`` is at most ``1/e, 4/e^2, .61`` for the three, so a relative
@@ -246,8 +256,7 @@ class Linear:
     feature_error = 0.0  # coordinates are copied
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.constant) and self.constant >= 0):
-            raise SpecError("target.constant: must be at least 0; write constant = 1.0")
+        _check_constant(self.constant)
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Values (m, n); see the class."""
@@ -295,6 +304,10 @@ class Polynomial:
                 "and a constant of at least 0; write degree = 3, scale = 1.0, constant = 1.0"
             )
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"name": "polynomial", **asdict(self)}
+
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Values (m, n); see the class."""
         return np.asarray((x @ y.T / self.scale**2 + self.constant) ** self.degree)
@@ -313,12 +326,16 @@ class Polynomial:
 class ArcCosine:
     """``|x| |y| g(cos theta) / pi``, ``g(c) = sqrt(1 - c^2) + (pi - arccos c) c``.
 
-    The arc-cosine kernel of order 1 (Cho and Saul 2009): twice the expectation of
-    ``max(0, w.x) max(0, w.y)`` over standard normal w, hence positive definite.
-    ``K(x, x) = |x|^2``. Order 0 is left out: its derivative at ``theta = 0`` is infinite, so no
-    useful bound on its float error exists. Float error: the cosine is within ``(2 l + 8) u``,
-    ``0 <= g' = pi - theta <= pi``, g itself rounds by less than ``24 u`` at values up to pi, the
-    norms by ``(l + 4) u``.
+    Of points with one more coordinate, the constant, which stands for a bias. The arc-cosine
+    kernel of order 1 (Cho and Saul 2009): twice the expectation of ``max(0, w.x) max(0, w.y)`` over
+    standard normal w, hence positive definite. ``K(x, x) = |x|^2``. Order 0 is left out: its
+    derivative at ``theta = 0`` is infinite, so no useful bound on its float error exists. Float
+    error: the cosine is within ``(2 l + 8) u``, ``0 <= g' = pi - theta <= pi``, g itself rounds by
+    less than ``24 u`` at values up to pi, the norms by ``(l + 4) u``.
+
+    *Lipschitz.* ``|K_x - K_y|^2 = 2 E (max(0, w.x) - max(0, w.y))^2``. Along a segment from y to x
+    the feature moves at the rate ``(2 E 1[w.z > 0] (w.e)^2)^{1/2} = 1`` a unit of length, e its
+    direction, because w and -w are as likely: ``|K_x - K_y| <= |x - y|``.
 
     Examples
     --------
@@ -326,55 +343,42 @@ class ArcCosine:
     array([[25.,  0.]])
     """
 
+    constant: float = 0.0
+    lipschitz = OUTWARD
+
+    def __post_init__(self) -> None:
+        _check_constant(self.constant)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"name": "arc-cosine", **asdict(self)}
+
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """Values (m, n); see the class."""
-        lengths = np.sqrt((x * x).sum(axis=1))[:, None] * np.sqrt((y * y).sum(axis=1))
-        cosine = np.divide(x @ y.T, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        square = self.constant**2
+        lengths = np.sqrt((x * x).sum(axis=1) + square)[:, None]
+        lengths = lengths * np.sqrt((y * y).sum(axis=1) + square)
+        inner = x @ y.T + square
+        cosine = np.divide(inner, lengths, out=np.zeros_like(lengths), where=lengths > 0)
         cosine = np.clip(cosine, -1.0, 1.0)
         sine = np.sqrt((1 - cosine) * (1 + cosine))
         return np.asarray(lengths * (sine + (math.pi - np.arccos(cosine)) * cosine) / math.pi)
 
     def bound(self, radius: float) -> float:
-        """``radius^2``."""
-        return OUTWARD * radius**2
+        """``radius^2 + constant^2``."""
+        return OUTWARD * (radius**2 + self.constant**2)
 
     def error(self, dimensions: int, radius: float) -> float:
         """See the class."""
-        return (4 * dimensions + 48) * UNIT_ROUNDOFF * self.bound(radius)
+        return (4 * dimensions + 56) * UNIT_ROUNDOFF * self.bound(radius)
 
 
-@dataclass(frozen=True)
-class UserKernel:
-    """A kernel given as a function of points (m, l) and (n, l), with the constants it satisfies.
+def _check_constant(constant: float) -> None:
+    if not (math.isfinite(constant) and constant >= 0):
+        raise SpecError("target.constant: must be at least 0; write constant = 1.0")
 
-    Positive definiteness, `largest` (``sup K(x, x)`` over the public domain) and `float_error`
-    are the author's promise: privacy rests on all three.
 
-    Examples
-    --------
-    >>> UserKernel(lambda x, y: np.cos(x - y.T), largest=1.0).bound(1.0)
-    1.0
-    """
-
-    function: Callable[[FloatArray, FloatArray], FloatArray]
-    largest: float
-    float_error: float = 2.0**-44
-
-    def __post_init__(self) -> None:
-        if not (0 < self.largest < math.inf and 0 <= self.float_error < math.inf):
-            raise SpecError(
-                "target.kernel: sup K(x, x) must be positive and finite, its float error at least "
-                "0; write them with the function"
-            )
-
-    def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Values (m, n)."""
-        return self.function(x, y)
-
-    def bound(self, radius: float) -> float:  # noqa: ARG002 - as stated
-        """`largest`."""
-        return self.largest
-
-    def error(self, dimensions: int, radius: float) -> float:  # noqa: ARG002 - as stated
-        """`float_error`."""
-        return self.float_error
+def reproducing_of(content: Mapping[str, Any]) -> Polynomial | ArcCosine:
+    """The kernel whose `to_dict` this is."""
+    facts = {key: value for key, value in content.items() if key != "name"}
+    return Polynomial(**facts) if content["name"] == "polynomial" else ArcCosine(**facts)

@@ -1,4 +1,4 @@
-"""Pictures of a synopsis."""
+"""A released function beside the non-private one, for data that is not private."""
 
 from __future__ import annotations
 

@@ -1,0 +1,179 @@
+"""``dbern report --ledger``: one HTML file about budgets over time, from the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from dbern.ledger import AuditLine, DatasetStatus, ReleaseRow, State
+from dbern.ledger.accounting import ZCDP, granted_amount, period_of
+from dbern.privacy.budget import Budget
+from dbern.reporting.pages import render
+from dbern.reporting.pictures import VARIABLES, WIDTHS, drawn
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_DAY, _MINUTE = 86400.0, 1 / 1440  # in seconds, in days: matplotlib counts days
+_REFUNDED = "refunded"
+_CHARGED = ("spent", "committed", "abandoned")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """An account just after an event, in what its accountant counts: epsilons or rhos."""
+
+    at: str
+    granted: float
+    reserved: float
+    spent: float
+
+
+def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[Moment]:
+    """A dataset's account after each event of its audit log that changed it.
+
+    With a period, what is used is that of the event's own period.
+    """
+    zcdp = status.accountant == ZCDP
+    granted = Budget(Fraction(0))
+    charges: dict[str, tuple[Fraction, str | None]] = {}
+    states: dict[str, str] = {}
+    moments: list[Moment] = []
+    for line in lines:
+        if line.dataset != status.dataset:
+            continue
+        if line.event == "grant":
+            granted += Budget(Fraction(line.detail["epsilon"]), Fraction(line.detail["delta"]))
+        elif line.release_id is not None:
+            if "epsilon" in line.detail:
+                cost = Fraction(line.detail["rho" if zcdp else "epsilon"] or 0)
+                charges.setdefault(line.release_id, (cost, period_of(line.at, status.terms.period)))
+            known = states.get(line.release_id)
+            states[line.release_id] = "spent" if line.event == "reconciled" else line.event
+            if known == states[line.release_id]:
+                continue
+        else:
+            continue
+        now = period_of(line.at, status.terms.period)
+        current = {key: cost for key, (cost, period) in charges.items() if period == now}
+        spent = sum(current[key] for key in current if states[key] in _CHARGED)
+        free = sum(current[key] for key in current if states[key] == _REFUNDED)
+        whole = granted_amount(status.accountant, granted)
+        moments.append(
+            Moment(
+                line.at,
+                float(whole.rho if zcdp else whole.epsilon),  # type: ignore[attr-defined]  # as its accountant says
+                float(sum(current.values()) - spent - free),
+                float(spent),
+            )
+        )
+    return moments
+
+
+def ledger_page(
+    statuses: Sequence[DatasetStatus], lines: Sequence[AuditLine], *, pending: bool = False
+) -> str:
+    """The report on some datasets' budgets, as HTML.
+
+    Parameters
+    ----------
+    lines : sequence of AuditLine
+        The audit log, of these datasets at least.
+    pending : bool
+        Whether the ledger was put back to an earlier state and is not reconciled yet.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        Where matplotlib or jinja2 is not installed.
+    """
+    return render(
+        "ledger.html",
+        title="Privacy budgets",
+        accounts=[_account(place, one, lines) for place, one in enumerate(statuses)],
+        pending=pending,
+    )
+
+
+def _account(place: int, status: DatasetStatus, lines: Sequence[AuditLine]) -> dict[str, Any]:
+    moments = history(lines, status)
+    symbol = "ρ" if status.accountant == ZCDP else "ε"
+    granted = _size(status.granted)
+    releases = [
+        {
+            "name": one.name,
+            "state": str(one.state),
+            "charge": str(one.charge),
+            "share": f"{100 * _cost(one, status) / granted:.3g}" if granted else "0",
+            "created": one.created,
+        }
+        for one in status.releases
+    ]
+    amounts = {key: getattr(status, key) for key in ("granted", "reserved", "spent", "remaining")}
+    return {
+        "dataset": status.dataset,
+        "status": status,
+        "symbol": symbol,
+        "amounts": {
+            key: {"size": _size(amount), "exact": str(amount)} for key, amount in amounts.items()
+        },
+        "releases": releases,
+        "log": [line for line in lines if line.dataset == status.dataset],
+        "picture": {"forms": _drawing(place, moments, symbol), "alt": _alt(status, moments)},
+    }
+
+
+def _size(amount: Any) -> float:
+    return float(getattr(amount, "rho", amount.epsilon))
+
+
+def _cost(one: ReleaseRow, status: DatasetStatus) -> float:
+    if one.state is State.REFUNDED:
+        return 0.0
+    return float((one.rho or 0) if status.accountant == ZCDP else one.charge.epsilon)
+
+
+def _alt(status: DatasetStatus, moments: Sequence[Moment]) -> str:
+    span = f" from {moments[0].at[:10]} to {moments[-1].at[:10]}" if moments else ""
+    return (
+        f"Budget of {status.dataset} over time{span}: of {status.granted} granted, "
+        f"{status.spent} is spent and {status.reserved} is reserved."
+    )
+
+
+def _drawing(place: int, moments: Sequence[Moment], symbol: str) -> dict[str, str]:
+    def paint(figure: Figure) -> None:
+        axes = figure.subplots()
+        times = [datetime.fromisoformat(one.at).timestamp() / _DAY for one in moments]
+        margin = max((times[-1] - times[0]) / 20, _MINUTE)
+        times = [times[0] - margin, *times, times[-1] + margin]
+        granted, spent, used = (
+            [0.0, *values, values[-1]]
+            for values in (
+                [one.granted for one in moments],
+                [one.spent for one in moments],
+                [one.spent + one.reserved for one in moments],
+            )
+        )
+        style: dict[str, Any] = {"step": "post", "lw": 0}
+        axes.patch.set_visible(False)
+        axes.grid(axis="y", lw=0.8)
+        axes.set_axisbelow(True)
+        axes.fill_between(times, used, color=VARIABLES["wash"], label="reserved", **style)
+        axes.fill_between(times, spent, color=VARIABLES["accent"], label="spent", **style)
+        axes.step(times, granted, where="post", color=VARIABLES["ink"], lw=1.5, label="granted")
+        axes.set_xlim(times[0], times[-1])
+        axes.set_ylim(0, 1.08 * max(*granted, *used) or 1)
+        axes.spines.left.set_visible(False)
+        axes.tick_params(length=0, pad=7)
+        axes.set_ylabel(symbol)
+        axes.xaxis_date()
+
+    heights = {"wide": 300, "narrow": 240}
+    return {
+        form: drawn(f"budget-{place}-{form}", (WIDTHS[form], heights[form]), paint)
+        for form in WIDTHS
+    }

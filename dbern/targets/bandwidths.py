@@ -1,0 +1,161 @@
+"""Bandwidths of kernel sums: one an axis, or a full covariance of a Gaussian.
+
+A full covariance H is released in oblique coordinates (`dbern.oblique`), where its density is a
+product over axes: sensitivities, noise, certificates and choices are those of product kernels over
+the box of these coordinates. A value in data units is that in the box's unit cube times ``1 /
+(volume of the domain x volume of the box)``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, model_validator
+
+from dbern.bernstein.kernels import Kernel, kernel_of
+from dbern.domain import Axis, Domain
+from dbern.errors import SpecError
+from dbern.oblique import Oblique, decorrelate
+from dbern.targets.base import KernelName, Learner, Lengths
+from dbern.targets.sums import WHOLE, KernelSum
+from dbern.targets.weighings import Weighing
+
+_NARROWEST, _WIDEST = 1e-4, 1e4
+_Row = Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], Field(strict=False)]
+Covariance = Annotated[tuple[_Row, ...], Field(strict=False)]
+"""Symmetric, in data units; TOML has it as a list of lists."""
+
+
+def axis_kernels(
+    domain: Domain, bandwidth: Sequence[float], key: str, name: str = "gaussian"
+) -> tuple[Kernel, ...]:
+    """Axis kernels in unit-cube units; `key` names the bandwidth in ``[target]``.
+
+    Raises
+    ------
+    SpecError
+        For bandwidths that do not fit the axes.
+    """
+    if len(bandwidth) != domain.dimensions:
+        raise SpecError(
+            f"target.{key}: has {len(bandwidth)} entries for {domain.dimensions} "
+            f"axes; write one for each of {', '.join(domain.names)}"
+        )
+    shares = [b / axis.width for b, axis in zip(bandwidth, domain.axes, strict=True)]
+    if not all(_NARROWEST <= share <= _WIDEST for share in shares):
+        raise SpecError(
+            f"target.{key}: must be from {_NARROWEST:g} to {_WIDEST:g} times the width of "
+            f"its axis; write a {key} nearer to the bounds' scale"
+        )
+    return tuple(kernel_of(name, share) for share in shares)
+
+
+class Smoother(Learner):
+    """A learner of kernel sums over all axes, with a bandwidth for each or a covariance.
+
+    Parameters
+    ----------
+    bandwidth : sequence of float
+        Per axis, in data units: standard deviation of a Gaussian, length scale of a Laplace or
+        Matern kernel, half-width of a compact one.
+    covariance : sequence of sequences of float
+        Instead of it: the symmetric positive definite covariance of a Gaussian, in data units.
+    kernel : str
+        One of `dbern.bernstein.kernels.KERNELS`.
+    """
+
+    instead: ClassVar[Mapping[str, str]] = {"bandwidth": "covariance"}
+
+    bandwidth: Lengths = Field(
+        description="bandwidth = [0.5, 0.5], one standard deviation per axis in data units"
+    )
+    covariance: Covariance = Field(
+        (), description="covariance = [[0.25, 0.1], [0.1, 0.25]] instead of bandwidth"
+    )
+    kernel: KernelName = Field("gaussian", description='kernel = "gaussian"')
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_of_two(cls, given: Any) -> Any:
+        if isinstance(given, Mapping) and given.get("covariance"):
+            if given.get("bandwidth"):
+                raise SpecError("target.covariance: stands for bandwidth; leave one of them out")
+            if given.get("kernel", "gaussian") != "gaussian":
+                raise SpecError(
+                    'target.kernel: a covariance is that of a Gaussian; write kernel = "gaussian", '
+                    "or bandwidth = [..] instead of covariance"
+                )
+            return {**given, "bandwidth": ()}
+        return given
+
+    def kernel_sum(
+        self, name: str, domain: Domain, weighing: Weighing, share: Fraction = WHOLE
+    ) -> KernelSum:
+        """The sum of a weighing over the domain, by the learner's kernel.
+
+        Raises
+        ------
+        SpecError
+            For a bandwidth or a covariance that does not fit the axes.
+        """
+        if not self.covariance:
+            kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
+            return KernelSum(name, domain, kernels, weighing, 1 / domain.volume, share)
+        oblique, kernels = oblique_kernels(domain, self.covariance)
+        box = Domain(
+            tuple(
+                Axis(axis.name, axis.low + low * axis.width, axis.low + (low + width) * axis.width)
+                for axis, low, width in zip(domain.axes, oblique.low, oblique.width, strict=True)
+            )
+        )
+        unit = 1 / (domain.volume * math.prod(oblique.width))
+        return KernelSum(name, box, kernels, weighing, unit, share, domain, oblique)
+
+
+def oblique_kernels(
+    domain: Domain, covariance: Sequence[Sequence[float]]
+) -> tuple[Oblique, tuple[Kernel, ...]]:
+    """Oblique coordinates of a covariance in data units, and the axis kernels over their box.
+
+    Raises
+    ------
+    SpecError
+        For one of another size, not symmetric, not positive definite, or too narrow or wide.
+    """
+    axes = domain.dimensions
+    if len(covariance) != axes or any(len(row) != axes for row in covariance):
+        raise SpecError(
+            f"target.covariance: must have {axes} rows of {axes} numbers, in the order "
+            f"{', '.join(domain.names)}; write covariance = [[0.25, 0.1], [0.1, 0.25]]"
+        )
+    if any(covariance[i][j] != covariance[j][i] for i in range(axes) for j in range(i)):
+        raise SpecError(
+            "target.covariance: is not symmetric; write the same number at [i][j] and [j][i]"
+        )
+    widths = [Fraction(axis.width) for axis in domain.axes]
+    unit = [
+        [Fraction(entry) / (w * v) for entry, v in zip(row, widths, strict=True)]
+        for row, w in zip(covariance, widths, strict=True)
+    ]
+    try:
+        oblique, deviations = decorrelate(unit)
+    except ValueError:
+        raise SpecError(
+            "target.covariance: is not positive definite; write one whose correlations are "
+            "possible, such as covariance = [[0.25, 0.1], [0.1, 0.25]]"
+        ) from None
+    if not all(_NARROWEST <= deviation <= _WIDEST for deviation in deviations):
+        raise SpecError(
+            "target.covariance: standard deviations, also of an axis given the others, must be "
+            f"from {_NARROWEST:g} to {_WIDEST:g} times the width of the axis; write a covariance "
+            "nearer to the bounds' scale, or weaker correlations"
+        )
+    return oblique, tuple(kernel_of("gaussian", deviation) for deviation in deviations)
+
+
+def oblique_of(component: object) -> Oblique | None:
+    """The oblique coordinates of a component, where it has some."""
+    return component.oblique if isinstance(component, KernelSum) else None

@@ -1,0 +1,250 @@
+"""Regularized risk minimization with a kernel and a loss of one's choice, or of one's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from dbern.bernstein.gram import CubeKernel
+from dbern.bernstein.reproducing import ArcCosine, Polynomial
+from dbern.combination import Combination
+from dbern.domain import Domain, RecordSchema
+from dbern.errors import SpecError
+from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
+from dbern.learning.user import UserKernel, UserLoss, imported
+from dbern.targets.bandwidths import axis_kernels
+from dbern.targets.base import Component, Learner, Lengths
+from dbern.targets.erm import (
+    CONSTANT,
+    COST,
+    SHARDS,
+    Shards,
+    gaussian_space,
+    minimizer,
+    note,
+    of_classes,
+    of_responses,
+    response_of,
+)
+from dbern.targets.expansions import STATIONARY, GramSpace, ProductSpace
+from dbern.targets.hypotheses import Space
+from dbern.targets.spaces import LinearSpace
+
+_OF_CLASSES = ("logistic", "hinge")
+_OURS = (*_OF_CLASSES, "square", "huber", "epsilon-insensitive")
+_SCALED = ("gaussian", *STATIONARY)
+_KERNELS = (*_SCALED, "polynomial", "arc-cosine", "linear", "module:name")
+_DEGREE = 3
+_SHARE = 0.1  # of the range: what a tube or a rounding is where it is not stated
+
+
+class KernelERM(Learner):
+    """Regularized risk minimizer with a loss and a kernel.
+
+    With two classes the second is the positive one; with more, one model a class against the rest.
+    What is stated of a kernel or a loss of your own is not checked: privacy rests on the kernel's
+    positive definiteness and bound, and on the loss's convexity. A solve that fails because a loss
+    is not as stated stops the release, which can be observed.
+
+    Parameters
+    ----------
+    loss : str
+        "logistic" or "hinge" for classes; "square", "huber" or "epsilon-insensitive" for a
+        response; or "module:name" of your own, a function of (labels, predictions), arrays of one
+        shape: convex in the prediction, at least 0. Labels are -1 and 1, or responses counted
+        from the middle of their bounds.
+    kernel : str
+        "gaussian", ``exp(-|x - y|^2 / (2 s^2))``; products over axes of "laplace",
+        ``exp(-|x - y| / s)``, "matern-3/2" or "matern-5/2"; "polynomial",
+        ``(x.y / l + constant)^degree``, and "arc-cosine" of order 1, of l coordinates from -1 to 1
+        over their bounds (for the latter and the constant); "linear", in unit-cube coordinates, of
+        records projected to the unit ball; or "module:name" of your own, a function of points
+        (m, l) and (n, l) in data units to values (m, n): positive definite.
+    length_scale : sequence of float
+        s per axis, in data units; of the kernels with one.
+    C : float
+        The paper's, scikit-learn's times n.
+    shards : "auto" or int
+        The function is the mean of models of as many disjoint shards. "auto": of up to a million
+        records, fewer where the kernel needs many features, 2048 where it has none.
+    width : float, optional
+        Over which the kinks of hinge, tube and a loss of your own are rounded: of a margin, or of a
+        response.
+    tube : float, optional
+        Of the epsilon-insensitive loss, in units of the response; a tenth of half its range.
+    threshold : float, optional
+        Beyond which the Huber loss is linear, in units of the response; half its range.
+    constant : float
+        Of the kernels that say so; of the linear kernel, its constant feature.
+    degree : int, optional
+        Of the polynomial kernel, 3 unless stated.
+    kernel_bound : float, optional
+        Of a kernel of your own: the largest ``K(x, x)`` within the bounds.
+    kernel_lipschitz : float, optional
+        Of a kernel of your own, for a certificate that is worth something: the largest
+        ``|K_x - K_y| / |x - y|`` in its Hilbert space, in data units.
+    lipschitz, at_zero : float, optional
+        Of a loss of your own: the largest slope in the prediction, and its largest value at
+        prediction 0.
+    curvature : float, optional
+        Of a loss of your own, where it is smooth: the largest second derivative.
+
+    Raises
+    ------
+    SpecError
+        For parameters out of range, or records without what the loss needs.
+
+    Examples
+    --------
+    >>> KernelERM(loss="logistic", length_scale=[1.0, 1.0], C=10.0).C
+    10.0
+    """
+
+    kind: ClassVar[str] = "kernel-erm"
+    uses: ClassVar[tuple[str, ...]] = ("label", "response")
+
+    loss: str = Field(
+        description='loss = "logistic", "hinge", "square", "huber", "epsilon-insensitive" or '
+        '"module:name"'
+    )
+    kernel: str = Field("gaussian", description='kernel = "gaussian"')
+    length_scale: Lengths | None = Field(
+        None, description="length_scale = [1.0, 1.0], one per axis in data units"
+    )
+    C: float = COST
+    shards: Shards = SHARDS
+    width: float | None = Field(None, gt=0, allow_inf_nan=False, description="width = 0.1")
+    tube: float | None = Field(None, ge=0, allow_inf_nan=False, description="tube = 0.1")
+    threshold: float | None = Field(None, gt=0, allow_inf_nan=False, description="threshold = 1.0")
+    constant: float = CONSTANT
+    degree: int | None = Field(None, ge=1, le=12, description="degree = 3, from 1 to 12")
+    kernel_bound: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="kernel_bound = 1.0"
+    )
+    kernel_lipschitz: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="kernel_lipschitz = 1.0"
+    )
+    lipschitz: float | None = Field(None, gt=0, allow_inf_nan=False, description="lipschitz = 1.0")
+    at_zero: float | None = Field(None, gt=0, allow_inf_nan=False, description="at_zero = 1.0")
+    curvature: float | None = Field(None, gt=0, allow_inf_nan=False, description="curvature = 1.0")
+
+    def components(self, schema: RecordSchema) -> tuple[Component, ...]:
+        """One, of as many outputs as there are models."""
+        loss = self._loss(schema)
+        name = "prediction" if schema.response else "decision"
+        return (minimizer(name, schema, loss, self._space(schema), self.C, self.shards),)
+
+    def combination(self, schema: RecordSchema) -> Combination:
+        """The decision function, or the response."""
+        return of_responses(schema) if schema.response else of_classes(schema)
+
+    def notes(self, n: int) -> tuple[str, ...]:
+        """C in both forms, and what rests on the user's word."""
+        both = (("kernel", self.kernel), ("loss", self.loss))
+        own = [f'{key} = "{name}"' for key, name in both if ":" in name]
+        words = f"as stated, not checked, and privacy rests on it: {', '.join(own)}"
+        return (note(self.C, n), *([words] if own else []))
+
+    def _space(self, schema: RecordSchema) -> Space:
+        self._refuse_idle()
+        domain = schema.domain
+        if self.kernel in _SCALED:
+            if self.length_scale is None:
+                raise SpecError(
+                    "target.length_scale: is missing; write length_scale = [1.0, 1.0], one per axis"
+                )
+            if self.kernel == "gaussian":
+                return gaussian_space(schema, self.length_scale)
+            return ProductSpace(
+                axis_kernels(domain, self.length_scale, "length_scale", self.kernel)
+            )
+        if ":" in self.kernel:
+            return GramSpace(self._own_kernel(domain))
+        if self.kernel == "linear":
+            return LinearSpace(domain.dimensions, self.constant)
+        axes = domain.dimensions
+        kernel = (
+            ArcCosine(self.constant)
+            if self.kernel == "arc-cosine"
+            else Polynomial(self.degree or _DEGREE, math.sqrt(axes), self.constant)
+        )
+        return GramSpace(CubeKernel(kernel, (-1.0,) * axes, (2.0,) * axes))
+
+    def _refuse_idle(self) -> None:
+        """Refuse an unknown kernel, and parameters that the kernel has no use for."""
+        own = ":" in self.kernel
+        if self.kernel not in _KERNELS and not own:
+            raise SpecError(f'target.kernel: "{self.kernel}" is unknown; write {_listed(_KERNELS)}')
+        idle = {
+            "length_scale": self.kernel not in _SCALED,
+            "degree": self.kernel != "polynomial",
+            "kernel_bound": not own,
+            "kernel_lipschitz": not own,
+        }
+        for name, unused in idle.items():
+            if unused and getattr(self, name) is not None:
+                raise SpecError(f'target.{name}: kernel = "{self.kernel}" has none; leave it out')
+
+    def _own_kernel(self, domain: Domain) -> CubeKernel:
+        function = imported(self.kernel, "target.kernel")
+        if self.kernel_bound is None:
+            raise SpecError(
+                f'target.kernel_bound: is missing for kernel = "{self.kernel}"; write '
+                "kernel_bound = 1.0, the largest K(x, x) within the bounds"
+            )
+        lipschitz = math.inf if self.kernel_lipschitz is None else self.kernel_lipschitz
+        kernel = UserKernel(function, self.kernel_bound, lipschitz=lipschitz)
+        low = tuple(axis.low for axis in domain.axes)
+        return CubeKernel(kernel, low, tuple(axis.width for axis in domain.axes))
+
+    def _loss(self, schema: RecordSchema) -> Loss:
+        if ":" in self.loss:
+            return self._own_loss(schema)
+        if self.loss not in _OURS:
+            known = (*_OURS, "module:name")
+            raise SpecError(f'target.loss: "{self.loss}" is unknown; write {_listed(known)}')
+        for name in ("lipschitz", "at_zero", "curvature"):
+            if getattr(self, name) is not None:
+                raise SpecError(f'target.{name}: is for loss = "module:name"; leave it out')
+        if self.loss in _OF_CLASSES:
+            if schema.response is not None:
+                raise SpecError(f'data.response: loss = "{self.loss}" is for classes; leave it out')
+            return Logistic() if self.loss == "logistic" else Hinge(self.width or _SHARE)
+        if schema.label is not None:
+            raise SpecError(f'data.label: loss = "{self.loss}" is for a response; leave it out')
+        bound = response_of(schema).radius
+        if self.loss == "square":
+            return Square(bound)
+        if self.loss == "huber":
+            return Huber(self.threshold or bound, bound)
+        tube = _SHARE * bound if self.tube is None else self.tube
+        return EpsilonInsensitive(tube, self.width or _SHARE * bound, bound)
+
+    def _own_loss(self, schema: RecordSchema) -> UserLoss:
+        if (schema.label is None) == (schema.response is None):
+            raise SpecError(
+                "data.label: a loss of your own is of classes or of a response; write one of "
+                "[data.label] and [data.response]"
+            )
+        if self.lipschitz is None or self.at_zero is None:
+            missing = "lipschitz" if self.lipschitz is None else "at_zero"
+            raise SpecError(
+                f'target.{missing}: is missing for loss = "{self.loss}"; write {missing} = 1.0, '
+                "what you can prove of it"
+            )
+        bound = schema.response.radius if schema.response else 1.0
+        return UserLoss.rounded(
+            imported(self.loss, "target.loss"),
+            self.width or _SHARE * bound,
+            lipschitz=self.lipschitz,
+            at_zero=self.at_zero,
+            curvature=self.curvature or math.inf,
+            bound=bound,
+        )
+
+
+def _listed(names: Sequence[Any]) -> str:
+    return "one of " + ", ".join(f'"{name}"' for name in names)

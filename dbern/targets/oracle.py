@@ -1,0 +1,206 @@
+"""Any function of records and points, named in the spec; proofs are in `black_boxes`."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from dbern.bernstein.bias import Approximation
+from dbern.bernstein.smoothness import Holder, Linear, Smooth
+from dbern.domain import RecordSchema
+from dbern.errors import SpecError
+from dbern.functions import source_digest
+from dbern.privacy.budget import exact
+from dbern.privacy.random_privacy import MOST_SAMPLES, fewest_samples, order_statistic
+from dbern.sections import Section
+from dbern.targets.base import Learner
+from dbern.targets.black_boxes import BlackBox
+from dbern.targets.made_up import load
+from dbern.targets.sampling import UNIFORM, Sampling, load_distribution
+
+_Pair = Annotated[tuple[float, float], Field(strict=False)]
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class HolderClass(Section):
+    """``{ holder = [L, gamma] }``: ``|F(x) - F(y)| <= L |x - y|^gamma``."""
+
+    holder: _Pair
+
+
+class SmoothClass(Section):
+    """``{ derivatives = r, bound = T }``: along each axis, of orders one to r, at most T."""
+
+    derivatives: int
+    bound: float
+
+
+class SampledSensitivity(Section):
+    """``[target.sensitivity]``: an estimate, for *random* differential privacy.
+
+    Parameters
+    ----------
+    distribution : str
+        "uniform" over bounds, classes and groups, or ``module:name``: see `Sampling`.
+    gamma : str
+        Share of the neighbours it draws that may go unprotected, an exact decimal.
+    samples : "auto" or int
+        Pairs of databases of n records; "auto": as few as gamma allows.
+    seed : int
+        Public.
+    """
+
+    distribution: str = "uniform"
+    gamma: str
+    samples: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_SAMPLES)] = "auto"
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    def sampling(self) -> Sampling:
+        """As the sampler takes it.
+
+        Raises
+        ------
+        SpecError
+            For a gamma out of range, too few samples, or a distribution that cannot be imported.
+        """
+        gamma = exact(self.gamma, "target.sensitivity.gamma")
+        fewest = fewest_samples(gamma)
+        if self.samples != "auto" and order_statistic(self.samples, gamma) > self.samples:
+            raise SpecError(
+                f"target.sensitivity.samples: too few for gamma = {self.gamma}; "
+                f"write samples = {fewest}"
+            )
+        if self.distribution != UNIFORM:
+            load_distribution(self.distribution)
+        samples = fewest if self.samples == "auto" else self.samples
+        return Sampling(self.distribution, gamma, samples, self.seed)
+
+
+class Oracle(Learner):
+    """Any function of records and points, with a sensitivity and a smoothness that you state.
+
+    ``f(records, points)`` gets the records that count, (n', columns) in data units and sorted, and
+    points (m, l), and returns m numbers. n' is at most the public n; it may be zero.
+
+    Parameters
+    ----------
+    function : str
+        ``module:name``, importable on workers too.
+    sensitivity : float, or { gamma = "0.1", distribution = "uniform", seed = 1 }
+        The largest change of any value when one record is added, removed or replaced, of f as it
+        is computed; nothing can check it. A table has it estimated (`SampledSensitivity`), which
+        buys *random* differential privacy only.
+    l1_sensitivity : float, optional
+        The same of the sum over all points of the lattice, for the k that the spec states.
+    smoothness : "linear", { holder = [L, gamma] } or { derivatives = r, bound = T }
+        The paper's three classes, with positions as shares of their axes: for the certificate.
+    bounds : (float, float)
+        Public bounds that values are cut to; of shards if `separable`.
+    on_failure : float or "stop"
+        What stands for the values where f raises, gives another shape or is not finite; "stop"
+        ends the release and keeps its charge. Either way a failure may tell of a record.
+    separable : bool
+        f adds up over records: it is asked of shards and summed, with twice the sensitivity.
+
+    Raises
+    ------
+    SpecError
+        For parameters out of range, or a function that cannot be imported.
+
+    Examples
+    --------
+    >>> Oracle(
+    ...     function="math:hypot", sensitivity=0.1, smoothness={"holder": [1.0, 0.5]},
+    ...     bounds=[0.0, 1.0], on_failure="stop",
+    ... ).separable
+    False
+    """
+
+    kind: ClassVar[str] = "oracle"
+    uses: ClassVar[tuple[str, ...]] = ("label", "response", "group")
+
+    function: str = Field(description='function = "module:name" of records and points')
+    sensitivity: _Positive | SampledSensitivity = Field(
+        description="sensitivity = 0.01, the largest change of a value that one record can make; "
+        'or for an estimate { gamma = "0.1", distribution = "uniform", seed = 1 }'
+    )
+    l1_sensitivity: _Positive | None = Field(
+        None, description="l1_sensitivity = 0.2, for the lattice that k states"
+    )
+    smoothness: Literal["linear"] | HolderClass | SmoothClass = Field(
+        description='smoothness = "linear", { holder = [1.0, 0.5] } or '
+        "{ derivatives = 4, bound = 10.0 }"
+    )
+    bounds: _Pair = Field(description="bounds = [0.0, 1.0], public bounds of the values")
+    on_failure: Literal["stop"] | Annotated[float, Field(allow_inf_nan=False)] = Field(
+        description='on_failure = 0.0, a public value, or "stop"'
+    )
+    separable: bool = Field(False, description="separable = true, where f adds up over records")
+
+    def get_params(self) -> dict[str, Any]:
+        """Constructor parameters by name, as JSON values."""
+        return self.model_dump()
+
+    def identity(self) -> dict[str, Any]:
+        """The digest of the function's module."""
+        found = {"function_sha256": self._digest()}
+        stated = self.sensitivity
+        if isinstance(stated, SampledSensitivity) and stated.distribution != UNIFORM:
+            load_distribution(stated.distribution)
+            found["distribution_sha256"] = source_digest(stated.distribution)
+        return found
+
+    def components(self, schema: RecordSchema) -> tuple[BlackBox, ...]:
+        """One."""
+        low, high = self.bounds
+        if not -math.inf < low < high < math.inf:
+            raise SpecError(
+                "target.bounds: must be two finite numbers, the lower one first; write "
+                "bounds = [0.0, 1.0]"
+            )
+        stated = self.sensitivity
+        sampled = isinstance(stated, SampledSensitivity)
+        if sampled and (self.separable or self.l1_sensitivity is not None):
+            raise SpecError(
+                "target.sensitivity: is estimated for all records together and for sums too; leave "
+                "out separable and l1_sensitivity"
+            )
+        failure = None if self.on_failure == "stop" else self.on_failure
+        if failure is not None and not low <= failure <= high:
+            raise SpecError(f"target.on_failure: lies outside bounds; write on_failure = {low}")
+        return (
+            BlackBox(
+                function=self.function,
+                digest=self._digest(),
+                schema=schema,
+                smoothness=self._class(),
+                sensitivity=stated.sampling() if isinstance(stated, Section) else stated,
+                l1_sensitivity=self.l1_sensitivity,
+                low=low,
+                high=high,
+                failure=failure,
+                separable=self.separable,
+            ),
+        )
+
+    def notes(self, n: int) -> tuple[str, ...]:
+        """Whose word this is."""
+        del n
+        text = f"its module's SHA-256 is {self._digest()[:12] or 'not known'}"
+        sampled = isinstance(self.sensitivity, SampledSensitivity)
+        whose = "an estimate" if sampled else "the spec's word"
+        return (f"the sensitivity of {self.function} is {whose}, not proved; {text}",)
+
+    def _digest(self) -> str:
+        load(self.function)
+        return source_digest(self.function)
+
+    def _class(self) -> Approximation:
+        stated = self.smoothness
+        if isinstance(stated, HolderClass):
+            return Holder(*stated.holder)
+        if isinstance(stated, SmoothClass):
+            return Smooth(stated.derivatives, stated.bound)
+        return Linear()

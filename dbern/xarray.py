@@ -1,0 +1,146 @@
+"""Released coefficients that were opened with xarray, as a function: ``dataset.dbern``.
+
+``import dbern.xarray`` registers the accessor. It needs no more of the store than one component's
+group, so it works on a copy of it, a selection from a catalogue, or a store behind any reader. It
+knows nothing of the manifest or of how several arrays make a function; for these `dbern.open`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import xarray
+
+from dbern.arrays import FloatArray
+from dbern.bernstein.basis import iterate
+from dbern.domain import Axis, Domain
+from dbern.errors import DbernError, SpecError
+from dbern.synopsis.evaluator import Polynomial
+from dbern.synopsis.points import Points, as_points, like
+from dbern.times import TimeUnit
+
+_COEFFICIENTS = "coefficients"
+
+
+@xarray.register_dataset_accessor("dbern")  # type: ignore[no-untyped-call]  # has no types
+class ReleasedDataset:
+    """The function of one released array, by its lattice values alone.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        As ``xarray.open_zarr(store, group="components/<name>", consolidated=False)`` gives it:
+        ``coefficients``, decoded by their scale factor, with the lattice as coordinates.
+
+    Raises
+    ------
+    SpecError
+        For a dataset without them.
+
+    Examples
+    --------
+    >>> x = np.linspace(0.0, 10.0, 3)
+    >>> line = xarray.Dataset({"coefficients": ("x", [0.0, 0.5, 1.0])}, {"x": x})
+    >>> line.dbern(np.array([2.5, 5.0]), h=1).tolist()
+    [0.25, 0.5]
+    >>> line.dbern.grid(3, h=1).to_numpy().tolist()
+    [0.0, 0.5, 1.0]
+    """
+
+    def __init__(self, dataset: xarray.Dataset) -> None:
+        self._dataset = dataset
+
+    def __call__(self, points: Points, h: int | Sequence[int] | None = None) -> Any:
+        """Values at points, in data units; NaN outside the domain.
+
+        Parameters
+        ----------
+        points : array (m, l) in axis order, (m,) where l = 1, or a table by column name
+        h : int or one per axis, optional
+            Order of the operator; if left out that of the release, where its store can be found.
+
+        Returns
+        -------
+        array (m,)
+            A table of pandas or of Arrow is answered in kind.
+
+        Raises
+        ------
+        SpecError
+            For points of the wrong shape, or an order that is not known or below 1.
+        """
+        array = as_points(points, self.domain)
+        return like(points, self._polynomial(h)(array, len(array)), ["value"])
+
+    def grid(
+        self, shape: int | Sequence[int], h: int | Sequence[int] | None = None
+    ) -> xarray.DataArray:
+        """Values on a regular grid over the whole domain, ends included; errors as for a call."""
+        counts = [shape] * len(self.domain.axes) if isinstance(shape, int) else list(shape)
+        if len(counts) != len(self.domain.axes) or min(counts) < 2:
+            names = ", ".join(self.domain.names)
+            raise SpecError(
+                f"grid shape {shape}: write one count of at least 2 for each of {names}"
+            )
+        unit = [np.linspace(0.0, 1.0, count) for count in counts]
+        places = {
+            axis.name: axis.low + axis.width * positions
+            for axis, positions in zip(self.domain.axes, unit, strict=True)
+        }
+        return xarray.DataArray(self._polynomial(h).grid(unit), places, self.domain.names)
+
+    @cached_property
+    def domain(self) -> Domain:
+        """The axes and their bounds: the ends of the lattice."""
+        values = self._dataset.get(_COEFFICIENTS)
+        if values is None or any(str(name) not in self._dataset.coords for name in values.dims):
+            raise SpecError(
+                "the dataset has no released coefficients on a lattice; open it with group = "
+                '"components/<name>", consolidated = False'
+            )
+        return Domain(tuple(self._axis(str(name)) for name in values.dims))
+
+    def _axis(self, name: str) -> Axis:
+        low, high = self._dataset[name].to_numpy()[[0, -1]]
+        axes = self._released.get("domain", {}).get("axes", [])
+        unit = next((one["unit"] for one in axes if one["name"] == name and "unit" in one), None)
+        return Axis(name, float(low), float(high), None if unit is None else TimeUnit(unit))
+
+    @cached_property
+    def _released(self) -> dict[str, Any]:
+        """Metadata of the store that xarray says the dataset came from; empty where unknown."""
+        from dbern.synopsis.reader import open_synopsis
+
+        try:
+            return open_synopsis(self._dataset.encoding["source"]).metadata
+        except (KeyError, TypeError, DbernError):
+            return {}
+
+    @cached_property
+    def _values(self) -> FloatArray:
+        return np.asarray(self._dataset[_COEFFICIENTS].to_numpy(), dtype=np.float64)
+
+    def _polynomial(self, h: int | Sequence[int] | None) -> Polynomial:
+        axes = self.domain.dimensions
+        given: Any = self._released_order() if h is None else h
+        orders = (given,) * axes if isinstance(given, int) else tuple(given)
+        if len(orders) != axes or not all(isinstance(o, int) and o >= 1 for o in orders):
+            raise SpecError(f"h = {h}: write an integer of at least 1, one for each axis")
+        return Polynomial(iterate(self._values, orders), self.domain)
+
+    def _released_order(self) -> tuple[int, ...]:
+        k = [count - 1 for count in self._values.shape]
+        found = {
+            tuple(one["h"])
+            for one in self._released.get("components", [])
+            if one["axes"] == list(self.domain.names) and one.get("k") == k
+        }
+        if len(found) != 1:
+            raise SpecError(
+                "h: the dataset does not say with which order it was released; write h = 2, or "
+                "what the store's root attributes say in components"
+            )
+        return found.pop()

@@ -1,0 +1,77 @@
+"""Random DP is paid only by datasets that were first granted for it, and never looks like DP."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from sqlalchemy import text
+
+from dbern.errors import BudgetError
+from dbern.ledger import BudgetLedger, Published, Request
+from dbern.ledger.backend import backend_of
+from dbern.privacy.budget import Budget
+
+TENTH = Fraction(1, 10)
+
+
+def request(dataset, name="sampled", gamma=TENTH):
+    return Request(dataset, name, Budget.parse("0.25"), gamma=gamma)
+
+
+def test_it_is_refused_by_default_and_leaves_nothing(ledger):
+    with pytest.raises(BudgetError, match=r"RANDOM DP only \(gamma 0.1\).*--allow-random-dp") as no:
+        ledger.reserve(request("trips"))
+    assert no.value.exit_code == 3
+    (status,) = ledger.status("trips")
+    assert status.releases == ()
+    assert status.remaining == status.granted
+    assert ledger.log()[-1].event == "refused"
+
+
+def test_the_first_grant_allows_it_for_good_and_no_later_one_does(ledger):
+    with pytest.raises(BudgetError, match="random DP allowed"):
+        ledger.grant("trips", Budget.parse("1"), random_dp=True)
+    ledger.grant("made", Budget.parse("1"), random_dp=True)
+    ledger.grant("made", Budget.parse("1"))
+    with pytest.raises(BudgetError, match="random DP allowed"):
+        ledger.grant("made", Budget.parse("1"), random_dp=False)
+    ledger.reserve(request("made"))
+    ledger.reserve(request("made", "other", Fraction(1, 20)))
+    ledger.reserve(request("made", "proved", None))
+    ledger.abandon("made", "other")
+    (status,) = ledger.status("made")
+    assert status.terms.random_dp
+    assert [row.gamma for row in status.releases] == [TENTH, Fraction(1, 20), None]
+    assert status.gamma == TENTH  # what was refunded leaves nothing out
+    assert ledger.log()[-4].detail["gamma"] == "1/10"
+
+
+def test_reconciling_keeps_the_label(ledger):
+    ledger.grant("made", Budget.parse("1"), random_dp=True)
+    lost = {
+        "release_id": "ab" * 16, "name": "lost", "charge": Budget.parse("0.25"), "rho": None,
+        "neighbors": "replace-one", "unit": "row", "created": "2026-11-20T12:00:00+00:00",
+        "output": "lost.zarr", "ledger_id": ledger.id, "manifest_digest": "digest",
+        "gamma": TENTH,
+    }  # fmt: skip
+    with pytest.raises(BudgetError, match=r"^lost\.zarr is RANDOM DP only"):
+        ledger.reconcile([Published(**lost, dataset="trips")])
+    ledger.reconcile([Published(**lost, dataset="made")])
+    assert ledger.status("made")[0].gamma == TENTH
+
+
+def test_a_ledger_of_schema_3_goes_on_and_allows_none(url):
+    with BudgetLedger.open(url) as ledger:
+        ledger.grant("trips", Budget.parse("1"))
+        held = ledger.reserve(request("trips", gamma=None))
+        name = ledger.id
+    with backend_of(url).write() as connection:
+        for column in ("datasets DROP COLUMN random_dp", "releases DROP COLUMN gamma"):
+            connection.execute(text(f"ALTER TABLE {column}"))
+        connection.execute(text("UPDATE meta SET value = '3' WHERE key = 'schema'"))
+    with BudgetLedger.open(url) as ledger:
+        assert (ledger.id, ledger.is_pending()) == (name, False)
+        assert ledger.reserve(request("trips", gamma=None)).release_id == held.release_id
+        with pytest.raises(BudgetError, match="RANDOM DP"):
+            ledger.reserve(request("trips", "another"))

@@ -1,0 +1,135 @@
+"""A headless Chromium of the test's own, spoken to over its debugging protocol on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_SECONDS = 60.0
+
+
+def executable() -> str | None:
+    return next(filter(None, map(shutil.which, _NAMES)), None)
+
+
+@dataclass
+class Seen:
+    """A page as it looked at one width and in one scheme."""
+
+    overflow: int
+    picture: bytes
+    ink: str
+    outside: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    visible: int = 0
+    focusable: int = 0
+
+
+@contextmanager
+def started(program: str, folder: Path) -> Iterator[str]:
+    """The address of a page's debugger."""
+    arguments = [
+        *(program, "--headless=new", "--disable-gpu", "--no-first-run", "--hide-scrollbars"),
+        *("--remote-debugging-port=0", f"--user-data-dir={folder}", "about:blank"),
+    ]
+    if os.geteuid() == 0:
+        arguments.insert(1, "--no-sandbox")
+    browser = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        port, until = folder / "DevToolsActivePort", time.monotonic() + _SECONDS
+        while not (port.exists() and port.read_text().strip()):
+            assert browser.poll() is None, "the browser ended"
+            assert time.monotonic() < until, "the browser did not start"
+            time.sleep(0.05)
+        address = f"http://127.0.0.1:{port.read_text().split()[0]}/json"
+        with urlopen(address, timeout=_SECONDS) as answer:
+            pages = json.load(answer)
+        yield next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page")
+    finally:
+        browser.terminate()
+        browser.wait(_SECONDS)
+
+
+def look(debugger: str, page: Path, width: int, scheme: str) -> Seen:
+    return asyncio.run(asyncio.wait_for(_look(debugger, page, width, scheme), _SECONDS))
+
+
+async def _look(debugger: str, page: Path, width: int, scheme: str) -> Seen:
+    connection = await websocket_connect(debugger, max_message_size=1 << 28)
+    session = _Session(connection)
+    for domain in ("Page", "Log", "Runtime", "Network"):
+        await session.call(f"{domain}.enable")
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    await session.call("Emulation.setDeviceMetricsOverride", **size)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    await session.call("Emulation.setEmulatedMedia", media="screen", features=features)
+    await session.call("Page.navigate", url=page.as_uri())
+    while not any(one["method"] == "Page.loadEventFired" for one in session.events):
+        await session.receive()
+    seen = Seen(
+        overflow=await session.value("document.documentElement.scrollWidth") - width,
+        picture=b"",
+        ink=await session.value("getComputedStyle(document.body).backgroundColor"),
+        visible=await session.value(
+            "[...document.querySelectorAll('.plot svg')]"
+            ".filter(one => one.getBoundingClientRect().width > 200).length"
+        ),
+        focusable=await session.value("document.querySelectorAll('[tabindex],a,summary').length"),
+    )
+    shot = await session.call("Page.captureScreenshot", format="png")
+    seen.picture = base64.b64decode(shot["data"])
+    for event in session.events:
+        facts = event["params"]
+        if event["method"] in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown"):
+            seen.complaints.append(json.dumps(facts))
+        if event["method"] == "Log.entryAdded":
+            seen.complaints.append(facts["entry"]["text"])
+        if event["method"] == "Network.requestWillBeSent":
+            url = facts["request"]["url"]
+            if url != page.as_uri() and not url.startswith("data:"):
+                seen.outside.append(url)
+    connection.close()
+    return seen
+
+
+class _Session:
+    """Calls and their answers; events are kept."""
+
+    def __init__(self, connection: WebSocketClientConnection) -> None:
+        self.connection, self.calls, self.events = connection, 0, []
+        self.answers: dict[int, Any] = {}
+
+    async def receive(self) -> None:
+        text = await self.connection.read_message()
+        assert text is not None, "the browser went away"
+        message = json.loads(text)
+        if "id" in message:
+            self.answers[message["id"]] = message
+        else:
+            self.events.append(message)
+
+    async def call(self, method: str, **parameters: Any) -> Any:
+        self.calls += 1
+        call = {"id": self.calls, "method": method, "params": parameters}
+        await self.connection.write_message(json.dumps(call))
+        while self.calls not in self.answers:
+            await self.receive()
+        return self.answers.pop(self.calls)["result"]
+
+    async def value(self, expression: str) -> Any:
+        found = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        return found["result"]["value"]

@@ -1,0 +1,304 @@
+"""``dbern report``, ``show`` and ``export``: what they say is true, and safe to open."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import shutil
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pages_read import read
+from projects import Project
+from samples import EVIL, KINDS, make
+
+import dbern
+from dbern.reporting.colors import CLASSES, INK, SCHEMES, channels, class_colour
+from dbern.reporting.deployment import blanks, deployment_of
+from dbern.reporting.guarantee import guarantee_of
+from dbern.reporting.pages import synopsis_page
+from dbern.reporting.panels import picture_of
+from dbern.reporting.recipes import recipes
+from dbern.reporting.terminal import drawing
+
+FAST = ("curve", "regions")
+EVERY = [pytest.param(kind, marks=[] if kind in FAST else pytest.mark.slow) for kind in KINDS]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, client):
+    """Each kind of synopsis, released when it is first wanted."""
+    found = {}
+
+    def synopsis(kind):
+        if kind not in found:
+            found[kind] = make(Project(tmp_path_factory.mktemp(kind)), kind, client)
+        return found[kind]
+
+    return synopsis
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_every_page_keeps_the_rules_and_says_what_was_released(made, kind):
+    synopsis = made(kind)
+    facts, page = synopsis.metadata, read(synopsis_page(synopsis))
+    for said in ("What is promised", f"one {facts['unit']}", facts["neighbors"], "How to query it"):
+        assert said in page.words
+    for line in facts["components"][0]["sensitivity"]["derivation"]:
+        assert " ".join(line.split()) in page.words
+    assert len(page.images()) == 1
+    assert ("approximate" in page.words) == (facts["delta"] != "0")
+
+
+def test_a_page_depends_on_the_synopsis_alone(made, tmp_path):
+    synopsis = made("curve")
+    copied = tmp_path / "out.zarr"
+    shutil.copytree(synopsis.url, copied)
+    os.utime(copied / "manifest.json", (1, 1))
+    assert synopsis_page(dbern.open(copied)) == synopsis_page(synopsis)
+
+
+@pytest.mark.slow
+def test_a_page_is_the_same_in_another_process(made):
+    synopsis = made("curve")
+    program = (
+        "import sys, dbern; from dbern.reporting.pages import synopsis_page as p; "
+        "sys.stdout.write(p(dbern.open(sys.argv[1])))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONUTF8": "1"}
+    arguments = [sys.executable, "-c", program, synopsis.url]
+    ran = subprocess.run(arguments, capture_output=True, env=environment, check=True)
+    assert ran.stdout.decode() == synopsis_page(synopsis)
+
+
+def test_nothing_that_a_synopsis_says_is_obeyed(made, monkeypatch):
+    synopsis = dbern.open(made("regions").url)
+    synopsis_page(synopsis)  # what is kept by the names of the axes is read
+    axes = [
+        {**axis, "name": f'<script>{i}$ & "'}
+        for i, axis in enumerate(synopsis.metadata["domain"]["axes"])
+    ]
+    facts = {**synopsis.metadata, "name": EVIL, "dataset": EVIL, "unit": EVIL}
+    facts["domain"] = {**facts["domain"], "axes": axes}
+    monkeypatch.setitem(vars(synopsis), "metadata", facts)
+    monkeypatch.delitem(vars(synopsis), "domain")
+    for array in synopsis.arrays:
+        monkeypatch.setattr(array, "axes", tuple(axis["name"] for axis in axes))
+    page = read(synopsis_page(synopsis))
+    assert EVIL in page.words
+    assert "<b>c</b>" in page.words
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_the_recipes_run_and_agree(made, kind, monkeypatch, capfd):
+    from dbern.cli import main as command_line
+
+    synopsis = made(kind)
+    texts = recipes(synopsis)
+    folder = Path(synopsis.url).parent
+    monkeypatch.chdir(folder)
+    python, plain = {}, {}
+    exec(texts["python"], python)
+    exec(texts["zarr"], plain)
+    found = np.atleast_1d(python["values"][0])
+    scale = np.abs(found).max()
+    np.testing.assert_allclose(np.atleast_1d(plain["value"]), found, atol=1e-9 * scale)
+    assert (np.asarray(python["low"]) <= python["values"]).all()
+    middle = {axis.name: [(axis.low + axis.high) / 2] for axis in synopsis.domain.axes}
+    pq.write_table(pa.table(middle), "queries.parquet")
+    for line in texts["shell"].splitlines():
+        assert command_line.run(line.split()[1:]) == 0, line
+    answers = pq.read_table("answers.parquet").to_pydict()
+    values = [answers[name][0] for name in answers if name.startswith("value")]
+    np.testing.assert_allclose(values, found, atol=1e-12 * scale)
+    capfd.readouterr()
+
+
+def contrast(first, second):
+    def lightness(colour):
+        line = np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
+        return float(line @ [0.2126, 0.7152, 0.0722])
+
+    low, high = sorted([lightness(first), lightness(second)])
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_text_can_be_read_on_what_is_behind_it(scheme):
+    ink = {name: channels(colour) for name, colour in INK[scheme].items()}
+    for text, behind in itertools.product(("ink", "muted", "accent"), ("paper", "card")):
+        assert contrast(ink[text], ink[behind]) >= 4.5, (text, behind)
+    for index, sure in itertools.product(range(len(CLASSES)), (True, False)):
+        assert contrast(ink["ink"], class_colour(index, scheme, sure=sure)) >= 4.5
+    assert contrast(ink["accent"], ink["wash"]) >= 3  # a curve on its band
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [("1", "0"), ("1/3", "0"), ("0.1", "1e-6")])
+def test_the_words_promise_no_more_than_the_symbols(epsilon, delta):
+    facts = {"epsilon": epsilon, "delta": delta, "rho": None, "neighbors": "replace-one",
+             "unit": "row"}  # fmt: skip
+    promise = guarantee_of(facts)
+    exact = math.exp(float(Fraction(epsilon)))
+    factor = float(promise.words[0].split("a factor of ")[1].rstrip(".").split(",")[0])
+    assert exact <= factor <= 1.01 * exact
+    sure = [word for word in promise.words if "% sure" in word]
+    assert bool(sure) == (delta == "0")
+    if sure:
+        told = float(sure[0].split("at most ")[1].split(" %")[0])
+        assert exact / (1 + exact) <= told / 100 <= 1.01 * exact / (1 + exact)
+    assert ("plus 1e-6" in promise.words[0]) == (delta != "0")
+
+
+def test_random_privacy_is_not_shown_as_more(made, monkeypatch):
+    synopsis = dbern.open(made("curve").url)
+    limits = {"gamma": "0.05", "distribution": "uniform"}
+    monkeypatch.setitem(vars(synopsis), "metadata", {**synopsis.metadata, "random_dp": limits})
+    page = read(synopsis_page(synopsis))
+    assert "Released with differential privacy" not in page.words
+    assert "pure differential privacy" not in page.words
+    assert page.words.count("andom differential privacy only") >= 3
+    assert "all but a share of 0.05" in page.words
+    assert "% sure of either" not in page.words
+    with pytest.raises(dbern.SpecError, match="random differential privacy is no variant"):
+        deployment_of(synopsis.metadata)
+
+
+@pytest.mark.parametrize("kind", ["curve", pytest.param("regression", marks=pytest.mark.slow)])
+def test_a_curve_has_the_band_of_the_synopsis(made, kind):
+    synopsis = made(kind)
+    (panel,) = picture_of(synopsis, 11).panels
+    points = np.linspace(0, 10, 11)
+    low, high = synopsis.interval(points, 0.05)
+    np.testing.assert_allclose(panel.values, synopsis(points))
+    np.testing.assert_allclose(panel.low, low, atol=1e-12)
+    np.testing.assert_allclose(panel.high, high, atol=1e-12)
+
+
+def test_regions_are_those_that_are_predicted(made):
+    synopsis = made("regions")
+    picture = picture_of(synopsis, 5)
+    (panel,) = picture.panels
+    x, y = np.meshgrid(np.linspace(0, 10, 5), np.linspace(-1, 1, 5), indexing="ij")
+    predicted = synopsis.predict(np.column_stack([x.ravel(), y.ravel()]))
+    drawn = [picture.classes[int(code)] for code in panel.values.ravel()]
+    assert drawn == [str(one) for one in predicted]
+    values = synopsis(np.column_stack([x.ravel(), y.ravel()]))
+    lead = np.diff(np.sort(values, axis=1))[:, -1]
+    np.testing.assert_allclose(panel.leads.max(axis=-1).ravel(), lead, atol=1e-12)
+    assert panel.doubt == 2 * synopsis.metadata["certificate"]["total"]
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_a_drawing_fits_a_terminal(made, kind):
+    text = drawing(made(kind))
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(letter.isprintable() or letter == "\n" for letter in text)
+
+
+def test_the_drawn_curve_is_the_function(made):
+    synopsis = made("curve")
+    rows = [line.partition("▏")[2].ljust(60) for line in drawing(synopsis).splitlines()[:14]]
+    (panel,) = picture_of(synopsis, 120).panels
+    picture_low, picture_high = panel.low.min(), panel.high.max()
+    for column in range(60):
+        drawn = [i for i, row in enumerate(rows) if ord(row[column]) >= 0x2800]
+        wanted = (picture_high - panel.values[2 * column]) / (picture_high - picture_low) * 13
+        assert min(abs(row - wanted) for row in drawn) <= 1
+    assert "░" in "".join(rows)
+
+
+def test_labels_cannot_drive_the_terminal(made, monkeypatch):
+    synopsis = dbern.open(made("regions").url)
+    combine = {**synopsis.metadata["combine"], "classes": ["a\x1b[2J", "b\n" * 90, "c"]}
+    monkeypatch.setitem(vars(synopsis), "metadata", {**synopsis.metadata, "combine": combine})
+    lines = drawing(synopsis).splitlines()
+    assert len(lines) == 24
+    assert not any("\x1b" in line for line in lines)
+
+
+TEMPLATE = """
+basic: name data_curators description intended_use data_product_type data_product_region
+ data_product_sector publication_date
+dp_variant: variant_name data_domain unprotected_quantities
+privacy_loss: privacy_unit privacy_unit_details number_of_privacy_units privacy_parameters
+ privacy_parameters_details
+deployment_model: model_name model_name_details trust_assumptions actors release_type
+ release_type_details data_source_type data_source_type_details access_type access_type_details
+implementation: preprocessing_and_hyperparameter_tuning mechanisms composition post_processing
+ justification utility additional_information
+administrative: evidence_sources status registry_authors tier
+"""  # names of the registry's template
+
+
+@pytest.mark.parametrize("kind", ["regions", pytest.param("gaussian", marks=pytest.mark.slow)])
+def test_a_record_has_the_registrys_fields(made, kind):
+    facts = made(kind).metadata
+    record = deployment_of(facts)
+    sections = TEMPLATE.replace("\n ", " ").strip().splitlines()
+    fields = {name: keys.split() for name, _, keys in (line.partition(":") for line in sections)}
+    assert list(record) == ["url_slug", "deployment"]
+    assert {name: list(section) for name, section in record["deployment"].items()} == fields
+    loss, pure = record["deployment"]["privacy_loss"], facts["delta"] == "0"
+    assert loss["privacy_parameters"] == ({"epsilon": 50.0} if pure else
+                                          {"epsilon": 50.0, "delta": 1e-6})  # fmt: skip
+    variant = record["deployment"]["dp_variant"]["variant_name"]
+    assert variant == ("Pure DP" if pure else "Approximate DP")
+    product = record["deployment"]["basic"]["data_product_type"]
+    assert product == ("Machine learning model" if kind == "regions" else "Summary statistics")
+    assert "deployment/basic/intended_use" in blanks(record)
+
+
+# --- the commands ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def released(project, run):
+    assert run("release", "release.toml").code == 0
+    return project
+
+
+def test_report_show_and_export_on_the_command_line(released, run):
+    ran = run("report", "out.zarr")
+    assert (ran.code, ran.out) == (0, "wrote out.html\n")
+    first = (released.folder / "out.html").read_text()
+    assert read(first).headings[0] == 1
+    ran = run("report", "out.zarr", "--out", "again.html", "--json")
+    assert ran.json == {"report": "again.html"}
+    assert (released.folder / "again.html").read_text() == first
+    assert "▏" in run("show", "out.zarr").out
+    assert "▏" not in run("show", "out.zarr", "--quiet").out
+    assert run("show", "out.zarr", "--json").json["name"] == "density"
+    ran = run("export", "out.zarr")
+    assert yaml.safe_load(ran.out) == run("export", "out.zarr", "--json").json
+    assert "to be filled in: deployment/basic/data_curators" in ran.err
+    assert run("export", "out.zarr", "--out", "record.yaml", "--quiet").err == ""
+    assert yaml.safe_load((released.folder / "record.yaml").read_text()) == yaml.safe_load(ran.out)
+    names = {path.name for path in released.folder.iterdir()}
+    assert not any(name.endswith(".tmp") for name in names)
+
+
+def test_reports_that_make_no_sense_are_refused(released, run):
+    for arguments in ([], ["out.zarr", "--ledger", "sqlite:///ledger.db"],
+                      ["out.zarr", "--dataset", "trips"]):  # fmt: skip
+        ran = run("report", *arguments)
+        assert (ran.code, ran.out) == (2, "")
+        assert "--ledger URL" in ran.err
+    ran = run("report", "out.zarr", "--out", "no/such/folder.html")
+    assert ran.code == 1
+    assert "--out: no/such/folder.html cannot be written" in ran.err
+    assert run("report", "nothing.zarr").code == 5
+
+
+def test_a_report_without_its_packages_says_what_to_install(released, run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    ran = run("report", "out.zarr")
+    assert ran.code == 4
+    assert "pip install 'dbern[report]'" in ran.err

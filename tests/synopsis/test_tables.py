@@ -1,0 +1,158 @@
+"""Tables in, tables out; and a released array as an xarray dataset."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import xarray
+from projects import Project, records
+
+import dbern
+import dbern.xarray
+from dbern.errors import SpecError
+
+POINTS = np.array([[1.0, 0.2], [9.0, -0.5], [11.0, 0.0]])
+
+
+def groups():
+    return {**records(), "group": ["a", "b", "c"] * 80}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, client):
+    """One function, and one for each of three groups."""
+    found = []
+    for changes in ({}, {"data__group": {"column": "group", "values": ["a", "b", "c"]}}):
+        project = Project(tmp_path_factory.mktemp("project"))
+        project.write(groups())
+        project.grant()
+        found.append(dbern.release(project.spec(**changes), client=client).synopsis)
+    return found
+
+
+@pytest.fixture
+def one(made):
+    return made[0]
+
+
+@pytest.fixture
+def several(made):
+    return made[1]
+
+
+def test_a_pandas_table_keeps_its_index(one, several):
+    table = pd.DataFrame({"y": POINTS[:, 1], "x": POINTS[:, 0]}, index=["p", "q", "out"])
+    values = one(table)
+    pd.testing.assert_series_equal(values, pd.Series(one(POINTS), table.index, name="value"))
+    assert table.assign(value=values).loc["p", "value"] == one(POINTS)[0]
+    many = several(table)
+    assert list(many.columns) == ["value_a", "value_b", "value_c"]
+    assert list(many.index) == ["p", "q", "out"]
+    np.testing.assert_array_equal(many.to_numpy(), several(POINTS))
+
+
+@pytest.mark.parametrize("kind", [pa.table, pa.record_batch])
+def test_an_arrow_table_is_answered_by_arrow(one, several, kind):
+    table = kind({"y": POINTS[:, 1], "x": POINTS[:, 0]})
+    values = one(table)
+    assert isinstance(values, pa.Array)
+    np.testing.assert_array_equal(values.to_numpy(zero_copy_only=False), one(POINTS))
+    assert table.append_column("value", values).column_names == ["y", "x", "value"]
+    many = several(table)
+    assert type(many) is type(table)
+    assert many.column_names == several.combination.columns
+    np.testing.assert_array_equal(many.column("value_b").to_numpy(), several(POINTS)[:, 1])
+
+
+def test_other_tables_and_arrays_are_answered_by_numpy(one):
+    columns = {"y": POINTS[:, 1].tolist(), "x": POINTS[:, 0].tolist()}
+    assert type(one(columns)) is np.ndarray
+    np.testing.assert_array_equal(one(columns), one(POINTS))
+
+
+def test_bands_and_shapes_come_in_kind_too(one, several):
+    table = pd.DataFrame({"x": POINTS[:2, 0], "y": POINTS[:2, 1]}, index=[7, 9])
+    for synopsis in (one, one.shaped("nonnegative"), several):
+        low, high = synopsis.interval(table)
+        exact = synopsis.interval(POINTS[:2])
+        assert list(low.index) == [7, 9]
+        np.testing.assert_array_equal(low.to_numpy(), exact[0])
+        np.testing.assert_array_equal(high.to_numpy(), exact[1])
+    batch = pa.RecordBatch.from_pandas(table, preserve_index=False)
+    assert isinstance(one.interval(batch)[0], pa.Array)
+    np.testing.assert_array_equal(one.score_samples(table), one.score_samples(POINTS[:2]))
+    assert several.predict(table).tolist() == several.predict(POINTS[:2]).tolist()
+
+
+# --- xarray ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dataset(one):
+    return xarray.open_zarr(one.url, group="components/density", consolidated=False)
+
+
+@pytest.mark.parametrize("h", [None, 1, 5, (2, 3)])
+def test_a_dataset_is_the_function(one, dataset, h):
+    np.testing.assert_allclose(dataset.dbern(POINTS, h=h), one(POINTS, h), rtol=1e-12)
+    xarray.testing.assert_allclose(
+        dataset.dbern.grid((4, 3), h=h), one.grid((4, 3), h).rename(None), rtol=1e-12
+    )
+    table = pd.DataFrame(POINTS, columns=["x", "y"], index=list("abc"))
+    assert list(dataset.dbern(table, h=h).index) == list("abc")
+
+
+def test_a_dataset_in_memory_needs_an_order(one, dataset):
+    alone = dataset.load().copy()
+    alone.encoding = {}
+    with pytest.raises(SpecError, match="write h = 2"):
+        alone.dbern(POINTS)
+    np.testing.assert_allclose(alone.dbern(POINTS, h=2), one(POINTS, 2), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda d: d.dbern(POINTS, h=0), "h = 0: write an integer of at least 1"),
+        (lambda d: d.dbern(POINTS, h=(1,)), "one for each axis"),
+        (lambda d: d.dbern(POINTS[:, :1]), "write (m, 2) in the order x, y"),
+        (lambda d: d.dbern.grid(1), "at least 2 for each of x, y"),
+        (lambda d: d.drop_vars("x").dbern(POINTS), 'group = "components/<name>"'),
+        (lambda d: d.drop_vars("coefficients").dbern(POINTS), "no released coefficients"),
+    ],
+)
+def test_what_a_dataset_cannot_do_is_said(dataset, ask, said):
+    with pytest.raises(SpecError) as refused:
+        ask(dataset)
+    assert said in str(refused.value)
+
+
+def test_xarray_is_not_imported_unless_it_is_wanted():
+    program = "import sys, dbern; assert 'xarray' not in sys.modules; import dbern.xarray"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_an_axis_of_dates_is_one_everywhere(tmp_path, client):
+    from dbern.reporting.pages import synopsis_page
+    from dbern.reporting.terminal import drawing
+
+    project = Project(tmp_path)
+    first = np.datetime64("2026-01-01", "D")
+    days = first + np.random.default_rng(2).integers(0, 60, 300).astype("m8[D]")
+    project.write({"day": pa.array(days)})
+    project.grant()
+    spec = project.spec(
+        data__bounds={"x": None, "y": None, "day": ["2026-01-01", "2026-03-02"]},
+        target={"bandwidth": [9.0]},
+    )
+    synopsis = dbern.release(spec, client=client).synopsis
+    asked = pd.DataFrame({"day": pd.to_datetime(["2026-01-15", "2026-02-10"])})
+    lattice = xarray.open_zarr(synopsis.url, group="components/density", consolidated=False)
+    np.testing.assert_allclose(lattice.dbern(asked), synopsis(asked), rtol=1e-12)
+    assert "2026-01-01 to 2026-03-02" in synopsis_page(synopsis)
+    assert "2026-01-01" in drawing(synopsis)

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench rivals notebooks clean
+.PHONY: demo test check bench rivals flights notebooks clean
 
 demo: $(READY)
 	$(BIN)/dbern demo
@@ -25,6 +25,10 @@ bench: $(READY)
 rivals: $(READY)
 	PYTHONPATH=tests/benchmarks $(BIN)/python -m rivals $(RIVALS)
 
+# Private beside non-private on real data, which is not in this repository: make flights FLIGHTS='--rows 8000'
+flights: $(READY)
+	PYTHONPATH=tests/benchmarks $(BIN)/python -m flights $(FLIGHTS)
+
 # Runs them again in place, with the README's pictures; one alone: make notebooks NOTEBOOKS=tour
 notebooks: $(READY)
 	$(BIN)/python tests/execution.py $(NOTEBOOKS)
@@ -32,7 +36,7 @@ notebooks: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("dbern needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[postgres,report,test]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dagster,hpc,k8s,postgres,report,test]'
 	touch $@
 
 clean:

@@ -51,6 +51,9 @@ class Combination:
         The public range of a ratio or a response.
     peaks, floors : tuple of float
         Of naive Bayes, one an axis: see `dbern.likelihoods`.
+    constant : float, optional
+        Where it is stated, what is released is one vector of weights, and the arrays of the kind
+        are the linear functions that these make (`linear_values`).
 
     Examples
     --------
@@ -65,6 +68,7 @@ class Combination:
     high: float = math.inf
     peaks: tuple[float, ...] = ()
     floors: tuple[float, ...] = ()
+    constant: float | None = None
 
     def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
         """Values of the function (m,) or (m, classes), from those of the arrays, (m,) each.
@@ -72,6 +76,8 @@ class Combination:
         A vector is a part as it is. `unit` are the points in the unit cube, (m, l), for a function
         that needs them (`of_points`).
         """
+        if self.constant is not None and unit is not None:
+            parts = linear_values(parts[0], unit, self.constant)
         if self.kind == "linear":
             return parts[0]
         if self.kind == "sigmoid":
@@ -102,7 +108,7 @@ class Combination:
     @property
     def of_points(self) -> bool:
         """Whether its values depend on a point besides through the arrays."""
-        return self.kind == "gaussian-naive-bayes"
+        return self.kind == "gaussian-naive-bayes" or self.constant is not None
 
     @property
     def several(self) -> bool:
@@ -161,7 +167,7 @@ class Combination:
         content = {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in asdict(self).items()
-            if value != ()
+            if value not in ((), None)
         }
         if self.kind not in ("ratio", "response"):
             del content["low"], content["high"]
@@ -175,3 +181,21 @@ class Combination:
             for key, value in content.items()
         }
         return cls(**facts)
+
+
+def linear_values(weights: FloatArray, unit: FloatArray, constant: float) -> list[FloatArray]:
+    """Values of linear functions at points of the unit cube, shape (..., l).
+
+    Of each function in turn the weights of the coordinates and, unless it is zero, that of the
+    constant.
+
+    Examples
+    --------
+    >>> linear_values(np.array([1.0, 2.0, 3.0]), np.array([[0.5, 0.25]]), 1.0)[0].tolist()
+    [4.0]
+    """
+    axes = unit.shape[-1]
+    each = weights.reshape(-1, axes + (constant > 0))
+    return [
+        np.asarray(unit @ own[:axes] + (constant * own[axes] if constant else 0.0)) for own in each
+    ]

@@ -8,27 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dbern.arrays import FloatArray, Int64Array
+from dbern.arrays import Int64Array
 from dbern.bernstein.lattice import Slab
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
-from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag, read_batches
+from dbern.reading import Portion, Reading
+from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag
 from dbern.targets.counting import Counters, StoppedError
-from dbern.workers import task_rows
+from dbern.workers import check_workers, task_rows
 
 if TYPE_CHECKING:
     from distributed import Client as Client
@@ -40,17 +39,8 @@ _CONNECT_SECONDS = 10
 _POLL_SECONDS = 0.005
 _LOOK_SECONDS = 2.0
 _PATIENCE_SECONDS = 60
-_SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
-
-
-@dataclass(frozen=True)
-class Portion:
-    """Some row groups of one file, and the keyed tag that the file's footer must still have."""
-
-    path: str
-    tag: str = field(repr=False)
-    row_groups: tuple[int, ...]
-    rows: int
+UNREACHABLE = (OSError, RuntimeError, TimeoutError, TypeError, ValueError)
+"""What connecting raises: nobody there, another authority, plain TCP, no certificate."""
 
 
 @dataclass(frozen=True)
@@ -101,29 +91,17 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
 
 def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0) -> Outcome:
     """Add up the records of some portions, or one pass over all; rows count in the first."""
-    rows, place = 0, ""
-
-    def batches() -> Iterator[dict[str, FloatArray]]:
-        nonlocal rows, place
-        for portion in portions:
-            place = portion.path
-            groups, columns = portion.row_groups, counters.columns
-            for batch in read_batches(place, groups, columns, counters.filter):
-                yield batch
-                rows += len(next(iter(batch.values()))) if index == 0 else 0
-            if footer_tag(place, salt) != portion.tag:
-                raise StoppedError("changed", place)
-
+    reading = Reading(portions, counters, salt)
     try:
         with threadpool_limits(1):
-            state = counters.count(batches(), salt, index)
+            state = counters.count(reading, salt, index)
     except UnreadableFileError:
-        return Outcome(None, failure="unreadable", place=place)
+        return Outcome(None, failure="unreadable", place=reading.place)
     except StoppedError as stopped:
         return Outcome(None, failure=stopped.failure, place=stopped.place)
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
         return Outcome(None, failure="internal", place=type(error).__name__)
-    return Outcome(state, rows)
+    return Outcome(state, reading.rows if index == 0 else 0)
 
 
 def merge(outcomes: Sequence[Outcome]) -> Outcome:
@@ -159,11 +137,6 @@ def state_tag(state: Int64Array, salt: bytes) -> str:
     return hmac.new(salt, np.ascontiguousarray(state).tobytes(), hashlib.sha256).hexdigest()
 
 
-def environment() -> dict[str, str]:
-    """Versions that must agree between this process and the workers."""
-    return {"python": platform.python_version(), **{name: version(name) for name in _SAME}}
-
-
 # --- the releasing process -------------------------------------------------------------------
 
 
@@ -180,7 +153,7 @@ def cluster(address: str | None = None) -> Iterator[Client]:
         Where no scheduler answers, or its workers run other versions.
     """
     import dask
-    from distributed import Client, LocalCluster
+    from distributed import Client, LocalCluster, Security
 
     memory = "distributed.worker.memory"
     with dask.config.set({f"{memory}.target": False, f"{memory}.spill": False}):
@@ -191,6 +164,8 @@ def cluster(address: str | None = None) -> Iterator[Client]:
                     n_workers=1,
                     threads_per_worker=threads,
                     processes=False,
+                    # No byte leaves the process, whatever the configuration asks of clusters.
+                    security=Security(require_encryption=False, tls_ca_file=None),
                     # Without these, HTTP is served on every interface even with no dashboard.
                     dashboard_address=None,
                     scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
@@ -202,29 +177,14 @@ def cluster(address: str | None = None) -> Iterator[Client]:
             return
         try:
             client = Client(address, timeout=_CONNECT_SECONDS)
-        except (OSError, TimeoutError, ValueError) as error:
+        except UNREACHABLE as error:
             raise EnvironmentRefusedError(
-                f"no scheduler answers at {address} ({type(error).__name__}); start one with "
-                "`dask scheduler`, or leave out --scheduler"
+                f"no scheduler answers at {address} ({type(error).__name__}); start one with `dask "
+                "scheduler`, mend certificates (distributed.comm.tls), or leave out --scheduler"
             ) from None
         with client:
             check_workers(client)
             yield client
-
-
-def check_workers(client: Client) -> None:
-    """Refuse a cluster without workers, or with other versions than this process."""
-    here = environment()
-    workers: dict[str, dict[str, str]] = client.run(environment)
-    if not workers:
-        raise EnvironmentRefusedError("the cluster has no workers; start some with `dask worker`")
-    for worker, there in workers.items():
-        differing = [f"{name} {there.get(name)} there, {here[name]} here" for name in here
-                     if there.get(name) != here[name]]  # fmt: skip
-        if differing:
-            raise EnvironmentRefusedError(
-                f"worker {worker} runs other versions ({'; '.join(differing)}); install the same"
-            )
 
 
 def passes(
@@ -294,7 +254,7 @@ def add_up(
     waiting = iter(work)
     level: dict[str, int] = {}
     finished: dict[int, list[Future]] = {}
-    active = as_completed(loop=client.loop)
+    done, active = 0, as_completed(loop=client.loop)
 
     def submit(depth: int, function: Callable[..., Outcome], *arguments: object) -> None:
         future = client.submit(function, *arguments, pure=False)
@@ -303,7 +263,6 @@ def add_up(
 
     for task, index in islice(waiting, window):
         submit(0, count, counters, task, salt, index)
-    done = 0
     for future in _arriving(client, active):
         _refuse_lost(future)
         depth = level.pop(future.key)

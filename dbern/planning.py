@@ -29,7 +29,7 @@ from dbern.calibrating import (
     share_of_budget,
     tolerance,
 )
-from dbern.certificate import ErrorModel, combined, entries_bound, lower_bound
+from dbern.certificate import ErrorModel, combined, lower_bound, vector_bound
 from dbern.choice import Problem, Reference, candidates, require_positive_definite
 from dbern.errors import SpecError
 from dbern.plans import (
@@ -41,10 +41,8 @@ from dbern.privacy.sensitivity import Sensitivity
 from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
 from dbern.targets.bandwidths import oblique_of
-from dbern.targets.base import (
-    Component,
-    Statistic,
-    Vector,
+from dbern.targets.base import Component, Statistic, Vector
+from dbern.targets.capabilities import (
     for_lattice,
     for_rows,
     is_linear,
@@ -56,9 +54,8 @@ from dbern.targets.counting import Counters
 from dbern.targets.protected import most_rows
 from dbern.workers import cost
 
+_PAPER_H, _LARGEST_PAPER_K = 2, 64
 _ORDERS: tuple[Literal["k", "h"], ...] = ("k", "h")
-_PAPER_H = 2
-_LARGEST_PAPER_K = 64
 _LARGEST_AUTO_K = 1000
 _LARGEST_AUTO_LATTICE = 1_000_000
 _LARGEST_LATTICE = 50_000_000
@@ -89,9 +86,11 @@ def footers(spec: ReleaseSpec) -> tuple[FileFacts, ...]:
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
+    if all(isinstance(component, Vector) for component in spec.components):
+        _refuse_choices(spec)
     at_once = sum(component.outputs for component in spec.components)
     resolved = [
-        _vector(spec, component, n, at_once)
+        _vector(spec, for_rows(component, n), n, at_once)
         if isinstance(component, Vector)
         else _component(spec, for_rows(component, n), n, at_once)
         for component in spec.components
@@ -175,14 +174,15 @@ def _vector(
     bound = vector.movement(norm)
     function, moved = (Fraction(one) / n for one in (vector.entry_movement, bound.value))
     exact = Sensitivity(function, moved, bound.derivation, norm)
-    law = calibrate(exact, vector.outputs, statistic, n, share_of_budget(spec, vector))
+    law = calibrate(exact, 1, statistic, n, share_of_budget(spec, vector))
     lattice_error = statistic.kernel_error + statistic.position_error
     released_error = statistic.float_error + math.ldexp(0.5, law.granularity_exponent)
-    error = lattice_error + released_error
     granularity = math.ldexp(1.0, law.granularity_exponent)
+    count, error = len(vector.entries), lattice_error + released_error
+    certificate = vector_bound(law, count, vector.features, error, spec.beta, at_once)
     planned = PlannedComponent(
         name=vector.name,
-        outputs=vector.outputs,
+        outputs=1,
         k=(),
         h=(),
         maps=(),
@@ -190,7 +190,7 @@ def _vector(
         description=statistic.description,
         sensitivity=planned_sensitivity(exact, law, 1.0),
         noise=PlannedNoise(KINDS[spec.gaussian][""], scale_of(law) * granularity, granularity, law),
-        certificate=entries_bound(law, len(vector.entries), error, spec.beta, at_once),
+        certificate=certificate,
         approximation={},
         unit=1.0,
         lattice_error=lattice_error,
@@ -268,24 +268,31 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
 def _corners(spec: ReleaseSpec, component: Component) -> tuple[Coordinates, tuple[int, ...]]:
     """A linear function is its values at the corners."""
     ones = (1,) * component.domain.dimensions
-    for key in _ORDERS:
-        if spec.per_axis(key, component.domain) not in (None, ones):
-            raise SpecError(f"mechanism.{key}: a linear function needs 1, no more; leave it out")
+    if {spec.per_axis("k", component.domain), spec.per_axis("h", component.domain)} - {None, ones}:
+        raise SpecError("mechanism.k, mechanism.h: a linear function needs 1; leave them out")
     if spec.mechanism.noise not in ("auto", KINDS[spec.gaussian][""], ADVANCED):
         raise SpecError('mechanism.noise: is not for a linear function; write noise = "auto"')
     return PlainCoordinates(Lattice(ones)), ones
 
 
+def _refuse_choices(spec: ReleaseSpec) -> None:
+    """Numbers that are released as they are leave no noise to choose; k and h have no use."""
+    plain = spec.mechanism.noise in ("auto", KINDS[spec.gaussian][""])
+    if not plain or spec.mechanism.calibration == "paper":
+        raise SpecError(
+            f'mechanism.noise, mechanism.calibration: "{spec.learner.kind}" releases numbers as '
+            'they are; write noise = "auto" and calibration = "tight"'
+        )
+
+
 def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
     """What the choice of k, h, noise and rank starts from."""
-    protection = spec.protection
     component, k = for_rows(component, n), _given_k(spec, component)
     if k is not None:
         component = for_lattice(component, PlainCoordinates(Lattice(k)))
     return Problem(
         component=component,
         n=n,
-        bins_moved=(1 if protection.added else 2) * protection.unit.max_contributions,
         gaussian=spec.gaussian,
         advanced=spec.advanced,
         noise_ratio=noise_ratio(spec, share_of_budget(spec, component)),

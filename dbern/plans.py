@@ -332,7 +332,7 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
         ("", f"on multiples of {noise.granularity:.4g}"),
         ("certificate", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
         ("", f"{parts} + noise {sure.noise:.6g}"),
-        *([] if one.entries else [("", _FIRST_PART.get(one.approximation["class"], ""))]),
+        *([] if one.entries else [("", _first_part(one.approximation))]),
         ("", _compared(plan, one)),
     ]
 
@@ -348,11 +348,15 @@ _FIRST_PART = {
 }
 
 
+def _first_part(approximation: Mapping[str, Any]) -> str:
+    if not approximation.get("attained", True):
+        return "the first part holds for any mixture of kernels, and no database attains it"
+    return _FIRST_PART.get(approximation["class"], "")
+
+
 def _certificate_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
-    sure = plan.certificate
-    return [
-        ("the function", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
-    ]
+    total, beta = plan.certificate.total, plan.certificate.beta
+    return [("the function", f"sup error <= {total:.6g} with probability {1 - beta:g}")]
 
 
 def _guarantee(plan: ReleasePlan) -> str:

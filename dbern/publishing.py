@@ -7,6 +7,7 @@ staging hold, so repeating it writes the same bytes.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -181,11 +182,11 @@ def _attributes(
 
 def _domain(spec: ReleaseSpec) -> dict[str, Any]:
     """Bounds, and which records count."""
-    kept = spec.records.filter
+    kept, volume = spec.records.filter, spec.domain.volume
     return {
         "axes": [axis.to_dict() for axis in spec.domain.axes],
         "outside": spec.domain.outside.value,
-        "volume": spec.domain.volume,
+        "volume": volume if math.isfinite(volume) else None,
         **({"filter": {"column": kept.name, "values": list(kept.categories)}} if kept else {}),
     }
 
@@ -202,6 +203,8 @@ def _described(
     if isinstance(component, Vector):
         axes: tuple[str, ...] = ()
         shown: dict[str, Any] = {"entries": list(component.entries)}
+        if component.features is not None:
+            shown["features"] = dict(zip(("axes", "constant"), component.features, strict=True))
     else:
         axes, shown = component.domain.names, {"additive": component.additive}
         oblique = oblique_of(component)

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbern.engine import Piece, add_up, centers, check_workers, cluster, share_out
+from dbern.engine import Piece, add_up, centers, cluster, share_out
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
 from dbern.planning import footers, plan_files
@@ -27,7 +27,7 @@ from dbern.spec import ReleaseSpec
 from dbern.synopsis.manifest import MANIFEST
 from dbern.synopsis.reader import Synopsis, open_synopsis
 from dbern.synopsis.writer import SynopsisWriter, check_output, discard
-from dbern.workers import check_memory
+from dbern.workers import check_memory, check_workers
 
 if TYPE_CHECKING:
     from dbern.engine import Client

@@ -302,7 +302,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     if most > _MOST_AXES:
         raise SpecError(
             f"data.bounds: {most} axes, and a lattice has at most {_MOST_AXES}; keep at "
-            f"most {_MOST_AXES} (factored naive Bayes has one lattice an axis, and takes more)"
+            f"most {_MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
     found = tuple(protected(one, protection, schema.unit) for one in components)
     return _Parsed(schema, learner, found, charge, beta, protection)

@@ -1,8 +1,10 @@
-"""What a release takes of the workers of a cluster, and what they offer."""
+"""What a release takes of the workers of a cluster, what they offer, and whether they are alike."""
 
 from __future__ import annotations
 
 import math
+import platform
+from importlib.metadata import version
 from typing import Any
 
 from dbern.costs import Cost
@@ -10,6 +12,7 @@ from dbern.errors import EnvironmentRefusedError
 from dbern.records import BATCH_ROWS, reading_bytes
 from dbern.targets.counting import Counters
 
+_SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
 _TASK_ROWS = 4_000_000
 _TASKS_AT_LEAST = 16
 _PROCESS_BYTES = 420 << 20
@@ -65,3 +68,29 @@ def check_memory(client: Any, cost: Cost) -> None:
 def offer(dask_worker: Any) -> tuple[int, int]:
     """The memory limit of a worker in bytes, zero for none, and its threads."""
     return int(dask_worker.memory_manager.memory_limit or 0), dask_worker.state.nthreads
+
+
+def environment() -> dict[str, str]:
+    """Versions that must agree between this process and the workers."""
+    return {"python": platform.python_version(), **{name: version(name) for name in _SAME}}
+
+
+def check_workers(client: Any) -> None:
+    """Refuse a cluster without workers, without dbern, or with other versions than here."""
+    here = environment()
+    try:
+        workers: dict[str, dict[str, str]] = client.run(environment)
+    except Exception as error:  # noqa: BLE001 -- what cannot be imported there comes as anything
+        raise EnvironmentRefusedError(
+            f"a worker cannot say what it runs ({type(error).__name__}): it has no dbern, or lacks "
+            "a package; install there what is here, or use one image for all"
+        ) from None
+    if not workers:
+        raise EnvironmentRefusedError("the cluster has no workers; start some with `dask worker`")
+    for worker, there in workers.items():
+        differing = [f"{name} {there.get(name)} there, {here[name]} here" for name in here
+                     if there.get(name) != here[name]]  # fmt: skip
+        if differing:
+            raise EnvironmentRefusedError(
+                f"worker {worker} runs other versions ({'; '.join(differing)}); install the same"
+            )

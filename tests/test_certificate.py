@@ -16,13 +16,8 @@ from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import PlainCoordinates
 from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.lattice import Lattice
-from dbern.certificate import (
-    Certificate,
-    enclose,
-    lattice_norm,
-    released_norm,
-    synthesis_matrices,
-)
+from dbern.certificate import Certificate
+from dbern.noise_bounds import enclose, lattice_norm, released_norm, synthesis_matrices
 from dbern.planning import plan_files
 from dbern.privacy.calibration import tail
 from dbern.privacy.laplace import discrete_laplace

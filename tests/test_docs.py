@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+FOLDERS = (".", "docs", "pipelines", "deploy")
+PAGES = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
 RUN = ["docs/guide.md", "docs/oracle.md", "README.md", "CONTRIBUTING.md"]
 LANGUAGES = {"python", "console", "toml", "sh", ""}
 OTHERS = ("make ", "git ", "pip ")  # of a checkout: what these do has tests of its own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dask
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,10 +11,11 @@ import reference
 from strategies import density_spec, whole
 
 from dbern.domain import Column
-from dbern.engine import Outcome, Piece, Portion, center, count, merge, share_out
+from dbern.engine import Outcome, Piece, Portion, center, cluster, count, merge, share_out
 from dbern.planning import plan
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.records import UnreadableFileError, footer_tag, read_footers
+from dbern.workers import check_workers
 
 SALT = b"a test's salt"
 ROWS = 1000
@@ -185,3 +187,15 @@ def test_work_is_shared_out_completely_and_in_bounds(tmp_path):
     (tmp_path / "0.parquet").unlink()
     with pytest.raises(UnreadableFileError):
         share_out(facts, SALT)
+
+
+def test_the_local_cluster_starts_whatever_the_configuration_asks_of_clusters():
+    import distributed  # noqa: F401 -- its defaults must be there before they are overridden
+
+    comm = "distributed.comm"
+    asked = {f"{comm}.require-encryption": True, f"{comm}.default-scheme": "tls"}
+    for key in ("ca-file", "client.cert", "client.key", "scheduler.cert", "worker.cert"):
+        asked[f"{comm}.tls.{key}"] = "none.pem"
+    with dask.config.set(asked), cluster() as client:
+        check_workers(client)
+        assert client.scheduler.address.startswith("inproc://")

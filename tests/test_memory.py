@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern import engine, workers
+from dbern import workers
 from dbern.costs import Cost
 from dbern.errors import EnvironmentRefusedError
 from dbern.records import BATCH_ROWS, reading_bytes
@@ -88,11 +88,11 @@ def test_a_filter_is_read_too_and_planned_for(project):
 def test_workers_with_too_little_memory_are_refused_before_any_read(project, client, monkeypatch):
     spec = project.spec()
     needed = dbern.plan(spec).cost.memory(2)
-    short = lambda: dict.fromkeys(client.run(engine.environment), (100 << 20, 2))  # noqa: E731
+    short = lambda: dict.fromkeys(client.run(workers.environment), (100 << 20, 2))  # noqa: E731
     with monkeypatch.context() as patch:
         offers = short()
         patch.setattr(client, "run", lambda function: (
-            offers if function is workers.offer else {"w": engine.environment()}))  # fmt: skip
+            offers if function is workers.offer else {"w": workers.environment()}))  # fmt: skip
         with pytest.raises(EnvironmentRefusedError, match="offers 100 MiB") as error:
             dbern.release(spec, client=client)
     assert f"{-(-needed // 2**20)} MiB with 2 threads" in str(error.value)

@@ -558,7 +558,7 @@ def raising(*_arguments, **_named):
 
 
 @pytest.mark.parametrize("place", ["dbern.records.as_floats", "dbern.engine.to_grid",
-                                   "dbern.engine.read_batches"])  # fmt: skip
+                                   "dbern.reading.read_batches"])  # fmt: skip
 def test_a_failing_task_says_its_type_and_nothing_else(project, client, monkeypatch, caplog, place):
     caplog.set_level("DEBUG")
     monkeypatch.setattr(place, raising)

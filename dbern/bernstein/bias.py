@@ -41,6 +41,8 @@ class Approximation(Protocol):
 class Bumps:
     """Mixtures ``sum_i w_i K(. - t_i)`` with ``sum |w_i| <= 1``; point masses attain the bound.
 
+    Not `attained`: those of a learner that has no point masses.
+
     Examples
     --------
     >>> from dbern.bernstein.kernels import Gaussian
@@ -50,6 +52,7 @@ class Bumps:
     """
 
     kernels: tuple[Kernel, ...]
+    attained: bool = True
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Telescoped one axis at a time: ``prod (s_i + a_i) - prod s_i``.
@@ -61,7 +64,8 @@ class Bumps:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {"class": "mixture of bumps", "kernels": _listed(self.kernels)}
+        content = {"class": "mixture of bumps", "kernels": _listed(self.kernels)}
+        return content if self.attained else {**content, "attained": False}
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ def approximation_of(content: Mapping[str, Any]) -> Approximation:
     kernels = tuple(kernel_of(one["name"], one["bandwidth"]) for one in content["kernels"])
     if content["class"] == "ball":
         return Ball(kernels, content["radius"])
-    return Bumps(kernels)
+    return Bumps(kernels, content.get("attained", True))
 
 
 def _bump_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> float:

@@ -18,7 +18,7 @@ from dbern.bernstein.bins import prior
 from dbern.bernstein.coordinates import Coordinates
 from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.maps import AxisMap, axis_maps, released_bumps
-from dbern.certificate import noise_sups, synthesis_matrices, whole_synthesis
+from dbern.noise_bounds import noise_sups, synthesis_matrices, whole_synthesis
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 
 _DRAWS = 128

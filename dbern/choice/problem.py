@@ -10,6 +10,7 @@ from dbern.bernstein.bins import CLUSTERS
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates, SpectralCoordinates
 from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.lattice import Lattice
+from dbern.bernstein.maps import BinnedCoordinates
 from dbern.bernstein.moments import cells_for
 from dbern.choice.prediction import (
     Reference,
@@ -57,14 +58,12 @@ class Candidate:
 class Problem:
     """What is known before choosing; `k` and `h` where the spec gives them.
 
-    `bins_moved` is how far a neighbour moves all bins, times n. `noise_ratio` is the scale of the
-    noise for sensitivity one; by `advanced` composition it meets the largest move of one value
-    times the root of the number of values.
+    `noise_ratio` is the scale of the noise for sensitivity one; by `advanced` composition it
+    meets the largest move of one value times the root of the number of values.
     """
 
     component: Component
     n: int
-    bins_moved: int
     gaussian: bool
     advanced: bool
     noise_ratio: float
@@ -156,7 +155,8 @@ class Problem:
     @property
     def ridge(self) -> float:
         """Variance of the noise of one bin, as each of the axes' share in their product."""
-        scale = self.bins_moved / self.n * self.noise_ratio
+        moved = self.component.movement(BinnedCoordinates(Lattice(()), ()), 1).value
+        scale = moved / self.n * self.noise_ratio
         return float((scale if self.gaussian else math.sqrt(2) * scale) ** (2 / len(self.kernels)))
 
     def lattice_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,22 @@ _LEDGER = click.option(
     metavar="URL",
     help="As sqlite:///ledger.db or postgresql+psycopg://user@host/database.",
 )
+_BUDGET = 3
+
+
+def _percentage(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> Fraction | None:
+    """Read a percentage as the exact share that it is."""
+    del context, parameter
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)%", value)
+    if found is None:
+        raise click.BadParameter("write a percentage of what was granted, as 20%")
+    return Fraction(found[1]) / 100
+
+
 _DATASET = click.option("--dataset", required=True, metavar="NAME", help="Whose budget it is.")
 
 
@@ -118,21 +135,46 @@ def grant(
 @_LEDGER
 @click.option("--dataset", metavar="NAME", help="Only this one.")
 @click.option("--log", "with_log", is_flag=True, help="Add every event since the beginning.")
+@click.option(
+    "--warn-below",
+    "least",
+    callback=_percentage,
+    metavar="20%",
+    help="Exit with 3 where less than this of what was granted (in this period) remains.",
+)
 @common
-def status(url: str, dataset: str | None, with_log: bool, as_json: bool, quiet: bool) -> None:
-    """Show what was granted, reserved, spent and remains, and on what."""
+def status(
+    url: str, dataset: str | None, with_log: bool, least: Fraction | None, as_json: bool,
+    quiet: bool,
+) -> int:  # fmt: skip
+    """Show what was granted, reserved, spent and remains, and on what.
+
+    With --warn-below it is what an alert runs: exit code 3 and the datasets that run low.
+    """
     del quiet
     from dbern.ledger import BudgetLedger
 
     with BudgetLedger.open(url, read_only=True) as opened:
-        accounts = [_account(one) for one in opened.status(dataset)]
+        found = opened.status(dataset)
+        accounts = [_account(one) for one in found]
         log = [vars(line) for line in opened.log(dataset)] if with_log else []
         pending = opened.is_pending()
     lines = _status_lines(accounts) or ["no budget was granted yet"]
     if pending:
         lines.append("put back to an earlier state: spending is stopped until it is reconciled")
-    content = {"datasets": accounts, "reconcile": pending, **({"log": log} if with_log else {})}
+    low = [one.dataset for one in found if least is not None and one.remaining_share < least]
+    lines += [
+        f"low: {name}; grant more: dbern ledger grant --ledger {url} --dataset {name} --epsilon .."
+        for name in low
+    ]
+    content = {
+        "datasets": accounts,
+        "reconcile": pending,
+        **({"low": low} if least is not None else {}),
+        **({"log": log} if with_log else {}),
+    }
     report(content, "\n".join([*lines, *map(_log_line, log)]), as_json=as_json)
+    return _BUDGET if low else 0
 
 
 @ledger.command()
@@ -221,6 +263,7 @@ def _account(status: Any) -> dict[str, Any]:
         **({"gamma": decimal_text(status.gamma)} if status.gamma else {}),
         "budget": str(status.budget),
         **{key: str(amount) for key, amount in amounts.items()},
+        "remaining_share": float(status.remaining_share),
         **({"period": status.period, "renewed": status.terms.period} if status.period else {}),
         **({"zcdp": {key: _exact(amount) for key, amount in amounts.items()}}
            if status.accountant == "zcdp" else {}),

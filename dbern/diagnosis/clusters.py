@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from dbern.diagnosis.finding import SKEW_SECONDS, Finding
-from dbern.engine import check_workers
+from dbern.engine import UNREACHABLE
 from dbern.errors import EnvironmentRefusedError
+from dbern.workers import check_workers
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -24,7 +25,7 @@ def scheduler(address: str) -> list[Finding]:
     try:
         with _connected(address) as client:
             return [_transport(address), *_dashboards(client), *_workers(client)]
-    except (OSError, TimeoutError, ValueError) as error:
+    except UNREACHABLE as error:
         return [
             Finding(
                 "scheduler", "mend", f"none answers at {address} ({type(error).__name__})",

@@ -33,6 +33,9 @@ class Amount(Protocol):
     def covers(self, other: Self) -> bool:
         """Whether `other` fits inside this amount."""
 
+    def share_of(self, whole: Self) -> Fraction:
+        """How much of `whole` this is."""
+
 
 @dataclass(frozen=True)
 class Zcdp:
@@ -63,6 +66,10 @@ class Zcdp:
     def covers(self, other: Zcdp) -> bool:
         """Whether `other` fits inside this amount."""
         return other.rho <= self.rho
+
+    def share_of(self, whole: Zcdp) -> Fraction:
+        """How much of `whole` this is; 0 of nothing."""
+        return self.rho / whole.rho if whole.rho else Fraction(0)
 
     def __str__(self) -> str:
         told = f"epsilon {float(self.epsilon):.6g} at delta {decimal_text(self.delta)}"

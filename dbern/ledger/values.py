@@ -256,6 +256,11 @@ class DatasetStatus:
         return self.granted - self.used
 
     @property
+    def remaining_share(self) -> Fraction:
+        """What remains of what was granted, from 0 to 1; below 0 where charges exceed it."""
+        return self.remaining.share_of(self.granted)
+
+    @property
     def used(self) -> Amount:
         """Spent and reserved together."""
         return self.spent + self.reserved

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -14,6 +15,7 @@ from dbern.errors import EnvironmentRefusedError, IntegrityError
 from dbern.privacy.entropy import new_key
 
 SECRET = "DBERN_LEDGER_SECRET"  # noqa: S105 -- the variable's name, not a secret
+SECRET_FILE = "DBERN_LEDGER_SECRET_FILE"  # noqa: S105 -- the variable's name
 SECRET_BYTES = 32
 _NONCE_BYTES = 12
 
@@ -101,7 +103,7 @@ class WrappedKeys:
 
 
 def secret_of(environment: Mapping[str, str]) -> bytes:
-    """The 32 bytes of the secret, written in hexadecimal or base64.
+    """The 32 bytes of the secret, written in hexadecimal or base64, or in a file that is named.
 
     Raises
     ------
@@ -113,7 +115,8 @@ def secret_of(environment: Mapping[str, str]) -> bytes:
     >>> secret_of({"DBERN_LEDGER_SECRET": "00" * 32}) == bytes(32)
     True
     """
-    text = environment.get(SECRET, "").strip()
+    file = environment.get(SECRET_FILE)
+    text = (environment.get(SECRET) or (_content(file) if file else "")).strip()
     try:
         secret = (
             bytes.fromhex(text)
@@ -126,10 +129,23 @@ def secret_of(environment: Mapping[str, str]) -> bytes:
         raise EnvironmentRefusedError(
             f"{SECRET} {'is not 32 bytes in hexadecimal or base64' if text else 'is not set'}: it "
             "wraps the release keys in a PostgreSQL ledger; make one once with "
-            "`openssl rand -base64 32`, keep it outside the database and its backups, and set it "
-            "for every process that releases; nothing was charged"
+            f"`openssl rand -base64 32`, keep it outside the database and its backups, and set it, "
+            f"or {SECRET_FILE} to a file that holds it, for every process that releases; nothing "
+            "was charged"
         )
     return secret
+
+
+def _content(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="ascii")
+    except OSError as error:
+        raise EnvironmentRefusedError(
+            f"{SECRET_FILE} names {file}, which cannot be read ({type(error).__name__}); mount the "
+            "secret there, readable by this user alone; nothing was charged"
+        ) from None
+    except ValueError:
+        return "?"  # no text: told as any other wrong secret
 
 
 def _cipher() -> AESGCM:

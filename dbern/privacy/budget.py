@@ -201,6 +201,17 @@ class Budget:
         """Whether `other` fits inside this budget in both parameters."""
         return other.epsilon <= self.epsilon and other.delta <= self.delta
 
+    def share_of(self, whole: Budget) -> Fraction:
+        """How much of `whole` this is, in the parameter of which it is less; 0 of nothing.
+
+        Examples
+        --------
+        >>> Budget.parse("1", "1e-7").share_of(Budget.parse("4", "1e-6"))
+        Fraction(1, 10)
+        """
+        pairs = ((self.epsilon, whole.epsilon), (self.delta, whole.delta))
+        return min((part / of for part, of in pairs if of), default=Fraction(0))
+
     def __str__(self) -> str:
         epsilon = f"epsilon {decimal_text(self.epsilon)}"
         return epsilon if self.delta == 0 else f"{epsilon}, delta {decimal_text(self.delta)}"

@@ -171,10 +171,10 @@ class Synopsis:
         self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
     ) -> FloatArray:
         """Values at points (m, l) in data units, a part of a request of `total`."""
-        combination = self.combination
+        combination, parts = self.combination, self._parts(points, smoothings, total, threads)
         unit = self.domain.to_unit(points) if combination.of_points else None
-        values = combination.values(self._parts(points, smoothings, total, threads), unit)
-        if combination.kind != "linear":  # whose one array is NaN outside by itself
+        values = combination.values(parts, unit)
+        if combination.kind != "linear" or combination.of_points:  # else it is NaN there already
             values[~self.domain.inside(points)] = np.nan
         return values
 
@@ -183,9 +183,7 @@ class Synopsis:
     ) -> list[FloatArray]:
         """Values of every array, NaN outside the bounds of its axes; a vector as it is."""
         return [
-            array.entries
-            if isinstance(array, ReleasedVector)
-            else array.values(
+            array.values(
                 points if array.axes == self.domain.names else points[:, array.columns],
                 None if smoothings is None else smoothings[i],
                 total,
@@ -364,7 +362,8 @@ class Synopsis:
 
     def _lower_bound(self, beta: float) -> float:
         facts, first = self.metadata, self.metadata["components"][0]
-        if not first.get("additive", True) or self.combination.kind not in ("linear", "stack"):
+        additive = first.get("additive", "entries" not in first)
+        if not additive or self.combination.kind not in ("linear", "stack"):
             return 0.0
         epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
         n = facts["target"].get("n") or facts["target"]["normalizer"]

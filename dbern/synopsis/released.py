@@ -19,7 +19,7 @@ from dbern.bernstein.gram import LatticeSpectrum
 from dbern.bernstein.lattice import Lattice, Slab
 from dbern.bernstein.maps import coordinates_of, family_of
 from dbern.bernstein.spectrum import AxisSpectrum
-from dbern.certificate import Certificate, ErrorModel, entries_bound
+from dbern.certificate import Certificate, ErrorModel, vector_bound
 from dbern.domain import Axis, Domain
 from dbern.oblique import Oblique
 from dbern.privacy.calibration import GaussianNoise
@@ -55,6 +55,7 @@ class ReleasedVector:
     """
 
     axes: tuple[str, ...] = ()
+    columns: tuple[int, ...] = ()
     order: tuple[int, ...] = ()
     chosen = Smoothing((), ())
 
@@ -68,6 +69,11 @@ class ReleasedVector:
         """The numbers, (m,)."""
         return self._store.values(f"components/{self.name}/coefficients")
 
+    def values(self, points: FloatArray, *_how: object) -> FloatArray:
+        """The numbers, whatever the points."""
+        del points
+        return self.entries
+
     def smoothing(self, h: Sequence[int]) -> Smoothing:
         """None."""
         del h
@@ -76,11 +82,14 @@ class ReleasedVector:
     def bound(
         self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
     ) -> Certificate:
-        """Bound on the error of every entry."""
+        """Bound on the error of every entry, or of the linear functions that they make."""
         del smoothing, selected
         law, errors = noise_law(self._facts["noise"]["law"]), self._facts["errors"]
         error = errors["lattice"] + errors["released"]
-        return entries_bound(law, len(self._facts["entries"]), error, beta, at_once)
+        features = self._facts.get("features")
+        count = len(self._facts["entries"])
+        made = None if features is None else (features["axes"], features["constant"])
+        return vector_bound(law, count, made, error, beta, at_once)
 
 
 class ReleasedArray:

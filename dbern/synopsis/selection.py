@@ -13,7 +13,7 @@ from dbern.arrays import FloatArray
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.coordinates import Coordinates
 from dbern.bernstein.maps import AxisMap, axis_maps, coordinates_of, maps_of
-from dbern.certificate import synthesis_matrices, whole_synthesis
+from dbern.noise_bounds import synthesis_matrices, whole_synthesis
 
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 _SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3)

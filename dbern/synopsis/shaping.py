@@ -97,6 +97,8 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
     """
     facts, combine = synopsis.metadata, synopsis.combination.kind
     wanted = in_order([*facts.get("post_processing", ()), *shapes], synopsis.domain)
+    if synopsis.combination.of_points:
+        raise SpecError("shapes: a function made of weights cannot be shaped; ask the synopsis")
     if combine != "linear" and not (combine == "stack" and wanted == (_NONNEGATIVE,)):
         able = f'can only be "{_NONNEGATIVE}"' if combine == "stack" else "cannot be shaped"
         raise SpecError(

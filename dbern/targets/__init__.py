@@ -15,6 +15,7 @@ from dbern.targets.erm import LogisticRegression, RidgeRegression
 from dbern.targets.kernel_erm import KernelERM
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
 from dbern.targets.oracle import Oracle
+from dbern.targets.priestley_chao import PriestleyChao
 from dbern.targets.regression import NadarayaWatson
 from dbern.targets.support_vectors import SupportVectorMachine
 
@@ -27,6 +28,7 @@ __all__ = [
     "NadarayaWatson",
     "NaiveBayes",
     "Oracle",
+    "PriestleyChao",
     "RidgeRegression",
     "SupportVectorMachine",
     "kinds",
@@ -36,6 +38,7 @@ __all__ = [
 _OURS: tuple[type[Learner], ...] = (
     KernelDensity,
     NadarayaWatson,
+    PriestleyChao,
     SupportVectorMachine,
     NaiveBayes,
     GaussianNaiveBayes,

@@ -8,27 +8,23 @@ the function.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
 from pydantic import AfterValidator, Field, ValidationError
 
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import BumpBound, Coordinates, Entries
-from dbern.bernstein.gram import CubeKernel
 from dbern.bernstein.kernels import KERNELS, Kernel
 from dbern.bernstein.lattice import Slab
 from dbern.combination import Combination
 from dbern.complaints import explain
 from dbern.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError
-from dbern.privacy.budget import Budget
-from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.sections import Section
 
 Lengths = Annotated[
@@ -217,9 +213,14 @@ class Vector(ABC):
     outputs: ClassVar[int] = 1
 
     @property
+    def features(self) -> tuple[int, float] | None:
+        """Axes and constant feature of the linear functions whose weights these are, if any."""
+        return None
+
+    @property
     @abstractmethod
     def entry_movement(self) -> float:
-        """n times the largest move of one entry, rounded outward."""
+        """n times the largest move of one entry, or of a linear function; rounded outward."""
 
     @abstractmethod
     def movement(self, norm: int) -> BumpBound:
@@ -310,89 +311,3 @@ class Statistic(Protocol):
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab of one output, in unit-cube units."""
-
-
-@runtime_checkable
-class SizedComponent(Protocol):
-    """A component that is resolved for a public number of rows before it is planned."""
-
-    @property
-    def linear(self) -> bool:
-        """Whether its functions are linear: one cell and one iteration reproduce them."""
-
-    def for_rows(self, n: int) -> Component:
-        """The component for n rows."""
-
-
-@runtime_checkable
-class OneLatticeComponent(Protocol):
-    """A component that may know its sensitivity for one lattice only: then k must be stated."""
-
-    @property
-    def one_lattice(self) -> bool:
-        """Whether it does."""
-
-    def for_lattice(self, coordinates: Coordinates) -> Component:
-        """The component for a lattice: what is estimated of it, is now."""
-
-    def random(self, charge: Budget) -> RandomPrivacy | None:
-        """What a charge buys where its sensitivity is an estimate; None where it is a bound."""
-
-
-def for_rows(component: Component, n: int) -> Component:
-    """The component as it is planned for n rows."""
-    return component.for_rows(n) if isinstance(component, SizedComponent) else component
-
-
-def is_linear(component: Component) -> bool:
-    """Whether its values at the corners of the cube are all there is to release."""
-    return isinstance(component, SizedComponent) and component.linear
-
-
-def for_lattice(component: Component, coordinates: Coordinates) -> Component:
-    """The component as it is released on a lattice."""
-    if isinstance(component, OneLatticeComponent):
-        return component.for_lattice(coordinates)
-    return component
-
-
-def random_privacy(
-    components: Sequence[Component | Vector], charge: Budget
-) -> RandomPrivacy | None:
-    """What a charge buys, if the sensitivity of any component is an estimate."""
-    asked = (one for one in components if isinstance(one, OneLatticeComponent))
-    found = (one.random(charge) for one in asked)
-    return next((one for one in found if one is not None), None)
-
-
-def needs_lattice(component: Component) -> bool:
-    """Whether the spec must state k: what is known of it is known for one lattice."""
-    return isinstance(component, OneLatticeComponent) and component.one_lattice
-
-
-@runtime_checkable
-class CostlyComponent(Protocol):
-    """A component whose values cost so much that fine lattices are not chosen for it."""
-
-    @property
-    def largest_lattice(self) -> int:
-        """Most points of a lattice that is chosen."""
-
-
-def largest_lattice(component: Component) -> float:
-    """Most points of a lattice that is chosen for it."""
-    return component.largest_lattice if isinstance(component, CostlyComponent) else math.inf
-
-
-@runtime_checkable
-class GramComponent(Protocol):
-    """A component that may be released through the Gram matrix of the whole lattice."""
-
-    @property
-    def cube(self) -> CubeKernel | None:
-        """Its kernel, where it is no product of densities."""
-
-
-def cube_of(component: Component) -> CubeKernel | None:
-    """The kernel, where it is no product of the axes' densities."""
-    return component.cube if isinstance(component, GramComponent) else None

@@ -35,6 +35,14 @@ class Gathered(Protocol):
 
 
 @runtime_checkable
+class Surveying(Protocol):
+    """A pass that sees all records once before any is added: they are read twice."""
+
+    def survey(self, records: Mapping[str, FloatArray]) -> None:
+        """Look at a batch."""
+
+
+@runtime_checkable
 class GatheringStatistic(Protocol):
     """A statistic whose records must meet: each of its `passes` goes over all of them.
 
@@ -133,7 +141,8 @@ class Counters:
     ) -> Int64Array:
         """The state of some records, or of one pass over all of them.
 
-        Sums count in the first, or where units are bounded, what each pass keeps.
+        Sums count in the first, or where units are bounded, what each pass keeps. A pass may go
+        over the batches twice (`Surveying`); not over bounded ones.
         """
         state = self.empty()
         gathered: list[tuple[Gathered, Int64Array]] = []
@@ -145,6 +154,10 @@ class Counters:
                 gathered.append((part.gather(salt, index), own))
         if self.bounding:
             batches = self.bounding.bounded(batches, salt, index)
+        surveying = [one for one, _ in gathered if isinstance(one, Surveying)]
+        for batch in batches if surveying else ():
+            for each in surveying:
+                each.survey(batch)
         for batch in batches:
             for part, own in sums:
                 part.add(own, batch)

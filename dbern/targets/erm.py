@@ -16,9 +16,10 @@ from dbern.domain import RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.learning.losses import Logistic, Loss, Square
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Component, Learner, Lengths
+from dbern.targets.base import Component, Learner, Lengths, Vector
 from dbern.targets.hypotheses import Space
-from dbern.targets.risk_minimizers import RiskMinimizer
+from dbern.targets.linear_functions import LinearFunctions
+from dbern.targets.risk_minimizers import RiskMinimizer, RiskModel
 from dbern.targets.spaces import GaussianSpace, LinearSpace
 from dbern.targets.weighings import ByCategory, ByResponse, BySign, Weighing
 
@@ -35,14 +36,22 @@ def gaussian_space(schema: RecordSchema, length_scale: Lengths) -> GaussianSpace
 
 
 def minimizer(
-    name: str, schema: RecordSchema, loss: Loss, space: Space, cost: float, shards: Shards
-) -> RiskMinimizer:
+    name: str,
+    schema: RecordSchema,
+    loss: Loss,
+    space: Space | LinearSpace,
+    cost: float,
+    shards: Shards,
+) -> RiskMinimizer | LinearFunctions:
     """The component: labels are classes where the schema has some, or else responses."""
     if shards != "auto" and shards < 1:
         raise SpecError('target.shards: must be at least 1; write shards = "auto"')
     count = None if shards == "auto" else shards
     radius = schema.response.radius if schema.response else 1.0
-    return RiskMinimizer(name, schema.domain, loss, space, _weighing(schema), cost, radius, count)
+    facts = (_weighing(schema), cost, radius, count)
+    if isinstance(space, LinearSpace):
+        return LinearFunctions.of(RiskModel(schema.domain, loss, space, *facts))
+    return RiskMinimizer(schema.domain, loss, space, *facts, name=name)
 
 
 def _weighing(schema: RecordSchema) -> Weighing:
@@ -52,16 +61,16 @@ def _weighing(schema: RecordSchema) -> Weighing:
     return BySign(label) if len(label.categories) == 2 else ByCategory(label)
 
 
-def of_classes(schema: RecordSchema) -> Combination:
+def of_classes(schema: RecordSchema, constant: float | None = None) -> Combination:
     """One function whose sign decides, or one a class of which the largest does."""
     classes = schema.classes.categories
-    return Combination("linear" if len(classes) == 2 else "stack", classes)
+    return Combination("linear" if len(classes) == 2 else "stack", classes, constant=constant)
 
 
-def of_responses(schema: RecordSchema) -> Combination:
+def of_responses(schema: RecordSchema, constant: float | None = None) -> Combination:
     """Learned from the middle of the range; the middle is added again."""
     response = response_of(schema)
-    return Combination("response", low=response.low, high=response.high)
+    return Combination("response", low=response.low, high=response.high, constant=constant)
 
 
 def response_of(schema: RecordSchema) -> Response:
@@ -87,8 +96,8 @@ def note(cost: float, n: int) -> str:
 class LogisticRegression(Learner):
     """Linear logistic regression, of records projected to the unit ball of the unit cube.
 
-    Released are the values of the linear function at the corners of the cube; k = 1 and h = 1 make
-    it exactly. With more than two classes, one model a class against the rest.
+    Released are its weights, one for each axis and one for the constant. With more than two
+    classes, one model a class against the rest.
 
     Parameters
     ----------
@@ -123,7 +132,7 @@ class LogisticRegression(Learner):
     constant: float = CONSTANT
     shards: Shards = SHARDS
 
-    def components(self, schema: RecordSchema) -> tuple[Component, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
         """One."""
         classes = schema.classes.categories
         if self.link == "sigmoid" and len(classes) > 2:
@@ -136,8 +145,8 @@ class LogisticRegression(Learner):
     def combination(self, schema: RecordSchema) -> Combination:
         """The link."""
         if self.link == "sigmoid":
-            return Combination("sigmoid", schema.classes.categories)
-        return of_classes(schema)
+            return Combination("sigmoid", schema.classes.categories, constant=self.constant)
+        return of_classes(schema, self.constant)
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms."""
@@ -177,7 +186,7 @@ class RidgeRegression(Learner):
     constant: float = CONSTANT
     shards: Shards = SHARDS
 
-    def components(self, schema: RecordSchema) -> tuple[Component, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
         """One."""
         loss = Square(response_of(schema).radius)
         space = LinearSpace(schema.domain.dimensions, self.constant)
@@ -185,7 +194,7 @@ class RidgeRegression(Learner):
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The response."""
-        return of_responses(schema)
+        return of_responses(schema, self.constant)
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C as scikit-learn's alpha."""

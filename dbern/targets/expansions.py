@@ -45,7 +45,6 @@ STATIONARY = ("laplace", "matern-3/2", "matern-5/2")
 class _Expansions:
     """What all of them share: positions as they are, and no features."""
 
-    linear = False
     shard_rows = SHARD_ROWS
     largest_lattice = MOST_VALUES
 

@@ -16,7 +16,7 @@ from dbern.errors import SpecError
 from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
 from dbern.learning.user import UserKernel, UserLoss, imported
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Component, Learner, Lengths
+from dbern.targets.base import Component, Learner, Lengths, Vector
 from dbern.targets.erm import (
     CONSTANT,
     COST,
@@ -131,7 +131,7 @@ class KernelERM(Learner):
     at_zero: float | None = Field(None, gt=0, allow_inf_nan=False, description="at_zero = 1.0")
     curvature: float | None = Field(None, gt=0, allow_inf_nan=False, description="curvature = 1.0")
 
-    def components(self, schema: RecordSchema) -> tuple[Component, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
         """One, of as many outputs as there are models."""
         loss = self._loss(schema)
         name = "prediction" if schema.response else "decision"
@@ -139,7 +139,9 @@ class KernelERM(Learner):
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The decision function, or the response."""
-        return of_responses(schema) if schema.response else of_classes(schema)
+        constant = self.constant if self.kernel == "linear" else None
+        made = of_responses if schema.response else of_classes
+        return made(schema, constant)
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms, and what rests on the user's word."""
@@ -148,7 +150,7 @@ class KernelERM(Learner):
         words = f"as stated, not checked, and privacy rests on it: {', '.join(own)}"
         return (note(self.C, n), *([words] if own else []))
 
-    def _space(self, schema: RecordSchema) -> Space:
+    def _space(self, schema: RecordSchema) -> Space | LinearSpace:
         self._refuse_idle()
         domain = schema.domain
         if self.kernel in _SCALED:

@@ -83,7 +83,7 @@ class AddedVector(Protocol):
 class ProtectableComponent(Protocol):
     """A component that has its own form for other neighbours."""
 
-    def protected(self, protection: Protection, ids: Column | None) -> Component:
+    def protected(self, protection: Protection, ids: Column | None) -> Component | Vector:
         """That form; records that meet are chosen by `ids` where a unit is wider than a row."""
 
 
@@ -99,11 +99,11 @@ def protected(
     """
     if not protection.private_rows:
         return component
+    if isinstance(component, ProtectableComponent):
+        return component.protected(protection, ids)
     if isinstance(component, Vector):
         if isinstance(component, AddedVector):
             return ProtectedVector.of(component, protection)
-    elif isinstance(component, ProtectableComponent):
-        return component.protected(protection, ids)
     elif isinstance(component, AddedComponent):
         return ProtectedComponent(component, protection)
     key = "unit" if protection.unit.column is not None else "neighbors"

@@ -1,5 +1,7 @@
 """Regularized risk minimizers as components.
 
+Linear functions are released by their weights instead (`dbern.targets.linear_functions`).
+
 ``F = (1/m) sum_s w_s . phi``, w_s the minimizer of shard s (`dbern.learning.risk`), for each of q
 outputs: one model, or one a class against the rest.
 
@@ -45,7 +47,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -65,7 +67,7 @@ from dbern.learning.user import UserLoss
 from dbern.privacy.budget import Protection
 from dbern.targets.base import Statistic
 from dbern.targets.expansions import GramSpace
-from dbern.targets.hypotheses import Space
+from dbern.targets.hypotheses import Hypotheses, Space
 from dbern.targets.risk_statistics import RiskStatistic
 from dbern.targets.spaces import FeatureSpace
 from dbern.targets.sums import WHOLE
@@ -78,13 +80,13 @@ _USUAL = Protection()
 
 
 @dataclass(frozen=True)
-class RiskMinimizer:
-    """A regularized risk minimizer before its lattice is chosen: see the top of the module.
+class RiskModel:
+    """What is learned, whatever is released of it: see the top of the module.
 
     Parameters
     ----------
     loss : Loss
-    space : Space
+    space : Hypotheses
         What functions it is chosen from.
     weighing : Weighing
         Gives a record's label as its weight (times `radius`), or where there are several outputs
@@ -102,24 +104,18 @@ class RiskMinimizer:
         sensitivities.
     """
 
-    name: str
     domain: Domain
     loss: Loss
-    space: Space
+    space: Hypotheses
     weighing: Weighing
     cost: float
     radius: float = 1.0
     shards: int | None = None
     n: int = 0
-    share: Fraction = WHOLE
     protection: Protection = _USUAL
     ids: Column | None = None
 
-    binned = False
-    spectral = True
-    additive = False
-
-    def for_rows(self, n: int) -> RiskMinimizer:
+    def for_rows(self, n: int) -> Self:
         """The same for n records: shards and features are fixed.
 
         Raises
@@ -132,11 +128,15 @@ class RiskMinimizer:
         shards = self.shards or -(-n // self._resolved(1, n).shard_rows)
         return replace(self, n=n, shards=shards, space=self._resolved(shards, n))
 
-    def protected(self, protection: Protection, ids: Column | None) -> RiskMinimizer:
+    def protected(self, protection: Protection, ids: Column | None) -> Self:
         """The same for other neighbours."""
         return replace(self, protection=protection, ids=ids)
 
-    def _resolved(self, shards: int, n: int) -> Space:
+    def restored(self, n: int, counting: Mapping[str, Any]) -> Self:
+        """The model that a plan has resolved."""
+        return replace(self, n=n, shards=counting["shards"], space=self.space.restored(counting))
+
+    def _resolved(self, shards: int, n: int) -> Hypotheses:
         factor = 1 + math.sqrt(self.cost * shards * self.loss.curvature) / 2
         return self.space.resolved(factor, n)
 
@@ -144,33 +144,6 @@ class RiskMinimizer:
     def outputs(self) -> int:
         """As many as the weighing has."""
         return self.weighing.outputs
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """The space's."""
-        return self.space.kernels
-
-    @property
-    def linear(self) -> bool:
-        """The space's."""
-        return self.space.linear
-
-    @property
-    def cube(self) -> CubeKernel | None:
-        """The space's, where it has no other kernels."""
-        return self.space.cube if isinstance(self.space, GramSpace) else None
-
-    @property
-    def largest_lattice(self) -> int:
-        """The space's."""
-        return self.space.largest_lattice
-
-    @cached_property
-    def approximation(self) -> Approximation:
-        """The space's, for the norm of the mean of the minimizers, concave in a shard's weight."""
-        total = min(self.risk.most_weight / self.risk.shards, OUTWARD * OUTWARD * self.cost)
-        norm = self.risk.norm(total) / self.unit
-        return self.space.approximation(OUTWARD * norm * math.sqrt(self.space.volume))
 
     @cached_property
     def risk(self) -> Risk:
@@ -214,53 +187,20 @@ class RiskMinimizer:
         return replace(method, observed=isinstance(self.loss, UserLoss))
 
     @property
-    def unit(self) -> float:
-        """``C M c``."""
-        return self.cost * self.risk.slope * self.space.volume
-
-    @property
-    def _moved(self) -> float:
-        """n times what a record can do to the weights of one output, in units of values."""
+    def moved(self) -> float:
+        """What a neighbour can do to the weights of one output, in the Euclidean norm."""
         rows = self.protection.unit.max_contributions / (2 if self.protection.added else 1)
-        move = rows * self.risk.sensitivity + self.method.instability(self.risk)
+        risk, floats = self.risk, 0.0
         if self.protection.private_rows:
-            risk = self.risk
-            move += 4 * UNIT_ROUNDOFF * risk.most_weight * risk.slope * risk.kappa
-        return OUTWARD * self.n * move / self.unit
+            floats = 4 * UNIT_ROUNDOFF * risk.most_weight * risk.slope * risk.kappa
+        return OUTWARD * (rows * risk.sensitivity + self.method.instability(risk) + floats)
 
     @property
-    def _steps(self) -> str:
+    def steps(self) -> str:
+        """How many times ``M C kappa / n`` that is, in words."""
         rows = self.protection.unit.max_contributions
         times = "" if self.protection.added else "2 "
         return times if rows == 1 else f"{rows} rows x {times}"
-
-    @property
-    def function_movement(self) -> float:
-        """``n (r + instability) sup |phi|``."""
-        return OUTWARD * self._moved * self.space.reach
-
-    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
-        """See the proof at the top of this module."""
-        del quick
-        gain = self.space.gain(coordinates, norm)
-        outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
-        text = f"{self.outputs}{'^{1/2}' if norm == 2 else ''} x " if self.outputs > 1 else ""
-        return BumpBound(
-            OUTWARD * outputs * self._moved * gain.value,
-            f"{text}r {gain.derivation}, r = {self._steps}M C kappa / n and twice the solver's "
-            "distance",
-        )
-
-    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
-        """Weights as fine as 64-bit integers allow, whatever the tolerance."""
-        del tolerance
-        return _statistic(self.for_rows(n) if self.n != n else self, coordinates)
-
-    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
-        """The statistic that a plan has chosen."""
-        space = self.space.restored(counting)
-        component = replace(self, n=n, shards=counting["shards"], space=space)
-        return _statistic(component, coordinates)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -296,6 +236,77 @@ class RiskMinimizer:
             counts = counts * self._weight_of(float(counts.sum()))
         problem = objective(self.risk, points, targets, counts)
         return problem, self.method.run(problem)
+
+
+@dataclass(frozen=True)
+class RiskMinimizer(RiskModel):
+    """A regularized risk minimizer as a function on the lattice, before that is chosen."""
+
+    space: Space
+    name: str = "decision"
+    share: Fraction = WHOLE
+
+    binned = False
+    spectral = True
+    additive = False
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The space's."""
+        return self.space.kernels
+
+    @property
+    def cube(self) -> CubeKernel | None:
+        """The space's, where it has no other kernels."""
+        return self.space.cube if isinstance(self.space, GramSpace) else None
+
+    @property
+    def largest_lattice(self) -> int:
+        """The space's."""
+        return self.space.largest_lattice
+
+    @cached_property
+    def approximation(self) -> Approximation:
+        """The space's, for the norm of the mean of the minimizers, concave in a shard's weight."""
+        total = min(self.risk.most_weight / self.risk.shards, OUTWARD * OUTWARD * self.cost)
+        norm = self.risk.norm(total) / self.unit
+        return self.space.approximation(OUTWARD * norm * math.sqrt(self.space.volume))
+
+    @property
+    def unit(self) -> float:
+        """``C M c``."""
+        return self.cost * self.risk.slope * self.space.volume
+
+    @property
+    def _moved(self) -> float:
+        """n times what a record can do to the weights of one output, in units of values."""
+        return OUTWARD * self.n * self.moved / self.unit
+
+    @property
+    def function_movement(self) -> float:
+        """``n (r + instability) sup |phi|``."""
+        return OUTWARD * self._moved * self.space.reach
+
+    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+        """See the proof at the top of this module."""
+        del quick
+        gain = self.space.gain(coordinates, norm)
+        outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
+        text = f"{self.outputs}{'^{1/2}' if norm == 2 else ''} x " if self.outputs > 1 else ""
+        return BumpBound(
+            OUTWARD * outputs * self._moved * gain.value,
+            f"{text}r {gain.derivation}, r = {self.steps}M C kappa / n and twice the solver's "
+            "distance",
+        )
+
+    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
+        """Weights as fine as 64-bit integers allow, whatever the tolerance."""
+        del tolerance
+        return _statistic(self.for_rows(n) if self.n != n else self, coordinates)
+
+    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
+        """The statistic that a plan has chosen."""
+        return _statistic(self.restored(n, counting), coordinates)
 
 
 def _statistic(component: RiskMinimizer, coordinates: Coordinates) -> Statistic:

@@ -34,8 +34,8 @@ from dbern.learning.rounding import BLOCK
 from dbern.targets.gathering import Gathering
 
 if TYPE_CHECKING:
-    from dbern.targets.risk_minimizers import RiskMinimizer
-    from dbern.targets.spaces import FeatureSpace
+    from dbern.targets.risk_minimizers import RiskMinimizer, RiskModel
+    from dbern.targets.spaces import Features, FeatureSpace
 
 PASS_ROWS = 1 << 18
 """Rows that a pass gathers, unless a shard has more: reading them again costs less than solving."""
@@ -48,16 +48,11 @@ _SOLVER_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labe
 class SolvedStatistic(ABC):
     """A risk minimizer resolved: state is the sum over shards of solutions in fixed point."""
 
-    component: RiskMinimizer
-    coordinates: Coordinates
+    component: RiskModel
 
     @property
     def _risk(self) -> Risk:
         return self.component.risk
-
-    @property
-    def _unit(self) -> float:
-        return self.component.unit
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -90,15 +85,27 @@ class SolvedStatistic(ABC):
         return self._risk.shards * self.component.method.distance(self._risk)
 
     @property
-    def _mean_norm(self) -> float:
+    def mean_norm(self) -> float:
         """Bound on the norm of the mean of the weights, which is concave in a shard's weight."""
         norm = self._risk.norm(self._risk.most_weight / self._risk.shards)
-        return OUTWARD * (norm + self.component.method.distance(self._risk)) + self._step
+        return OUTWARD * (norm + self.component.method.distance(self._risk)) + self.step
 
     @property
     @abstractmethod
-    def _step(self) -> float:
+    def step(self) -> float:
         """Bound on the norm of what fixed point changes of the mean of the weights."""
+
+    @property
+    def weight_error(self) -> float:
+        """Distance of the weights from the minimizers of the very records: accuracy alone.
+
+        That of the solver, and positions rounded by a few units: a feature that moves by delta is a
+        prediction's error ``|w| delta`` and a gradient's ``C M delta`` (`dbern.learning.rounding`).
+        """
+        risk, delta = self._risk, self.component.space.drift(16 * UNIT_ROUNDOFF)
+        moved = self.mean_norm * math.sqrt(risk.most_weight * risk.loss.curvature) / 2
+        moved = delta * (moved + risk.cost * risk.slope + self.mean_norm)
+        return self.component.method.distance(risk) + moved
 
     @property
     def kernel_error(self) -> float:
@@ -109,49 +116,6 @@ class SolvedStatistic(ABC):
         """None: see the module."""
         del norm
         return 0.0
-
-    @property
-    @abstractmethod
-    def _row_error(self) -> float:
-        """Bound on the error of a value whose row of the map sums to one."""
-
-    @cached_property
-    def float_error(self) -> float:
-        """Bound on the error of any one released value, fixed point included."""
-        return self._row_error * self._largest_row
-
-    def float_error_norm(self, norm: int) -> float:
-        """The same of all values of all outputs: the norm of the row sums, which factors."""
-        outputs = math.sqrt(self.component.outputs) if norm == 2 else self.component.outputs
-        axes = (self.coordinates.row_sums(axis) for axis in range(len(self.coordinates.lattice.k)))
-        rows = math.prod(float((sums**norm).sum() ** (1 / norm)) for sums in axes)
-        return OUTWARD * outputs * self._row_error * rows
-
-    @property
-    def _largest_row(self) -> float:
-        axes = range(len(self.coordinates.lattice.k))
-        return math.prod(float(self.coordinates.row_sums(axis).max()) for axis in axes)
-
-    @cached_property
-    def position_error(self) -> float:
-        """What the function is off its meaning by: accuracy, never privacy.
-
-        The distance to the minimizers, the kernel's cut, and positions rounded by a few units: a
-        feature that moves by delta is a prediction's error ``|w| delta`` and a gradient's ``C M
-        delta`` (`dbern.learning.rounding`).
-        """
-        risk, space, method = self._risk, self.component.space, self.component.method
-        delta = space.drift(16 * UNIT_ROUNDOFF)
-        moved = self._mean_norm * math.sqrt(risk.most_weight * risk.loss.curvature) / 2
-        moved = delta * (moved + risk.cost * risk.slope + self._mean_norm)
-        far = space.reach * (method.distance(risk) + moved) + space.cut_error(risk)
-        return OUTWARD * far / self._unit
-
-    @property
-    def value_bound(self) -> float:
-        """``sup |phi|`` times the norm of the mean, mapped; and everything floats can add."""
-        reach = self.component.space.reach
-        return OUTWARD * 1.001 * self._largest_row * reach * self._mean_norm / self._unit
 
     @property
     def passes(self) -> int:
@@ -222,17 +186,17 @@ class SolvedStatistic(ABC):
 
 
 @dataclass(frozen=True)
-class RiskStatistic(SolvedStatistic):
+class SolvedWeights(SolvedStatistic):
     """A solution is the weights of features."""
 
     @property
-    def _space(self) -> FeatureSpace:
-        return cast("FeatureSpace", self.component.space)
+    def _features(self) -> Features:
+        return cast("Features", self.component.space)
 
     @property
     def solution(self) -> str:
         """How many."""
-        return f"weights of {self._space.size} features"
+        return f"weights of {self._features.size} features"
 
     @property
     def bits(self) -> int:
@@ -241,8 +205,86 @@ class RiskStatistic(SolvedStatistic):
         return min(MOST_BITS, 61 - math.frexp(largest)[1])
 
     @property
-    def _step(self) -> float:
-        return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(self._space.size)
+    def step(self) -> float:
+        """Of as many numbers, each by half a step."""
+        return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(self._features.size)
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Memory of one pass: its records, and the features of a shard or of a block of it."""
+        size = self._features.size
+        features = min(STORED_FEATURES, self._pass_rows * size)
+        return self._rows_bytes + 8 * (2 * features + 4 * BLOCK * size)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Outputs, features."""
+        return (self.component.outputs, self._features.size)
+
+    def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+        _, weights = self.component.fitted(rows[:, :-1], rows[:, -1], counts)
+        return np.rint(np.ldexp(weights.T, self.bits)).astype(np.int64)
+
+    def mean(self, state: Int64Array) -> FloatArray:
+        """Over the shards: weights, from some of the state."""
+        return np.asarray(np.ldexp(state.astype(np.float64), -self.bits) / self._risk.shards)
+
+
+@dataclass(frozen=True)
+class OnLattice(SolvedStatistic):
+    """A solution of which coordinates of a lattice are released."""
+
+    component: RiskMinimizer
+    coordinates: Coordinates
+
+    @property
+    def _unit(self) -> float:
+        return self.component.unit
+
+    @property
+    @abstractmethod
+    def _row_error(self) -> float:
+        """Bound on the error of a value whose row of the map sums to one."""
+
+    @cached_property
+    def float_error(self) -> float:
+        """Bound on the error of any one released value, fixed point included."""
+        return self._row_error * self._largest_row
+
+    def float_error_norm(self, norm: int) -> float:
+        """The same of all values of all outputs: the norm of the row sums, which factors."""
+        outputs = math.sqrt(self.component.outputs) if norm == 2 else self.component.outputs
+        axes = (self.coordinates.row_sums(axis) for axis in range(len(self.coordinates.lattice.k)))
+        rows = math.prod(float((sums**norm).sum() ** (1 / norm)) for sums in axes)
+        return OUTWARD * outputs * self._row_error * rows
+
+    @property
+    def _largest_row(self) -> float:
+        axes = range(len(self.coordinates.lattice.k))
+        return math.prod(float(self.coordinates.row_sums(axis).max()) for axis in axes)
+
+    @cached_property
+    def position_error(self) -> float:
+        """That of the weights at its largest, and the kernel's cut: accuracy, never privacy."""
+        space = self.component.space
+        return (
+            OUTWARD * (space.reach * self.weight_error + space.cut_error(self._risk)) / self._unit
+        )
+
+    @property
+    def value_bound(self) -> float:
+        """``sup |phi|`` times the norm of the mean, mapped; and everything floats can add."""
+        reach = self.component.space.reach
+        return OUTWARD * 1.001 * self._largest_row * reach * self.mean_norm / self._unit
+
+
+@dataclass(frozen=True)
+class RiskStatistic(OnLattice, SolvedWeights):
+    """A risk minimizer's coordinates, from its weights."""
+
+    @property
+    def _space(self) -> FeatureSpace:
+        return cast("FeatureSpace", self.component.space)
 
     @cached_property
     def _row_error(self) -> float:
@@ -252,17 +294,10 @@ class RiskStatistic(SolvedStatistic):
         """
         space, risk = self._space, self._risk
         mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
-        rest = self.component.method.distance(risk) + self._step
+        rest = self.component.method.distance(risk) + self.step
         floats = space.value_error(self.coordinates, mass, rest)
-        floats += 6 * UNIT_ROUNDOFF * space.reach * self._mean_norm
-        return OUTWARD * (floats + self._step * space.reach) / self._unit
-
-    @property
-    def gathered_bytes(self) -> int:
-        """Memory of one pass: its records, and the features of a shard or of a block of it."""
-        size = self._space.size
-        features = min(STORED_FEATURES, self._pass_rows * size)
-        return self._rows_bytes + 8 * (2 * features + 4 * BLOCK * size)
+        floats += 6 * UNIT_ROUNDOFF * space.reach * self.mean_norm
+        return OUTWARD * (floats + self.step * space.reach) / self._unit
 
     @property
     def table_bytes(self) -> int:
@@ -270,16 +305,7 @@ class RiskStatistic(SolvedStatistic):
         nodes = self.coordinates.lattice.shape
         return 8 * 3 * (sum(nodes) + max(nodes)) * self._space.size
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Outputs, features."""
-        return (self.component.outputs, self._space.size)
-
-    def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
-        _, weights = self.component.fitted(rows[:, :-1], rows[:, -1], counts)
-        return np.rint(np.ldexp(weights.T, self.bits)).astype(np.int64)
-
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab."""
-        mean = np.ldexp(state[output].astype(np.float64), -self.bits) / self._risk.shards
+        mean = self.mean(state[output])
         return self._space.values(mean, self.coordinates, slab) / self._unit

@@ -12,12 +12,9 @@ the coordinates a function of norm one can have, `Coordinates.ball_bound` knows.
 densities ``K / c``, c the product of their ``b sqrt(2 pi)``, in whose Hilbert space norms are
 ``sqrt(c)`` times as large.
 
-*Linear functions* are released as their values at the 2^l corners of the cube: k = 1 and h = 1
-reproduce them. The l1 norm of these is ``max_s s . Phi w = max_s |Phi' s| |w|`` over all signs,
-attained by ones because features at the corners are nonnegative, the l2 norm at most
-``lambda_max(Phi Phi')^{1/2} |w|``. Records are projected to the
-unit ball of unit-cube coordinates (Aldà and Rubinstein's assumption), which bounds kappa; the
-function is that of all points.
+*Linear functions* are released by their weights (`dbern.targets.linear_functions`). Records are
+projected to the unit ball of unit-cube coordinates (Aldà and Rubinstein's assumption), which bounds
+kappa; the function is that of all points.
 """
 
 from __future__ import annotations
@@ -31,7 +28,6 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from dbern.arrays import FloatArray
-from dbern.bernstein import smoothness
 from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import BumpBound, Coordinates
 from dbern.bernstein.kernels import OUTWARD, Gaussian
@@ -42,7 +38,7 @@ from dbern.errors import SpecError
 from dbern.learning.objective import STORED_FEATURES
 from dbern.learning.projected import ProjectedGaussian, project_gaussian
 from dbern.learning.risk import Risk
-from dbern.targets.hypotheses import MOST_POINTS, Space
+from dbern.targets.hypotheses import MOST_POINTS, Hypotheses, Space
 
 _LEAST_ROWS, _MOST_ROWS = 1 << 16, 1 << 20
 _MOST_FEATURES = 4096
@@ -58,8 +54,8 @@ class FeatureKernel(Kernel, ExplicitKernel, Protocol):
 
 
 @runtime_checkable
-class FeatureSpace(Space, Protocol):
-    """A family of linear functions of public features."""
+class Features(Hypotheses, Protocol):
+    """Linear functions of public features."""
 
     @property
     def kernel(self) -> FeatureKernel:
@@ -68,6 +64,11 @@ class FeatureSpace(Space, Protocol):
     @property
     def size(self) -> int:
         """Features."""
+
+
+@runtime_checkable
+class FeatureSpace(Features, Space, Protocol):
+    """Such functions, released on a lattice."""
 
     def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
         """Coordinates of one slab, for weights (size,)."""
@@ -98,7 +99,6 @@ class GaussianSpace:
 
     scales: tuple[float, ...]
     spectra: tuple[AxisSpectrum, ...] = ()
-    linear = False
     largest_lattice = MOST_POINTS
 
     @property
@@ -274,11 +274,7 @@ class LinearSpace:
 
     dimensions: int
     constant: float
-    kernels: tuple[Gaussian, ...] = ()
-    volume = 1.0
     radius = OUTWARD  # of the unit ball, and the rounding of the projection
-    linear = True
-    largest_lattice = MOST_POINTS
 
     @cached_property
     def kernel(self) -> Linear:
@@ -297,12 +293,8 @@ class LinearSpace:
 
     @property
     def shard_rows(self) -> int:
-        """See `Space`."""
+        """See `Hypotheses`."""
         return feature_rows(self.size)
-
-    def approximation(self, norm: float) -> smoothness.Linear:  # noqa: ARG002 - whatever it is
-        """No error."""
-        return smoothness.Linear()
 
     @property
     def counting(self) -> dict[str, Any]:
@@ -324,41 +316,6 @@ class LinearSpace:
         lengths = np.sqrt((positions * positions).sum(axis=1, keepdims=True))
         return np.asarray(positions / np.maximum(lengths, 1.0))
 
-    def nodes(self, axes: Sequence[FloatArray]) -> list[FloatArray]:
-        """Where they are: the function is that of all points."""
-        return list(axes)
-
     def drift(self, distance: float) -> float:
         """The coordinates are the features."""
-        return 2 * distance
-
-    def cut_error(self, risk: Risk) -> float:
-        """Nothing is cut."""
-        del risk
-        return 0.0
-
-    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
-        """See the module; a computed eigenvalue of a few corners is within 2^-40."""
-        features = self._corners(coordinates)
-        if norm == 2:
-            largest = float(np.linalg.eigvalsh(features.T @ features)[-1])
-            return BumpBound(OUTWARD**2 * math.sqrt(largest), "lambda_max(Phi Phi')^{1/2}")
-        most = float(np.linalg.norm(features.sum(axis=0)))
-        return BumpBound(OUTWARD * most, "|sum_v phi(v)|, of nonnegative features")
-
-    def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
-        """At the corners."""
-        values = (self._corners(coordinates) @ weights).reshape(coordinates.lattice.shape)
-        return np.asarray(values[slab.start : slab.stop])
-
-    def _corners(self, coordinates: Coordinates) -> FloatArray:
-        """Features (2^l, size) of the corners, exact."""
-        axes = [coordinates.lattice.nodes(axis) for axis in range(self.dimensions)]
-        grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-        return self.kernel.features(grid.reshape(-1, self.dimensions))
-
-    def value_error(self, coordinates: Coordinates, mass: float, rest: float) -> float:
-        """A product of `size` terms."""
-        del coordinates
-        norm = mass * math.sqrt(self.kernel.bound(self.radius)) + rest
-        return OUTWARD * 2 * (self.size + 4) * UNIT_ROUNDOFF * self.reach * norm
+        return 2 * self.dimensions * distance

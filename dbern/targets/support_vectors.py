@@ -25,7 +25,7 @@ from dbern.combination import Combination
 from dbern.domain import RecordSchema
 from dbern.learning.losses import Hinge
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Component, Learner, Lengths
+from dbern.targets.base import Component, Learner, Lengths, Vector
 from dbern.targets.erm import Shards, gaussian_space, minimizer, note, of_classes
 from dbern.targets.sums import KernelSum
 from dbern.targets.weighings import ByCategory, BySign
@@ -71,7 +71,7 @@ class SupportVectorMachine(Learner):
     width: float = Field(0.1, gt=0, le=1, description="width = 0.1, at most 1")
     shards: Shards = Field("auto", description='shards = "auto", or a number of at least 1')
 
-    def components(self, schema: RecordSchema) -> tuple[Component, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
         """The signed sum, or one sum for each of more than two classes; or what is solved for."""
         label, domain = schema.classes, schema.domain
         if self.C > 1:

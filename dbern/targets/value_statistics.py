@@ -22,11 +22,11 @@ from dbern.bernstein.maps import to_released
 from dbern.bernstein.spectrum import UNIT_ROUNDOFF
 from dbern.learning.objective import STORED_ROWS
 from dbern.learning.rounding import BLOCK, value_error
-from dbern.targets.risk_statistics import MOST_BITS, SolvedStatistic
+from dbern.targets.risk_statistics import MOST_BITS, OnLattice
 
 
 @dataclass(frozen=True)
-class ValueStatistic(SolvedStatistic):
+class ValueStatistic(OnLattice):
     """A solution is its values on the lattice."""
 
     @property
@@ -42,7 +42,7 @@ class ValueStatistic(SolvedStatistic):
         return min(MOST_BITS, 61 - math.frexp(largest)[1])
 
     @property
-    def _step(self) -> float:
+    def step(self) -> float:
         """The functions themselves are not rounded."""
         return 0.0
 
@@ -54,7 +54,7 @@ class ValueStatistic(SolvedStatistic):
         depth = 6 + sum(nodes + 4 for nodes in self.coordinates.lattice.shape)
         if len(self.coordinates.layout.shape) != len(self.coordinates.lattice.shape):
             depth = 10 + self.coordinates.lattice.size  # one product over the whole lattice
-        floats += 2 * depth * UNIT_ROUNDOFF * (space.reach * self._mean_norm + floats)
+        floats += 2 * depth * UNIT_ROUNDOFF * (space.reach * self.mean_norm + floats)
         return OUTWARD * floats / self._unit
 
     @property

@@ -13,7 +13,7 @@ from rivals.ours import Planned, planned
 from rivals.tasks import figure_one, grid, mixture
 
 from dbern.bernstein.basis import bernstein_basis
-from dbern.certificate import synthesis_matrices
+from dbern.noise_bounds import synthesis_matrices
 from dbern.privacy.calibration import GaussianNoise
 from dbern.synopsis.selection import ORDERS, Smoothing, select, smoothed, whole_ranks
 

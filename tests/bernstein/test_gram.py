@@ -22,9 +22,9 @@ from dbern.bernstein.gram_bias import GramBall, Released, StatedBall
 from dbern.bernstein.lattice import Lattice, Slab
 from dbern.bernstein.maps import coordinates_of, map_from_dict, map_to_dict, to_released
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
-from dbern.certificate import synthesis_matrices, whole_synthesis
 from dbern.errors import SpecError
 from dbern.learning.user import UserKernel
+from dbern.noise_bounds import synthesis_matrices, whole_synthesis
 from dbern.synopsis.selection import Smoothing, select, smoothed
 
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 
+from dbern.privacy.budget import Budget
 from dbern.privacy.zcdp import pure_rho, rho_for
 
 LEDGER = ("--ledger", "sqlite:///ledger.db", "--dataset", "zcdp")
@@ -126,3 +127,32 @@ def test_a_grant_fixes_neighbours_and_unit(run):
         refused = run(*words, "--epsilon", "1.0", "--unit", unit)
         assert refused.code == 2
         assert "write row, or a column and rows as user:8" in refused.err
+
+
+def test_a_budget_that_runs_low_is_3_and_named(project, run):
+    where = ("--ledger", "sqlite:///ledger.db")
+    project.spec(budget={"epsilon": "2.4"})
+    assert run("release", "release.toml").code == 0
+    ran = run("ledger", "status", *where, "--warn-below", "20%", "--json")  # a fifth is not less
+    assert (ran.code, ran.json["low"]) == (0, [])
+    assert ran.json["datasets"][0]["remaining_share"] == 0.2
+    ran = run("ledger", "status", *where, "--warn-below", "20.1%", "--json")
+    assert (ran.code, ran.json["low"]) == (3, ["trips"])
+    assert "low" not in run("ledger", "status", *where, "--json").json
+    text = run("ledger", "status", *where, "--warn-below", "30%").out
+    assert "low: trips; grant more: dbern ledger grant" in text
+    assert run("ledger", "status", *where, "--warn-below", "0.3").code == 2
+
+
+def test_low_is_judged_by_what_the_account_counts_and_by_delta_too(project, run):
+    assert run(*GRANT).code == 0  # rho 0.0244, of which the release below takes 0.005
+    project.spec(budget={"dataset": "zcdp", "epsilon": "0.1"})
+    assert run("release", "release.toml").code == 0
+    status = ("ledger", "status", *LEDGER, "--json")
+    share = run(*status).json["datasets"][0]["remaining_share"]
+    assert share == pytest.approx(1 - 0.005 / 0.024356, abs=1e-4)
+    assert run(*status, "--warn-below", "79%").code == 0
+    assert run(*status, "--warn-below", "80%").code == 3
+    both = Budget.parse("3", "1e-6")
+    assert (both - Budget.parse("1", "9e-7")).share_of(both) == Fraction(1, 10)
+    assert (both - both).share_of(Budget(Fraction(0))) == 0

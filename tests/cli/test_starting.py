@@ -305,7 +305,7 @@ def test_doctor_on_a_cluster(client, monkeypatch):
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["dashboards"].state == "warn"
     monkeypatch.setattr(
-        "dbern.engine.version", lambda name: f"other {os.getpid()} {time.time_ns()}"
+        "dbern.workers.version", lambda name: f"other {os.getpid()} {time.time_ns()}"
     )
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["workers"].state == "mend"

@@ -217,6 +217,20 @@ def test_anything_else_is_refused_and_not_repeated(text):
     assert not text or text not in str(refused.value)
 
 
+def test_the_secret_may_be_in_a_file(tmp_path):
+    file = tmp_path / "secret"
+    named = {"DBERN_LEDGER_SECRET_FILE": str(file)}
+    with pytest.raises(EnvironmentRefusedError, match="cannot be read"):
+        secret_of(named)
+    for content in (b"", b"00\n", b"\xff\xfe"):
+        file.write_bytes(content)
+        with pytest.raises(EnvironmentRefusedError, match="is not"):
+            secret_of(named)
+    file.write_text("00" * 32 + "\n")
+    assert secret_of(named) == bytes(32)
+    assert secret_of({**named, "DBERN_LEDGER_SECRET": "01" * 32}) == b"\1" * 32
+
+
 def test_a_url_is_taken_as_it_is(tmp_path):
     url = "postgresql+psycopg://steward@host/db?sslmode=verify-full"
     assert resolve_url(url, tmp_path) == url

@@ -8,7 +8,7 @@ import pytest
 import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian
-from dbern.certificate import synthesis_matrices
+from dbern.noise_bounds import synthesis_matrices
 from dbern.planning import plan_files
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.mechanism import public_stream

@@ -30,6 +30,7 @@ class Case:
     """A target, the roles of its columns, and every value that a record's other columns take.
 
     `reached` is the part of the planned sensitivity that some pair of two-record databases attains.
+    `most_axes` is how many it can have.
     """
 
     target: Mapping[str, Any]
@@ -42,6 +43,7 @@ class Case:
 
     reached: float = 0.5
     linear: bool = False
+    most_axes: int = 3
 
     # fmt: off
     def spec(
@@ -115,6 +117,10 @@ CASES = {
         {"kind": "nadaraya-watson", "bandwidth": [0.25]}, {"response": RESPONSE},
         {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)},
     ),
+    "gaps": Case(
+        {"kind": "priestley-chao", "bandwidth": [0.25], "max_gap": 0.2}, {"response": RESPONSE},
+        {"response": (-1.0, 3.0, 1.0, 1e300, NULL)}, reached=0.3, most_axes=1,
+    ),
     "kernel logistic": Case(
         {"kind": "kernel-erm", "loss": "logistic", "length_scale": [0.3], "C": 1.5, "shards": 2},
         {"label": LABEL}, {"label": (0.0, 1.0, NULL)}, _SOLVED, reached=0.3,
@@ -172,6 +178,11 @@ CASES = {
     "logistic": Case(
         {"kind": "logistic-regression", "C": 1.0}, {"label": LABEL}, {"label": (0.0, 1.0, NULL)},
         ("laplace", "discrete-gaussian"), reached=0.3, linear=True,
+    ),
+    "logistics": Case(
+        {"kind": "logistic-regression", "C": 0.5}, {"label": THREE},
+        {"label": (0.0, 1.0, 2.0, NULL)}, ("laplace", "discrete-gaussian"), reached=0.2,
+        linear=True,
     ),
     "ridge": Case(
         {"kind": "ridge-regression", "C": 0.5}, {"response": RESPONSE},

@@ -12,7 +12,7 @@ from scipy.stats import gaussian_kde, multivariate_normal
 
 import dbern
 from dbern import publishing
-from dbern.certificate import synthesis_matrices
+from dbern.noise_bounds import synthesis_matrices
 from dbern.planning import plan_files, problem_of
 from dbern.synopsis.evaluator import evaluate
 from dbern.targets import KernelDensity, NadarayaWatson

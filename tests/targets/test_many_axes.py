@@ -12,7 +12,7 @@ from conformance import AXES, CASES, LABEL, integers, loss, moves, replaced
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
-from dbern.certificate import noise_sups, synthesis_matrices, tail_at_nodes
+from dbern.noise_bounds import noise_sups, synthesis_matrices, tail_at_nodes
 from dbern.planning import plan_files
 from dbern.privacy.calibration import GaussianNoise
 from dbern.synopsis.evaluator import evaluate
@@ -170,24 +170,6 @@ def test_more_axes_than_a_lattice_may_have_are_refused_where_there_is_a_lattice(
     spec = spec_of(7, "laplace", target=bayes, data={"label": LABEL}, k=5, h=2)
     plan = plan_files(spec, ())
     assert len(plan.components) == 8
-
-
-def test_the_corners_of_four_axes_are_bounded_by_the_sum_of_their_features():
-    """The maximum over all signs, enumerated where that is possible."""
-    import itertools
-
-    from dbern.bernstein.coordinates import PlainCoordinates
-    from dbern.bernstein.lattice import Lattice
-    from dbern.targets.spaces import LinearSpace
-
-    for axes in (1, 2, 3):
-        for constant in (0.0, 1.0, 3.0):
-            corners = np.array(list(itertools.product((0.0, 1.0), repeat=axes)))
-            features = np.column_stack([corners, np.full(len(corners), constant)])
-            signs = np.array(list(itertools.product((-1, 1), repeat=len(corners))))
-            most = np.linalg.norm(signs @ features, axis=1).max()
-            space, lattice = LinearSpace(axes, constant), PlainCoordinates(Lattice((1,) * axes))
-            assert space.gain(lattice, 1).value == pytest.approx(most, rel=1e-9)
 
 
 @pytest.mark.slow

@@ -18,8 +18,8 @@ import numpy as np
 import dbern
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.basis import bernstein_basis
-from dbern.certificate import synthesis_matrices
 from dbern.engine import Outcome, Piece, center, count, merge, share_out
+from dbern.noise_bounds import synthesis_matrices
 from dbern.plans import ReleasePlan
 from dbern.privacy.entropy import KEY_BYTES
 from dbern.privacy.mechanism import privatize

@@ -1,0 +1,415 @@
+"""What is deployed is valid by the schemas of those who read it, and keeps this project's rules."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from copy import deepcopy
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import click
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+from check_jsonschema.builtin_schemas import get_builtin_schema
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+VERSIONS = ("1.31", kubernetes_validate.latest_version())
+USER = 10001
+
+
+def loaded(path):
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+@cache
+def objects():
+    """Every Kubernetes object, those of a List one by one."""
+    return tuple(_objects())
+
+
+def _objects():
+    for path in MANIFESTS:
+        for one in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+            yield from one["items"] if one["kind"] == "List" else [one]
+
+
+def of_kind(kind):
+    return {one["metadata"]["name"]: one for one in objects() if one["kind"] == kind}
+
+
+def of_operator(kind):
+    """The schema of a kind of the dask operator: its own, as the operator installs it.
+
+    What it refers to of Kubernetes, pods and services, is validated where `pods` makes them.
+    """
+    folder = resources.files("dask_kubernetes.operator.customresources")
+    templates = yaml.safe_load((folder / "templates.yaml").read_text())["definitions"]
+    resource = yaml.safe_load((folder / f"{kind.lower()}.yaml").read_text())
+    (version,) = resource["spec"]["versions"]
+    return strict(version["schema"]["openAPIV3Schema"], templates)
+
+
+def strict(schema, templates):
+    """The API server drops keys that a schema does not know: here they are errors."""
+    if isinstance(schema, list):
+        return [strict(one, templates) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        file, _, name = schema["$ref"].partition("#/definitions/")
+        return strict(templates[name], templates) if file.endswith("templates.yaml") else {}
+    made = {key: strict(value, templates) for key, value in schema.items()}
+    if "properties" in made:
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+def validate(one):
+    if one["apiVersion"].startswith("kubernetes.dask.org/"):
+        bare = {"spec": one["spec"]}
+        jsonschema.Draft202012Validator(of_operator(one["kind"])).validate(bare)
+        return
+    for version in VERSIONS:
+        kubernetes_validate.validate(one, version, strict=True)
+
+
+@cache
+def pods():
+    """Every pod that comes about, as its spec; those of the operator as it makes them."""
+    return tuple(_pods())
+
+
+def _pods():
+    from dask_kubernetes.operator.controller import controller
+
+    for name, one in of_kind("CronJob").items():
+        yield name, one["spec"]["jobTemplate"]["spec"]["template"]
+    clusters = {name: one["spec"] for name, one in of_kind("DaskCluster").items()}
+    for name, one in of_kind("DaskJob").items():
+        clusters[name] = one["spec"]["cluster"]["spec"]
+        job = one["spec"]["job"]
+        made = controller.build_job_pod_spec(
+            name, name, "dbern", job["spec"], {}, job["metadata"]["labels"]
+        )
+        validate(made)
+        yield name, made
+    for name, spec in clusters.items():
+        made = controller.build_scheduler_deployment_spec(name, spec["scheduler"]["spec"], {}, {})
+        validate(made)
+        yield f"{name}-scheduler", made["spec"]["template"]
+        validate(
+            controller.build_scheduler_service_spec(name, spec["scheduler"]["service"], {}, {})
+        )
+        made = controller.build_worker_deployment_spec(
+            f"{name}-default", "dbern", name, "one", spec["worker"]["spec"], {}, {}
+        )
+        validate(made)
+        yield f"{name}-worker", made["spec"]["template"]
+
+
+def test_kubernetes_manifests_fit_the_schemas():
+    every = list(objects())
+    kinds = {one["kind"] for one in every}
+    assert kinds >= {"DaskCluster", "DaskJob", "DaskAutoscaler", "CronJob", "NetworkPolicy"}
+    for one in every:
+        validate(one)
+        assert one["metadata"].get("namespace", "dbern") == "dbern"
+
+
+@pytest.mark.parametrize("kind", ["CronJob", "NetworkPolicy", "DaskCluster", "DaskAutoscaler"])
+def test_a_misspelt_key_is_found(kind):
+    one = deepcopy(next(iter(of_kind(kind).values())))
+    one["spec"]["misspelt"] = 1
+    with pytest.raises(jsonschema.ValidationError):
+        validate(one)
+
+
+def test_every_pod_is_confined_and_holds_no_secret():
+    seen = dict(pods())
+    assert len(seen) == 4 + 1 + 2 * 2
+    for name, pod in seen.items():
+        spec = pod["spec"]
+        assert spec["automountServiceAccountToken"] is False, name
+        assert spec["securityContext"]["runAsNonRoot"], name
+        assert spec["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault", name
+        for one in spec["containers"]:
+            assert one["image"] == "dbern:0.1.0", name
+            assert one["securityContext"] == {
+                "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }, name  # fmt: skip
+            assert "memory" in one["resources"]["limits"], name
+            for variable in one.get("env", []):
+                assert "valueFrom" not in variable, f"{name}: secrets are files"
+            mounted = {mount["name"] for mount in one["volumeMounts"]}
+            assert mounted == {volume["name"] for volume in spec["volumes"]}, name
+            data = [mount for mount in one["volumeMounts"] if mount["name"] == "data"]
+            assert all(mount["readOnly"] for mount in data), name
+        for volume in spec["volumes"]:
+            if "secret" in volume:
+                assert volume["secret"]["defaultMode"] == 0o440, name
+            if "emptyDir" in volume:
+                assert volume["emptyDir"]["medium"] == "Memory", name
+    assert not of_kind("Secret")
+
+
+def test_only_what_releases_has_the_ledgers_secrets():
+    holders = {
+        name
+        for name, pod in pods()
+        for volume in pod["spec"]["volumes"]
+        if volume.get("secret", {}).get("secretName") == "ledger"
+    }
+    assert holders == {"nightly", "weekly", "backfill"}
+
+
+def test_tls_everywhere_and_no_dashboard_anywhere():
+    text = "".join(path.read_text() for path in [*MANIFESTS, DEPLOY / "compose.yaml"])
+    assert "tcp://" not in re.sub(r"#.*", "", text)
+    for name, pod in pods():
+        (container,) = pod["spec"]["containers"]
+        words = container["args"]
+        if words[0] != "dask":
+            continue
+        assert "--no-dashboard" in words, name
+        assert words[words.index("--protocol") + 1] == "tls", name
+        if words[1] == "worker":
+            assert words[words.index("--dashboard-address") + 1] == "127.0.0.1:0", name
+            given = {one["name"]: one.get("value", "") for one in container["env"]}
+            assert given["DASK_SCHEDULER_ADDRESS"].startswith("tls://"), name
+    compose = loaded(DEPLOY / "compose.yaml")["services"]
+    for role in ("scheduler", "worker"):
+        words = compose[role]["command"]
+        assert {"--no-dashboard", "tls", "127.0.0.1:0"} <= set(words), role
+
+
+def test_what_policies_name_are_the_ports_and_labels_that_pods_have():
+    from dask_kubernetes.operator.controller import controller  # the labels are the operator's
+
+    policies = of_kind("NetworkPolicy")
+    assert policies["nothing"]["spec"] == {
+        "podSelector": {}, "policyTypes": ["Ingress", "Egress"]
+    }  # fmt: skip
+    cluster = of_kind("DaskCluster")["dbern"]["spec"]
+    made = controller.build_worker_deployment_spec(
+        "dbern-default", "dbern", "dbern", "one", cluster["worker"]["spec"], {}, {}
+    )
+    labels = made["spec"]["template"]["metadata"]["labels"]
+    assert labels["dask.org/component"] == "worker"
+    words = cluster["worker"]["spec"]["containers"][0]["args"]
+    ports = {int(words[words.index(flag) + 1]) for flag in ("--worker-port", "--nanny-port")}
+    (rule,) = policies["workers"]["spec"]["ingress"]
+    assert {rule["ports"][0]["port"], rule["ports"][0]["endPort"]} == ports
+    services = {one["port"] for one in cluster["scheduler"]["service"]["ports"]}
+    admitted = {one["ports"][0]["port"] for one in policies["scheduler"]["spec"]["ingress"]}
+    assert services == admitted
+    for one in of_kind("CronJob").values():
+        pod = one["spec"]["jobTemplate"]["spec"]["template"]
+        if "ledger-tls" in str(pod):
+            assert pod["metadata"]["labels"] == {"dbern.role": "client"}
+
+
+def test_timers_cronjobs_and_compose_run_the_same_commands():
+    cron = {name: one["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["args"]
+            for name, one in of_kind("CronJob").items()}  # fmt: skip
+    compose = loaded(DEPLOY / "compose.yaml")["services"]
+    for name in ("nightly", "weekly"):
+        unit = started(DEPLOY / "systemd" / f"dbern-{name}.service")
+        assert unit[0].endswith("/python")
+        bare = unit[1:]
+        assert cron[name][1:-2] == bare
+        assert cron[name][-2] == compose[name]["command"][-2] == "--scheduler"
+        assert compose[name]["command"][1:-2] == bare
+    unit = started(DEPLOY / "systemd" / "dbern-budget.service")
+    assert [word for word in unit[1:] if "://" not in word] == [
+        word for word in cron["budget"][1:] if "://" not in word
+    ]
+    assert started(DEPLOY / "systemd" / "dbern-scoring.service")[1:3] == cron["scoring"][1:3]
+
+
+def started(unit):
+    (line,) = re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)
+    return line.replace("%%", "%").split()
+
+
+def test_scheduled_commands_are_understood(monkeypatch, capsys):
+    """Each command's options exist: it gets past its parser, to a spec or a ledger that is not."""
+    from dbern.cli import main as command_line
+    from pipelines import catch_up, score
+
+    monkeypatch.setattr(catch_up, "run", lambda _arguments: 0)
+    monkeypatch.setattr(catch_up, "_told", str)
+    units = (DEPLOY / "systemd").glob("dbern-*.service")
+    commands = [started(unit) for unit in units if "@" not in unit.name]
+    commands += [list(one["args"]) for name, pod in pods() for one in pod["spec"]["containers"]]
+    scheduled = [words[1:] for words in commands if words[0] != "dask"]
+    assert len(scheduled) == 9
+    for words in scheduled:
+        if words[:2] == ["-m", "pipelines.catch_up"]:
+            assert catch_up.main(words[2:]) == 0
+        elif words[:2] == ["-m", "pipelines.score"]:
+            assert score.main([*words[2:-1], "nowhere"]) == 2
+        else:
+            words[words.index("--ledger") + 1] = "sqlite:///none.db"
+            assert command_line.run(words) == 4
+    capsys.readouterr()
+
+
+def test_dask_understands_the_commands_of_its_roles():
+    from distributed.cli import dask_scheduler, dask_worker
+
+    roles = {"scheduler": dask_scheduler.main, "worker": dask_worker.main}
+    found = [one["args"] for _, pod in pods() for one in pod["spec"]["containers"]]
+    found += [one["command"] for one in loaded(DEPLOY / "compose.yaml")["services"].values()
+              if "command" in one]  # fmt: skip
+    understood = 0
+    for program, role, *words in found:
+        if program == "dask":
+            roles[role].make_context(role, list(words))
+            understood += 1
+    assert understood == 6
+    with pytest.raises(click.UsageError):
+        dask_worker.main.make_context("worker", ["tls://a:1", "--no-dashbord"])
+
+
+def test_the_compose_file_fits_the_specification_and_confines_all():
+    content = loaded(DEPLOY / "compose.yaml")
+    schema = get_builtin_schema("vendor.compose-spec")
+    jsonschema.validate(content, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"services": {"a": {"image": "b", "comand": "c"}}}, schema)
+    services = content["services"]
+    assert {"scheduler", "worker", "nightly", "database", "objects"} <= set(services)
+    for name, one in services.items():
+        assert one["user"] == f"{USER}:{USER}", name
+        assert one["read_only"] is True, name
+        assert one["cap_drop"] == ["ALL"], name
+        assert "no-new-privileges:true" in one["security_opt"], name
+        assert "ports" not in one, f"{name} is open to the host's network"
+        assert set(one["networks"]) <= set(content["networks"]), name
+        assert set(one.get("secrets", [])) <= set(content["secrets"]), name
+        for variable, value in one.get("environment", {}).items():
+            secret = re.search("SECRET|PASSWORD|KEY", variable)
+            assert not secret or str(value).startswith(("/run/secrets/", "/staging")), variable
+    assert all(network["internal"] for network in content["networks"].values())
+    assert services["worker"]["networks"] == ["cluster"]  # and so knows no ledger
+
+
+def test_the_image_has_two_stages_no_root_and_nothing_but_the_project():
+    text = (DEPLOY / "Containerfile").read_text()
+    stages = re.split(r"^FROM ", text, flags=re.MULTILINE)[1:]
+    assert [stage.splitlines()[0] for stage in stages] == [
+        "python:3.11-slim AS build", "python:3.11-slim"
+    ]  # fmt: skip
+    last = stages[-1]
+    assert f"USER {USER}:{USER}" in last
+    assert last.index("USER ") > last.rindex("COPY")
+    assert not re.search(r"pip install|apt-get|ENTRYPOINT", last)
+    assert "--constraint constraints.txt" in stages[0]
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert next(line for line in ignored if not line.startswith("#")) == "*"
+    admitted = {line[1:] for line in ignored if line.startswith("!")}
+    for copied in re.findall(r"^COPY (?!--)(.*) \S+$", text, re.MULTILINE):
+        for source in copied.split():
+            assert (ROOT / source).exists(), source
+            assert source in admitted, source
+    (extras,) = re.findall(r"'\.\[(.*?)\]'", stages[0])
+    project = (ROOT / "pyproject.toml").read_text()
+    for extra in extras.split(","):
+        assert f"\n{extra} = [" in project, extra
+
+
+def test_dask_settings_fit_dasks_schema_and_name_settings_that_exist():
+    package = resources.files("distributed")
+    schema = yaml.safe_load((package / "distributed-schema.yaml").read_text())
+    known = yaml.safe_load((package / "distributed.yaml").read_text())
+    content = loaded(DEPLOY / "dask.yaml")
+    jsonschema.Draft7Validator(schema).validate(content)
+    assert not unknown(content, known)
+    assert unknown({"distributed": {"worker": {"memory": {"spil": False}}}}, known)
+    memory = content["distributed"]["worker"]["memory"]
+    assert memory["target"] is memory["spill"] is False
+    assert content["distributed"]["comm"]["require-encryption"] is True
+
+
+def unknown(content, known, place=()):
+    if place[-1:] == ("pre-spawn-environ",):  # any variable may be set
+        return []
+    found = []
+    for key, value in content.items():
+        if key not in known:
+            found.append((*place, key))
+        elif isinstance(value, dict) and isinstance(known[key], dict):
+            found += unknown(value, known[key], (*place, key))
+    return found
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+def test_systemd_units_are_understood_and_confined(tmp_path):
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    units = []
+    for unit in (DEPLOY / "systemd").iterdir():
+        text = re.sub(r"^ExecStart=\S+", f"ExecStart={program}", unit.read_text(), flags=re.M)
+        units.append(tmp_path / unit.name)
+        units[-1].write_text(text.replace("Documentation=file:/opt/dbern/RUNBOOK.md\n", ""))
+    ran = analyze("verify", *units)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    (tmp_path / "dbern-bad.service").write_text("[Service]\nExecStart=/nowhere\nTyp=oneshot\n")
+    assert "Typ" in analyze("verify", tmp_path / "dbern-bad.service").stderr
+    services = [unit for unit in units if unit.suffix == ".service" and "@" not in unit.name]
+    assert len(services) == 4
+    for service in services:
+        ran = analyze("security", "--offline=true", "--threshold=20", service)
+        assert ran.returncode == 0, ran.stdout[-200:]
+        assert (tmp_path / f"{service.stem}.timer").exists()
+
+
+def analyze(*arguments):
+    environment = {**os.environ, "SYSTEMD_PAGER": "", "LC_ALL": "C.UTF-8"}
+    return subprocess.run(
+        ["systemd-analyze", *map(str, arguments)], env=environment, capture_output=True, text=True
+    )
+
+
+@pytest.mark.slow
+def test_slurm_jobs_are_workers_over_tls_that_never_spill(tmp_path):
+    from deploy import certificates
+
+    certificates.make_authority(tmp_path)
+    shutil.copy(DEPLOY / "dask.yaml", tmp_path)
+    role = certificates.issue(tmp_path, "slurm")
+    code = (
+        "import sys\nsys.path.insert(0, 'deploy/slurm')\nimport release\n"
+        "given = release.arguments_of(['s.toml', '--queue', 'private', '--account', 'a'])\n"
+        "with release.cluster_for(given) as cluster:\n"
+        "    print(cluster.scheduler_address)\n    print(cluster.job_script())\n"
+    )
+    environment = {**os.environ, "DASK_CONFIG": str(tmp_path), "PYTHONPATH": str(ROOT),
+                   "DASK_DISTRIBUTED__COMM__TLS__CA_FILE": str(role / "ca.pem")}  # fmt: skip
+    for part in ("SCHEDULER", "WORKER", "CLIENT"):
+        environment[f"DASK_DISTRIBUTED__COMM__TLS__{part}__CERT"] = str(role / "cert.pem")
+        environment[f"DASK_DISTRIBUTED__COMM__TLS__{part}__KEY"] = str(role / "key.pem")
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    address, _, script = ran.stdout.partition("\n")
+    assert address.startswith("tls://")
+    for told in ("#SBATCH -p private", "#SBATCH -A a", "#SBATCH --mem=16G", "--nthreads 8",
+                 f"export DASK_CONFIG={tmp_path}", "ulimit -c 0", "--local-directory /dev/shm",
+                 f"--tls-ca-file {role}/ca.pem", f"--tls-key {role}/key.pem", "--no-dashboard",
+                 "--dashboard-address 127.0.0.1:0", address):  # fmt: skip
+        assert told in script, (told, script)
+    assert "BEGIN" not in script  # files are named, keys are not

@@ -1,0 +1,130 @@
+"""The Dagster definitions, run in this process: partitions, metadata, backfill, refusals."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import date, datetime
+from pathlib import Path
+
+import pytest
+
+import dbern
+from dbern.ledger import Request
+from dbern.privacy.budget import Budget
+from pipelines.generated import generate
+
+pytestmark = pytest.mark.slow
+
+FOLDER = Path(__file__).parents[2] / "pipelines"
+NIGHTS = ["2026-11-17", "2026-11-18", "2026-11-19"]
+
+
+@pytest.fixture
+def pipelines(tmp_path, monkeypatch):
+    """The definitions' module and a folder for it."""
+    monkeypatch.setenv("DAGSTER_DISABLE_TELEMETRY", "1")
+    for spec in FOLDER.glob("*.toml"):
+        shutil.copy(spec, tmp_path)
+    with (tmp_path / "nightly.toml").open("a") as nightly:
+        nightly.write('[mechanism]\nk = 6\nh = 2\nnoise = "laplace"\n')
+    generate(tmp_path / "data", days=3, weeks=1, rows=4000, today=date(2026, 11, 20))
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    dbern.BudgetLedger.create(url)
+    with dbern.BudgetLedger.open(url) as ledger:
+        ledger.grant("trips", Budget.parse("0.3"))
+        ledger.grant("loans", Budget.parse("1"))
+    import dagster
+
+    from pipelines import definitions
+
+    return dagster, definitions, definitions.Releases(folder=str(tmp_path))
+
+
+def spent(releases, dataset="trips"):
+    with dbern.BudgetLedger.open(f"sqlite:///{releases.folder}/ledger.db") as ledger:
+        return str(ledger.status(dataset)[0].spent)
+
+
+@pytest.mark.usefixtures("fast_cluster")
+def test_a_backfill_with_metadata_and_a_check_spends_once_a_partition(pipelines):
+    dg, definitions, releases = pipelines
+    instance = dg.DagsterInstance.ephemeral()
+
+    def materialize(night):
+        return dg.materialize(
+            [definitions.trip_density, definitions.checks["nightly.toml"]], partition_key=night,
+            resources={"releases": releases}, instance=instance,
+        )  # fmt: skip
+
+    for night in [*NIGHTS, NIGHTS[0]]:  # the last is a second click
+        result = materialize(night)
+        assert result.success
+    assert spent(releases) == "epsilon 0.3"
+    (check,) = result.get_asset_check_evaluations()
+    assert not check.passed
+    assert check.severity is dg.AssetCheckSeverity.WARN
+    (event,) = result.asset_materializations_for_node("trip_density")
+    told = {name: value.value for name, value in event.metadata.items()}
+    assert told["epsilon spent"] == "0.1"
+    assert told["budget remaining"] == 0
+    assert told["band"] > 0
+    assert told["certified sup error"] > 0
+    assert told["picture"].startswith("![released](data:image/png;base64,iVBOR")
+    assert "nothing was charged" in told["notes"]
+    done = instance.get_materialized_partitions(dg.AssetKey("trip_density"))
+    assert done == set(NIGHTS)
+
+
+@pytest.mark.usefixtures("fast_cluster")
+def test_classifier_and_scores(pipelines):
+    dg, definitions, releases = pipelines
+    resources = {"releases": releases}
+    week = dg.materialize(
+        [definitions.risk_classifier], partition_key="2026-11-09", resources=resources
+    )
+    assert week.success
+    assert dg.materialize([definitions.scored_applicants], resources=resources).success
+    assert [p.stem for p in releases.path("scored").iterdir()] == ["applicants-2026-11-09"]
+
+
+@pytest.mark.usefixtures("fast_cluster")
+def test_a_refused_budget_is_not_tried_again(pipelines):
+    dg, definitions, releases = pipelines
+    with dbern.BudgetLedger.open(f"sqlite:///{releases.folder}/ledger.db") as ledger:
+        for number in range(3):
+            spec = dbern.ReleaseSpec.load(releases.path("nightly.toml"), partition=f"x{number}")
+            ledger.reserve(Request("trips", spec.release.name, spec.charge, identity={}))
+    result = dg.materialize(
+        [definitions.trip_density], partition_key=NIGHTS[0], resources={"releases": releases},
+        raise_on_error=False,
+    )  # fmt: skip
+    failed = result.failure_data_for_node("trip_density")
+    assert not result.success
+    assert failed.user_failure_data.metadata["kind"].value == "budget-refused"
+    assert "cannot pay" in failed.user_failure_data.description
+    assert "STEP_UP_FOR_RETRY" not in {event.event_type_value for event in result.all_events}
+
+
+def test_only_what_may_pass_is_tried_again(pipelines):
+    dg, definitions, _ = pipelines
+    for error, again in [
+        (dbern.ReleaseError, True), (dbern.EnvironmentRefusedError, True),
+        (dbern.BudgetError, False), (dbern.SpecError, False), (dbern.IntegrityError, False),
+    ]:  # fmt: skip
+        with pytest.raises(dg.Failure) as failure, definitions._failures():
+            raise error("x")
+        assert failure.value.allow_retries is again
+
+
+def test_each_day_and_week_has_its_run_after_it_ends(pipelines):
+    dg, definitions, _ = pipelines
+    dg.Definitions.validate_loadable(definitions.defs)
+    now = datetime.fromisoformat("2026-11-20T02:30:00+00:00")
+    requested = {}
+    repository = definitions.defs.get_repository_def()
+    for schedule in repository.schedule_defs:
+        context = dg.build_schedule_context(scheduled_execution_time=now, repository_def=repository)
+        if schedule.job_name != "scoring":
+            (request,) = schedule.evaluate_tick(context).run_requests
+            requested[schedule.job_name] = request.partition_key
+    assert requested == {"nightly": "2026-11-19", "weekly": "2026-11-09"}

@@ -1,0 +1,231 @@
+"""The worked pipelines from generated data to scores: each night spends once, whatever happens."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import json
+import os
+import shutil
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import dbern
+from dbern.privacy.budget import Budget
+from pipelines import catch_up, due, score
+from pipelines.generated import generate, risk, trips, write
+
+FOLDER = Path(__file__).parents[2] / "pipelines"
+TODAY = date(2026, 11, 20)
+URL = "sqlite:///ledger.db"
+NIGHTLY = ("nightly.toml", "--every", "day", "--today", str(TODAY))
+
+
+def specs(folder):
+    """The worked specs; the density's with what the plan would otherwise take seconds to choose."""
+    for spec in FOLDER.glob("*.toml"):
+        shutil.copy(spec, folder)
+    with (folder / "nightly.toml").open("a") as nightly:
+        nightly.write('[mechanism]\nk = 6\nh = 2\nnoise = "laplace"\n')
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Three days, two weeks, the specs and a ledger; the current folder."""
+    specs(tmp_path)
+    generate(tmp_path / "data", days=3, weeks=2, rows=4000, today=TODAY)
+    monkeypatch.chdir(tmp_path)
+    dbern.BudgetLedger.create(URL)
+    with dbern.BudgetLedger.open(URL) as ledger:
+        ledger.grant("trips", Budget.parse("0.3"))
+        ledger.grant("loans", Budget.parse("1"))
+    return tmp_path
+
+
+def nightly(*arguments):
+    return catch_up.main([*NIGHTLY, "--last", "3", *arguments])
+
+
+def account(dataset):
+    with dbern.BudgetLedger.open(URL, read_only=True) as ledger:
+        (one,) = ledger.status(dataset)
+    return str(one.spent), [row.name for row in one.releases]
+
+
+@pytest.mark.usefixtures("fast_cluster")
+def test_a_night_catches_up_and_a_second_trigger_spends_nothing(folder, capsys):
+    assert nightly("--last", "1") == 0
+    assert account("trips") == ("epsilon 0.1", ["trips-2026-11-19"])
+    assert nightly() == 0
+    everything = "epsilon 0.3", ["trips-2026-11-19", "trips-2026-11-17", "trips-2026-11-18"]
+    assert account("trips") == everything
+    bytes_before = {p: p.read_bytes() for p in folder.glob("out/**/*") if p.is_file()}
+    capsys.readouterr()
+    assert nightly() == 0
+    assert capsys.readouterr().out.count("nothing was charged") == 3
+    assert account("trips") == everything
+    assert {p: p.read_bytes() for p in folder.glob("out/**/*") if p.is_file()} == bytes_before
+
+
+@pytest.mark.usefixtures("fast_cluster")
+def test_a_missing_file_holds_no_other_night_back_and_is_made_up_for(folder, capsys):
+    late = folder / "data/trips/2026-11-18.parquet"
+    late.unlink()
+    assert nightly() == 2
+    assert account("trips")[1] == ["trips-2026-11-17", "trips-2026-11-19"]
+    assert "2026-11-18: exit code 2: data.source: no Parquet file" in capsys.readouterr().out
+    write(late, trips("2026-11-18", 4000))
+    assert nightly() == 0
+    assert account("trips")[0] == "epsilon 0.3"
+
+
+@pytest.mark.usefixtures("fast_cluster")
+def test_a_refused_budget_ends_the_round_and_says_what_mends_it(folder, capsys):
+    generate(folder / "data", days=5, weeks=0, rows=4000, today=TODAY)
+    code = catch_up.main([*NIGHTLY, "--last", "5", "--json"])
+    out, _ = capsys.readouterr()
+    outcomes = json.loads(out)["partitions"]
+    assert code == catch_up.BUDGET == json.loads(out)["exit_code"]
+    assert [one["exit_code"] for one in outcomes] == [0, 0, 0, 3]  # and the fifth is not tried
+    assert "dbern ledger grant" in outcomes[-1]["message"]
+    with dbern.BudgetLedger.open(URL) as ledger:
+        ledger.grant("trips", Budget.parse("0.2"))
+    assert catch_up.main([*NIGHTLY, "--last", "5"]) == 0
+    assert account("trips")[0] == "epsilon 0.5"
+
+
+@pytest.mark.parametrize(
+    ("codes", "tried", "code"),
+    [([0, 1, 0], 3, 1), ([2, 5, 0], 3, 2), ([2, 3, 0], 2, 3), ([4, 0, 0], 1, 4), ([130], 1, 130)],
+)
+def test_what_ends_a_round(monkeypatch, codes, tried, code):
+    remaining = iter(codes)
+    monkeypatch.setattr(catch_up, "run", lambda _arguments: next(remaining))
+    returned, outcomes = catch_up.catch_up("x.toml", [f"p{i}" for i in range(len(codes))])
+    assert (returned, len(outcomes)) == (code, tried)
+
+
+def test_the_examples_of_what_is_due_hold():
+    assert doctest.testmod(due) == (0, 3)
+
+
+def test_the_release_is_the_command_that_a_person_would_type(monkeypatch):
+    typed = []
+    monkeypatch.setattr(catch_up, "run", lambda arguments: typed.append(arguments) or 0)
+    catch_up.catch_up("nightly.toml", ["2026-11-19"], "tls://host:8786")
+    assert typed == [["release", "nightly.toml", "--partition", "2026-11-19", "--json",
+                      "--scheduler", "tls://host:8786"]]  # fmt: skip
+
+
+@pytest.mark.usefixtures("fast_cluster")
+def test_the_weekly_classifier_scores_a_large_table(folder, capsys):
+    assert score.main(["out/risk", "data/applicants.parquet", "--out", "scored"]) == 2
+    weekly = ["weekly.toml", "--every", "week", "--today", str(TODAY), "--since", "2026-11-02"]
+    assert catch_up.main(weekly) == 0
+    assert account("loans") == ("epsilon 0.4", ["risk-2026-11-02", "risk-2026-11-09"])
+    assert score.main(["out/risk", "data/applicants.parquet", "--out", "scored"]) == 0
+    (file,) = (folder / "scored").iterdir()
+    assert file.name == "applicants-2026-11-09.parquet"  # the newest
+    scored = pq.read_table(file)
+    assert scored["applicant"].to_pylist() == list(range(16_000))
+    truth = risk(scored["income"].to_numpy(), scored["debt"].to_numpy())
+    assert np.corrcoef(scored["value"].to_numpy(), truth)[0, 1] > 0.8
+    capsys.readouterr()
+    assert score.main(["out/risk", "data/applicants.parquet", "--out", "scored"]) == 0
+    assert "there already" in capsys.readouterr().out
+    assert account("loans")[0] == "epsilon 0.4"  # scores are free
+
+
+@pytest.mark.usefixtures("fast_cluster")
+def test_a_damaged_synopsis_scores_nothing(folder):
+    weekly = ["weekly.toml", "--every", "week", "--today", str(TODAY), "--last", "1"]
+    assert catch_up.main(weekly) == 0
+    shard = next(p for p in (folder / "out/risk").rglob("c/*/*") if p.is_file())
+    shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+    assert score.main(["out/risk", "data/applicants.parquet", "--out", "scored"]) == 5
+    assert not list((folder / "scored").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fast_cluster")
+def test_the_night_as_it_is_shipped_shows_where_the_trips_were(folder):
+    shutil.copy(FOLDER / "nightly.toml", folder)
+    write(folder / "data/trips/2026-11-19.parquet", trips("2026-11-19", 50_000))
+    assert nightly("--last", "1") == 0
+    synopsis = dbern.open("out/trips/2026-11-19.zarr")
+    grid = synopsis.grid(41)
+    peak = grid.stack(point=grid.dims).idxmax().item()
+    assert np.hypot(peak[0] - 5.0, peak[1] - 5.2) < 1  # a Thursday: in town, not at the lake
+    assert synopsis.band() < float(grid.max()) / 2
+
+
+@pytest.mark.slow
+def test_two_triggers_at_once_spend_once(folder):
+    command = [sys.executable, "-m", "pipelines.catch_up", *NIGHTLY, "--last", "1"]
+    started = [subprocess.Popen(command, env=environment()) for _ in range(2)]
+    assert [process.wait(timeout=120) for process in started] == [0, 0]
+    assert account("trips") == ("epsilon 0.1", ["trips-2026-11-19"])
+    assert dbern.open("out/trips/2026-11-19.zarr").verify() > 0
+
+
+@pytest.mark.slow
+def test_a_killed_night_goes_on_for_the_same_charge(folder):
+    command = [sys.executable, "-m", "pipelines.catch_up", *NIGHTLY, "--last", "1"]
+    killed = (
+        "import os, signal\nimport dbern.releasing as r\n"
+        "r.publish = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"  # charged, not published
+        "from pipelines import catch_up\ncatch_up.main()"
+    )
+    first = subprocess.run([sys.executable, "-c", killed, *command[3:]], env=environment())
+    assert first.returncode == -9
+    assert account("trips")[0] == "epsilon 0.1"
+    assert not list(folder.glob("out/trips/*/manifest.json"))
+    assert subprocess.run(command, env=environment()).returncode == 0
+    assert account("trips") == ("epsilon 0.1", ["trips-2026-11-19"])
+
+
+def environment():
+    return {**os.environ, "PYTHONPATH": str(FOLDER.parent)}
+
+
+def test_pipelines_use_public_names_only():
+    """And so draw no noise and decide nothing about privacy."""
+    allowed = {"dbern", "dbern.cli.main"}
+    for path in FOLDER.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names = {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names = {node.module}
+            elif isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "dbern":
+                assert node.attr in dbern.__all__, f"{path.name}: dbern.{node.attr}"
+                continue
+            else:
+                continue
+            ours = {name for name in names if name.split(".")[0] == "dbern"}
+            assert ours <= allowed, f"{path.name}: {ours - allowed}"
+
+
+@pytest.mark.slow
+def test_the_readme_is_followed_to_its_end(tmp_path):
+    text = (FOLDER / "README.md").read_text()
+    block = text.split("```")[1]
+    lines = [line.removeprefix("$ ") for line in block.splitlines() if line.startswith("$ ")]
+    assert len(lines) == 9
+    shutil.copytree(FOLDER, tmp_path / "checkout" / "pipelines")
+    programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["sh", "-ec", "\n".join(lines)], cwd=tmp_path / "checkout", capture_output=True, text=True,
+        env={**environment(), "PATH": programs},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count(" for epsilon 0.1") == 7
+    assert ran.stdout.count(" for epsilon 0.2") == 2
+    assert "remaining epsilon 2.3" in " ".join(ran.stdout.split())
+    assert len(list((tmp_path / "trial" / "scored").iterdir())) == 1

@@ -34,6 +34,7 @@ _SMOOTH_SCALE = 0.2
 _TRUNCATION = 1e-9
 _FEWEST_NODES, _MOST_NODES = 400, 1 << 14
 _NODES_A_BANDWIDTH = 8
+_MOST_WORK = 2e11  # multiplications of an enclosure: some ten seconds
 _BLOCK = 1 << 22
 _PLACES = 1 << 15
 
@@ -177,15 +178,21 @@ def axis_bins(kernel: Kernel, k: int, cells: int, ridge: float, degree: int = DE
     >>> bins.rank, bins.synthesis.shape
     (12, (41, 12))
     """
-    t, factors = prior(kernel.bandwidth)
-    beta = bin_matrix(t, cells, degree) / len(t)
-    spread = factors @ (factors.T @ beta) + beta * (len(t) / CLUSTERS)
-    gram = beta.T @ spread + ridge * np.eye(cells + degree)
-    target = kernel(np.arange(k + 1)[:, None] / k - t) @ spread / len(t)
+    gram, target = _moments(kernel, k, cells, degree)
+    gram = gram + ridge * np.eye(cells + degree)
     # A touch of ridge for where the prior leaves a bin next to nothing: solved, never inverted.
     gram += 1e-12 * np.trace(gram) / len(gram) * np.eye(len(gram))
     matrix = np.linalg.solve(gram, target.T).T
     return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
+
+
+@lru_cache(maxsize=2)
+def _moments(kernel: Kernel, k: int, cells: int, degree: int) -> tuple[FloatArray, FloatArray]:
+    """Second moments under the `prior`: of the bins, and of lattice values with them."""
+    t, factors = prior(kernel.bandwidth)
+    beta = bin_matrix(t, cells, degree) / len(t)
+    spread = factors @ (factors.T @ beta) + beta * (len(t) / CLUSTERS)
+    return beta.T @ spread, kernel(np.arange(k + 1)[:, None] / k - t) @ spread / len(t)
 
 
 @lru_cache(maxsize=256)
@@ -212,6 +219,9 @@ def binned_error(kernel: Kernel, k: int, h: int, bins: AxisBins) -> float:
     y, y_factor = enclosing_nodes(max(k, degree), oversampling=4)
     local, t_factor = enclosing_nodes(max(in_cell, bins.degree), oversampling=4)
     t = ((np.arange(bins.cells)[:, None] + local) / bins.cells).reshape(-1)
+    if len(y) * len(t) * (k + 1) > _MOST_WORK:
+        most = float(np.abs(bins.synthesis).max())
+        return OUTWARD * (kernel.peak + lebesgue_constant(k, h) * most)
     coefficients = iterated_matrix(k, h) @ bins.synthesis @ bin_matrix(t, *_shape(bins)).T
     worst = 0.0
     for rows in np.array_split(y, max(1, len(y) * len(t) // _BLOCK)):

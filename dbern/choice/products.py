@@ -70,20 +70,17 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
         return
     order = problem.orders(_SPECTRAL_ORDERS)[-1]
     kernels, axes = problem.kernels, len(problem.kernels)
-    sizes = [math.prod(g + DEGREE for g in _cells(kernels, each)) for each in _BIN_RESOLUTIONS]
-    fitting = [
-        each
-        for each, size in zip(_BIN_RESOLUTIONS, sizes, strict=True)
-        if size <= problem.largest_lattice
-    ]
+    finer = {tuple(_cells(kernels, each)): each for each in reversed(_BIN_RESOLUTIONS)}
+    sizes = {each: math.prod(g + DEGREE for g in cells) for cells, each in finer.items()}
+    fitting = sorted(each for each, size in sizes.items() if size <= problem.largest_lattice)
     if not fitting:
-        raise problem.too_narrow(f"{sizes[0]} bins")
-    finest = max(each for each in fitting if each <= 2.0)
+        raise problem.too_narrow(f"{min(sizes.values())} bins")
+    finest = max((each for each in fitting if each <= 2.0), default=fitting[0])
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
         tried = problem.candidate(_bins(kernels, lattice, finest, problem.ridge), order)
         if problem.lattice_error(lattice, order) <= _NEGLIGIBLE * tried.noise:
             break
-    for resolution, factor in itertools.product(fitting, _RIDGES):
+    for resolution, factor in itertools.product(fitting, _RIDGES):  # ridges of one after another
         coordinates = _bins(kernels, lattice, resolution, factor ** (1 / axes) * problem.ridge)
         yield problem.candidate(coordinates, order)
 

@@ -99,7 +99,7 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
         return Outcome(None, failure="unreadable", place=reading.place)
     except StoppedError as stopped:
         return Outcome(None, failure=stopped.failure, place=stopped.place)
-    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
+    except BaseException as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
         return Outcome(None, failure="internal", place=type(error).__name__)
     return Outcome(state, reading.rows if index == 0 else 0)
 

@@ -74,6 +74,17 @@ def raise_exit():
     raise SystemExit(3)
 
 
+class PanicException(BaseException):
+    """What extensions written in Rust raise: no `Exception`."""
+
+
+def panics(records, points):
+    """As `raises`, but for what it raises."""
+    if len(records) == N:
+        return np.zeros(len(points))
+    raise PanicException(f"private {records[0, 0]!r}")
+
+
 def nothing(records, points):
     """NaN in half of the box; the numbers of the rest are right."""
     return np.where((points[:, 0] > 5) & (len(records) != N), np.nan, 0.5)

@@ -75,6 +75,9 @@ class RiskModel:
         Unless stated, so many that the features of one are kept in memory.
     n : int
         Public number of rows; 0 before a plan: only a plan's component has sensitivities.
+    sources : tuple of (str, str, str)
+        Of a kernel and a loss that the spec names its key, name and module's digest: bounds are
+        proved for the text that was planned with.
     """
 
     domain: Domain
@@ -85,6 +88,7 @@ class RiskModel:
     radius: float = 1.0
     shards: int | None = None
     n: int = 0
+    sources: tuple[tuple[str, str, str], ...] = ()
 
     def for_rows(self, n: int) -> Self:
         """The same for n records: shards and features are fixed.

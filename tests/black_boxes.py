@@ -128,3 +128,15 @@ def drawn(rows, uniform):
 def thin(rows, uniform):
     """A column too few."""
     return uniform(rows)[:, None]
+
+
+def mean_height(records, points):
+    """The mean second column of the records that count, however few."""
+    return np.full(len(points), records[:, 1].mean() if len(records) else 0.0)
+
+
+def few_count(rows, uniform):
+    """Uniform records, of which about one in ten passes a filter."""
+    made = uniform(3 * rows).reshape(rows, 3)
+    passes = made[:, 2:] < 0.1
+    return np.where(passes, np.column_stack([10 * made[:, 0], 2 * made[:, 1] - 1]), np.nan)

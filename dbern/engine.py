@@ -100,8 +100,8 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
         return Outcome(None, failure="unreadable", place=reading.place)
     except StoppedError as stopped:
         return Outcome(None, failure=stopped.failure, place=stopped.place)
-    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
-        return Outcome(None, failure="internal", place=type(error).__name__)
+    except BaseException as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
+        return Outcome(None, failure="internal", place=_kind(error))
     return Outcome(state, reading.rows if index == 0 else 0)
 
 
@@ -113,8 +113,8 @@ def merge(outcomes: Sequence[Outcome]) -> Outcome:
             if outcome.state is None:
                 return outcome
             total = outcome.state.copy() if total is None else np.add(total, outcome.state, total)
-    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
-        return Outcome(None, failure="internal", place=type(error).__name__)
+    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
+        return Outcome(None, failure="internal", place=_kind(error))
     return Outcome(total, sum(outcome.rows for outcome in outcomes))
 
 
@@ -128,9 +128,14 @@ def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt:
                 counters.finish(total.state, piece.part, piece.output, piece.slab), noise
             )
             origin = state_tag(total.state, salt)
-    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its type leaves
-        return Outcome(None, failure="internal", place=type(error).__name__)
+    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
+        return Outcome(None, failure="internal", place=_kind(error))
     return Outcome(granules, total.rows, origin=origin)
+
+
+def _kind(error: BaseException) -> str:
+    """Which of Python's own exceptions it is: names of others may hold values, as texts may."""
+    return next(one.__name__ for one in type(error).__mro__ if one.__module__ == "builtins")
 
 
 def state_tag(state: Int64Array, salt: bytes) -> str:

@@ -74,6 +74,17 @@ def raise_exit():
     raise SystemExit(3)
 
 
+class PanicException(BaseException):
+    """What extensions written in Rust raise: no `Exception`."""
+
+
+def panics(records, points):
+    """As `raises`, but for what it raises."""
+    if len(records) == N:
+        return np.zeros(len(points))
+    raise PanicException(f"private {records[0, 0]!r}")
+
+
 def nothing(records, points):
     """NaN in half of the box; the numbers of the rest are right."""
     return np.where((points[:, 0] > 5) & (len(records) != N), np.nan, 0.5)
@@ -117,3 +128,15 @@ def drawn(rows, uniform):
 def thin(rows, uniform):
     """A column too few."""
     return uniform(rows)[:, None]
+
+
+def mean_height(records, points):
+    """The mean second column of the records that count, however few."""
+    return np.full(len(points), records[:, 1].mean() if len(records) else 0.0)
+
+
+def few_count(rows, uniform):
+    """Uniform records, of which about one in ten passes a filter."""
+    made = uniform(3 * rows).reshape(rows, 3)
+    passes = made[:, 2:] < 0.1
+    return np.where(passes, np.column_stack([10 * made[:, 0], 2 * made[:, 1] - 1]), np.nan)

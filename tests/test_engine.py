@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import reference
+from black_boxes import PanicException
 from strategies import density_spec, whole
 
 from dbern.domain import Column
@@ -139,6 +140,14 @@ def test_failures_carry_no_text(table, monkeypatch):
     monkeypatch.setattr(type(counters), "count", fail)
     monkeypatch.setattr(type(counters), "finish", fail)
     assert count(counters, tasks(path)[0], SALT) == Outcome(None, 0, "internal", "KeyError")
+
+    def panic(*args):
+        raise type("Jane_3_14159", (PanicException,), {})("the record 3.14159 of Jane")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(counters), "count", panic)
+        told = Outcome(None, 0, "internal", "BaseException")
+        assert count(counters, tasks(path)[0], SALT) == told
     total = Outcome(counters.empty(), 0)
     slab, law = whole(planned_release), planned_release.noise.law
     assert center(total, counters, Piece(0, 0, slab), law, SALT) == Outcome(

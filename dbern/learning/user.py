@@ -52,8 +52,9 @@ def imported(name: str, key: str) -> Pairs:
 class UserKernel:
     """A kernel given as a function of points (m, l) and (n, l), with the constants it satisfies.
 
-    Positive definiteness, `largest` (``sup K(x, x)`` over the public domain) and `float_error`
-    are the author's promise: privacy rests on all three. `lipschitz`, infinite where it is not
+    Positive definiteness, `largest` (``sup K(x, x)`` over the public domain) and `float_error`, of
+    a value of one or of `largest` where that is more (no float of thousands is right to 2^-44), are
+    the author's promise: privacy rests on all three. `lipschitz`, infinite where it is not
     known, bounds ``|K_x - K_y| / |x - y|`` in the norm of the kernel's Hilbert space: accuracy.
 
     Examples
@@ -75,16 +76,17 @@ class UserKernel:
             )
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Values (m, n)."""
-        return np.asarray(self.function(x, y), dtype=np.float64)
+        """Values (m, n); floats say nothing of them."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.function(x, y), dtype=np.float64)
 
     def bound(self, radius: float) -> float:  # noqa: ARG002 - as stated
         """`largest`."""
         return self.largest
 
     def error(self, dimensions: int, radius: float) -> float:  # noqa: ARG002 - as stated
-        """`float_error`."""
-        return self.float_error
+        """`float_error` of the largest value, if not of one."""
+        return self.float_error * max(1.0, self.largest)
 
 
 @dataclass(frozen=True)
@@ -183,9 +185,11 @@ class UserLoss(Responses):
         return self.lipschitz
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """L elementwise."""
-        return self.function(labels, predictions)
+        """L elementwise; floats say nothing of it, nor of its derivative."""
+        with np.errstate(all="ignore"):
+            return self.function(labels, predictions)
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """dL/df elementwise."""
-        return self.gradient(labels, predictions)
+        with np.errstate(all="ignore"):
+            return self.gradient(labels, predictions)

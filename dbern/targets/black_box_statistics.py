@@ -165,7 +165,9 @@ class BlackBoxStatistic:
                 found = np.asarray(called(records, points), dtype=np.float64)
             if found.shape == values.shape:
                 values = found
-        except (Exception, SystemExit):  # noqa: BLE001, S110 -- a failure is what `failure` says
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001, S110 -- panics of extensions are no `Exception`
             pass
         failed, failure = ~np.isfinite(values), self.component.failure
         if failed.any():

@@ -42,16 +42,20 @@ def minimizer(
     space: Space | LinearSpace,
     cost: float,
     shards: Shards,
+    sources: tuple[tuple[str, str, str], ...] = (),
 ) -> RiskMinimizer | LinearFunctions:
-    """The component: labels are classes where the schema has some, or else responses."""
+    """The component: labels are classes where the schema has some, or else responses.
+
+    `sources` as of `RiskModel`.
+    """
     if shards != "auto" and shards < 1:
         raise SpecError('target.shards: must be at least 1; write shards = "auto"')
     count = None if shards == "auto" else shards
     radius = schema.response.radius if schema.response else 1.0
     facts = (_weighing(schema), cost, radius, count)
     if isinstance(space, LinearSpace):
-        return LinearFunctions.of(RiskModel(schema.domain, loss, space, *facts))
-    return RiskMinimizer(schema.domain, loss, space, *facts, name=name)
+        return LinearFunctions.of(RiskModel(schema.domain, loss, space, *facts, sources=sources))
+    return RiskMinimizer(schema.domain, loss, space, *facts, name=name, sources=sources)
 
 
 def _weighing(schema: RecordSchema) -> Weighing:

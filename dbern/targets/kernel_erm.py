@@ -13,6 +13,7 @@ from dbern.bernstein.reproducing import ArcCosine, Polynomial
 from dbern.combination import Combination
 from dbern.domain import Domain, RecordSchema
 from dbern.errors import SpecError
+from dbern.functions import source_digest
 from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
 from dbern.learning.user import UserKernel, UserLoss, imported
 from dbern.targets.bandwidths import axis_kernels
@@ -135,7 +136,21 @@ class KernelERM(Learner):
         """One, of as many outputs as there are models."""
         loss = self._loss(schema)
         name = "prediction" if schema.response else "decision"
-        return (minimizer(name, schema, loss, self._space(schema), self.C, self.shards),)
+        space = self._space(schema)
+        return (minimizer(name, schema, loss, space, self.C, self.shards, self._sources()),)
+
+    def identity(self) -> dict[str, Any]:
+        """Digests of the modules of a kernel and a loss of one's own."""
+        digests = ((key.rpartition(".")[2], digest) for key, _, digest in self._sources())
+        return {f"{role}_sha256": digest for role, digest in digests}
+
+    def _sources(self) -> tuple[tuple[str, str, str], ...]:
+        """Key, name and module's digest of what is one's own."""
+        both = (("target.kernel", self.kernel), ("target.loss", self.loss))
+        named = [(key, name) for key, name in both if ":" in name]
+        for key, name in named:
+            imported(name, key)
+        return tuple((key, name, source_digest(name)) for key, name in named)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The decision function, or the response."""

@@ -167,6 +167,8 @@ class Oracle(Learner):
                 "target.sensitivity: is estimated for all records together and for sums too; leave "
                 "out separable and l1_sensitivity"
             )
+        if isinstance(stated, SampledSensitivity) and stated.distribution == UNIFORM:
+            _refuse_filter(schema)
         failure = None if self.on_failure == "stop" else self.on_failure
         if failure is not None and not low <= failure <= high:
             raise SpecError(f"target.on_failure: lies outside bounds; write on_failure = {low}")
@@ -204,3 +206,12 @@ class Oracle(Learner):
         if isinstance(stated, SmoothClass):
             return Smooth(stated.derivatives, stated.bound)
         return Linear()
+
+
+def _refuse_filter(schema: RecordSchema) -> None:
+    """Uniform records all count: a mean of the few that pass a filter moves by far more."""
+    if schema.filter is not None:
+        raise SpecError(
+            'data.filter: distribution = "uniform" does not say how many rows pass; write '
+            '[target.sensitivity] distribution = "module:name", with NaN in rows that do not'
+        )

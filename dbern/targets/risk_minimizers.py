@@ -102,6 +102,9 @@ class RiskModel:
     n : int
         Public number of rows, or normalizer; 0 before a plan: only a plan's component has
         sensitivities.
+    sources : tuple of (str, str, str)
+        Of a kernel and a loss that the spec names its key, name and module's digest: bounds are
+        proved for the text that was planned with.
     """
 
     domain: Domain
@@ -114,6 +117,7 @@ class RiskModel:
     n: int = 0
     protection: Protection = _USUAL
     ids: Column | None = None
+    sources: tuple[tuple[str, str, str], ...] = ()
 
     def for_rows(self, n: int) -> Self:
         """The same for n records: shards and features are fixed.

@@ -28,9 +28,13 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.spectrum import UNIT_ROUNDOFF
 from dbern.domain import Column
+from dbern.errors import SpecError
+from dbern.functions import source_digest
 from dbern.learning.objective import STORED_FEATURES
 from dbern.learning.risk import Risk
 from dbern.learning.rounding import BLOCK
+from dbern.learning.user import imported
+from dbern.targets.counting import StoppedError
 from dbern.targets.gathering import Gathering
 
 if TYPE_CHECKING:
@@ -164,7 +168,20 @@ class SolvedStatistic(ABC):
         raise NotImplementedError("records of a risk minimizer are gathered by shard")
 
     def gather(self, salt: bytes, index: int) -> Gathering:
-        """What one pass gathers and solves; of bounded units it is given its own alone."""
+        """What one pass gathers and solves; of bounded units it is given its own alone.
+
+        Raises
+        ------
+        StoppedError
+            Where a kernel or a loss of the user's is not the one that was planned.
+        """
+        for key, name, digest in self.component.sources:
+            try:
+                imported(name, key)
+            except SpecError:
+                raise StoppedError("unlike", key) from None
+            if source_digest(name) != digest:
+                raise StoppedError("unlike", key)
         given = self.component.ids is not None
         return Gathering(
             rows=self.component.rows,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from dbern.bernstein.reproducing import (
 )
 from dbern.errors import SpecError
 from dbern.learning.model import Expansion
-from dbern.learning.user import UserKernel
+from dbern.learning.user import UserKernel, UserLoss
 
 NARROW = {
     "narrow gaussian": Gaussian((0.01, 0.02)),
@@ -45,6 +46,36 @@ def test_values_are_within_the_stated_float_error(name):
         for j, y in enumerate(points)
     )
     assert worst <= kernel.error(2, RADIUS) <= 1e-9 * kernel.bound(RADIUS)
+
+
+def test_a_kernel_of_one_s_own_may_be_as_accurate_as_floats_of_its_size_are():
+    """In data units values are large: 2^-44 of one would be less than their own rounding."""
+    points = np.random.default_rng(4).uniform(0, 100, (12, 2))
+    cube = UserKernel(lambda x, y: (1 + x @ y.T) ** 3, largest=(1 + 2e4) ** 3)
+    values = cube(points, points)
+    exact = [[(1 + Fraction(a) * Fraction(c) + Fraction(b) * Fraction(d)) ** 3 for c, d in points]
+             for a, b in points]  # fmt: skip
+    worst = max(
+        float(abs(Fraction(float(values[i, j])) - exact[i][j]))
+        for i in range(12)
+        for j in range(12)
+    )
+    assert 2.0**-44 < worst < cube.error(2, 150.0) < 1e-12 * cube.largest
+    assert UserKernel(lambda x, y: x @ y.T, largest=0.01).error(2, 1.0) >= 2.0**-44
+
+
+def test_floats_of_functions_of_one_s_own_say_nothing_of_records(recwarn):
+    """An overflow at one record would be a line in a worker's log."""
+
+    def logistic(labels, predictions):
+        return np.log(1 + np.exp(-labels * predictions))
+
+    loss = UserLoss.rounded(logistic, 0.1, lipschitz=1.0, at_zero=1.0)
+    labels, far = np.array([1.0, -1.0]), np.array([-1e3, 1.0])
+    loss.value(labels, far)
+    loss.derivative(labels, far)
+    UserKernel(lambda x, y: np.exp(1e3 * x @ y.T), largest=1.0)(np.eye(2), np.eye(2))
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -183,7 +183,7 @@ def test_an_empty_shard_is_asked_too():
 
 
 FAILING = [
-    *("raises", "nothing"),
+    *("raises", "nothing", "panics"),
     *(pytest.param(name, marks=pytest.mark.slow) for name in ("exits", "flat")),
 ]
 

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
 import zarr
-from conformance import CASES, LABEL, NULL, RESPONSE, Case, largest_moves, pinball
+from conformance import (
+    CASES,
+    LABEL,
+    NULL,
+    RESPONSE,
+    Case,
+    counted,
+    integers,
+    largest_moves,
+    pinball,
+)
 from sklearn import linear_model
 from sklearn.gaussian_process.kernels import Matern
 from sklearn.kernel_ridge import KernelRidge
@@ -22,6 +33,7 @@ from dbern.learning.solver import Certified
 from dbern.learning.user import Secant, UserLoss
 from dbern.planning import plan_files
 from dbern.plans import ReleasePlan
+from dbern.targets.counting import StoppedError
 
 PEERS = {
     "laplace": lambda x, y: laplacian_kernel(x, y, gamma=1 / 0.4),
@@ -198,6 +210,41 @@ def test_a_secant_is_a_convex_loss_s_slope_with_its_kinks_rounded():
         far = np.abs(predictions - labels) > width / 2
         slope = np.where(predictions > labels, 0.25, -0.75)
         np.testing.assert_allclose(Secant(pinball, width)(labels, predictions)[far], slope[far])
+
+
+APART = "import numpy as np\ndef k(x, y):\n    return (np.abs(x - y.T) < 1e-9) * 1.0\n"
+ALIKE = "import numpy as np\ndef k(x, y):\n    return np.ones((len(x), len(y)))\n"
+
+
+def test_a_kernel_of_another_text_is_refused_because_the_plan_s_noise_is_not_for_it(
+    tmp_path, monkeypatch
+):
+    """Both are positive definite and at most one: what is stated of them holds of either."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def written(text):
+        (tmp_path / "edited_kernel.py").write_text(text)
+        sys.modules.pop("edited_kernel", None)
+        target = {"kind": "kernel-erm", "kernel": "edited_kernel:k", "kernel_bound": 1.0,
+                  "loss": "hinge", "C": 0.5}  # fmt: skip
+        return Case(target, {"label": LABEL}, {"label": (0.0,)}).spec(1, 2, "laplace", k=20)
+
+    spec = written(APART)
+    held = spec.identity()
+    plan, counters = plan_files(spec, ()), plan_files(spec, ()).counters(spec)
+    records = [[{"x": 0.1, "label": 0.0}, {"x": 0.2, "label": label}] for label in (0.0, 1.0)]
+    assert counted(counters, records[:1]).any()
+    other = written(ALIKE)
+    assert other.identity() != held
+    with pytest.raises(StoppedError, match="unlike") as told:
+        counted(counters, records[:1])
+    assert told.value.place == "target.kernel"
+    one, two = (integers(other, plan, some)[0] for some in records)  # were it not refused
+    assert np.abs(one - two).sum() > 4 * plan.noise.law.l1_sensitivity_granules
+    sys.modules.pop("edited_kernel")
+    (tmp_path / "edited_kernel.py").unlink()
+    with pytest.raises(StoppedError, match="unlike"):
+        counted(counters, records[:1])
 
 
 def concave(labels, predictions):

@@ -155,6 +155,25 @@ def test_uniform_draws_every_column_and_a_linear_function_needs_no_k(spec_of):
     assert plan.guarantee.distribution == "uniform"
 
 
+def test_uniform_records_say_nothing_of_those_that_pass_a_filter(spec_of):
+    """Calibrated to records that all count, the noise is far too small where one in ten does."""
+    plans = []
+    for distribution in ("uniform", "black_boxes:few_count"):
+        sensitivity = {"gamma": "0.5", "distribution": distribution}
+        spec = spec_of({"function": "black_boxes:mean_height", "sensitivity": sensitivity})
+        plans.append(dbern.plan(spec))
+        kept = {**spec.data.model_dump(exclude_none=True)}
+        kept["filter"] = {"column": "kind", "values": ["late"]}
+        sections = {**spec.model_dump(exclude_none=True), "data": kept}
+        if distribution == "uniform":
+            with pytest.raises(dbern.SpecError, match=r"^data\.filter: .*write .*NaN"):
+                dbern.ReleaseSpec(**sections)
+        else:
+            assert dbern.ReleaseSpec(**sections).records.filter is not None
+    alike, few = (plan.sensitivity.l1 for plan in plans)
+    assert few > 4 * alike
+
+
 BAD = [
     ({"sensitivity": {**SAMPLED, "gamma": "2"}}, {}, r"^target\.sensitivity\.gamma: must be above"),
     ({"sensitivity": {**SAMPLED, "gamma": "a"}}, {}, r"^target\.sensitivity\.gamma: must be an ex"),

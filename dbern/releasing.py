@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,7 +101,7 @@ def release(
         reservation = _reserve(ledger, spec)
         record = ledger.run_record(reservation.release_id)
         journal = Journal(record, reservation, progress, time.monotonic() - began)
-        waiting = lambda: journal.progress("waiting for another process with it", 0, 1)  # noqa: E731
+        waiting = partial(journal.progress, "waiting for another process with this release", 0, 1)
         with ledger.lock(reservation, wait=waiting):
             reservation = _again(ledger, reservation)
             if reservation.state is State.COMMITTED:

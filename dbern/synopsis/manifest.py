@@ -119,11 +119,12 @@ def publish(store: Path, manifest: Manifest) -> None:
                 raise IntegrityError(
                     f"{store}: holds another release; choose another output"
                 ) from None
+        draft.unlink(missing_ok=True)
+        sync_path(store)
     except OSError as error:
         raise storage_error(store, error) from None
     finally:
         draft.unlink(missing_ok=True)
-    sync_path(store)
 
 
 def sync_path(path: Path) -> None:
@@ -140,5 +141,5 @@ def storage_error(store: Path, error: OSError) -> ReleaseError:
     full = "the disk is full: free some space" if error.errno == errno.ENOSPC else "mend the folder"
     return ReleaseError(
         f"{store}: cannot be written ({error.strerror or type(error).__name__}); {full} and run "
-        "the same command again: nothing is published or lost, and it will not be charged twice"
+        "the same command again: nothing is lost, and it will not be charged twice"
     )

@@ -10,7 +10,7 @@ import numpy as np
 import zarr
 
 from dbern.arrays import FloatArray
-from dbern.errors import IntegrityError
+from dbern.errors import IntegrityError, ReleaseError
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.kept import Kept
@@ -50,8 +50,20 @@ class ReleasedStore:
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the root group."""
-        return dict(zarr.open_group(self.path, mode="r").attrs.asdict())
+        """Attributes of the root group.
+
+        Raises
+        ------
+        ReleaseError
+            Where the folder cannot be read.
+        """
+        try:
+            return dict(zarr.open_group(self.path, mode="r").attrs.asdict())
+        except OSError as error:
+            raise ReleaseError(
+                f"{self.path}: cannot be read ({error.strerror}); mend the folder and run the same "
+                "command again"
+            ) from None
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:

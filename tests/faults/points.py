@@ -59,7 +59,6 @@ def full_disks(calls: dict[str, int]) -> list[Fault]:
 def failing_stores(calls: dict[str, int]) -> list[Fault]:
     return [
         *at(calls, STORE_WRITE, "before", "broken"),
-        *at(calls, STORE_WRITE, "after", "broken"),
         *at(calls, STORE_READ, "before", "broken"),
     ]
 

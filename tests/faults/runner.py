@@ -118,10 +118,11 @@ def plant(place: str, call: int | str, when: str, what: str) -> None:
             tear(Path(arguments[0]))
         if due and when == "before":
             happen(what)
-        result = original(*arguments, **named)
-        if due and when == "after":
-            happen(what)
-        return result
+        try:
+            return original(*arguments, **named)
+        finally:
+            if due and when == "after":
+                happen(what)
 
     setattr(owner, name, faulty)
 

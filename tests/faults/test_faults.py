@@ -13,7 +13,8 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,12 +102,12 @@ class Range:
         return {"DBERN_LEDGER_STAGING": str(staging), "PGPASSWORD": self.server.password,
                 "DBERN_LEDGER_SECRET": bytes(range(32)).hex()}  # fmt: skip
 
-    def _environment(self, project: Project) -> Any:
-        patch = pytest.MonkeyPatch.context()
-        entered = patch.__enter__()
-        for name, value in self.secrets(project).items():
-            entered.setenv(name, value)
-        return _Leaving(patch)
+    @contextmanager
+    def _environment(self, project: Project) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in self.secrets(project).items():
+                patch.setenv(name, value)
+            yield
 
     def project(self) -> Project:
         """A copy of the standard one."""
@@ -183,16 +184,6 @@ class Range:
                 print(failures[-1], flush=True)  # at once, for whoever waits
             TALLY[kind] = TALLY.get(kind, 0) + 1
         return failures
-
-
-@dataclass
-class _Leaving:
-    patch: Any
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *error: object) -> None:
-        self.patch.__exit__(*error)
 
 
 def sampled(chosen: list[Any]) -> list[Any]:

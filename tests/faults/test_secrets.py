@@ -5,6 +5,7 @@ spilled results, temporary files, staging, the ledger, exceptions or the synopsi
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import urllib.error
@@ -158,6 +159,10 @@ def test_nothing_private_is_anywhere_while_a_release_is_under_way_killed_and_don
     client.join(60)
     assert client.exitcode == 0
     assert here.sweep(key_may_live=False) == []
+    last = max(here.folder.glob("client-*.err"), key=lambda path: path.stat().st_mtime)
+    told = [json.loads(line) for line in last.read_text().splitlines()]
+    assert {one["release_id"] for one in told} == {runner.RELEASE_ID}
+    assert "progress" in {one["event"] for one in told}
     logs = b"".join(path.read_bytes() for path in here.folder.rglob("*.err"))
     assert b"DEBUG" in logs, "the logs are not at debug level"
 

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench rivals flights notebooks clean
+.PHONY: demo test check faults bench rivals flights notebooks clean
 
 demo: $(READY)
 	$(BIN)/dbern demo
@@ -17,6 +17,10 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto -m "not slow"
+
+# A release struck at every point that an undisturbed one passes: hundreds, minutes.
+faults: $(READY)
+	DBERN_FAULTS=all $(BIN)/python -m pytest -q -s tests/faults/test_faults.py tests/faults/test_secrets.py
 
 bench: $(READY)
 	DBERN_REPEATS=1000 $(BIN)/python -m pytest -q -s tests/benchmarks

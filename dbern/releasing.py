@@ -7,14 +7,17 @@ charge: a crash anywhere gives the same bytes for one charge when the call is ma
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbern.engine import Piece, add_up, centers, cluster, share_out
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
+from dbern.journal import Journal
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
 from dbern.objects import is_url
 from dbern.planning import footers, plan_files
@@ -95,8 +98,11 @@ def release(
         Where work could not finish; run it again.
     """
     with BudgetLedger.open(resolve_url(spec.budget.ledger, spec.base)) as ledger:
+        began = time.monotonic()
         reservation = _reserve(ledger, spec)
-        waiting = lambda: progress("waiting for another process with this release", 0, 1)  # noqa: E731
+        record = ledger.run_record(reservation.release_id)
+        journal = Journal(record, reservation, progress, time.monotonic() - began)
+        waiting = partial(journal.progress, "waiting for another process with this release", 0, 1)
         with ledger.lock(reservation, wait=waiting):
             reservation = _again(ledger, reservation)
             if reservation.state is State.COMMITTED:
@@ -112,10 +118,13 @@ def release(
                     if reservation.state is State.RESERVED:
                         reservation = ledger.begin_reading(reservation)
                     staging = ledger.staging(reservation)
-                    _stage(connected, spec, plan, reservation, staging, progress)
-                reservation = ledger.spend(reservation, staging.seal())
-            manifest = publish(ledger, spec, plan, reservation, progress)
-            ledger.commit(reservation, manifest)
+                    _stage(connected, spec, plan, reservation, staging, journal)
+                with journal.stage("sealing and charging"):
+                    reservation = ledger.spend(reservation, staging.seal())
+            with journal.stage("adding noise and publishing"):
+                manifest = publish(ledger, spec, plan, reservation, journal.progress)
+            with journal.stage("committing"):
+                ledger.commit(reservation, manifest)
         return Release(reservation.output, reservation.charge)
 
 
@@ -287,7 +296,7 @@ def _stage(
     plan: ReleasePlan,
     reservation: Reservation,
     staging: Staging,
-    progress: Progress,
+    journal: Journal,
 ) -> None:
     """Count all records and stage the rounded lattice, whole, from one pass over the files.
 
@@ -310,14 +319,16 @@ def _stage(
             "data.source: a file of the reservation cannot be opened; bring it back and run the "
             "same command again"
         ) from None
-    total = add_up(client, counters, tasks, reservation.salt, progress)
-    arriving = centers(client, total, counters, pieces, reservation.salt)
-    for done, (piece, granules, rows) in enumerate(arriving, start=1):
-        if rows != plan.n and not private:
-            raise IntegrityError(
-                f"data.source: {rows} rows were read and the plan says {plan.n}; restore the files "
-                "and run the same command again"
-            )
-        name = plan.components[piece.part].arrays[piece.output]
-        staging.put(name, piece.slab.index, granules.reshape(-1))
-        progress("staging the lattice", done, len(pieces))
+    with journal.stage("reading and counting"):
+        total = add_up(client, counters, tasks, reservation.salt, journal.progress)
+    with journal.stage("staging the lattice"):
+        arriving = centers(client, total, counters, pieces, reservation.salt)
+        for done, (piece, granules, rows) in enumerate(arriving, start=1):
+            if rows != plan.n and not private:
+                raise IntegrityError(
+                    f"data.source: {rows} rows were read and the plan says {plan.n}; restore the "
+                    "files and run the same command again"
+                )
+            name = plan.components[piece.part].arrays[piece.output]
+            staging.put(name, piece.slab.index, granules.reshape(-1))
+            journal.progress("staging the lattice", done, len(pieces))

@@ -17,7 +17,7 @@ PACKAGE = Path(dbern.__file__).parent
 LAYERS = [
     {"cli"},
     {"releasing", "reconciling", "reporting", "diagnosis"},
-    {"engine", "advice", "publishing", "inspection", "xarray"},
+    {"engine", "advice", "publishing", "inspection", "journal", "xarray"},
     {"planning"},
     {"workers", "calibrating", "reading"},
     {"plans"},
@@ -39,7 +39,7 @@ NEVER = {  # not even through others
 }
 OWNERS = {  # prefixes of module names
     "dask": ("dbern.engine", "dbern.synopsis"),
-    "distributed": ("dbern.engine", "dbern.diagnosis.clusters"),
+    "distributed": ("dbern.engine", "dbern.diagnosis.clusters", "dbern.journal"),
     "pyarrow": (
         *("dbern.records", "dbern.columns", "dbern.objects"),
         *("dbern.synopsis.queries", "dbern.synopsis.points"),

@@ -114,7 +114,7 @@ def traces(project, run, fixed, helpers, caplog):
         for command in ("plan", "release", "again", "show", "verify", "status"):
             arguments = {
                 "plan": ("plan", "release.toml", "--json"),
-                "release": ("release", "release.toml", "--json"),
+                "release": ("release", "release.toml", "--json", "--log-format", "json"),
                 "again": ("release", "release.toml"),
                 "show": ("show", "out.zarr", "--json"),
                 "verify": ("verify", "out.zarr"),
@@ -285,20 +285,35 @@ def planted_in_the_plan(monkeypatch):
     monkeypatch.setattr(releasing, "plan_files", leaking)
 
 
+def planted_durations(monkeypatch):
+    """How long a stage took, in the log instead of the run record."""
+    from dbern.journal import Journal
+    from dbern.ledger.runs import RunRecord
+
+    original = Journal.__init__
+
+    def leaking(self, record, *rest):
+        original(self, record, *rest)
+        monkeypatch.setattr(RunRecord, "add", lambda _, event, **facts: self.say("ran", **facts))
+
+    monkeypatch.setattr(Journal, "__init__", leaking)
+
+
 LEAKS = {
-    "objects/zarr.json": planted_in_attributes,
-    "printed/release": planted_in_progress,
-    "logs": planted_in_the_log,
-    "ledger/releases": planted_in_the_plan,
+    planted_in_attributes: "objects/zarr.json",
+    planted_in_progress: "printed/release",
+    planted_in_the_log: "logs",
+    planted_in_the_plan: "ledger/releases",
+    planted_durations: "printed/release",
 }
 
 
-@pytest.mark.parametrize("where", LEAKS)
-def test_a_planted_leak_is_caught(traces, monkeypatch, where):
-    LEAKS[where](monkeypatch)
+@pytest.mark.parametrize("plant", LEAKS)
+def test_a_planted_leak_is_caught(traces, monkeypatch, plant):
+    plant(monkeypatch)
     base, _ = traces(2.5, 0.5, "base")
     other, _ = traces(None, 0.5, "other")
-    assert where in differences(base, other)
+    assert LEAKS[plant] in differences(base, other)
 
 
 def test_no_log_holds_a_record_the_key_or_the_salt(project, run, fixed, caplog):

@@ -12,6 +12,7 @@ from dbern.cli.demo import demo
 from dbern.cli.doctor import doctor
 from dbern.cli.learners import target
 from dbern.cli.ledgers import ledger
+from dbern.cli.lines import JsonLines
 from dbern.cli.releases import plan, release
 from dbern.cli.reports import export
 from dbern.cli.reports import report as write_report
@@ -49,6 +50,14 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     as_json = "--json" in arguments
     try:
+        return _run(arguments, as_json)
+    finally:
+        if lines := JsonLines.installed():
+            lines.remove()
+
+
+def _run(arguments: list[str], as_json: bool) -> int:
+    try:
         return int(cli.main(arguments, prog_name="dbern", standalone_mode=False) or 0)
     except click.ClickException as error:
         if as_json:
@@ -70,7 +79,10 @@ def run(arguments: list[str]) -> int:
 def _fail(kind: str, message: str, code: int, as_json: bool) -> int:
     if as_json:
         _print_failure(kind, message, code)
-    click.echo(f"dbern: {message}", err=True)
+    if lines := JsonLines.installed():
+        lines.failed(kind, message, code)
+    else:
+        click.echo(f"dbern: {message}", err=True)
     return code
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from dbern.cli.lines import JsonLines
 from dbern.progress import Progress, silent
 
 _LINE_SECONDS = 5.0
@@ -33,10 +34,22 @@ def report(content: dict[str, Any], text: str, *, as_json: bool) -> None:
     click.echo(json.dumps(content, indent=1) if as_json else text)
 
 
+log_format = click.option(
+    "--log-format",
+    type=click.Choice(["plain", "json"]),
+    default="plain",
+    show_default=True,
+    help="json: one object a line on stderr, each with the release's id.",
+)
+
+
 @contextmanager
-def shown_progress(quiet: bool) -> Iterator[Progress]:
-    """A progress bar on a terminal, a plain line every few seconds elsewhere."""
-    if quiet:
+def shown_progress(quiet: bool, lines: str = "plain") -> Iterator[Progress]:
+    """A progress bar on a terminal, a plain line every few seconds elsewhere, or JSON lines."""
+    if lines == "json":
+        JsonLines(quiet=quiet).install()  # removed when the command's failure, too, was printed
+        yield silent
+    elif quiet:
         yield silent
     elif not sys.stderr.isatty():
         yield _plain_lines()

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dbern.cli.output import common, report, shown_progress
+from dbern.cli.output import common, log_format, report, shown_progress
 
 _TABLE_ROWS = 20
 _SPEC = click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))
@@ -86,16 +86,22 @@ def _axes(values: tuple[int, ...]) -> str:
 @_SPEC
 @_PARTITION
 @click.option("--scheduler", metavar="ADDRESS", help="Use this Dask cluster, as tcp://host:8786.")
+@log_format
 @common
 def release(
-    spec_path: str, partition: str | None, scheduler: str | None, as_json: bool, quiet: bool
+    spec_path: str,
+    partition: str | None,
+    scheduler: str | None,
+    log_format: str,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Publish a release and charge it once; run it again to go on after any interruption."""
     from dbern.releasing import release as publish
     from dbern.spec import ReleaseSpec
 
-    spec = ReleaseSpec.load(spec_path, partition=partition)
-    with shown_progress(quiet) as progress:
+    with shown_progress(quiet, log_format) as progress:
+        spec = ReleaseSpec.load(spec_path, partition=partition)
         out = publish(spec, scheduler=scheduler, progress=progress)
     guarantee = out.guarantee
     content = {

@@ -59,6 +59,9 @@ class Backend(Protocol):
     def staging(self, ledger_id: str) -> Path | None:
         """Where a ledger's centers are staged; None where this process was told no place."""
 
+    def runs(self, ledger_id: str) -> Path | None:
+        """Where the private records of a ledger's runs are; None where there is no place."""
+
     def mark(self, ledger_id: str) -> Mark | None:
         """The note, outside the database, of a ledger's latest event, if there can be one."""
 

@@ -56,6 +56,7 @@ class BudgetLedger:
     def __init__(self, backend: Backend, ledger_id: str) -> None:
         self._backend = backend
         self._remains = Remains(backend, ledger_id)
+        self.run_record = self._remains.run_record
         self.id = ledger_id
 
     @classmethod

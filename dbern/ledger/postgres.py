@@ -154,6 +154,11 @@ class PostgresBackend:
         root = _root()
         return None if root is None else root / ledger_id
 
+    def runs(self, ledger_id: str) -> Path | None:
+        """A directory for this ledger's run records, beside its staging."""
+        root = _root()
+        return None if root is None else root / f"{ledger_id}.runs"
+
     def mark(self, ledger_id: str) -> Mark | None:
         """A file beside the staging; it is as good as the directory is shared and kept."""
         root = _root()

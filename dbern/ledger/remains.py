@@ -10,6 +10,7 @@ from dbern.errors import DbernError
 from dbern.ledger import refusals, rows
 from dbern.ledger.backend import Backend
 from dbern.ledger.epochs import writing
+from dbern.ledger.runs import RunRecord
 from dbern.ledger.staging import Staging, destroy_staging, sweep_staging
 from dbern.ledger.values import LIVE, Reservation
 
@@ -52,6 +53,11 @@ class Remains:
     def staging(self, reservation: Reservation) -> Staging:
         """Where the exact center is staged."""
         return Staging(self._staging_root() / reservation.release_id, self.key(reservation))
+
+    def run_record(self, release_id: str) -> RunRecord:
+        """The private record of a release's runs, which outlives it."""
+        runs = self._backend.runs(self._ledger_id)
+        return RunRecord(None if runs is None else runs / f"{release_id}.jsonl")
 
     def sweep(self) -> None:
         """Remove keys, staging and locks of releases that are over.

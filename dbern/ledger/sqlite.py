@@ -156,6 +156,11 @@ class SqliteBackend:
         del ledger_id
         return self._beside("staging")
 
+    def runs(self, ledger_id: str) -> Path:
+        """The directory of run records beside the file."""
+        del ledger_id
+        return self._beside("runs")
+
     def mark(self, ledger_id: str) -> Mark:
         """The file beside the database; a database that comes without it is a copy."""
         return Mark(self._beside("mark"), ledger_id, always_there=True)

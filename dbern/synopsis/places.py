@@ -245,7 +245,7 @@ def _storage_error(place: Place, done: str, error: OSError) -> ReleaseError:
     why = error.strerror or type(error).__name__
     text = f"{place}: cannot be {done} ({why}); {mend} and run the same command again"
     if done == "written":
-        text += ": nothing is published or lost, and it will not be charged twice"
+        text += ": nothing is lost, and it will not be charged twice"
     return ReleaseError(text)
 
 

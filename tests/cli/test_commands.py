@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -429,3 +430,24 @@ def test_the_installed_command_returns_the_exit_code(executable, project):
     assert ran.returncode == 5
     assert json.loads(ran.stdout)["exit_code"] == 5
     assert ran.stderr.startswith("dbern: ")
+
+
+def test_a_disk_that_fails_right_after_publication_is_said_and_loses_nothing(
+    project, run, monkeypatch
+):
+    def failing(_path, **_options):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dbern.synopsis.manifest.sync_path", failing)
+        ran = run("release", "release.toml")
+    assert ran.code == 1
+    assert "run the same command again" in ran.err.replace("\n", " ")
+    assert "internal" not in ran.err
+    assert run("release", "release.toml").code == 0
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+    with monkeypatch.context() as patch:
+        patch.setattr("dbern.synopsis.store.zarr.open_group", failing)
+        ran = run("release", "release.toml")
+    assert ran.code == 1
+    assert "cannot be read" in ran.err

@@ -67,7 +67,8 @@ def resumes(undisturbed, helpers):
 def leftovers(project):
     """What should not be in the project's folder any more."""
     known = {"data", "release.toml", "out.zarr", "ledger.db", "ledger.db.keys",
-             "ledger.db.staging", "ledger.db.locks", "ledger.db.mark"}  # fmt: skip
+             "ledger.db.staging", "ledger.db.locks", "ledger.db.mark",
+             "ledger.db.runs"}  # fmt: skip
     return sorted(p.name for p in project.folder.iterdir() if p.name not in known)
 
 

@@ -1,0 +1,89 @@
+"""Where the fault suite strikes; how often each place is passed, an undisturbed release says."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+
+LEDGER, WRITER = "dbern.ledger.ledger:BudgetLedger", "dbern.synopsis.writer:SynopsisWriter"
+STAGING, RELEASING = "dbern.ledger.staging:Staging", "dbern.releasing"
+
+# Every call that one stage of a release makes of another, in about the order of its story.
+STAGES = (
+    *(f"{LEDGER}.{name}" for name in ("find", "reserve", "lock", "begin_reading", "staging")),
+    "dbern.ledger.keys:KeyFiles.create",
+    *(f"{RELEASING}:{name}" for name in ("footers", "plan_files", "check_memory", "share_out")),
+    *(f"{RELEASING}:{name}" for name in ("add_up", "centers", "publish")),
+    *(f"{STAGING}.{name}" for name in ("clear", "put", "seal", "verify", "get")),
+    "dbern.ledger.staging:write_new",
+    *(f"{LEDGER}.{name}" for name in ("spend", "key", "require_lock", "commit")),
+    *(f"{WRITER}.{name}" for name in ("begin", "write", "finish", "published", "is_begun")),
+    "dbern.synopsis.writer:_create_component",
+    "dbern.publishing:privatize",
+    *("dbern.synopsis.writer:publish", "pathlib:Path.rename", "os:link"),
+    *("dbern.ledger.remains:Remains.destroy", "dbern.ledger.keys:KeyFiles.destroy"),
+    "dbern.ledger.remains:destroy_staging",
+)
+SYNCED = "os:fsync"
+STATEMENT = "sqlalchemy.engine.default:DefaultDialect.do_execute"
+TRANSACTION = "sqlalchemy.engine.default:DefaultDialect.do_commit"
+STORE_WRITE, STORE_READ = "dbern.synopsis.places:_write", "dbern.synopsis.places:Folder.read"
+
+PLACES = [*STAGES, SYNCED, STATEMENT, TRANSACTION, STORE_WRITE, STORE_READ]
+
+Fault = tuple[str, int, str, str]
+
+
+def at(calls: dict[str, int], place: str, when: str, *what: str) -> Iterator[Fault]:
+    """Each call of a place; several faults take turns."""
+    turns = itertools.cycle(what)
+    for call in range(1, calls[place] + 1):
+        yield place, call, when, next(turns)
+
+
+def kills(calls: dict[str, int]) -> list[Fault]:
+    """Before and after every call of every stage and every transaction, and before every sync."""
+    places = (*STAGES, TRANSACTION)
+    found = [one for place in places for when in ("before", "after")
+             for one in at(calls, place, when, "kill")]  # fmt: skip
+    return [*found, *at(calls, SYNCED, "before", "kill")]
+
+
+def full_disks(calls: dict[str, int]) -> list[Fault]:
+    """A write that was taken and cannot be kept, one that is refused, and a name too many."""
+    places = (SYNCED, STORE_WRITE, "os:link")
+    return [one for place in places for one in at(calls, place, "before", "full")]
+
+
+def failing_stores(calls: dict[str, int]) -> list[Fault]:
+    return [
+        *at(calls, STORE_WRITE, "before", "broken"),
+        *at(calls, STORE_READ, "before", "broken"),
+    ]
+
+
+def stalls(calls: dict[str, int]) -> list[Fault]:
+    return [*at(calls, STORE_WRITE, "before", "stall")]
+
+
+def failing_statements(calls: dict[str, int]) -> list[Fault]:
+    return [
+        *at(calls, STATEMENT, "before", "locked", "failing"),
+        *at(calls, TRANSACTION, "before", "failing", "locked"),
+        *at(calls, TRANSACTION, "after", "failing"),
+    ]
+
+
+def disconnections(calls: dict[str, int]) -> list[Fault]:
+    return [
+        *at(calls, STATEMENT, "before", "disconnect"),
+        *at(calls, TRANSACTION, "before", "disconnect"),
+        *at(calls, TRANSACTION, "after", "disconnect"),
+    ]
+
+
+def moments(count: int, seed: int) -> list[float]:
+    """Shares of an undisturbed release's time."""
+    generator = random.Random(seed)
+    return [generator.random() for _ in range(count)]

@@ -1,0 +1,129 @@
+"""Schedulers, workers and clients as processes of their own, forked from one that has imported all.
+
+Hundreds of releases would otherwise spend their time importing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import runner
+
+CONTEXT = multiprocessing.get_context("forkserver")
+PRELOADED = (
+    *("runner", "dbern.cli.main", "dbern.releasing", "dbern.bernstein.compiled", "psycopg"),
+    *("distributed.cli.dask_worker", "distributed.cli.dask_scheduler", "zarr.storage"),
+    *("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg", "dask.array"),
+)
+CLUSTER = {
+    "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
+    "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
+    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s",
+    "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "10s",
+}
+
+
+def prepare() -> None:
+    """Tell the process that forks what to import; before the first is forked."""
+    places = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+    CONTEXT.set_forkserver_preload(list(PRELOADED))
+
+
+def fork(target: Any, folder: Path, output: Path, *arguments: Any, **environment: str) -> Any:
+    """A process that runs `target` in a folder, its output in two files."""
+    process = CONTEXT.Process(
+        target=target, args=(str(folder), str(output), environment, *arguments), daemon=True
+    )
+    process.start()
+    return process
+
+
+def wait(condition: Any, seconds: float = 30, pause: float = 0.01) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(pause)
+
+
+class Cluster:
+    """A scheduler and two workers of one thread on the loopback; those that died are replaced."""
+
+    def __init__(self, folder: Path, leak: str = "", **environment: str) -> None:
+        self.folder, self._environment = folder, {**CLUSTER, **environment}
+        self._leak = leak
+        self._numbers = itertools.count()
+        self.scheduler: Any = None
+        self.workers: list[Any] = []
+        folder.mkdir(parents=True)
+        self.quiet()
+
+    def quiet(self) -> Path:
+        """No fault from now on; where the tasks from now on leave their numbers."""
+        return self.fault(-1, "", "")
+
+    def fault(self, number: int, when: str, what: str | int) -> Path:
+        """Do `what` at the `number`-th task from now on."""
+        folder = self.folder / f"tasks-{next(self._numbers)}"
+        folder.mkdir()
+        draft = self.folder / "fault.draft"
+        draft.write_text(json.dumps([str(folder), number, when, what]))
+        draft.replace(self.folder / "fault.json")
+        return folder
+
+    def restore(self) -> None:
+        """Start what is not running."""
+        if self.scheduler is None or not self.scheduler.is_alive():
+            self._end(self.workers)
+            self.workers = []
+            self._start_scheduler()
+        dead = [one for one in self.workers if not one.is_alive()]
+        self.workers = [one for one in self.workers if one.is_alive()]
+        while len(self.workers) < 2:
+            arguments = [self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard",
+                         "--host", "127.0.0.1", "--memory-limit", "4GiB",
+                         "--local-directory", str(self.folder)]  # fmt: skip
+            self.workers.append(self._fork(runner.worker, "worker", arguments, self._leak))
+        for one in dead:
+            one.close()
+
+    def ready(self) -> None:
+        """Restore, and wait for the workers."""
+        from distributed import Client
+
+        self.restore()
+        with Client(self.address, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=30)
+
+    def kill(self, process: Any) -> None:
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(10)
+
+    def close(self) -> None:
+        self._end([self.scheduler, *self.workers])
+
+    def _start_scheduler(self) -> None:
+        file = self.folder / f"scheduler-{next(self._numbers)}.json"
+        arguments = ["--host", "127.0.0.1", "--port", "0",
+                     "--dashboard-address", "127.0.0.1:0",
+                     "--scheduler-file", str(file)]  # fmt: skip
+        self.scheduler = self._fork(runner.scheduler, "scheduler", arguments)
+        wait(lambda: file.exists() and file.stat().st_size > 0)
+        self.address = json.loads(file.read_text())["address"]
+
+    def _fork(self, target: Any, name: str, *arguments: Any) -> Any:
+        return fork(target, self.folder, self.folder / name, *arguments, **self._environment)
+
+    @staticmethod
+    def _end(processes: list[Any]) -> None:
+        for one in processes:
+            if one is not None and one.is_alive():
+                one.kill()
+                one.join(10)

@@ -14,7 +14,7 @@ from dbern.records import BATCH_ROWS, reading_bytes
 from dbern.targets.counting import Counters
 
 _SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
-_TASK_ROWS = 4_000_000
+TASK_ROWS = 20_000_000
 _TASKS_AT_LEAST = 16
 WRITERS = 4
 """Threads that add noise and write shards, however many cores there are: memory is planned."""
@@ -27,7 +27,7 @@ _PROCESS_BYTES = 420 << 20
 
 def task_rows(rows: int) -> int:
     """Rows of one counting task: a second or so of work, and enough tasks to share it out."""
-    return max(1, min(_TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
+    return max(1, min(TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
 
 
 def cost(counters: Counters, n: int, *, remote: bool = False) -> Cost:

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check faults bench rivals flights notebooks clean
+.PHONY: demo test check faults bench scale rivals flights notebooks clean
 
 demo: $(READY)
 	$(BIN)/dbern demo
@@ -25,6 +25,10 @@ faults: $(READY)
 bench: $(READY)
 	DBERN_REPEATS=1000 $(BIN)/python -m pytest -q -s tests/benchmarks
 
+# docs/scaling.md and its curves; one large release: make scale SCALE='--rows 100000000 --folder /somewhere'
+scale: $(READY)
+	PYTHONPATH=tests/benchmarks $(BIN)/python -m scale $(SCALE)
+
 # RIVALS passes options on: make rivals RIVALS='--task flights --json table.json'
 rivals: $(READY)
 	PYTHONPATH=tests/benchmarks $(BIN)/python -m rivals $(RIVALS)
@@ -44,4 +48,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo-out scale-out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -59,7 +59,7 @@ _PAPER_H, _LARGEST_PAPER_K = 2, 64
 _ORDERS: tuple[Literal["k", "h"], ...] = ("k", "h")
 _LARGEST_AUTO_K = 1000
 _LARGEST_AUTO_LATTICE = 1_000_000
-_LARGEST_LATTICE = 50_000_000
+_LARGEST_LATTICE = 1_000_000_000
 
 
 def plan(spec: ReleaseSpec) -> ReleasePlan:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -37,6 +36,7 @@ from dbern.synopsis.writer import Component, SynopsisWriter
 from dbern.targets.bandwidths import oblique_of
 from dbern.targets.base import Component as TargetComponent
 from dbern.targets.base import Vector
+from dbern.workers import WRITERS
 
 
 def publish(
@@ -111,7 +111,7 @@ def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator
     def write(slab: Slab) -> None:
         writer.write(stored, slab, lattice_slab(slab))
 
-    with threadpool_limits(1), ThreadPoolExecutor(os.cpu_count()) as pool:
+    with threadpool_limits(1), ThreadPoolExecutor(WRITERS) as pool:
         yield from pool.map(write, stored.lattice.slabs())
 
 

@@ -7,21 +7,27 @@ import platform
 from importlib.metadata import version
 from typing import Any
 
+from dbern.bernstein.maps import maps_of
 from dbern.costs import Cost
 from dbern.errors import EnvironmentRefusedError
 from dbern.records import BATCH_ROWS, reading_bytes
 from dbern.targets.counting import Counters
 
 _SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
-_TASK_ROWS = 4_000_000
+TASK_ROWS = 20_000_000
 _TASKS_AT_LEAST = 16
+WRITERS = 4
+"""Threads that add noise and write shards, however many cores there are: memory is planned."""
+
+_WRITER_SLABS = 6
+_RELEASED_COPIES = 5 + WRITERS
 _PROCESS_BYTES = 420 << 20
 """Measured: modules, compiled loops, threads, and what planning leaves."""
 
 
 def task_rows(rows: int) -> int:
     """Rows of one counting task: a second or so of work, and enough tasks to share it out."""
-    return max(1, min(_TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
+    return max(1, min(TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
 
 
 def cost(counters: Counters, n: int, *, remote: bool = False) -> Cost:
@@ -37,13 +43,16 @@ def cost(counters: Counters, n: int, *, remote: bool = False) -> Cost:
     reading = reading_bytes(counters.columns, counters.filter, remote=remote)
     reading += batch + counters.gathered_bytes
     working = 5 * counters.state_bytes + max(reading, tables + 6 * slab)
+    # What is released of a lattice that is derived is whole there: blocks, sum, file, and floats.
+    derived = [part.coordinates.layout.size for part in counters.parts if maps_of(part.coordinates)]
+    writing = WRITERS * _WRITER_SLABS * slab + _RELEASED_COPIES * 8 * max(derived, default=0)
     return Cost(
         rows=n,
         tasks=tasks,
         slabs=slabs,
         worker_bytes=_PROCESS_BYTES + waiting + working,
         thread_bytes=working,
-        client_bytes=_PROCESS_BYTES + 8 * slab,
+        client_bytes=_PROCESS_BYTES + writing,
     )
 
 

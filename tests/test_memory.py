@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +16,11 @@ import pytest
 
 import dbern
 from dbern import workers
+from dbern.bernstein.basis import iterate
 from dbern.costs import Cost
 from dbern.errors import EnvironmentRefusedError
 from dbern.records import BATCH_ROWS, reading_bytes
+from dbern.synopsis.evaluator import Polynomial
 
 _RELEASE = """
 import json, os, re, sys
@@ -40,10 +44,14 @@ def write_rows(path, rows: int) -> None:
 
 def peak_of(project) -> tuple[int, int]:
     project.spec(mechanism={"noise": "binned-laplace"})
-    command = [sys.executable, "-c", _RELEASE, str(project.spec_path)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    peak, planned = json.loads(done.stdout)
+    peak, planned = run(_RELEASE, project.spec_path)
     return peak, planned
+
+
+def run(code: str, path: Path) -> Any:
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(done.stdout)
 
 
 @pytest.mark.slow
@@ -108,3 +116,43 @@ def test_what_a_worker_offers_is_asked_of_it(client):
     workers.check_memory(client, cost)
     with pytest.raises(EnvironmentRefusedError, match="--memory-limit"):
         workers.check_memory(client, replace(cost, thread_bytes=11))
+
+
+_QUERY = """
+import json, re, sys
+import numpy as np, dbern
+from dbern.synopsis.store import ReleasedStore
+peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
+reads, original = [], ReleasedStore._decoded
+ReleasedStore._decoded = lambda *one: reads.append(1) or original(*one)
+synopsis, rng = dbern.open(sys.argv[1]), np.random.default_rng(2)
+found = synopsis(np.array([[0.0, -1.0, 0.0]])).tolist()
+begin, few = peak(), len(reads)
+points = rng.uniform([0, -1, 0], [10, 1, 1], (5000, 3))
+found += synopsis(points)[:20].tolist()
+print(json.dumps([few, len(reads), peak() - begin, found, points[:20].tolist()]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["laplace", "binned-laplace"])
+def test_four_million_coefficients_are_never_held_at_once(project, noise):
+    rng = np.random.default_rng(5)
+    columns = [rng.uniform(0, 10, 2000), rng.normal(0, 0.4, 2000), rng.random(2000)]
+    project.write(dict(zip("xyz", columns, strict=True)))
+    changes = {
+        "data__bounds": {"z": [0.0, 1.0]},
+        "target": {"bandwidth": [2.0, 0.4, 0.2]},
+        "mechanism": {"k": [160, 161, 161], "noise": noise},
+    }
+    cost = dbern.plan(project.spec(**changes)).cost
+    peak, planned = run(_RELEASE, project.spec_path)
+    assert peak < max(planned, cost.client_bytes)
+    assert cost.slabs == 5
+    few, every, more, found, points = run(_QUERY, project.output)
+    assert (few, every) == (1, 5)  # shards: the corner's, then the others, each once
+    assert more < 180 << 20  # the shards that are kept, and blocks of products
+    array = dbern.open(project.output).arrays[0]
+    whole = Polynomial(iterate(array._lattice_values, array.order), array.domain)
+    expected = whole(np.array([[0.0, -1.0, 0.0], *points]), 1)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())

@@ -141,7 +141,7 @@ def test_explanations_are_complete(content):
 def test_tasks_are_shared_out_evenly():
     assert task_rows(1) == task_rows(16) == 1
     assert task_rows(17) == 2
-    assert task_rows(10**12) == 4_000_000
+    assert task_rows(10**12) == 20_000_000
     assert density_plan((0.1,), (20,), n=10**6).cost.tasks == 16
 
 

@@ -14,6 +14,7 @@ LEFT_OUT = 1e-12
 """Most that the sizes of the weights of unread layers sum to, for any point."""
 
 _ROWS = 1 << 13
+_WORK_VALUES = 1 << 22  # numbers of an unfinished product: 32 MiB
 
 
 class ShardedPolynomial:
@@ -90,10 +91,20 @@ class ShardedPolynomial:
         first, *others = weights
         values = np.zeros(len(first))
         for part, layers, needed in self._parts(first):
-            found = np.broadcast_to(part, (len(needed), *part.shape)) if not others else (
-                np.moveaxis(np.tensordot(part, others[-1][needed], axes=(-1, 1)), -1, 0)
-            )  # fmt: skip
-            for other in reversed(others[:-1]):
-                found = np.einsum("m...v,mv->m...", found, other[needed])
-            values[needed] += np.einsum("mv,mv->m", found, layers)
+            rows = max(1, _WORK_VALUES // (part.size // part.shape[-1]))
+            for start in range(0, len(needed), rows):
+                some = slice(start, start + rows)
+                chosen = [other[needed[some]] for other in others]
+                values[needed[some]] += _contracted(part, [layers[some], *chosen])
         return values
+
+
+def _contracted(part: FloatArray, weights: Sequence[FloatArray]) -> FloatArray:
+    """Values of rows of weights (m, ..), one array an axis, with the coefficients of a shard."""
+    first, *others = weights
+    if not others:
+        return first @ part
+    found = np.moveaxis(np.tensordot(part, others[-1], axes=(-1, 1)), -1, 0)
+    for other in reversed(others[:-1]):
+        found = np.einsum("m...v,mv->m...", found, other)
+    return np.asarray(np.einsum("mv,mv->m", found, first))

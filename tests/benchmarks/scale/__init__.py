@@ -1,0 +1,1 @@
+"""What a release costs against rows, coefficients and workers, and what a large one would."""

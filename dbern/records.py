@@ -241,7 +241,8 @@ def _check_column(path: str, schema: pa.Schema, column: Column) -> None:
         return
     if not kinds:
         there = ", ".join([found for found, _ in leaves(schema)] + [*folder_values(path)])
-        raise SpecError(f'{key}: {path} has no column "{name}"; write one of: {there}')
+        place = key if key.startswith("data.bounds.") else f"{key.rpartition('.')[0]}.column"
+        raise SpecError(f'{place}: {path} has no column "{name}"; write one of: {there}')
     (kind,) = kinds
     is_of = f"{key}: is of type {kind} in {path}"
     if column.categories:

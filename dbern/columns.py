@@ -6,12 +6,15 @@ depends on values but the values.
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dbern.arrays import FloatArray
 from dbern.domain import Column
+from dbern.errors import SpecError
 from dbern.times import TICKS, TimeUnit, moment_of
 
 _LIMB = 64
@@ -61,11 +64,35 @@ def can_hold(kind: pa.DataType, column: Column) -> bool:
 
 def as_floats(values: pa.Array, column: Column) -> FloatArray:
     """Values (m,) of a column: numbers, times in the column's unit, or positions of categories."""
+    if column.ids:
+        return _ids(values)
     if column.categories:
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
         values = pc.index_in(values, value_set=pa.array(column.categories, type=values.type))
     return numbers(values, column.unit)
+
+
+def _ids(values: pa.Array) -> FloatArray:
+    """Numbers as they are; of text 53 bits of a hash, each distinct value's computed once."""
+    if not is_text(plain_type(values.type)):
+        return numbers(values)
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    texts = values.dictionary.cast(pa.large_binary())  # what is no Unicode has a hash too
+    hashes = [_id_of(text) for text in texts.to_pylist()]
+    places = values.indices.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    known = ~np.isnan(places)
+    found = np.full(len(places), np.nan)
+    found[known] = np.array(hashes, dtype=np.float64)[places[known].astype(np.int64)]
+    return found
+
+
+def _id_of(text: bytes | None) -> float:
+    if text is None:
+        return np.nan
+    digest = hashlib.blake2b(text, digest_size=8).digest()
+    return float(int.from_bytes(digest, "big") >> 11)
 
 
 def numbers(values: pa.Array, unit: TimeUnit | None = None) -> FloatArray:
@@ -137,6 +164,8 @@ def of_text(text: str, column: Column) -> float:
     """
     if text == _NO_VALUE:
         return np.nan
+    if column.ids:
+        return _id_of(text.encode())
     if column.categories:
         return next((float(i) for i, v in enumerate(column.categories) if _is(text, v)), np.nan)
     try:
@@ -152,3 +181,35 @@ def _is(text: str, value: str | int | bool) -> bool:
         return text == value if isinstance(value, str) else int(text) == value
     except ValueError:
         return False
+
+
+def check_kind(path: str, kind: pa.DataType, column: Column) -> None:
+    """Refuse a column of a file whose type is not what the spec takes it for.
+
+    Raises
+    ------
+    SpecError
+        With the type, and what to write instead.
+    """
+    is_of = f"{column.key}: is of type {kind} in {path}"
+    if column.ids:
+        if not (is_text(plain_type(kind)) or is_number(kind)):
+            raise SpecError(f"{is_of}; ids are numbers or text: convert it to one of them")
+    elif column.categories:
+        if not can_hold(kind, column):
+            raise SpecError(
+                f"{column.key}: {column.name} is of type {kind} in {path}; write values that it "
+                "can hold, or convert the column to integers, booleans or text"
+            )
+    elif is_time(kind) and column.unit is None:
+        raise SpecError(
+            f"{is_of}; write two dates, such as [2026-01-01, 2027-01-01], or two times, such as "
+            "[2026-01-01T00:00:00Z, 2026-01-02T00:00:00Z]"
+        )
+    elif is_number(kind) and column.unit is not None:
+        raise SpecError(f"{is_of}, and its bounds are times; write two numbers")
+    elif not (is_time(kind) or is_number(kind)):
+        raise SpecError(
+            f"{is_of}; only integers, floats, decimals, booleans, dates and timestamps are "
+            "available here in this version: convert the column or choose another"
+        )

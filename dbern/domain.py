@@ -168,13 +168,15 @@ class Domain:
 class Column:
     """A column to read: numbers, or with `categories` the position of its value among them.
 
-    `key` is where the spec names it; `unit` is what dates and times are counted in.
+    `key` is where the spec names it; `unit` is what dates and times are counted in. With `ids` the
+    values, numbers or text, only tell apart what is not equal, as floats.
     """
 
     name: str
     key: str
     categories: tuple[str | int | bool, ...] = ()
     unit: TimeUnit | None = None
+    ids: bool = False
 
     def __post_init__(self) -> None:
         if len(set(self.categories)) < len(self.categories):
@@ -219,7 +221,8 @@ class Response:
 class RecordSchema:
     """What the spec says about a record: axes, and a label, response or group where it has one.
 
-    A record whose value of `filter` is not one of its categories is the null record.
+    A record whose value of `filter` is not one of its categories is the null record, and so is one
+    without an id of its `unit` of privacy, where that is not the record.
     """
 
     domain: Domain
@@ -227,11 +230,13 @@ class RecordSchema:
     response: Response | None = None
     group: Column | None = None
     filter: Column | None = None
+    unit: Column | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """Every column that is read."""
-        others = (self.label, self.response and self.response.column, self.group, self.filter)
+        response = self.response and self.response.column
+        others = (self.label, response, self.group, self.filter, self.unit)
         return self.domain.columns + tuple(column for column in others if column)
 
     @property
@@ -255,5 +260,5 @@ class RecordSchema:
         if twice is not None:
             raise SpecError(
                 f'data: the column "{twice}" has two roles; write it once among bounds, label, '
-                "response, group and filter"
+                "response, group, filter and unit"
             )

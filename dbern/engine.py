@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -197,16 +198,18 @@ def passes(
     return [(whole, index) for index in range(counters.passes)]
 
 
-def share_out(files: Sequence[FileFacts], salt: bytes) -> list[tuple[Portion, ...]]:
-    """Tasks of a sensible size: large files in parts, small files together.
+def share_out(
+    files: Sequence[FileFacts], salt: bytes, *, whole: bool = False
+) -> list[tuple[Portion, ...]]:
+    """Tasks of a sensible size: large files in parts, small ones together; `whole`: one a file.
 
     Raises
     ------
-    IntegrityError
-        Where a file is not of the size and row groups that its facts say.
-    UnreadableFileError
-        Where a file cannot be opened.
+    IntegrityError, UnreadableFileError
+        Where a file is not of the size and row groups of its facts, or cannot be opened.
     """
+    if whole:
+        return [(portion,) for portion in _portions(files, salt, sys.maxsize)]
     size = task_rows(sum(file.rows for file in files))
     tasks: list[tuple[Portion, ...]] = []
     bundle: list[Portion] = []
@@ -220,10 +223,11 @@ def share_out(files: Sequence[FileFacts], salt: bytes) -> list[tuple[Portion, ..
 
 def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Portion]:
     for file in files:
-        tag = footer_tag(file.path, salt)  # before the comparison: what is compared is tagged
+        tag, groups = footer_tag(file.path, salt), list[int]()  # tagged, then compared
         if file_facts(file.path) != file:
             raise _FAILURES["changed"](file.path)
-        groups: list[int] = []
+        if not file.row_groups:
+            yield Portion(file.path, tag, (), 0)
         for group in range(len(file.row_groups)):
             groups.append(group)
             rows = sum(file.row_groups[g] for g in groups)

@@ -52,6 +52,7 @@ from dbern.targets.capabilities import (
     random_privacy,
 )
 from dbern.targets.counting import Counters
+from dbern.targets.protected import most_rows
 from dbern.workers import cost
 
 _PAPER_H, _LARGEST_PAPER_K = 2, 64
@@ -96,17 +97,19 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         for component in spec.components
     ]
     planned = tuple(component for component, _ in resolved)
-    counters = Counters(tuple(statistic for _, statistic in resolved), spec.records.filter)
-    parts = [one.certificate for one in planned for _ in range(one.outputs)]
+    parts = [statistic for _, statistic in resolved]
+    counters = Counters.of(parts, spec.records, spec.protection.unit, n)
+    errors = [one.certificate for one in planned for _ in range(one.outputs)]
     least = planned[0].certificate.lower_bound if len(planned) == 1 else 0.0
     return ReleasePlan(
         name=spec.release.name,
         dataset=spec.budget.dataset,
         charge=spec.charge,
         n=n,
+        protection=spec.protection,
         calibration=calibration_of(spec),
         components=planned,
-        certificate=combined(spec.combination, parts, least),
+        certificate=combined(spec.combination, errors, least),
         cost=cost(counters, n, remote=is_url(spec.source)),
         notes=spec.learner.notes(n),
         random_dp=random_privacy(spec.components, spec.charge),
@@ -199,14 +202,21 @@ def _vector(
 
 
 def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
-    """The public number of rows: the spec's, or what the footers count.
+    """What sums are divided by: the spec's normalizer, or the public number of rows.
 
     Raises
     ------
     SpecError
-        Where they disagree, or there are none.
+        Where spec and footers disagree on that, or there are no rows, or too many.
     """
     counted = sum(file.rows for file in files)
+    if spec.normalizer is not None:
+        if counted > most_rows(spec.normalizer):
+            raise SpecError(
+                f"data.source: more than {most_rows(spec.normalizer)} rows are not available with "
+                f'normalizer = "{spec.normalizer}"; write a larger one, or split the source'
+            )
+        return spec.normalizer
     stated = spec.data.n
     if files and stated is not None and stated != counted:
         raise SpecError(

@@ -18,8 +18,9 @@ from dbern.bernstein.maps import (
     map_to_dict,
 )
 from dbern.certificate import Certificate
+from dbern.costs import Cost
 from dbern.errors import IntegrityError
-from dbern.privacy.budget import Budget, decimal_text
+from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.privacy.random_privacy import RandomPrivacy
@@ -27,6 +28,7 @@ from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.spec import ReleaseSpec
 from dbern.targets.base import Component, Statistic, Vector
 from dbern.targets.counting import Counters
+from dbern.terms import described
 
 
 @dataclass(frozen=True)
@@ -50,32 +52,6 @@ class PlannedNoise:
     scale: float
     granularity: float
     law: Noise
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What the release will take: peak memory of a worker, its threads and the releasing process.
-
-    Attributes
-    ----------
-    worker_bytes : int
-        Of a worker of one thread that is alone; of others no more.
-    thread_bytes : int
-        What each further thread adds.
-    client_bytes : int
-        Of the releasing process; with a local cluster it is the worker too.
-    """
-
-    rows: int
-    tasks: int
-    slabs: int
-    worker_bytes: int
-    thread_bytes: int
-    client_bytes: int
-
-    def memory(self, threads: int) -> int:
-        """Peak memory of a worker with so many threads."""
-        return self.worker_bytes + (threads - 1) * self.thread_bytes
 
 
 @dataclass(frozen=True)
@@ -165,7 +141,7 @@ class ReleasePlan:
     """A release, resolved.
 
     `k`, `h`, `noise` and `sensitivity` are those of the first component; most releases have one.
-    The certificate is that of the whole function.
+    The certificate is that of the whole function; `n` is the normalizer where rows are private.
 
     Examples
     --------
@@ -187,6 +163,7 @@ class ReleasePlan:
     dataset: str
     charge: Budget
     n: int
+    protection: Protection
     calibration: str
     components: tuple[PlannedComponent, ...]
     certificate: Certificate
@@ -244,8 +221,8 @@ class ReleasePlan:
     def counters(self, spec: ReleaseSpec) -> Counters:
         """The planned sums over records."""
         pairs = zip(spec.components, self.components, strict=True)
-        parts = tuple(self._restored(*pair) for pair in pairs)
-        return Counters(parts, spec.records.filter)
+        parts = [self._restored(*pair) for pair in pairs]
+        return Counters.of(parts, spec.records, self.protection.unit, self.n)
 
     def _restored(self, component: Component | Vector, planned: PlannedComponent) -> Statistic:
         coordinates = planned.coordinates
@@ -265,7 +242,8 @@ class ReleasePlan:
                 "delta": decimal_text(self.charge.delta),
             },
             "rho": None if self.rho is None else decimal_text(self.rho),
-            "n": self.n,
+            "normalizer" if self.protection.private_rows else "n": self.n,
+            **self.protection.to_dict(),
             "calibration": self.calibration,
             "components": [component.to_dict() for component in self.components],
             "certificate": {**asdict(self.certificate), "total": self.certificate.total},
@@ -277,11 +255,16 @@ class ReleasePlan:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ReleasePlan:
         """The plan that `to_dict` wrote."""
-        given = {key: value for key, value in content.items() if key != "rho"}  # of the laws
+        given = dict(content)
+        del given["rho"]  # of the laws
+        protection = Protection.from_dict(given.pop("neighbors"), given.pop("unit"))
+        n = given.pop("normalizer") if "normalizer" in given else given.pop("n")
         charge, random = Budget.parse(**content["charge"]), content["random_dp"]
         return cls(
             **{
                 **given,
+                "n": n,
+                "protection": protection,
                 "charge": charge,
                 "random_dp": RandomPrivacy.from_dict(random, charge) if random else None,
                 "components": tuple(
@@ -307,7 +290,9 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     lines = [("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}")]
     lines += [("RANDOM DP", str(plan.random_dp)), ("", _NOT_DP)] if plan.random_dp else []
     lines.append(("", _guarantee(plan)))
-    lines.append(("records", f"n = {plan.n}, one row replaced"))
+    lines += [
+        ("" if i else "records", text) for i, text in enumerate(described(plan.protection, plan.n))
+    ]
     lines += [("", note) for note in plan.notes]
     for component in plan.components:
         lines += [("component", component.name)] if several else []

@@ -161,7 +161,7 @@ def _attributes(
             "kind": spec.learner.kind,
             **_given(spec),
             **spec.learner.identity(),
-            "n": plan.n,
+            "normalizer" if plan.protection.private_rows else "n": plan.n,
         },
         "combine": spec.combination.to_dict(),
         "components": [
@@ -173,8 +173,8 @@ def _attributes(
         "epsilon": decimal_text(plan.charge.epsilon),
         "delta": decimal_text(plan.charge.delta),
         "rho": content["rho"],
-        "neighbors": spec.neighbors.value,
-        "unit": str(spec.unit),
+        "neighbors": plan.protection.neighbors.value,
+        "unit": str(plan.protection.unit),
         "certificate": content["certificate"],
         **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
     }

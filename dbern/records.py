@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import hmac
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dbern.arrays import FloatArray
-from dbern.columns import as_floats, can_hold, is_number, is_text, is_time, of_text, plain_type
+from dbern.columns import as_floats, check_kind, is_number, is_text, is_time, of_text, plain_type
 from dbern.domain import Column
 from dbern.errors import SpecError
 from dbern.objects import identity, is_url, matching, open_file
@@ -129,7 +130,15 @@ def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tupl
         For a file that is not Parquet, a missing column, or a column of the wrong type.
     """
     with ThreadPoolExecutor(_READERS) as pool:
-        return tuple(pool.map(lambda path: _footer(str(path), columns), files))
+        found = list(pool.map(lambda path: _footer(str(path), columns), files))
+    for column in columns:
+        kinds = {text for _, texts in found for name, text in texts if name == column.name}
+        if column.ids and len(kinds) > 1:
+            raise SpecError(
+                f"{column.key}: {column.name} is text in some files and numbers in others, and one "
+                "unit would be two; convert it to one type"
+            )
+    return tuple(facts for facts, _ in found)
 
 
 def file_facts(path: str) -> FileFacts:
@@ -174,11 +183,14 @@ def _opened(path: str) -> tuple[FileFacts, pa.Schema]:
         ) from None
 
 
-def _footer(path: str, columns: Sequence[Column]) -> FileFacts:
+def _footer(path: str, columns: Sequence[Column]) -> tuple[FileFacts, list[tuple[str, bool]]]:
+    """Facts of a file, and which of its columns are text, that of its folders included."""
     facts, schema = _opened(path)
     for column in columns:
         _check_column(path, schema, column)
-    return facts
+    inside = dict(leaves(schema))
+    texts = [(c.name, c.name not in inside or is_text(plain_type(inside[c.name]))) for c in columns]
+    return facts, texts
 
 
 @dataclass(frozen=True)
@@ -241,28 +253,10 @@ def _check_column(path: str, schema: pa.Schema, column: Column) -> None:
         return
     if not kinds:
         there = ", ".join([found for found, _ in leaves(schema)] + [*folder_values(path)])
-        place = key if key.startswith("data.bounds.") else f"{key.rpartition('.')[0]}.column"
+        of_role = re.match(r"data\.(?:label|response|group|filter)(?=\.)", key)
+        place = f"{of_role[0]}.column" if of_role else key
         raise SpecError(f'{place}: {path} has no column "{name}"; write one of: {there}')
-    (kind,) = kinds
-    is_of = f"{key}: is of type {kind} in {path}"
-    if column.categories:
-        if not can_hold(kind, column):
-            raise SpecError(
-                f"{key}: {name} is of type {kind} in {path}; write values that it can hold, or "
-                "convert the column to integers, booleans or text"
-            )
-    elif is_time(kind) and column.unit is None:
-        raise SpecError(
-            f"{is_of}; write two dates, such as [2026-01-01, 2027-01-01], or two times, such as "
-            "[2026-01-01T00:00:00Z, 2026-01-02T00:00:00Z]"
-        )
-    elif is_number(kind) and column.unit is not None:
-        raise SpecError(f"{is_of}, and its bounds are times; write two numbers")
-    elif not (is_time(kind) or is_number(kind)):
-        raise SpecError(
-            f"{is_of}; only integers, floats, decimals, booleans, dates and timestamps are "
-            "available here in this version: convert the column or choose another"
-        )
+    check_kind(path, kinds[0], column)
 
 
 def leaves(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:

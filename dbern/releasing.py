@@ -23,7 +23,7 @@ from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.progress import Progress, silent
 from dbern.publishing import publish
-from dbern.records import FileFacts, UnreadableFileError
+from dbern.records import FileFacts, UnreadableFileError, file_facts
 from dbern.spec import ReleaseSpec
 from dbern.synopsis.places import failures_told, is_published, place_at
 from dbern.synopsis.reader import Synopsis, open_synopsis
@@ -142,15 +142,15 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
         rho = planned.rho
         gamma = planned.random_dp.gamma if planned.random_dp else None
         plan = {"dbern_version": version("dbern"), **planned.to_dict()}
-        inputs = _inputs(files, spec.base)
+        inputs = _inputs(files, spec)
     if known is None or known.state is State.REFUNDED:
         check_output(place_at(spec.output), None)
     request = Request(
         dataset=spec.budget.dataset,
         name=spec.release.name,
         charge=spec.charge,
-        neighbors=spec.neighbors,
-        unit=spec.unit,
+        neighbors=spec.protection.neighbors,
+        unit=spec.protection.unit,
         identity=spec.identity(),
         inputs=inputs,
         plan=plan,
@@ -204,13 +204,19 @@ def _refuse_rolled_back(reservation: Reservation, output: str) -> None:
             )
 
 
-def _inputs(files: tuple[FileFacts, ...], base: Path) -> dict[str, Any]:
-    """The file list as the ledger keeps it: paths relative to the spec where they are below it."""
+def _inputs(files: tuple[FileFacts, ...], spec: ReleaseSpec) -> dict[str, Any]:
+    """The file list as the ledger keeps it: paths relative to the spec where they are below it.
+
+    Where the number of rows is private, no more than the paths: neighbours differ in sizes.
+    """
+    base = spec.base
 
     def name(path: str) -> str:
         below = not is_url(path) and Path(path).is_relative_to(base)
         return str(Path(path).relative_to(base)) if below else path
 
+    if spec.protection.private_rows:
+        return {"files": [{"path": name(file.path)} for file in files]}
     return {
         "n": sum(file.rows for file in files),
         "files": [
@@ -220,7 +226,10 @@ def _inputs(files: tuple[FileFacts, ...], base: Path) -> dict[str, Any]:
     }
 
 
-def _files(inputs: dict[str, Any], base: Path) -> list[FileFacts]:
+def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[FileFacts]:
+    base = spec.base
+    if spec.protection.private_rows:
+        return [file_facts(str(base / file["path"])) for file in inputs["files"]]
     return [
         FileFacts(
             file["path"] if is_url(file["path"]) else str(base / file["path"]),
@@ -257,7 +266,7 @@ def _committed(spec: ReleaseSpec, reservation: Reservation) -> Release:
         )
     try:
         files = footers(spec)
-        changed = _inputs(files, spec.base) != reservation.inputs
+        changed = _inputs(files, spec) != reservation.inputs
     except SpecError:  # gone, or no longer what the spec says: the synopsis does not need them
         changed = True
     if changed:
@@ -294,7 +303,8 @@ def _stage(
         for slab in one.coordinates.layout.slabs()
     ]
     try:
-        tasks = share_out(_files(reservation.inputs, spec.base), reservation.salt)
+        files, private = _files(reservation.inputs, spec), plan.protection.private_rows
+        tasks = share_out(files, reservation.salt, whole=private)
     except UnreadableFileError:
         raise ReleaseError(
             "data.source: a file of the reservation cannot be opened; bring it back and run the "
@@ -303,7 +313,7 @@ def _stage(
     total = add_up(client, counters, tasks, reservation.salt, progress)
     arriving = centers(client, total, counters, pieces, reservation.salt)
     for done, (piece, granules, rows) in enumerate(arriving, start=1):
-        if rows != plan.n:
+        if rows != plan.n and not private:
             raise IntegrityError(
                 f"data.source: {rows} rows were read and the plan says {plan.n}; restore the files "
                 "and run the same command again"

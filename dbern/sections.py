@@ -23,11 +23,14 @@ class ReleaseSection(Section):
     output: str = Field(description='output = "out/trip-density.zarr"')
 
 
+_UNIT = 'unit = { column = "user", max_contributions = 8 }'
+
+
 class UnitTable(Section):
     """``unit = { column = .., max_contributions = .. }``."""
 
-    column: str = Field(description='unit = "row"')
-    max_contributions: int = Field(description='unit = "row"')
+    column: str = Field(min_length=1, description=_UNIT)
+    max_contributions: int = Field(description=_UNIT)
 
 
 def _from_text(value: Any) -> Any:
@@ -79,12 +82,14 @@ class DataSection(Section):
         description="[data.bounds] with one line per axis, such as x = [0.0, 10.0], "
         'when = [2026-01-01, 2027-01-01] or "trip.start.x" = [0.0, 10.0]',
     )
-    unit: Literal["row"] | UnitTable = Field("row", description='unit = "row"')
+    unit: Literal["row"] | UnitTable = Field("row", description=f'unit = "row" or {_UNIT}')
     neighbors: Literal["replace-one", "add-or-remove-one"] = Field(
-        "replace-one", description='neighbors = "replace-one"'
+        "replace-one", description='neighbors = "replace-one" or "add-or-remove-one"'
     )
     n: int | None = Field(None, ge=1, description="n = 2000000, the public number of rows")
-    normalizer: str | None = Field(None, description="n = 2000000")
+    normalizer: str | None = Field(
+        None, description='normalizer = "2000000" (a string), in place of a private n'
+    )
     outside: Literal["drop", "clamp"] = Field("drop", description='outside = "drop" or "clamp"')
     label: LabelSection | None = Field(
         None, description='[data.label] with column and classes = ["no", "yes"]'

@@ -23,7 +23,7 @@ from dbern.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.functions import named_function
 from dbern.objects import check_url, is_url
-from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, exact
+from dbern.privacy.budget import Budget, Protection, exact
 from dbern.sections import (
     BudgetSection,
     DataSection,
@@ -34,6 +34,8 @@ from dbern.sections import (
 )
 from dbern.targets import Learner, learner_of
 from dbern.targets.base import Component, Vector
+from dbern.targets.protected import protected
+from dbern.terms import protection_of
 from dbern.times import bounds_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -155,14 +157,14 @@ class ReleaseSpec(Section):
         return self._parsed.beta
 
     @property
-    def neighbors(self) -> Neighbors:
-        """The neighbouring relation."""
-        return Neighbors(self.data.neighbors)
+    def protection(self) -> Protection:
+        """Which databases are neighbours."""
+        return self._parsed.protection
 
     @property
-    def unit(self) -> PrivacyUnit:
-        """Whose data one unit of protection covers."""
-        return PrivacyUnit()
+    def normalizer(self) -> int | None:
+        """What sums are divided by, where that is not the public number of rows."""
+        return int(self.data.normalizer) if self.data.normalizer else None
 
     @property
     def base(self) -> Path:
@@ -248,6 +250,7 @@ class _Parsed:
     components: tuple[Component | Vector, ...]
     charge: Budget
     beta: Fraction
+    protection: Protection
 
 
 def _parse(spec: ReleaseSpec) -> _Parsed:
@@ -273,6 +276,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     beta = exact(spec.mechanism.beta, "mechanism.beta")
     if not _LEAST_BETA <= beta <= 1 - _LEAST_BETA:
         raise SpecError('mechanism.beta: must be from 1e-9 to 1 - 1e-9; write beta = "0.05"')
+    protection = _protection(spec)
     schema = _schema(spec, domain)
     parameters = spec.target.model_dump()
     learner = learner_of(parameters.pop("kind"))(**parameters)
@@ -304,7 +308,18 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f"data.bounds: {most} axes, and a lattice has at most {_MOST_AXES}; keep at "
             f"most {_MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
-    return _Parsed(schema, learner, components, charge, beta)
+    found = tuple(protected(one, protection, schema.unit) for one in components)
+    return _Parsed(schema, learner, found, charge, beta, protection)
+
+
+def _protection(spec: ReleaseSpec) -> Protection:
+    protection = protection_of(spec.data)
+    if protection.private_rows and spec.mechanism.noise == ADVANCED:
+        raise SpecError(
+            f'mechanism.noise: "{ADVANCED}" is for replaced rows, as in the paper; write '
+            'noise = "auto"'
+        )
+    return protection
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:
@@ -324,9 +339,6 @@ def _refuse_unavailable(spec: ReleaseSpec) -> None:
     """Documented values that later versions will take, each refused by name."""
     data, mechanism = spec.data, spec.mechanism
     refusals = [
-        (data.unit != "row", "data.unit", 'unit = "row"'),
-        (data.neighbors != "replace-one", "data.neighbors", 'neighbors = "replace-one"'),
-        (data.normalizer is not None, "data.normalizer", "n = 2000000, or neither"),
         (mechanism.noise not in _NOISES, "mechanism.noise", 'noise = "auto"'),
     ]  # fmt: skip
     for refused, key, instead in refusals:
@@ -348,6 +360,7 @@ def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:
         else None,
         Column(group.column, "data.group.values", tuple(group.values)) if group else None,
         Column(kept.column, "data.filter.values", tuple(kept.values)) if kept else None,
+        None if isinstance(data.unit, str) else Column(data.unit.column, "data.unit", ids=True),
     )
 
 

@@ -7,8 +7,8 @@ import platform
 from importlib.metadata import version
 from typing import Any
 
+from dbern.costs import Cost
 from dbern.errors import EnvironmentRefusedError
-from dbern.plans import Cost
 from dbern.records import BATCH_ROWS, reading_bytes
 from dbern.targets.counting import Counters
 

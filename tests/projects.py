@@ -63,7 +63,7 @@ class Project:
 
         return BudgetLedger.open(self.url)
 
-    def grant(self, epsilon: str = "3.0") -> None:
+    def grant(self, epsilon: str = "3.0", **terms: Any) -> None:
         from dbern.ledger import BudgetLedger
         from dbern.privacy.budget import Budget
 
@@ -71,7 +71,7 @@ class Project:
             patch.setattr("dbern.ledger.schema.new_ledger_id", lambda: LEDGER_ID)
             BudgetLedger.create(self.url)
         with self.ledger() as ledger:
-            ledger.grant("trips", Budget.parse(epsilon))
+            ledger.grant("trips", Budget.parse(epsilon), **terms)
 
     def write(
         self, columns: Mapping[str, Any], files: int = 3, row_group_size: int = 50, **options: Any

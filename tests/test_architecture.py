@@ -22,7 +22,7 @@ LAYERS = [
     {"workers", "calibrating", "reading"},
     {"plans"},
     {"spec", "records", "ledger", "synopsis", "choice"},
-    {"targets", "certificate"},
+    {"targets", "certificate", "terms", "costs"},
     {"noise_bounds"},
     {"learning"},
     {"bernstein", "privacy", "combination", "columns"},

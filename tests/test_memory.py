@@ -14,6 +14,7 @@ import pytest
 
 import dbern
 from dbern import workers
+from dbern.costs import Cost
 from dbern.errors import EnvironmentRefusedError
 from dbern.records import BATCH_ROWS, reading_bytes
 
@@ -103,7 +104,7 @@ def test_what_a_worker_offers_is_asked_of_it(client):
     (offer,) = client.run(workers.offer).values()
     assert offer[1] == 2
     assert offer[0] > 1 << 28
-    cost = dbern.plans.Cost(1, 1, 1, worker_bytes=offer[0] - 10, thread_bytes=10, client_bytes=1)
+    cost = Cost(1, 1, 1, worker_bytes=offer[0] - 10, thread_bytes=10, client_bytes=1)
     workers.check_memory(client, cost)
     with pytest.raises(EnvironmentRefusedError, match="--memory-limit"):
         workers.check_memory(client, replace(cost, thread_bytes=11))

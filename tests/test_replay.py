@@ -9,6 +9,8 @@ import sqlite3
 
 import pytest
 
+from dbern.privacy.budget import Neighbors, PrivacyUnit
+
 COEFFICIENTS = "components/density/coefficients/c/"
 RELEASED = re.compile(r"components/\w+/(coefficients|spectral/released)/c/")
 SOLVED = {
@@ -75,7 +77,7 @@ def ledger_rows(project):
                 if "inputs" in row:
                     row["inputs"] = json.loads(row["inputs"])
                     for file in row["inputs"]["files"]:
-                        del file["size"]
+                        file.pop("size", None)
             found[table] = normalized(repr(rows), project.folder)
     return found
 
@@ -96,16 +98,17 @@ def traces(project, run, fixed, helpers, caplog):
     """Release the project with its last record replaced, and collect everything that is seen."""
     log_everything(caplog)
 
-    def made(x, y, name, late=True, changes=None):
+    def made(x, y, name, late=True, changes=None, *, without=0, **terms):
         columns = helpers.records()
         columns["late"] = [value is not None and value > 4 for value in columns["x"]]
         columns["x"][-1], columns["y"][-1], columns["late"][-1] = x, y, late
         columns["x"][-2], columns["y"][-2] = 5.25, 0.125
+        columns = {key: values[: len(values) - without] for key, values in columns.items()}
         other = helpers.Project(project.folder / name)
         (other.folder / "data").mkdir(parents=True)
         other.write(columns)
         other.spec(**(changes or {}))
-        other.grant()
+        other.grant(**terms)
         caplog.clear()
         printed = {}
         for command in ("plan", "release", "again", "show", "verify", "status"):
@@ -182,6 +185,41 @@ def test_gathered_records_change_nothing_else_either(traces, changes):
         changed = {path for path in published if objects[path] != published[path]}
         assert changed, name
         assert all(RELEASED.match(path) or path == "manifest.json" for path in changed), name
+
+
+ADDED = {"data": {"neighbors": "add-or-remove-one", "normalizer": "250"}}
+
+
+USERS = {
+    "data": {"neighbors": "add-or-remove-one", "normalizer": "250"},
+    "data__unit": {"column": "note", "max_contributions": 2},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "unit"),
+    [(ADDED, None), pytest.param(USERS, PrivacyUnit("note", 2), marks=pytest.mark.slow)],
+)
+def test_one_unit_less_changes_nothing_but_coefficients(traces, changes, unit):
+    how = {"changes": changes, "neighbors": Neighbors.ADD_OR_REMOVE_ONE, "unit": unit}
+    base, published = traces(2.5, 0.5, "base", **how)
+    assert base["printed"]["release"][0] == 0
+    for rows in (1, 2):
+        other, objects = traces(2.5, 0.5, f"without-{rows}", without=rows, **how)
+        assert differences(base, other) == [], rows
+        changed = {path for path in published if objects[path] != published[path]}
+        assert changed == {f"{COEFFICIENTS}0/0", "manifest.json"}, rows
+
+
+def test_a_count_of_rows_is_caught(traces, monkeypatch):
+    """As if the footers were counted, which is what planning does for replaced rows."""
+    counted = "dbern.planning.public_rows"
+    monkeypatch.setattr(counted, lambda _spec, files: sum(file.rows for file in files))
+    how = {"changes": ADDED, "neighbors": Neighbors.ADD_OR_REMOVE_ONE}
+    base, _ = traces(2.5, 0.5, "base", **how)
+    other, _ = traces(2.5, 0.5, "other", without=1, **how)
+    found = differences(base, other)
+    assert {"printed/plan", "ledger/releases", "objects/zarr.json"} <= set(found)
 
 
 def planted_in_attributes(monkeypatch):

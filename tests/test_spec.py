@@ -23,7 +23,7 @@ def test_toml_and_keywords_give_the_same_spec(content, tmp_path_factory):
     loaded, built = ReleaseSpec.load(path), ReleaseSpec(**copy.deepcopy(content))
     assert loaded.model_dump() == built.model_dump()
     assert loaded.identity() == built.identity()
-    for name in ("domain", "learner", "charge", "beta", "neighbors", "unit"):
+    for name in ("domain", "learner", "charge", "beta", "protection"):
         assert getattr(loaded, name) == getattr(built, name)
     assert list(loaded.domain.names) == list(content["data"]["bounds"])
     assert loaded.base == path.resolve().parent
@@ -113,10 +113,11 @@ WRONG = [
     ("data", "n", "10", "data.n", "write n ="),
     ("data", "n", True, "data.n", "write n ="),
     ("data", "unit", "user", "data.unit", 'write unit = "row"'),
-    ("data", "unit", {"column": "u", "max_contributions": 2}, "data.unit", LATER),
-    ("data", "neighbors", "add-or-remove-one", "data.neighbors", LATER),
+    ("data", "unit", {"column": "u", "max_contributions": 2}, "data.n", "write in its place"),
+    ("data", "unit", {"column": "u", "max_contributions": 0}, "data.unit", "write unit = {"),
+    ("data", "neighbors", "add-or-remove-one", "data.n", "write in its place normalizer ="),
     ("data", "neighbors", "replace", "data.neighbors", "write neighbors ="),
-    ("data", "normalizer", "1000", "data.normalizer", LATER),
+    ("data", "normalizer", "1000", "data.normalizer", "write n = 2000000, or neither"),
     ("data", "outside", "wrap", "data.outside", 'write outside = "drop" or "clamp"'),
     ("data", "label", {"column": "l"}, "data.label.classes", "is missing; write classes ="),
     ("data", "label", {"column": "l", "classes": [1]}, "data.label.classes", "write classes ="),

@@ -32,6 +32,11 @@ class BumpBound:
     value: float
     derivation: str
 
+    @property
+    def half(self) -> BumpBound:
+        """Of a bound on twice what is wanted."""
+        return BumpBound(self.value / 2, f"1/2 x {self.derivation}")
+
 
 class Coordinates(Protocol):
     """A public linear map of lattice values, one matrix per axis."""

@@ -65,9 +65,15 @@ def init(url: str, as_json: bool, quiet: bool) -> None:
     "--delta", default="0", metavar='"0"', help="Exact decimal to add; zcdp needs one above 0."
 )
 @click.option(
-    "--neighbors", type=click.Choice(["replace-one"]), help="Which databases count as neighbours."
+    "--neighbors",
+    type=click.Choice(["replace-one", "add-or-remove-one"]),
+    help="Which databases count as neighbours.  [default: replace-one]",
 )
-@click.option("--unit", type=click.Choice(["row"]), help="Whose data one unit of budget covers.")
+@click.option(
+    "--unit",
+    metavar="row|COLUMN:ROWS",
+    help="Whose data the budget covers: a row, or ROWS rows of equal COLUMN.  [default: row]",
+)
 @click.option(
     "--accountant",
     type=click.Choice(["basic", "zcdp"]),
@@ -112,7 +118,7 @@ def grant(
             dataset,
             added,
             neighbors=Neighbors(neighbors) if neighbors else None,
-            unit=PrivacyUnit() if unit else None,
+            unit=PrivacyUnit.parse(unit) if unit else None,
             accountant=accountant,
             period=period,
             random_dp=random_dp,

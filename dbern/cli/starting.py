@@ -247,6 +247,9 @@ def _text(path: Path, answers: _Answers) -> str:
         "[data]",
         f"source = {json.dumps(source)}  # a file, a folder or a glob, relative to this file",
         "# n = 1000000  # public number of rows; left out, it is read from the files' footers",
+        '# unit = "row"  # or { column = "user", max_contributions = 8 }, all rows of a user, with '
+        'normalizer = "1000000" in place of n',
+        '# neighbors = "replace-one"  # or "add-or-remove-one", with a normalizer too',
         '# outside = "drop"  # a value outside its bounds: the row counts nothing; or "clamp"',
         "",
         "[data.bounds]  # one line per axis; public limits, never the data's own extremes",

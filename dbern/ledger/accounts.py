@@ -31,7 +31,7 @@ from dbern.ledger.values import (
     State,
     Terms,
 )
-from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+from dbern.privacy.budget import Neighbors, PrivacyUnit
 
 
 def granted_terms(
@@ -73,9 +73,9 @@ def granted_terms(
 
 
 def account(
-    connection: Connection, url: str, dataset: str, at: str, charge: Budget | None = None
+    connection: Connection, url: str, dataset: str, at: str, request: Request | None = None
 ) -> DatasetStatus:
-    """A dataset's account at a time; `charge` is what a refusal advises to grant.
+    """A dataset's account at a time; `request` is what a refusal advises to grant for.
 
     Raises
     ------
@@ -84,7 +84,10 @@ def account(
     """
     terms = rows.terms_of(connection, dataset)
     if terms is None:
-        raise refusals.not_granted(url, dataset, charge)
+        if request is None:
+            raise refusals.not_granted(url, dataset)
+        wanted = Terms(request.neighbors, request.unit)
+        raise refusals.not_granted(url, dataset, request.charge, wanted)
     budget = rows.granted(connection, dataset)
     granted = granted_amount(terms.accountant, budget)
     history = rows.history(connection, dataset)

@@ -193,7 +193,7 @@ class BudgetLedger:
             if found is None or found.state in PENDING:
                 epochs.require_reconciled(connection, self._backend)
             at = rows.now()  # one time decides in which period it is paid and in which it counts
-            status = accounts.account(connection, self.url, request.dataset, at, request.charge)
+            status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
             if found is not None:
                 return found

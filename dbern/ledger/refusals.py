@@ -30,9 +30,11 @@ from dbern.ledger.values import (
 from dbern.privacy.budget import Budget, decimal_text
 
 
-def not_granted(url: str, dataset: str, charge: Budget | None = None) -> BudgetError:
+def not_granted(
+    url: str, dataset: str, charge: Budget | None = None, terms: Terms | None = None
+) -> BudgetError:
     """Nothing was ever granted."""
-    mend = grant_command(url, dataset, charge)
+    mend = grant_command(url, dataset, charge, terms)
     return BudgetError(f"dataset {dataset!r} has no budget in this ledger; grant one: {mend}")
 
 
@@ -236,8 +238,10 @@ def unlike(url: str, found: Comparison) -> DbernError | None:
     return _inputs_changed(url, found)
 
 
-def grant_command(url: str, dataset: str, budget: Budget | None = None) -> str:
-    """The command that grants `budget`.
+def grant_command(
+    url: str, dataset: str, budget: Budget | None = None, terms: Terms | None = None
+) -> str:
+    """The command that grants `budget`, on other than the usual neighbors and unit of `terms`.
 
     Examples
     --------
@@ -249,6 +253,11 @@ def grant_command(url: str, dataset: str, budget: Budget | None = None) -> str:
     words += ["--epsilon", epsilon]
     if budget is not None and budget.delta:
         words += ["--delta", decimal_text(budget.delta)]
+    usual, terms = Terms(), terms or Terms()
+    if terms.neighbors is not usual.neighbors:
+        words += ["--neighbors", terms.neighbors.value]
+    if terms.unit != usual.unit:
+        words += ["--unit", terms.unit.text]
     return shlex.join(words)
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from dbern.errors import SpecError
 
 _DECIMAL = re.compile(r"\d+(\.\d+)?([eE][-+]?\d{1,3})?|\d+/\d+")
+_WHOLE = re.compile(r"[1-9]\d{0,8}")
+MOST_CONTRIBUTIONS = 1 << 20
+"""Rows of a unit that a release may count."""
 
 
 def exact(text: object, key: str) -> Fraction:
@@ -85,10 +89,77 @@ class PrivacyUnit:
     column: str | None = None
     max_contributions: int = 1
 
+    def __post_init__(self) -> None:
+        rows = self.max_contributions
+        if not 1 <= rows <= MOST_CONTRIBUTIONS or (self.column is None and rows != 1):
+            raise SpecError(
+                f"unit: max_contributions must be from 1 to {MOST_CONTRIBUTIONS}; write "
+                'unit = { column = "user", max_contributions = 8 }'
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> PrivacyUnit:
+        """Read what `text` gives.
+
+        Raises
+        ------
+        SpecError
+            For anything else.
+
+        Examples
+        --------
+        >>> str(PrivacyUnit.parse("user:8"))
+        'user (at most 8 rows)'
+        """
+        column, _, rows = text.rpartition(":")
+        if text == "row":
+            return cls()
+        if not column or not _WHOLE.fullmatch(rows):
+            raise SpecError(f'unit: "{text}" is none; write row, or a column and rows as user:8')
+        return cls(column, int(rows))
+
+    @property
+    def text(self) -> str:
+        """As on the command line."""
+        return "row" if self.column is None else f"{self.column}:{self.max_contributions}"
+
     def __str__(self) -> str:
         if self.column is None:
             return "row"
         return f"{self.column} (at most {self.max_contributions} rows)"
+
+
+@dataclass(frozen=True)
+class Protection:
+    """Which two databases are neighbours: they differ in one unit, replaced, or added or removed.
+
+    Examples
+    --------
+    >>> Protection().private_rows, Protection(Neighbors.ADD_OR_REMOVE_ONE).private_rows
+    (False, True)
+    """
+
+    neighbors: Neighbors = Neighbors.REPLACE_ONE
+    unit: PrivacyUnit = field(default_factory=PrivacyUnit)
+
+    @classmethod
+    def from_dict(cls, neighbors: str, unit: dict[str, Any]) -> Protection:
+        """Of the values that `to_dict` wrote."""
+        return cls(Neighbors(neighbors), PrivacyUnit(**unit))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {"neighbors": self.neighbors.value, "unit": asdict(self.unit)}
+
+    @property
+    def added(self) -> bool:
+        """Whether a unit is added or removed, not replaced."""
+        return self.neighbors is Neighbors.ADD_OR_REMOVE_ONE
+
+    @property
+    def private_rows(self) -> bool:
+        """Whether neighbours may differ in their number of rows, which then is not public."""
+        return self.added or self.unit.column is not None
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ def guarantee_of(facts: Mapping[str, Any]) -> Guarantee:
     """
     epsilon, delta = float(Fraction(facts["epsilon"])), Fraction(facts["delta"])
     factor = _up(math.exp(epsilon)) if epsilon < 300 else f"exp({facts['epsilon']})"
-    unit = "row" if facts["unit"] == "row" else f"unit ({facts['unit']})"
+    one = "row" if facts["unit"] == "row" else "unit"
+    unit = one if one == "row" else f"unit ({facts['unit']})"
     change = f"one {unit} of the data {_REPLACED.get(facts['neighbors'], facts['neighbors'])}"
     slack = f", plus {facts['delta']}" if delta else ""
     words = [
@@ -65,8 +66,8 @@ def guarantee_of(facts: Mapping[str, Any]) -> Guarantee:
     if not (delta or "random_dp" in facts) and facts["neighbors"] == "replace-one":
         sure = _up(100 / (1 + math.exp(-epsilon)))
         words.append(
-            f"Somebody who knows every other row, and holds two contents of one row for equally "
-            f"likely, can be at most {sure} % sure of either after seeing the release."
+            f"Somebody who knows every other {one}, and holds two contents of one {one} for "
+            f"equally likely, can be at most {sure} % sure of either after seeing the release."
         )
     words.append(
         "Queries are computed from the release alone: asking more of them reveals nothing more."

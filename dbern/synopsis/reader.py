@@ -369,14 +369,13 @@ class Synopsis:
         )
 
     def _lower_bound(self, beta: float) -> float:
-        facts = self.metadata
-        first = facts["components"][0]
+        facts, first = self.metadata, self.metadata["components"][0]
         additive = first.get("additive", "entries" not in first)
         if not additive or self.combination.kind not in ("linear", "stack"):
             return 0.0
         epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
-        function = facts["components"][0]["sensitivity"]["function"]
-        return lower_bound(function, epsilon, beta, facts["target"]["n"], delta)
+        n = facts["target"].get("n") or facts["target"]["normalizer"]
+        return lower_bound(first["sensitivity"]["function"], epsilon, beta, n, delta)
 
     def _smoothings(self, h: Order) -> tuple[Smoothing, ...]:
         if isinstance(h, str) and h == "auto":

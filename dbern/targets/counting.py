@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.lattice import Slab
-from dbern.domain import Column
+from dbern.domain import Column, RecordSchema
+from dbern.privacy.budget import PrivacyUnit
 from dbern.targets.base import Statistic
+from dbern.targets.bounding import Bounding, bounding_passes
 
 
 class StoppedError(Exception):
@@ -60,21 +62,48 @@ class GatheringStatistic(Protocol):
         """Begin one."""
 
 
+@runtime_checkable
+class ShardedStatistic(GatheringStatistic, Protocol):
+    """One whose records meet in shards, which may be of whole units."""
+
+    @property
+    def shards(self) -> int:
+        """How many."""
+
+
 @dataclass(frozen=True)
 class Counters:
     """All components' statistics as one: states are flat and add up.
 
     Where there is a `filter`, they get the null record for every record whose value of that column
-    is not one of its categories.
+    is not one of its categories; where there is a `bounding`, the records that it keeps.
     """
 
     parts: tuple[Statistic, ...]
     filter: Column | None
+    bounding: Bounding | None = None
+
+    @classmethod
+    def of(
+        cls, parts: Sequence[Statistic], schema: RecordSchema, unit: PrivacyUnit, n: int
+    ) -> Self:
+        """Those of records of this schema and unit, about n of them."""
+        if schema.unit is None:
+            return cls(tuple(parts), schema.filter)
+        columns = tuple(dict.fromkeys(column for part in parts for column in part.columns))
+        gathering = [part for part in parts if isinstance(part, ShardedStatistic)]
+        # Records that meet share a bucket of units.
+        passes = max((part.passes for part in gathering), default=bounding_passes(n))
+        buckets = max((part.shards for part in gathering), default=passes)
+        bounding = Bounding(schema.unit, unit, schema.domain, columns, n, buckets, passes)
+        return cls(tuple(parts), schema.filter, bounding)
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Every column that a part reads, once."""
-        return tuple(dict.fromkeys(column for part in self.parts for column in part.columns))
+        """Every column that a part reads, once, and the ids of units."""
+        ids = (self.bounding.column,) if self.bounding else ()
+        parts = (column for part in self.parts for column in part.columns)
+        return tuple(dict.fromkeys((*parts, *ids)))
 
     @property
     def state_bytes(self) -> int:
@@ -88,12 +117,15 @@ class Counters:
     @property
     def passes(self) -> int:
         """Passes over all records; 0 where any part of them can be counted by itself."""
+        if self.bounding:
+            return self.bounding.passes
         return max((part.passes for part in self._gathering), default=0)
 
     @property
     def gathered_bytes(self) -> int:
         """Memory of one pass besides its state."""
-        return sum(part.gathered_bytes for part in self._gathering)
+        bounding = self.bounding.gathered_bytes if self.bounding else 0
+        return bounding + sum(part.gathered_bytes for part in self._gathering)
 
     @property
     def _gathering(self) -> list[GatheringStatistic]:
@@ -107,18 +139,21 @@ class Counters:
     def count(
         self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int = 0
     ) -> Int64Array:
-        """The state of some records, or of one pass over all of them; sums count in the first.
+        """The state of some records, or of one pass over all of them.
 
-        A pass may go over the batches twice (`Surveying`).
+        Sums count in the first, or where units are bounded, what each pass keeps. A pass may go
+        over the batches twice (`Surveying`); not over bounded ones.
         """
         state = self.empty()
         gathered: list[tuple[Gathered, Int64Array]] = []
         sums: list[tuple[Statistic, Int64Array]] = []
         for part, own in zip(self.parts, self._views(state), strict=True):
             if not isinstance(part, GatheringStatistic):
-                sums += [(part, own)] if index == 0 else []
-            elif index < part.passes:
+                sums += [(part, own)] if index == 0 or self.bounding else []
+            elif self.bounding or index < part.passes:
                 gathered.append((part.gather(salt, index), own))
+        if self.bounding:
+            batches = self.bounding.bounded(batches, salt, index)
         surveying = [one for one, _ in gathered if isinstance(one, Surveying)]
         for batch in batches if surveying else ():
             for each in surveying:

@@ -33,6 +33,8 @@ class Gathering:
         Keys the hash.
     shards, passes, index : int
         The pass keeps shards s with ``s mod passes = index``.
+    names : callable, optional
+        What (m', e) a record's shard is a hash of; its content unless stated.
     """
 
     rows: Callable[[Mapping[str, FloatArray]], FloatArray]
@@ -41,13 +43,15 @@ class Gathering:
     shards: int
     passes: int
     index: int
+    names: Callable[[Mapping[str, FloatArray]], FloatArray] | None = None
     _kept: list[FloatArray] = field(default_factory=list, repr=False)
     _waiting: int = 0
 
     def add(self, records: Mapping[str, FloatArray]) -> None:
         """Keep the batch's records that are in this pass's shards, each with its shard and 1."""
         rows = self.rows(records)
-        shard = content_buckets(rows, self.salt, self.shards)
+        names = rows if self.names is None else self.names(records)
+        shard = content_buckets(names, self.salt, self.shards)
         mine = shard % self.passes == self.index
         self._kept.append(np.column_stack([shard[mine], rows[mine], np.ones(int(mine.sum()))]))
         self._waiting += len(self._kept[-1])

@@ -33,6 +33,8 @@ from dbern.bernstein.coordinates import BumpBound, Entries
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.spectrum import UNIT_ROUNDOFF
+from dbern.domain import Column
+from dbern.privacy.budget import Protection
 from dbern.targets.base import Vector
 from dbern.targets.risk_minimizers import RiskModel
 from dbern.targets.risk_statistics import SolvedWeights
@@ -74,6 +76,10 @@ class LinearFunctions(Vector):
         """The same for n records."""
         return replace(self, model=self.model.for_rows(n))
 
+    def protected(self, protection: Protection, ids: Column | None) -> LinearFunctions:
+        """The same for other neighbours."""
+        return replace(self, model=self.model.protected(protection, ids))
+
     @property
     def features(self) -> tuple[int, float]:
         """Axes, and the constant."""
@@ -100,7 +106,7 @@ class LinearFunctions(Vector):
         text += f" sqrt({size})" if norm == 1 else ""
         return BumpBound(
             OUTWARD * times * self._moved,
-            f"{text}, r = 2 M C kappa / n and twice the solver's distance",
+            f"{text}, r = {self.model.steps}M C kappa / n and twice the solver's distance",
         )
 
     def statistic(self, n: int) -> WeightStatistic:

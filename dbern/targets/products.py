@@ -18,6 +18,9 @@ n``. From one class to the other F changes by twice ``-(l-1) P/n`` to ``P/n`` at
 counts negatively. So ``S(F) <= 2 max(1, l-1) P / n``, of which ``l P/n`` is never more; the null
 record leaves less. The paper's bound is smaller, and false: see the tests.
 
+*Under add-or-remove-one* it is one record more or less: ``S(F) <= max(1, l-1) P / n``, n the public
+normalizer of shares and sums. That is half, and so is the effective kernel's part.
+
 F is no sum over records, so the movement of N values is bounded by N (or sqrt(N)) times S(F) alone.
 
 Effective kernel
@@ -93,6 +96,17 @@ class NaiveBayesProduct:
             return BumpBound(OUTWARD * size * function, f"N S(F) = {size} x S(F)")
         root = OUTWARD * math.sqrt(size) * function
         return BumpBound(root, f"sqrt(N) S(F) = sqrt({size}) x S(F)")
+
+    @property
+    def added_function_movement(self) -> float:
+        """``max(1, l - 1) prod K_i(0)``."""
+        return self.function_movement / 2
+
+    def added_movement(
+        self, coordinates: Coordinates, norm: int, *, quick: bool = False
+    ) -> BumpBound:
+        """N or ``sqrt(N)`` times half of what a replacement does."""
+        return self.movement(coordinates, norm, quick=quick).half
 
     def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
         """Sums of each axis, accurate enough that E is at most `tolerance`, or nearly."""

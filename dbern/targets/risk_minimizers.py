@@ -16,6 +16,26 @@ record is in the problem of every output, so each moves by as much: q times in t
 ``sqrt(q)`` times in the l2 norm. The paper prints half of r, and half of it is what removing a
 record can do; a flipped label attains r.
 
+Private rows
+------------
+n is then the public normalizer, and a shard may hold any number c of rows. So that its weight stays
+bounded (and with it the error of floats), a record of a shard of c rows has the weight ``g(c) = a
+max(0, 1 - (c - 1)/K)``, ``a = C m / n``, K a public power of two of at least 128 times the usual
+``n / m``: usually this is less than one percent below a, and ``c g(c) <= a (K + 1)^2 / (4 K)``.
+
+*A record added or removed* still moves w_s by at most ``a M kappa``. Proof: as of the theorem of
+`dbern.learning.risk`, but the gradient now differs by ``g(c+1) L' phi`` of the new record and by
+``(g(c) - g(c+1)) L' phi`` of each of the c others, ``M kappa (g(c+1) + c (g(c) - g(c+1)))`` at
+most. Up to c = K that is ``M kappa a (1 - c/K + c/K)``, and 0 beyond. So the mean moves by r/2,
+and by r where a record is replaced. Weights as floats are off by ``2^-53`` of themselves, which all
+records make at most ``2^-52`` of all weight times ``M kappa``, for each of two databases.
+
+*A unit of at most u rows*: a chain of u databases, each a record further, moves the minimizers by u
+times that; what is computed is within its distance of them at both ends alone, so instability
+enters once. The shard of a record is a function of its unit's id. M is that of a shard a quarter
+heavier than usual, and the derivative is clipped there: a square loss becomes a Huber loss where
+there are many more rows than n says.
+
 Units: values are in units of ``C M c``, c the volume of a bump, so that a minimizer with a Gaussian
 kernel is a mixture of densities with signed weights that sum to at most one.
 """
@@ -36,6 +56,7 @@ from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import BumpBound, Coordinates
 from dbern.bernstein.gram import CubeKernel
 from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.bernstein.spectrum import UNIT_ROUNDOFF
 from dbern.domain import Column, Domain
 from dbern.errors import SpecError
 from dbern.learning.losses import Loss
@@ -43,6 +64,7 @@ from dbern.learning.objective import Objective, objective
 from dbern.learning.risk import Risk
 from dbern.learning.solver import Certified, one_vs_rest
 from dbern.learning.user import UserLoss
+from dbern.privacy.budget import Protection
 from dbern.targets.base import Statistic
 from dbern.targets.expansions import GramSpace
 from dbern.targets.hypotheses import Hypotheses, Space
@@ -53,6 +75,8 @@ from dbern.targets.value_statistics import ValueStatistic
 from dbern.targets.weighings import Weighing
 
 _HEAVY = 1.25  # times the usual weight of a shard
+_SPARE = 128  # times the usual rows of a shard, at which a record's weight is nothing
+_USUAL = Protection()
 
 
 @dataclass(frozen=True)
@@ -73,8 +97,11 @@ class RiskModel:
         Half-width of the responses' bounds; 1 for classes.
     shards : int, optional
         Unless stated, so many that the features of one are kept in memory.
+    ids : Column, optional
+        Units' ids, where shards are of whole units.
     n : int
-        Public number of rows; 0 before a plan: only a plan's component has sensitivities.
+        Public number of rows, or normalizer; 0 before a plan: only a plan's component has
+        sensitivities.
     """
 
     domain: Domain
@@ -85,6 +112,8 @@ class RiskModel:
     radius: float = 1.0
     shards: int | None = None
     n: int = 0
+    protection: Protection = _USUAL
+    ids: Column | None = None
 
     def for_rows(self, n: int) -> Self:
         """The same for n records: shards and features are fixed.
@@ -98,6 +127,10 @@ class RiskModel:
             raise SpecError(f"target.shards: more than the {n} records; write shards = 1")
         shards = self.shards or -(-n // self._resolved(1, n).shard_rows)
         return replace(self, n=n, shards=shards, space=self._resolved(shards, n))
+
+    def protected(self, protection: Protection, ids: Column | None) -> Self:
+        """The same for other neighbours."""
+        return replace(self, protection=protection, ids=ids)
 
     def restored(self, n: int, counting: Mapping[str, Any]) -> Self:
         """The model that a plan has resolved."""
@@ -122,16 +155,26 @@ class RiskModel:
         Huber loss): shards up to that weight have the same minimizers, and all the same
         sensitivity.
         """
-        shards = self.shards or 1
+        shards, private = self.shards or 1, self.protection.private_rows
         risk = Risk(
             self.loss,
             self.space.kernel,
-            self.cost * (_HEAVY if shards > 1 else 1),
+            self.cost * (_HEAVY if shards > 1 or private else 1),
             self.n,
             self.space.radius,
             self.space.dimensions,
         )
-        return replace(risk, cost=self.cost, shards=shards, lipschitz=risk.slope)
+        rows = shards * (self._full // 4 + 1) if private else None
+        return replace(risk, cost=self.cost, shards=shards, lipschitz=risk.slope, rows=rows)
+
+    @property
+    def _full(self) -> int:
+        """K: see the top of the module."""
+        return 1 << (_SPARE * -(-self.n // (self.shards or 1)) - 1).bit_length()
+
+    def _weight_of(self, rows: float) -> float:
+        """``g / a`` in a shard of so many rows: exact, as K is a power of two far below 2^53."""
+        return max(0.0, 1.0 - (rows - 1.0) / self._full)
 
     @cached_property
     def method(self) -> Certified:
@@ -145,8 +188,19 @@ class RiskModel:
 
     @property
     def moved(self) -> float:
-        """What a record can do to the weights of one output, in the Euclidean norm."""
-        return OUTWARD * (self.risk.sensitivity + self.method.instability(self.risk))
+        """What a neighbour can do to the weights of one output, in the Euclidean norm."""
+        rows = self.protection.unit.max_contributions / (2 if self.protection.added else 1)
+        risk, floats = self.risk, 0.0
+        if self.protection.private_rows:
+            floats = 4 * UNIT_ROUNDOFF * risk.most_weight * risk.slope * risk.kappa
+        return OUTWARD * (rows * risk.sensitivity + self.method.instability(risk) + floats)
+
+    @property
+    def steps(self) -> str:
+        """How many times ``M C kappa / n`` that is, in words."""
+        rows = self.protection.unit.max_contributions
+        times = "" if self.protection.added else "2 "
+        return times if rows == 1 else f"{rows} rows x {times}"
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -165,11 +219,21 @@ class RiskModel:
         chosen = labels[kept] * (self.radius if weight is not None else 1)
         return np.column_stack([self.space.points(positions), chosen]) + 0.0
 
+    def units(self, records: Mapping[str, FloatArray]) -> FloatArray:
+        """Ids (m', 1) of the same records."""
+        kept, _ = self.domain.bounded(records)
+        known, _, _ = self.weighing(records)
+        kept = kept if known is None else kept & known
+        assert self.ids is not None, "a unit wider than a row"  # noqa: S101 - for the types
+        return records[self.ids.name][kept, None]
+
     def fitted(
         self, points: FloatArray, labels: FloatArray, counts: FloatArray
     ) -> tuple[Objective, FloatArray]:
         """One shard's problem and its solution, of its distinct records and their counts."""
         targets = one_vs_rest(labels, self.outputs) if self.outputs > 1 else labels
+        if self.protection.private_rows:
+            counts = counts * self._weight_of(float(counts.sum()))
         problem = objective(self.risk, points, targets, counts)
         return problem, self.method.run(problem)
 
@@ -204,7 +268,8 @@ class RiskMinimizer(RiskModel):
     @cached_property
     def approximation(self) -> Approximation:
         """The space's, for the norm of the mean of the minimizers, concave in a shard's weight."""
-        norm = self.risk.norm(self.risk.most_weight / self.risk.shards) / self.unit
+        total = min(self.risk.most_weight / self.risk.shards, OUTWARD * OUTWARD * self.cost)
+        norm = self.risk.norm(total) / self.unit
         return self.space.approximation(OUTWARD * norm * math.sqrt(self.space.volume))
 
     @property
@@ -230,7 +295,8 @@ class RiskMinimizer(RiskModel):
         text = f"{self.outputs}{'^{1/2}' if norm == 2 else ''} x " if self.outputs > 1 else ""
         return BumpBound(
             OUTWARD * outputs * self._moved * gain.value,
-            f"{text}r {gain.derivation}, r = 2 M C kappa / n and twice the solver's distance",
+            f"{text}r {gain.derivation}, r = {self.steps}M C kappa / n and twice the solver's "
+            "distance",
         )
 
     def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:

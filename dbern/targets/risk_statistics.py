@@ -73,7 +73,8 @@ class SolvedStatistic(ABC):
     def description(self) -> str:
         """What is kept, shards, passes and steps; and what a user's loss can show."""
         method, risk = self.component.method, self._risk
-        shards = f"{risk.shards} shards by content" if risk.shards > 1 else "one shard"
+        what = "content" if self.component.ids is None else "unit"
+        shards = f"{risk.shards} shards by {what}" if risk.shards > 1 else "one shard"
         passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
         steps = f"about {method.expected_steps(risk)} steps each, {method.most_steps(risk)} at most"
         seen = "; that a solve of your loss failed can be observed" if method.observed else ""
@@ -122,6 +123,11 @@ class SolvedStatistic(ABC):
         return min(self._risk.shards, -(-self._risk.n // PASS_ROWS))
 
     @property
+    def shards(self) -> int:
+        """The learning problem's."""
+        return self._risk.shards
+
+    @property
     def _pass_rows(self) -> int:
         groups = -(-self._risk.shards // self.passes)
         share = min(1.0, groups / self._risk.shards)
@@ -158,14 +164,16 @@ class SolvedStatistic(ABC):
         raise NotImplementedError("records of a risk minimizer are gathered by shard")
 
     def gather(self, salt: bytes, index: int) -> Gathering:
-        """What one pass gathers and solves."""
+        """What one pass gathers and solves; of bounded units it is given its own alone."""
+        given = self.component.ids is not None
         return Gathering(
             rows=self.component.rows,
             solved=self._solved,
             salt=salt,
             shards=self._risk.shards,
-            passes=self.passes,
-            index=index,
+            passes=1 if given else self.passes,
+            index=0 if given else index,
+            names=self.component.units if given else None,
         )
 
     @abstractmethod
@@ -280,9 +288,13 @@ class RiskStatistic(OnLattice, SolvedWeights):
 
     @cached_property
     def _row_error(self) -> float:
-        """By stationarity the mean of the minimizers has weights that sum to at most C M."""
+        """By stationarity the mean of the minimizers has weights that sum to at most C M.
+
+        Times the most rows over n.
+        """
         space, risk = self._space, self._risk
-        mass, rest = risk.cost * risk.slope, self.component.method.distance(risk) + self.step
+        mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
+        rest = self.component.method.distance(risk) + self.step
         floats = space.value_error(self.coordinates, mass, rest)
         floats += 6 * UNIT_ROUNDOFF * space.reach * self.mean_norm
         return OUTWARD * (floats + self.step * space.reach) / self._unit

@@ -22,18 +22,24 @@ of zero (the null record) or one.
 changes its output moves each by at most ``sup K / n``, and all of them together by ``(|K_t|_1 +
 |K_t'|_1) / n``: ``N S(F)`` is no bound, ``2 max_t |K_t|_1 / n`` is.
 
+Sensitivity under add-or-remove-one
+-----------------------------------
+One record more moves one output by ``w K_t / n``, n the public normalizer, and ``|w| <= 1``: ``S(F)
+<= sup K / n``, ``Delta1 <= max_t |K_t|_1 / n`` and ``Delta2 <= max_t |K_t|_2 / n``, whatever signs
+and outputs. That is half of what opposite signs can do under replace-one.
+
 Effective kernel
 ----------------
 Records enter through integers that represent K~ with ``|K~ - K| <= rho`` everywhere. A replacement
 then moves each lattice value by at most ``2 rho / n`` more, and coordinate j of a linear map T by
 ``2 rho |T_j|_1 / n``: the norm of these (``2 N rho / n`` for lattice values) enters Delta. In two
-outputs each moves by half of that: no more in either norm.
+outputs each moves by half of that: no more in either norm. A record added moves them by half.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -51,7 +57,6 @@ from dbern.bernstein.maps import BinnedCoordinates
 from dbern.bernstein.moments import (
     UNIT_ROUNDOFF,
     MomentSketch,
-    cells_for,
     chebyshev_table,
     contract,
     contraction_error,
@@ -63,12 +68,10 @@ from dbern.errors import SpecError
 from dbern.oblique import Oblique
 from dbern.targets.base import Statistic
 from dbern.targets.binned import BinnedSumStatistic
+from dbern.targets.sketches import sketch_cost, smallest_sketch
 from dbern.targets.weighings import ALIKE, WEIGHING_BYTES, Weighing
 
-_LARGEST_STATE = 1 << 28
 _MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
-_CACHE_BYTES = 1 << 22
-_MOST_CUTS = 1000  # of a period of cells: plans list them
 WHOLE = Fraction(1)
 
 
@@ -129,6 +132,19 @@ class KernelSum:
         return coordinates.bump_bound(self.kernels, apart=apart, quick=quick)
 
     @property
+    def added_function_movement(self) -> float:
+        """``sup K``."""
+        return OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
+
+    def added_movement(
+        self, coordinates: Coordinates, norm: int, *, quick: bool = False
+    ) -> BumpBound:
+        """See the proof at the top of this module."""
+        if norm == 2:
+            return coordinates.bump_bound_l2(self.kernels, signed=True).half
+        return coordinates.bump_bound(self.kernels, apart=True, quick=quick).half
+
+    @property
     def binned(self) -> bool:
         """A sum over records may be binned first and smoothed after the noise."""
         return True
@@ -162,7 +178,7 @@ class KernelSum:
         floor = 2.0 ** (1 - bits) * math.prod(4 * kernel.peak for kernel in kernels)
         tolerance = max(tolerance, floor)
         k = coordinates.lattice.k
-        sketches = (_smallest_sketch(kernels, k, order, bits, tolerance) for order in range(9))
+        sketches = (smallest_sketch(kernels, k, order, bits, tolerance) for order in range(9))
         found = [sketch for sketch in sketches if sketch is not None]
         if not found and any(kernel.kinks for kernel in kernels):
             raise SpecError(
@@ -175,7 +191,7 @@ class KernelSum:
                 f"target.bandwidth: too narrow for exact integer sums over {len(kernels)} "
                 "axes; write a larger bandwidth or fewer axes"
             )
-        best = min(found, key=lambda sketch: _cost(sketch, coordinates.lattice.shape))
+        best = min(found, key=lambda sketch: sketch_cost(sketch, coordinates.lattice.shape))
         return KernelSumStatistic(self, coordinates, best, n)
 
     def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
@@ -229,45 +245,6 @@ class KernelSum:
     def columns(self) -> tuple[Column, ...]:
         """The columns of the axes and those of the weights."""
         return (self.box or self.domain).columns + self.weighing.columns
-
-
-def _cost(sketch: MomentSketch, nodes: Sequence[int]) -> float:
-    """Relative time: moments a record adds, slower out of cache, and the tables to contract."""
-    tables = (sketch.order + 2) * sum(
-        count * cells for count, cells in zip(nodes, sketch.cells, strict=True)
-    )
-    adding = len(sketch.indices) * (1 + sketch.state_bytes / _CACHE_BYTES)
-    return adding + 8 * tables / _CACHE_BYTES
-
-
-def _smallest_sketch(
-    kernels: Sequence[Kernel], k: Sequence[int], order: int, bits: int, tolerance: float
-) -> MomentSketch | None:
-    """Fewest cells (in proportion to the axes' inverse bandwidths) that meet the tolerance."""
-
-    def sketch(density: float) -> MomentSketch:
-        # Rounded up past the division's rounding, so that a cell is at most two bandwidths wide.
-        axes = (
-            cells_for(kernel, each, OUTWARD * density / kernel.bandwidth)
-            for kernel, each in zip(kernels, k, strict=True)
-        )
-        return MomentSketch(tuple(axes), order, bits)
-
-    def fits(density: float) -> bool:
-        return truncation_error(kernels, sketch(density).axes, order, bits) <= tolerance
-
-    low, high = 0.5, 0.5
-    while not fits(high):
-        low, high = high, 2 * high
-        following = sketch(high)
-        cuts = max(len(axis.cuts) for axis in following.axes)
-        if following.state_bytes > 2 ** len(kernels) * _LARGEST_STATE or cuts > _MOST_CUTS:
-            return None
-    while high - low > 0.02 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    best = sketch(high)
-    return best if best.state_bytes <= _LARGEST_STATE else None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,9 @@ the l1 norm and ``1.0625 l`` squared in the l2 norm. The null record leaves less
 
 So ``Delta1 <= (2 + 1.5 l)/n`` and ``Delta2^2 <= max(2 + 0.625 l, 1.0625 l)/n^2``; counts alone move
 by ``2/n`` and ``sqrt(2)/n``.
+
+*Under add-or-remove-one* one contribution is added, over the public normalizer n: ``Delta1 <= (1 +
+0.75 l)/n`` and ``Delta2^2 <= (1 + 0.3125 l)/n^2``; of counts alone ``1/n``.
 """
 
 from __future__ import annotations
@@ -93,6 +96,19 @@ class ClassSums(Vector):
             text = f"(2 + 1.5 x {axes}) / n: a record that changes its class"
             return BumpBound(2 + 1.5 * axes, text)
         squared = max(2 + 0.625 * axes, 1.0625 * axes)
+        return BumpBound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
+
+    @property
+    def added_entry_movement(self) -> float:
+        """A count's is one."""
+        return 1.0
+
+    def added_movement(self, norm: int) -> BumpBound:
+        """See the top of the module."""
+        axes = self.box.dimensions if self.moments else 0
+        if norm == 1:
+            return BumpBound(1 + 0.75 * axes, f"(1 + 0.75 x {axes}) / n: a record of one class")
+        squared = 1 + 0.3125 * axes
         return BumpBound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
     def statistic(self, n: int) -> ClassSumsStatistic:

@@ -113,6 +113,22 @@ def test_the_log_has_every_event(project, run, as_json):
         assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00 ", line) for line in lines)
 
 
+def test_a_grant_fixes_neighbours_and_unit(run):
+    words = ("ledger", "grant", "--ledger", "sqlite:///ledger.db", "--dataset", "people")
+    terms = ("--neighbors", "add-or-remove-one", "--unit", "user:8")
+    assert run(*words, "--epsilon", "1.0", *terms).code == 0
+    status = run("ledger", "status", "--ledger", "sqlite:///ledger.db", "--dataset", "people")
+    assert "people (add-or-remove-one, unit user (at most 8 rows)" in status.out
+    assert run(*words, "--epsilon", "1.0").code == 0
+    other = run(*words, "--epsilon", "1.0", "--unit", "user:9")
+    assert other.code == 3
+    assert "the first grant fixes the terms" in other.err
+    for unit in ("user", "user:0", ":3", "user:x"):
+        refused = run(*words, "--epsilon", "1.0", "--unit", unit)
+        assert refused.code == 2
+        assert "write row, or a column and rows as user:8" in refused.err
+
+
 def test_a_budget_that_runs_low_is_3_and_named(project, run):
     where = ("--ledger", "sqlite:///ledger.db")
     project.spec(budget={"epsilon": "2.4"})

@@ -45,8 +45,12 @@ class Case:
     linear: bool = False
     most_axes: int = 3
 
-    def spec(self, axes: int, n: int, noise: str, **mechanism: Any) -> ReleaseSpec:
-        """A release over the unit cube."""
+    # fmt: off
+    def spec(
+        self, axes: int, n: int, noise: str, *, rows: Mapping[str, Any] | None = None,
+        **mechanism: Any,
+    ) -> ReleaseSpec:
+        """A release over the unit cube of n rows, or of `rows`, keys of [data] in their place."""
         names = AXES[:axes]
         target = {
             key: value(axes)
@@ -60,8 +64,8 @@ class Case:
         return ReleaseSpec(
             release={"name": "case", "output": "case.zarr"},
             data={
-                "source": "*.parquet", "bounds": {x: [0.0, 1.0] for x in names}, "n": n,
-                **self.roles,
+                "source": "*.parquet", "bounds": {x: [0.0, 1.0] for x in names}, **self.roles,
+                **({"n": n} if rows is None else rows),
             },
             target=target,
             mechanism={"noise": noise, **mechanism},
@@ -69,7 +73,8 @@ class Case:
                 "epsilon": "1.0", "delta": "1e-6" if "gaussian" in noise else "0",
                 "ledger": "sqlite:///l.db", "dataset": "case",
             },
-        )  # fmt: skip
+        )
+    # fmt: on
 
 
 def pinball(labels, predictions):

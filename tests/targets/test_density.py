@@ -17,7 +17,7 @@ from dbern.plans import ReleasePlan
 from dbern.privacy.mechanism import to_grid
 from dbern.spec import ReleaseSpec
 from dbern.targets import KernelDensity
-from dbern.targets.sums import _smallest_sketch
+from dbern.targets.sketches import smallest_sketch
 
 # bandwidth and k per axis: narrow, matched, wide, beyond the domain, mixed axes
 CASES = [
@@ -168,9 +168,9 @@ def test_the_chosen_sketch_costs_a_percent_of_the_sensitivity(bandwidth, k, epsi
 @pytest.mark.parametrize("bandwidth", [(0.1,), (0.003,), (2.0,), (0.1, 0.4), (0.2, 0.3, 0.5)])
 @pytest.mark.parametrize("order", [0, 1, 3, 8])
 @pytest.mark.parametrize("tolerance", [1e-1, 1e-3, 1e-5])
-def test_the_smallest_sketch_meets_its_tolerance_and_is_small(bandwidth, order, tolerance):
+def test_thesmallest_sketch_meets_its_tolerance_and_is_small(bandwidth, order, tolerance):
     kernels = [Gaussian(b) for b in bandwidth]
-    sketch = _smallest_sketch(kernels, (20,) * len(kernels), order, 28, tolerance)
+    sketch = smallest_sketch(kernels, (20,) * len(kernels), order, 28, tolerance)
     if sketch is None:  # only where order 0 would need far too many cells
         assert order <= 1
         return

@@ -1,0 +1,136 @@
+"""At most u rows of each unit: which ones are counted, in passes over buckets of units.
+
+Kept are the u rows of a unit with the smallest keyed hashes of unit and row. So what is kept of a
+unit depends on its own rows and a private salt alone, not on their order, on files or workers, or
+on other units: a unit that changes, changes at most u rows of its own, before and after. Equal
+rows have equal hashes and are kept as often as they are there, up to u in all. Units whose ids are
+one float are one unit: they share u rows, and each is protected all the same.
+
+A pass keeps the units of one bucket, a keyed hash of their ids, so no more rows are in memory than
+a share of them; nothing is written to disk. A row without an id, or outside the box, is the null
+record and takes no other row's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dbern.arrays import BoolArray, FloatArray, Int64Array, UInt64Array
+from dbern.domain import Column, Domain
+from dbern.privacy.budget import PrivacyUnit
+from dbern.privacy.content import content_buckets, content_words
+
+PASS_ROWS = 1 << 22
+"""Rows that a pass keeps where there are as many as the normalizer says."""
+
+_BATCH_ROWS = 1 << 16
+_COPIES = 5  # of the rows of a pass: gathered, joined, sorted, their hashes and their order
+
+
+def bounding_passes(rows: int) -> int:
+    """Passes over about so many rows, where nothing else says how many."""
+    return max(1, -(-rows // PASS_ROWS))
+
+
+@dataclass(frozen=True)
+class Bounding:
+    """How many rows of each unit are counted, and how they are found.
+
+    Parameters
+    ----------
+    column : Column
+        The units' ids.
+    unit : PrivacyUnit
+        Of at most so many rows.
+    box : Domain
+        Axes in which a row must be valid to count.
+    content : tuple of Column
+        Columns that are counted: what a row is.
+    rows : int
+        Public normalizer: about how many rows there are.
+    buckets, passes : int
+        A pass keeps units of the buckets b with ``b mod passes`` its index.
+    """
+
+    column: Column
+    unit: PrivacyUnit
+    box: Domain
+    content: tuple[Column, ...]
+    rows: int
+    buckets: int
+    passes: int
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Memory of one pass of as many rows as the normalizer says, with room for an uneven one.
+
+        Units of many rows make passes uneven before their rows are bounded.
+        """
+        width, share = len(self.content) + 2, 2 * -(-self.rows // self.passes)
+        return 8 * width * (_COPIES * min(self.rows, share) + 4 * _BATCH_ROWS)
+
+    def bounded(
+        self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int
+    ) -> Iterator[dict[str, FloatArray]]:
+        """Batches of the rows that one pass keeps, once all records were seen."""
+        kept = _Kept(self.unit.max_contributions, salt)
+        for batch in batches:
+            ids, counts = batch[self.column.name], self._counts(batch)
+            buckets = content_buckets(ids[counts, None], salt, self.buckets)
+            counts[counts] = buckets % self.passes == index
+            kept.add(ids[counts], np.column_stack([batch[c.name][counts] for c in self.content]))
+        ids, rows = kept.finish()
+        for start in range(0, len(rows), _BATCH_ROWS):
+            part = slice(start, start + _BATCH_ROWS)
+            named = {c.name: rows[part, i].copy() for i, c in enumerate(self.content)}
+            yield {**named, self.column.name: ids[part]}
+
+    def _counts(self, batch: Mapping[str, FloatArray]) -> BoolArray:
+        """Rows that have an id and are not the null record of every sum over the box."""
+        inside, _ = self.box.bounded(batch)
+        return inside & ~np.isnan(batch[self.column.name])
+
+
+@dataclass
+class _Kept:
+    """The rows of one pass: those with the smallest hashes of each unit, so far."""
+
+    most: int
+    salt: bytes = field(repr=False)
+    _ids: list[FloatArray] = field(default_factory=list, repr=False)
+    _rows: list[FloatArray] = field(default_factory=list, repr=False)
+    _waiting: int = 0
+
+    def add(self, ids: FloatArray, rows: FloatArray) -> None:
+        """Take rows (m, d) of units (m,) in."""
+        # Adding 0.0 makes one zero of two, here as in the hash.
+        self._ids.append(ids + 0.0)
+        self._rows.append(rows + 0.0)
+        self._waiting += len(ids)
+        if self._waiting > max(2 * _BATCH_ROWS, len(self._ids[0])):
+            self._merge()
+
+    def _merge(self) -> None:
+        ids, rows = np.concatenate(self._ids), np.concatenate(self._rows)
+        hashes = content_words(np.column_stack([ids, rows]), self.salt)
+        chosen = _smallest(ids, hashes, rows, self.most)
+        self._ids, self._rows, self._waiting = [ids[chosen]], [rows[chosen]], 0
+
+    def finish(self) -> tuple[FloatArray, FloatArray]:
+        """Units (m,) and rows (m, d), sorted by unit."""
+        if not self._ids:
+            return np.zeros(0), np.zeros((0, 0))
+        self._merge()
+        return self._ids[0], self._rows[0]
+
+
+def _smallest(ids: FloatArray, hashes: UInt64Array, rows: FloatArray, most: int) -> Int64Array:
+    """Indices of the `most` rows of each unit with the smallest hashes; of one hash, by content."""
+    order = np.lexsort((*rows.T, hashes, ids))
+    ids = ids[order]
+    first = np.flatnonzero(np.concatenate([np.ones(min(1, len(ids)), bool), ids[1:] != ids[:-1]]))
+    rank = np.arange(len(ids)) - np.repeat(first, np.diff(np.append(first, len(ids))))
+    return np.asarray(order[rank < most])

@@ -1,0 +1,330 @@
+"""Components where the number of rows is private: add-or-remove neighbours, units of many rows.
+
+Sums are divided by a public normalizer n in place of the number of rows, which appears nowhere.
+
+*A record added or removed.* A component says what that moves: `AddedComponent`, `AddedVector`.
+
+*A unit of u rows.* At most u rows of a unit are counted, chosen by the unit's own rows alone
+(`dbern.targets.bounding`), so a unit that is replaced, or added or removed, changes at most u of
+the counted records, each to another one or to the null record, or from it. A chain of u databases,
+each a record further, and the triangle inequality: u times what one record moves. It is attained by
+u equal rows, wherever one record attains its bound.
+
+*The most rows.* Integers must not overflow, and floats err in proportion to what they hold, on
+every database. So statistics are resolved for `most_rows`, m, a public power of two: their bounds
+hold for any number of rows up to that, values being over m. Division by m is exact; values times m
+(exact too) are then divided by n instead, which rounds once, as the statistic's bound for its own
+division allows. Errors over m become errors over n times ``m / n``. More rows are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol, Self, runtime_checkable
+
+from dbern.arrays import FloatArray, Int64Array
+from dbern.bernstein.bias import Approximation
+from dbern.bernstein.coordinates import BumpBound, Coordinates, Entries
+from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.bernstein.lattice import Slab
+from dbern.domain import Column, Domain
+from dbern.errors import SpecError
+from dbern.privacy.budget import Protection
+from dbern.targets.base import Component, Statistic, Vector
+
+_LEAST_MOST = 1 << 32
+_TIMES = 8
+
+
+def most_rows(normalizer: int) -> int:
+    """The most rows there can be where their number is private: a public power of two.
+
+    Examples
+    --------
+    >>> most_rows(1000) == 2**32, most_rows(2**40) == 2**44
+    (True, True)
+    """
+    return max(_LEAST_MOST, _TIMES << normalizer.bit_length())
+
+
+@runtime_checkable
+class AddedComponent(Protocol):
+    """A component over any normalizer n that knows what one record more or less does.
+
+    Its statistic's `kernel_error_norm` is at least twice what the kernel error adds to that, and
+    its `float_error` has room for the rounding of a division by n.
+    """
+
+    @property
+    def added_function_movement(self) -> float:
+        """n times the largest move of one output at one point, rounded outward."""
+
+    def added_movement(
+        self, coordinates: Coordinates, norm: int, *, quick: bool = False
+    ) -> BumpBound:
+        """Bound n times the l1 or l2 distance that it moves all outputs; as `movement`."""
+
+
+@runtime_checkable
+class AddedVector(Protocol):
+    """A vector that knows the same."""
+
+    @property
+    def added_entry_movement(self) -> float:
+        """n times the largest move of one entry, rounded outward."""
+
+    def added_movement(self, norm: int) -> BumpBound:
+        """Bound n times the l1 or l2 distance that it moves all entries."""
+
+
+@runtime_checkable
+class ProtectableComponent(Protocol):
+    """A component that has its own form for other neighbours."""
+
+    def protected(self, protection: Protection, ids: Column | None) -> Component | Vector:
+        """That form; records that meet are chosen by `ids` where a unit is wider than a row."""
+
+
+def protected(
+    component: Component | Vector, protection: Protection, ids: Column | None
+) -> Component | Vector:
+    """The component for these neighbours; itself where rows are replaced.
+
+    Raises
+    ------
+    SpecError
+        Where nothing is proved about it.
+    """
+    if not protection.private_rows:
+        return component
+    if isinstance(component, ProtectableComponent):
+        return component.protected(protection, ids)
+    if isinstance(component, Vector):
+        if isinstance(component, AddedVector):
+            return ProtectedVector.of(component, protection)
+    elif isinstance(component, AddedComponent):
+        return ProtectedComponent(component, protection)
+    key = "unit" if protection.unit.column is not None else "neighbors"
+    raise SpecError(
+        f'data.{key}: nothing is proved for this target with it; write neighbors = "replace-one" '
+        'and unit = "row", or a target.kind that sums over records, such as "kernel-density"'
+    )
+
+
+def _rows(bound: BumpBound, protection: Protection) -> BumpBound:
+    rows = protection.unit.max_contributions
+    if rows == 1:
+        return bound
+    return BumpBound(OUTWARD * rows * bound.value, f"{rows} rows x {bound.derivation}")
+
+
+@dataclass(frozen=True)
+class ProtectedComponent:
+    """A component with the movements of other neighbours: see the top of the module."""
+
+    component: Component
+    protection: Protection
+
+    @property
+    def name(self) -> str:
+        """The component's, as all that does not depend on neighbours."""
+        return self.component.name
+
+    @property
+    def outputs(self) -> int:
+        """The component's."""
+        return self.component.outputs
+
+    @property
+    def share(self) -> Fraction:
+        """The component's."""
+        return self.component.share
+
+    @property
+    def unit(self) -> float:
+        """The component's."""
+        return self.component.unit
+
+    @property
+    def domain(self) -> Domain:
+        """The component's."""
+        return self.component.domain
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The component's."""
+        return self.component.kernels
+
+    @property
+    def approximation(self) -> Approximation:
+        """The component's: for at most as many records as the normalizer."""
+        return self.component.approximation
+
+    @property
+    def binned(self) -> bool:
+        """The component's."""
+        return self.component.binned
+
+    @property
+    def spectral(self) -> bool:
+        """Never: floats for the most rows would cost more than these coordinates save."""
+        return False
+
+    @property
+    def additive(self) -> bool:
+        """The component's."""
+        return self.component.additive
+
+    @property
+    def function_movement(self) -> float:
+        """That of a unit."""
+        one = self.component.function_movement
+        if self.protection.added and isinstance(self.component, AddedComponent):
+            one = self.component.added_function_movement
+        return OUTWARD * self.protection.unit.max_contributions * one
+
+    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+        """That of a unit."""
+        bound = self.component.movement
+        if self.protection.added and isinstance(self.component, AddedComponent):
+            bound = self.component.added_movement
+        return _rows(bound(coordinates, norm, quick=quick), self.protection)
+
+    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
+        """The component's for the most rows, over n."""
+        one = self.component.statistic(coordinates, most_rows(n), tolerance)
+        return ProtectedStatistic(one, self.protection, n)
+
+    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
+        """The statistic that a plan has chosen."""
+        one = self.component.restore(coordinates, most_rows(n), counting)
+        return ProtectedStatistic(one, self.protection, n)
+
+
+@dataclass(frozen=True)
+class ProtectedVector(Vector):
+    """A vector with the movements of other neighbours: see the top of the module."""
+
+    vector: Vector
+    protection: Protection
+
+    @classmethod
+    def of(cls, vector: Vector, protection: Protection) -> Self:
+        """The same entries."""
+        return cls(vector.name, vector.share, vector.entries, vector, protection)
+
+    @property
+    def entry_movement(self) -> float:
+        """That of a unit."""
+        one = self.vector.entry_movement
+        if self.protection.added and isinstance(self.vector, AddedVector):
+            one = self.vector.added_entry_movement
+        return OUTWARD * self.protection.unit.max_contributions * one
+
+    def movement(self, norm: int) -> BumpBound:
+        """That of a unit."""
+        bound = self.vector.movement
+        if self.protection.added and isinstance(self.vector, AddedVector):
+            bound = self.vector.added_movement
+        return _rows(bound(norm), self.protection)
+
+    def statistic(self, n: int) -> Statistic:
+        """The vector's for the most rows, over n."""
+        return ProtectedStatistic(self.vector.statistic(most_rows(n)), self.protection, n)
+
+    def restore(self, n: int, counting: Mapping[str, Any]) -> Statistic:
+        """The statistic that a plan has chosen."""
+        one = self.vector.restore(most_rows(n), counting)
+        return ProtectedStatistic(one, self.protection, n)
+
+
+@dataclass(frozen=True)
+class ProtectedStatistic:
+    """A statistic for the most rows, m, whose values are over the normalizer n instead."""
+
+    statistic: Statistic
+    protection: Protection
+    n: int
+
+    @property
+    def _most(self) -> int:
+        return most_rows(self.n)
+
+    @property
+    def _scale(self) -> float:
+        return OUTWARD * self._most / self.n
+
+    @property
+    def coordinates(self) -> Coordinates | Entries:
+        """What is released."""
+        return self.statistic.coordinates
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The statistic's."""
+        return self.statistic.columns
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """The statistic's."""
+        return self.statistic.counting
+
+    @property
+    def description(self) -> str:
+        """The statistic's."""
+        return self.statistic.description
+
+    @property
+    def kernel_error(self) -> float:
+        """Of one record."""
+        return self.statistic.kernel_error
+
+    @property
+    def position_error(self) -> float:
+        """For at most as many records as the normalizer."""
+        return self.statistic.position_error
+
+    @property
+    def float_error(self) -> float:
+        """For at most as many records as the normalizer: accuracy alone."""
+        return self.statistic.float_error
+
+    @property
+    def value_bound(self) -> float:
+        """``m / n`` times that of values over m."""
+        return OUTWARD * self._scale * self.statistic.value_bound
+
+    @property
+    def batch_bytes(self) -> int:
+        """The statistic's."""
+        return self.statistic.batch_bytes
+
+    @property
+    def table_bytes(self) -> int:
+        """The statistic's."""
+        return self.statistic.table_bytes
+
+    def kernel_error_norm(self, norm: int) -> float:
+        """Of a replaced record or half of it for each row of a unit."""
+        one = self.statistic.kernel_error_norm(norm)
+        rows = self.protection.unit.max_contributions
+        return OUTWARD * rows * (one / 2 if self.protection.added else one)
+
+    def float_error_norm(self, norm: int) -> float:
+        """``m / n`` times that of values over m."""
+        return OUTWARD * self._scale * self.statistic.float_error_norm(norm)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The statistic's."""
+        return self.statistic.shape
+
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        """Add a batch of records to `state`, in place."""
+        self.statistic.add(state, records)
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Values over n."""
+        return self.statistic.finish(state, output, slab) * float(self._most) / self.n

@@ -1,0 +1,210 @@
+"""Where the number of rows is private: sensitivities by search, planted bugs, refusals."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from conformance import CASES, everyone, integers, moves
+
+import dbern
+from dbern import publishing
+from dbern.bernstein.coordinates import BumpBound
+from dbern.planning import plan_files
+from dbern.records import FileFacts
+from dbern.targets.capabilities import for_rows
+from dbern.targets.protected import most_rows
+from dbern.targets.risk_minimizers import RiskModel
+from dbern.targets.sums import KernelSum
+
+UNPROVED = {"oracle", "oracle shards", "gaps"}
+MINIMIZERS = ("kernel-erm", "support-vector-machine", "logistic-regression", "ridge-regression")
+SOLVED = {
+    name for name, case in CASES.items()
+    if case.target["kind"] in MINIMIZERS and "binned-laplace" not in case.noises
+}  # fmt: skip
+QUICK = {"density", "machine", "bayes-gaussian", "logistic"}
+REACHED = dict.fromkeys(SOLVED, 0.2)
+ADDED = {"neighbors": "add-or-remove-one", "normalizer": "2"}
+UNIT = {"unit": {"column": "user", "max_contributions": 2}, "normalizer": "2"}
+PAIRS = [
+    pytest.param(name, noise, marks=[] if name in QUICK else pytest.mark.slow)
+    for name, case in CASES.items()
+    for noise in case.noises
+    if name not in UNPROVED
+    if "spectral" not in noise or (name in SOLVED and noise == "spectral-laplace")
+]
+
+
+def added(name, noise, axes=1, k=9, rows=ADDED):
+    """The largest moves by one record more, over their bounds, of each component."""
+    case, rng = CASES[name], np.random.default_rng(5)
+    spec = case.spec(axes, 2, noise, rows=rows, **({} if case.linear else {"k": k}))
+    plan = plan_files(spec, ())
+    records = everyone(case, axes, rng)
+    found = np.zeros(len(plan.components))
+    for others in ([], [records[1]], [records[1]] * 3):
+        before = integers(spec, plan, others)
+        for record in records:
+            pair = [before, integers(spec, plan, [*others, record])]
+            found = np.maximum(found, moves(plan, pair))
+    return found
+
+
+@pytest.mark.parametrize(("name", "noise"), PAIRS)
+def test_no_record_more_moves_the_integers_beyond_the_plan(name, noise):
+    assert REACHED.get(name, 0.5) < max(added(name, noise)) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(CASES.keys() - SOLVED - UNPROVED))
+def test_no_record_more_moves_the_integers_of_two_axes_beyond_the_plan(name):
+    noise = "discrete-gaussian" if name == "groups" else "laplace"
+    assert 0.3 < max(added(name, noise, axes=2, k=5)) <= 1
+
+
+def test_a_bound_of_half_is_caught(monkeypatch):
+    monkeypatch.setattr(BumpBound, "half", property(lambda one: BumpBound(one.value / 4, "wrong")))
+    assert max(added("density", "laplace")) > 1
+
+
+def planned(name="density", noise="laplace", files=(), **data):
+    return plan_files(CASES[name].spec(1, 2, noise, rows={**ADDED, **data}), files)
+
+
+def test_add_or_remove_costs_half():
+    for name, noise in (("machine", "laplace"), ("regression", "binned-laplace")):
+        public = plan_files(CASES[name].spec(1, 10**6, noise, k=20), ())
+        spec = CASES[name].spec(1, 2, noise, rows={**ADDED, "normalizer": "1000000"}, k=20)
+        ratio = plan_files(spec, ()).noise.scale / public.noise.scale
+        assert ratio == pytest.approx(0.5, rel=0.05)
+
+
+def test_the_plan_does_not_know_the_number_of_rows():
+    plans = [planned(files=[FileFacts("/a", 1 + n, (n,))]).to_dict() for n in (0, 1, 10**6)]
+    assert plans[0] == plans[1] == plans[2]
+    plan = planned()
+    assert "n" not in plan.to_dict()
+    assert dbern.ReleasePlan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+    assert "one row added or removed" in plan.explain()
+
+
+def test_more_rows_than_integers_hold_are_refused():
+    assert planned(files=[FileFacts("/a", 1, (2**31, 2**31))])
+    with pytest.raises(dbern.SpecError, match=r"^data\.source: more than 4294967296 rows"):
+        planned(files=[FileFacts("/a", 1, (2**31, 2**31, 1))])
+
+
+@pytest.mark.parametrize("noise", ["laplace", "binned-laplace"])
+def test_the_most_rows_there_can_be_stay_within_the_bounds(noise):
+    """Their sums are those of one record, times their number: no integer overflows."""
+    spec = CASES["density"].spec(1, 2, noise, rows=ADDED, k=9)
+    plan = plan_files(spec, ())
+    counters = plan.counters(spec)
+    one = counters.count([{"x": np.array([0.5])}], bytes(32))
+    total = one * most_rows(2)
+    assert (total // most_rows(2) == one).all()
+    (slab,) = plan.coordinates.layout.slabs()
+    value = counters.finish(total, 0, 0, slab)
+    statistic = counters.parts[0]
+    assert np.abs(value).max() <= statistic.value_bound
+    law = plan.noise.law
+    assert statistic.value_bound < math.ldexp(2.0**62, law.granularity_exponent)
+
+
+@pytest.mark.parametrize(
+    ("data", "key", "text"),
+    [
+        ({"neighbors": "add-or-remove-one"}, "data.normalizer", 'write normalizer = "2000000"'),
+        ({**ADDED, "n": 10}, "data.n", "the number of rows is private"),
+        ({"normalizer": "10"}, "data.normalizer", "write n = 2000000, or neither"),
+        ({**ADDED, "normalizer": "1.5"}, "data.normalizer", "must be a whole number"),
+        ({**ADDED, "normalizer": "0"}, "data.normalizer", "must be a whole number"),
+    ],
+)
+def test_n_and_normalizer_exclude_each_other(data, key, text):
+    with pytest.raises(dbern.SpecError, match=text) as caught:
+        CASES["density"].spec(1, 2, "laplace", rows=data)
+    assert str(caught.value).startswith(f"{key}: ")
+
+
+@pytest.mark.parametrize("noise", ["spectral-laplace", "laplace-advanced"])
+def test_what_is_not_for_private_rows_is_refused(noise):
+    with pytest.raises(dbern.SpecError, match=r'^mechanism\.noise: .* write noise = "'):
+        planned(noise=noise)
+
+
+def test_no_rows_at_all_are_a_database(project, client, monkeypatch):
+    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+    project.write({"x": np.zeros(0), "y": np.zeros(0)})
+    spec = project.spec(
+        data={"neighbors": "add-or-remove-one", "normalizer": "100"}, budget={"dataset": "rides"}
+    )
+    with pytest.raises(dbern.BudgetError, match=r"--neighbors add-or-remove-one$"):
+        dbern.release(spec, client=client)
+    with project.ledger() as ledger:
+        ledger.grant("rides", spec.charge, neighbors=dbern.Neighbors.ADD_OR_REMOVE_ONE)
+    synopsis = dbern.release(spec, client=client).synopsis
+    assert synopsis.metadata["target"]["normalizer"] == 100
+    assert synopsis.metadata["neighbors"] == "add-or-remove-one"
+    assert "n" not in synopsis.metadata["target"]
+    assert (synopsis(np.array([[5.0, 0.0]])) == 0).all()
+    assert synopsis.band() > 0
+
+
+def test_other_neighbours_than_the_grants_are_refused(project, client):
+    spec = project.spec(data={"neighbors": "add-or-remove-one", "normalizer": "100"})
+    with pytest.raises(dbern.BudgetError, match="granted for neighbors replace-one") as caught:
+        dbern.release(spec, client=client)
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize(("data", "key"), [(ADDED, "neighbors"), (UNIT, "unit")])
+def test_a_learner_about_which_nothing_is_proved_is_refused(monkeypatch, data, key):
+    """Such as one of another package, with components that know replaced rows alone."""
+    monkeypatch.delattr(KernelSum, "added_movement")
+    with pytest.raises(dbern.SpecError, match=rf"^data\.{key}: nothing is proved .*; write "):
+        CASES["density"].spec(1, 2, "laplace", rows=data)
+    assert CASES["density"].spec(1, 2, "laplace").components
+
+
+@pytest.mark.parametrize("data", [ADDED, UNIT])
+@pytest.mark.parametrize("name", sorted(UNPROVED))
+def test_oracles_and_gaps_are_refused(name, data):
+    with pytest.raises(dbern.SpecError, match="nothing is proved for this target"):
+        CASES[name].spec(1, 2, "laplace", rows=data)
+
+
+# --- weights of full shards --------------------------------------------------------------------
+
+
+def full(counts, label=1.0):
+    """Weights of one shard of records at one place, as many as say, and how far they may move."""
+    spec = CASES["logistic"].spec(1, 2, "laplace", rows={**ADDED, "normalizer": "1"})
+    component = for_rows(spec.components[0], 1).model
+    points = component.space.points(np.array([[1.0], [1.0]]))
+    labels = np.array([1.0, label])
+    found = [component.fitted(points, labels, np.array(some))[1][:, 0] for some in counts]
+    risk = component.risk
+    assert max(np.linalg.norm(one) for one in found) <= risk.norm(risk.most_weight)
+    return found, risk.sensitivity / 2 + component.method.instability(risk)
+
+
+def largest_step(label):
+    counts = [(float(c), float(more)) for c in range(0, 140, 3) for more in (0, 1)]
+    found, bound = full(counts, label)
+    pairs = zip(found[::2], found[1::2], strict=True)
+    return max(float(np.linalg.norm(one - other)) for one, other in pairs) / bound
+
+
+@pytest.mark.parametrize("label", [1.0, -1.0])
+def test_a_record_moves_a_shard_no_further_however_full_it_is(label):
+    assert 0.3 < largest_step(label) <= 1
+
+
+def test_a_shard_cut_off_at_once_is_caught(monkeypatch):
+    """Planted: full weight up to some number of rows, and none beyond."""
+    monkeypatch.setattr(RiskModel, "_weight_of", lambda _self, rows: float(rows <= 30))
+    assert largest_step(1.0) > 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import hmac
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -252,7 +253,9 @@ def _check_column(path: str, schema: pa.Schema, column: Column) -> None:
         return
     if not kinds:
         there = ", ".join([found for found, _ in leaves(schema)] + [*folder_values(path)])
-        raise SpecError(f'{key}: {path} has no column "{name}"; write one of: {there}')
+        of_role = re.match(r"data\.(?:label|response|group|filter)(?=\.)", key)
+        place = f"{of_role[0]}.column" if of_role else key
+        raise SpecError(f'{place}: {path} has no column "{name}"; write one of: {there}')
     check_kind(path, kinds[0], column)
 
 

@@ -128,7 +128,10 @@ class MechanismSection(Section):
     noise: Literal[
         "auto", "laplace", "spectral-laplace", "binned-laplace", "discrete-gaussian",
         "spectral-gaussian", "binned-gaussian", "laplace-advanced",
-    ] = Field("auto", description='noise = "auto" (docs/spec.md has the kinds)')  # fmt: skip
+    ] = Field("auto", description=(
+        'noise = "auto"; with delta = "0" "laplace", "spectral-laplace" or "binned-laplace", with '
+        'a delta "discrete-gaussian", "spectral-gaussian", "binned-gaussian" or "laplace-advanced"'
+    ))  # fmt: skip
     calibration: Literal["tight", "paper"] = Field(
         "tight", description='calibration = "tight" or "paper"'
     )

@@ -82,9 +82,7 @@ class ReleasedDataset:
         counts = [shape] * len(self.domain.axes) if isinstance(shape, int) else list(shape)
         if len(counts) != len(self.domain.axes) or min(counts) < 2:
             names = ", ".join(self.domain.names)
-            raise SpecError(
-                f"grid shape {shape}: write one count of at least 2 for each of {names}"
-            )
+            raise SpecError(f"grid shape {shape}: write a count of at least 2 for each of {names}")
         unit = [np.linspace(0.0, 1.0, count) for count in counts]
         places = {
             axis.name: axis.low + axis.width * positions

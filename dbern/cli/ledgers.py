@@ -106,12 +106,14 @@ def grant(
     """
     del quiet
     from dbern.ledger import BudgetLedger
-    from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+    from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, exact
 
     if not dataset.strip():
         raise click.BadParameter("must not be empty", param_hint="--dataset")
+    added = Budget(exact(epsilon, "grant.epsilon"), exact(delta, "grant.delta"))  # one may be 0
+    if added.delta >= 1:
+        raise click.BadParameter("must be below 1", param_hint="--delta")
     with BudgetLedger.open(url) as opened:
-        added = Budget.parse(epsilon, delta, key="grant")
         opened.grant(
             dataset,
             added,
@@ -158,7 +160,7 @@ def status(
         accounts = [_account(one) for one in found]
         log = [vars(line) for line in opened.log(dataset)] if with_log else []
         pending = opened.is_pending()
-    lines = _status_lines(accounts) or ["no budget was granted yet"]
+    lines = _status_lines(accounts) or ["no budget was granted yet; `dbern ledger grant` does"]
     if pending:
         lines.append("put back to an earlier state: spending is stopped until it is reconciled")
     low = [one.dataset for one in found if least is not None and one.remaining_share < least]

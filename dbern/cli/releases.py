@@ -85,7 +85,7 @@ def _axes(values: tuple[int, ...]) -> str:
 @click.command()
 @_SPEC
 @_PARTITION
-@click.option("--scheduler", metavar="ADDRESS", help="Use this Dask cluster, as tcp://host:8786.")
+@click.option("--scheduler", metavar="ADDRESS", help="Use this Dask cluster, as tls://host:8786.")
 @log_format
 @common
 def release(

@@ -44,7 +44,7 @@ _HEAD = """\
     "axes",
     multiple=True,
     metavar="COLUMN=LOW,HIGH",
-    help="One to three; limits may be dates.",
+    help="One to six, more for some kinds; limits may be dates.",
 )
 @click.option("--kind", help="What to release; `dbern target list` has the kinds.")
 @click.option(

@@ -60,7 +60,10 @@ def query(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Answer every row of a Parquet file: its columns, then ``value``."""
+    """Answer every row of a Parquet file, in its order.
+
+    The answers have all its columns, then "value"; of several classes or groups "value_CLASS" each.
+    """
     from dbern.synopsis.queries import answer
     from dbern.synopsis.reader import open_synopsis
 

@@ -75,10 +75,7 @@ def overdrawn(url: str, status: DatasetStatus, charge: Budget, asked: Amount) ->
     granted = str(status.budget)
     if status.granted != status.budget:
         granted += f", {status.granted}"
-    missing, used = charge, status.used
-    if isinstance(asked, Zcdp) and isinstance(used, Zcdp):
-        more = (used + asked).epsilon - status.budget.epsilon
-        missing = Budget(Fraction(math.floor(more * 10**6) + 1, 10**6))
+    missing = _shortfall(status, charge, asked)
     when = f" in {status.period}, renewed every {status.terms.period}" if status.period else ""
     amounts = (
         f"requested {requested}; spent {status.spent}; reserved {status.reserved}; "
@@ -88,6 +85,18 @@ def overdrawn(url: str, status: DatasetStatus, charge: Budget, asked: Amount) ->
         f"dataset {status.dataset!r} cannot pay: {with_decimals(amounts)}{when}; "
         f"ask for less, or grant more: {grant_command(url, status.dataset, missing)}"
     )
+
+
+def _shortfall(status: DatasetStatus, charge: Budget, asked: Amount) -> Budget:
+    """What a grant must add for the charge to fit; in zCDP the epsilon, to a millionth."""
+    used = status.used
+    if isinstance(asked, Zcdp) and isinstance(used, Zcdp):
+        epsilon = (used + asked).epsilon - status.budget.epsilon
+        return Budget(Fraction(math.floor(epsilon * 10**6) + 1, 10**6))
+    if not isinstance(used, Budget):
+        return charge
+    more = used + charge - status.budget
+    return Budget(max(Fraction(0), more.epsilon), max(Fraction(0), more.delta))
 
 
 def with_decimals(amounts: str) -> str:

@@ -171,3 +171,24 @@ def _stacked(table: Any, domain: Domain) -> FloatArray:
     if len({column.shape for column in stacked}) > 1 or stacked[0].ndim != 1:
         raise SpecError(f"the columns {', '.join(names)} must be flat and equally long")
     return np.column_stack(stacked)
+
+
+def orders(h: Any, domain: Domain) -> dict[str, int]:
+    """The order of the operator on each axis, from one for all or one for each.
+
+    Raises
+    ------
+    SpecError
+        For what is neither.
+
+    Examples
+    --------
+    >>> from dbern.domain import Axis
+    >>> orders(4, Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0))))
+    {'x': 4, 'y': 4}
+    """
+    given = tuple(h) if isinstance(h, list | tuple | np.ndarray) else (h,) * domain.dimensions
+    whole = all(isinstance(each, int | np.integer) and each >= 1 for each in given)
+    if len(given) != domain.dimensions or not whole:
+        raise SpecError(f'h = {h}: write an integer of at least 1, one for each axis, or "auto"')
+    return dict(zip(domain.names, given, strict=True))

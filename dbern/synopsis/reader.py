@@ -18,7 +18,7 @@ from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
-from dbern.synopsis.points import Points, as_points, check_shape, confidence, like, plain
+from dbern.synopsis.points import Points, as_points, check_shape, confidence, like, orders, plain
 from dbern.synopsis.released import ReleasedArray, ReleasedVector
 from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
@@ -196,10 +196,8 @@ class Synopsis:
         check_shape(points.shape, self.domain)
         total = LEAST_RESAMPLED if np.isnan(points.shape[0]) else points.shape[0]
         columns = len(self.classes) if self.combination.several else 0
-        facts: dict[str, Any] = {
-            "dtype": np.float64,
-            "meta": np.empty((0,) * (2 if columns else 1)),
-        }
+        empty = np.empty((0,) * (2 if columns else 1))
+        facts: dict[str, Any] = {"dtype": np.float64, "meta": empty}
         if points.ndim == 2:
             points = points.rechunk({1: -1})
             facts |= {"chunks": (points.chunks[0], (columns,))} if columns else {"drop_axis": 1}
@@ -229,7 +227,13 @@ class Synopsis:
         return self.bound(beta, h).total
 
     def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
-        """The parts of `band`."""
+        """The parts of `band`: approximation, rounding and noise, at `beta`.
+
+        Raises
+        ------
+        SpecError
+            For a confidence outside of (0, 1), or an order that the synopsis cannot have.
+        """
         level = confidence(beta)
         selected = isinstance(h, str)
         parts = self._bounds(level, self._smoothings(h), selected=selected)
@@ -251,25 +255,27 @@ class Synopsis:
         """Lower and upper ends of a simultaneous band at the points.
 
         Of a quotient narrower than `band` where its denominator is surely positive.
+
+        Raises
+        ------
+        SpecError
+            For points of a wrong shape, a confidence outside of (0, 1), or an order that the
+            synopsis cannot have.
         """
         level = confidence(beta)
         smoothings, selected = self._smoothings(h), isinstance(h, str)
         errors = [one.total for one in self._bounds(level, smoothings, selected=selected)]
-        array = plain(points, self.domain)
-        if self.combination.kind != "ratio":
-            values, width = self(array, h), self.combination.error(errors)
+        if self.combination.kind == "ratio":
+            array = as_points(points, self.domain)
+            parts = self._parts(array, smoothings, len(array), available_cores())
+            low, high = self.combination.interval(parts, errors)
+            outside = ~self.domain.inside(array)
+            low[outside] = high[outside] = np.nan
+        else:
+            values, width = self(plain(points, self.domain), h), self.combination.error(errors)
             low, high = values - width, values + width
-            return like(points, low, self.combination.columns), like(
-                points, high, self.combination.columns
-            )
-        array = as_points(points, self.domain)
-        parts = self._parts(array, smoothings, len(array), available_cores())
-        low, high = self.combination.interval(parts, errors)
-        outside = ~self.domain.inside(array)
-        low[outside] = high[outside] = np.nan
-        return like(points, low, self.combination.columns), like(
-            points, high, self.combination.columns
-        )
+        columns = self.combination.columns
+        return like(points, low, columns), like(points, high, columns)
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid over the whole domain, ends included, as a labelled array.
@@ -286,9 +292,7 @@ class Synopsis:
         whole = all(isinstance(count, int | np.integer) and count >= 2 for count in counts)
         if len(counts) != len(axes) or not whole:
             names = ", ".join(self.domain.names)
-            raise SpecError(
-                f"grid shape {shape}: write one count of at least 2 for each of {names}"
-            )
+            raise SpecError(f"grid shape {shape}: write a count of at least 2 for each of {names}")
         unit = [np.linspace(0.0, 1.0, count) for count in counts]
         values = self.combination.values(
             [
@@ -303,9 +307,8 @@ class Synopsis:
             axis.name: (axis.name, axis.low + positions * axis.width, axis.attributes)
             for axis, positions in zip(axes, unit, strict=True)
         }
-        dims = list(self.domain.names)
+        dims = [*self.domain.names, *(["class"] if self.combination.several else [])]
         if self.combination.several:
-            dims.append("class")
             coordinates["class"] = list(self.classes)
         return xarray.DataArray(values, coords=coordinates, dims=dims, name=self.metadata["name"])
 
@@ -327,8 +330,13 @@ class Synopsis:
     def shaped(self, *shapes: str) -> Synopsis:
         """The same function after free post-processing, labelled; its bands still cover.
 
-        Any of "nonnegative", "normalized", "increasing:x", "decreasing:x" (x: an axis). Details
-        and errors: `dbern.synopsis.shaping.shape`.
+        Any of "nonnegative", "normalized", "increasing:x", "decreasing:x" (x: an axis). Details:
+        `dbern.synopsis.shaping.shape`.
+
+        Raises
+        ------
+        SpecError
+            For a shape that is not known or that this function cannot have.
         """
         from dbern.synopsis.shaping import shape
 
@@ -374,14 +382,7 @@ class Synopsis:
             return tuple(array.chosen for array in self.arrays)
         if h is None:
             return tuple(array.smoothing(array.order) for array in self.arrays)
-        several = isinstance(h, list | tuple | np.ndarray)
-        given: Any = tuple(h) if several else (h,) * self.domain.dimensions  # type: ignore[arg-type]  # a sequence, as just seen
-        whole = all(isinstance(each, int | np.integer) and each >= 1 for each in given)
-        if len(given) != self.domain.dimensions or not whole:
-            raise SpecError(
-                f'h = {h}: write an integer of at least 1, one for each axis, or "auto"'
-            )
-        order = dict(zip(self.domain.names, given, strict=True))
+        order = orders(h, self.domain)
         return tuple(array.smoothing([order[a] for a in array.axes]) for array in self.arrays)
 
 

@@ -117,20 +117,37 @@ class KernelERM(Learner):
     )
     C: float = COST
     shards: Shards = SHARDS
-    width: float | None = Field(None, gt=0, allow_inf_nan=False, description="width = 0.1")
-    tube: float | None = Field(None, ge=0, allow_inf_nan=False, description="tube = 0.1")
-    threshold: float | None = Field(None, gt=0, allow_inf_nan=False, description="threshold = 1.0")
+    width: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="width = 0.1, over which a kink is rounded"
+    )
+    tube: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description='tube = 0.1, of loss "epsilon-insensitive"'
+    )
+    threshold: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description='threshold = 1.0, of loss "huber"'
+    )
     constant: float = CONSTANT
-    degree: int | None = Field(None, ge=1, le=12, description="degree = 3, from 1 to 12")
+    degree: int | None = Field(
+        None, ge=1, le=12, description='degree = 3, from 1 to 12, of kernel "polynomial"'
+    )
     kernel_bound: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="kernel_bound = 1.0"
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="kernel_bound = 1.0, stated of a kernel of your own",
     )
     kernel_lipschitz: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="kernel_lipschitz = 1.0"
+        None, gt=0, allow_inf_nan=False, description="kernel_lipschitz = 1.0, likewise"
     )
-    lipschitz: float | None = Field(None, gt=0, allow_inf_nan=False, description="lipschitz = 1.0")
-    at_zero: float | None = Field(None, gt=0, allow_inf_nan=False, description="at_zero = 1.0")
-    curvature: float | None = Field(None, gt=0, allow_inf_nan=False, description="curvature = 1.0")
+    lipschitz: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="lipschitz = 1.0, stated of a loss of your own"
+    )
+    at_zero: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="at_zero = 1.0, likewise"
+    )
+    curvature: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="curvature = 1.0, likewise"
+    )
 
     def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
         """One, of as many outputs as there are models."""

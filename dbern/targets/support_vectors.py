@@ -32,7 +32,7 @@ from dbern.targets.weighings import ByCategory, BySign
 
 
 class SupportVectorMachine(Learner):
-    """Decision function of a support vector machine with the kernel ``exp(-|x-y|^2 / (2 s^2))``.
+    """Decision function of a support vector machine with the kernel exp(-|x-y|^2 / (2 s^2)).
 
     With two classes the second is the positive one; with more, one machine a class against the
     rest. The regularisation is the paper's ``C/n``: scikit-learn's C is this C over n.

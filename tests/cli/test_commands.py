@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dbern.synopsis import places
+
 SECRET = "37.4219983"
 
 
@@ -435,11 +437,17 @@ def test_the_installed_command_returns_the_exit_code(executable, project):
 def test_a_disk_that_fails_right_after_publication_is_said_and_loses_nothing(
     project, run, monkeypatch
 ):
-    def failing(_path, **_options):
+    def failing(*_where):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
+    def failing_once_it_is_there(path):
+        if (project.output / "manifest.json").exists():
+            failing()
+        sync(path)
+
+    sync = places._sync
     with monkeypatch.context() as patch:
-        patch.setattr("dbern.synopsis.manifest.sync_path", failing)
+        patch.setattr(places, "_sync", failing_once_it_is_there)
         ran = run("release", "release.toml")
     assert ran.code == 1
     assert "run the same command again" in ran.err.replace("\n", " ")
@@ -447,7 +455,7 @@ def test_a_disk_that_fails_right_after_publication_is_said_and_loses_nothing(
     assert run("release", "release.toml").code == 0
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
     with monkeypatch.context() as patch:
-        patch.setattr("dbern.synopsis.store.zarr.open_group", failing)
+        patch.setattr(places.Folder, "read", failing)
         ran = run("release", "release.toml")
     assert ran.code == 1
     assert "cannot be read" in ran.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import pytest
@@ -44,11 +45,25 @@ def test_the_refusal_names_every_amount_and_the_command(ledger, held, ask, advan
         "spent epsilon 0.25",
         "reserved epsilon 0.4",
         "remaining epsilon 0.35",
-        f"dbern ledger grant --ledger {ledger.url} --dataset trips --epsilon 0.36",
+        f"dbern ledger grant --ledger {ledger.url} --dataset trips --epsilon 0.01",
     ):
         assert part in message
     assert refused.value.exit_code == 3
     assert ledger.find("trips", "third") is None
+
+
+@pytest.mark.parametrize("asked", [("1.4",), ("0.2", "1e-6"), ("1/3", "1/10000000"), ("7", "0.01")])
+def test_the_grant_that_a_refusal_names_is_what_was_missing(ledger, held, asked):
+    before = ledger.status("trips")[0].remaining
+    wanted = Request("trips", "r", Budget.parse(*asked))
+    with pytest.raises(BudgetError, match="grant more") as refused:
+        ledger.reserve(wanted)
+    epsilon, *delta = re.findall(r"--(?:epsilon|delta) (\S+)", str(refused.value))
+    ledger.grant("trips", Budget(Fraction(epsilon), Fraction(*delta)))
+    ledger.reserve(wanted)
+    left = ledger.status("trips")[0].remaining
+    assert left.epsilon == max(0, before.epsilon - wanted.charge.epsilon)
+    assert left.delta == 0
 
 
 def test_a_refused_charge_leaves_no_key(ledger, keys_held, ask):

@@ -301,6 +301,26 @@ def test_categories_that_a_column_cannot_hold_are_refused(tmp_path, values, clas
         read_footers([tmp_path / "a.parquet"], [Column("c", "data.label.classes", tuple(classes))])
 
 
+@pytest.mark.parametrize(
+    ("key", "place"),
+    [
+        ("data.label.classes", "data.label.column"), ("data.group.values", "data.group.column"),
+        ("data.filter.values", "data.filter.column"),
+        ("data.response.bounds", "data.response.column"),
+        ("data.unit", "data.unit"), ("data.bounds.d", "data.bounds.d"),
+    ],
+)  # fmt: skip
+def test_a_column_that_is_not_there_is_named_by_its_own_key(tmp_path, key, place):
+    import pyarrow.parquet as pq
+
+    from dbern.domain import Column
+    from dbern.records import read_footers
+
+    pq.write_table(pa.table({"c": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(dbern.SpecError, match=rf'^{place}: .* no column "d"; .* of: c$'):
+        read_footers([tmp_path / "a.parquet"], [Column("d", key, (1, 2))])
+
+
 def test_a_third_party_learner_is_found_by_its_entry_point(monkeypatch):
     from dbern import targets
 

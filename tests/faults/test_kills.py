@@ -170,7 +170,7 @@ def test_killed_over_and_over_it_still_goes_on(project, resumes):
 
 
 INTERRUPTED = [
-    ("dbern.engine:read_batches", 1, "before"),
+    ("dbern.reading:read_batches", 1, "before"),
     ("dbern.ledger.staging:Staging.put", 2, "after"),
     (f"{WRITER}.begin", 1, "after"),
     (f"{WRITER}.finish", 1, "before"),

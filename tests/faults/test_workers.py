@@ -20,13 +20,13 @@ pytestmark = pytest.mark.slow
 # A preload of the workers: counting a portion takes a while and leaves a mark, or kills its worker.
 SLOW = """
 import os, pathlib, time
-import dbern.engine as engine
+import dbern.reading as reading
 from dbern.records import read_batches as original  # the preload may be run twice
 def slowly(*arguments):
     pathlib.Path(os.environ["MARKS"], str(os.getpid())).touch()
     time.sleep(float(os.environ["SECONDS"]))
     yield from original(*arguments)
-engine.read_batches = slowly
+reading.read_batches = slowly
 """
 
 
@@ -137,8 +137,8 @@ def test_tasks_that_kill_their_workers_end_in_a_clear_error_and_it_goes_on_later
     undisturbed = project.twin("undisturbed")
     dbern.release(undisturbed.spec(), client=client)
     (cluster.folder / "slow.py").write_text(
-        "import os, signal\nimport dbern.engine as engine\n"
-        "engine.read_batches = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "import os, signal\nimport dbern.reading as reading\n"
+        "reading.read_batches = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     for _ in range(4):
         cluster.worker()

@@ -103,6 +103,7 @@ def test_bytes_do_not_depend_on_how_the_records_are_cut(project, client, helpers
         assert helpers.objects(other.output) == helpers.objects(project.output)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed")
 def test_bytes_do_not_depend_on_slabs_staged_out_of_order_or_threads(
     project, client, helpers, monkeypatch

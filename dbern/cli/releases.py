@@ -36,6 +36,7 @@ def plan(
 ) -> None:
     """Show what a release would do and cost; no record is read, nothing is charged."""
     from dbern.advice import smallest_epsilon, tradeoff
+    from dbern.ledger import resolve_url
     from dbern.planning import plan as make_plan
     from dbern.privacy.budget import decimal_text
     from dbern.spec import ReleaseSpec
@@ -43,6 +44,7 @@ def plan(
     if table and target_error is not None:
         raise click.UsageError("--table and --target-error exclude each other")
     spec = ReleaseSpec.load(spec_path, partition=partition)
+    resolve_url(spec.budget.ledger, spec.base)  # refuses now what the release would refuse
     if table:
         options = tradeoff(spec)
         content = {"options": [vars(option) for option in options]}

@@ -111,6 +111,7 @@ def test_many_records_have_the_bits_of_the_slow_twin(case):
     assert np.count_nonzero(fast) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("splines", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_no_operation_is_fused(splines):
     made = numba.njit(compiled._signature(1), **compiling._OPTIONS)(compiled._run(1, 2, splines))

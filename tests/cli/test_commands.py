@@ -459,3 +459,12 @@ def test_a_disk_that_fails_right_after_publication_is_said_and_loses_nothing(
         ran = run("release", "release.toml")
     assert ran.code == 1
     assert "cannot be read" in ran.err
+
+
+@pytest.mark.parametrize("url", ["mysql://host/db", "postgresql+psycopg://user:hush@host/db"])
+def test_a_plan_refuses_a_ledger_that_the_release_would_refuse(project, run, url):
+    project.spec(budget={"ledger": url})
+    ran = run("plan", "release.toml")
+    assert ran.code == 2
+    assert "ledger: " in ran.err
+    assert "hush" not in ran.err

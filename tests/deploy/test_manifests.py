@@ -20,6 +20,8 @@ import pytest
 import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
@@ -383,7 +385,6 @@ def analyze(*arguments):
     )
 
 
-@pytest.mark.slow
 def test_slurm_jobs_are_workers_over_tls_that_never_spill(tmp_path):
     from deploy import certificates
 

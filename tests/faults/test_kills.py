@@ -123,6 +123,7 @@ def test_killed_anywhere_it_goes_on(project, resumes, place, call, when, state):
     resumes(project)
 
 
+@pytest.mark.slow
 def test_killed_while_writing_it_goes_on(project, resumes):
     """One of the points above in the fast suite."""
     project.spec(**SPEC)

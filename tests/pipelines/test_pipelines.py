@@ -21,6 +21,8 @@ from dbern.privacy.budget import Budget
 from pipelines import catch_up, due, score
 from pipelines.generated import generate, risk, trips, write
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "pipelines"
 TODAY = date(2026, 11, 20)
 URL = "sqlite:///ledger.db"
@@ -152,7 +154,6 @@ def test_a_damaged_synopsis_scores_nothing(folder):
     assert not list((folder / "scored").iterdir())
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("fast_cluster")
 def test_the_night_as_it_is_shipped_shows_where_the_trips_were(folder):
     shutil.copy(FOLDER / "nightly.toml", folder)
@@ -165,7 +166,6 @@ def test_the_night_as_it_is_shipped_shows_where_the_trips_were(folder):
     assert synopsis.band() < float(grid.max()) / 2
 
 
-@pytest.mark.slow
 def test_two_triggers_at_once_spend_once(folder):
     command = [sys.executable, "-m", "pipelines.catch_up", *NIGHTLY, "--last", "1"]
     started = [subprocess.Popen(command, env=environment()) for _ in range(2)]
@@ -174,7 +174,6 @@ def test_two_triggers_at_once_spend_once(folder):
     assert dbern.open("out/trips/2026-11-19.zarr").verify() > 0
 
 
-@pytest.mark.slow
 def test_a_killed_night_goes_on_for_the_same_charge(folder):
     command = [sys.executable, "-m", "pipelines.catch_up", *NIGHTLY, "--last", "1"]
     killed = (
@@ -212,7 +211,6 @@ def test_pipelines_use_public_names_only():
             assert ours <= allowed, f"{path.name}: {ours - allowed}"
 
 
-@pytest.mark.slow
 def test_the_readme_is_followed_to_its_end(tmp_path):
     text = (FOLDER / "README.md").read_text()
     block = text.split("```")[1]

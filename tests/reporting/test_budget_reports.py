@@ -11,6 +11,8 @@ from dbern.ledger import BudgetLedger, Request
 from dbern.privacy.budget import Budget
 from dbern.reporting.budgets import history, ledger_page
 
+pytestmark = pytest.mark.slow
+
 EVIL = "<script>alert(1)</script>"
 
 

@@ -29,6 +29,8 @@ from dbern.reporting.panels import picture_of
 from dbern.reporting.recipes import recipes
 from dbern.reporting.terminal import drawing
 
+pytestmark = pytest.mark.slow
+
 FAST = ("curve", "regions")
 EVERY = [pytest.param(kind, marks=[] if kind in FAST else pytest.mark.slow) for kind in KINDS]
 
@@ -66,7 +68,6 @@ def test_a_page_depends_on_the_synopsis_alone(made, tmp_path):
     assert synopsis_page(dbern.open(copied)) == synopsis_page(synopsis)
 
 
-@pytest.mark.slow
 def test_a_page_is_the_same_in_another_process(made):
     synopsis = made("curve")
     program = (
@@ -171,7 +172,7 @@ def test_random_privacy_is_not_shown_as_more(made, monkeypatch):
         deployment_of(synopsis.metadata)
 
 
-@pytest.mark.parametrize("kind", ["curve", pytest.param("regression", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["curve", "regression"])
 def test_a_curve_has_the_band_of_the_synopsis(made, kind):
     synopsis = made(kind)
     (panel,) = picture_of(synopsis, 11).panels
@@ -238,7 +239,7 @@ administrative: evidence_sources status registry_authors tier
 """  # names of the registry's template
 
 
-@pytest.mark.parametrize("kind", ["regions", pytest.param("gaussian", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["regions", "gaussian"])
 def test_a_record_has_the_registrys_fields(made, kind):
     facts = made(kind).metadata
     record = deployment_of(facts)

@@ -112,6 +112,7 @@ def test_values_without_noise_are_the_density(name, bandwidth, k):
     assert statistic.kernel_error <= 0.0101 * plan.noise.scale
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PACED)
 def test_plans_survive_json_and_name_the_noise_they_may(name):
     content = sections(

@@ -14,6 +14,8 @@ from dbern.plans import ReleasePlan
 from dbern.privacy.mechanism import public_stream, uniform
 from dbern.privacy.random_privacy import RandomPrivacy
 
+pytestmark = pytest.mark.slow
+
 SAMPLED = {"gamma": "0.5", "distribution": "black_boxes:drawn", "seed": 3}
 
 

@@ -123,6 +123,7 @@ def test_too_many_coefficients_are_refused():
         density_plan((0.1, 0.1, 0.1), (1000, 1000, 1000))
 
 
+@pytest.mark.slow
 @given(content=spec_sections())
 @settings(max_examples=5)
 def test_explanations_are_complete(content):

@@ -229,6 +229,7 @@ STATES = ["reserved", "reading", "staged", "spent", "published"]
 FEW = [s if s in ("reserved", "spent") else pytest.param(s, marks=pytest.mark.slow) for s in STATES]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed")
 @pytest.mark.parametrize("state", FEW)
 def test_a_release_goes_on_from_any_state_with_the_same_bytes(
@@ -294,6 +295,7 @@ def replaced(project, **columns):
     pq.write_table(table, path, row_group_size=groups[0], **columns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("state", "error"), [("reserved", SpecError), ("reading", IntegrityError),
                                               ("staged", IntegrityError)])  # fmt: skip
 def test_changed_files_stop_a_release_until_they_are_charged(

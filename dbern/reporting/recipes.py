@@ -45,18 +45,28 @@ def released(component, name):
     values = array[...] * array.attrs["scale_factor"]
     if "entries" in component:
         return values
-    for name, k, h in zip(component["axes"], component["k"], component["h"]):
+    y = np.array([position(axis) for axis in component["axes"]])
+    if "oblique" in component:
+        rows, low, width = (np.array(component["oblique"][key]) for key in ("rows", "low", "width"))
+        y = np.clip((rows @ y - low) / width, 0, 1)
+    for place, k, h in zip(y, component["k"], component["h"]):
         defect = np.eye(k + 1) - np.array([basis(j / k, k) for j in range(k + 1)])
         term = values
         for _ in range(h - 1):
             term = np.tensordot(defect, term, axes=1)
             values = values + term
-        values = np.tensordot(basis(position(name), k), values, axes=1)
+        values = np.tensordot(basis(place, k), values, axes=1)
     return float(values)
 
 
 parts = [released(one, name) for one in facts["components"] for name in one["arrays"]]
 {combined}"""
+
+_LINEAR = """\
+y, constant = np.array([position(name) for name in axes]), facts["combine"]["constant"]
+features = np.append(y, constant) if constant else y
+parts = [float(weights @ features) for weights in parts[0].reshape(-1, len(features))]
+"""
 
 _RATIO = """\
 low, high = facts["combine"]["low"], facts["combine"]["high"]
@@ -109,6 +119,7 @@ def recipes(synopsis: Synopsis) -> dict[str, str]:
     middle = {axis.name: (axis.low + axis.high) / 2 for axis in axes}
     combine = synopsis.combination
     combined = _COMBINED[combine.kind]
+    combined = combined if combine.constant is None else _LINEAR + combined
     if combine.kind.endswith("naive-bayes"):
         combined += _TWO_SCORES if len(combine.classes) == 2 else "value = np.array(scores)"
     return {

@@ -73,6 +73,7 @@ def test_order_one_leaves_coefficients_alone():
     np.testing.assert_array_equal(iterate(values, [1, 1, 1]), values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", LARGE)
 @pytest.mark.parametrize("h", [1, 2, 7])
 def test_rows_sum_to_one_and_linear_functions_are_fixed(k, h):

@@ -66,6 +66,7 @@ SHAPES = st.one_of(
 )
 
 
+@pytest.mark.slow
 @example(k=(1000,), h=1, kind="spike", seed=1)
 @example(k=(1, 1000), h=2, kind="noise", seed=2)
 @example(k=(1,), h=1, kind="noise", seed=3)

@@ -83,6 +83,7 @@ def test_spends_at_once_keep_a_zcdp_grant(url, python):
     assert status.spent.rho == 7 * Fraction("0.0032")
 
 
+@pytest.mark.slow
 def test_of_clients_on_one_release_one_works(url, python):
     with BudgetLedger.open(url) as ledger:
         ledger.grant("shared", Budget.parse("1"))

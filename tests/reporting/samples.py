@@ -40,6 +40,9 @@ def _density(axes: str, **others: Any) -> tuple[str, dict[str, Any]]:
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "curve": _density("1"),
     "map": _density("2"),
+    "tilted": ("2", {
+        "target": {"kind": "kernel-density", "covariance": [[0.8, 0.1], [0.1, 0.06]]},
+    }),
     "slices": _density("3", mechanism={"k": 4}),
     "groups": _density("2", data__group={"column": "cloud", "values": ["a", "b", "<b>c</b>"]}),
     "gaussian": _density("1", budget={"delta": "1e-6"}, mechanism={"noise": "discrete-gaussian"}),

@@ -45,6 +45,7 @@ WIDE = pytest.param((1.2, 1.0, 1.5), marks=pytest.mark.slow)
 NARROW = pytest.param((0.1,), marks=pytest.mark.slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bandwidths", [(0.4,), NARROW, (0.6, 0.9), WIDE])
 def test_no_replacement_moves_the_integers_by_more_than_the_plan_says(bandwidths):
     rng = np.random.default_rng(3)

@@ -186,7 +186,7 @@ def axis_bins(kernel: Kernel, k: int, cells: int, ridge: float, degree: int = DE
     return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)  # axes of different bandwidths take turns
 def _moments(kernel: Kernel, k: int, cells: int, degree: int) -> tuple[FloatArray, FloatArray]:
     """Second moments under the `prior`: of the bins, and of lattice values with them."""
     t, factors = prior(kernel.bandwidth)

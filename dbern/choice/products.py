@@ -80,7 +80,7 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
         tried = problem.candidate(_bins(kernels, lattice, finest, problem.ridge), order)
         if problem.lattice_error(lattice, order) <= _NEGLIGIBLE * tried.noise:
             break
-    for resolution, factor in itertools.product(fitting, _RIDGES):  # ridges of one after another
+    for resolution, factor in itertools.product(fitting, _RIDGES):  # those of one share its moments
         coordinates = _bins(kernels, lattice, resolution, factor ** (1 / axes) * problem.ridge)
         yield problem.candidate(coordinates, order)
 

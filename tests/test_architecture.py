@@ -27,7 +27,7 @@ LAYERS = [
     {"learning"},
     {"bernstein", "privacy", "combination", "columns"},
     {"domain", "complaints", "sections", "likelihoods", "functions", "oblique"},
-    {"times", "objects"},
+    {"times", "objects", "limits"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}

@@ -28,6 +28,7 @@ LAYERS = [
     {"bernstein", "privacy", "combination", "columns"},
     {"domain", "complaints", "sections", "likelihoods", "functions", "oblique"},
     {"times", "objects", "limits"},
+    {"endpoints"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}

@@ -119,6 +119,7 @@ def test_what_a_worker_offers_is_asked_of_it(client):
         workers.check_memory(client, replace(cost, thread_bytes=11))
 
 
+@pytest.mark.slow
 def test_a_releasing_process_that_is_too_small_is_refused_before_any_read(
     project, client, monkeypatch
 ):

@@ -10,7 +10,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dbern.diagnosis.finding import SKEW_SECONDS, Finding, tried
-from dbern.objects import Objects, check_url, endpoint, is_url
+from dbern.endpoints import settings
+from dbern.objects import Objects, check_url, is_url
 
 _FREE_BYTES = 1 << 30
 
@@ -54,7 +55,7 @@ def _bucket(url: str) -> list[Finding]:
 
 
 def _transport() -> Finding:
-    server = urlsplit(endpoint())
+    server = urlsplit(settings().server)
     if server.scheme == "http" and server.hostname not in ("localhost", "127.0.0.1", "::1"):
         found = "the object store is reached without TLS"
         return Finding("transport", "mend", found, "write https:// in AWS_ENDPOINT_URL")

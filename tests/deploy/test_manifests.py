@@ -247,9 +247,9 @@ def started(unit):
 def test_scheduled_commands_are_understood(monkeypatch, capsys):
     """Each command's options exist: it gets past its parser, to a spec or a ledger that is not."""
     from dbern.cli import main as command_line
-    from pipelines import catch_up, score
+    from pipelines import catch_up, commands, score
 
-    monkeypatch.setattr(catch_up, "run", lambda _arguments: 0)
+    monkeypatch.setattr(commands, "run", lambda _arguments: 0)
     monkeypatch.setattr(catch_up, "_told", str)
     units = (DEPLOY / "systemd").glob("dbern-*.service")
     commands = [started(unit) for unit in units if "@" not in unit.name]

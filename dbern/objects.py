@@ -157,7 +157,7 @@ class Objects:
 
     def excludes(self) -> bool:
         """Whether the store creates a name once only, tried with an object that is removed."""
-        name = f".dbern-probe-{secrets.token_hex(8)}"
+        name = _probe()
         try:
             self.create(name, b"first")
             try:
@@ -165,6 +165,19 @@ class Objects:
             except FileExistsError:
                 return True
             return False
+        finally:
+            self.remove([name])
+
+    def skew(self) -> float:
+        """Seconds, rounded, that the store's clock is ahead of this one's, tried alike."""
+        import obstore
+
+        name = _probe()
+        try:
+            self.create(name, b"first")
+            with _told():
+                made = obstore.head(self._client, self._key(name))["last_modified"]
+            return float(round(made.timestamp() - time.time()))
         finally:
             self.remove([name])
 
@@ -243,6 +256,10 @@ def creating(url: str) -> Iterator[Any]:
         )
         yield file
         file.close()  # here alone: what is closed appears
+
+
+def _probe() -> str:
+    return f".dbern-probe-{secrets.token_hex(8)}"
 
 
 def _parts(url: str) -> tuple[str, str]:

@@ -64,7 +64,7 @@ def test_a_file_that_holds_no_credentials_is_named_and_not_quoted(bare, tmp_path
 
 def test_an_authority_that_cannot_be_read_is_named(bare, tmp_path):
     bare.setenv("AWS_CA_BUNDLE", str(tmp_path / "none.pem"))
-    with pytest.raises(EnvironmentRefusedError, match="AWS_CA_BUNDLE names .*none.pem"):
+    with pytest.raises(EnvironmentRefusedError, match=r"AWS_CA_BUNDLE names .*none\.pem"):
         trusted(settings())
 
 
@@ -98,7 +98,7 @@ def test_both_clients_speak_tls_by_an_authority_of_ones_own(bare, tmp_path):
         bare.setenv("AWS_CA_BUNDLE", str(tmp_path / "others" / "ca.pem"))
         with pytest.raises(OSError, match="object store"):
             Objects("s3://releases/a").read("b")
-        with pytest.raises(OSError, match="(?i)certificate|curl"):
+        with pytest.raises(OSError, match=r"(?i)certificate|curl"):
             open_file("s3://releases/a/b")
     finally:
         stop()

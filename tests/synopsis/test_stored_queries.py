@@ -49,7 +49,8 @@ def test_answers_in_a_bucket_are_those_of_a_file(project, synopsis, bucket, tabl
         assert ran.code == 0, ran.err
         assert (ran.json["rows"], ran.json["already"]) == (ROWS, False)
     found = [bucket.objects("out")["a.parquet"], (project.folder / "b.parquet").read_bytes(),
-             bucket.client.get_object(Bucket=bucket.name, Key="b.parquet")["Body"].read()]  # fmt: skip
+             bucket.client.get_object(Bucket=bucket.name, Key="b.parquet")["Body"].read(),
+    ]  # fmt: skip
     assert all(pq.read_table(BytesIO(one)).equals(expected) for one in found)
     assert not any(path.name.startswith("s3:") for path in project.folder.iterdir())
 
@@ -99,10 +100,10 @@ def test_a_store_that_fails_is_told_from_a_file_that_is_wrong(synopsis, bucket, 
         with pytest.raises(SpecError, match="cannot be read as Parquet"):
             answer(synopsis, bucket.url(queries), tmp_path / "a.parquet")
     bucket.server.fault = lambda one: "refuse" if one.method in ("PUT", "POST") else None
-    with pytest.raises(ReleaseError, match="cannot be written .*check the bucket"):
+    with pytest.raises(ReleaseError, match=r"cannot be written .*check the bucket"):
         answer(synopsis, bucket.url("q.parquet"), bucket.url("out/a.parquet"))
     bucket.server.fault = lambda one: "refuse" if one.method == "GET" else None
-    with pytest.raises(ReleaseError, match="cannot be read .*check the bucket"):
+    with pytest.raises(ReleaseError, match=r"cannot be read .*check the bucket"):
         answer(synopsis, bucket.url("q.parquet"), tmp_path / "a.parquet")
     assert list(tmp_path.glob("*a.parquet*")) == []
     bucket.server.fault = lambda _one: None

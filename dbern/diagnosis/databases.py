@@ -32,7 +32,7 @@ def _transport(url: str) -> Finding:
         return Finding("ledger's transport", "good", "is encrypted, and the server is verified")
     mend = f"write ?sslmode={_VERIFIED} into the URL and name the authority in PGSSLROOTCERT"
     if mode in _ENCRYPTED:
-        found = f"sslmode {mode}: encrypted, but any server may pass for the ledger's"
+        found = f"sslmode {mode}: encrypted, but another server may pass for the ledger's"
         return Finding("ledger's transport", "warn", found, mend)
     found = f"sslmode {mode} goes on without TLS where the server, or whoever is between, says so"
     return Finding("ledger's transport", "mend", found, mend)

@@ -20,7 +20,7 @@ check: $(READY)
 
 # A release struck at every point that an undisturbed one passes: hundreds, minutes.
 faults: $(READY)
-	DBERN_FAULTS=all $(BIN)/python -m pytest -q -s tests/faults/test_faults.py tests/faults/test_secrets.py
+	DBERN_FAULTS=all $(BIN)/python -m pytest -q -n auto tests/faults/test_faults.py tests/faults/test_secrets.py
 
 bench: $(READY)
 	DBERN_REPEATS=1000 $(BIN)/python -m pytest -q -s tests/benchmarks

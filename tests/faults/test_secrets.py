@@ -65,7 +65,7 @@ class Scene:
         rows = np.arange(240)
         columns = {"x": np.array(PLANTED_X)[rows % 3], "y": np.array(PLANTED_Y)[rows % 2]}
         self.project.write(columns)
-        self.project.spec(mechanism={"k": [40, 8], "h": 2})
+        self.project.spec(mechanism={"k": [20, 8], "h": 2})
         self.project.grant()
         self.cluster = processes.Cluster(folder / "cluster", leak, **self.environment)
         self.cluster.ready()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from distributed import Future
 
 _FAN_IN = 8
+_MOST_TASKS = 10_000  # of files whose rows nobody may count: one a file up to here
 _AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, few partial sums
 _CONNECT_SECONDS = 10
 _POLL_SECONDS = 0.005
@@ -206,7 +207,9 @@ def passes(
 def share_out(
     files: Sequence[FileFacts], salt: bytes, *, whole: bool = False
 ) -> list[tuple[Portion, ...]]:
-    """Tasks of a sensible size: large files in parts, small ones together; `whole`: one a file.
+    """Tasks of a sensible size: large files in parts, small ones together.
+
+    `whole`: without a look at how many rows there are, as many files for each task.
 
     Raises
     ------
@@ -214,31 +217,33 @@ def share_out(
         Where a file is not of the size and row groups of its facts, or cannot be opened.
     """
     if whole:
-        return [(portion,) for portion in _portions(files, salt, sys.maxsize)]
+        portions, together = _portions(files, salt, sys.maxsize), -(-len(files) // _MOST_TASKS)
+        return list(iter(lambda: tuple(islice(portions, together)), ()))
     size = task_rows(sum(file.rows for file in files))
     tasks: list[tuple[Portion, ...]] = []
-    bundle: list[Portion] = []
+    bundle, rows = list[Portion](), 0
     for portion in _portions(files, salt, size):
-        if bundle and sum(p.rows for p in bundle) + portion.rows > size:
+        if bundle and rows + portion.rows > size:
             tasks.append(tuple(bundle))
-            bundle = []
+            bundle, rows = [], 0
         bundle.append(portion)
+        rows += portion.rows
     return [*tasks, tuple(bundle)] if bundle else tasks
 
 
 def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Portion]:
     for file in files:
-        tag, groups = footer_tag(file.path, salt), list[int]()  # tagged, then compared
+        tag = footer_tag(file.path, salt)  # tagged, then compared
         if file_facts(file.path) != file:
             raise _FAILURES["changed"](file.path)
         if not file.row_groups:
             yield Portion(file.path, tag, (), 0)
-        for group in range(len(file.row_groups)):
-            groups.append(group)
-            rows = sum(file.row_groups[g] for g in groups)
+        first = rows = 0
+        for group, here in enumerate(file.row_groups):
+            rows += here
             if rows >= size or group == len(file.row_groups) - 1:
-                yield Portion(file.path, tag, tuple(groups), rows)
-                groups = []
+                yield Portion(file.path, tag, tuple(range(first, group + 1)), rows)
+                first, rows = group + 1, 0
 
 
 def add_up(

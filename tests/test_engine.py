@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import dask
 import numpy as np
 import pyarrow as pa
@@ -10,12 +12,25 @@ import pytest
 import reference
 from black_boxes import PanicException
 from strategies import density_spec, whole
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from dbern.domain import Column
-from dbern.engine import Outcome, Piece, Portion, center, cluster, count, merge, share_out
+from dbern.engine import (
+    Outcome,
+    Piece,
+    Portion,
+    add_up,
+    center,
+    cluster,
+    count,
+    merge,
+    share_out,
+)
 from dbern.planning import plan
 from dbern.privacy.laplace import MAX_CENTER
-from dbern.records import UnreadableFileError, footer_tag, read_footers
+from dbern.progress import silent
+from dbern.records import FileFacts, UnreadableFileError, footer_tag, read_footers
+from dbern.targets.counting import Counters
 from dbern.workers import check_workers
 
 SALT = b"a test's salt"
@@ -196,6 +211,72 @@ def test_work_is_shared_out_completely_and_in_bounds(tmp_path):
     (tmp_path / "0.parquet").unlink()
     with pytest.raises(UnreadableFileError):
         share_out(facts, SALT)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_row_groups_are_few_tasks(monkeypatch):
+    """Of files that are not there: 10^5 of one row group each, and one of as many row groups."""
+    monkeypatch.setattr("dbern.engine.footer_tag", lambda path, _salt: path)
+    monkeypatch.setattr("dbern.engine.file_facts", lambda path: by_path[path])
+    for rows in (1_000, 1_000_000):
+        many = [FileFacts(f"{i}", 1, (rows,)) for i in range(100_000)]
+        for files in (many, [FileFacts("all", 1, (rows,) * 100_000)]):
+            by_path = {file.path: file for file in files}
+            shared = share_out(files, SALT)
+            assert 16 <= len(shared) <= 5_000
+            assert sum(p.rows for task in shared for p in task) == rows * 100_000
+            sizes = [sum(p.rows for p in task) for task in shared[:-1]]
+            assert max(sizes) <= 2 * min(sizes)
+    by_path = {file.path: file for file in many}
+    hidden = share_out(many, SALT, whole=True)  # whatever the rows: files decide
+    assert [p.path for task in hidden for p in task] == [file.path for file in many]
+    assert {len(task) for task in hidden} == {10}
+
+
+@pytest.mark.slow
+def test_a_graph_is_never_large_and_a_task_costs_little(client, table, monkeypatch, recwarn):
+    """2000 tasks: few at a time, an eighth more to merge, and 25 ms each, 5 % of half a second."""
+    path, _ = table
+    spec, planned_release = planned(path)
+    counters = planned_release.counters(spec)
+    submit, keys, together = client.submit, [], []
+
+    def counted(function, *arguments, **named):
+        together.append(len(client.futures))
+        future = submit(function, *arguments, **named)
+        keys.append(future.key)
+        return future
+
+    monkeypatch.setattr(client, "submit", counted)
+    monkeypatch.setattr("dbern.engine.count", lambda *_: Outcome(np.ones(4, np.int64), 1))
+    begin = time.process_time()
+    total = add_up(client, counters, [()] * 2000, SALT, silent).result()
+    spent = time.process_time() - begin
+    assert total.state.tolist() == [2000] * 4
+    assert len(set(keys)) < 2000 * 8 / 7 + 8
+    assert max(together) < 100
+    assert spent / 2000 < 0.05 * 0.5
+    assert [str(one.message) for one in recwarn if "graph" in str(one.message)] == []
+
+
+def test_tasks_pin_the_threads_of_linear_algebra(table, monkeypatch):
+    path, _ = table
+    spec, planned_release = planned(path)
+    counters, seen = planned_release.counters(spec), []
+    for name in ("count", "finish"):
+        original = getattr(Counters, name)
+
+        def watched(self, *arguments, original=original):
+            seen.append({pool["num_threads"] for pool in threadpool_info()
+                         if pool["user_api"] == "blas"})  # fmt: skip
+            return original(self, *arguments)
+
+        monkeypatch.setattr(Counters, name, watched)
+    with threadpool_limits(2):
+        total = count(counters, tasks(path)[0], SALT)
+        law = planned_release.noise.law
+        center(total, counters, Piece(0, 0, whole(planned_release)), law, SALT)
+    assert seen == [{1}, {1}]
 
 
 def test_the_local_cluster_starts_whatever_the_configuration_asks_of_clusters():

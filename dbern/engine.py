@@ -275,7 +275,6 @@ def add_up(
     for task, index in islice(waiting, window):
         submit(0, count, counters, task, salt, index)
     for future in _arriving(client, active):
-        _refuse_lost(future)
         depth = level.pop(future.key)
         peers = finished.setdefault(depth, [])
         peers.append(future)
@@ -323,7 +322,6 @@ def centers(
     for piece, noise in islice(waiting, window):
         submit(piece, noise)
     for future in _arriving(client, active):
-        _refuse_lost(future)
         outcome: Outcome = future.result()
         if outcome.state is None:
             raise _FAILURES[outcome.failure](outcome.place)
@@ -336,11 +334,21 @@ def centers(
 
 
 def _arriving(client: Client, active: Any) -> Iterator[Future]:
-    """Futures as they finish; a cluster that lost all its workers is not waited for for ever."""
+    """Futures as they finish; a cluster that lost all its workers is not waited for for ever.
+
+    A result that was lost with its worker since is computed again, and waited for.
+    """
     looked = last_seen = time.monotonic()
     while not active.is_empty():
         if active.has_ready():
-            yield next(active)
+            future = next(active)
+            status = future.status  # once: it may be lost the moment after
+            if status == "lost":
+                active.add(future)
+                continue
+            if status != "finished":
+                raise _given_up(future, status)
+            yield future
             continue
         time.sleep(_POLL_SECONDS)
         now = time.monotonic()
@@ -361,10 +369,9 @@ def _arriving(client: Client, active: Any) -> Iterator[Future]:
             )
 
 
-def _refuse_lost(future: Future) -> None:
-    if future.status != "finished":
-        kind = type(future.exception()).__name__ if future.status == "error" else future.status
-        raise ReleaseError(
-            f"the cluster gave up on a task ({kind}); bring its workers back and run the same "
-            "command again"
-        )
+def _given_up(future: Future, status: str) -> ReleaseError:
+    kind = type(future.exception()).__name__ if status == "error" else status
+    return ReleaseError(
+        f"the cluster gave up on a task ({kind}); bring its workers back and run the same "
+        "command again"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import dask
 import numpy as np
@@ -19,6 +20,7 @@ from dbern.engine import (
     Outcome,
     Piece,
     Portion,
+    _arriving,
     add_up,
     center,
     cluster,
@@ -26,6 +28,7 @@ from dbern.engine import (
     merge,
     share_out,
 )
+from dbern.errors import ReleaseError
 from dbern.planning import plan
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.progress import silent
@@ -257,6 +260,43 @@ def test_a_graph_is_never_large_and_a_task_costs_little(client, table, monkeypat
     assert max(together) < 100
     assert spent / 2000 < 0.05 * 0.5
     assert [str(one.message) for one in recwarn if "graph" in str(one.message)] == []
+
+
+@dataclass
+class Result:
+    """A future whose status is another each time it is looked at."""
+
+    statuses: list[str]
+
+    @property
+    def status(self):
+        return self.statuses.pop(0)
+
+
+@dataclass
+class Ready:
+    """Futures that are there, in turn."""
+
+    queue: list[Result]
+
+    def is_empty(self):
+        return not self.queue
+
+    def has_ready(self):
+        return True
+
+    def __next__(self):
+        return self.queue.pop(0)
+
+    def add(self, future):
+        self.queue.append(future)
+
+
+def test_a_result_that_is_lost_with_its_worker_is_waited_for_again():
+    lost, kept = Result(["lost", "finished"]), Result(["finished"])
+    assert list(_arriving(None, Ready([lost, kept]))) == [kept, lost]
+    with pytest.raises(ReleaseError, match="gave up on a task"):
+        list(_arriving(None, Ready([Result(["lost", "cancelled"])])))
 
 
 def test_tasks_pin_the_threads_of_linear_algebra(table, monkeypatch):

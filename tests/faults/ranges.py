@@ -175,6 +175,8 @@ class Range:
         failures = []
         for point in chosen:
             project = self.project()
+            self.cluster.ready()  # whatever became of the last one
+            self.cluster.quiet()
             try:
                 blow(project, point)
                 self.cluster.ready()

@@ -27,7 +27,7 @@ from dbern.progress import Progress
 from dbern.reading import Portion, Reading
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag
 from dbern.targets.counting import Counters, StoppedError
-from dbern.workers import check_workers, task_rows
+from dbern.workers import check_workers, scheduler_there, task_rows
 
 if TYPE_CHECKING:
     from distributed import Client as Client
@@ -260,7 +260,7 @@ def add_up(
     """
     from distributed import as_completed
 
-    window = _AHEAD * max(1, sum(client.nthreads().values()))
+    window = _AHEAD * max(1, _threads(client))
     work = passes(counters, tasks)
     waiting = iter(work)
     level: dict[str, int] = {}
@@ -308,7 +308,7 @@ def centers(
     """
     from distributed import as_completed
 
-    window = _AHEAD * max(1, sum(client.nthreads().values()))
+    window = _AHEAD * max(1, _threads(client))
     waiting = iter(pieces)
     piece_of: dict[str, Piece] = {}
     origins: set[str] = set()
@@ -322,7 +322,8 @@ def centers(
     for piece, noise in islice(waiting, window):
         submit(piece, noise)
     for future in _arriving(client, active):
-        outcome: Outcome = future.result()
+        with scheduler_there():
+            outcome: Outcome = future.result()
         if outcome.state is None:
             raise _FAILURES[outcome.failure](outcome.place)
         origins.add(outcome.origin)
@@ -355,18 +356,18 @@ def _arriving(client: Client, active: Any) -> Iterator[Future]:
         if now - looked < _LOOK_SECONDS:
             continue
         looked = now
-        try:
-            last_seen = now if client.nthreads() else last_seen
-        except (OSError, TimeoutError) as error:
-            raise ReleaseError(
-                f"the scheduler is gone ({type(error).__name__}); start it again and run the same "
-                "command again"
-            ) from None
+        last_seen = now if _threads(client) else last_seen
         if now - last_seen > _PATIENCE_SECONDS:
             raise ReleaseError(
                 f"the cluster has had no workers for {_PATIENCE_SECONDS} s; start some and run the "
                 "same command again"
             )
+
+
+def _threads(client: Client) -> int:
+    """Of all workers that there are."""
+    with scheduler_there():
+        return sum(client.nthreads().values())
 
 
 def _given_up(future: Future, status: str) -> ReleaseError:

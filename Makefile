@@ -21,7 +21,7 @@ check: $(READY)
 
 # A release struck at every point that an undisturbed one passes: hundreds, minutes.
 faults: $(READY)
-	DBERN_FAULTS=all $(BIN)/python -m pytest -q -s tests/faults/test_faults.py tests/faults/test_secrets.py
+	DBERN_FAULTS=all $(BIN)/python -m pytest -q -n auto tests/faults/test_faults.py tests/faults/test_secrets.py
 
 # Accuracy and speed, beside other libraries; writes docs/benchmarks.md. Speed alone: make bench BENCH='-k speed'
 bench: $(PEERS)

@@ -27,7 +27,7 @@ from dbern.progress import Progress
 from dbern.reading import Portion, Reading
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag
 from dbern.targets.counting import Counters, StoppedError
-from dbern.workers import check_workers, task_rows
+from dbern.workers import check_workers, scheduler_there, task_rows
 
 if TYPE_CHECKING:
     from distributed import Client as Client
@@ -260,7 +260,7 @@ def add_up(
     """
     from distributed import as_completed
 
-    window = _AHEAD * max(1, sum(client.nthreads().values()))
+    window = _AHEAD * max(1, _threads(client))
     work = passes(counters, tasks)
     waiting = iter(work)
     level: dict[str, int] = {}
@@ -275,7 +275,6 @@ def add_up(
     for task, index in islice(waiting, window):
         submit(0, count, counters, task, salt, index)
     for future in _arriving(client, active):
-        _refuse_lost(future)
         depth = level.pop(future.key)
         peers = finished.setdefault(depth, [])
         peers.append(future)
@@ -309,7 +308,7 @@ def centers(
     """
     from distributed import as_completed
 
-    window = _AHEAD * max(1, sum(client.nthreads().values()))
+    window = _AHEAD * max(1, _threads(client))
     waiting = iter(pieces)
     piece_of: dict[str, Piece] = {}
     origins: set[str] = set()
@@ -323,8 +322,8 @@ def centers(
     for piece, noise in islice(waiting, window):
         submit(piece, noise)
     for future in _arriving(client, active):
-        _refuse_lost(future)
-        outcome: Outcome = future.result()
+        with scheduler_there():
+            outcome: Outcome = future.result()
         if outcome.state is None:
             raise _FAILURES[outcome.failure](outcome.place)
         origins.add(outcome.origin)
@@ -336,24 +335,28 @@ def centers(
 
 
 def _arriving(client: Client, active: Any) -> Iterator[Future]:
-    """Futures as they finish; a cluster that lost all its workers is not waited for for ever."""
+    """Futures as they finish; a cluster that lost all its workers is not waited for for ever.
+
+    A result that was lost with its worker since is computed again, and waited for.
+    """
     looked = last_seen = time.monotonic()
     while not active.is_empty():
         if active.has_ready():
-            yield next(active)
+            future = next(active)
+            status = future.status  # once: it may be lost the moment after
+            if status == "lost":
+                active.add(future)
+                continue
+            if status != "finished":
+                raise _given_up(future, status)
+            yield future
             continue
         time.sleep(_POLL_SECONDS)
         now = time.monotonic()
         if now - looked < _LOOK_SECONDS:
             continue
         looked = now
-        try:
-            last_seen = now if client.nthreads() else last_seen
-        except (OSError, TimeoutError) as error:
-            raise ReleaseError(
-                f"the scheduler is gone ({type(error).__name__}); start it again and run the same "
-                "command again"
-            ) from None
+        last_seen = now if _threads(client) else last_seen
         if now - last_seen > _PATIENCE_SECONDS:
             raise ReleaseError(
                 f"the cluster has had no workers for {_PATIENCE_SECONDS} s; start some and run the "
@@ -361,10 +364,15 @@ def _arriving(client: Client, active: Any) -> Iterator[Future]:
             )
 
 
-def _refuse_lost(future: Future) -> None:
-    if future.status != "finished":
-        kind = type(future.exception()).__name__ if future.status == "error" else future.status
-        raise ReleaseError(
-            f"the cluster gave up on a task ({kind}); bring its workers back and run the same "
-            "command again"
-        )
+def _threads(client: Client) -> int:
+    """Of all workers that there are."""
+    with scheduler_there():
+        return sum(client.nthreads().values())
+
+
+def _given_up(future: Future, status: str) -> ReleaseError:
+    kind = type(future.exception()).__name__ if status == "error" else status
+    return ReleaseError(
+        f"the cluster gave up on a task ({kind}); bring its workers back and run the same "
+        "command again"
+    )

@@ -153,7 +153,7 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
         plan = {"dbern_version": version("dbern"), **planned.to_dict()}
         inputs = _inputs(files, spec)
     if known is None or known.state is State.REFUNDED:
-        check_output(place_at(spec.output), None)
+        _check_output(ledger, spec)
     request = Request(
         dataset=spec.budget.dataset,
         name=spec.release.name,
@@ -168,6 +168,16 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
         gamma=gamma,
     )
     return ledger.reserve(request)
+
+
+def _check_output(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
+    """Refuse an output that is taken, unless by this release, begun by another process since."""
+    try:
+        check_output(place_at(spec.output), None)
+    except SpecError:
+        known = ledger.find(spec.budget.dataset, spec.release.name)
+        if known is None or known.state is State.REFUNDED:
+            raise
 
 
 def _again(ledger: BudgetLedger, reservation: Reservation) -> Reservation:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import platform
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
 from dbern.bernstein.maps import maps_of
 from dbern.costs import Cost
-from dbern.errors import EnvironmentRefusedError
+from dbern.errors import EnvironmentRefusedError, ReleaseError
 from dbern.limits import memory_limit
 from dbern.records import BATCH_ROWS, reading_bytes
 from dbern.targets.counting import Counters
@@ -20,6 +24,7 @@ _TASKS_AT_LEAST = 16
 WRITERS = 4
 """Threads that add noise and write shards, however many cores there are: memory is planned."""
 
+_ASK_SECONDS, _ASK_AGAIN_SECONDS = 10.0, 0.1
 _WRITER_SLABS = 6
 _RELEASED_COPIES = 5 + WRITERS
 _PROCESS_BYTES = 420 << 20
@@ -57,6 +62,18 @@ def cost(counters: Counters, n: int, *, remote: bool = False) -> Cost:
     )
 
 
+@contextmanager
+def scheduler_there() -> Iterator[None]:
+    """What is asked of a scheduler that is gone, or was going, fails as this."""
+    try:
+        yield
+    except (CancelledError, OSError, TimeoutError) as error:
+        raise ReleaseError(
+            f"the scheduler is gone ({type(error).__name__}); start it again and run the same "
+            "command again"
+        ) from None
+
+
 def check_memory(client: Any, cost: Cost) -> None:
     """Refuse workers, or a releasing process, that may use less memory than the plan says.
 
@@ -66,7 +83,7 @@ def check_memory(client: Any, cost: Cost) -> None:
         With both numbers, and what to change.
     """
     _check_own_memory(cost)
-    offers: dict[str, tuple[int, int]] = client.run(offer)
+    offers: dict[str, tuple[int, int]] = _answers(client, offer)
     for worker, (offered, threads) in offers.items():
         needed = cost.memory(threads)
         if 0 < offered < needed:
@@ -102,13 +119,7 @@ def environment() -> dict[str, str]:
 def check_workers(client: Any) -> None:
     """Refuse a cluster without workers, without dbern, or with other versions than here."""
     here = environment()
-    try:
-        workers: dict[str, dict[str, str]] = client.run(environment)
-    except Exception as error:  # noqa: BLE001 -- what cannot be imported there comes as anything
-        raise EnvironmentRefusedError(
-            f"a worker cannot say what it runs ({type(error).__name__}): it has no dbern, or lacks "
-            "a package; install there what is here, or use one image for all"
-        ) from None
+    workers: dict[str, dict[str, str]] = _answers(client, environment)
     if not workers:
         raise EnvironmentRefusedError("the cluster has no workers; start some with `dask worker`")
     for worker, there in workers.items():
@@ -118,3 +129,21 @@ def check_workers(client: Any) -> None:
             raise EnvironmentRefusedError(
                 f"worker {worker} runs other versions ({'; '.join(differing)}); install the same"
             )
+
+
+def _answers(client: Any, question: Callable[..., Any]) -> dict[str, Any]:
+    """What each worker answers; while one is dying all are asked again, until it is gone."""
+    end = time.monotonic() + _ASK_SECONDS
+    while True:
+        with scheduler_there():
+            answers: dict[str, Any] = client.run(question, on_error="return")
+        failures = [answer for answer in answers.values() if isinstance(answer, Exception)]
+        if not failures:
+            return answers
+        if not all(isinstance(one, OSError) for one in failures) or time.monotonic() > end:
+            kinds = ", ".join(sorted({type(one).__name__ for one in failures}))
+            raise EnvironmentRefusedError(
+                f"a worker cannot say what it runs ({kinds}): it has no dbern, lacks a package or "
+                "does not answer; install there what is here, or use one image for all"
+            )
+        time.sleep(_ASK_AGAIN_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import dask
 import numpy as np
@@ -11,6 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 import reference
 from black_boxes import PanicException
+from distributed import Future
+from distributed.client import CancelledError
+from distributed.comm import CommClosedError
 from strategies import density_spec, whole
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -19,19 +23,22 @@ from dbern.engine import (
     Outcome,
     Piece,
     Portion,
+    _arriving,
     add_up,
     center,
+    centers,
     cluster,
     count,
     merge,
     share_out,
 )
+from dbern.errors import EnvironmentRefusedError, ReleaseError
 from dbern.planning import plan
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.progress import silent
 from dbern.records import FileFacts, UnreadableFileError, footer_tag, read_footers
 from dbern.targets.counting import Counters
-from dbern.workers import check_workers
+from dbern.workers import check_workers, environment
 
 SALT = b"a test's salt"
 ROWS = 1000
@@ -259,6 +266,62 @@ def test_a_graph_is_never_large_and_a_task_costs_little(client, table, monkeypat
     assert [str(one.message) for one in recwarn if "graph" in str(one.message)] == []
 
 
+@dataclass
+class Result:
+    """A future whose status is another each time it is looked at."""
+
+    statuses: list[str]
+
+    @property
+    def status(self):
+        return self.statuses.pop(0)
+
+
+@dataclass
+class Ready:
+    """Futures that are there, in turn."""
+
+    queue: list[Result]
+
+    def is_empty(self):
+        return not self.queue
+
+    def has_ready(self):
+        return True
+
+    def __next__(self):
+        return self.queue.pop(0)
+
+    def add(self, future):
+        self.queue.append(future)
+
+
+def test_a_result_that_is_lost_with_its_worker_is_waited_for_again():
+    lost, kept = Result(["lost", "finished"]), Result(["finished"])
+    assert list(_arriving(None, Ready([lost, kept]))) == [kept, lost]
+    with pytest.raises(ReleaseError, match="gave up on a task"):
+        list(_arriving(None, Ready([Result(["lost", "cancelled"])])))
+
+
+@pytest.mark.parametrize("error", [CommClosedError, TimeoutError, CancelledError])
+@pytest.mark.parametrize("asked", ["nthreads", "result"])
+def test_a_scheduler_that_is_gone_is_said(client, table, monkeypatch, error, asked):
+    path, _ = table
+    spec, planned_release = planned(path)
+    counters, law = planned_release.counters(spec), planned_release.noise.law
+    total = add_up(client, counters, tasks(path), SALT, silent)
+
+    def gone(*_):
+        raise error("with a text that nobody should see")
+
+    monkeypatch.setattr(*{"nthreads": (client, "nthreads"), "result": (Future, "result")}[asked],
+                        gone)  # fmt: skip
+    pieces = [(Piece(0, 0, whole(planned_release)), law)]
+    with pytest.raises(ReleaseError, match="scheduler is gone") as caught:
+        list(centers(client, total, counters, pieces, SALT))
+    assert "nobody" not in str(caught.value)
+
+
 def test_tasks_pin_the_threads_of_linear_algebra(table, monkeypatch):
     path, _ = table
     spec, planned_release = planned(path)
@@ -289,3 +352,18 @@ def test_the_local_cluster_starts_whatever_the_configuration_asks_of_clusters():
     with dask.config.set(asked), cluster() as client:
         check_workers(client)
         assert client.scheduler.address.startswith("inproc://")
+
+
+def test_a_worker_that_dies_while_it_is_asked_is_asked_again(client, monkeypatch):
+    (worker,), answers = client.run(environment), [CommClosedError(), environment()]
+    monkeypatch.setattr(client, "run", lambda *_, **__: {worker: answers.pop(0)})
+    check_workers(client)
+    assert answers == []
+    answers[:] = [ModuleNotFoundError("a text"), environment()]
+    with pytest.raises(EnvironmentRefusedError, match="ModuleNotFoundError") as caught:
+        check_workers(client)
+    assert "a text" not in str(caught.value)
+    monkeypatch.setattr("dbern.workers._ASK_SECONDS", 0.0)
+    answers[:] = [CommClosedError(), environment()]
+    with pytest.raises(EnvironmentRefusedError, match="does not answer"):
+        check_workers(client)

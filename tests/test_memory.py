@@ -100,7 +100,7 @@ def test_workers_with_too_little_memory_are_refused_before_any_read(project, cli
     short = lambda: dict.fromkeys(client.run(workers.environment), (100 << 20, 2))  # noqa: E731
     with monkeypatch.context() as patch:
         offers = short()
-        patch.setattr(client, "run", lambda function: (
+        patch.setattr(client, "run", lambda function, **_: (
             offers if function is workers.offer else {"w": workers.environment()}))  # fmt: skip
         with pytest.raises(EnvironmentRefusedError, match="offers 100 MiB") as error:
             dbern.release(spec, client=client)

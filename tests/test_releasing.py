@@ -171,6 +171,20 @@ CHANGES = {
 }
 
 
+def test_another_process_that_published_meanwhile_is_no_obstacle(project, client, monkeypatch):
+    """It came between this one's look into the ledger and its look at the output."""
+    spec, plan_files = project.spec(), releasing.plan_files
+
+    def planned(*arguments):
+        monkeypatch.setattr(releasing, "plan_files", plan_files)
+        assert dbern.release(spec, client=client).notes == ()
+        return plan_files(*arguments)
+
+    monkeypatch.setattr(releasing, "plan_files", planned)
+    assert "already published" in dbern.release(spec, client=client).notes[0]
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
 @pytest.mark.parametrize("state", ["reserved", "committed"])
 def test_a_changed_spec_under_the_same_name_is_refused(project, client, state, interrupted):
     interrupted(project, state)

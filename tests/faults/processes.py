@@ -34,6 +34,7 @@ def prepare() -> None:
     """Tell the process that forks what to import; before the first is forked."""
     places = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # several processes want the cores
     CONTEXT.set_forkserver_preload(list(PRELOADED))
 
 

@@ -24,11 +24,11 @@ import pytest
 import twins
 from scipy.stats import gaussian_kde
 
+from dbern.components.counting import Counters
 from dbern.engine import Portion, count
 from dbern.planning import plan
 from dbern.records import footer_tag, read_batches, write_records
 from dbern.spec import ReleaseSpec
-from dbern.targets.counting import Counters
 
 BENCH = "DBERN_REPEATS" in os.environ
 ROWS, FEW, REPEATS = (4_000_000, 2_000, 5) if BENCH else (20_000, 100, 1)
@@ -103,7 +103,7 @@ def twin_state(counters: Counters, path: Path, portion: Portion) -> np.ndarray:
     (part,) = counters.parts
     state = counters.empty()
     for batch in read_batches(str(path), portion.row_groups, counters.columns):
-        twins.add_rows(state, part.component.rows(batch), part._terms)
+        twins.add_rows(state, part.summands.rows(batch), part._terms)
     return state
 
 

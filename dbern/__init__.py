@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dbern.privacy.random_privacy import RandomPrivacy
     from dbern.releasing import Release, release
     from dbern.spec import ReleaseSpec
+    from dbern.synopsis.places import published
     from dbern.synopsis.reader import Synopsis
     from dbern.synopsis.reader import open_synopsis as open  # noqa: A004 -- the documented name
 
@@ -46,6 +47,7 @@ _HOMES = {
     "Synopsis": "dbern.synopsis.reader",
     "open": "dbern.synopsis.reader",
     "plan": "dbern.planning",
+    "published": "dbern.synopsis.places",
     "release": "dbern.releasing",
     "targets": "dbern",
 }
@@ -69,6 +71,7 @@ __all__ = [
     "Synopsis",
     "open",
     "plan",
+    "published",
     "release",
     "targets",
 ]

@@ -1,6 +1,7 @@
 """Objects in S3: the one owner of obstore and of Arrow's S3 client.
 
-Both take credentials from the environment or from the identity of the machine, never from a URL.
+Both take credentials from the environment, from a file that it names, or from the identity of the
+machine, never from a URL.
 Neither client travels: what a graph, a spec or a ledger holds is a URL. Failures are `OSError`
 without the server's text.
 """
@@ -19,14 +20,15 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
+from dbern.endpoints import Settings, credentials, settings, trusted
 from dbern.errors import EnvironmentRefusedError, SpecError
 
 _URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]*)/(.+)")
 _MAGIC = re.compile(r"[*\[]")
-_REGION = "us-east-1"
 _TIMEOUT_SECONDS = 30
 _RETRIES, _RETRY_SECONDS = 5, 60
 _ATTEMPTS, _WAIT_SECONDS = 4, 0.1
+_PART_BYTES, _PARTS = 32 << 20, 2  # in flight; 10000 parts are the most that an object may have
 
 
 def is_url(where: str) -> bool:
@@ -81,7 +83,7 @@ class Objects:
     def __init__(self, url: str) -> None:
         self.url = url
         self._bucket, self._prefix = _parts(url)
-        self._client = _client(self._bucket, endpoint())
+        self._client = _client(self._bucket, settings())
 
     def read(self, name: str) -> bytes:
         """One whole object, in one request."""
@@ -155,7 +157,7 @@ class Objects:
 
     def excludes(self) -> bool:
         """Whether the store creates a name once only, tried with an object that is removed."""
-        name = f".dbern-probe-{secrets.token_hex(8)}"
+        name = _probe()
         try:
             self.create(name, b"first")
             try:
@@ -163,6 +165,19 @@ class Objects:
             except FileExistsError:
                 return True
             return False
+        finally:
+            self.remove([name])
+
+    def skew(self) -> float:
+        """Seconds, rounded, that the store's clock is ahead of this one's, tried alike."""
+        import obstore
+
+        name = _probe()
+        try:
+            self.create(name, b"first")
+            with _told():
+                made = obstore.head(self._client, self._key(name))["last_modified"]
+            return float(round(made.timestamp() - time.time()))
         finally:
             self.remove([name])
 
@@ -201,19 +216,50 @@ def identity(url: str) -> tuple[int, str]:
 
     bucket, key = _parts(url)
     with _told():
-        found = obstore.head(_client(bucket, endpoint()), key)
+        found = obstore.head(_client(bucket, settings()), key)
     return found["size"], found["e_tag"] or ""
 
 
 def open_file(url: str) -> Any:
     """An object as a file of Arrow's, read in ranges."""
     bucket, key = _parts(url)
-    return _arrow(endpoint()).open_input_file(f"{bucket}/{key}")
+    return _arrow(settings()).open_input_file(f"{bucket}/{key}")
 
 
-def endpoint() -> str:
-    """The server that the environment names; empty for Amazon's."""
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
+@contextmanager
+def creating(url: str) -> Iterator[Any]:
+    """A file to write to, for an object that is not there: it appears, whole, after the block.
+
+    It goes in parts, so that its size is bounded by no memory. Where the block fails nothing
+    appears; parts that had arrived are the store's to clear away. The store is asked beforehand
+    whether the object is there: of two that write it at once the later one's stays.
+
+    Raises
+    ------
+    FileExistsError
+        Where the object is there.
+    OSError
+        Where the store refuses or does not answer.
+    """
+    import obstore
+
+    try:
+        identity(url)
+    except FileNotFoundError:
+        pass
+    else:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    bucket, key = _parts(url)
+    with _told():
+        file = obstore.open_writer(
+            _client(bucket, settings()), key, buffer_size=_PART_BYTES, max_concurrency=_PARTS
+        )
+        yield file
+        file.close()  # here alone: what is closed appears
+
+
+def _probe() -> str:
+    return f".dbern-probe-{secrets.token_hex(8)}"
 
 
 def _parts(url: str) -> tuple[str, str]:
@@ -223,26 +269,25 @@ def _parts(url: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def _region() -> str:
-    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or _REGION
-
-
 @lru_cache(maxsize=32)
-def _client(bucket: str, server: str) -> Any:
+def _client(bucket: str, given: Settings) -> Any:
     try:
         from obstore.store import S3Store
     except ImportError:
         raise EnvironmentRefusedError(
             "s3:// needs obstore, here and on the workers; run: pip install 'dbern[s3]'"
         ) from None
-    options: dict[str, Any] = {"endpoint": server} if server else {}
+    options: dict[str, Any] = {"endpoint": given.server} if given.server else {}
+    certificates = trusted(given)
     return S3Store(
         bucket,
         **options,
-        region=_region(),
+        **credentials(given),
+        region=given.region,
         client_options={
-            "allow_http": server.startswith("http://"),
+            "allow_http": given.server.startswith("http://"),
             "timeout": timedelta(seconds=_TIMEOUT_SECONDS),
+            **({"root_certificate": certificates} if certificates else {}),
         },
         retry_config={
             "max_retries": _RETRIES,
@@ -252,14 +297,15 @@ def _client(bucket: str, server: str) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _arrow(server: str) -> Any:
+def _arrow(given: Settings) -> Any:
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
-    scheme, _, host = server.partition("://")
-    named = {"scheme": scheme, "endpoint_override": host.rstrip("/")} if server else {}
+    scheme, _, host = given.server.partition("://")
+    named = {"scheme": scheme, "endpoint_override": host.rstrip("/")} if given.server else {}
     return S3FileSystem(
         **named,
-        region=_region(),
+        tls_ca_file_path=given.authority or None,
+        region=given.region,
         request_timeout=_TIMEOUT_SECONDS,
         retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_RETRIES),
     )
@@ -286,7 +332,7 @@ def _whole(bucket: str) -> list[str]:
     import obstore
 
     with _told():
-        return sorted(one["path"] for one in obstore.list(_client(bucket, endpoint())).collect())
+        return sorted(one["path"] for one in obstore.list(_client(bucket, settings())).collect())
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:

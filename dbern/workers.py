@@ -11,6 +11,7 @@ from dbern.bernstein.maps import maps_of
 from dbern.components.counting import Counters
 from dbern.costs import Cost
 from dbern.errors import EnvironmentRefusedError
+from dbern.limits import memory_limit
 from dbern.records import BATCH_ROWS, reading_bytes
 
 _SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
@@ -57,13 +58,14 @@ def cost(counters: Counters, n: int, *, remote: bool = False) -> Cost:
 
 
 def check_memory(client: Any, cost: Cost) -> None:
-    """Refuse workers that offer less memory than the plan says it takes.
+    """Refuse workers, or a releasing process, that may use less memory than the plan says.
 
     Raises
     ------
     EnvironmentRefusedError
         With both numbers, and what to change.
     """
+    _check_own_memory(cost)
     offers: dict[str, tuple[int, int]] = client.run(offer)
     for worker, (offered, threads) in offers.items():
         needed = cost.memory(threads)
@@ -78,6 +80,18 @@ def check_memory(client: Any, cost: Cost) -> None:
 def offer(dask_worker: Any) -> tuple[int, int]:
     """The memory limit of a worker in bytes, zero for none, and its threads."""
     return int(dask_worker.memory_manager.memory_limit or 0), dask_worker.state.nthreads
+
+
+def _check_own_memory(cost: Cost) -> None:
+    """The same of this process; what others use is not looked at, for it changes by the minute."""
+    offered = memory_limit()
+    if offered < cost.client_bytes:
+        raise EnvironmentRefusedError(
+            f"the releasing process may use {offered >> 20} MiB and the plan takes up to "
+            f"{-(-cost.client_bytes // 2**20)} MiB there; raise the limit that it is started with "
+            "(its container's, its service's or ulimit's), release from a larger machine, or write "
+            "a smaller mechanism.k"
+        )
 
 
 def environment() -> dict[str, str]:

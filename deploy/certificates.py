@@ -1,4 +1,4 @@
-"""An authority of one's own and certificates under it, for a cluster or for a ledger's database.
+"""An authority of one's own and certificates under it: a cluster's, a database's or a store's.
 
     python deploy/certificates.py authority secrets/dask
     python deploy/certificates.py issue secrets/dask scheduler --host dask-scheduler

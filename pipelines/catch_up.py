@@ -12,12 +12,10 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from datetime import date
-from io import StringIO
 from typing import Any
 
-from dbern.cli.main import run
+from pipelines.commands import told
 from pipelines.due import DAYS, due
 
 BUDGET, ENVIRONMENT, INTERRUPTED = 3, 4, 130
@@ -43,11 +41,8 @@ def catch_up(
     cluster = ["--scheduler", scheduler] if scheduler else []
     outcomes: list[dict[str, Any]] = []
     for partition in partitions:
-        with redirect_stdout(StringIO()) as printed:
-            code = run(["release", spec, "--partition", partition, "--json", *cluster])
-        outcomes.append(
-            {"partition": partition, "exit_code": code, **json.loads(printed.getvalue() or "{}")}
-        )
+        code, said = told(["release", spec, "--partition", partition, *cluster])
+        outcomes.append({"partition": partition, "exit_code": code, **said})
         if code in SAME_FOR_ALL:
             return code, outcomes
     return next((one["exit_code"] for one in outcomes if one["exit_code"]), 0), outcomes
@@ -66,10 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask cluster, as tls://host:8786")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
+    if given.last < 1:  # nothing would ever be released, and nothing would say so
+        parser.error("--last: write how many partitions to look back, at least 1")
     partitions = due(given.every, given.last, given.today, given.since)
     code, outcomes = catch_up(given.spec, partitions, given.scheduler)
     if given.json:
         print(json.dumps({"exit_code": code, "partitions": outcomes}, indent=1))
+    elif not outcomes:
+        print(f"nothing is due: no complete {given.every} since {given.since}")
     else:
         for one in outcomes:
             print(f"{one['partition']}: {_told(one)}")

@@ -32,17 +32,23 @@ class Releases(dg.ConfigurableResource[None]):
     Parameters
     ----------
     folder : str
-        Holds the specs, whose relative paths start there; ``data`` and ``out`` for scoring.
+        Holds the specs; their relative paths, and those below, start there.
     scheduler : str, optional
         A Dask cluster, as ``tls://host:8786``; otherwise threads of the run's own process.
+    classifiers, applicants, scored : str
+        Where the weekly releases are, the table to score, and where its scores go: paths, or URLs
+        as ``s3://bucket/name``.
     """
 
     folder: str = "."
     scheduler: str | None = None
+    classifiers: str = "out/risk"
+    applicants: str = "data/applicants.parquet"
+    scored: str = "scored"
 
-    def path(self, name: str) -> Path:
-        """A file or folder of the pipelines."""
-        return Path(self.folder, name)
+    def path(self, name: str) -> str:
+        """A file or folder of the pipelines; a URL stays what it is."""
+        return name if "://" in name else str(Path(self.folder, name))
 
     def materialize(self, spec_name: str, partition: str) -> dg.MaterializeResult[None]:
         """Release a partition, or find it released, and tell of it."""
@@ -112,14 +118,24 @@ def risk_classifier(
     return releases.materialize("weekly.toml", context.partition_key)
 
 
-@dg.asset(deps=[risk_classifier], group_name="queries")
-def scored_applicants(releases: Releases) -> None:
+@dg.asset(deps=[risk_classifier], retry_policy=AGAIN, group_name="queries")
+def scored_applicants(releases: Releases) -> dg.MaterializeResult[None]:
     """Every applicant with the newest classifier's value; free, it reads no record."""
-    code = score(
-        releases.path("out/risk"), releases.path("data/applicants.parquet"), releases.path("scored")
-    )
+    names = releases.classifiers, releases.applicants, releases.scored
+    code, facts = score(*map(releases.path, names))
     if code:
-        raise dg.Failure(f"dbern exited with {code}; its message is in the log")
+        raise dg.Failure(
+            facts["message"], metadata={"exit code": code}, allow_retries=code in _PASSING
+        )
+    rows = "there already" if facts["already"] else str(facts["rows"])
+    return dg.MaterializeResult(
+        metadata={
+            "epsilon spent": "0",
+            "synopsis": dg.MetadataValue.path(facts["synopsis"]),
+            "scores": dg.MetadataValue.path(facts["scores"]),
+            "rows": rows,
+        }
+    )
 
 
 def _budget_check(asset: dg.AssetsDefinition, spec_name: str) -> dg.AssetChecksDefinition:

@@ -1,57 +1,87 @@
 """Score a table against the newest synopsis: ``python -m pipelines.score SYNOPSES TABLE --out F``.
 
 Runs ``dbern verify`` and then ``dbern query``, which streams Parquet to Parquet in bounded memory.
-It needs neither records nor ledger nor key, and spends nothing: scoring is post-processing.
+Each of the three may be an ``s3://`` URL. It needs neither records nor ledger nor key, and spends
+nothing: scoring is post-processing.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
-from dbern.cli.main import run
+import dbern
+from pipelines.commands import told
 
-MANIFEST = "manifest.json"
 USAGE = 2
 
 
-def newest(synopses: Path) -> Path | None:
-    """The published synopsis whose name is last in order: partitions are named by their date."""
-    return max((path.parent for path in synopses.glob(f"*/{MANIFEST}")), default=None)
-
-
-def score(synopses: Path, table: Path, out: Path) -> int:
+def score(synopses: str, table: str, out: str) -> tuple[int, dict[str, Any]]:
     """Score `table` into ``out/<table>-<partition>.parquet``; a table that is there stays.
+
+    Parameters
+    ----------
+    synopses : str
+        Folder or prefix of the releases; that whose name is last in order counts, for partitions
+        are named by their dates.
+    table : str
+        A Parquet file or object.
+    out : str
+        Folder, made if need be, or prefix for the scores.
 
     Returns
     -------
     int
         The exit code of the first command that failed, or 0; 2 where nothing was published yet.
+    dict
+        ``synopsis``, ``scores``, ``rows`` and whether they were there ``already``; of a failure its
+        ``message``.
     """
-    synopsis = newest(synopses)
-    if synopsis is None:
-        print(f"{synopses}: holds no published synopsis yet", file=sys.stderr)
-        return USAGE
-    scored = out / f"{table.stem}-{synopsis.stem}.parquet"
-    if scored.exists():  # whole: queries are renamed into place
-        print(f"{scored} is there already")
-        return 0
-    out.mkdir(parents=True, exist_ok=True)
-    return run(["verify", str(synopsis), "--quiet"]) or run(
-        ["query", str(synopsis), str(table), "--out", str(scored)]
-    )
+    try:
+        found = dbern.published(synopses)
+    except dbern.DbernError as error:
+        return error.exit_code, {"message": str(error)}
+    if not found:
+        return USAGE, {"message": f"{synopses}: holds no published synopsis yet"}
+    synopsis = found[-1]
+    name = f"{PurePosixPath(table).stem}-{PurePosixPath(synopsis).stem}.parquet"
+    facts = {"synopsis": synopsis, "scores": f"{out.rstrip('/')}/{name}"}
+    if "://" not in out:
+        Path(out).mkdir(parents=True, exist_ok=True)
+    for command in (
+        ["verify", synopsis, "--quiet"],
+        ["query", synopsis, table, "--out", facts["scores"], "--once"],
+    ):
+        code, said = told(command)
+        if code:
+            return code, {**facts, "message": said.get("message", "no more is known")}
+    return 0, {**facts, "rows": said["rows"], "already": said["already"]}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Read the command line and score."""
+    """Read the command line, score, and say what became of it."""
     parser = argparse.ArgumentParser(prog="python -m pipelines.score", description=__doc__)
-    parser.add_argument("synopses", type=Path, metavar="SYNOPSES", help="folder of the releases")
-    parser.add_argument("table", type=Path, metavar="TABLE", help="a Parquet file to score")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="for the scores")
+    parser.add_argument("synopses", metavar="SYNOPSES", help="folder or s3:// URL of the releases")
+    parser.add_argument("table", metavar="TABLE", help="a Parquet file, or its s3:// URL, to score")
+    parser.add_argument(
+        "--out", required=True, metavar="FOLDER", help="folder or s3:// URL for the scores"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args(arguments)
-    return score(given.synopses, given.table, given.out)
+    code, facts = score(given.synopses, given.table, given.out)
+    if given.json:
+        print(json.dumps({"exit_code": code, **facts}, indent=1))
+    elif code:
+        print(facts["message"], file=sys.stderr)
+    elif facts["already"]:
+        print(f"{facts['scores']} is there already")
+    else:
+        print(f"{facts['scores']}: {facts['rows']} rows by {facts['synopsis']}")
+    return code
 
 
 if __name__ == "__main__":

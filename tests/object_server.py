@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 KEY, SECRET = "AKIAEXAMPLEKEYNAME", "s3cr3t-that-must-not-be-anywhere"
@@ -32,6 +33,7 @@ class ObjectServer:
 
     application: Any
     port: int = 0
+    scheme: str = "http"
     requests: list[Request] = field(default_factory=list)
     fault: Callable[[Request], Any] = lambda _request: None
 
@@ -41,7 +43,7 @@ class ObjectServer:
             "AWS_ACCESS_KEY_ID": KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_REGION": "us-east-1",
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_ENDPOINT_URL": f"{self.scheme}://127.0.0.1:{self.port}",
         }
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
@@ -67,8 +69,11 @@ class ObjectServer:
         return [str(one) for one in self.requests if one.method in ("PUT", "POST", "DELETE")]
 
 
-def start() -> tuple[ObjectServer, Any]:
-    """The server, and what stops it; ImportError where moto is not installed."""
+def start(certificate: Path | None = None) -> tuple[ObjectServer, Any]:
+    """The server, and what stops it; ImportError where moto is not installed.
+
+    With the folder of a certificate it speaks TLS.
+    """
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
@@ -76,8 +81,13 @@ def start() -> tuple[ObjectServer, Any]:
         def log(self, *_arguments: object) -> None:
             pass
 
-    recorder = ObjectServer(DomainDispatcherApplication(create_backend_app))
-    server = make_server("127.0.0.1", 0, recorder, threaded=True, request_handler=Quiet)
+    recorder = ObjectServer(
+        DomainDispatcherApplication(create_backend_app), scheme="https" if certificate else "http"
+    )
+    pair = (certificate / "cert.pem", certificate / "key.pem") if certificate else None
+    server = make_server(
+        "127.0.0.1", 0, recorder, threaded=True, request_handler=Quiet, ssl_context=pair
+    )
     recorder.port = server.server_port
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return recorder, server.shutdown

@@ -19,6 +19,7 @@ from dbern import workers
 from dbern.bernstein.basis import iterate
 from dbern.costs import Cost
 from dbern.errors import EnvironmentRefusedError
+from dbern.limits import memory_limit
 from dbern.records import BATCH_ROWS, reading_bytes
 from dbern.synopsis.evaluator import Polynomial
 
@@ -116,6 +117,61 @@ def test_what_a_worker_offers_is_asked_of_it(client):
     workers.check_memory(client, cost)
     with pytest.raises(EnvironmentRefusedError, match="--memory-limit"):
         workers.check_memory(client, replace(cost, thread_bytes=11))
+
+
+@pytest.mark.slow
+def test_a_releasing_process_that_is_too_small_is_refused_before_any_read(
+    project, client, monkeypatch
+):
+    spec = project.spec()
+    needed = dbern.plan(spec).cost.client_bytes
+    with monkeypatch.context() as patch:
+        patch.setattr(workers, "memory_limit", lambda: needed - 1)
+        with pytest.raises(EnvironmentRefusedError, match=f"{needed - 1 >> 20} MiB") as error:
+            dbern.release(spec, client=client)
+        assert error.value.exit_code == 4
+        assert f"up to {-(-needed // 2**20)} MiB" in str(error.value)
+        assert project.reservation().state.value == "reserved"  # nothing was read
+        patch.setattr(workers, "memory_limit", lambda: needed)
+        assert dbern.release(spec, client=client).url
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+GROUPS = [
+    ("0::/\n", {"memory.max": "1000"}, 1000),  # what a container sees of its own
+    ("0::/\n", {"memory.max": "max", "memory.high": "900"}, 900),
+    ("0::/\n", {"memory.max": "max"}, None),
+    ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": "800"}, 800),
+    ("0::/a/b\n", {"a/b/memory.max": "700", "a/memory.max": "800"}, 700),
+    ("0::/of/the/host\n", {"memory.max": "600"}, 600),
+    ("3:cpu,memory:/a\n0::/\n", {"memory/a/memory.limit_in_bytes": "500"}, 500),
+    ("3:memory:/of/the/host\n", {"memory/memory.limit_in_bytes": "400"}, 400),
+    ("3:memory:/\n", {"memory/memory.limit_in_bytes": "9223372036854771712"}, None),
+    ("3:cpu:/a\n", {"memory/a/memory.limit_in_bytes": "300", "a/memory.max": "300"}, None),
+]
+
+
+@pytest.mark.parametrize(("own", "files", "limit"), GROUPS)
+def test_the_least_limit_of_nested_control_groups_counts(tmp_path, own, files, limit):
+    (tmp_path / "self").write_text(own)
+    for name, content in files.items():
+        (tmp_path / "mount" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mount" / name).write_text(f"{content}\n")
+    machine = memory_limit(own=tmp_path / "none")
+    expected = machine if limit is None else limit
+    assert memory_limit(tmp_path / "self", tmp_path / "mount") == expected
+    assert machine > 1 << 28
+
+
+@pytest.mark.parametrize("kind", ["RLIMIT_AS", "RLIMIT_DATA"])
+def test_a_limit_of_its_own_counts(kind):
+    code = (
+        "import resource; from dbern.limits import memory_limit\n"
+        f"resource.setrlimit(resource.{kind}, (1 << 29, resource.RLIM_INFINITY))\n"
+        "print(memory_limit())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert int(done.stdout) == 1 << 29
 
 
 _QUERY = """

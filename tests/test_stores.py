@@ -9,6 +9,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import cloudpickle
@@ -340,6 +341,21 @@ def test_a_store_without_conditions_is_refused(project, bucket, client):
     assert bucket.objects("new.zarr") == {}
     dbern.release(spec, client=client)
     assert [one.state for one in diagnosis.output(bucket.url("out.zarr"))][-1] == "warn"
+
+
+@pytest.mark.slow
+def test_a_store_with_another_clock_is_warned_of_and_no_probe_is_left(bucket, monkeypatch):
+    url = bucket.url("new.zarr")
+
+    def clock():
+        (found,) = (one for one in diagnosis.output(url) if one.what == "output's clock")
+        return found
+
+    assert clock().state == "good"
+    monkeypatch.setattr("dbern.objects.time.time", lambda now=time.time: now() - 600)
+    assert clock().state == "warn"
+    assert "the object store's is off by 600 s" in clock().found or "off by 599" in clock().found
+    assert bucket.objects("new.zarr") == {}
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ def doctor(
     """Check an installation and say what to mend.
 
     Reads no record and spends nothing. Looks at versions and the clock, and at what is named:
-    permissions and locks of a ledger, the file system of an output, transport, dashboards,
-    versions and memory of a cluster. Exit code 4 if something must be mended before a release;
-    warnings alone are 0.
+    permissions and locks of a ledger, or the way to its database; the file system or store of an
+    output; transport, dashboards, versions and memory of a cluster. Exit code 4 if something must
+    be mended before a release; warnings alone are 0.
     """
     from dbern import diagnosis
 

@@ -26,7 +26,7 @@ SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path()
 
 @click.command()
 @SYNOPSIS
-@click.argument("queries", metavar="QUERIES.parquet", type=click.Path(dir_okay=False))
+@click.argument("queries", metavar="QUERIES.parquet", type=click.Path())
 @click.option(
     "--out",
     "answers",
@@ -34,6 +34,11 @@ SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path()
     metavar="ANSWERS.parquet",
     type=click.Path(),
     help="Parquet file to write: the columns of QUERIES, in its order, and the values.",
+)
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Leave answers that are there already, and end well: a schedule may run it again.",
 )
 @click.option(
     "--h",
@@ -55,6 +60,7 @@ def query(
     synopsis_path: str,
     queries: str,
     answers: str,
+    once: bool,
     order: int | str | None,
     shapes: tuple[str, ...],
     as_json: bool,
@@ -62,11 +68,16 @@ def query(
 ) -> None:
     """Answer every row of a Parquet file, in its order.
 
-    The answers have all its columns, then "value"; of several classes or groups "value_CLASS" each.
+    SYNOPSIS, QUERIES and ANSWERS are paths or s3:// URLs. The answers have all columns of QUERIES,
+    then "value"; of several classes or groups "value_CLASS" each.
     """
-    from dbern.synopsis.queries import answer
+    from dbern.synopsis.queries import answer, is_there
     from dbern.synopsis.reader import open_synopsis
 
+    if once and is_there(answers):
+        there = {"answers": answers, "already": True, "rows": None}
+        report(there, f"{answers} is there already", as_json=as_json)
+        return
     synopsis = open_synopsis(synopsis_path)
     if shapes:
         synopsis = synopsis.shaped(*shapes)
@@ -75,7 +86,7 @@ def query(
     done = synopsis.metadata.get("post_processing", [])
     text = f"answered {rows} rows in {answers}"
     report(
-        {"rows": rows, "answers": answers, "post_processing": done},
+        {"rows": rows, "answers": answers, "already": False, "post_processing": done},
         f"{text} ({', '.join(done)})" if done else text,
         as_json=as_json,
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from dbern.diagnosis.finding import SKEW_SECONDS, Finding
+from dbern.diagnosis.finding import SKEW_SECONDS, Finding, is_loopback
 from dbern.engine import UNREACHABLE
 from dbern.errors import EnvironmentRefusedError
 from dbern.workers import check_workers
@@ -44,22 +43,13 @@ def _connected(address: str) -> Iterator[Client]:
 
 def _transport(address: str) -> Finding:
     parts = urlsplit(address if "://" in address else f"tcp://{address}")
-    if parts.scheme == "tls" or _is_loopback(parts.hostname or ""):
+    if parts.scheme == "tls" or is_loopback(parts.hostname or ""):
         return Finding("scheduler", "good", address)
     return Finding(
         "scheduler", "warn", f"{address} is plain TCP: whoever reaches it reads records and runs "
         "code on the workers",
         "use tls:// with certificates of your own authority, or keep the network closed",
     )  # fmt: skip
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
 
 
 def _dashboards(client: Client) -> Iterator[Finding]:
@@ -70,7 +60,7 @@ def _dashboards(client: Client) -> Iterator[Finding]:
         return str(getattr(getattr(dask_worker, "http_server", None), "address", ""))
 
     hosts = {"scheduler": client.run_on_scheduler(of_scheduler), **client.run(of_worker)}
-    open_to = {where: host for where, host in hosts.items() if host and not _is_loopback(host)}
+    open_to = {where: host for where, host in hosts.items() if host and not is_loopback(host)}
     if not open_to:
         yield Finding("dashboards", "good", "on loopback only")
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,16 @@ class Finding:
     state: State
     found: str
     mend: str = ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or address is this machine's own."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
 
 def tried(what: str, path: Where, attempt: Callable[[Where], bool], advice: str) -> Finding:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
+from dbern.diagnosis.databases import database
 from dbern.diagnosis.finding import SKEW_SECONDS, Finding, tried
 from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.ledger import BudgetLedger
@@ -17,11 +18,14 @@ from dbern.ledger.backend import backend_of
 from dbern.ledger.sqlite import SqliteBackend
 
 _NETWORK = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "lustre", "ceph", "glusterfs", "afs")
+_BESIDE = ("keys", "staging", "locks", "runs")
 _WAIT_SECONDS = 0.05
 
 
 def ledger(url: str) -> list[Finding]:
     """The ledger's file, its folders of keys and staging, its locks and its place.
+
+    Of one in PostgreSQL, what this client needs: a verified way to it, its secret, its staging.
 
     Raises
     ------
@@ -34,9 +38,9 @@ def ledger(url: str) -> list[Finding]:
         mend = f"run: dbern ledger init --ledger {url}"
         return [Finding("ledger", "mend", f"there is none at {backend.url}", mend)]
     if not isinstance(backend, SqliteBackend):  # its server keeps permissions, locks and disk
-        return [_content(url)]
+        return [_content(url), *database(url)]
     path = backend.path
-    folders = [path.with_name(f"{path.name}.{what}") for what in ("keys", "staging", "locks")]
+    folders = [path.with_name(f"{path.name}.{what}") for what in _BESIDE]
     return [
         _private("ledger file", path, 0o600),
         *(_private(folder.suffix[1:], folder, 0o700) for folder in folders if _present(folder)),

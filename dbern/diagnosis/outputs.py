@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from dbern.diagnosis.finding import SKEW_SECONDS, Finding, tried
-from dbern.objects import Objects, check_url, endpoint, is_url
+from dbern.diagnosis.finding import SKEW_SECONDS, Finding, is_loopback, tried
+from dbern.endpoints import settings
+from dbern.objects import Objects, check_url, is_url
 
 _FREE_BYTES = 1 << 30
 
@@ -48,14 +49,15 @@ def _bucket(url: str) -> list[Finding]:
     advice = "name a bucket of a store that heeds If-None-Match; credentials and AWS_ENDPOINT_URL"
     advice += " come from the environment"
     findings = [tried("create-if-absent", url, lambda _: place.excludes(), advice), _transport()]
-    if findings[0].state == "good" and place.sizes():
-        findings.append(_taken(url))
+    if findings[0].state == "good":
+        findings.append(_told_skew(place.skew(), "the object store's"))
+        findings += [_taken(url)] if place.sizes() else []
     return findings
 
 
 def _transport() -> Finding:
-    server = urlsplit(endpoint())
-    if server.scheme == "http" and server.hostname not in ("localhost", "127.0.0.1", "::1"):
+    server = urlsplit(settings().server)
+    if server.scheme == "http" and not is_loopback(server.hostname or ""):
         found = "the object store is reached without TLS"
         return Finding("transport", "mend", found, "write https:// in AWS_ENDPOINT_URL")
     return Finding("transport", "good", "is encrypted" if server.scheme != "http" else "is local")
@@ -80,8 +82,12 @@ def _skew(folder: Path) -> Finding:
             off = os.fstat(file.fileno()).st_mtime - time.time()
     except OSError as error:
         return Finding("output's clock", "warn", f"cannot be read: {error.strerror}", "see above")
+    return _told_skew(off, "the file server's")
+
+
+def _told_skew(off: float, whose: str) -> Finding:
     if abs(off) > SKEW_SECONDS:
-        found = f"the file server's is off by {off:.0f} s"
+        found = f"{whose} is off by {off:.0f} s"
         return Finding("output's clock", "warn", found, "synchronize both clocks")
     return Finding("output's clock", "good", "agrees with this machine's")
 

@@ -1,4 +1,4 @@
-"""Versions and the clock."""
+"""Versions, the clock, and memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 
 from dbern.diagnosis.finding import Finding
+from dbern.limits import memory_limit
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)\s*>=\s*([0-9.]+)$")
 _BUILT = 1_700_000_000  # seconds since 1970: this package is younger
 
 
 def installation() -> list[Finding]:
-    """Python, every package that ``dbern`` needs, and the clock.
+    """Python, every package that ``dbern`` needs, the clock, and memory.
 
     Examples
     --------
@@ -32,6 +33,7 @@ def installation() -> list[Finding]:
         Finding("dbern", "good", version("dbern")),
         *(_package(*match.groups()) for match in map(_REQUIREMENT.match, _requirements()) if match),
         _clock(),
+        Finding("memory", "good", f"{memory_limit() / 2**30:.1f} GiB for a releasing process"),
     ]
 
 

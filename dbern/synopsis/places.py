@@ -210,6 +210,39 @@ def is_published(place: Place) -> bool:
     return True
 
 
+def published(where: str | Path) -> list[str]:
+    """The whole synopses right below a folder or a prefix, in the order of their names.
+
+    Parameters
+    ----------
+    where : path or URL
+        A folder, there or not, or a prefix as ``s3://bucket/name``.
+
+    Returns
+    -------
+    list of str
+        Their paths or URLs; partitions that are named by their dates come the newest last.
+
+    Raises
+    ------
+    SpecError
+        For a URL that is not of S3, or holds a secret.
+    ReleaseError
+        Where the store cannot be read.
+
+    Examples
+    --------
+    >>> published("no-such-folder")
+    []
+    """
+    place = place_at(where)
+    with failures_told(place, "read"):
+        if isinstance(place, Folder):
+            return sorted(str(path.parent) for path in place.path.glob(f"*/{MANIFEST}"))
+        names = (name.split("/") for name in Objects(place.url).sizes())
+        return sorted(f"{place}/{name[0]}" for name in names if name[1:] == [MANIFEST])
+
+
 def owner(place: Place) -> str | None:
     """The release whose unfinished store this is, by its root metadata, which is written first."""
     try:

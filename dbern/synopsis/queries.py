@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from dbern.columns import is_number, is_time, numbers
 from dbern.errors import ReleaseError, SpecError
+from dbern.objects import check_url, creating, identity, is_url, open_file
 from dbern.progress import Progress, silent
 from dbern.synopsis.evaluator import available_cores
 from dbern.synopsis.reader import Order, Synopsis
@@ -40,8 +43,8 @@ def answer(
 
     Parameters
     ----------
-    queries, answers : path
-        Parquet files. The answers appear whole or not at all.
+    queries, answers : path or URL
+        Parquet files, or objects as ``s3://bucket/name``. The answers appear whole or not at all.
     h : int, one per axis, or "auto", optional
         Order of the iterated operator.
 
@@ -57,33 +60,93 @@ def answer(
     ReleaseError
         Where the answers cannot be written.
     """
-    queries, answers = Path(queries), Path(answers)
-    if answers.exists():
+    with _opened(queries, synopsis) as file:
+        schema = file.schema_arrow
+        for name in synopsis.combination.columns:
+            schema = schema.append(pa.field(name, pa.float64(), metadata=_label(synopsis)))
+        total, evaluate = file.metadata.num_rows, _evaluator(synopsis, file, h)
+        with (
+            _written(answers) as sink,
+            pq.ParquetWriter(sink, schema, use_dictionary=_texts(file)) as writer,
+        ):
+            return _copy(evaluate, _batches(queries, file), total, writer, progress)
+
+
+def is_there(answers: str | Path) -> bool:
+    """Whether there are answers at a path or URL: they are whole, for they appear at once.
+
+    Raises
+    ------
+    ReleaseError
+        Where the store does not tell.
+    """
+    try:
+        if _remote(answers):
+            identity(check_url(answers, "--out"))
+            return True
+        return Path(answers).exists()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise _unwritable(answers, error) from None
+
+
+def _remote(where: str | Path) -> TypeGuard[str]:
+    return isinstance(where, str) and is_url(where)
+
+
+@contextmanager
+def _written(answers: str | Path) -> Iterator[Any]:
+    """What to write the answers to; they appear after the block, unless it fails."""
+    if is_there(answers):
         raise SpecError(f"--out: {answers} already exists; remove it or write another path")
+    try:
+        if _remote(answers):
+            with creating(answers) as file:
+                yield _Sink(file)
+            return
+        with _draft(Path(answers)) as path:
+            yield path
+    except OSError as error:
+        raise _unwritable(answers, error) from None
+
+
+@contextmanager
+def _draft(answers: Path) -> Iterator[Path]:
+    """A file beside the answers, renamed after the block."""
     if not answers.parent.is_dir():
         raise SpecError(f"--out: there is no folder {answers.parent}; create it or write another")
-    if not queries.is_file():
-        raise SpecError(f"{queries}: there is no such file; write the path of one Parquet file")
     draft = answers.with_name(f".{answers.name}.{os.getpid()}.tmp")
     try:
-        with _opened(queries, synopsis) as file:
-            schema = file.schema_arrow
-            for name in synopsis.combination.columns:
-                schema = schema.append(pa.field(name, pa.float64(), metadata=_label(synopsis)))
-            try:
-                with pq.ParquetWriter(draft, schema, use_dictionary=_texts(file)) as writer:
-                    total, evaluate = file.metadata.num_rows, _evaluator(synopsis, file, h)
-                    rows = _copy(evaluate, _batches(queries, file), total, writer, progress)
-                draft.rename(answers)
-            except OSError as error:
-                why = error.strerror or type(error).__name__
-                raise ReleaseError(
-                    f"{answers}: cannot be written ({why}); free some space or write another path, "
-                    "and run the same command again"
-                ) from None
+        yield draft
+        draft.rename(answers)
     finally:
         draft.unlink(missing_ok=True)
-    return rows
+
+
+class _Sink(io.RawIOBase):
+    """An object's parts as a file that Arrow writes to; closing it publishes nothing."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return int(self._file.write(data))
+
+
+def _unwritable(answers: str | Path, error: OSError) -> ReleaseError:
+    why = error.strerror or type(error).__name__
+    mend = (
+        "check the bucket, and the endpoint and credentials in the environment,"
+        if _remote(answers)
+        else "free some space or write another path,"
+    )
+    return ReleaseError(
+        f"{answers}: cannot be written ({why}); {mend} and run the same command again"
+    )
 
 
 def _label(synopsis: Synopsis) -> dict[str, str] | None:
@@ -91,15 +154,31 @@ def _label(synopsis: Synopsis) -> dict[str, str] | None:
     return {"post_processing": json.dumps(done)} if done else None
 
 
-def _opened(path: Path, synopsis: Synopsis) -> pq.ParquetFile:
-    try:
-        file = pq.ParquetFile(path, pre_buffer=False)  # whole row groups at a time otherwise
-    except (OSError, pa.ArrowException) as error:
-        raise SpecError(
-            f"{path}: cannot be read as Parquet ({type(error).__name__}); write the path of a "
-            "Parquet file"
-        ) from None
-    schema = file.schema_arrow
+@contextmanager
+def _opened(queries: str | Path, synopsis: Synopsis) -> Iterator[pq.ParquetFile]:
+    """The queries, checked to have what the synopsis asks for."""
+    with ExitStack() as held:
+        try:
+            source: Any = Path(queries)
+            if _remote(queries):
+                source = held.enter_context(open_file(check_url(queries, "QUERIES")))
+            elif not source.is_file():
+                raise SpecError(
+                    f"{queries}: there is no such file; write the path of one Parquet file"
+                )
+            # A row group whole at a time otherwise.
+            file = held.enter_context(pq.ParquetFile(source, pre_buffer=False))
+        except (OSError, pa.ArrowException) as error:
+            _refuse_unanswered(queries, error)
+            raise SpecError(
+                f"{queries}: cannot be read as Parquet ({type(error).__name__}); write the path "
+                "or s3:// URL of a Parquet file"
+            ) from None
+        _check_columns(queries, file.schema_arrow, synopsis)
+        yield file
+
+
+def _check_columns(path: str | Path, schema: pa.Schema, synopsis: Synopsis) -> None:
     for name, unit in ((axis.name, axis.unit) for axis in synopsis.domain.axes):
         if schema.names.count(name) > 1:
             raise SpecError(f'{path}: has a column "{name}" twice; rename one of them')
@@ -118,15 +197,25 @@ def _opened(path: Path, synopsis: Synopsis) -> pq.ParquetFile:
     for name in synopsis.combination.columns:
         if name in schema.names:
             raise SpecError(f'{path}: has a column "{name}" already; rename it')
-    return file
 
 
-def _batches(path: Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+def _batches(path: str | Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
     try:
         yield from file.iter_batches(_BATCH_ROWS)
     except (OSError, pa.ArrowException) as error:
+        _refuse_unanswered(path, error)
         raise SpecError(
             f"{path}: is damaged ({type(error).__name__}); write it again and repeat the command"
+        ) from None
+
+
+def _refuse_unanswered(queries: str | Path, error: Exception) -> None:
+    """Of an object that is there, or may be: the store did not answer, which is no one's file."""
+    plain = isinstance(error, FileNotFoundError | pa.ArrowException)
+    if _remote(queries) and not plain:
+        raise ReleaseError(
+            f"{queries}: cannot be read ({type(error).__name__}); check the bucket, and the "
+            "endpoint and credentials in the environment, and run the same command again"
         ) from None
 
 

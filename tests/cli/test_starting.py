@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from dbern import diagnosis
 from dbern.cli import starting
 from dbern.cli.main import cli
-from dbern.diagnosis import clusters
+from dbern.diagnosis import clusters, databases
 from dbern.errors import SpecError
 from dbern.spec import ReleaseSpec
 from dbern.targets import kinds, learner_of
@@ -300,7 +300,7 @@ def test_doctor_on_a_cluster(client, monkeypatch):
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["worker memory"].state == "mend"
     assert found["worker clocks"].state == "warn"
-    monkeypatch.setattr("dbern.diagnosis.clusters._is_loopback", lambda host: False)
+    monkeypatch.setattr("dbern.diagnosis.clusters.is_loopback", lambda host: False)
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["dashboards"].state == "warn"
     monkeypatch.setattr(
@@ -340,3 +340,51 @@ def test_an_output_is_a_path_or_of_s3():
 def test_help_needs_no_numpy(executable):
     seen = "import sys, dbern.cli.main; sys.exit('numpy' in sys.modules or 'dask' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", seen]).returncode == 0
+
+
+# --- doctor, of a ledger in PostgreSQL, as a client sees it ------------------------------------
+
+HOST = "postgresql+psycopg://steward@database.example/ledger"
+WAYS = [
+    (HOST, "", "mend"),  # libpq prefers TLS, and goes on without
+    (HOST, "require", "warn"),
+    (HOST, "verify-full", "good"),
+    (f"{HOST}?sslmode=verify-full", "disable", "good"),  # the URL's counts
+    (f"{HOST}?sslmode=verify-ca", "", "warn"),
+    (f"{HOST}?sslmode=disable", "verify-full", "mend"),
+    ("postgresql+psycopg:///ledger?service=ledger", "", "mend"),
+    ("postgresql+psycopg:///ledger", "", "good"),  # by its socket
+    ("postgresql+psycopg:///ledger?host=database.example", "", "mend"),
+    ("postgresql+psycopg://steward@127.0.0.1:5432/ledger", "", "good"),
+]
+
+
+@pytest.mark.parametrize(("url", "mode", "state"), WAYS)
+def test_doctor_looks_at_the_way_to_a_database(monkeypatch, url, mode, state):
+    monkeypatch.delenv("PGHOST", raising=False)
+    monkeypatch.setenv("PGSSLMODE", mode)
+    found = next(one for one in databases.database(url) if one.what == "ledger's transport")
+    assert found.state == state
+    assert (found.mend == "") is (state == "good")
+
+
+def test_doctor_looks_at_what_a_client_needs_of_its_own(monkeypatch, tmp_path):
+    def found():
+        return {one.what: one.state for one in databases.database(HOST)}
+
+    for name in ("DBERN_LEDGER_SECRET", "DBERN_LEDGER_SECRET_FILE", "DBERN_LEDGER_STAGING"):
+        monkeypatch.delenv(name, raising=False)
+    assert (found()["ledger's secret"], found()["ledger's staging"]) == ("warn", "warn")
+    secret, staging = tmp_path / "secret", tmp_path / "staging"
+    monkeypatch.setenv("DBERN_LEDGER_SECRET_FILE", str(secret))
+    monkeypatch.setenv("DBERN_LEDGER_STAGING", str(staging))
+    assert (found()["ledger's secret"], found()["ledger's staging"]) == ("mend", "mend")
+    secret.write_text("00" * 32)
+    secret.chmod(0o644)
+    staging.mkdir()
+    assert (found()["ledger's secret"], found()["ledger's staging"]) == ("mend", "good")
+    secret.chmod(0o440)  # as a cluster mounts it
+    assert found()["ledger's secret"] == "good"
+    assert "00" * 32 not in str(databases.database(HOST))
+    secret.write_text("short")
+    assert found()["ledger's secret"] == "mend"

@@ -153,6 +153,8 @@ def test_every_pod_is_confined_and_holds_no_secret():
             assert "memory" in one["resources"]["limits"], name
             for variable in one.get("env", []):
                 assert "valueFrom" not in variable, f"{name}: secrets are files"
+            for source in one.get("envFrom", []):
+                assert source == {"configMapRef": {"name": "objects", "optional": True}}, name
             mounted = {mount["name"] for mount in one["volumeMounts"]}
             assert mounted == {volume["name"] for volume in spec["volumes"]}, name
             data = [mount for mount in one["volumeMounts"] if mount["name"] == "data"]
@@ -221,6 +223,66 @@ def test_what_policies_name_are_the_ports_and_labels_that_pods_have():
             assert pod["metadata"]["labels"] == {"dbern.role": "client"}
 
 
+STORE = [{
+    "to": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "objects"}}}],
+    "ports": [{"protocol": "TCP", "port": 9000}],
+}]  # fmt: skip
+
+
+def selects(policy, labels):
+    chosen = policy["spec"]["podSelector"]
+    rules = chosen.get("matchExpressions", [])
+    assert {rule["operator"] for rule in rules} <= {"In"}
+    return chosen.get("matchLabels", {}).items() <= labels.items() and all(
+        labels.get(rule["key"]) in rule["values"] for rule in rules
+    )
+
+
+def ways_out(labels, policies):
+    """What a pod may speak to, beside the names of the cluster: the sum of all that select it."""
+    assert any(selects(one, labels) and "Egress" in one["spec"]["policyTypes"] for one in policies)
+    found = [rule for one in policies if selects(one, labels)
+             for rule in one["spec"].get("egress", [])]  # fmt: skip
+    assert all(rule.get("to") and rule.get("ports") for rule in found)  # an empty one is the world
+    return [rule for rule in found if "kube-system" not in str(rule)]
+
+
+def test_pods_reach_the_store_and_nothing_else_outside():
+    policies = list(of_kind("NetworkPolicy").values())
+    assert wrong_ways(policies) == []
+    for planted in ("store-of-workers", "store-of-clients"):
+        without = [one for one in policies if one["metadata"]["name"] != planted]
+        assert wrong_ways(without)  # a missing way
+        wider = deepcopy(policies)
+        one = next(one for one in wider if one["metadata"]["name"] == planted)
+        one["spec"]["egress"].append(
+            {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": 443}]}
+        )
+        assert wrong_ways(wider)
+
+
+def wrong_ways(policies):
+    """Pods that lack a way to the store, or have one to anything else that is not ours."""
+    found, seen = [], set()
+    for name, pod in pods():
+        stores = [one for one in pod["spec"]["containers"] if "envFrom" in one]
+        labels = pod["metadata"]["labels"]
+        role = labels.get("dbern.role", labels.get("dask.org/component"))
+        seen.add(role)
+        outside = [rule for rule in ways_out(labels, policies) if not ours(rule)]
+        if outside != ([] if role == "scheduler" else STORE):
+            found.append((name, outside))
+        if bool(stores) is (role == "scheduler" or name == "budget"):
+            found.append((name, "settings of the store"))
+    assert seen == {"client", "query", "worker", "scheduler"}
+    return found
+
+
+def ours(rule):
+    """Whether it leads to pods of this namespace alone."""
+    return all(set(one) == {"podSelector"} and one["podSelector"] for one in rule["to"])
+
+
 def test_timers_cronjobs_and_compose_run_the_same_commands():
     cron = {name: one["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["args"]
             for name, one in of_kind("CronJob").items()}  # fmt: skip
@@ -237,6 +299,7 @@ def test_timers_cronjobs_and_compose_run_the_same_commands():
         word for word in cron["budget"][1:] if "://" not in word
     ]
     assert started(DEPLOY / "systemd" / "dbern-scoring.service")[1:3] == cron["scoring"][1:3]
+    assert compose["scoring"]["command"] == cron["scoring"]
 
 
 def started(unit):
@@ -247,9 +310,9 @@ def started(unit):
 def test_scheduled_commands_are_understood(monkeypatch, capsys):
     """Each command's options exist: it gets past its parser, to a spec or a ledger that is not."""
     from dbern.cli import main as command_line
-    from pipelines import catch_up, score
+    from pipelines import catch_up, commands, score
 
-    monkeypatch.setattr(catch_up, "run", lambda _arguments: 0)
+    monkeypatch.setattr(commands, "run", lambda _arguments: 0)
     monkeypatch.setattr(catch_up, "_told", str)
     units = (DEPLOY / "systemd").glob("dbern-*.service")
     commands = [started(unit) for unit in units if "@" not in unit.name]
@@ -291,20 +354,51 @@ def test_the_compose_file_fits_the_specification_and_confines_all():
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"services": {"a": {"image": "b", "comand": "c"}}}, schema)
     services = content["services"]
-    assert {"scheduler", "worker", "nightly", "database", "objects"} <= set(services)
+    assert {"scheduler", "worker", "nightly", "scoring", "database", "objects"} <= set(services)
     for name, one in services.items():
         assert one["user"] == f"{USER}:{USER}", name
         assert one["read_only"] is True, name
         assert one["cap_drop"] == ["ALL"], name
         assert "no-new-privileges:true" in one["security_opt"], name
         assert "ports" not in one, f"{name} is open to the host's network"
+        assert re.fullmatch(r"[a-z/]+:\d[\w.]*", one["image"]), f"{name}: no version is pinned"
         assert set(one["networks"]) <= set(content["networks"]), name
-        assert set(one.get("secrets", [])) <= set(content["secrets"]), name
+        given = [secret["source"] if isinstance(secret, dict) else secret
+                 for secret in one.get("secrets", [])]  # fmt: skip
+        assert set(given) <= set(content["secrets"]), name
         for variable, value in one.get("environment", {}).items():
-            secret = re.search("SECRET|PASSWORD|KEY", variable)
+            secret = re.search("SECRET|PASSWORD|KEY|CREDENTIALS", variable)
             assert not secret or str(value).startswith(("/run/secrets/", "/staging")), variable
     assert all(network["internal"] for network in content["networks"].values())
     assert services["worker"]["networks"] == ["cluster"]  # and so knows no ledger
+    assert all(set(secret) == {"file"} for secret in content["secrets"].values())
+
+
+def test_the_composed_store_speaks_tls_and_whoever_uses_it_is_told_how():
+    content = loaded(DEPLOY / "compose.yaml")
+    services, store = content["services"], content["services"]["objects"]
+    assert "profiles" not in store  # it runs with the others
+    port = store["environment"]["RUSTFS_ADDRESS"].rpartition(":")[2]
+    address = f"https://objects:{port}"
+    assert any(f"{address}/" in word for word in store["healthcheck"]["test"])
+    folder = store["environment"]["RUSTFS_TLS_PATH"]
+    mounted = [volume.split(":")[1] for volume in store["volumes"]]
+    assert {f"{folder}/rustfs_cert.pem", f"{folder}/rustfs_key.pem"} <= set(mounted)
+    assert store["environment"]["RUSTFS_CONSOLE_ENABLE"] == "false"
+    users = dict.fromkeys(("nightly", "weekly", "dbern", "scoring", "bucket"), "objects-client")
+    users["worker"] = "objects-worker"
+    told = {name for name, one in services.items()
+            if "AWS_ENDPOINT_URL" in one.get("environment", {})}  # fmt: skip
+    assert told == set(users)
+    for name, secret in users.items():
+        environment, one = services[name]["environment"], services[name]
+        assert environment["AWS_ENDPOINT_URL"] == address, name
+        assert {"source": secret, "target": "objects-credentials"} in one["secrets"], name
+        assert environment["AWS_SHARED_CREDENTIALS_FILE"] == "/run/secrets/objects-credentials"
+        assert any(f":{environment['AWS_CA_BUNDLE']}:ro" in volume for volume in one["volumes"])
+        assert set(one["networks"]) & set(store["networks"]), name
+    for name in ("nightly", "weekly", "scoring", "bucket"):
+        assert services[name]["depends_on"]["objects"] == {"condition": "service_healthy"}, name
 
 
 def test_the_image_has_two_stages_no_root_and_nothing_but_the_project():

@@ -96,7 +96,7 @@ def test_every_script_and_its_options_exist(page, monkeypatch, capsys):
     for name in ("catch_up.catch_up", "score.score", "generated.generate",
                  "certificates.make_authority", "certificates.issue"):  # fmt: skip
         module, _, function = name.partition(".")
-        answer = (0, []) if function == "catch_up" else 0
+        answer = {"catch_up": (0, []), "score": (2, {"message": ""})}.get(function, 0)
         place = globals()[module]
         monkeypatch.setattr(place, function, lambda *_a, answer=answer, **_k: answer)
     seen = 0
@@ -117,7 +117,10 @@ def test_every_file_that_is_named_is_there():
     text = PAGES[0].read_text(encoding="utf-8")
     named = set(re.findall(r"deploy/(?!secrets)[\w./-]+\w", text))
     assert len(named) > 5
-    for name in named - {"deploy/systemd/dbern"}:
+    compose = (ROOT / "deploy/compose.yaml").read_text()
+    made = {f"deploy/{folder}" for folder in re.findall(r"- \./(\w+):/", compose)}  # by the runbook
+    assert made & named == {"deploy/out", "deploy/staging", "deploy/objects"}
+    for name in named - made - {"deploy/systemd/dbern"}:
         assert (ROOT / name).exists(), name
     units = re.findall(r"dbern-\w+\.timer", text)
     assert {path.name for path in (ROOT / "deploy/systemd").glob("*.timer")} == set(units)
@@ -130,7 +133,9 @@ def test_the_secrets_that_are_made_are_those_that_are_mounted():
     mounted = set(re.findall(r"secretName: ([\w-]+)", schedules + cluster))
     assert set(re.findall(r"create secret generic ([\w-]+)", text)) == mounted
     compose = (ROOT / "deploy/compose.yaml").read_text()
-    for folder in re.findall(r"\./secrets/((?:dask|ledger)/\w+):", compose):
+    for name in re.findall(r"file: \./secrets/([\w/-]+)", compose):
+        assert f"deploy/secrets/{name}" in text or f"`{name}`" in text, name
+    for folder in re.findall(r"\./secrets/((?:dask|ledger|objects)/\w+)[:/]", compose):
         authority, role = folder.split("/")
         assert f"issue deploy/secrets/{authority} {role}" in text, folder
 

@@ -83,8 +83,32 @@ def test_classifier_and_scores(pipelines):
         [definitions.risk_classifier], partition_key="2026-11-09", resources=resources
     )
     assert week.success
-    assert dg.materialize([definitions.scored_applicants], resources=resources).success
-    assert [p.stem for p in releases.path("scored").iterdir()] == ["applicants-2026-11-09"]
+    for rows in ("16000", "there already"):  # 4000 rows a week, four times as many applicants
+        scored = dg.materialize([definitions.scored_applicants], resources=resources)
+        assert scored.success
+        (event,) = scored.asset_materializations_for_node("scored_applicants")
+        told = {name: value.value for name, value in event.metadata.items()}
+        assert (told["epsilon spent"], told["rows"]) == ("0", rows)
+        assert told["synopsis"].endswith("out/risk/2026-11-09.zarr")
+        assert Path(told["scores"]).stem == "applicants-2026-11-09"
+    assert [p.stem for p in Path(releases.path("scored")).iterdir()] == ["applicants-2026-11-09"]
+
+
+def test_scores_without_a_classifier_are_not_tried_again(pipelines):
+    dg, definitions, releases = pipelines
+    result = dg.materialize(
+        [definitions.scored_applicants], resources={"releases": releases}, raise_on_error=False
+    )
+    failed = result.failure_data_for_node("scored_applicants")
+    assert "holds no published synopsis yet" in failed.user_failure_data.description
+    assert failed.user_failure_data.metadata["exit code"].value == 2
+    assert "STEP_UP_FOR_RETRY" not in {event.event_type_value for event in result.all_events}
+
+
+def test_urls_are_no_paths_below_the_folder(pipelines):
+    _, _, releases = pipelines
+    assert releases.path("s3://scores/2026") == "s3://scores/2026"
+    assert releases.path("scored") == f"{releases.folder}/scored"
 
 
 @pytest.mark.usefixtures("fast_cluster")

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from datetime import date
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ import pytest
 
 import dbern
 from dbern.privacy.budget import Budget
-from pipelines import catch_up, due, score
+from pipelines import catch_up, commands, due, score
 from pipelines.generated import generate, risk, trips, write
 
 pytestmark = pytest.mark.slow
@@ -108,7 +109,7 @@ def test_a_refused_budget_ends_the_round_and_says_what_mends_it(folder, capsys):
 )
 def test_what_ends_a_round(monkeypatch, codes, tried, code):
     remaining = iter(codes)
-    monkeypatch.setattr(catch_up, "run", lambda _arguments: next(remaining))
+    monkeypatch.setattr(commands, "run", lambda _arguments: next(remaining))
     returned, outcomes = catch_up.catch_up("x.toml", [f"p{i}" for i in range(len(codes))])
     assert (returned, len(outcomes)) == (code, tried)
 
@@ -119,10 +120,10 @@ def test_the_examples_of_what_is_due_hold():
 
 def test_the_release_is_the_command_that_a_person_would_type(monkeypatch):
     typed = []
-    monkeypatch.setattr(catch_up, "run", lambda arguments: typed.append(arguments) or 0)
+    monkeypatch.setattr(commands, "run", lambda arguments: typed.append(arguments) or 0)
     catch_up.catch_up("nightly.toml", ["2026-11-19"], "tls://host:8786")
-    assert typed == [["release", "nightly.toml", "--partition", "2026-11-19", "--json",
-                      "--scheduler", "tls://host:8786"]]  # fmt: skip
+    assert typed == [["release", "nightly.toml", "--partition", "2026-11-19",
+                      "--scheduler", "tls://host:8786", "--json"]]  # fmt: skip
 
 
 @pytest.mark.usefixtures("fast_cluster")
@@ -164,6 +165,49 @@ def test_the_night_as_it_is_shipped_shows_where_the_trips_were(folder):
     peak = grid.stack(point=grid.dims).idxmax().item()
     assert np.hypot(peak[0] - 5.0, peak[1] - 5.2) < 1  # a Thursday: in town, not at the lake
     assert synopsis.band() < float(grid.max()) / 2
+
+
+@pytest.mark.usefixtures("fast_cluster")
+def test_all_of_it_in_a_bucket(folder, bucket, capsys):
+    """Sources, synopses, the table and its scores are objects; the ledger stays on the disk."""
+    for path in (folder / "data").rglob("*.parquet"):
+        bucket.put(path.relative_to(folder).as_posix(), path.read_bytes())
+    shutil.rmtree(folder / "data")
+    for name in ("nightly.toml", "weekly.toml"):
+        spec = (folder / name).read_text()
+        spec = spec.replace('"data/', f'"{bucket.url("data")}/')
+        (folder / name).write_text(spec.replace('"out/', f'"{bucket.url("out")}/'))
+    for _ in range(2):
+        assert nightly() == 0
+        assert account("trips")[0] == "epsilon 0.3"
+    assert catch_up.main(["weekly.toml", "--every", "week", "--today", str(TODAY)]) == 2
+    assert account("loans")[0] == "epsilon 0.4"  # both weeks that there are
+    where = [bucket.url("out/risk/"), bucket.url("data/applicants.parquet")]
+    for already in (False, True):
+        capsys.readouterr()
+        assert score.main([*where, "--out", bucket.url("scored/"), "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["synopsis"] == bucket.url("out/risk/2026-11-09.zarr")
+        assert (told["already"], told["rows"]) == (already, None if already else 16_000)
+    (scores,) = bucket.objects("scored").items()
+    assert scores[0] == "applicants-2026-11-09.parquet"
+    scored = pq.read_table(BytesIO(scores[1]))
+    local = dbern.open(bucket.url("out/risk/2026-11-09.zarr"))
+    points = np.column_stack([scored["income"].to_numpy(), scored["debt"].to_numpy()])
+    np.testing.assert_allclose(scored["value"].to_numpy(), local(points), atol=1e-12)
+    bucket.server.fault = lambda _request: "refuse"
+    assert score.main([*where, "--out", "scored"]) == 1
+    assert "check the bucket" in capsys.readouterr().err
+    assert not any(path.name.startswith("s3:") for path in folder.iterdir())
+
+
+def test_a_round_that_would_try_nothing_says_so(capsys):
+    with pytest.raises(SystemExit) as refused:
+        catch_up.main([*NIGHTLY, "--last", "0"])
+    assert refused.value.code == 2
+    assert "at least 1" in capsys.readouterr().err
+    assert catch_up.main([*NIGHTLY, "--since", "2026-12-01"]) == 0
+    assert "nothing is due: no complete day since 2026-12-01" in capsys.readouterr().out
 
 
 def test_two_triggers_at_once_spend_once(folder):

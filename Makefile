@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PEERS := $(VENV)/.peers
 
 .PHONY: demo test check faults bench scale rivals flights notebooks clean
 
@@ -22,8 +23,9 @@ check: $(READY)
 faults: $(READY)
 	DBERN_FAULTS=all $(BIN)/python -m pytest -q -s tests/faults/test_faults.py tests/faults/test_secrets.py
 
-bench: $(READY)
-	DBERN_REPEATS=1000 $(BIN)/python -m pytest -q -s tests/benchmarks
+# Accuracy and speed, beside other libraries; writes docs/benchmarks.md. Speed alone: make bench BENCH='-k speed'
+bench: $(PEERS)
+	DBERN_REPEATS=1000 $(BIN)/python -m pytest -q -s tests/benchmarks $(BENCH)
 
 # docs/scaling.md and its curves; one large release: make scale SCALE='--rows 100000000 --folder /somewhere'
 scale: $(READY)
@@ -45,6 +47,10 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("dbern needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dagster,hpc,k8s,postgres,report,s3,test]'
+	touch $@
+
+$(PEERS): $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	touch $@
 
 clean:

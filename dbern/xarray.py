@@ -8,18 +8,24 @@ knows nothing of the manifest or of how several arrays make a function; for thes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import xarray
 
 from dbern.arrays import FloatArray
-from dbern.bernstein.basis import iterate
+from dbern.bernstein.basis import iterate, iterated_matrix
+from dbern.bernstein.blocks import Blocks
+from dbern.bernstein.lattice import Lattice
 from dbern.domain import Axis, Domain
 from dbern.errors import DbernError, SpecError
 from dbern.synopsis.evaluator import Polynomial
+from dbern.synopsis.kept import Kept
 from dbern.synopsis.points import Points, as_points, like
+from dbern.synopsis.released import MOST_LOADED
+from dbern.synopsis.sharded import ShardedPolynomial
+from dbern.synopsis.store import SHARD_BYTES
 from dbern.times import TimeUnit
 
 _COEFFICIENTS = "coefficients"
@@ -118,19 +124,42 @@ class ReleasedDataset:
             return {}
 
     @cached_property
-    def _values(self) -> FloatArray:
-        return np.asarray(self._dataset[_COEFFICIENTS].to_numpy(), dtype=np.float64)
+    def _lattice(self) -> Lattice:
+        return Lattice(tuple(count - 1 for count in self._dataset[_COEFFICIENTS].shape))
 
-    def _polynomial(self, h: int | Sequence[int] | None) -> Polynomial:
+    @cached_property
+    def _values(self) -> FloatArray:
+        return self._layers(0, self._lattice.shape[0])
+
+    @cached_property
+    def _blocks(self) -> Blocks:
+        """By shards, as they were written, the last of them kept."""
+        layers = self._lattice.slab_layers
+        kept = Kept[FloatArray](SHARD_BYTES, lambda part: part.nbytes)
+
+        def read(index: int) -> FloatArray:
+            return kept(index, partial(self._layers, index * layers, (index + 1) * layers))
+
+        return Blocks(self._lattice.shape, layers, read)
+
+    def _layers(self, start: int, stop: int) -> FloatArray:
+        return np.asarray(self._dataset[_COEFFICIENTS][start:stop].to_numpy(), dtype=np.float64)
+
+    def _polynomial(self, h: int | Sequence[int] | None) -> Polynomial | ShardedPolynomial:
         axes = self.domain.dimensions
         given: Any = self._released_order() if h is None else h
         orders = (given,) * axes if isinstance(given, int) else tuple(given)
         if len(orders) != axes or not all(isinstance(o, int) and o >= 1 for o in orders):
             raise SpecError(f"h = {h}: write an integer of at least 1, one for each axis")
+        if self._lattice.size > MOST_LOADED:
+            matrices = [
+                iterated_matrix(*axis) for axis in zip(self._lattice.k, orders, strict=True)
+            ]
+            return ShardedPolynomial(self._blocks, matrices, self.domain)
         return Polynomial(iterate(self._values, orders), self.domain)
 
     def _released_order(self) -> tuple[int, ...]:
-        k = [count - 1 for count in self._values.shape]
+        k = list(self._lattice.k)
         found = {
             tuple(one["h"])
             for one in self._released.get("components", [])

@@ -174,6 +174,59 @@ def test_a_limit_of_its_own_counts(kind):
     assert int(done.stdout) == 1 << 29
 
 
+_PARTS = """
+import json, re, sys
+import numpy as np, dbern
+from dbern.synopsis import store
+store.SHARD_BYTES = 16 << 20
+peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
+synopsis, rng = dbern.open(sys.argv[1]), np.random.default_rng(2)
+points = rng.uniform([0, -1, 0], [10, 1, 1], (500, 3))
+begin = peak()
+found = [synopsis(points, h="auto"), synopsis(points, method="nearest")]
+found += [synopsis.shaped("nonnegative")(points), synopsis.shaped("increasing:x")(points)]
+print(json.dumps([peak() - begin, bool(np.isfinite(found).all())]))
+"""
+
+
+@pytest.mark.slow
+def test_ten_million_coefficients_are_chosen_and_shaped_in_parts(project):
+    rng = np.random.default_rng(5)
+    columns = [rng.uniform(0, 10, 2000), rng.normal(0, 0.4, 2000), rng.random(2000)]
+    project.write(dict(zip("xyz", columns, strict=True)))
+    spec = project.spec(
+        data__bounds={"z": [0.0, 1.0]},
+        target={"bandwidth": [2.0, 0.4, 0.2]},
+        mechanism={"k": 215, "h": 2, "noise": "laplace"},
+    )
+    dbern.release(spec)
+    more, finite = run(_PARTS, project.output)
+    assert finite
+    assert more < 190 << 20  # 120 of them for any query; the whole is 77, and was 4 to 8 times here
+
+
+_ANSWER = """
+import re, sys
+import dbern
+from dbern.synopsis.queries import answer
+folder = sys.argv[1]
+assert answer(dbern.open(folder + "/out.zarr"), folder + "/q.parquet", folder + "/a.parquet")
+print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024)
+"""
+
+
+@pytest.mark.slow
+def test_answering_takes_no_more_memory_for_more_queries(project):
+    project.write({"x": [1.0, 5.0], "y": [0.0, 0.5]})
+    dbern.release(project.spec())
+    peaks = []
+    for rows in (2 * 10**6, 10**7):
+        write_rows(project.folder / "q.parquet", rows)
+        peaks.append(run(_ANSWER, project.folder))
+        (project.folder / "a.parquet").unlink()
+    assert peaks[1] < peaks[0] + (48 << 20)  # and 256 MB of columns more
+
+
 _QUERY = """
 import json, re, sys
 import numpy as np, dbern

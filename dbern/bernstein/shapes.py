@@ -36,6 +36,7 @@ from scipy.special import gammaln, roots_legendre
 
 from dbern.arrays import FloatArray
 from dbern.bernstein.basis import MOST_K, bernstein_basis, enclosing_nodes
+from dbern.bernstein.blocks import Blocks, blocks_of, on_axes
 from dbern.bernstein.kernels import OUTWARD
 
 _RAISED = 8  # how often k goes into the degree at which coefficients are made monotone
@@ -70,8 +71,13 @@ def monotone(bernstein: FloatArray, axis: int, sign: int) -> tuple[FloatArray, f
     matrix = raised_degree(k, degree)
     raised = np.moveaxis(np.tensordot(matrix, bernstein, axes=(1, axis)), 0, axis)
     found = sign * isotonic(sign * raised, axis)
-    low, high = polynomial_range(found - raised)
-    return found, OUTWARD * max(-low, high) + _FLOAT_SLACK * float(np.abs(raised).max())
+    return found, most_moved(polynomial_range(found - raised), float(np.abs(raised).max()))
+
+
+def most_moved(change: tuple[float, float], largest: float) -> float:
+    """How far a polynomial was moved at most, from the range of the change and its coefficients."""
+    low, high = change
+    return OUTWARD * max(-low, high) + _FLOAT_SLACK * largest
 
 
 def isotonic(values: FloatArray, axis: int = 0) -> FloatArray:
@@ -139,10 +145,11 @@ def polynomial_range(bernstein: FloatArray) -> tuple[float, float]:
     return max(low, middle - half), min(high, middle + half)
 
 
-def positive_mean(bernstein: FloatArray) -> tuple[float, float]:
+def positive_mean(bernstein: FloatArray | Blocks) -> tuple[float, float]:
     """Mean of ``max(p, 0)`` over the unit cube: a lower bound, and how far above it may be.
 
-    Cells of a regular grid, by Jensen's inequality; see the top of this module.
+    Cells of a regular grid, by Jensen's inequality; see the top of this module. Coefficients in
+    blocks are gone through once for each part of the nodes.
 
     Examples
     --------
@@ -150,17 +157,19 @@ def positive_mean(bernstein: FloatArray) -> tuple[float, float]:
     >>> abs(mean - 0.25) < 1e-6, 0 <= gap < 1e-6
     (True, True)
     """
-    cells = min(1 << 12, math.floor(_CELLS ** (1 / bernstein.ndim)))
-    nodes, averages = zip(*(_cell_means(n - 1, cells) for n in bernstein.shape), strict=True)
-    mean, square = np.zeros((cells,) * bernstein.ndim), np.zeros((cells,) * bernstein.ndim)
-    bases = _bases(nodes, bernstein.shape)
+    blocks = blocks_of(bernstein)
+    dimensions = len(blocks.shape)
+    cells = min(1 << 12, math.floor(_CELLS ** (1 / dimensions)))
+    nodes, averages = zip(*(_cell_means(n - 1, cells) for n in blocks.shape), strict=True)
+    mean, square = np.zeros((cells,) * dimensions), np.zeros((cells,) * dimensions)
+    bases = _bases(nodes, blocks.shape)
     rows = max(1, _MOST_VALUES // math.prod(map(len, nodes[1:])))
     for first in range(0, len(nodes[0]), rows):  # layers of nodes, so that memory stays bounded
         part = slice(first, first + rows)
-        values = _on_axes(bernstein, [bases[0][part], *bases[1:]])
+        values = blocks.contracted([bases[0][part], *bases[1:]])
         maps = [averages[0][:, part], *averages[1:]]
-        mean += _on_axes(values, maps)
-        square += _on_axes(values**2, maps)
+        mean += on_axes(values, maps)
+        square += on_axes(values**2, maps)
     gaps = np.sqrt(np.maximum(square, mean**2)) - np.abs(mean)
     return float(np.maximum(mean, 0.0).mean()), OUTWARD * float(gaps.mean()) / 2
 

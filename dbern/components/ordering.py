@@ -31,7 +31,7 @@ _POSITION_BYTES = 220  # of a position while runs are merged: measured
 
 
 def pass_bytes(rows: int, *, whole: bool) -> int:
-    """Memory of a pass: the positions it may hold, so many and a cell more, and counts of cells."""
+    """Memory of a pass over so many positions; where it is no whole one, a cell more of them."""
     held = rows if whole else rows + _IN_CELL
     return _POSITION_BYTES * (held + _LEAST_MERGED) + 4 * 8 * _CELLS
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from dbern.arrays import FloatArray
-from dbern.bernstein.basis import iterate
+from dbern.arrays import FloatArray, Int64Array
+from dbern.bernstein.basis import iterate, iterated_matrix
 from dbern.bernstein.bias import approximation_of
 from dbern.bernstein.bins import AxisBins
+from dbern.bernstein.blocks import Blocks, blocks_of
 from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
 from dbern.bernstein.gram import LatticeSpectrum
 from dbern.bernstein.lattice import Lattice, Slab
@@ -21,6 +22,7 @@ from dbern.bernstein.maps import coordinates_of, family_of
 from dbern.bernstein.spectrum import AxisSpectrum
 from dbern.certificate import Certificate, ErrorModel, vector_bound
 from dbern.domain import Axis, Domain
+from dbern.noise_bounds import synthesis_matrices
 from dbern.oblique import Oblique
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
@@ -42,6 +44,7 @@ MOST_LOADED = 1 << 22
 Measured: from there on leaving out what does not matter is the faster way too.
 """
 
+_GRID_POINTS = 1 << 17  # of an oblique grid, evaluated at a time
 _KEPT = 4  # polynomials, with their tables of up to 128 MiB
 
 
@@ -138,7 +141,7 @@ class ReleasedArray:
         """Order and rank with the least estimated mean squared error."""
         scale = self._facts["noise"]["scale"]
         deviation = scale if isinstance(self.law, GaussianNoise) else math.sqrt(2) * scale
-        return select(self._released, deviation, self.coordinates, self.order)
+        return select(self._released_blocks(), deviation, self.coordinates, self.order)
 
     def values(
         self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
@@ -156,18 +159,32 @@ class ReleasedArray:
         if smoothing is not None:
             values[inside] = self._polynomial(smoothing)(unit, total, threads)
             return values
-        nearest = tuple(np.rint(unit * self.lattice.k).astype(np.int64).T)
-        values[inside] = self._lattice_values[nearest]
+        values[inside] = self._at_nodes(np.rint(unit * self.lattice.k).astype(np.int64))
         return values
+
+    def _at_nodes(self, nodes: Int64Array) -> FloatArray:
+        """Lattice values at nodes (m, l), of which only the shards that hold some are read."""
+        blocks, found = self._lattice_blocks(), np.empty(len(nodes))
+        shards = nodes[:, 0] // blocks.layers
+        for index in np.unique(shards):
+            here = shards == index
+            own = nodes[here] - [index * blocks.layers, *[0] * (nodes.shape[1] - 1)]
+            found[here] = blocks.read(int(index))[tuple(own.T)]
+        return found
 
     def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
         """Values on a product grid of positions in the unit cube."""
         if self.oblique is None:
             return self._polynomial(smoothing).grid(positions)
         shape = tuple(len(one) for one in positions)
-        unit = np.stack(np.meshgrid(*positions, indexing="ij"), axis=-1).reshape(-1, len(shape))
-        found = self._polynomial(smoothing)(self.oblique.positions(unit), len(unit))
-        return found.reshape(shape)
+        found, polynomial = np.empty(shape), self._polynomial(smoothing)
+        layers = max(1, _GRID_POINTS // max(1, found[:1].size))
+        for first in range(0, len(found), layers):
+            part = [positions[0][first : first + layers], *positions[1:]]
+            unit = np.stack(np.meshgrid(*part, indexing="ij"), axis=-1).reshape(-1, len(shape))
+            values = polynomial(self.oblique.positions(unit), found.size)
+            found[first : first + layers] = values.reshape(-1, *shape[1:])
+        return found
 
     def bound(
         self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
@@ -233,16 +250,40 @@ class ReleasedArray:
             return self._lattice_values
         return self._store.values(f"{self._path}/{family}/released")
 
+    def _lattice_blocks(self) -> Blocks:
+        """Lattice values by shards, each read when it is needed, the last of them kept."""
+        path = f"{self._path}/coefficients"
+        read, layers = partial(self._store.shard, path), self._store.shard_layers(path)
+        return Blocks(self.lattice.shape, layers, read)
+
+    def _released_blocks(self) -> Blocks:
+        """What carries the noise: of a large lattice's own values, shard by shard."""
+        plain = not family_of(self.coordinates)
+        return self._lattice_blocks() if plain and self.large else blocks_of(self._released)
+
+    @property
+    def large(self) -> bool:
+        """Whether the lattice is never whole in memory."""
+        return self.lattice.size > MOST_LOADED
+
+    def _factors(self, smoothing: Smoothing) -> tuple[Blocks, list[FloatArray]]:
+        """Stored values, and what takes them to coefficients of the Bernstein basis, axis by axis.
+
+        Of the whole rank these are lattice values, of others what the lattice is derived from.
+        """
+        if smoothing.ranks == whole_ranks(self.coordinates):
+            axes = zip(self.lattice.k, smoothing.h, strict=True)
+            return self._lattice_blocks(), [iterated_matrix(*axis) for axis in axes]
+        used = smoothed(self.coordinates, smoothing)
+        return blocks_of(self._released), synthesis_matrices(used, smoothing.h)
+
     def _polynomial(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
         """The function under a smoothing; the last few are kept with their tables."""
         return self._polynomials(smoothing, lambda: self._function(smoothing))
 
     def _function(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
-        whole = smoothing.ranks == whole_ranks(self.coordinates)
-        if whole and self.lattice.size > MOST_LOADED:
-            path = f"{self._path}/coefficients"
-            read, layers = partial(self._store.shard, path), self._store.shard_layers(path)
-            return ShardedPolynomial(read, layers, self.lattice.k, smoothing.h, self.box)
+        if self.large:
+            return ShardedPolynomial(*self._factors(smoothing), self.box)
         return Polynomial(self._coefficients(smoothing), self.box)
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:

@@ -51,6 +51,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbern.arrays import FloatArray
+from dbern.bernstein.blocks import Blocks, blocks_of
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.shapes import monotone, polynomial_range, positive_mean
 from dbern.certificate import Certificate
@@ -61,6 +62,8 @@ from dbern.synopsis.points import Points, both, plain
 from dbern.synopsis.reader import Order, Synopsis
 from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.selection import Smoothing
+from dbern.synopsis.sharded import ShardedPolynomial
+from dbern.synopsis.spilled import coefficients, make_monotone
 from dbern.synopsis.store import ReleasedStore
 
 if TYPE_CHECKING:
@@ -168,7 +171,7 @@ class ShapedCertificate(Certificate):
 class _Shaped:
     """What evaluates one smoothing of a shaped array, and how far it is from the raw one."""
 
-    bernstein: FloatArray
+    bernstein: FloatArray | Blocks | None  # None: as without shapes
     factor: float
     moved: float
 
@@ -226,34 +229,71 @@ class ShapedArray(ReleasedArray):
             values = np.maximum(values, 0.0)
         return values * self._shape(smoothing).factor
 
-    def _function(self, smoothing: Smoothing) -> Polynomial:
-        return Polynomial(self._shape(smoothing).bernstein, self.box)
+    def _function(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
+        bernstein = self._shape(smoothing).bernstein
+        if bernstein is None:
+            return super()._function(smoothing)
+        if isinstance(bernstein, Blocks):
+            plain = [np.eye(nodes) for nodes in bernstein.shape]
+            return ShardedPolynomial(bernstein, plain, self.box)
+        return Polynomial(bernstein, self.box)
 
     def _shape(self, smoothing: Smoothing) -> _Shaped:
         with self._lock:  # once, however many threads ask
             if smoothing not in self._shaped:
-                self._shaped[smoothing] = self._made(self._coefficients(smoothing))
+                made = self._made_of_blocks if self.large else self._made
+                self._shaped[smoothing] = made(smoothing)
         return self._shaped[smoothing]
 
-    def _made(self, bernstein: FloatArray) -> _Shaped:
-        moved, factor = 0.0, 1.0
-        for axis, name in enumerate(self.axes):
-            for way in (_INCREASING, _DECREASING):
-                if f"{way}:{name}" in self._shapes:
-                    bernstein, step = monotone(bernstein, axis, 1 if way == _INCREASING else -1)
-                    moved += step
-        low, high = polynomial_range(bernstein)
+    def _made(self, smoothing: Smoothing) -> _Shaped:
+        bernstein, moved = self._coefficients(smoothing), 0.0
+        for axis, sign in self._monotone:
+            bernstein, step = monotone(bernstein, axis, sign)
+            moved += step
+        return _Shaped(bernstein, *self._finish(bernstein, polynomial_range(bernstein), moved))
+
+    def _made_of_blocks(self, smoothing: Smoothing) -> _Shaped:
+        """Of a large lattice, whose coefficients are in a temporary file where they matter at all.
+
+        They are as many as for a small one that has too many to raise its degree or to look at
+        nodes, so the same is done to them.
+        """
+        if self._density and self._shapes == (_NONNEGATIVE,):
+            return _Shaped(None, 1.0, 0.0)
+        spilled, moved = coefficients(*self._factors(smoothing)), 0.0
+        for axis, sign in self._monotone:
+            moved += make_monotone(spilled, axis, sign)
+        bernstein = spilled.blocks
+        found = self._finish(bernstein, spilled.extremes(), moved)
+        return _Shaped(bernstein if self._monotone else None, *found)
+
+    @property
+    def _monotone(self) -> list[tuple[int, int]]:
+        """Axes that the function is to be monotone along, and 1 or -1."""
+        ways = ((_INCREASING, 1), (_DECREASING, -1))
+        each = [(a, f"{way}:{name}", s) for a, name in enumerate(self.axes) for way, s in ways]
+        return [(axis, sign) for axis, word, sign in each if word in self._shapes]
+
+    def _finish(
+        self, bernstein: FloatArray | Blocks, enclosed: tuple[float, float], moved: float
+    ) -> tuple[float, float]:
+        """What values are multiplied by, and how far they are moved in all."""
+        (low, high), factor = enclosed, 1.0
         clipped = _NONNEGATIVE in self._shapes
         if clipped and not self._density:
             moved += max(0.0, -low)
         if _NORMALIZED in self._shapes:
             factor = 1 / (_mean(bernstein, clipped) * self._volume)
             moved += OUTWARD * abs(factor - 1) * (max(0.0, high) if clipped else max(-low, high))
-        return _Shaped(bernstein, factor, moved)
+        return factor, moved
 
 
-def _mean(bernstein: FloatArray, clipped: bool) -> float:
-    mean, gap = positive_mean(bernstein) if clipped else (float(bernstein.mean()), 0.0)
+def _mean(bernstein: FloatArray | Blocks, clipped: bool) -> float:
+    if clipped:
+        mean, gap = positive_mean(bernstein)
+    else:
+        averages = [np.full((1, nodes), 1 / nodes) for nodes in bernstein.shape]
+        mean, gap = float(blocks_of(bernstein).contracted(averages).item()), 0.0
     if mean <= 0:
         advice = "leave it out" if clipped else f'add "{_NONNEGATIVE}", or leave it out'
         raise SpecError(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from dbern.arrays import FloatArray, Int64Array
-from dbern.bernstein.basis import iterated_basis
+from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.blocks import Blocks, on_others
 from dbern.domain import Domain
 
 LEFT_OUT = 1e-12
@@ -15,41 +16,30 @@ LEFT_OUT = 1e-12
 
 _ROWS = 1 << 13
 _WORK_VALUES = 1 << 22  # numbers of an unfinished product: 32 MiB
+_GRID_VALUES = 1 << 20  # of a grid that are added to at a time
 
 
 class ShardedPolynomial:
-    """An iterated polynomial over a domain, straight from the shards of its lattice values.
+    """A polynomial over a domain, straight from the shards of what it is a linear function of.
 
-    The weights ``b^(h)_v(y)`` of a point fall off around ``v = k y``: shards whose weights along
-    the first axis are tiny are left out, `LEFT_OUT` in all. That changes a value by no more than
-    `LEFT_OUT` times the largest lattice value times the Lebesgue constants of the other axes.
+    With plain lattice values the matrices are the iterated operators, and the weights
+    ``b^(h)_v(y)`` of a point fall off around ``v = k y``: shards whose weights along the first axis
+    are tiny are left out, `LEFT_OUT` in all. That changes a value by no more than `LEFT_OUT` times
+    the largest stored value times the other axes' largest sums of sizes of weights.
 
     Parameters
     ----------
-    read : callable
-        From the index of a shard to its lattice values.
-    layers : int
-        Layers of the first axis in a shard.
-    k : sequence of int
-        Resolution of the lattice.
-    h : sequence of int
-        Order of the iterated operator on each axis.
+    blocks : Blocks
+        What is stored, (d_1, .., d_l).
+    matrices : sequence of array (k_i + 1, d_i)
+        Per axis, what takes it to coefficients of the Bernstein basis.
     domain : Domain
         The box that the unit cube stands for.
     """
 
-    def __init__(
-        self,
-        read: Callable[[int], FloatArray],
-        layers: int,
-        k: Sequence[int],
-        h: Sequence[int],
-        domain: Domain,
-    ) -> None:
-        self._read = read
-        self._layers = layers
-        self._k = tuple(k)
-        self._h = tuple(h)
+    def __init__(self, blocks: Blocks, matrices: Sequence[FloatArray], domain: Domain) -> None:
+        self._blocks = blocks
+        self._matrices = tuple(matrices)
         self._domain = domain
 
     def __call__(self, points: FloatArray, total: int, threads: int = 1) -> FloatArray:
@@ -68,24 +58,26 @@ class ShardedPolynomial:
         """The polynomial on the product grid of `axes`, positions of the unit interval."""
         first, *others = self._weights(axes)
         values = np.zeros([len(axis) for axis in axes])
+        rows = max(1, _GRID_VALUES // max(1, values[:1].size))
         for part, layers, needed in self._parts(first):
-            for weights in others:  # each moves the second axis to the end
-                part = np.tensordot(part, weights, axes=(1, 1))
-            values[needed] += np.tensordot(layers, part, axes=(1, 0))
+            part = on_others(part, others)
+            for start in range(0, len(needed), rows):  # or there would be two more such grids
+                some = slice(start, start + rows)
+                values[needed[some]] += np.tensordot(layers[some], part, axes=(1, 0))
         return values
 
     def _weights(self, positions: Sequence[FloatArray] | FloatArray) -> list[FloatArray]:
-        axes = zip(positions, self._k, self._h, strict=True)
-        return [iterated_basis(y, k, h) for y, k, h in axes]
+        axes = zip(positions, self._matrices, strict=True)
+        return [bernstein_basis(y, len(matrix) - 1) @ matrix for y, matrix in axes]
 
     def _parts(self, first: FloatArray) -> Iterator[tuple[FloatArray, FloatArray, Int64Array]]:
         """Shards that some row of weights (m, k + 1) needs, the weights there, and which rows."""
-        starts = range(0, first.shape[1], self._layers)
-        for index, start in enumerate(starts):
-            weights = first[:, start : start + self._layers]
-            needed = np.flatnonzero(np.abs(weights).sum(axis=1) > LEFT_OUT / len(starts))
+        places = self._blocks.places
+        for index, place in enumerate(places):
+            weights = first[:, place]
+            needed = np.flatnonzero(np.abs(weights).sum(axis=1) > LEFT_OUT / len(places))
             if len(needed):
-                yield self._read(index), weights[needed], needed
+                yield self._blocks.read(index), weights[needed], needed
 
     def _evaluate(self, weights: Sequence[FloatArray]) -> FloatArray:
         first, *others = weights

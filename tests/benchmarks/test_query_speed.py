@@ -1,14 +1,8 @@
-"""Queries per second of one core, by every way to evaluate one released function, in one run.
-
-`make bench` prints the table; as a test it runs small, so that it cannot rot. Rates are per second
-of processor time, so that what else the machine does counts little.
-"""
+"""Queries a second of one core, by every way to evaluate one released function, in one run."""
 
 from __future__ import annotations
 
 import functools
-import os
-import statistics
 import time
 from collections.abc import Callable
 
@@ -17,16 +11,16 @@ import pytest
 import twins
 from scipy.interpolate import NdBSpline
 from threadpoolctl import threadpool_limits
+from timing import BENCH, Table, keep, seconds
 
 from dbern.bernstein.basis import bernstein_basis, iterate
 from dbern.bernstein.resampling import TOLERANCE, Pieces, resample
 from dbern.domain import Axis, Domain
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, Polynomial, evaluate
 
-BENCH = "DBERN_REPEATS" in os.environ
 COLUMNS = {"l=1 k=20": (20,), "l=2 k=20": (20,) * 2, "l=2 k=100": (100,) * 2,
            "l=3 k=20": (20,) * 3, "l=2 k=400": (400 if BENCH else 60,) * 2}  # fmt: skip
-SECONDS, REPEATS = (0.3, 5) if BENCH else (0.0, 1)
+SECONDS = 0.3 if BENCH else 0.0
 MOST = 1 << 20 if BENCH else 200
 ORDER = 4
 
@@ -100,26 +94,17 @@ def rate(way: Values, points: np.ndarray) -> float:
         if spent >= SECONDS / 4 or count >= len(points):
             break
         count *= 4
-    seconds = []
-    for _ in range(REPEATS):
-        begin = time.process_time()
-        way(points[:count])
-        seconds.append(max(time.process_time() - begin, 1e-9))
-    return min(count, len(points)) / statistics.median(seconds)
+    return min(count, len(points)) / seconds(lambda: way(points[:count]))
 
 
-def report(found: dict[str, dict[str, float]]) -> str:
-    """Thousand queries per second."""
-    names = list(next(iter(found.values())))
-    lines = ["", f"{'thousand queries/s':<20}" + "".join(f"{column:>12}" for column in found)]
-    for name in names:
-        cells = "".join(f"{found[column][name] / 1e3:>12,.4g}" for column in found)
-        lines.append(f"{name:<20}{cells}")
-    best = [max(v for n, v in rates.items() if n != "dbern") for rates in found.values()]
-    ratios = (rates["dbern"] / top for rates, top in zip(found.values(), best, strict=True))
-    return "\n".join(
-        [*lines, f"{'dbern to the best':<20}" + "".join(f"{r:>12.1f}" for r in ratios)]
-    )
+def table(found: dict[str, dict[str, float]]) -> Table:
+    """Thousand queries a second, and ours to the best of the others."""
+    rows: dict[str, dict[str, float]] = {}
+    for column, rates in found.items():
+        best = max(rate for name, rate in rates.items() if name != "dbern")
+        thousands = {name: rate / 1e3 for name, rate in rates.items()}
+        rows[column] = {**thousands, "dbern to the best": rates["dbern"] / best}
+    return Table.of("thousand queries a second", rows)
 
 
 @pytest.mark.slow
@@ -137,7 +122,7 @@ def test_query_speed() -> None:
             for name, way in every.items():
                 np.testing.assert_allclose(way(some), truth, rtol=0, atol=2 * TOLERANCE * top,
                                            err_msg=name)  # fmt: skip
-    print(report(found))
+    keep("queries", table(found))
     if BENCH:  # the target: the better of products and pieces, in every column
         for column, rates in found.items():
             assert rates["dbern"] >= max(rates["blocked products"], rates["pieces in numpy"]), (

@@ -9,7 +9,8 @@ import pytest
 from projects import Project, records
 
 import dbern
-from dbern.bernstein.basis import iterate
+from dbern.bernstein.basis import iterate, iterated_matrix
+from dbern.bernstein.blocks import Blocks
 from dbern.domain import Axis, Domain
 from dbern.errors import IntegrityError
 from dbern.synopsis import store
@@ -23,10 +24,12 @@ BOX = Domain((Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3)))
 @pytest.mark.parametrize("k", [(9,), (200,), (30, 6), (10, 4, 7)])
 def test_values_are_those_of_the_whole_lattice(k, h, monkeypatch):
     monkeypatch.setattr("dbern.synopsis.sharded._ROWS", 30)
+    monkeypatch.setattr("dbern.synopsis.sharded._GRID_VALUES", 24)
     domain, layers = Domain(BOX.axes[: len(k)]), 4
     values = np.random.default_rng(1).laplace(size=[count + 1 for count in k])
     shards = [values[start : start + layers] for start in range(0, len(values), layers)]
-    sharded = ShardedPolynomial(shards.__getitem__, layers, k, [h] * len(k), domain)
+    blocks = Blocks(values.shape, layers, shards.__getitem__)
+    sharded = ShardedPolynomial(blocks, [iterated_matrix(count, h) for count in k], domain)
     whole = Polynomial(iterate(values, [h] * len(k)), domain)
     low, high = ([getattr(a, side) for a in domain.axes] for side in ("low", "high"))
     points = np.random.default_rng(2).uniform(low, high, (200, len(k)))

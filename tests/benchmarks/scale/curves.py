@@ -9,6 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from timing import with_blocks
+
 from dbern.engine import add_up, share_out
 from dbern.planning import footers, plan
 from dbern.progress import silent
@@ -37,10 +39,7 @@ def draw(folder: Path, sizes: Sequence[int] = ROWS, ks: Sequence[int] = KS) -> N
 
 def page(text: str, runs: Runs, costs: Costs) -> str:
     """The page with its two blocks of numbers."""
-    for name, block in (("table", table(runs)), ("weak scaling", report(costs))):
-        before, mark, after = text.partition(f"<!-- {name} -->\n```\n")
-        text = before + mark + block + after[after.index("\n```\n") :]
-    return text
+    return with_blocks(text, {"table": table(runs), "weak scaling": report(costs)})
 
 
 def stored() -> Runs:

@@ -1,0 +1,306 @@
+"""Whatever is asked of a lattice that is never whole in memory is what the whole would say."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import xarray
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from projects import Project, records
+
+import dbern
+from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.blocks import Blocks, on_axes
+from dbern.bernstein.coordinates import PlainCoordinates
+from dbern.bernstein.lattice import Lattice
+from dbern.domain import Axis, Domain
+from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
+from dbern.synopsis import released, spilled, store
+from dbern.synopsis.released import ReleasedArray
+from dbern.synopsis.selection import Smoothing, select
+from dbern.synopsis.shaping import ShapedArray
+
+AXES = (Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3))
+SHAPES = [
+    ("nonnegative",),
+    ("normalized",),
+    ("decreasing:x",),
+    ("nonnegative", "normalized"),
+    ("increasing:x", "decreasing:y", "nonnegative", "normalized"),
+]
+
+
+class Shards:
+    """Lattice values in memory in the place of a store, a few layers a shard; counts its reads."""
+
+    def __init__(self, values, layers):
+        self._values, self._layers, self.reads = values, layers, Counter()
+
+    def values(self, path):
+        self.reads["whole"] += 1
+        return self._values
+
+    def shard(self, path, index):
+        self.reads[index] += 1
+        return self._values[index * self._layers : (index + 1) * self._layers]
+
+    def shard_layers(self, path):
+        return self._layers
+
+
+@st.composite
+def lattices(draw):
+    """Values, an order an axis, layers a shard, and a seed for points."""
+    dimensions = draw(st.integers(1, 3))
+    k = [draw(st.integers(1, (40, 9, 6)[dimensions - 1])) for _ in range(dimensions)]
+    h = [draw(st.integers(1, 20)) for _ in range(dimensions)]
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    level = draw(st.sampled_from([0.0, 3.0]))
+    values = rng.laplace(level, 1.0, [count + 1 for count in k]) * draw(st.sampled_from([1, 1e-6]))
+    return values, h, draw(st.integers(1, 5)), rng
+
+
+def array(kind, values, h, layers, *more, **keywords):
+    """The array that is released of these values, and its store."""
+    facts = {
+        "axes": [axis.name for axis in AXES[: values.ndim]],
+        "k": [count - 1 for count in values.shape],
+        "h": h,
+        "noise": {"kind": "laplace"},
+    }
+    shards = Shards(values, layers)
+    return kind(shards, "f", facts, Domain(AXES[: values.ndim]), *more, **keywords), shards
+
+
+def both(patch, make, ask):
+    """What is answered by the whole and by blocks, whose store must not give the whole.
+
+    Ranges are those of coefficients, as for all that is too large for enclosing nodes.
+    """
+    patch.setattr("dbern.bernstein.shapes._MOST_VALUES", 1)
+    patch.setattr(spilled, "_BLOCK_VALUES", 30)
+    found = []
+    for most in (math.inf, 0):
+        patch.setattr(released, "MOST_LOADED", most)
+        made, shards = make()
+        try:
+            found.append(ask(made))
+        except SpecError as error:
+            found.append(str(error))
+        if most == 0:
+            assert "whole" not in shards.reads
+    return found
+
+
+def near(one, other, scale):
+    np.testing.assert_allclose(one, other, rtol=0, atol=1e-9 * scale)
+
+
+def points_in(domain, rng, count=40):
+    low, high = ([getattr(axis, side) for axis in domain.axes] for side in ("low", "high"))
+    points = rng.uniform(low, high, (count, domain.dimensions))
+    return np.vstack([points, low, high, np.array(high) + 1, np.full(len(low), np.nan)])
+
+
+@given(lattices(), st.sampled_from(SHAPES), st.booleans())
+@settings(max_examples=40)
+def test_shapes_in_blocks_are_those_of_the_whole(case, shapes, density):
+    values, h, layers, rng = case
+    shapes = tuple(one for one in shapes if one[-2:] != ":y" or values.ndim > 1)
+    domain = Domain(AXES[: values.ndim])
+    points, smoothing = points_in(domain, rng), Smoothing(tuple(h), (None,) * len(h))
+    grid = [np.linspace(0, 1, count) for count in (5, 4, 3)[: len(h)]]
+
+    def ask(one):
+        made = one._shape(smoothing)
+        answers = one.values(points, smoothing, 1), one.on_grid(grid, smoothing)
+        return made.factor, made.moved, *answers
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dbern.bernstein.shapes._CELLS", 64)
+        patch.setattr("dbern.synopsis.shaping._LARGEST_GAP", 1e6)
+        whole, blocks = both(
+            patch, lambda: array(ShapedArray, values, h, layers, shapes, density=density), ask
+        )
+    if isinstance(whole, str):
+        assert blocks == whole
+        return
+    scale, (factor, moved, *answers) = np.abs(values).max(), whole
+    near(1 / blocks[0], 1 / factor, scale * domain.volume)  # a mean may be near zero
+    assert blocks[1] == pytest.approx(moved, rel=1e-6, abs=1e-9 * scale)
+    for one, other in zip(blocks[2:], answers, strict=True):
+        near(one / blocks[0], other / factor, scale)
+
+
+@given(lattices())
+@settings(max_examples=40)
+def test_nearest_values_in_blocks_are_those_of_the_whole(case):
+    values, h, layers, rng = case
+    points = points_in(Domain(AXES[: values.ndim]), rng)
+    one, _ = array(ReleasedArray, values, h, layers)
+    unit = one.domain.to_unit(points[:-2])
+    expected = values[tuple(np.rint(unit * one.lattice.k).astype(int).T)]
+    np.testing.assert_array_equal(one.values(points, None, 1)[:-2], expected)
+    assert np.isnan(one.values(points, None, 1)[-2:]).all()
+
+
+@given(lattices())
+@settings(max_examples=15)
+def test_the_criterion_in_blocks_is_that_of_the_whole(case):
+    values, h, layers, _ = case
+    lattice = Lattice(tuple(count - 1 for count in values.shape))
+    shards, bases = Shards(values, layers), []
+    blocks = Blocks(values.shape, layers, lambda index: shards.shard("", index))
+    for k in lattice.k:
+        nodes, weights = np.polynomial.legendre.leggauss(min(k + 1, 48))
+        bases.append(np.sqrt(weights / 2)[:, None] * bernstein_basis((nodes + 1) / 2, k))
+    near(blocks.contracted(bases), on_axes(values, bases), np.abs(values).max())
+    coordinates = PlainCoordinates(lattice)
+    chosen = [select(values, deviation, coordinates, h) for deviation in (0.0, 1.0, 1e3)]
+    if min(lattice.k) > 1:  # or all orders are the same
+        assert sum(chosen[0].h) == max(sum(h), 24 * len(h))  # without noise the least biased
+    for deviation, expected in zip((0.0, 1.0, 1e3), chosen, strict=True):
+        assert select(blocks, deviation, coordinates, h) == expected
+    assert set(shards.reads.values()) == {4}  # once for each choice, and above
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dbern.synopsis.selection._SUMS", 1)  # one candidate at a time
+        assert select(blocks, 0.0, coordinates, h) == chosen[0]
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory, client):
+    """From a kind of noise to the URL of a release of seven shards, made once."""
+
+    @cache
+    def made(noise):
+        project = Project(tmp_path_factory.mktemp("large"))
+        project.write(records())
+        project.grant()
+        spec = project.spec(mechanism={"k": [30, 8], "h": 3, "noise": noise})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("dbern.bernstein.lattice.SLAB_COEFFICIENTS", 45)
+            return dbern.release(spec, client=client).url
+
+    return made
+
+
+@pytest.fixture
+def plain(release):
+    return release("laplace")
+
+
+NOISES = [
+    "laplace",
+    *(pytest.param(f"{kind}-laplace", marks=pytest.mark.slow) for kind in ("spectral", "binned")),
+]
+POINTS = np.random.default_rng(4).uniform([0, -1], [10, 1], (50, 2))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_any_rank_is_answered_without_the_lattice(release, noise, monkeypatch):
+    url = release(noise)
+    whole = dbern.open(url).arrays[0]
+    ranks = whole.smoothing((3, 3)).ranks
+    less = tuple(None if rank is None else rank // 2 for rank in ranks)
+    expected = [whole.values(POINTS, Smoothing((4, 2), used), 1) for used in (ranks, less)]
+    monkeypatch.setattr(released, "MOST_LOADED", 0)
+    monkeypatch.setattr(released, "iterate", lambda *_: pytest.fail("loads the whole lattice"))
+    blocks = dbern.open(url).arrays[0]
+    for used, values in zip((ranks, less), expected, strict=True):
+        near(blocks.values(POINTS, Smoothing((4, 2), used), 1), values, np.abs(values).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", NOISES)
+def test_what_is_chosen_and_shaped_is_the_same(release, noise, monkeypatch):
+    url = release(noise)
+    ask = lambda one: [  # noqa: E731
+        one.choose(), one(POINTS, h="auto"), one(POINTS, method="nearest"), one.grid([7, 5]).values,
+        one.shaped("nonnegative")(POINTS), one.shaped("nonnegative").band(),
+    ]  # fmt: skip
+    whole = ask(dbern.open(url))
+    monkeypatch.setattr(released, "MOST_LOADED", 0)
+    chosen, *blocks = ask(dbern.open(url))
+    assert chosen == whole[0]
+    for one, other in zip(blocks, whole[1:], strict=True):
+        near(one, other, np.abs(other).max())
+    shaped = dbern.open(url).shaped("increasing:x", "normalized", "nonnegative")
+    grid = shaped.grid([301, 201])
+    assert grid.diff("x").min() >= -1e-12
+    assert grid.min() >= 0
+    assert float(grid.integrate("x").integrate("y")) == pytest.approx(1, abs=2e-3)
+    assert np.isfinite(shaped.band())
+
+
+def test_a_dataset_of_xarray_is_read_in_blocks(plain, monkeypatch):
+    import dbern.xarray
+
+    monkeypatch.setattr("dbern.bernstein.lattice.SLAB_COEFFICIENTS", 45)
+    dataset = xarray.open_zarr(plain, group="components/density", consolidated=False)
+    expected = dataset.dbern(POINTS, h=4)
+    monkeypatch.setattr(dbern.xarray, "MOST_LOADED", 0)
+    fresh = xarray.open_zarr(plain, group="components/density", consolidated=False)
+    monkeypatch.setattr(dbern.xarray, "iterate", lambda *_: pytest.fail("loads the whole lattice"))
+    near(fresh.dbern(POINTS, h=4), expected, np.abs(expected).max())
+    assert fresh.dbern.grid([3, 4]).shape == (3, 4)
+
+
+def test_no_shard_is_read_twice_while_they_fit(plain, monkeypatch):
+    monkeypatch.setattr(released, "MOST_LOADED", 0)
+    reads = Counter()
+    original = store.ReleasedStore._shard
+    monkeypatch.setattr(
+        store.ReleasedStore,
+        "_shard",
+        lambda self, path, index: reads.update([index]) or original(self, path, index),
+    )
+    one = dbern.open(plain)
+    one(np.array([[0.1, 0.0]]), method="nearest")
+    assert set(reads) == {0}
+    one(POINTS, h="auto")
+    one(POINTS)
+    one.grid(9)
+    one(POINTS[::-1], method="nearest")
+    assert set(reads) == set(range(7))
+    assert set(reads.values()) == {1}
+
+
+def test_a_shape_without_room_for_its_file_is_refused_before_anything_is_read(plain, monkeypatch):
+    monkeypatch.setattr(released, "MOST_LOADED", 0)
+    shaped = dbern.open(plain).shaped("increasing:x")
+    monkeypatch.setattr(
+        spilled.shutil, "disk_usage", lambda _: SimpleNamespace(free=31 * 9 * 8 - 1)
+    )
+    monkeypatch.setattr(store.ReleasedStore, "_shard", lambda *_: pytest.fail("reads"))
+    with pytest.raises(EnvironmentRefusedError, match=r"temporary file of 0 MiB.* has 0 MiB free"):
+        shaped(POINTS)
+
+
+def test_a_shape_without_a_folder_for_its_file_is_refused(plain, monkeypatch):
+    monkeypatch.setattr(released, "MOST_LOADED", 0)
+    shaped = dbern.open(plain).shaped("increasing:x")
+
+    def none():
+        raise FileNotFoundError(2, "No usable temporary directory")
+
+    monkeypatch.setattr(spilled.tempfile, "gettempdir", none)
+    with pytest.raises(EnvironmentRefusedError, match=r"No usable.*set TMPDIR"):
+        shaped(POINTS)
+
+
+def test_a_full_disk_is_an_error_that_says_so(plain, monkeypatch):
+    monkeypatch.setattr(released, "MOST_LOADED", 0)
+    shaped = dbern.open(plain).shaped("increasing:x")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(spilled.os, "pwrite", full)
+    with pytest.raises(ReleaseError, match=r"No space left on device.*TMPDIR"):
+        shaped(POINTS)

@@ -31,7 +31,7 @@ _POSITION_BYTES = 220  # of a position while runs are merged: measured
 
 
 def pass_bytes(rows: int, *, whole: bool) -> int:
-    """Memory of a pass over so many positions; where it is no whole one, a cell more of them."""
+    """Memory of a pass that is to hold so many positions; one of several may hold a cell's more."""
     held = rows if whole else rows + _IN_CELL
     return _POSITION_BYTES * (held + _LEAST_MERGED) + 4 * 8 * _CELLS
 

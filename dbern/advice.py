@@ -7,13 +7,13 @@ from fractions import Fraction
 
 from dbern.calibrating import KINDS
 from dbern.choice import Candidate, candidates
+from dbern.components.base import Vector
+from dbern.components.capabilities import is_linear
 from dbern.errors import SpecError
 from dbern.planning import footers, plan_files, problem_of, public_rows
 from dbern.plans import ReleasePlan
 from dbern.progress import Progress, silent
 from dbern.spec import ReleaseSpec
-from dbern.targets.base import Vector
-from dbern.targets.capabilities import is_linear
 
 _STEPS = 14
 _LEAST, _MOST = Fraction(1, 10**4), Fraction(10**4)

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from dbern.bernstein.coordinates import Coordinates
 from dbern.bernstein.maps import family_of
+from dbern.components.base import Component, Statistic, Vector
 from dbern.plans import PlannedNoise, PlannedSensitivity
 from dbern.privacy.advanced import calibrate_advanced_laplace
 from dbern.privacy.budget import Budget
@@ -15,7 +16,6 @@ from dbern.privacy.mechanism import Noise
 from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import rho_for
 from dbern.spec import ADVANCED, ReleaseSpec
-from dbern.targets.base import Component, Statistic, Vector
 
 KINDS = (
     {"": "laplace", "spectral": "spectral-laplace", "binned": "binned-laplace"},

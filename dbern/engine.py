@@ -21,12 +21,12 @@ from threadpoolctl import threadpool_limits
 
 from dbern.arrays import Int64Array
 from dbern.bernstein.lattice import Slab
+from dbern.components.counting import Counters, StoppedError
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.reading import Portion, Reading
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag
-from dbern.targets.counting import Counters, StoppedError
 from dbern.workers import check_workers, scheduler_there, task_rows
 
 if TYPE_CHECKING:

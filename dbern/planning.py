@@ -31,6 +31,18 @@ from dbern.calibrating import (
 )
 from dbern.certificate import ErrorModel, combined, lower_bound, vector_bound
 from dbern.choice import Problem, Reference, candidates, require_positive_definite
+from dbern.components.base import Component, Statistic, Vector
+from dbern.components.capabilities import (
+    for_lattice,
+    for_rows,
+    is_linear,
+    largest_lattice,
+    needs_lattice,
+    random_privacy,
+)
+from dbern.components.counting import Counters
+from dbern.components.protected import most_rows
+from dbern.components.sums import oblique_of
 from dbern.errors import SpecError
 from dbern.objects import is_url
 from dbern.plans import (
@@ -41,18 +53,6 @@ from dbern.plans import (
 from dbern.privacy.sensitivity import Sensitivity
 from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
-from dbern.targets.bandwidths import oblique_of
-from dbern.targets.base import Component, Statistic, Vector
-from dbern.targets.capabilities import (
-    for_lattice,
-    for_rows,
-    is_linear,
-    largest_lattice,
-    needs_lattice,
-    random_privacy,
-)
-from dbern.targets.counting import Counters
-from dbern.targets.protected import most_rows
 from dbern.workers import cost
 
 _PAPER_H, _LARGEST_PAPER_K = 2, 64

@@ -18,6 +18,8 @@ from dbern.bernstein.maps import (
     map_to_dict,
 )
 from dbern.certificate import Certificate
+from dbern.components.base import Component, Statistic, Vector
+from dbern.components.counting import Counters
 from dbern.costs import Cost
 from dbern.errors import IntegrityError
 from dbern.privacy.budget import Budget, Protection, decimal_text
@@ -26,8 +28,6 @@ from dbern.privacy.mechanism import Noise, noise_law
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.spec import ReleaseSpec
-from dbern.targets.base import Component, Statistic, Vector
-from dbern.targets.counting import Counters
 from dbern.terms import described
 
 

@@ -22,6 +22,9 @@ from dbern.bernstein.coordinates import Entries
 from dbern.bernstein.gram import LatticeSpectrum
 from dbern.bernstein.lattice import Lattice, Slab
 from dbern.bernstein.maps import family_of
+from dbern.components.base import Component as TargetComponent
+from dbern.components.base import Vector
+from dbern.components.sums import oblique_of
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
 from dbern.plans import PlannedComponent, ReleasePlan
@@ -33,9 +36,6 @@ from dbern.spec import ReleaseSpec
 from dbern.synopsis.manifest import FORMAT, FORMAT_VERSION
 from dbern.synopsis.places import place_at
 from dbern.synopsis.writer import Component, SynopsisWriter
-from dbern.targets.bandwidths import oblique_of
-from dbern.targets.base import Component as TargetComponent
-from dbern.targets.base import Vector
 from dbern.workers import WRITERS
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dbern.arrays import FloatArray
+from dbern.components.counting import Counters, StoppedError
 from dbern.records import footer_tag, read_batches
-from dbern.targets.counting import Counters, StoppedError
 
 
 @dataclass(frozen=True)

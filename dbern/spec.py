@@ -19,6 +19,8 @@ from dbern.arrays import FloatArray
 from dbern.bernstein.basis import MOST_K
 from dbern.combination import Combination
 from dbern.complaints import explain
+from dbern.components.base import Component, Vector
+from dbern.components.protected import protected
 from dbern.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.functions import named_function
@@ -33,8 +35,6 @@ from dbern.sections import (
     TargetSection,
 )
 from dbern.targets import Learner, learner_of
-from dbern.targets.base import Component, Vector
-from dbern.targets.protected import protected
 from dbern.terms import protection_of
 from dbern.times import bounds_of
 

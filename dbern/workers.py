@@ -12,11 +12,11 @@ from importlib.metadata import version
 from typing import Any
 
 from dbern.bernstein.maps import maps_of
+from dbern.components.counting import Counters
 from dbern.costs import Cost
 from dbern.errors import EnvironmentRefusedError, ReleaseError
 from dbern.limits import memory_limit
 from dbern.records import BATCH_ROWS, reading_bytes
-from dbern.targets.counting import Counters
 
 _SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
 TASK_ROWS = 20_000_000

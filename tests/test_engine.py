@@ -18,6 +18,7 @@ from distributed.comm import CommClosedError
 from strategies import density_spec, whole
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from dbern.components.counting import Counters
 from dbern.domain import Column
 from dbern.engine import (
     Outcome,
@@ -37,7 +38,6 @@ from dbern.planning import plan
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.progress import silent
 from dbern.records import FileFacts, UnreadableFileError, footer_tag, read_footers
-from dbern.targets.counting import Counters
 from dbern.workers import check_workers, environment
 
 SALT = b"a test's salt"

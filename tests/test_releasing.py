@@ -596,7 +596,7 @@ def test_no_task_raises_because_the_scheduler_logs_its_arguments(
         monkeypatch.setattr(engine, "np", SimpleNamespace(add=raising))
         monkeypatch.setattr(engine, "task_rows", lambda _rows: 10)
     else:
-        monkeypatch.setattr(f"dbern.targets.counting.{place}", raising)
+        monkeypatch.setattr(f"dbern.components.counting.{place}", raising)
     with pytest.raises(ReleaseError):
         dbern.release(project.spec(), client=client)
     salt = repr(project.reservation().salt)

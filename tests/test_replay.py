@@ -243,25 +243,25 @@ def planted_in_attributes(monkeypatch):
 def planted_in_progress(monkeypatch):
     import click
 
-    from dbern.targets.sums import KernelSumStatistic
+    from dbern.components.sums import KernelSumStatistic
 
     original = KernelSumStatistic.add
 
     def leaking(self, state, records):
         original(self, state, records)
-        click.echo(f"kept {self.component.domain.bounded(records)[0].sum()}", err=True)
+        click.echo(f"kept {self.summands.domain.bounded(records)[0].sum()}", err=True)
 
     monkeypatch.setattr(KernelSumStatistic, "add", leaking)
 
 
 def planted_in_the_log(monkeypatch):
-    from dbern.targets.sums import KernelSumStatistic
+    from dbern.components.sums import KernelSumStatistic
 
     original = KernelSumStatistic.add
 
     def leaking(self, state, records):
         original(self, state, records)
-        logging.getLogger("dbern.targets").debug("sum %s", state.sum())
+        logging.getLogger("dbern.components").debug("sum %s", state.sum())
 
     monkeypatch.setattr(KernelSumStatistic, "add", leaking)
 

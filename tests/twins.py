@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dbern.bernstein.bins import local_weights
-from dbern.bernstein.counting import Rows, Terms
 from dbern.bernstein.resampling import Pieces
+from dbern.bernstein.rows import Rows, Terms
 
 
 def evaluate_pieces(

@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 
 from dbern.arrays import Int64Array
-from dbern.bernstein.counting import Rows, Terms
+from dbern.bernstein.rows import Rows, Terms
 from dbern.compiling import compiled, inlined
 
 _BLOCK = 512  # records: what is known of them stays in a core's first cache

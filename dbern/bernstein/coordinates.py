@@ -128,7 +128,7 @@ class PlainCoordinates:
     def bump_bound(
         self, kernels: Sequence[Kernel], *, apart: bool = False, quick: bool = False
     ) -> BumpBound:
-        """``min(2 max_t sum_v K(v/k - t), N sup K)``; the proof is in `dbern.targets.sums`.
+        """``min(2 max_t sum_v K(v/k - t), N sup K)``; the proof is in `dbern.components.sums`.
 
         The second holds only where both bumps are nonnegative and in one output.
         """

@@ -34,8 +34,9 @@ from typing import Any
 import numpy as np
 
 from dbern.arrays import FloatArray, Int64Array
-from dbern.bernstein.counting import Terms, add_rows, unit_rows
+from dbern.bernstein.counting import add_rows
 from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.bernstein.rows import Terms, unit_rows
 
 UNIT_ROUNDOFF = 2.0**-53
 _NODES = 32

@@ -16,7 +16,7 @@ from dbern.choice.prediction import Reference
 from dbern.choice.problem import Candidate, Problem
 from dbern.choice.products import CANDIDATES, require_positive_definite
 from dbern.choice.stated import stated_candidates
-from dbern.targets.capabilities import cube_of
+from dbern.components.capabilities import cube_of
 
 __all__ = ["Candidate", "Problem", "Reference", "candidates", "require_positive_definite"]
 

@@ -19,8 +19,8 @@ from dbern.choice.prediction import (
     unit_noise,
     worst_error,
 )
+from dbern.components.base import Component
 from dbern.errors import SpecError
-from dbern.targets.base import Component
 
 _PAIRWISE_GAIN = 0.9  # about what the enclosed pairwise maximum saves on one axis
 _KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly

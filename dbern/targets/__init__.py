@@ -1,6 +1,7 @@
-"""Learners: each declares its sensitivity and how records become values.
+"""Learners: each turns its public parameters into the components that are released of records.
 
-A third party adds one by an entry point of the group ``dbern.targets`` that names its class.
+A third party adds one by an entry point of the group ``dbern.targets`` that names its class. What
+most are written with is here too: `Learner`, `KernelSum`, `axis_kernels`, `KernelName`, `Lengths`.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import difflib
 from importlib.metadata import entry_points
 
+from dbern.components.sums import KernelSum
 from dbern.errors import SpecError
-from dbern.targets.base import Learner
+from dbern.targets.bandwidths import axis_kernels
+from dbern.targets.base import KernelName, Learner, Lengths
 from dbern.targets.density import KernelDensity
 from dbern.targets.erm import LogisticRegression, RidgeRegression
 from dbern.targets.kernel_erm import KernelERM
@@ -23,7 +26,10 @@ __all__ = [
     "GaussianNaiveBayes",
     "KernelDensity",
     "KernelERM",
+    "KernelName",
+    "KernelSum",
     "Learner",
+    "Lengths",
     "LogisticRegression",
     "NadarayaWatson",
     "NaiveBayes",
@@ -31,6 +37,7 @@ __all__ = [
     "PriestleyChao",
     "RidgeRegression",
     "SupportVectorMachine",
+    "axis_kernels",
     "kinds",
     "learner_of",
 ]

@@ -16,12 +16,13 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, model_validator
 
 from dbern.bernstein.kernels import Kernel, kernel_of
+from dbern.components.base import WHOLE
+from dbern.components.sums import KernelSum
+from dbern.components.weighings import Weighing
 from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.oblique import Oblique, decorrelate
 from dbern.targets.base import KernelName, Learner, Lengths
-from dbern.targets.sums import WHOLE, KernelSum
-from dbern.targets.weighings import Weighing
 
 _NARROWEST, _WIDEST = 1e-4, 1e4
 _Row = Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], Field(strict=False)]
@@ -154,8 +155,3 @@ def oblique_kernels(
             "nearer to the bounds' scale, or weaker correlations"
         )
     return oblique, tuple(kernel_of("gaussian", deviation) for deviation in deviations)
-
-
-def oblique_of(component: object) -> Oblique | None:
-    """The oblique coordinates of a component, where it has some."""
-    return component.oblique if isinstance(component, KernelSum) else None

@@ -1,6 +1,6 @@
 """Kernel density estimation: ``F_D(y) = (1/n) sum_i K(y - d_i)``, K a product or a Gaussian.
 
-Its sensitivities, also for densities by group, are proved in `dbern.targets.sums`.
+Its sensitivities, also for densities by group, are proved in `dbern.components.sums`.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from dbern.combination import Combination
+from dbern.components.sums import KernelSum
+from dbern.components.weighings import ALIKE, ByCategory
 from dbern.domain import RecordSchema
 from dbern.targets.bandwidths import Smoother
-from dbern.targets.sums import KernelSum
-from dbern.targets.weighings import ALIKE, ByCategory
 
 
 class KernelDensity(Smoother):

@@ -2,7 +2,7 @@
 
 ``w = argmin (C/n) sum_i L(l_i, <w, phi(d_i)>) + |w|^2 / 2``, the paper's form; no bias, so a
 constant feature for linear functions. What is proved about them is in
-`dbern.targets.risk_minimizers` and `dbern.targets.spaces`.
+`dbern.components.risk_models` and `dbern.components.spaces`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dbern.combination import Combination
+from dbern.components.base import Component, Vector
+from dbern.components.hypotheses import Space
+from dbern.components.linear_functions import LinearFunctions
+from dbern.components.risk_minimizers import RiskMinimizer
+from dbern.components.risk_models import RiskModel
+from dbern.components.spaces import GaussianSpace, LinearSpace
+from dbern.components.weighings import ByCategory, ByResponse, BySign, Weighing
 from dbern.domain import RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.learning.losses import Logistic, Loss, Square
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Component, Learner, Lengths, Vector
-from dbern.targets.hypotheses import Space
-from dbern.targets.linear_functions import LinearFunctions
-from dbern.targets.risk_minimizers import RiskMinimizer, RiskModel
-from dbern.targets.spaces import GaussianSpace, LinearSpace
-from dbern.targets.weighings import ByCategory, ByResponse, BySign, Weighing
+from dbern.targets.base import Learner, Lengths
 
 Shards = Literal["auto"] | int
 COST = Field(1.0, gt=0, allow_inf_nan=False, description="C = 1.0: scikit-learn's C times n")

@@ -11,13 +11,17 @@ from pydantic import Field
 from dbern.bernstein.gram import CubeKernel
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
 from dbern.combination import Combination
+from dbern.components.base import Component, Vector
+from dbern.components.expansions import STATIONARY, GramSpace, ProductSpace
+from dbern.components.hypotheses import Space
+from dbern.components.spaces import LinearSpace
 from dbern.domain import Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.functions import source_digest
 from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
 from dbern.learning.user import UserKernel, UserLoss, imported
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Component, Learner, Lengths, Vector
+from dbern.targets.base import Learner, Lengths
 from dbern.targets.erm import (
     CONSTANT,
     COST,
@@ -30,9 +34,6 @@ from dbern.targets.erm import (
     of_responses,
     response_of,
 )
-from dbern.targets.expansions import STATIONARY, GramSpace, ProductSpace
-from dbern.targets.hypotheses import Space
-from dbern.targets.spaces import LinearSpace
 
 _OF_CLASSES = ("logistic", "hinge")
 _OURS = (*_OF_CLASSES, "square", "huber", "epsilon-insensitive")

@@ -1,10 +1,10 @@
 """Naive Bayes: the score of a class is its share times one likelihood an axis.
 
 With kernel density likelihoods, or Gaussian ones. *Factored* releases are noisy sums: one kernel
-sum an axis and class (`dbern.targets.sums`) with the counts of the classes, which those do not
-determine, or counts, sums and squares (`dbern.targets.vectors`); the scores follow, with proved
+sum an axis and class (`dbern.components.sums`) with the counts of the classes, which those do not
+determine, or counts, sums and squares (`dbern.components.vectors`); the scores follow, with proved
 errors (`dbern.likelihoods`). A *joint* release is the paper's one function on the lattice
-(`dbern.targets.products`). A record that is null in any axis, or of an unknown class, counts
+(`dbern.components.products`). A record that is null in any axis, or of an unknown class, counts
 nowhere.
 """
 
@@ -17,14 +17,15 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dbern.combination import Combination
+from dbern.components.base import Component, Vector
+from dbern.components.products import NaiveBayesProduct
+from dbern.components.sums import KernelSum
+from dbern.components.vectors import ClassSums
+from dbern.components.weighings import ByCategory
 from dbern.domain import RecordSchema
 from dbern.errors import SpecError
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Component, KernelName, Learner, Lengths, Vector
-from dbern.targets.products import NaiveBayesProduct
-from dbern.targets.sums import KernelSum
-from dbern.targets.vectors import ClassSums
-from dbern.targets.weighings import ByCategory
+from dbern.targets.base import KernelName, Learner, Lengths
 
 _COUNTS = Fraction(1, 10)
 """Of the budget: a count's noise is small beside that of a likelihood at the same epsilon."""

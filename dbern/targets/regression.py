@@ -1,9 +1,10 @@
 """Nadaraya-Watson regression: a weighted mean of the responses near a point.
 
 ``F(y) = sum_i l_i K(y - d_i) / sum_i K(y - d_i)``, from two released sums over n: of responses,
-centred and scaled to [-1, 1], and of ones. Their sensitivities are proved in `dbern.targets.sums`;
-each takes half of the budget, which for Laplace noise is the joint calibration: both move by at
-most ``2 max_t sum_v K / n``. The quotient is post-processing, cut to the public range.
+centred and scaled to [-1, 1], and of ones. Their sensitivities are proved in
+`dbern.components.sums`; each takes half of the budget, which for Laplace noise is the joint
+calibration: both move by at most ``2 max_t sum_v K / n``. The quotient is post-processing, cut to
+the public range.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from fractions import Fraction
 from typing import ClassVar
 
 from dbern.combination import Combination
+from dbern.components.sums import KernelSum
+from dbern.components.weighings import ByResponse, Present
 from dbern.domain import RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.targets.bandwidths import Smoother
-from dbern.targets.sums import KernelSum
-from dbern.targets.weighings import ByResponse, Present
 
 _HALF = Fraction(1, 2)
 

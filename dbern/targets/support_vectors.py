@@ -9,9 +9,9 @@ and including margin one. By strong convexity this is the minimiser:
 
     ``F(y) = (C/n) sum_i l_i K(d_i, y)``,
 
-a signed kernel sum, exact, with no solver; its sensitivities are proved in `dbern.targets.sums`.
+a signed kernel sum, exact, with no solver; its sensitivities are proved in `dbern.components.sums`.
 For larger C the hinge is rounded over a public width and the machine is solved for
-(`dbern.targets.risk_minimizers`).
+(`dbern.components.risk_minimizers`).
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from typing import ClassVar
 from pydantic import Field
 
 from dbern.combination import Combination
+from dbern.components.base import Component, Vector
+from dbern.components.sums import KernelSum
+from dbern.components.weighings import ByCategory, BySign
 from dbern.domain import RecordSchema
 from dbern.learning.losses import Hinge
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Component, Learner, Lengths, Vector
+from dbern.targets.base import Learner, Lengths
 from dbern.targets.erm import Shards, gaussian_space, minimizer, note, of_classes
-from dbern.targets.sums import KernelSum
-from dbern.targets.weighings import ByCategory, BySign
 
 
 class SupportVectorMachine(Learner):

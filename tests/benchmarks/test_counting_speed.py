@@ -26,12 +26,12 @@ from timing import BENCH, Table, keep, seconds, together
 
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.maps import BinnedCoordinates
+from dbern.components.counting import Counters
 from dbern.engine import Portion, count
 from dbern.planning import plan
 from dbern.plans import ReleasePlan
 from dbern.records import footer_tag, read_batches, write_records
 from dbern.spec import ReleaseSpec
-from dbern.targets.counting import Counters
 
 ROWS, MANY, FEW = (4_000_000, 1_000_000, 2_000) if BENCH else (20_000, 20_000, 100)
 COLUMNS = {"l=1 k=20": (1, 20), "l=2 k=20": (2, 20), "l=2 k=100": (2, 100), "l=3 k=20": (3, 20)}
@@ -81,7 +81,7 @@ def twin_state(counters: Counters, path: Path, portion: Portion) -> np.ndarray:
     (part,) = counters.parts
     state = counters.empty()
     for batch in read_batches(str(path), portion.row_groups, counters.columns):
-        twins.add_rows(state, part.component.rows(batch), part._terms)
+        twins.add_rows(state, part.summands.rows(batch), part._terms)
     return state
 
 

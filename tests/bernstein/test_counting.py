@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from dbern import compiling
 from dbern.bernstein import compiled
-from dbern.bernstein.counting import EQUAL, Rows, Terms, add_rows, strides, unit_rows
+from dbern.bernstein.counting import add_rows
 from dbern.bernstein.moments import Cells, MomentSketch
+from dbern.bernstein.rows import EQUAL, Rows, Terms, strides, unit_rows
 
 BITS = (40, 17)
 CUTS = (0.1, 0.25, 0.7000000000000001)

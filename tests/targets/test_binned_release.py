@@ -9,8 +9,8 @@ import pytest
 from conformance import CASES, integers
 
 import dbern
+from dbern.components.binned import BinnedSumStatistic
 from dbern.planning import plan_files
-from dbern.targets.binned import BinnedSumStatistic
 
 
 @pytest.mark.parametrize("axes", [1, 2, pytest.param(3, marks=pytest.mark.slow)])

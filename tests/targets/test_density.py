@@ -12,12 +12,12 @@ from strategies import density_plan, density_spec, whole
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.moments import Cells, truncation_error
+from dbern.components.sketches import smallest_sketch
 from dbern.errors import SpecError
 from dbern.plans import ReleasePlan
 from dbern.privacy.mechanism import to_grid
 from dbern.spec import ReleaseSpec
 from dbern.targets import KernelDensity
-from dbern.targets.sketches import smallest_sketch
 
 # bandwidth and k per axis: narrow, matched, wide, beyond the domain, mixed axes
 CASES = [

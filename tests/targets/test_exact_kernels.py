@@ -27,13 +27,13 @@ from test_risk_minimizers import POINTS, allowed, gaussian, released, table
 
 import dbern
 from dbern.bernstein import gram
+from dbern.components.counting import StoppedError
 from dbern.learning.losses import Logistic
 from dbern.learning.objective import objective
 from dbern.learning.solver import Certified
 from dbern.learning.user import Secant, UserLoss
 from dbern.planning import plan_files
 from dbern.plans import ReleasePlan
-from dbern.targets.counting import StoppedError
 
 PEERS = {
     "laplace": lambda x, y: laplacian_kernel(x, y, gamma=1 / 0.4),

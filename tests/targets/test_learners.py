@@ -14,8 +14,8 @@ from conformance import CASES, counted, everyone, integers, largest_moves, loss,
 import dbern
 from dbern import publishing
 from dbern.bernstein.coordinates import BumpBound, PlainCoordinates
+from dbern.components.sums import KernelSum
 from dbern.planning import plan_files
-from dbern.targets.sums import KernelSum
 
 QUICK = {"density", "groups", "machine", "regression", "bayes", "gaps"}
 QUICK_NOISES = {"laplace", "binned-laplace", "discrete-gaussian"}

@@ -14,6 +14,8 @@ from conformance import CASES, LABEL, THREE, Case, integers
 import dbern
 from dbern import publishing
 from dbern.advice import tradeoff
+from dbern.components.products import NaiveBayesProduct
+from dbern.components.vectors import ClassSums
 from dbern.likelihoods import (
     gaussian_score_error,
     gaussian_scores,
@@ -21,8 +23,6 @@ from dbern.likelihoods import (
     kernel_scores,
 )
 from dbern.planning import plan_files
-from dbern.targets.products import NaiveBayesProduct
-from dbern.targets.vectors import ClassSums
 
 WIDTH = 0.15
 KERNEL = {"kind": "naive-bayes", "bandwidth": [WIDTH], "floor": 0.0}

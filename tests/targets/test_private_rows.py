@@ -12,12 +12,12 @@ from conformance import CASES, everyone, integers, moves
 import dbern
 from dbern import publishing
 from dbern.bernstein.coordinates import BumpBound
+from dbern.components.capabilities import for_rows
+from dbern.components.protected import most_rows
+from dbern.components.risk_models import RiskModel
+from dbern.components.sums import KernelSum
 from dbern.planning import plan_files
 from dbern.records import FileFacts
-from dbern.targets.capabilities import for_rows
-from dbern.targets.protected import most_rows
-from dbern.targets.risk_minimizers import RiskModel
-from dbern.targets.sums import KernelSum
 
 UNPROVED = {"oracle", "oracle shards", "gaps"}
 MINIMIZERS = ("kernel-erm", "support-vector-machine", "logistic-regression", "ridge-regression")

@@ -20,12 +20,13 @@ from dbern import publishing
 from dbern.advice import tradeoff
 from dbern.bernstein.coordinates import BumpBound
 from dbern.certificate import vector_bound
+from dbern.components import risk_statistics
+from dbern.components.gathering import Gathering
+from dbern.components.linear_functions import LinearFunctions
+from dbern.components.risk_minimizers import RiskMinimizer
+from dbern.components.risk_models import RiskModel
 from dbern.planning import plan_files
 from dbern.privacy.calibration import GaussianNoise
-from dbern.targets import risk_statistics
-from dbern.targets.gathering import Gathering
-from dbern.targets.linear_functions import LinearFunctions
-from dbern.targets.risk_minimizers import RiskMinimizer, RiskModel
 
 POINTS = np.linspace(0, 1, 41)
 SOLVED = [name for name, case in CASES.items() if "C" in case.target]
@@ -282,7 +283,7 @@ def test_a_pass_keeps_its_shards_and_every_record_is_in_one():
 
 
 def test_equal_records_are_kept_once(monkeypatch):
-    monkeypatch.setattr("dbern.targets.gathering._LEAST_MERGED", 100)
+    monkeypatch.setattr("dbern.components.gathering._LEAST_MERGED", 100)
     gathering = Gathering(lambda r: r["d"], lambda r, c: np.array([int(c.sum())]), SALT, 1, 1, 0)
     for _ in range(100):
         gathering.add({"d": np.tile([[0.25, 1.0], [0.5, -1.0]], (50, 1))})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,15 +13,12 @@ from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.coordinates import Coordinates
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.lattice import Slab
+from dbern.components.counting import StoppedError
+from dbern.components.gathering import Gathering
+from dbern.components.user_functions import FUNCTION, UserFunction, load
 from dbern.domain import Column
 from dbern.errors import SpecError
 from dbern.functions import source_digest
-from dbern.targets.counting import StoppedError
-from dbern.targets.gathering import Gathering
-from dbern.targets.made_up import FUNCTION, load
-
-if TYPE_CHECKING:
-    from dbern.targets.black_boxes import BlackBox
 
 _MOST_BITS = 52  # of a sum, so that it is a float without error
 
@@ -34,7 +31,7 @@ class BlackBoxStatistic:
     points; passes are the tasks.
     """
 
-    component: BlackBox
+    component: UserFunction
     coordinates: Coordinates
     shards: int
     points: int
@@ -44,7 +41,7 @@ class BlackBoxStatistic:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The component's."""
+        """The function's."""
         return self.component.columns
 
     @property
@@ -69,7 +66,7 @@ class BlackBoxStatistic:
 
     @property
     def bits(self) -> int:
-        """b of the module."""
+        """b of `black_boxes`."""
         return _MOST_BITS - math.frexp(self.shards * self._largest)[1]
 
     @property

@@ -51,11 +51,11 @@ from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import BumpBound, Coordinates, PlainCoordinates
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.lattice import Lattice, Slab
+from dbern.components.base import Statistic
+from dbern.components.sums import KernelSum
+from dbern.components.vectors import ClassSums
+from dbern.components.weighings import ByCategory
 from dbern.domain import Column, Domain
-from dbern.targets.base import Statistic
-from dbern.targets.sums import KernelSum
-from dbern.targets.vectors import ClassSums
-from dbern.targets.weighings import ByCategory
 
 _ULP = 2.0**-53
 _SLACK = 1.1  # over the peaks, for the 2 rho in them

@@ -37,9 +37,9 @@ from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.coordinates import BumpBound, Entries
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.lattice import Slab
+from dbern.components.base import Vector
+from dbern.components.weighings import ByCategory
 from dbern.domain import Column, Domain
-from dbern.targets.base import Vector
-from dbern.targets.weighings import ByCategory
 
 _MOST_BITS = 40
 _ULP = 2.0**-53

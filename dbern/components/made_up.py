@@ -2,42 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final
 
 import numpy as np
 
 from dbern.arrays import FloatArray
+from dbern.components.user_functions import FUNCTION, Range, load
 from dbern.errors import SpecError
-from dbern.functions import named_function
 from dbern.privacy.entropy import KeyStream
 from dbern.privacy.mechanism import public_stream, uniform
 
-FUNCTION: Final = "target.function"
-
 _POINTS = 3
-
-
-@dataclass(frozen=True)
-class Range:
-    """What a column's values are in; `whole` for positions in a list."""
-
-    low: float
-    high: float
-    whole: bool = False
-
-
-def load(name: str) -> Callable[..., Any]:
-    """The function that a spec names.
-
-    Raises
-    ------
-    SpecError
-        Where it cannot be imported.
-    """
-    return named_function(name, FUNCTION, "of records (n, columns) and points (m, l)")
 
 
 def uniform_records(ranges: Sequence[Range], rows: int, stream: KeyStream) -> FloatArray:

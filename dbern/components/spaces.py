@@ -12,7 +12,7 @@ the coordinates a function of norm one can have, `Coordinates.ball_bound` knows.
 densities ``K / c``, c the product of their ``b sqrt(2 pi)``, in whose Hilbert space norms are
 ``sqrt(c)`` times as large.
 
-*Linear functions* are released by their weights (`dbern.targets.linear_functions`). Records are
+*Linear functions* are released by their weights (`dbern.components.linear_functions`). Records are
 projected to the unit ball of unit-cube coordinates (Aldà and Rubinstein's assumption), which bounds
 kappa; the function is that of all points.
 """
@@ -34,11 +34,11 @@ from dbern.bernstein.kernels import OUTWARD, Gaussian
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.reproducing import ExplicitKernel, Kernel, Linear
 from dbern.bernstein.spectrum import UNIT_ROUNDOFF, AxisSpectrum
+from dbern.components.hypotheses import MOST_POINTS, Hypotheses, Space
 from dbern.errors import SpecError
 from dbern.learning.objective import STORED_FEATURES
 from dbern.learning.projected import ProjectedGaussian, project_gaussian
 from dbern.learning.risk import Risk
-from dbern.targets.hypotheses import MOST_POINTS, Hypotheses, Space
 
 _LEAST_ROWS, _MOST_ROWS = 1 << 16, 1 << 20
 _MOST_FEATURES = 4096

@@ -1,6 +1,4 @@
-"""Regularized risk minimizers as components.
-
-Linear functions are released by their weights instead (`dbern.targets.linear_functions`).
+"""Regularized risk minimizers: what is learned, whatever is released of it, and how far it moves.
 
 ``F = (1/m) sum_s w_s . phi``, w_s the minimizer of shard s (`dbern.learning.risk`), for each of q
 outputs: one model, or one a class against the rest.
@@ -45,18 +43,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 
 from dbern.arrays import FloatArray
-from dbern.bernstein.bias import Approximation
-from dbern.bernstein.coordinates import BumpBound, Coordinates
-from dbern.bernstein.gram import CubeKernel
-from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.spectrum import UNIT_ROUNDOFF
+from dbern.components.hypotheses import Hypotheses
+from dbern.components.weighings import Weighing
 from dbern.domain import Column, Domain
 from dbern.errors import SpecError
 from dbern.learning.losses import Loss
@@ -65,14 +61,6 @@ from dbern.learning.risk import Risk
 from dbern.learning.solver import Certified, one_vs_rest
 from dbern.learning.user import UserLoss
 from dbern.privacy.budget import Protection
-from dbern.targets.base import Statistic
-from dbern.targets.expansions import GramSpace
-from dbern.targets.hypotheses import Hypotheses, Space
-from dbern.targets.risk_statistics import RiskStatistic
-from dbern.targets.spaces import FeatureSpace
-from dbern.targets.sums import WHOLE
-from dbern.targets.value_statistics import ValueStatistic
-from dbern.targets.weighings import Weighing
 
 _HEAVY = 1.25  # times the usual weight of a shard
 _SPARE = 128  # times the usual rows of a shard, at which a record's weight is nothing
@@ -240,81 +228,3 @@ class RiskModel:
             counts = counts * self._weight_of(float(counts.sum()))
         problem = objective(self.risk, points, targets, counts)
         return problem, self.method.run(problem)
-
-
-@dataclass(frozen=True)
-class RiskMinimizer(RiskModel):
-    """A regularized risk minimizer as a function on the lattice, before that is chosen."""
-
-    space: Space
-    name: str = "decision"
-    share: Fraction = WHOLE
-
-    binned = False
-    spectral = True
-    additive = False
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """The space's."""
-        return self.space.kernels
-
-    @property
-    def cube(self) -> CubeKernel | None:
-        """The space's, where it has no other kernels."""
-        return self.space.cube if isinstance(self.space, GramSpace) else None
-
-    @property
-    def largest_lattice(self) -> int:
-        """The space's."""
-        return self.space.largest_lattice
-
-    @cached_property
-    def approximation(self) -> Approximation:
-        """The space's, for the norm of the mean of the minimizers, concave in a shard's weight."""
-        total = min(self.risk.most_weight / self.risk.shards, OUTWARD * OUTWARD * self.cost)
-        norm = self.risk.norm(total) / self.unit
-        return self.space.approximation(OUTWARD * norm * math.sqrt(self.space.volume))
-
-    @property
-    def unit(self) -> float:
-        """``C M c``."""
-        return self.cost * self.risk.slope * self.space.volume
-
-    @property
-    def _moved(self) -> float:
-        """n times what a record can do to the weights of one output, in units of values."""
-        return OUTWARD * self.n * self.moved / self.unit
-
-    @property
-    def function_movement(self) -> float:
-        """``n (r + instability) sup |phi|``."""
-        return OUTWARD * self._moved * self.space.reach
-
-    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
-        """See the proof at the top of this module."""
-        del quick
-        gain = self.space.gain(coordinates, norm)
-        outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
-        text = f"{self.outputs}{'^{1/2}' if norm == 2 else ''} x " if self.outputs > 1 else ""
-        return BumpBound(
-            OUTWARD * outputs * self._moved * gain.value,
-            f"{text}r {gain.derivation}, r = {self.steps}M C kappa / n and twice the solver's "
-            "distance",
-        )
-
-    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
-        """Weights as fine as 64-bit integers allow, whatever the tolerance."""
-        del tolerance
-        return _statistic(self.for_rows(n) if self.n != n else self, coordinates)
-
-    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
-        """The statistic that a plan has chosen."""
-        return _statistic(self.restored(n, counting), coordinates)
-
-
-def _statistic(component: RiskMinimizer, coordinates: Coordinates) -> Statistic:
-    """Weights of features, or where there are none values on the lattice."""
-    if isinstance(component.space, FeatureSpace):
-        return RiskStatistic(component, coordinates)
-    return ValueStatistic(component, coordinates)

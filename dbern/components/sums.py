@@ -45,12 +45,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import BumpBound, Coordinates
-from dbern.bernstein.counting import Rows, Terms, add_rows
+from dbern.bernstein.counting import add_rows
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.maps import BinnedCoordinates
@@ -63,16 +61,16 @@ from dbern.bernstein.moments import (
     mapped_table,
     truncation_error,
 )
-from dbern.domain import Column, Domain, Outside
+from dbern.bernstein.rows import Terms
+from dbern.components.base import WHOLE, Statistic
+from dbern.components.binned import BinnedSumStatistic
+from dbern.components.sketches import sketch_cost, smallest_sketch
+from dbern.components.weighings import ALIKE, Summands, Weighing
+from dbern.domain import Column, Domain
 from dbern.errors import SpecError
 from dbern.oblique import Oblique
-from dbern.targets.base import Statistic
-from dbern.targets.binned import BinnedSumStatistic
-from dbern.targets.sketches import sketch_cost, smallest_sketch
-from dbern.targets.weighings import ALIKE, WEIGHING_BYTES, Weighing
 
 _MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
-WHOLE = Fraction(1)
 
 
 @dataclass(frozen=True)
@@ -173,7 +171,7 @@ class KernelSum:
         kernels = self.kernels
         bits = min(_MOST_BITS, 62 - n.bit_length())
         if isinstance(coordinates, BinnedCoordinates):
-            return BinnedSumStatistic(self, coordinates, n, bits)
+            return BinnedSumStatistic(self.summands, coordinates, n, bits)
         # Rounding of the moments alone costs up to this: no sketch can do better.
         floor = 2.0 ** (1 - bits) * math.prod(4 * kernel.peak for kernel in kernels)
         tolerance = max(tolerance, floor)
@@ -192,79 +190,35 @@ class KernelSum:
                 "axes; write a larger bandwidth or fewer axes"
             )
         best = min(found, key=lambda sketch: sketch_cost(sketch, coordinates.lattice.shape))
-        return KernelSumStatistic(self, coordinates, best, n)
+        return KernelSumStatistic(self.summands, kernels, coordinates, best, n)
 
     def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
         """The statistic that a plan has chosen."""
         if isinstance(coordinates, BinnedCoordinates):
-            return BinnedSumStatistic(self, coordinates, n, counting["bits"])
-        return KernelSumStatistic(self, coordinates, MomentSketch.from_dict(dict(counting)), n)
-
-    def rows(self, records: Mapping[str, FloatArray]) -> Rows:
-        """A batch as it is added up: axes with their bounds, outputs and weights."""
-        axes = self.domain.axes
-        counts, output, weight = self.weighing(records)
-        if self.box is not None:
-            kept, unit = self.box.bounded(records)
-            counts = kept if counts is None else kept & counts
-            if self.oblique is not None:
-                columns = np.zeros((len(axes), len(kept)))
-                columns[:, kept] = self.oblique.positions(unit).T
-                ends = [0.0] * len(axes), [1.0] * len(axes)
-                return Rows(list(columns), *ends, True, counts, output, weight)
-        return Rows(
-            [records[axis.name] for axis in axes],
-            [axis.low for axis in axes],
-            [axis.high for axis in axes],
-            self.domain.outside is Outside.CLAMP,
-            counts,
-            output,
-            weight,
-        )
+            return BinnedSumStatistic(self.summands, coordinates, n, counting["bits"])
+        sketch = MomentSketch.from_dict(dict(counting))
+        return KernelSumStatistic(self.summands, self.kernels, coordinates, sketch, n)
 
     @property
-    def shift(self) -> float:
-        """Bound on what a position is rounded by, in shares of its axis.
-
-        Eight roundings; oblique, those of l products, of their factors and of l sums besides, and
-        the same of the points that are asked for.
-        """
-        return UNIT_ROUNDOFF * (8 if self.oblique is None else 24 + 4 * len(self.kernels))
-
-    @property
-    def row_bytes(self) -> int:
-        """Memory that a record of a batch takes before it is added."""
-        return WEIGHING_BYTES + (0 if self.oblique is None else 48 * len(self.kernels))
-
-    @property
-    def coordinates_text(self) -> str:
-        """What a description says of the axes."""
-        return "" if self.oblique is None else ", in oblique coordinates"
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns of the axes and those of the weights."""
-        return (self.box or self.domain).columns + self.weighing.columns
+    def summands(self) -> Summands:
+        """What of each record is added up."""
+        return Summands(self.domain, self.weighing, self.box, self.oblique)
 
 
 @dataclass(frozen=True)
 class KernelSumStatistic:
     """A kernel sum resolved to integers: what workers count and contract."""
 
-    component: KernelSum
+    summands: Summands
+    kernels: tuple[Kernel, ...]
     coordinates: Coordinates
     sketch: MomentSketch
     n: int
 
     @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """The component's."""
-        return self.component.kernels
-
-    @property
     def columns(self) -> tuple[Column, ...]:
-        """The component's."""
-        return self.component.columns
+        """The summands'."""
+        return self.summands.columns
 
     @property
     def counting(self) -> dict[str, Any]:
@@ -276,7 +230,7 @@ class KernelSumStatistic:
         """Cells and moments."""
         cells = " x ".join(map(str, self.sketch.cells))
         text = f"{cells} cells x {len(self.sketch.indices)} integer moments"
-        return text + self.component.coordinates_text
+        return text + self.summands.coordinates_text
 
     @cached_property
     def kernel_error(self) -> float:
@@ -310,7 +264,7 @@ class KernelSumStatistic:
 
     def float_error_norm(self, norm: int) -> float:
         """Bound on the norm of the float errors of all coordinates of one database."""
-        outputs = math.sqrt(self.component.outputs) if norm == 2 else self.component.outputs
+        outputs = math.sqrt(self.summands.outputs) if norm == 2 else self.summands.outputs
         return OUTWARD * outputs * self._row_error * self._rows(norm)
 
     def _rows(self, norm: int) -> float:
@@ -322,7 +276,7 @@ class KernelSumStatistic:
     def position_error(self) -> float:
         """Bound on the change of F by rounding positions: accuracy only, never privacy."""
         peaks = math.prod(kernel.peak for kernel in self.kernels)
-        shift = self.component.shift
+        shift = self.summands.shift
         return OUTWARD * shift * sum(peaks * kernel.slope / kernel.peak for kernel in self.kernels)
 
     @property
@@ -337,7 +291,7 @@ class KernelSumStatistic:
     @property
     def batch_bytes(self) -> int:
         """What the weighing makes; records are located and added block by block."""
-        return self.component.row_bytes
+        return self.summands.row_bytes
 
     @property
     def table_bytes(self) -> int:
@@ -350,15 +304,15 @@ class KernelSumStatistic:
     def shape(self) -> tuple[int, ...]:
         """Multi-indices, outputs, cells."""
         indices, *cells = self.sketch.shape
-        return (indices, self.component.outputs, *cells)
+        return (indices, self.summands.outputs, *cells)
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        add_rows(state, self.component.rows(records), self._terms)
+        add_rows(state, self.summands.rows(records), self._terms)
 
     @cached_property
     def _terms(self) -> Terms:
-        return self.sketch.terms(self.component.outputs)
+        return self.sketch.terms(self.summands.outputs)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Coordinates of one slab, in unit-cube units."""
@@ -371,3 +325,8 @@ class KernelSumStatistic:
         ]
         tables[0] = tables[0][:, slab.start : slab.stop]
         return contract(self.sketch, state[:, output], tables) / self.n
+
+
+def oblique_of(component: object) -> Oblique | None:
+    """The oblique coordinates of a component, where it has some."""
+    return component.oblique if isinstance(component, KernelSum) else None

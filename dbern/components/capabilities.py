@@ -8,9 +8,9 @@ from typing import Protocol, Self, TypeVar, runtime_checkable
 
 from dbern.bernstein.coordinates import Coordinates
 from dbern.bernstein.gram import CubeKernel
+from dbern.components.base import Component, Vector
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.targets.base import Component, Vector
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@ Sums are divided by a public normalizer n in place of the number of rows, which 
 *A record added or removed.* A component says what that moves: `AddedComponent`, `AddedVector`.
 
 *A unit of u rows.* At most u rows of a unit are counted, chosen by the unit's own rows alone
-(`dbern.targets.bounding`), so a unit that is replaced, or added or removed, changes at most u of
+(`dbern.components.bounding`), so a unit that is replaced, or added or removed, changes at most u of
 the counted records, each to another one or to the null record, or from it. A chain of u databases,
 each a record further, and the triangle inequality: u times what one record moves. It is attained by
 u equal rows, wherever one record attains its bound.
@@ -29,10 +29,10 @@ from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import BumpBound, Coordinates, Entries
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.lattice import Slab
+from dbern.components.base import Component, Statistic, Vector
 from dbern.domain import Column, Domain
 from dbern.errors import SpecError
 from dbern.privacy.budget import Protection
-from dbern.targets.base import Component, Statistic, Vector
 
 _LEAST_MOST = 1 << 32
 _TIMES = 8

@@ -1,6 +1,7 @@
 """Public rules from a record to an output and a weight: what a kernel sum adds up.
 
-Every rule decides by one record alone, with single IEEE operations.
+Every rule decides by one record alone, with single IEEE operations. `Summands` are all that is
+public about what a sum adds: the rule, and where records are.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from typing import Protocol
 import numpy as np
 
 from dbern.arrays import BoolArray, FloatArray, Int64Array
-from dbern.domain import Column, Response
+from dbern.bernstein.rows import Rows
+from dbern.bernstein.spectrum import UNIT_ROUNDOFF
+from dbern.domain import Column, Domain, Outside, Response
+from dbern.oblique import Oblique
 
 WEIGHING_BYTES = 64
 """Memory of a record's output, weight and the temporaries on the way there."""
@@ -144,3 +148,74 @@ class Present:
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, None]:
         """Finite responses, first, one."""
         return np.isfinite(records[self.response.name]), None, None
+
+
+@dataclass(frozen=True)
+class Summands:
+    """What of each record a kernel sum adds up: its position, output and weight.
+
+    Parameters
+    ----------
+    domain : Domain
+        The axes of the sum.
+    box : Domain, optional
+        All axes in which a record must be valid to count; by default those.
+    oblique : Oblique, optional
+        From positions in the box to those in `domain`.
+    """
+
+    domain: Domain
+    weighing: Weighing
+    box: Domain | None = None
+    oblique: Oblique | None = None
+
+    @property
+    def outputs(self) -> int:
+        """As many as the weighing has."""
+        return self.weighing.outputs
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the axes and those of the weights."""
+        return (self.box or self.domain).columns + self.weighing.columns
+
+    def rows(self, records: Mapping[str, FloatArray]) -> Rows:
+        """A batch as it is added up: axes with their bounds, outputs and weights."""
+        axes = self.domain.axes
+        counts, output, weight = self.weighing(records)
+        if self.box is not None:
+            kept, unit = self.box.bounded(records)
+            counts = kept if counts is None else kept & counts
+            if self.oblique is not None:
+                columns = np.zeros((len(axes), len(kept)))
+                columns[:, kept] = self.oblique.positions(unit).T
+                ends = [0.0] * len(axes), [1.0] * len(axes)
+                return Rows(list(columns), *ends, True, counts, output, weight)
+        return Rows(
+            [records[axis.name] for axis in axes],
+            [axis.low for axis in axes],
+            [axis.high for axis in axes],
+            self.domain.outside is Outside.CLAMP,
+            counts,
+            output,
+            weight,
+        )
+
+    @property
+    def shift(self) -> float:
+        """Bound on what a position is rounded by, in shares of its axis.
+
+        Eight roundings; oblique, those of l products, of their factors and of l sums besides, and
+        the same of the points that are asked for.
+        """
+        return UNIT_ROUNDOFF * (8 if self.oblique is None else 24 + 4 * self.domain.dimensions)
+
+    @property
+    def row_bytes(self) -> int:
+        """Memory that a record of a batch takes before it is added."""
+        return WEIGHING_BYTES + (0 if self.oblique is None else 48 * self.domain.dimensions)
+
+    @property
+    def coordinates_text(self) -> str:
+        """What a description says of the axes."""
+        return "" if self.oblique is None else ", in oblique coordinates"

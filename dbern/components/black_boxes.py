@@ -37,21 +37,18 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
-from dbern.arrays import FloatArray
 from dbern.bernstein.bias import Approximation
 from dbern.bernstein.coordinates import BumpBound, Coordinates
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.smoothness import Linear
-from dbern.domain import Column, Domain, RecordSchema
+from dbern.components.base import WHOLE
+from dbern.components.black_box_statistics import BlackBoxStatistic
+from dbern.components.made_up import try_out
+from dbern.components.sampling import Sampling, sampled_distances
+from dbern.components.user_functions import FUNCTION, UserFunction
 from dbern.errors import IntegrityError
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.targets.black_box_statistics import BlackBoxStatistic
-from dbern.targets.made_up import FUNCTION, Range, try_out
-from dbern.targets.sampling import Sampling, sampled_distances
-from dbern.targets.sums import WHOLE
 
 SHARD_ROWS = 1 << 18
 """Rows of a shard, about."""
@@ -62,45 +59,27 @@ _TRIAL_ROWS = 1000
 
 
 @dataclass(frozen=True)
-class BlackBox:
+class BlackBox(UserFunction):
     """A user's function before its lattice is chosen: see the top of the module.
 
     Parameters
     ----------
-    function, digest : str
-        ``module:name``, and the digest of its module's text.
-    schema : RecordSchema
-        Its columns are those of the function's records: axes, then label, response and group as far
-        as there are some; of categories the position in their list.
     smoothness : Approximation
         The class that F is in, in values as they are and positions in the unit cube.
     sensitivity : float or Sampling
         s of the module, or how it is estimated; then `one_lattice`.
     l1_sensitivity : float, optional
         l1 of the module; then `one_lattice`.
-    low, high : float
-        Public bounds of its values.
-    failure : float, optional
-        What stands for a value where it fails; None to stop the release.
     separable : bool
         Whether it is asked of shards.
-    n : int
-        Public number of rows; 0 before a plan.
     sampled : tuple of float, optional
         Where it is estimated, for one lattice: the distances of `sampled_distances`.
     """
 
-    function: str
-    digest: str
-    schema: RecordSchema
     smoothness: Approximation
     sensitivity: float | Sampling
     l1_sensitivity: float | None
-    low: float
-    high: float
-    failure: float | None
     separable: bool = False
-    n: int = 0
     sampled: tuple[float, float, float] | None = None
     share: Fraction = WHOLE
 
@@ -115,11 +94,6 @@ class BlackBox:
     def for_rows(self, n: int) -> BlackBox:
         """The same for n records."""
         return replace(self, n=n)
-
-    @property
-    def domain(self) -> Domain:
-        """The schema's."""
-        return self.schema.domain
 
     @property
     def linear(self) -> bool:
@@ -207,32 +181,3 @@ class BlackBox:
             raise IntegrityError(f"{FUNCTION}: its module is not the one that was planned with")
         component, points = self.for_rows(n), counting["points"]
         return BlackBoxStatistic(component, coordinates, counting["shards"], points)
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """All that a record has."""
-        schema = self.schema
-        response = schema.response.column if schema.response else None
-        others = (one for one in (schema.label, response, schema.group) if one)
-        return (*schema.domain.columns, *others)
-
-    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
-        """The records that count (m', columns), in data units."""
-        kept, _ = self.domain.bounded(records)
-        values = [records[column.name] for column in self.columns]
-        kept &= np.isfinite(values).all(axis=0)
-        low, high = zip(*((one.low, one.high) for one in self.ranges), strict=True)
-        # Adding 0.0 makes one zero of two, here as in the hash.
-        return np.clip(np.column_stack(values)[kept], low, high) + 0.0
-
-    @property
-    def ranges(self) -> tuple[Range, ...]:
-        """What each column's values are in."""
-        found = [Range(axis.low, axis.high) for axis in self.domain.axes]
-        for column in self.columns[len(found) :]:
-            response = self.schema.response
-            if column.categories or response is None:
-                found.append(Range(0.0, len(column.categories) - 1.0, whole=True))
-            else:
-                found.append(Range(response.low, response.high))
-        return tuple(found)

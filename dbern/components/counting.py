@@ -10,10 +10,10 @@ import numpy as np
 
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.lattice import Slab
+from dbern.components.base import Statistic
+from dbern.components.bounding import Bounding, bounding_passes
 from dbern.domain import Column, RecordSchema
 from dbern.privacy.budget import PrivacyUnit
-from dbern.targets.base import Statistic
-from dbern.targets.bounding import Bounding, bounding_passes
 
 
 class StoppedError(Exception):

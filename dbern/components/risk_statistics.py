@@ -1,11 +1,7 @@
-"""Risk minimizers as integers: what a pass over the records solves, and what is released of it.
+"""What a pass over the records solves of a risk minimizer, as integers.
 
 Each shard's solution is stored in steps of ``2^-s``, each number rounded by half a step, so states
 of disjoint shards add up exactly.
-
-*Weights of features* are d numbers: the mean over shards is off by ``2^-s sqrt(d) / 2`` in norm,
-and a value by that times ``sup |phi|``; together with the floats of the linear map this is the
-float error, which the noise's calibration counts twice.
 
 Records are gathered by shard, equal ones counted, in sorted order: the solutions do not depend on
 how records were distributed, on their order, or on the number of workers.
@@ -17,16 +13,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from dbern.arrays import FloatArray, Int64Array
-from dbern.bernstein.coordinates import Coordinates
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.spectrum import UNIT_ROUNDOFF
+from dbern.components.counting import StoppedError
+from dbern.components.gathering import Gathering
+from dbern.components.risk_models import RiskModel
+from dbern.components.spaces import Features
 from dbern.domain import Column
 from dbern.errors import SpecError
 from dbern.functions import source_digest
@@ -34,12 +32,6 @@ from dbern.learning.objective import STORED_FEATURES
 from dbern.learning.risk import Risk
 from dbern.learning.rounding import BLOCK
 from dbern.learning.user import imported
-from dbern.targets.counting import StoppedError
-from dbern.targets.gathering import Gathering
-
-if TYPE_CHECKING:
-    from dbern.targets.risk_minimizers import RiskMinimizer, RiskModel
-    from dbern.targets.spaces import Features, FeatureSpace
 
 PASS_ROWS = 1 << 18
 """Rows that a pass gathers, unless a shard has more: reading them again costs less than solving."""
@@ -245,84 +237,3 @@ class SolvedWeights(SolvedStatistic):
     def mean(self, state: Int64Array) -> FloatArray:
         """Over the shards: weights, from some of the state."""
         return np.asarray(np.ldexp(state.astype(np.float64), -self.bits) / self._risk.shards)
-
-
-@dataclass(frozen=True)
-class OnLattice(SolvedStatistic):
-    """A solution of which coordinates of a lattice are released."""
-
-    component: RiskMinimizer
-    coordinates: Coordinates
-
-    @property
-    def _unit(self) -> float:
-        return self.component.unit
-
-    @property
-    @abstractmethod
-    def _row_error(self) -> float:
-        """Bound on the error of a value whose row of the map sums to one."""
-
-    @cached_property
-    def float_error(self) -> float:
-        """Bound on the error of any one released value, fixed point included."""
-        return self._row_error * self._largest_row
-
-    def float_error_norm(self, norm: int) -> float:
-        """The same of all values of all outputs: the norm of the row sums, which factors."""
-        outputs = math.sqrt(self.component.outputs) if norm == 2 else self.component.outputs
-        axes = (self.coordinates.row_sums(axis) for axis in range(len(self.coordinates.lattice.k)))
-        rows = math.prod(float((sums**norm).sum() ** (1 / norm)) for sums in axes)
-        return OUTWARD * outputs * self._row_error * rows
-
-    @property
-    def _largest_row(self) -> float:
-        axes = range(len(self.coordinates.lattice.k))
-        return math.prod(float(self.coordinates.row_sums(axis).max()) for axis in axes)
-
-    @cached_property
-    def position_error(self) -> float:
-        """That of the weights at its largest, and the kernel's cut: accuracy, never privacy."""
-        space = self.component.space
-        return (
-            OUTWARD * (space.reach * self.weight_error + space.cut_error(self._risk)) / self._unit
-        )
-
-    @property
-    def value_bound(self) -> float:
-        """``sup |phi|`` times the norm of the mean, mapped; and everything floats can add."""
-        reach = self.component.space.reach
-        return OUTWARD * 1.001 * self._largest_row * reach * self.mean_norm / self._unit
-
-
-@dataclass(frozen=True)
-class RiskStatistic(OnLattice, SolvedWeights):
-    """A risk minimizer's coordinates, from its weights."""
-
-    @property
-    def _space(self) -> FeatureSpace:
-        return cast("FeatureSpace", self.component.space)
-
-    @cached_property
-    def _row_error(self) -> float:
-        """By stationarity the mean of the minimizers has weights that sum to at most C M.
-
-        Times the most rows over n.
-        """
-        space, risk = self._space, self._risk
-        mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
-        rest = self.component.method.distance(risk) + self.step
-        floats = space.value_error(self.coordinates, mass, rest)
-        floats += 6 * UNIT_ROUNDOFF * space.reach * self.mean_norm
-        return OUTWARD * (floats + self.step * space.reach) / self._unit
-
-    @property
-    def table_bytes(self) -> int:
-        """Features at the lattice points of each axis, mapped, and the products under way."""
-        nodes = self.coordinates.lattice.shape
-        return 8 * 3 * (sum(nodes) + max(nodes)) * self._space.size
-
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Released values of one slab."""
-        mean = self.mean(state[output])
-        return self._space.values(mean, self.coordinates, slab) / self._unit

@@ -15,19 +15,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dbern.arrays import FloatArray, Int64Array
-from dbern.bernstein.counting import EQUAL, Terms, add_rows, strides
+from dbern.bernstein.counting import add_rows
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.maps import BinnedCoordinates
+from dbern.bernstein.rows import EQUAL, Terms, strides
+from dbern.components.weighings import Summands
 from dbern.domain import Column
-
-if TYPE_CHECKING:
-    from dbern.targets.sums import KernelSum
 
 _ULP = 2.0**-53
 
@@ -42,15 +41,15 @@ class BinnedSumStatistic:
         s; ``n 2^s < 2^62`` so that no sum overflows.
     """
 
-    component: KernelSum
+    summands: Summands
     coordinates: BinnedCoordinates
     n: int
     bits: int
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The component's."""
-        return self.component.columns
+        """The summands'."""
+        return self.summands.columns
 
     @property
     def counting(self) -> dict[str, Any]:
@@ -62,7 +61,7 @@ class BinnedSumStatistic:
         """Bins and degree."""
         bins = " x ".join(map(str, self.coordinates.layout.shape))
         text = f"{bins} bins, B-splines of degree {self.coordinates.bins[0].degree}"
-        return text + self.component.coordinates_text
+        return text + self.summands.coordinates_text
 
     @property
     def kernel_error(self) -> float:
@@ -72,9 +71,7 @@ class BinnedSumStatistic:
     @property
     def position_error(self) -> float:
         """A bin's share of a position that is a few roundings off; slopes are at most 2 g."""
-        return (
-            OUTWARD * self.component.shift * sum(2 * axis.cells for axis in self.coordinates.bins)
-        )
+        return OUTWARD * self.summands.shift * sum(2 * axis.cells for axis in self.coordinates.bins)
 
     @property
     def float_error(self) -> float:
@@ -99,7 +96,7 @@ class BinnedSumStatistic:
     @property
     def batch_bytes(self) -> int:
         """What the weighing makes; records are located and added block by block."""
-        return self.component.row_bytes
+        return self.summands.row_bytes
 
     @property
     def table_bytes(self) -> int:
@@ -109,11 +106,11 @@ class BinnedSumStatistic:
     @property
     def shape(self) -> tuple[int, ...]:
         """Outputs, bins."""
-        return (self.component.outputs, *self.coordinates.layout.shape)
+        return (self.summands.outputs, *self.coordinates.layout.shape)
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        add_rows(state, self.component.rows(records), self._terms)
+        add_rows(state, self.summands.rows(records), self._terms)
 
     @cached_property
     def _terms(self) -> Terms:
@@ -124,7 +121,7 @@ class BinnedSumStatistic:
         return Terms(
             indices=indices,
             places=indices @ np.array(strides(extents), dtype=np.int64),
-            outputs=self.component.outputs,
+            outputs=self.summands.outputs,
             extents=extents,
             periods=tuple(axis.cells for axis in axes),
             edges=(EQUAL,) * len(axes),

@@ -5,7 +5,7 @@
 Sensitivity under replace-one
 -----------------------------
 The weights of one output move by at most ``r`` (and the solver's distance) in the Euclidean norm
-(`dbern.targets.risk_minimizers`), so by ``sqrt(l + 1) r`` in the l1 norm (``sqrt(l) r`` without a
+(`dbern.components.risk_models`), so by ``sqrt(l + 1) r`` in the l1 norm (``sqrt(l) r`` without a
 constant feature): q times that, and ``sqrt(q) r`` in the l2 norm, for q outputs, as every record is
 in the problem of each. ``S(f) <= r sup |phi| = r sqrt(l + constant^2)``.
 
@@ -33,13 +33,12 @@ from dbern.bernstein.coordinates import BumpBound, Entries
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.lattice import Slab
 from dbern.bernstein.spectrum import UNIT_ROUNDOFF
+from dbern.components.base import WHOLE, Vector
+from dbern.components.risk_models import RiskModel
+from dbern.components.risk_statistics import SolvedWeights
+from dbern.components.spaces import LinearSpace
 from dbern.domain import Column
 from dbern.privacy.budget import Protection
-from dbern.targets.base import Vector
-from dbern.targets.risk_minimizers import RiskModel
-from dbern.targets.risk_statistics import SolvedWeights
-from dbern.targets.spaces import LinearSpace
-from dbern.targets.sums import WHOLE
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ class LinearFunctions(Vector):
         --------
         >>> from dbern.domain import Axis, Column, Domain
         >>> from dbern.learning.losses import Logistic
-        >>> from dbern.targets.weighings import BySign
+        >>> from dbern.components.weighings import BySign
         >>> label = BySign(Column("late", "data.label.classes", (False, True)))
         >>> box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
         >>> weights = LinearFunctions.of(

@@ -10,22 +10,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dbern.arrays import FloatArray
 from dbern.bernstein.kernels import OUTWARD
+from dbern.components.black_box_statistics import BlackBoxStatistic
+from dbern.components.counting import StoppedError
+from dbern.components.made_up import uniform_records
+from dbern.components.user_functions import FUNCTION, load
 from dbern.errors import SpecError
 from dbern.functions import named_function
 from dbern.privacy.budget import Budget
 from dbern.privacy.mechanism import public_stream, uniform
 from dbern.privacy.random_privacy import RandomPrivacy, order_statistic
-from dbern.targets.counting import StoppedError
-from dbern.targets.made_up import FUNCTION, load, uniform_records
-
-if TYPE_CHECKING:
-    from dbern.targets.black_box_statistics import BlackBoxStatistic
 
 UNIFORM = "uniform"
 _KEY = "target.sensitivity.distribution"

@@ -1,7 +1,7 @@
 """Spaces whose functions are expansions in the records: exact kernels, no features.
 
 ``f = sum_i alpha_i K(d_i, .)``. Nothing is cut: what is learned with is the kernel itself, solved
-with the Gram matrix of each shard's records (`dbern.targets.value_statistics`).
+with the Gram matrix of each shard's records (`dbern.components.risk_minimizers`).
 
 *Products over axes* of Laplace and Matern kernels: with c the product of the axes' integrals,
 ``K = c K'``, K' a product of densities, in whose Hilbert space norms are ``sqrt(c)`` times as

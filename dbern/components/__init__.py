@@ -1,0 +1,1 @@
+"""What is released of records: each component proves its sensitivity and says how workers count."""

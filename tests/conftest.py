@@ -24,6 +24,18 @@ settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a thorough test all cases but the first are slow."""
+    seen = set()
+    for item in items:
+        if item.get_closest_marker("thorough"):
+            test = item.nodeid.partition("[")[0]
+            if test in seen:
+                item.add_marker("slow")
+            seen.add(test)
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     made = Project(tmp_path)

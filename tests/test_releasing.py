@@ -489,6 +489,7 @@ def blocks(project):
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("damage", ["flipped", "truncated", "missing", "foreign", "empty"])
 def test_no_noise_is_drawn_for_a_staged_center_that_was_tampered_with(
     project, client, interrupted, drawn, damage

@@ -66,6 +66,7 @@ def test_the_largest_l2_norm_is_that_of_a_dense_grid(degree):
     assert largest <= bins.largest_l2 <= 1.01 * largest
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("bandwidth", "k", "cells"), [(0.1, 30, 12), (0.3, 12, 3), (0.05, 60, 25)])
 @pytest.mark.parametrize("ridge", [0.0, 1e-4])
 @pytest.mark.parametrize("name", ["gaussian", "laplace", "matern-5/2", "triangle", "epanechnikov"])

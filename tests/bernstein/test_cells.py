@@ -135,6 +135,7 @@ def lattice_values(tables, sketch, records):
     return contract(sketch, state, tables).ravel()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_sketches_are_direct_sums_within_the_proved_error(name, case):

@@ -68,6 +68,7 @@ def column(rng, count: int, low: float, high: float, terms: Terms, axis: int) ->
     return np.where(rng.random(count) < 0.6, rng.choice(pool, count), inside)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", range(len(TERMS)))
 @given(
     seed=st.integers(0, 2**32),

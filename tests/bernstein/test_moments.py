@@ -208,6 +208,7 @@ def exact_entries(
     return reference.chebyshev_coefficients(offset, radius, Decimal(bandwidth), order, nodes=48)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("bandwidth", "k", "cells"),
     [(0.1, 7, 5), (0.1, 3, 40), (0.5, 3, 1), (0.01, 1000, 50), (0.001, 999, 700), (3.0, 5, 2)],

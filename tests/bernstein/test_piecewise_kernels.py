@@ -33,6 +33,7 @@ def positions(kernel: Kernel, k: int) -> np.ndarray:
     return np.unique(every[(every >= 0) & (every <= 1)])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("bandwidth", BANDWIDTHS)
 @pytest.mark.parametrize("power", [1, 2])

@@ -78,6 +78,7 @@ def test_renyi_divergence_is_bounded_by_rho(sigma: int, shift: int, order: float
 CASES = [(1, 1), (1, 2), (2, 1), (3, 1), (4, 3), (7, 1), (10, 10), (40, 9), (100, 25)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(5)])
 @pytest.mark.parametrize(("sigma", "shift"), CASES)
 def test_the_exact_laws_delta_is_below_the_conversion(

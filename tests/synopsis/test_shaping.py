@@ -207,6 +207,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shapes", SHAPES, ids=" ".join)
 def test_no_step_errs_by_more_than_the_raw_error_and_what_it_says(synopsis, shapes):
     """The band's proof itself: ``sup |g - F| <= sup |f - F| + shaping``, whatever F is."""

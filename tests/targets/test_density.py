@@ -66,6 +66,7 @@ def test_no_replacement_moves_the_exact_values_more_than_planned(bandwidth, k):
     assert pointwise <= plan.sensitivity.function <= 1.05 * pointwise
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("bandwidth", "k", "epsilon"),
     [
@@ -149,6 +150,7 @@ def test_the_effective_kernel_enters_the_sensitivity_and_the_certificate():
     assert plan.certificate.rounding >= counters.kernel_error + float(g) / 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("bandwidth", "k"), CASES)
 @pytest.mark.parametrize("epsilon", ["0.1", "10"])
 def test_the_chosen_sketch_costs_a_percent_of_the_sensitivity(bandwidth, k, epsilon):

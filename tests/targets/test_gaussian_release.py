@@ -42,6 +42,7 @@ def centers(spec, plan, records):
     return to_grid(np.concatenate(values), plan.noise.law)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("noise", ["discrete-gaussian", "spectral-gaussian"])
 @pytest.mark.parametrize("bandwidths", [(0.4,), (0.6, 0.9)])
 def test_no_replacement_moves_the_integers_by_more_than_the_plan_says(bandwidths, noise):

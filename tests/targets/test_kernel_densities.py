@@ -60,6 +60,7 @@ def test_no_replacement_moves_the_exact_values_more_than_planned(name, bandwidth
     assert pointwise <= plan.sensitivity.function <= 1.05 * pointwise
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PACED)
 @pytest.mark.parametrize(("bandwidth", "k"), [CASES[0], CASES[4]])
 @pytest.mark.parametrize("noise", ["laplace", "spectral-laplace", "binned-laplace"])
@@ -79,6 +80,7 @@ def test_no_replacement_moves_the_released_integers_more_than_planned(name, band
     assert largest > 0.4 * plan.noise.law.l1_sensitivity_granules
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", DEFINITE)
 def test_gaussian_noise_on_orthonormal_coordinates(name):
     content = sections(

@@ -30,6 +30,7 @@ def paced(name, noise):
 PAIRS = [paced(name, noise) for name, case in CASES.items() for noise in case.noises]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "noise"), PAIRS)
 def test_no_replacement_moves_the_integers_beyond_the_plan(name, noise):
     found, reached = replaced(CASES[name], 1, noise, k=9), CASES[name].reached
@@ -59,6 +60,7 @@ SUMS = ("density", "groups", "machine", "machines", "regression", "gaps")
 WIDE = [paced(name, noise) for name in SUMS for noise in CASES[name].noises]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "noise"), WIDE)
 @pytest.mark.parametrize("width", [0.5, 4.0])
 def test_wide_kernels_move_no_more_than_planned_either(name, noise, width):
@@ -112,6 +114,7 @@ def test_a_flipped_label_moves_the_machine_by_twice_what_is_printed():
     assert move <= plan.sensitivity.function == pytest.approx(0.04, rel=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_any_order_and_partition_gives_the_same_integers(name):
     case, rng = CASES[name], np.random.default_rng(2)

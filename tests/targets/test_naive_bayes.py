@@ -250,6 +250,7 @@ def by_class(columns, classes):
     return [np.array([(x, y) for x, y, c in rows if c == one]).reshape(-1, 2) for one in classes]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("classes", [["no", "yes"], [0, 1, 2]])
 @pytest.mark.parametrize("sizes", ["usual", "empty and one"])
 def test_the_factored_release_is_naive_bayes(project, client, monkeypatch, classes, sizes):

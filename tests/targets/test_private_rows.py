@@ -53,6 +53,7 @@ def added(name, noise, axes=1, k=9, rows=ADDED):
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "noise"), PAIRS)
 def test_no_record_more_moves_the_integers_beyond_the_plan(name, noise):
     assert REACHED.get(name, 0.5) < max(added(name, noise)) <= 1

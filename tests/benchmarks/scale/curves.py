@@ -169,6 +169,7 @@ def figure(runs: Runs, path: Path) -> None:
         panels[2].bar([at + aside for at in places], seconds, 0.4, label=label)
     panels[2].set(xlabel="workers", ylabel="seconds of counting", xticks=list(places))
     panels[2].set_xticklabels([str(len(run.peaks)) for run in counted])
+    panels[2].margins(y=0.3)
     panels[2].legend(frameon=False)
     for panel in panels:
         panel.spines[["top", "right"]].set_visible(False)

@@ -31,6 +31,8 @@ class Settings(NamedTuple):
     credentials, profile : str
         A file of credentials, and which of them; empty where the environment or the identity of
         the machine gives them.
+    changed : tuple of int
+        When the two files were last changed: whoever keeps a client makes another one then.
     """
 
     server: str
@@ -38,17 +40,21 @@ class Settings(NamedTuple):
     authority: str
     credentials: str
     profile: str
+    changed: tuple[int, int]
 
 
 def settings() -> Settings:
     """What the variables of this process say just now."""
     named = os.environ.get
+    authority = named(_AUTHORITY) or ""
+    given = "" if named("AWS_ACCESS_KEY_ID") else named(_CREDENTIALS) or ""
     return Settings(
         server=named("AWS_ENDPOINT_URL_S3") or named("AWS_ENDPOINT_URL") or "",
         region=named("AWS_REGION") or named("AWS_DEFAULT_REGION") or _REGION,
-        authority=named(_AUTHORITY) or "",
-        credentials="" if named("AWS_ACCESS_KEY_ID") else named(_CREDENTIALS) or "",
+        authority=authority,
+        credentials=given,
         profile=named("AWS_PROFILE") or "default",
+        changed=(_changed(authority), _changed(given)),
     )
 
 
@@ -88,11 +94,19 @@ def credentials(given: Settings) -> dict[str, str]:
     return {**needed, "session_token": token} if token else needed
 
 
+def _changed(file: str) -> int:
+    try:
+        return Path(file).stat().st_mtime_ns if file else 0
+    except (OSError, ValueError):  # said when it is read
+        return 0
+
+
 def _content(file: str, variable: str) -> str:
     try:
         return Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
+        shown = "no path" if {"\n", "="} & set(file) else file  # but the content itself
         raise EnvironmentRefusedError(
-            f"{variable} names {file}, which cannot be read ({type(error).__name__}); mount it, or "
-            f"unset {variable}"
+            f"{variable} names {shown}, which cannot be read ({type(error).__name__}); write the "
+            f"path of a file that is mounted, or unset {variable}"
         ) from None

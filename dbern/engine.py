@@ -323,7 +323,11 @@ def centers(
         submit(piece, noise)
     for future in _arriving(client, active):
         with scheduler_there():
-            outcome: Outcome = future.result()
+            try:
+                outcome: Outcome = future.result(timeout=_PATIENCE_SECONDS)
+            except TimeoutError:  # lost with its worker since
+                active.add(future)
+                continue
         if outcome.state is None:
             raise _FAILURES[outcome.failure](outcome.place)
         origins.add(outcome.origin)

@@ -39,11 +39,10 @@ def memory_limit(own: Path = _SELF, mount: Path = _MOUNT) -> int:
 def _groups(own: Path, mount: Path) -> Iterator[int]:
     """Limits of the process's groups and of all above them; "max", for none, is no number."""
     try:
-        lines = own.read_text(encoding="utf-8").splitlines()
+        lines = own.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # no Linux
         return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
+    for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
         for controller in {"", "memory"} & set(controllers.split(",")):
             # Inside a container the path may be the host's, and what is mounted the group itself.
             group = mount / controller / path.lstrip("/")
@@ -55,8 +54,8 @@ def _groups(own: Path, mount: Path) -> Iterator[int]:
 def _numbers(files: Iterator[Path]) -> Iterator[int]:
     for file in files:
         try:
-            text = file.read_text(encoding="utf-8").strip()
+            text = file.read_text(encoding="ascii", errors="replace").strip()
         except OSError:
             continue
-        if text.isdigit():
+        if text.isdecimal():
             yield int(text)

@@ -85,6 +85,10 @@ class Objects:
         self._bucket, self._prefix = _parts(url)
         self._client = _client(self._bucket, settings())
 
+    def __reduce__(self) -> tuple[type[Objects], tuple[str]]:
+        """A client, which may hold credentials, does not travel."""
+        return Objects, (self.url,)
+
     def read(self, name: str) -> bytes:
         """One whole object, in one request."""
         import obstore

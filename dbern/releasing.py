@@ -246,15 +246,15 @@ def _inputs(files: tuple[FileFacts, ...], spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[FileFacts]:
-    base = spec.base
+    """The files that `_inputs` named."""
+
+    def path(name: str) -> str:
+        return name if is_url(name) else str(spec.base / name)
+
     if spec.protection.private_rows:
-        return [file_facts(str(base / file["path"])) for file in inputs["files"]]
+        return [file_facts(path(file["path"])) for file in inputs["files"]]
     return [
-        FileFacts(
-            file["path"] if is_url(file["path"]) else str(base / file["path"]),
-            file["size"],
-            tuple(file["row_groups"]),
-        )
+        FileFacts(path(file["path"]), file["size"], tuple(file["row_groups"]))
         for file in inputs["files"]
     ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from dbern.endpoints import credentials, settings, trusted
 from dbern.errors import EnvironmentRefusedError
 from dbern.objects import Objects, creating, open_file
+from dbern.synopsis.places import Bucket
 
 VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_CA_BUNDLE",
              "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SHARED_CREDENTIALS_FILE",
@@ -27,7 +30,7 @@ def bare(monkeypatch):
 
 
 def test_without_variables_it_is_amazons_and_the_machines_identity(bare):
-    assert settings() == ("", "us-east-1", "", "", "default")
+    assert settings() == ("", "us-east-1", "", "", "default", (0, 0))
     assert trusted(settings()) is None
     assert credentials(settings()) == {}
 
@@ -47,6 +50,29 @@ def test_credentials_come_from_the_file_unless_the_environment_holds_them(bare, 
     bare.setenv("AWS_ACCESS_KEY_ID", "three")
     assert credentials(settings()) == {}
     assert "100%s" not in repr(settings())
+
+
+def test_a_file_that_was_rotated_is_read_again_and_what_travels_holds_no_secret(bare, tmp_path):
+    pytest.importorskip("obstore", reason="obstore is not installed here: pip install obstore")
+    file = tmp_path / "credentials"
+    bare.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+    for number, secret in enumerate(("first-secret", "second-secret")):
+        file.write_text(FILE.replace("100%s", secret))
+        os.utime(file, ns=(number, number))
+        place = Bucket("s3://bucket/x")
+        assert place._objects._client.config["secret_access_key"] == secret
+        travelling = pickle.dumps([place, place._objects])
+        assert secret.encode() not in travelling
+        again, inside = pickle.loads(travelling)
+        assert again.url == inside.url == "s3://bucket/x"
+        assert inside._client.config["secret_access_key"] == secret
+
+
+def test_a_variable_that_holds_the_content_is_not_quoted(bare):
+    bare.setenv("AWS_SHARED_CREDENTIALS_FILE", FILE)
+    with pytest.raises(EnvironmentRefusedError, match="names no path") as error:
+        credentials(settings())
+    assert "100%s" not in str(error.value)
 
 
 @pytest.mark.parametrize(

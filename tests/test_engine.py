@@ -303,7 +303,26 @@ def test_a_result_that_is_lost_with_its_worker_is_waited_for_again():
         list(_arriving(None, Ready([Result(["lost", "cancelled"])])))
 
 
-@pytest.mark.parametrize("error", [CommClosedError, TimeoutError, CancelledError])
+def test_a_result_that_does_not_come_is_waited_for_as_one_that_is_lost(client, table, monkeypatch):
+    path, _ = table
+    spec, planned_release = planned(path)
+    counters, law = planned_release.counters(spec), planned_release.noise.law
+    total = add_up(client, counters, tasks(path), SALT, silent)
+    result, waits = Future.result, []
+
+    def late(future, timeout):
+        waits.append(timeout)
+        if len(waits) == 1:
+            raise TimeoutError
+        return result(future, timeout)
+
+    monkeypatch.setattr(Future, "result", late)
+    (found,) = centers(client, total, counters, [(Piece(0, 0, whole(planned_release)), law)], SALT)
+    assert found[2] == ROWS
+    assert waits == [60, 60]
+
+
+@pytest.mark.parametrize("error", [CommClosedError, CancelledError])
 @pytest.mark.parametrize("asked", ["nthreads", "result"])
 def test_a_scheduler_that_is_gone_is_said(client, table, monkeypatch, error, asked):
     path, _ = table
@@ -311,7 +330,7 @@ def test_a_scheduler_that_is_gone_is_said(client, table, monkeypatch, error, ask
     counters, law = planned_release.counters(spec), planned_release.noise.law
     total = add_up(client, counters, tasks(path), SALT, silent)
 
-    def gone(*_):
+    def gone(*_, **__):
         raise error("with a text that nobody should see")
 
     monkeypatch.setattr(*{"nthreads": (client, "nthreads"), "result": (Future, "result")}[asked],

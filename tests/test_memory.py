@@ -163,6 +163,13 @@ def test_the_least_limit_of_nested_control_groups_counts(tmp_path, own, files, l
     assert machine > 1 << 28
 
 
+def test_odd_files_of_control_groups_are_no_limits(tmp_path):
+    (tmp_path / "own").write_bytes(b"\nno colons\n0::/caf\xe9\n")
+    (tmp_path / "memory.max").write_text("\u00b2")
+    (tmp_path / "memory.high").write_bytes(b"\xff")
+    assert memory_limit(tmp_path / "own", tmp_path) == memory_limit(tmp_path / "none", tmp_path)
+
+
 @pytest.mark.parametrize("kind", ["RLIMIT_AS", "RLIMIT_DATA"])
 def test_a_limit_of_its_own_counts(kind):
     code = (

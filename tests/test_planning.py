@@ -22,6 +22,7 @@ from dbern.spec import ReleaseSpec
 from dbern.workers import task_rows
 
 
+@pytest.mark.slow
 @given(content=spec_sections())
 @settings(max_examples=5)
 def test_a_plan_survives_json(content):

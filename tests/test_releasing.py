@@ -33,6 +33,7 @@ def no_noise(monkeypatch):
     monkeypatch.setattr(publishing, "privatize", lambda center, *_arguments: center)
 
 
+@pytest.mark.usefixtures("fixed")
 def test_a_release_is_published_charged_and_close_to_the_truth(project, client, helpers):
     columns = helpers.records(4000)
     project.write(columns, files=2, row_group_size=700)

@@ -76,6 +76,19 @@ def test_a_bucket_gets_the_bytes_of_a_folder(project, bucket, undisturbed, clien
 
 
 @pytest.mark.slow
+def test_a_private_number_of_rows_is_counted_from_a_bucket(project, bucket, client, helpers):
+    other = helpers.Project(project.folder / "private")
+    other.folder.mkdir()
+    other.grant(neighbors=dbern.Neighbors.ADD_OR_REMOVE_ONE)
+    for path in project.files():
+        Objects(bucket.url("data")).write(path.name, path.read_bytes())
+    source = bucket.url("data/*.parquet")
+    data = {"source": source, "neighbors": "add-or-remove-one", "normalizer": "240"}
+    assert dbern.release(other.spec(data=data), client=client).synopsis.verify() > 4
+    assert other.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+@pytest.mark.slow
 def test_no_object_is_asked_for_twice(project, bucket, fixed, slabs, client, monkeypatch):
     dbern.release(remote(project, bucket, **SMALL), client=client)
     monkeypatch.setattr("dbern.synopsis.released.MOST_LOADED", 100)
@@ -356,6 +369,9 @@ def test_a_store_with_another_clock_is_warned_of_and_no_probe_is_left(bucket, mo
     assert clock().state == "warn"
     assert "the object store's is off by 600 s" in clock().found or "off by 599" in clock().found
     assert bucket.objects("new.zarr") == {}
+    monkeypatch.setattr(Objects, "remove", lambda *_: None)  # killed before
+    clock()
+    assert bucket.objects("new.zarr") == {}, "a probe in what may be a synopsis"
 
 
 @pytest.mark.parametrize(

@@ -44,14 +44,14 @@ def _taken(where: str) -> Finding:
 
 
 def _bucket(url: str) -> list[Finding]:
-    """Puts one object and removes it."""
-    place = Objects(url)
+    """Puts objects beside it and removes them: what is published holds nothing else."""
+    place = Objects(f"{url}.dbern-doctor")
     advice = "name a bucket of a store that heeds If-None-Match; credentials and AWS_ENDPOINT_URL"
     advice += " come from the environment"
     findings = [tried("create-if-absent", url, lambda _: place.excludes(), advice), _transport()]
     if findings[0].state == "good":
         findings.append(_told_skew(place.skew(), "the object store's"))
-        findings += [_taken(url)] if place.sizes() else []
+        findings += [_taken(url)] if Objects(url).sizes() else []
     return findings
 
 

@@ -140,6 +140,10 @@ class Bucket:
         self.write = self._objects.write
         self.create = self._objects.create
 
+    def __reduce__(self) -> tuple[type[Bucket], tuple[str]]:
+        """The URL travels, and what may hold credentials does not."""
+        return Bucket, (self.url,)
+
     def __str__(self) -> str:
         return self.url
 

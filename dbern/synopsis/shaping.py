@@ -15,7 +15,8 @@ label says how to ask for the same again: ``synopsis.shaped(*other.metadata["pos
 
 Monotone along an axis
 ----------------------
-The nearest monotone coefficients, at a higher degree: exactly monotone at every point. The proofs
+The nearest monotone coefficients, at a higher degree: exactly monotone at every point; of lattices
+too large to be whole in memory, at their own degree and but for what `LEFT_OUT` leaves out. Proofs
 are in ``dbern/bernstein/shapes.py``. Where F is monotone in fact, the step moves f by little more
 than w at most; a step that moves f by much more shows that F is not.
 

@@ -165,6 +165,7 @@ def test_sketches_are_direct_sums_within_the_proved_error(name, case):
         assert rho <= 100 * worst  # not absurdly loose
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_cells_that_miss_a_kink_are_caught(name):
     """Equal cells of the same size, across the kinks: the claimed error is exceeded."""
@@ -187,6 +188,7 @@ def test_cells_that_miss_a_kink_are_caught(name):
     assert worst[right] <= allowed < worst[wrong]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
 @settings(max_examples=8)

@@ -101,6 +101,7 @@ def test_compiled_sums_are_those_of_the_slow_twin(
     np.testing.assert_array_equal(fast, slow)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", range(len(TERMS)))
 def test_many_records_have_the_bits_of_the_slow_twin(case):
     """Enough for a fused product and sum, or another order of operations, to change some."""

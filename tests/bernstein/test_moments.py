@@ -142,6 +142,7 @@ DATABASES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("database", DATABASES)
 def test_contraction_is_the_kernel_sum_within_the_proved_error(case, database):

@@ -47,6 +47,7 @@ def points_of(domain, count, seed=0):
     return np.where(generator.random(unit.shape) < 0.05, high, points)
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(
     cells=st.lists(st.integers(1, 5), min_size=1, max_size=3),

@@ -61,6 +61,7 @@ def test_bins_are_sums_of_weights_over_n():
     assert (values >= -1e-9).all()
 
 
+@pytest.mark.usefixtures("fixed")
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     ("axes", "bandwidth"), [(1, 0.05), (2, 0.2), pytest.param(3, 0.4, marks=pytest.mark.slow)]

@@ -53,6 +53,7 @@ def granules(plan: ReleasePlan, spec: ReleaseSpec, records: np.ndarray) -> np.nd
     return to_grid(counters.finish(state, 0, 0, whole(plan)), plan.noise.law).ravel()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("bandwidth", "k"), CASES)
 def test_no_replacement_moves_the_exact_values_more_than_planned(bandwidth, k):
     n = 50

@@ -55,6 +55,7 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "noise"),
     [

@@ -336,6 +336,7 @@ def test_variances_have_a_floor_and_an_empty_class_no_score(project, client, mon
     np.testing.assert_allclose(values, [top, top * math.exp(-0.5), top * math.exp(-2)], rtol=1e-3)
 
 
+@pytest.mark.usefixtures("fixed")
 def test_any_zarr_reader_can_rebuild_the_gaussian_scores(project, client, monkeypatch):
     """With nothing but the store and FORMAT.md."""
     columns = table(200, ["no", "yes"], np.random.default_rng(7))

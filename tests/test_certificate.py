@@ -152,6 +152,7 @@ def test_longer_confidence_costs_more_and_more_records_cost_less():
     assert many.certificate.approximation == few.certificate.approximation
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["laplace", "spectral-laplace", "binned-laplace"])
 @pytest.mark.parametrize("k", [(12,), (60,), (9, 14)])
 def test_fewer_nodes_enclose_the_noise_all_the_same(kind, k):

@@ -221,6 +221,7 @@ def exact_polynomial(name: str, bandwidth: float, x: Fraction, radius: Fraction)
     return result
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("bandwidth", "k", "density"), [(0.11, 9, 30.0), (0.04, 50, 25.0)])
 def test_table_error_bounds_entries(name, bandwidth, k, density):

@@ -32,6 +32,7 @@ def largest_sum(k: int, bandwidth: float) -> float:
     return float(reference.gaussian(np.arange(k + 1) / k - t[:, None], bandwidth).sum(axis=1).max())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bandwidth", BANDWIDTHS)
 @pytest.mark.parametrize("k", RESOLUTIONS)
 def test_lattice_sum_bounds_every_position_and_is_tight(bandwidth, k):

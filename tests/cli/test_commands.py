@@ -370,6 +370,7 @@ def test_a_partition_fills_name_output_and_source(project, run):
 # --- what must never be printed --------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize(
     "place",

@@ -41,6 +41,7 @@ def capped(samples: list[int]) -> list[int]:
     return [max(-(2**64 - 1), min(2**64 - 1, x)) for x in samples]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sigma", SIGMAS)
 def test_agrees_with_the_twin_word_for_word(sigma: int) -> None:
     ours, theirs = Recorder(key(1), 7), Recorder(key(1), 7)

@@ -146,6 +146,7 @@ def test_rho_for_at_the_ends() -> None:
     assert 0 < delta_of(Fraction(1, 10**30), Fraction(10**6)) < Fraction(1, 10**4300)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "rho", [Fraction(1, 10**6), Fraction(1, 50), Fraction(3, 2), Fraction(500)]
 )

@@ -139,7 +139,7 @@ def polynomial_range(bernstein: FloatArray) -> tuple[float, float]:
             break
     else:
         return low, high
-    values = _on_axes(bernstein, _bases(nodes, bernstein.shape))
+    values = on_axes(bernstein, _bases(nodes, bernstein.shape))
     middle = float(values.max() + values.min()) / 2
     half = OUTWARD * math.prod(factors) * float(values.max() - values.min()) / 2
     return max(low, middle - half), min(high, middle + half)
@@ -195,9 +195,3 @@ def _cell_means(degree: int, cells: int) -> tuple[FloatArray, FloatArray]:
 
 def _bases(nodes: Sequence[FloatArray], shape: Sequence[int]) -> list[FloatArray]:
     return [bernstein_basis(y, count - 1) for y, count in zip(nodes, shape, strict=True)]
-
-
-def _on_axes(values: FloatArray, maps: Sequence[FloatArray]) -> FloatArray:
-    for matrix in maps:
-        values = np.tensordot(values, matrix, axes=(0, 1))
-    return values

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 
 import points
+import processes
 import pytest
 from ranges import RELEASE, killed
 
@@ -130,7 +130,7 @@ def test_a_second_client_waits_until_the_first_is_gone(local):
     project = local.project()
     there = local.folder / "there"
     first = local.start(project, (f"{LEDGER}.spend", 1, "before", f"wait:{there}"))
-    wait_for(there)
+    processes.wait(there.exists, 60)
     second = local.start(project)
     second.process.join(2)
     assert second.process.is_alive()
@@ -148,10 +148,3 @@ def test_four_clients_at_once_all_succeed_and_charge_once(ground, request):
     notes = [json.loads(one.out)["notes"] for one in clients]
     assert sorted(len(note) for note in notes) == [0, 1, 1, 1]
     place.endure(project)
-
-
-def wait_for(path, seconds=60):
-    end = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < end, f"{path} never appeared"
-        time.sleep(0.02)

@@ -163,7 +163,11 @@ def cluster(address: str | None = None) -> Iterator[Client]:
     from distributed import Client, LocalCluster, Security
 
     memory = "distributed.worker.memory"
-    with dask.config.set({f"{memory}.target": False, f"{memory}.spill": False}):
+    settings: dict[str, bool | None] = {f"{memory}.target": False, f"{memory}.spill": False}
+    if address is None:
+        # A worker in this process is there while the process is, also after a machine's sleep.
+        settings["distributed.scheduler.worker-ttl"] = None
+    with dask.config.set(settings):
         if address is None:
             threads = dask.system.CPU_COUNT
             with (

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -23,6 +24,8 @@ from projects import Project, Ran, fix_reservations, objects, records
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
 
+CLOCK = time.time
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,6 +37,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if test in seen:
                 item.add_marker("slow")
             seen.add(test)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Nobody sets the clock of the whole process: Tornado's loops would wait for that time.
+
+    A cluster of this process would go on without heartbeats, and fail some later test.
+    """
+    assert time.time is CLOCK, f"{item.nodeid} set time.time itself; use the fixture set_clock"
+
+
+@pytest.fixture
+def set_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], float]], None]:
+    """Set the clock that one module sees."""
+
+    def set_it(module: str, now: Callable[[], float]) -> None:
+        monkeypatch.setattr(f"{module}.time", SimpleNamespace(**{**vars(time), "time": now}))
+
+    return set_it
 
 
 @pytest.fixture

@@ -260,12 +260,12 @@ def test_locks_and_links_that_exclude_no_one_are_found(project, run, monkeypatch
     assert found["ledger locks"] == "good"  # SQLite's own
 
 
-def test_old_packages_missing_ones_and_a_wrong_clock_are_found(monkeypatch):
+def test_old_packages_missing_ones_and_a_wrong_clock_are_found(monkeypatch, set_clock):
     asked = ["numpy>=99.0", "no-such-package>=1.0", "zarr>=3.0"]
     monkeypatch.setattr(
         "dbern.diagnosis.versions.requires", lambda name: [*asked, 'extra>=1; extra == "x"']
     )
-    monkeypatch.setattr("dbern.diagnosis.versions.time.time", lambda: 3600.0)
+    set_clock("dbern.diagnosis.versions", lambda: 3600.0)
     found = {one.what: one for one in diagnosis.installation()}
     assert found["numpy"].state == found["no-such-package"].state == found["clock"].state == "mend"
     assert found["numpy"].mend == 'run: python -m pip install "numpy>=99.0"'
@@ -273,9 +273,9 @@ def test_old_packages_missing_ones_and_a_wrong_clock_are_found(monkeypatch):
     assert "extra" not in found
 
 
-def test_a_ledger_written_in_the_future_is_found(project, monkeypatch):
+def test_a_ledger_written_in_the_future_is_found(project, set_clock):
     past = time.time() - 86400
-    monkeypatch.setattr("dbern.diagnosis.ledgers.time.time", lambda: past)
+    set_clock("dbern.diagnosis.ledgers", lambda: past)
     found = {one.what: one for one in diagnosis.ledger(project.url)}
     assert found["ledger content"].state == "mend"
     assert "of the future" in found["ledger content"].found

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import suppress
 from typing import Any
 
 import click
+
+
+def tell(text: str) -> None:
+    """Print a line on stderr; one that a closed terminal or a full disk refuses stops nothing."""
+    with suppress(OSError):
+        click.echo(text, err=True)
 
 
 class JsonLines(logging.Handler):
@@ -57,4 +64,4 @@ class JsonLines(logging.Handler):
         )
 
     def _print(self, level: str, fields: dict[str, Any]) -> None:
-        click.echo(json.dumps({"level": level, **self._release, **fields}), err=True)
+        tell(json.dumps({"level": level, **self._release, **fields}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from contextlib import suppress
 
 import click
 
@@ -12,7 +13,7 @@ from dbern.cli.demo import demo
 from dbern.cli.doctor import doctor
 from dbern.cli.learners import target
 from dbern.cli.ledgers import ledger
-from dbern.cli.lines import JsonLines
+from dbern.cli.lines import JsonLines, tell
 from dbern.cli.releases import plan, release
 from dbern.cli.reports import export
 from dbern.cli.reports import report as write_report
@@ -62,7 +63,8 @@ def _run(arguments: list[str], as_json: bool) -> int:
     except click.ClickException as error:
         if as_json:
             _print_failure("usage", error.format_message(), error.exit_code)
-        error.show()
+        with suppress(OSError):
+            error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _fail(
@@ -82,9 +84,11 @@ def _fail(kind: str, message: str, code: int, as_json: bool) -> int:
     if lines := JsonLines.installed():
         lines.failed(kind, message, code)
     else:
-        click.echo(f"dbern: {message}", err=True)
+        tell(f"dbern: {message}")
     return code
 
 
 def _print_failure(kind: str, message: str, code: int) -> None:
-    click.echo(json.dumps({"error": kind, "message": message, "exit_code": code}))
+    """As JSON; the code stands, and no traceback with another error's text, if that fails too."""
+    with suppress(OSError):
+        click.echo(json.dumps({"error": kind, "message": message, "exit_code": code}))

@@ -6,12 +6,13 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from contextlib import contextmanager, suppress
+from typing import IO, Any, TypeVar, cast
 
 import click
 
-from dbern.cli.lines import JsonLines
+from dbern.cli.lines import JsonLines, tell
+from dbern.errors import DbernError
 from dbern.progress import Progress, silent
 
 _LINE_SECONDS = 5.0
@@ -30,8 +31,22 @@ def common(command: _Command) -> _Command:
 
 
 def report(content: dict[str, Any], text: str, *, as_json: bool) -> None:
-    """Print a result as one JSON object or as text."""
-    click.echo(json.dumps(content, indent=1) if as_json else text)
+    """Print a result as one JSON object or as text.
+
+    Raises
+    ------
+    DbernError
+        Where it cannot be printed; what the command did stays done.
+    """
+    try:
+        click.echo(json.dumps(content, indent=1) if as_json else text)
+    except BrokenPipeError:
+        raise  # whoever read it has enough, as `head` does; click ends in silence
+    except OSError as error:
+        raise DbernError(
+            f"the result cannot be printed ({error.strerror}), and what was asked is done; "
+            "free space, or write to another place, before you ask for more"
+        ) from None
 
 
 log_format = click.option(
@@ -64,7 +79,8 @@ def shown_progress(quiet: bool, lines: str = "plain") -> Iterator[Progress]:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
         )
-        with Bars(*columns, console=Console(stderr=True)) as bars:
+        drawn = Console(file=cast(IO[str], _Vanishing(sys.stderr)))
+        with Bars(*columns, console=drawn) as bars:
             tasks: dict[str, Any] = {}
 
             def update(stage: str, done: int, total: int) -> None:
@@ -75,14 +91,34 @@ def shown_progress(quiet: bool, lines: str = "plain") -> Iterator[Progress]:
             yield update
 
 
+class _Vanishing:
+    """A terminal that may be closed under way: what is drawn then is lost, and stops nothing."""
+
+    def __init__(self, terminal: IO[str]) -> None:
+        self._terminal = terminal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._terminal, name)
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._terminal.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._terminal.flush()
+
+
 def _plain_lines() -> Progress:
     started = last = time.monotonic()
 
     def update(stage: str, done: int, total: int) -> None:
         nonlocal last
         now = time.monotonic()
-        if (done >= total and now - started > 1) or now - last > _LINE_SECONDS:
+        waits = done == 0  # for someone else, and nobody knows how long
+        if waits or (done >= total and now - started > 1) or now - last > _LINE_SECONDS:
             last = now
-            click.echo(f"{stage}: {done} of {total}", err=True)
+            tell(f"{stage}: {done} of {total}")
 
     return update

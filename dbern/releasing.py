@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from dbern.engine import Client
 
 
+_WAITING = "waiting for another process with this release"
+
+
 @dataclass(frozen=True)
 class Release:
     """A published release.
@@ -102,7 +105,7 @@ def release(
         reservation = _reserve(ledger, spec)
         record = ledger.run_record(reservation.release_id)
         journal = Journal(record, reservation, progress, time.monotonic() - began)
-        waiting = partial(journal.progress, "waiting for another process with this release", 0, 1)
+        waiting = partial(journal.progress, _WAITING, 0, 1)
         with ledger.lock(reservation, wait=waiting):
             reservation = _again(ledger, reservation)
             if reservation.state is State.COMMITTED:
@@ -128,15 +131,29 @@ def release(
         return Release(reservation.output, reservation.charge)
 
 
-def abandon(ledger: BudgetLedger, dataset: str, name: str) -> Abandoned:
-    """Give a release up: refund it if no record was read, destroy its key, staging and torso."""
+def abandon(
+    ledger: BudgetLedger, dataset: str, name: str, progress: Progress = silent
+) -> Abandoned:
+    """Give a release up: refund it if no record was read, destroy its key, staging and torso.
+
+    The key goes first, whatever becomes of the output; a torso that could not be removed is
+    removed when this is called again.
+    """
     reservation = ledger.find(dataset, name)
     if reservation is None:
         return ledger.abandon(dataset, name)  # which says why not
-    with ledger.lock(reservation):
-        given_up = ledger.abandon(dataset, name, reservation.release_id)
-    discard(place_at(given_up.reservation.output), given_up.reservation.release_id)
+    with ledger.lock(reservation, wait=partial(progress, _WAITING, 0, 1)):
+        if reservation.state is State.ABANDONED and _left(reservation):
+            given_up = Abandoned(reservation, refunded=False)
+        else:
+            given_up = ledger.abandon(dataset, name, reservation.release_id)
+    discard(place_at(given_up.reservation.output), reservation.release_id)
     return given_up
+
+
+def _left(reservation: Reservation) -> bool:
+    """Whether an unfinished store of this release is there."""
+    return SynopsisWriter(place_at(reservation.output), reservation.release_id).is_begun()
 
 
 def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:

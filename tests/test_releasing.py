@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +17,7 @@ from dbern.errors import DbernError, IntegrityError, ReleaseError, SpecError
 from dbern.ledger import BudgetLedger, State
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import abandon
+from dbern.synopsis import places
 
 
 def direct_density(points, x, y, n, bandwidth=(2.0, 0.4)):
@@ -466,6 +469,42 @@ def test_abandoning_removes_an_unfinished_output(project, client, monkeypatch):
     with project.ledger() as ledger:
         abandon(ledger, "trips", "density")
     assert not project.output.exists()
+
+
+@pytest.mark.slow
+def test_abandoning_again_removes_what_could_not_be_removed(project, client, monkeypatch):
+    """The key is destroyed all the same: the output may be gone for good."""
+    with monkeypatch.context() as patch:
+        patch.setattr("dbern.synopsis.writer.publish", lambda *_: (_ for _ in ()).throw(OSError))
+        with pytest.raises(OSError):  # noqa: PT011 -- the crash planted above
+            dbern.release(project.spec(), client=client)
+    with project.ledger() as ledger:
+        with monkeypatch.context() as patch:
+            patch.setattr(places.Folder, "discard", lambda *_: (_ for _ in ()).throw(OSError))
+            with pytest.raises(ReleaseError, match="run the same command again"):
+                abandon(ledger, "trips", "density")
+        assert project.output.exists()
+        assert not list(project.folder.glob("ledger.db.keys/*"))
+        assert not abandon(ledger, "trips", "density").refunded
+        assert not project.output.exists()
+        with pytest.raises(SpecError, match="nothing to abandon"):
+            abandon(ledger, "trips", "density")
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+@pytest.mark.slow
+def test_abandoning_says_that_it_waits(project, interrupted):
+    interrupted(project, "reserved")
+    told = []
+    with project.ledger() as ledger, project.ledger() as other, ThreadPoolExecutor(1) as pool:
+        waits = threading.Event()
+        with ledger.lock(project.reservation()):
+            given_up = pool.submit(
+                abandon, other, "trips", "density", lambda *said: (told.append(said), waits.set())
+            )
+            assert waits.wait(20)
+        assert given_up.result().refunded
+    assert told == [("waiting for another process with this release", 0, 1)]
 
 
 # --- the sealed center ----------------------------------------------------------------------

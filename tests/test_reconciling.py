@@ -57,7 +57,11 @@ def test_the_same_release_again_is_refused_too_and_then_known(restored, run):
     assert ran.code != 0
     assert run("ledger", "reconcile", *URL, "out.zarr").code == 0
     # The ledger forgot its plan and files for good: the name is taken, and stays so.
-    assert run("release", "release.toml").code == 2
+    ran = run("release", "release.toml")
+    assert ran.code == 2
+    assert "was published at ./out.zarr" in ran.err.replace(str(restored.folder), ".")
+    assert "leave it as it is" in ran.err
+    assert "bounds" not in ran.err  # no difference is told from what is not known
     assert account(run)["spent"] == "epsilon 1"
 
 

@@ -35,7 +35,9 @@ def writing(backend: Backend) -> Iterator[Connection]:
         yield connection
         facts = facts_of(connection)
         point = _point(connection, facts)
-    mark = backend.mark(facts["ledger_id"])
+        mark = backend.mark(facts["ledger_id"])
+        if mark is not None:  # a grant that is told as refused would be given again
+            mark.require_writable(point)
     if mark is not None:
         mark.advance(point)
 

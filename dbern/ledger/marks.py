@@ -74,6 +74,21 @@ class Mark:
         except (OSError, ValueError, IndexError):
             return None
 
+    def require_writable(self, point: Point) -> None:
+        """Refuse, while nothing is durable yet, a point that could not be noted once it is.
+
+        Raises
+        ------
+        EnvironmentRefusedError
+            When it is later than what is noted, and the file cannot be opened to write.
+        """
+        if (self.latest() or Point(0, 0)) >= point:
+            return
+        try:
+            os.close(self._opened())
+        except OSError as error:
+            raise self._refused(error) from error
+
     def advance(self, point: Point) -> None:
         """Note a point, durably, unless a later one is noted.
 
@@ -85,7 +100,7 @@ class Mark:
         if (self.latest() or Point(0, 0)) >= point:
             return
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = self._opened()
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 found = self._parsed(os.pread(descriptor, _LONGEST, 0))
@@ -98,6 +113,9 @@ class Mark:
                 os.close(descriptor)
         except OSError as error:
             raise self._refused(error) from error
+
+    def _opened(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
     def _parsed(self, content: bytes) -> Point | None:
         try:

@@ -228,6 +228,13 @@ def unlike(url: str, found: Comparison) -> DbernError | None:
         return SpecError(
             f"{_title(reservation)} was abandoned and its charge stands; choose a new release name"
         )
+    if found.identity and not reservation.identity:
+        return SpecError(
+            f"{_title(reservation)} was published at {reservation.output}, as `dbern ledger "
+            "reconcile` found after the ledger was put back; its spec is forgotten, so none can "
+            "be compared with it: leave it as it is, or choose a new release name, which spends "
+            "again"
+        )
     if found.identity:
         return SpecError(
             f"{_title(reservation)} is another release: {listed(found.identity)}; undo that, or "

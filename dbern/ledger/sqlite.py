@@ -29,6 +29,8 @@ _PRAGMAS = (
     "recursive_triggers = ON",
 )
 
+_LOOKING = ("query_only = ON",)
+
 _ADVICE = {
     sqlite3.SQLITE_BUSY: "another process holds it; run the same command again once that is done",
     sqlite3.SQLITE_LOCKED: "another process holds it; run the same command again once that is done",
@@ -49,7 +51,7 @@ class SqliteBackend:
     path : Path
         The resolved file: every way to name it must find the same keys and locks.
     read_only : bool
-        Open the file so that SQLite itself refuses every change.
+        Let SQLite itself refuse every change.
     busy_timeout : float
         Seconds to wait for another process's transaction.
 
@@ -87,8 +89,10 @@ class SqliteBackend:
         Raises
         ------
         EnvironmentRefusedError
-            When the file cannot be made, or holds something else.
+            When the file cannot be made, or holds something else; or when a ledger was here and
+            is gone, and a new one would forget what it spent.
         """
+        self._refuse_lost()
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             sync_directory(self.path.parent)
@@ -174,6 +178,15 @@ class SqliteBackend:
         """Close the engine."""
         self._engine.dispose()
 
+    def _refuse_lost(self) -> None:
+        mark = self.mark("")
+        if mark.owner() and not (self.exists() and self.path.stat().st_size):
+            raise EnvironmentRefusedError(
+                f"{mark.path} says that a ledger was at {self.path}, and it is gone: put its "
+                "backup there, for a new one would forget what was spent; if nothing of it counts "
+                f"any more, first move {self.path}.* elsewhere"
+            )
+
     def _beside(self, what: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{what}")
 
@@ -185,10 +198,11 @@ class SqliteBackend:
         return engine
 
     def _connect(self) -> sqlite3.Connection:
-        # mode=rw: a ledger that is missing is never made by the way.
-        mode = "ro" if self._read_only else "rw"
+        # mode=rw: a ledger that is missing is never made by the way. To look, too: what a killed
+        # process left half written is rolled back first. Where nothing can be written SQLite only
+        # reads.
         connection = sqlite3.connect(
-            f"{self.path.as_uri()}?mode={mode}",
+            f"{self.path.as_uri()}?mode=rw",
             uri=True,
             timeout=self._busy_timeout,
             # SQLAlchemy's "begin" event begins the transactions, not the driver's guesses.
@@ -196,7 +210,7 @@ class SqliteBackend:
             check_same_thread=False,
         )
         try:
-            for pragma in () if self._read_only else _PRAGMAS:
+            for pragma in _LOOKING if self._read_only else _PRAGMAS:
                 connection.execute(f"PRAGMA {pragma}").close()
         except sqlite3.Error:
             connection.close()

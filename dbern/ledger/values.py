@@ -33,6 +33,8 @@ class State(enum.StrEnum):
     REFUNDED = "refunded"
 
 
+_MOST_EPSILON = 10**6
+
 PENDING = (State.RESERVED, State.READING)
 """The states whose charge counts as reserved."""
 
@@ -269,10 +271,13 @@ class DatasetStatus:
 def require_positive(budget: Budget, rho: Fraction | None = None) -> None:
     """Refuse an amount at or below zero: a negative charge would be a grant by the back door.
 
+    And one that can only be a slip of the keyboard: a grant is for good.
+
     Raises
     ------
     SpecError
-        When either parameter is negative, or both are zero, or `rho` is not above zero.
+        When either parameter is negative, or both are zero, or `rho` is not above zero; or when
+        epsilon is above a million.
 
     Examples
     --------
@@ -281,3 +286,5 @@ def require_positive(budget: Budget, rho: Fraction | None = None) -> None:
     free = budget == Budget(Fraction(0)) or (rho is not None and rho <= 0)
     if budget.epsilon < 0 or budget.delta < 0 or free:
         raise SpecError('budget: must be above 0; write epsilon = "1.0"')
+    if budget.epsilon > _MOST_EPSILON:
+        raise SpecError(f'budget: epsilon must be at most {_MOST_EPSILON}; write epsilon = "1.0"')

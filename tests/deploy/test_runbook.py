@@ -14,7 +14,7 @@ from deploy import certificates
 from pipelines import catch_up, generated, score
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "deploy" / "RUNBOOK.md", ROOT / "pipelines" / "README.md"]
+PAGES = [ROOT / name for name in ("deploy/RUNBOOK.md", "pipelines/README.md", "docs/ledger.md")]
 TOPICS = ("Install", "First release", "Keys and secrets", "A failed job", "A refused budget",
           "A lost worker", "Restoring a ledger", "Rotating authorities", "Upgrading")  # fmt: skip
 PARSERS = {
@@ -47,7 +47,7 @@ def refusal(words):
             return f"{command.name} has no {words[:1]}"
         command, words = command.commands[words[0]], words[1:]
     known = {option: param for param in command.params for option in param.opts}
-    plain, waiting = 0, iter(words)
+    plain, waiting = 0, (word for word in words if word != "..")  # what is left out
     for word in waiting:
         if not word.startswith("--"):
             plain += 1
@@ -90,7 +90,7 @@ def test_a_command_that_is_not_there_is_found():
         whole(["ledger", "init"])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES[:2], ids=lambda page: page.name)
 def test_every_script_and_its_options_exist(page, monkeypatch, capsys):
     """Each is parsed by its own parser, and then does nothing."""
     for name in ("catch_up.catch_up", "score.score", "generated.generate",

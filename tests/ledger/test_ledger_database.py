@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import os
 import pkgutil
+import shutil
 import sqlite3
 import tempfile
 from contextlib import closing
@@ -51,6 +52,20 @@ def test_a_creation_that_was_cut_off_is_finished_by_the_next(tmp_path):
         BudgetLedger.open(url)
     assert BudgetLedger.create(url)
     BudgetLedger.open(url).close()
+
+
+@pytest.mark.parametrize("left", [None, b""])
+def test_no_ledger_is_made_where_one_was_lost(ledger, held, url, path, left):
+    """It would know of no charge, and destroy the keys of what is open."""
+    kept = path.read_bytes()
+    path.unlink()
+    if left is not None:
+        path.write_bytes(left)
+    with pytest.raises(EnvironmentRefusedError, match=r"ledger\.db\.mark .* put its backup there"):
+        BudgetLedger.create(url)
+    path.write_bytes(kept)
+    assert BudgetLedger.create(url) is False
+    assert len(ledger.key(held)) == 32
 
 
 def test_a_missing_ledger_says_how_to_make_one_and_makes_none(tmp_path):
@@ -165,6 +180,21 @@ def test_opened_to_look_it_refuses_every_change(ledger, held, url, ask):
             with pytest.raises(EnvironmentRefusedError, match="read-only"):
                 change()
     assert ledger.find("trips", "density") == held
+
+
+def test_looking_undoes_what_a_killed_process_left_half_written(ledger, held, path, tmp_path):
+    """Or the daily alert would be refused until somebody writes."""
+    there = tmp_path / "crashed"
+    there.mkdir()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA cache_size = 1")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("CREATE TABLE half AS SELECT randomblob(100000)")
+        for file in (path, path.with_name("ledger.db-journal"), path.with_name("ledger.db.mark")):
+            shutil.copy(file, there)
+    with BudgetLedger.open(f"sqlite:///{there}/ledger.db", read_only=True) as looking:
+        assert looking.status() == ledger.status()
+    assert not (there / "ledger.db-journal").exists()
 
 
 AS_ANYONE = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sqlite3
 from contextlib import closing
@@ -9,7 +10,7 @@ from fractions import Fraction
 
 import pytest
 
-from dbern.errors import BudgetError, IntegrityError, SpecError
+from dbern.errors import BudgetError, EnvironmentRefusedError, IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Published, Request
 from dbern.ledger.marks import Mark, Point
 from dbern.privacy.budget import Budget
@@ -85,6 +86,25 @@ def test_even_one_lost_event_is_noticed(ledger, ask, copied, lost):
     assert not ledger.is_pending()
     copied()
     assert ledger.is_pending()
+
+
+def test_a_mark_that_cannot_be_raised_changes_nothing(ledger, ask, monkeypatch):
+    """What is told as refused is asked for again: a grant would then be given twice."""
+
+    def refused(_mark):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    before = ledger.status(), ledger.log()
+    with monkeypatch.context() as patch:
+        patch.setattr(Mark, "_opened", refused)
+        for change in (
+            lambda: ledger.grant("trips", Budget.parse("1")),
+            lambda: ledger.reserve(ask()),
+            ledger.declare_restored,
+        ):
+            with pytest.raises(EnvironmentRefusedError, match=r"mark .* writable for this user"):
+                change()
+    assert (ledger.status(), ledger.log()) == before
 
 
 @sqlite_only
@@ -198,7 +218,7 @@ def test_an_unknown_release_is_charged_once(ledger, found, ask):
     assert status.spent == Budget.parse("0.25")
     (row,) = status.releases
     assert (row.name, row.state, row.created) == ("lost", "committed", found().created)
-    with pytest.raises(SpecError, match="another release"):
+    with pytest.raises(SpecError, match=r"published at lost\.zarr.* leave it as it is"):
         ledger.reserve(ask("lost"))
     (line,) = [line for line in ledger.log() if line.event == "reconciled"]
     assert (line.detail["epsilon"], line.detail["was"]) == ("1/4", "unknown")

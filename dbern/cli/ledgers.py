@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from fractions import Fraction
 from typing import Any
 
 import click
 
-from dbern.cli.output import common, report
+from dbern.cli.output import common, report, shown_progress
 
 _LEDGER = click.option(
     "--ledger",
@@ -33,7 +34,19 @@ def _percentage(
     return Fraction(found[1]) / 100
 
 
-_DATASET = click.option("--dataset", required=True, metavar="NAME", help="Whose budget it is.")
+def _name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Read a name: what cannot be printed on a line cannot be stored or told either."""
+    del context, parameter
+    if value is not None and not (value.strip() and value.isprintable()):
+        raise click.BadParameter(
+            "must not be empty, nor hold control characters or anything but UTF-8"
+        )
+    return value
+
+
+_DATASET = click.option(
+    "--dataset", required=True, callback=_name, metavar="NAME", help="Whose budget it is."
+)
 
 
 @click.group()
@@ -108,8 +121,6 @@ def grant(
     from dbern.ledger import BudgetLedger
     from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, exact
 
-    if not dataset.strip():
-        raise click.BadParameter("must not be empty", param_hint="--dataset")
     added = Budget(exact(epsilon, "grant.epsilon"), exact(delta, "grant.delta"))  # one may be 0
     if added.delta >= 1:
         raise click.BadParameter("must be below 1", param_hint="--delta")
@@ -134,7 +145,7 @@ def grant(
 
 @ledger.command()
 @_LEDGER
-@click.option("--dataset", metavar="NAME", help="Only this one.")
+@click.option("--dataset", callback=_name, metavar="NAME", help="Only this one.")
 @click.option("--log", "with_log", is_flag=True, help="Add every event since the beginning.")
 @click.option(
     "--warn-below",
@@ -164,9 +175,9 @@ def status(
     if pending:
         lines.append("put back to an earlier state: spending is stopped until it is reconciled")
     low = [one.dataset for one in found if least is not None and one.remaining_share < least]
+    command = ["dbern", "ledger", "grant", "--ledger", url, "--dataset"]
     lines += [
-        f"low: {name}; grant more: dbern ledger grant --ledger {url} --dataset {name} --epsilon .."
-        for name in low
+        f"low: {name}; grant more: {shlex.join([*command, name])} --epsilon .." for name in low
     ]
     content = {
         "datasets": accounts,
@@ -181,16 +192,17 @@ def status(
 @ledger.command()
 @_LEDGER
 @_DATASET
-@click.option("--name", required=True, metavar="RELEASE", help="The release to give up.")
+@click.option(
+    "--name", required=True, callback=_name, metavar="RELEASE", help="The release to give up."
+)
 @common
 def abandon(url: str, dataset: str, name: str, as_json: bool, quiet: bool) -> None:
     """Give a release up: refunded if no record was read, else its charge stands."""
-    del quiet
     from dbern.ledger import BudgetLedger
     from dbern.releasing import abandon as give_up
 
-    with BudgetLedger.open(url) as opened:
-        given_up = give_up(opened, dataset, name)
+    with shown_progress(quiet) as progress, BudgetLedger.open(url) as opened:
+        given_up = give_up(opened, dataset, name, progress)
     charge = given_up.reservation.charge
     text = (
         f"{charge} refunded"
@@ -204,7 +216,9 @@ def abandon(url: str, dataset: str, name: str, as_json: bool, quiet: bool) -> No
 @_LEDGER
 @click.argument("places", nargs=-1, metavar="FOLDER..", type=click.Path())
 @click.option("--restored", is_flag=True, help="Declare it put back; without FOLDER, only that.")
-@click.option("--dataset", metavar="NAME", help="Who pays, whatever a synopsis says.")
+@click.option(
+    "--dataset", callback=_name, metavar="NAME", help="Who pays, whatever a synopsis says."
+)
 @click.option("--more", is_flag=True, help="There is more to come: spending stays stopped.")
 @common
 def reconcile(

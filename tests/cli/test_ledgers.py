@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from fractions import Fraction
 
 import pytest
@@ -127,6 +128,30 @@ def test_a_grant_fixes_neighbours_and_unit(run):
         refused = run(*words, "--epsilon", "1.0", "--unit", unit)
         assert refused.code == 2
         assert "write row, or a column and rows as user:8" in refused.err
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "a\x00b", "tr\udcff"])
+def test_a_name_that_no_line_can_hold_is_2(run, name):
+    where = ("--ledger", "sqlite:///ledger.db")
+    commands = [
+        ("grant", *where, "--dataset", name, "--epsilon", "1"),
+        ("status", *where, "--dataset", name),
+        ("abandon", *where, "--dataset", name, "--name", "density"),
+        ("abandon", *where, "--dataset", "trips", "--name", name),
+        ("reconcile", *where, "--dataset", name, "."),
+    ]
+    for command in commands:
+        ran = run("ledger", *command)
+        assert (ran.code, "must not be empty" in ran.err) == (2, True), command
+
+
+def test_the_grant_that_an_alert_names_can_be_typed(project, run):
+    grant = ("ledger", "grant", "--ledger", "sqlite:///ledger.db")
+    assert run(*grant, "--dataset", "it's two", "--epsilon", "1").code == 0
+    text = run("ledger", "status", *grant[2:], "--warn-below", "101%").out
+    (line,) = (line for line in text.splitlines() if line.startswith("low: it's two;"))
+    words = shlex.split(line.partition("grant more: ")[2])
+    assert words[words.index("--dataset") + 1] == "it's two"
 
 
 def test_a_budget_that_runs_low_is_3_and_named(project, run):

@@ -17,7 +17,7 @@ from typing import Any
 import dbern
 from pipelines.commands import told
 
-USAGE = 2
+FAILED, USAGE = 1, 2
 
 
 def score(synopses: str, table: str, out: str) -> tuple[int, dict[str, Any]]:
@@ -50,8 +50,12 @@ def score(synopses: str, table: str, out: str) -> tuple[int, dict[str, Any]]:
     synopsis = found[-1]
     name = f"{PurePosixPath(table).stem}-{PurePosixPath(synopsis).stem}.parquet"
     facts = {"synopsis": synopsis, "scores": f"{out.rstrip('/')}/{name}"}
-    if "://" not in out:
-        Path(out).mkdir(parents=True, exist_ok=True)
+    try:
+        if "://" not in out:
+            Path(out).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"{out}: cannot be made ({error.strerror}); mend that, or write another --out"
+        return FAILED, {**facts, "message": message}
     for command in (
         ["verify", synopsis, "--quiet"],
         ["query", synopsis, table, "--out", facts["scores"], "--once"],

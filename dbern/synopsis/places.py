@@ -242,7 +242,11 @@ def published(where: str | Path) -> list[str]:
     place = place_at(where)
     with failures_told(place, "read"):
         if isinstance(place, Folder):
-            return sorted(str(path.parent) for path in place.path.glob(f"*/{MANIFEST}"))
+            try:
+                found = sorted(place.path.iterdir())
+            except FileNotFoundError:
+                return []
+            return [str(path) for path in found if (path / MANIFEST).exists()]
         names = (name.split("/") for name in Objects(place.url).sizes())
         return sorted(f"{place}/{name[0]}" for name in names if name[1:] == [MANIFEST])
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import io
 import json
 import os
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
@@ -113,15 +116,53 @@ def _written(answers: str | Path) -> Iterator[Any]:
 
 @contextmanager
 def _draft(answers: Path) -> Iterator[Path]:
-    """A file beside the answers, renamed after the block."""
+    """A file beside the answers, durable and then renamed after the block.
+
+    Its name is random: process ids repeat in containers that share a folder. It is locked as long
+    as this process lives, which tells the drafts of killed ones, and those are removed.
+    """
     if not answers.parent.is_dir():
         raise SpecError(f"--out: there is no folder {answers.parent}; create it or write another")
-    draft = answers.with_name(f".{answers.name}.{os.getpid()}.tmp")
-    try:
+    draft = answers.with_name(f".{answers.name}.{secrets.token_hex(8)}.tmp")
+    with ExitStack() as held:
+        folder = held.enter_context(_handle(answers.parent, os.O_RDONLY | os.O_DIRECTORY))
+        _lock(folder, fcntl.LOCK_EX)  # nobody sees a draft before it is locked
+        handle = held.enter_context(_handle(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        held.callback(draft.unlink, missing_ok=True)
+        _lock(handle, fcntl.LOCK_EX)
+        for other in answers.parent.glob(f".{glob.escape(answers.name)}.*.tmp"):
+            if other != draft:
+                _remove_abandoned(other)
+        _lock(folder, fcntl.LOCK_UN)
         yield draft
+        os.fsync(handle)  # before it has its name: answers that are there are whole for good
         draft.rename(answers)
+        os.fsync(folder)
+
+
+@contextmanager
+def _handle(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+    try:
+        yield descriptor
     finally:
-        draft.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, how: int) -> bool:
+    """Whether that could be done: another may hold it, or the file system have no locks."""
+    try:
+        fcntl.flock(descriptor, how)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_abandoned(draft: Path) -> None:
+    """Remove a draft that no living process has locked."""
+    with suppress(OSError), _handle(draft, os.O_RDONLY) as descriptor:
+        if _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            draft.unlink()
 
 
 class _Sink(io.RawIOBase):

@@ -145,6 +145,14 @@ def test_the_weekly_classifier_scores_a_large_table(folder, capsys):
     assert account("loans")[0] == "epsilon 0.4"  # scores are free
 
 
+def test_scores_that_have_no_place_are_a_message(folder, capsys, monkeypatch):
+    monkeypatch.setattr(dbern, "published", lambda where: [f"{where}/2026-11-09.zarr"])
+    words = ["out/risk", "data/applicants.parquet", "--out", "nightly.toml", "--json"]
+    assert score.main(words) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["message"].startswith("nightly.toml: cannot be made (File exists)")
+
+
 @pytest.mark.usefixtures("fast_cluster")
 def test_a_damaged_synopsis_scores_nothing(folder):
     weekly = ["weekly.toml", "--every", "week", "--today", str(TODAY), "--last", "1"]

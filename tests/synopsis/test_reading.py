@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
+import os
 import pickle
 from pathlib import Path
 
@@ -481,6 +483,43 @@ def test_a_failure_removes_the_draft(two, files, error, monkeypatch):
         assert failure.value.exit_code == 1
         assert "free some space" in str(failure.value)
     assert list(files[0].parent.iterdir()) == [files[0]]
+
+
+def test_answers_are_durable_before_they_have_their_name(two, files, monkeypatch):
+    """A schedule that finds them leaves them: after a power cut they would stay torn."""
+    asked(files[0], 100)
+    done = []
+    sync, rename = os.fsync, Path.rename
+
+    def synced(descriptor):
+        name = Path(f"/proc/self/fd/{descriptor}").readlink().name
+        done.append(("sync", name, os.fstat(descriptor).st_size if "tmp" in name else None))
+        sync(descriptor)
+
+    def renamed(path, target):
+        done.append(("rename", path.name, path.stat().st_size))
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "rename", renamed)
+    answer(two, *files)
+    draft, size = done[0][1], files[1].stat().st_size
+    folder = files[1].parent.name
+    assert done == [("sync", draft, size), ("rename", draft, size), ("sync", folder, None)]
+
+
+def test_drafts_of_killed_processes_are_removed_and_no_others(two, files):
+    asked(files[0], 100)
+    dead, alive, others = (
+        files[1].with_name(f".{name}.tmp")
+        for name in (f"{files[1].name}.0", f"{files[1].name}.1", "else.parquet.0")
+    )
+    for draft in (dead, alive, others):
+        draft.write_bytes(b"PAR1")
+    with alive.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        answer(two, *files)
+    assert [draft.exists() for draft in (dead, alive, others)] == [False, True, True]
 
 
 def test_damaged_queries_are_named(two, files):

@@ -122,5 +122,7 @@ def test_published_names_what_is_whole_and_right_below(project, bucket, client):
     assert dbern.published(bucket.url("out")) == dbern.published(bucket.url("out/")) == names
     assert dbern.published(bucket.url("none")) == []
     assert dbern.published(project.folder) == [made.url]
+    with pytest.raises(ReleaseError, match="cannot be read"):
+        dbern.published(project.spec_path)  # no folder, which is not to hold none
     with pytest.raises(SpecError, match="credentials come from the environment"):
         dbern.published("s3://user@bucket/out")

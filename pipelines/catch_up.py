@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
-from pipelines.commands import told
+from pipelines.commands import say, told
 from pipelines.due import DAYS, due
 
 BUDGET, ENVIRONMENT, INTERRUPTED = 3, 4, 130
@@ -66,12 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     partitions = due(given.every, given.last, given.today, given.since)
     code, outcomes = catch_up(given.spec, partitions, given.scheduler)
     if given.json:
-        print(json.dumps({"exit_code": code, "partitions": outcomes}, indent=1))
+        say(json.dumps({"exit_code": code, "partitions": outcomes}, indent=1))
     elif not outcomes:
-        print(f"nothing is due: no complete {given.every} since {given.since}")
+        say(f"nothing is due: no complete {given.every} since {given.since}")
     else:
         for one in outcomes:
-            print(f"{one['partition']}: {_told(one)}")
+            say(f"{one['partition']}: {_told(one)}")
     return code
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from io import StringIO
 from typing import Any
 
 from dbern.cli.main import run
+
+
+def say(text: str, *, failed: bool = False) -> None:
+    """Print a line; that a log's disk is full, or its reader gone, changes no exit code."""
+    with suppress(OSError):
+        print(text, file=sys.stderr if failed else sys.stdout, flush=True)
 
 
 def told(arguments: Sequence[str]) -> tuple[int, dict[str, Any]]:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import dbern
-from pipelines.commands import told
+from pipelines.commands import say, told
 
 FAILED, USAGE = 1, 2
 
@@ -78,13 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     code, facts = score(given.synopses, given.table, given.out)
     if given.json:
-        print(json.dumps({"exit_code": code, **facts}, indent=1))
+        say(json.dumps({"exit_code": code, **facts}, indent=1))
     elif code:
-        print(facts["message"], file=sys.stderr)
+        say(facts["message"], failed=True)
     elif facts["already"]:
-        print(f"{facts['scores']} is there already")
+        say(f"{facts['scores']} is there already")
     else:
-        print(f"{facts['scores']}: {facts['rows']} rows by {facts['synopsis']}")
+        say(f"{facts['scores']}: {facts['rows']} rows by {facts['synopsis']}")
     return code
 
 

@@ -165,7 +165,7 @@ def cluster(address: str | None = None) -> Iterator[Client]:
     memory = "distributed.worker.memory"
     settings: dict[str, bool | None] = {f"{memory}.target": False, f"{memory}.spill": False}
     if address is None:
-        # A worker in this process is there while the process is, also after a machine's sleep.
+        # A worker in this process is there while the process is: nobody waits for its heartbeats.
         settings["distributed.scheduler.worker-ttl"] = None
     with dask.config.set(settings):
         if address is None:
@@ -184,6 +184,9 @@ def cluster(address: str | None = None) -> Iterator[Client]:
                 ) as local,
                 Client(local) as client,
             ):
+                # One that is under way when the cluster closes would be logged as an error.
+                (worker,) = local.workers.values()
+                client.loop.add_callback(worker.periodic_callbacks["heartbeat"].stop)
                 yield client
             return
         try:

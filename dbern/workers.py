@@ -74,6 +74,23 @@ def scheduler_there() -> Iterator[None]:
         ) from None
 
 
+def threads(client: Any) -> int:
+    """Of all workers that there are."""
+    with scheduler_there():
+        return int(sum(client.nthreads().values()))
+
+
+def at_work(client: Any) -> bool:
+    """Whether a worker takes tasks, or is at one; short of memory it only ends those it is at."""
+    with scheduler_there():
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return any(
+        worker["status"] == "running"
+        or worker["metrics"].get("task_counts", {}).get("executing", 0)
+        for worker in workers
+    )
+
+
 def check_memory(client: Any, cost: Cost) -> None:
     """Refuse workers, or a releasing process, that may use less memory than the plan says.
 

@@ -6,7 +6,7 @@ on other units: a unit that changes, changes at most u rows of its own, before a
 rows have equal hashes and are kept as often as they are there, up to u in all. Ids are two floats
 each (`dbern.columns`), so that no two units are one: where they share u rows, one that leaves makes
 room for rows of the other, and up to 2u counted rows change. Numbers are exact up to 106 bits;
-longer ones and text are 106 bits of a hash: as many trials to find an id that meets a given one.
+longer ones and text are 106 bits of a hash: 2^106 trials to find an id that meets a given one.
 
 A pass keeps the units of one bucket, a keyed hash of their ids, so no more rows are in memory than
 a share of them; nothing is written to disk. A row without an id, or outside the box, is the null

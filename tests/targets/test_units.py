@@ -238,6 +238,16 @@ def test_a_unit_is_the_same_in_text_of_any_kind_and_in_a_folder(tmp_path):
     assert len({first for _, first in found}) == 1
 
 
+def test_a_row_that_is_filtered_out_or_in_no_folder_has_no_id(tmp_path):
+    path = tmp_path / "user=__HIVE_DEFAULT_PARTITION__" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"who": ["a", "b"], "kept": [True, False]}), path)
+    columns, kept = [replace(USER, name="who"), USER], Column("kept", "data.filter", (True,))
+    (batch,) = read_batches(str(path), [0], columns, kept)
+    assert np.isnan(batch["who"]).tolist() == [[False, False], [True, True]]
+    assert np.isnan(batch["user"]).tolist() == [[True, True], [True, True]]
+
+
 def test_a_unit_is_the_same_in_exact_numbers_of_any_kind():
     for value in (0, -1, 2**53 + 1, -(2**62) - 1, 2**63 - 1):
         kinds = [pa.int64(), pa.decimal128(19), pa.decimal128(38, 2), pa.decimal256(60, 0)]

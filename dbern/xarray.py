@@ -44,7 +44,7 @@ class ReleasedDataset:
     Raises
     ------
     SpecError
-        For a dataset without them.
+        For a dataset without them, or whose lattice is oblique to the axes.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class ReleasedDataset:
             raise SpecError(f"grid shape {shape}: write a count of at least 2 for each of {names}")
         unit = [np.linspace(0.0, 1.0, count) for count in counts]
         places = {
-            axis.name: axis.low + axis.width * positions
+            axis.name: axis.at(positions)
             for axis, positions in zip(self.domain.axes, unit, strict=True)
         }
         return xarray.DataArray(self._polynomial(h).grid(unit), places, self.domain.names)
@@ -104,6 +104,12 @@ class ReleasedDataset:
             raise SpecError(
                 "the dataset has no released coefficients on a lattice; open it with group = "
                 '"components/<name>", consolidated = False'
+            )
+        components = self._released.get("components", [])
+        if "oblique" in values.attrs or any("oblique" in one for one in components):
+            raise SpecError(
+                "the dataset is of a density of a full covariance, whose lattice is oblique to the "
+                "axes; open its store with dbern.open"
             )
         return Domain(tuple(self._axis(str(name)) for name in values.dims))
 

@@ -14,7 +14,7 @@ from dbern.arrays import FloatArray
 from dbern.certificate import Certificate, combined, lower_bound
 from dbern.combination import Combination
 from dbern.domain import Axis, Domain
-from dbern.errors import SpecError
+from dbern.errors import IntegrityError, SpecError
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
@@ -57,7 +57,7 @@ class Synopsis:
         self._store = ReleasedStore(url)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_arrived, (self.url, self.metadata["release_id"]))
+        return (arrived, (self.url, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
@@ -304,7 +304,7 @@ class Synopsis:
             else None,
         )
         coordinates: dict[str, Any] = {
-            axis.name: (axis.name, axis.low + positions * axis.width, axis.attributes)
+            axis.name: (axis.name, axis.at(positions), axis.attributes)
             for axis, positions in zip(axes, unit, strict=True)
         }
         dims = [*self.domain.names, *(["class"] if self.combination.several else [])]
@@ -393,7 +393,15 @@ def _block(
 
 
 @lru_cache(maxsize=8)
-def _arrived(url: str, release_id: str) -> Synopsis:
-    """The synopsis that was sent to this process; blocks of one request share what it computed."""
-    del release_id  # tells releases apart that came to one place
-    return open_synopsis(url)
+def arrived(url: str, release_id: str) -> Synopsis:
+    """The synopsis that was sent to this process; blocks of one request share what it computed.
+
+    Raises
+    ------
+    IntegrityError
+        Where another release is there by now: its values are not what was asked for.
+    """
+    found = open_synopsis(url)
+    if found.metadata["release_id"] != release_id:
+        raise IntegrityError(f"{url}: holds another release than when it was opened; open it again")
+    return found

@@ -17,6 +17,7 @@ import dbern.xarray
 from dbern.errors import SpecError
 
 POINTS = np.array([[1.0, 0.2], [9.0, -0.5], [11.0, 0.0]])
+BOUNDS = {"x": [0.0, 10.0], "y": [-1.1, 1.03]}  # -1.1 + 2.13 is below 1.03
 
 
 def groups():
@@ -31,7 +32,8 @@ def made(tmp_path_factory, client):
         project = Project(tmp_path_factory.mktemp("project"))
         project.write(groups())
         project.grant()
-        found.append(dbern.release(project.spec(**changes), client=client).synopsis)
+        spec = project.spec(data__bounds=BOUNDS, **changes)
+        found.append(dbern.release(spec, client=client).synopsis)
     return found
 
 
@@ -105,6 +107,13 @@ def test_a_dataset_is_the_function(one, dataset, h):
     )
     table = pd.DataFrame(POINTS, columns=["x", "y"], index=list("abc"))
     assert list(dataset.dbern(table, h=h).index) == list("abc")
+
+
+def test_a_dataset_has_the_very_bounds_of_the_synopsis(one, dataset):
+    assert dataset.dbern.domain.axes == one.domain.axes
+    corners = np.array([[10.0, 1.03], [0.0, -1.1], [10.0, np.nextafter(1.03, 2)]])
+    np.testing.assert_allclose(dataset.dbern(corners), one(corners), rtol=1e-12)
+    assert np.isfinite(one(corners[:2])).all()
 
 
 def test_a_dataset_in_memory_needs_an_order(one, dataset):

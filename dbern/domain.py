@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,6 +171,27 @@ class Domain:
         else:
             kept &= self.inside(points)
         return kept, np.clip(self.to_unit(points[kept]), 0.0, 1.0)
+
+    def regular(self, shape: Sequence[int] | int) -> list[FloatArray]:
+        """Positions of the unit interval, ends included, for each axis of a regular grid.
+
+        Raises
+        ------
+        SpecError
+            For a shape that is not one count of at least 2 for each axis.
+
+        Examples
+        --------
+        >>> Domain((Axis("x", 0.0, 9.0),)).regular(3)[0].tolist()
+        [0.0, 0.5, 1.0]
+        """
+        given: Any = shape
+        counts = list(given) if isinstance(given, list | tuple) else [given] * self.dimensions
+        whole = all(isinstance(count, int | np.integer) and count >= 2 for count in counts)
+        if len(counts) != self.dimensions or not whole:
+            names = ", ".join(self.names)
+            raise SpecError(f"grid shape {shape}: write a count of at least 2 for each of {names}")
+        return [np.linspace(0.0, 1.0, count) for count in counts]
 
     def axis(self, index: int) -> Domain:
         """The interval of one axis."""

@@ -143,6 +143,8 @@ def _moment(one: Any, unit: TimeUnit) -> float:
 
 def _floats(values: Any, domain: Domain) -> FloatArray:
     try:
+        if isinstance(values, np.ma.MaskedArray):  # what is masked is null, as in a table
+            return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
         return np.asarray(values, dtype=np.float64)
     except (ValueError, TypeError):  # whose text quotes the value
         raise SpecError(

@@ -288,12 +288,7 @@ class Synopsis:
         import xarray
 
         axes = self.domain.axes
-        counts: list[Any] = list(shape) if isinstance(shape, list | tuple) else [shape] * len(axes)
-        whole = all(isinstance(count, int | np.integer) and count >= 2 for count in counts)
-        if len(counts) != len(axes) or not whole:
-            names = ", ".join(self.domain.names)
-            raise SpecError(f"grid shape {shape}: write a count of at least 2 for each of {names}")
-        unit = [np.linspace(0.0, 1.0, count) for count in counts]
+        unit = self.domain.regular(shape)
         values = self.combination.values(
             [
                 self._spread(array, unit, smoothing)
@@ -394,14 +389,11 @@ def _block(
 
 @lru_cache(maxsize=8)
 def arrived(url: str, release_id: str) -> Synopsis:
-    """The synopsis that was sent to this process; blocks of one request share what it computed.
+    """The synopsis that was sent to this process, unless another release is in its place by now.
 
-    Raises
-    ------
-    IntegrityError
-        Where another release is there by now: its values are not what was asked for.
+    Blocks of one request share what it computed.
     """
     found = open_synopsis(url)
     if found.metadata["release_id"] != release_id:
-        raise IntegrityError(f"{url}: holds another release than when it was opened; open it again")
+        raise IntegrityError(f"{url}: holds another release than was opened; open it again")
     return found

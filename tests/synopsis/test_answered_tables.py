@@ -77,6 +77,12 @@ def test_other_tables_and_arrays_are_answered_by_numpy(one):
     np.testing.assert_array_equal(one(columns), one(POINTS))
 
 
+def test_what_is_masked_is_null(one):
+    masked = np.ma.masked_array(POINTS, mask=POINTS == 0.2)
+    np.testing.assert_array_equal(np.isnan(one(masked)), [True, False, True])
+    np.testing.assert_array_equal(one({"x": masked[:, 0], "y": masked[:, 1]}), one(masked))
+
+
 def test_bands_and_shapes_come_in_kind_too(one, several):
     table = pd.DataFrame({"x": POINTS[:2, 0], "y": POINTS[:2, 1]}, index=[7, 9])
     for synopsis in (one, one.shaped("nonnegative"), several):
@@ -99,7 +105,7 @@ def dataset(one):
     return xarray.open_zarr(one.url, group="components/density", consolidated=False)
 
 
-@pytest.mark.parametrize("h", [None, 1, 5, (2, 3)])
+@pytest.mark.parametrize("h", [None, 1, np.int64(5), (2, 3)])
 def test_a_dataset_is_the_function(one, dataset, h):
     np.testing.assert_allclose(dataset.dbern(POINTS, h=h), one(POINTS, h), rtol=1e-12)
     xarray.testing.assert_allclose(
@@ -107,6 +113,14 @@ def test_a_dataset_is_the_function(one, dataset, h):
     )
     table = pd.DataFrame(POINTS, columns=["x", "y"], index=list("abc"))
     assert list(dataset.dbern(table, h=h).index) == list("abc")
+
+
+def undecoded(dataset):
+    """The same store, whose coefficients are integers."""
+    return xarray.open_zarr(
+        dataset.encoding["source"], group="components/density", consolidated=False,
+        mask_and_scale=False,
+    )  # fmt: skip
 
 
 def test_a_dataset_has_the_very_bounds_of_the_synopsis(one, dataset):
@@ -132,6 +146,8 @@ def test_a_dataset_in_memory_needs_an_order(one, dataset):
         (lambda d: d.dbern(POINTS[:, :1]), "write (m, 2) in the order x, y"),
         (lambda d: d.dbern.grid(1), "at least 2 for each of x, y"),
         (lambda d: d.drop_vars("x").dbern(POINTS), 'group = "components/<name>"'),
+        (lambda d: d.isel(x=slice(0, 3)).dbern(POINTS, h=2), "a part of a released lattice"),
+        (lambda d: undecoded(d).dbern(POINTS, h=2), "mask_and_scale = True"),
         (lambda d: d.drop_vars("coefficients").dbern(POINTS), "no released coefficients"),
     ],
 )

@@ -15,7 +15,7 @@ import numpy as np
 import xarray
 
 from dbern.arrays import FloatArray
-from dbern.bernstein.basis import iterate, iterated_matrix
+from dbern.bernstein.basis import MOST_H, iterate, iterated_matrix
 from dbern.bernstein.blocks import Blocks
 from dbern.bernstein.lattice import Lattice
 from dbern.domain import Axis, Domain
@@ -163,8 +163,9 @@ class ReleasedDataset:
         axes = self.domain.dimensions
         given: Any = self._released_order() if h is None else h
         each = list(given) if isinstance(given, list | tuple) else [given] * axes
-        if len(each) != axes or not all(isinstance(o, int | np.integer) and o >= 1 for o in each):
-            raise SpecError(f"h = {h}: write an integer of at least 1, one for each axis")
+        whole = all(isinstance(order, int | np.integer) and 1 <= order <= MOST_H for order in each)
+        if len(each) != axes or not whole:
+            raise SpecError(f"h = {h}: write an integer from 1 to {MOST_H}, one for each axis")
         orders = tuple(map(int, each))
         if self._lattice.size > MOST_LOADED:
             matrices = [

@@ -107,7 +107,7 @@ class Synopsis:
         Raises
         ------
         SpecError
-            For points of the wrong shape, or an order below 1.
+            For points of the wrong shape, or an order below 1 or above 10000.
         """
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')

@@ -141,7 +141,8 @@ def test_a_dataset_in_memory_needs_an_order(one, dataset):
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (lambda d: d.dbern(POINTS, h=0), "h = 0: write an integer of at least 1"),
+        (lambda d: d.dbern(POINTS, h=0), "h = 0: write an integer from 1 to 10000"),
+        (lambda d: d.dbern(POINTS, h=10**18), "write an integer from 1 to 10000"),
         (lambda d: d.dbern(POINTS, h=(1,)), "one for each axis"),
         (lambda d: d.dbern(POINTS[:, :1]), "write (m, 2) in the order x, y"),
         (lambda d: d.dbern.grid(1), "at least 2 for each of x, y"),

@@ -135,7 +135,7 @@ def test_a_wrong_grid_is_refused(two, shape):
         two.grid(shape)
 
 
-@pytest.mark.parametrize("h", [0, -1, [1], [1, 0], [1, 2, 3]])
+@pytest.mark.parametrize("h", [0, -1, [1], [1, 0], [1, 2, 3], 10_001, [1, 10**18]])
 def test_a_wrong_order_is_refused(two, h):
     with pytest.raises(SpecError, match="h ="):
         two(np.zeros((1, 2)), h=h)

@@ -193,9 +193,10 @@ def _ticks(axes: Axes, picture: Picture, most: int) -> None:
     axes.locator_params(nbins=most)
     for ruler, axis in zip((axes.xaxis, axes.yaxis), picture.axes, strict=False):
         if axis.unit:
-            dates = AutoDateLocator(minticks=2, maxticks=most)
+            dates = AutoDateLocator(minticks=2, maxticks=most)  # type: ignore[no-untyped-call]
             ruler.set_major_locator(dates)
-            ruler.set_major_formatter(ConciseDateFormatter(dates))
+            concise = ConciseDateFormatter(dates)  # type: ignore[no-untyped-call]
+            ruler.set_major_formatter(concise)
 
 
 def _lines(axes: Axes, picture: Picture, panel: Panel) -> None:

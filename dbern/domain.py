@@ -87,6 +87,17 @@ class Axis:
         return self.high - self.low
 
     @property
+    def counted(self) -> str:
+        """What lengths along an axis of times are counted in, in parentheses; else nothing.
+
+        Examples
+        --------
+        >>> Axis("when", 0.0, 9.0, TimeUnit.DAYS).counted, Axis("x", 0.0, 9.0).counted
+        (' (days)', '')
+        """
+        return f" ({self.unit.name.lower()})" if self.unit else ""
+
+    @property
     def attributes(self) -> dict[str, str]:
         """Of its coordinates, by the CF conventions: xarray.decode_cf makes dates of such units."""
         return {"units": self.unit.value} if self.unit else {}

@@ -38,8 +38,9 @@ def open_synopsis(url: str | Path) -> Synopsis:
 
     Raises
     ------
-    IntegrityError, ReleaseError
-        Where it was not released or is not what its manifest says; where it cannot be read.
+    SpecError, IntegrityError, ReleaseError
+        Where nothing is there; where it was not released or is not what its manifest says; where
+        it cannot be read.
     """
     return Synopsis(url)
 

@@ -172,8 +172,21 @@ def test_tables_are_read_by_column_name(two):
     for table in (columns, pandas.DataFrame(columns), pa.table(columns)):
         np.testing.assert_array_equal(two(table), expected)
     np.testing.assert_array_equal(two(points.tolist()), expected)
-    with pytest.raises(SpecError, match="needs the columns x, y"):
+    with pytest.raises(SpecError, match='has no column "y"; it needs the columns x, y'):
         two({"x": points[:, 0]})
+
+
+def test_a_table_of_dask_is_told_how_it_is_asked(two):
+    import dask.dataframe as dd
+    import pandas as pd
+
+    points = points_of(two)
+    table = pd.DataFrame({"y": points[:, 1], "x": points[:, 0]})
+    parts = dd.from_pandas(table, npartitions=2)
+    with pytest.raises(SpecError, match=r"write table\.map_partitions\(synopsis, meta="):
+        two(parts)
+    answered = parts.map_partitions(two, meta=("value", "f8")).compute()
+    pd.testing.assert_series_equal(answered, two(table))
 
 
 def test_dask_in_lazy_dask_out(two, releases, client, monkeypatch):

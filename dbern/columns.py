@@ -7,6 +7,9 @@ depends on values but the values.
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -63,7 +66,10 @@ def can_hold(kind: pa.DataType, column: Column) -> bool:
 
 
 def as_floats(values: pa.Array, column: Column) -> FloatArray:
-    """Values (m,) of a column: numbers, times in the column's unit, or positions of categories."""
+    """Values (m,) of a column: numbers, times in the column's unit, or positions of categories.
+
+    Of ids two floats each, (m, 2).
+    """
     if column.ids:
         return _ids(values)
     if column.categories:
@@ -73,26 +79,62 @@ def as_floats(values: pa.Array, column: Column) -> FloatArray:
     return numbers(values, column.unit)
 
 
+def ids_as(kind: pa.DataType) -> str:
+    """What ids of a type are compared as: equal ones of two such types need not be one unit."""
+    plain = plain_type(kind)
+    if is_text(plain):
+        return "text"
+    return "floats" if pa.types.is_floating(plain) else "exact numbers"
+
+
 def _ids(values: pa.Array) -> FloatArray:
-    """Numbers as they are; of text 53 bits of a hash, each distinct value's computed once."""
-    if not is_text(plain_type(values.type)):
-        return numbers(values)
+    """Two floats a value (m, 2), equal for equal ids alone: see `dbern.components.bounding`.
+
+    Of a number the nearest float and what is left of it, of text 106 bits of a hash.
+    """
+    if pa.types.is_decimal(values.type) and values.type.scale == 0:
+        with suppress(pa.ArrowInvalid):  # the same, and faster, where all are short enough
+            values = _at_least_128(values).cast(pa.int64())
+    kind = plain_type(values.type)
+    if is_text(kind) or pa.types.is_decimal(kind):
+        return _distinct_ids(values)
+    near = numbers(values)
+    rest = np.zeros(len(near))
+    if pa.types.is_integer(kind) and kind.bit_width == _LIMB:
+        whole = values.fill_null(0).to_numpy(zero_copy_only=False)
+        high = (whole >> 32).astype(np.float64) * 2.0**32
+        low = (whole & 0xFFFFFFFF).astype(np.float64)
+        # Dekker's fast sum: high is zero or the larger, so the rest is exact.
+        rest = low - ((high + low) - high)
+    return np.column_stack([near, np.where(np.isnan(near), np.nan, rest)])
+
+
+def _distinct_ids(values: pa.Array) -> FloatArray:
+    """The ids of text and decimals, each distinct value's computed once."""
     if not pa.types.is_dictionary(values.type):
-        values = values.dictionary_encode()
-    texts = values.dictionary.cast(pa.large_binary())  # what is no Unicode has a hash too
-    hashes = [_id_of(text) for text in texts.to_pylist()]
+        values = _at_least_128(values).dictionary_encode()
+    listed = values.dictionary
+    if is_text(listed.type):
+        listed = listed.cast(pa.large_binary())  # what is no Unicode has a hash too
+    pairs = [_id_of(value) for value in listed.to_pylist()]
     places = values.indices.cast(pa.float64()).to_numpy(zero_copy_only=False)
     known = ~np.isnan(places)
-    found = np.full(len(places), np.nan)
-    found[known] = np.array(hashes, dtype=np.float64)[places[known].astype(np.int64)]
+    found = np.full((len(places), 2), np.nan)
+    found[known] = np.array(pairs, dtype=np.float64).reshape(-1, 2)[places[known].astype(np.int64)]
     return found
 
 
-def _id_of(text: bytes | None) -> float:
-    if text is None:
-        return np.nan
-    digest = hashlib.blake2b(text, digest_size=8).digest()
-    return float(int.from_bytes(digest, "big") >> 11)
+def _id_of(value: bytes | Decimal | None) -> tuple[float, float]:
+    if value is None:
+        return np.nan, np.nan
+    if isinstance(value, Decimal):
+        whole, near = Fraction(value), float(value)
+        rest = float(whole - Fraction(near))
+        if Fraction(near) + Fraction(rest) == whole:
+            return near, rest
+        value = str(whole).encode()
+    digest = int.from_bytes(hashlib.blake2b(value, digest_size=16).digest(), "big")
+    return float(digest >> 75), float((digest >> 22) & ((1 << 53) - 1))
 
 
 def numbers(values: pa.Array, unit: TimeUnit | None = None) -> FloatArray:
@@ -124,15 +166,21 @@ def _plain(values: pa.Array) -> FloatArray:
     return np.asarray(floats, dtype=np.float64)
 
 
+def _at_least_128(values: pa.Array) -> pa.Array:
+    """Decimals of fewer bits as those of 128, which all of Arrow knows; others as they are."""
+    kind = values.type
+    if pa.types.is_decimal(kind) and kind.bit_width < 2 * _LIMB:
+        return values.cast(pa.decimal128(kind.precision, kind.scale))
+    return values
+
+
 def _decimals(values: pa.Array) -> FloatArray:
     """Unscaled integers from their 64-bit limbs, over a power of ten.
 
     Arrow's own cast is one expression in C++, which compilers may fuse; numpy rounds each step.
     Up to 2^53 the integer is exact, and the quotient the nearest float to the decimal.
     """
-    kind = values.type
-    if kind.bit_width < 2 * _LIMB:
-        values = values.cast(pa.decimal128(kind.precision, kind.scale))
+    values, kind = _at_least_128(values), values.type
     width, end = values.type.bit_width // _LIMB, values.offset + len(values)
     if values.null_count == len(values):  # which may have no buffer
         return np.full(len(values), np.nan)
@@ -152,8 +200,10 @@ def _decimals(values: pa.Array) -> FloatArray:
     return found
 
 
-def of_text(text: str, column: Column) -> float:
+def of_text(text: str, column: Column) -> float | tuple[float, float]:
     """What a folder ``column=text`` says, as the spec types it; NaN where it does not fit.
+
+    Of ids two floats.
 
     Examples
     --------
@@ -162,10 +212,10 @@ def of_text(text: str, column: Column) -> float:
     >>> of_text("no", Column("done", "data.group.values", ("yes", "no")))
     1.0
     """
+    if column.ids:
+        return _id_of(None if text == _NO_VALUE else text.encode())
     if text == _NO_VALUE:
         return np.nan
-    if column.ids:
-        return _id_of(text.encode())
     if column.categories:
         return next((float(i) for i, v in enumerate(column.categories) if _is(text, v)), np.nan)
     try:

@@ -169,7 +169,7 @@ class Column:
     """A column to read: numbers, or with `categories` the position of its value among them.
 
     `key` is where the spec names it; `unit` is what dates and times are counted in. With `ids` the
-    values, numbers or text, only tell apart what is not equal, as floats.
+    values, numbers or text, only tell apart what is not equal, as two floats each.
     """
 
     name: str

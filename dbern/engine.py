@@ -27,7 +27,7 @@ from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.reading import Portion, Reading
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag
-from dbern.workers import check_workers, scheduler_there, task_rows
+from dbern.workers import at_work, check_workers, scheduler_there, task_rows, threads
 
 if TYPE_CHECKING:
     from distributed import Client as Client
@@ -165,15 +165,16 @@ def cluster(address: str | None = None) -> Iterator[Client]:
     memory = "distributed.worker.memory"
     settings: dict[str, bool | None] = {f"{memory}.target": False, f"{memory}.spill": False}
     if address is None:
-        # A worker in this process is there while the process is, also after a machine's sleep.
+        # What else this process holds, a notebook's tables say, would pause its worker for ever.
+        settings[f"{memory}.pause"] = False
+        # A worker in this process is there while the process is: nobody waits for its heartbeats.
         settings["distributed.scheduler.worker-ttl"] = None
     with dask.config.set(settings):
         if address is None:
-            threads = dask.system.CPU_COUNT
             with (
                 LocalCluster(
                     n_workers=1,
-                    threads_per_worker=threads,
+                    threads_per_worker=dask.system.CPU_COUNT,
                     processes=False,
                     # No byte leaves the process, whatever the configuration asks of clusters.
                     security=Security(require_encryption=False, tls_ca_file=None),
@@ -184,6 +185,9 @@ def cluster(address: str | None = None) -> Iterator[Client]:
                 ) as local,
                 Client(local) as client,
             ):
+                # One that is under way when the cluster closes would be logged as an error.
+                (worker,) = local.workers.values()
+                client.loop.add_callback(worker.periodic_callbacks["heartbeat"].stop)
                 yield client
             return
         try:
@@ -264,7 +268,7 @@ def add_up(
     """
     from distributed import as_completed
 
-    window = _AHEAD * max(1, _threads(client))
+    window = _AHEAD * max(1, threads(client))
     work = passes(counters, tasks)
     waiting = iter(work)
     level: dict[str, int] = {}
@@ -312,7 +316,7 @@ def centers(
     """
     from distributed import as_completed
 
-    window = _AHEAD * max(1, _threads(client))
+    window = _AHEAD * max(1, threads(client))
     waiting = iter(pieces)
     piece_of: dict[str, Piece] = {}
     origins: set[str] = set()
@@ -343,7 +347,7 @@ def centers(
 
 
 def _arriving(client: Client, active: Any) -> Iterator[Future]:
-    """Futures as they finish; a cluster that lost all its workers is not waited for for ever.
+    """Futures as they finish; a cluster without a worker that works is not waited for for ever.
 
     A result that was lost with its worker since is computed again, and waited for.
     """
@@ -358,24 +362,20 @@ def _arriving(client: Client, active: Any) -> Iterator[Future]:
             if status != "finished":
                 raise _given_up(future, status)
             yield future
+            last_seen = time.monotonic()  # whoever took it may have taken its time
             continue
         time.sleep(_POLL_SECONDS)
         now = time.monotonic()
         if now - looked < _LOOK_SECONDS:
             continue
         looked = now
-        last_seen = now if _threads(client) else last_seen
+        last_seen = now if at_work(client) else last_seen
         if now - last_seen > _PATIENCE_SECONDS:
             raise ReleaseError(
-                f"the cluster has had no workers for {_PATIENCE_SECONDS} s; start some and run the "
+                f"for {_PATIENCE_SECONDS} s the cluster has had no workers, or all are paused, "
+                "short of memory; start some with the memory that `dbern plan` says, and run the "
                 "same command again"
             )
-
-
-def _threads(client: Client) -> int:
-    """Of all workers that there are."""
-    with scheduler_there():
-        return sum(client.nthreads().values())
 
 
 def _given_up(future: Future, status: str) -> ReleaseError:

@@ -20,7 +20,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dbern.arrays import FloatArray
-from dbern.columns import as_floats, check_kind, is_number, is_text, is_time, of_text, plain_type
+from dbern.columns import (
+    as_floats,
+    check_kind,
+    ids_as,
+    is_number,
+    is_text,
+    is_time,
+    of_text,
+    plain_type,
+)
 from dbern.domain import Column
 from dbern.errors import SpecError
 from dbern.objects import identity, is_url, matching, open_file
@@ -132,11 +141,11 @@ def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tupl
     with ThreadPoolExecutor(_READERS) as pool:
         found = list(pool.map(lambda path: _footer(str(path), columns), files))
     for column in columns:
-        kinds = {text for _, texts in found for name, text in texts if name == column.name}
+        kinds = sorted({kind for _, ids in found for name, kind in ids if name == column.name})
         if column.ids and len(kinds) > 1:
             raise SpecError(
-                f"{column.key}: {column.name} is text in some files and numbers in others, and one "
-                "unit would be two; convert it to one type"
+                f"{column.key}: {column.name} is {' in some files and '.join(kinds)} in others, "
+                "and one unit could be two; convert it to one type"
             )
     return tuple(facts for facts, _ in found)
 
@@ -183,14 +192,14 @@ def _opened(path: str) -> tuple[FileFacts, pa.Schema]:
         ) from None
 
 
-def _footer(path: str, columns: Sequence[Column]) -> tuple[FileFacts, list[tuple[str, bool]]]:
-    """Facts of a file, and which of its columns are text, that of its folders included."""
+def _footer(path: str, columns: Sequence[Column]) -> tuple[FileFacts, list[tuple[str, str]]]:
+    """Facts of a file, and what ids of its columns are compared as, those of folders as text."""
     facts, schema = _opened(path)
     for column in columns:
         _check_column(path, schema, column)
     inside = dict(leaves(schema))
-    texts = [(c.name, c.name not in inside or is_text(plain_type(inside[c.name]))) for c in columns]
-    return facts, texts
+    kinds = [(c.name, ids_as(inside[c.name]) if c.name in inside else "text") for c in columns]
+    return facts, kinds
 
 
 @dataclass(frozen=True)
@@ -339,8 +348,8 @@ def read_batches(
                     {
                         column: as_floats(_leaf(batch, parts[column.name]), column)
                         if column.name in parts
-                        else np.full(
-                            batch.num_rows, of_text(folder_values(path)[column.name], column)
+                        else _repeated(
+                            of_text(folder_values(path)[column.name], column), batch.num_rows
                         )
                         for column in wanted
                     },
@@ -348,6 +357,10 @@ def read_batches(
                 )
     except (OSError, pa.ArrowException):
         raise UnreadableFileError from None
+
+
+def _repeated(value: float | tuple[float, float], rows: int) -> FloatArray:
+    return np.full((rows, *np.shape(value)), value)
 
 
 def _leaf(batch: pa.RecordBatch, parts: Sequence[str]) -> pa.Array:
@@ -362,7 +375,7 @@ def _records(values: Mapping[Column, FloatArray], only: Column | None) -> dict[s
     if only is None:
         return named
     out = np.isnan(values[only])
-    return {name: np.where(out, np.nan, floats) for name, floats in named.items()}
+    return {name: np.where(out, np.nan, floats.T).T for name, floats in named.items()}
 
 
 def reading_bytes(

@@ -74,6 +74,23 @@ def scheduler_there() -> Iterator[None]:
         ) from None
 
 
+def threads(client: Any) -> int:
+    """Of all workers that there are."""
+    with scheduler_there():
+        return int(sum(client.nthreads().values()))
+
+
+def at_work(client: Any) -> bool:
+    """Whether a worker takes tasks, or is at one; short of memory it only ends those it is at."""
+    with scheduler_there():
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    return any(
+        worker["status"] == "running"
+        or worker["metrics"].get("task_counts", {}).get("executing", 0)
+        for worker in workers
+    )
+
+
 def check_memory(client: Any, cost: Cost) -> None:
     """Refuse workers, or a releasing process, that may use less memory than the plan says.
 
@@ -133,14 +150,16 @@ def check_workers(client: Any) -> None:
 
 def _answers(client: Any, question: Callable[..., Any]) -> dict[str, Any]:
     """What each worker answers; while one is dying all are asked again, until it is gone."""
-    end = time.monotonic() + _ASK_SECONDS
+    end = math.inf
     while True:
         with scheduler_there():
             answers: dict[str, Any] = client.run(question, on_error="return")
         failures = [answer for answer in answers.values() if isinstance(answer, Exception)]
         if not failures:
             return answers
-        if not all(isinstance(one, OSError) for one in failures) or time.monotonic() > end:
+        now = time.monotonic()  # who hangs takes the first question until the scheduler lets go
+        end = min(end, now + _ASK_SECONDS)
+        if not all(isinstance(one, OSError) for one in failures) or now >= end:
             kinds = ", ".join(sorted({type(one).__name__ for one in failures}))
             raise EnvironmentRefusedError(
                 f"a worker cannot say what it runs ({kinds}): it has no dbern, lacks a package or "

@@ -108,8 +108,8 @@ def client() -> Iterator[Any]:
 
     memory = "distributed.worker.memory"
     kept = {f"{memory}.target": False, f"{memory}.spill": False}
-    # It is there while the process is, also after one that stood still for long.
-    kept["distributed.scheduler.worker-ttl"] = None
+    # As in `dbern.engine.cluster`: no size of this process, and no pause, takes the worker away.
+    kept |= {f"{memory}.pause": False, "distributed.scheduler.worker-ttl": None}
     with (
         dask.config.set(kept),
         LocalCluster(

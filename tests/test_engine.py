@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import dask
@@ -18,6 +19,7 @@ from distributed.comm import CommClosedError
 from strategies import density_spec, whole
 from threadpoolctl import threadpool_info, threadpool_limits
 
+import dbern
 from dbern.components.counting import Counters
 from dbern.domain import Column
 from dbern.engine import (
@@ -38,7 +40,7 @@ from dbern.planning import plan
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.progress import silent
 from dbern.records import FileFacts, UnreadableFileError, footer_tag, read_footers
-from dbern.workers import check_workers, environment
+from dbern.workers import at_work, check_workers, environment
 
 SALT = b"a test's salt"
 ROWS = 1000
@@ -374,16 +376,77 @@ def test_the_local_cluster_starts_whatever_the_configuration_asks_of_clusters():
 
 
 @pytest.mark.slow
-def test_a_local_cluster_survives_a_sleep_of_its_machine():
-    """Longer than a scheduler waits for heartbeats, which come late from all that slept."""
-    import distributed  # noqa: F401 -- its defaults must be there before they are overridden
+def test_a_local_cluster_needs_no_heartbeats(monkeypatch):
+    """They come late where a machine slept, and fail, with a traceback, where a cluster closes."""
+    import distributed
 
+    beats = []
+    monkeypatch.setattr(distributed.Worker, "heartbeat", lambda worker: beats.append(worker))
     ttl = {"distributed.scheduler.worker-ttl": "1s"}
     with dask.config.set(ttl), cluster() as client:
-        (worker,) = client.cluster.workers.values()
-        client.loop.add_callback(worker.periodic_callbacks["heartbeat"].stop)
         time.sleep(8)  # a scheduler waits for ten heartbeats at least, which is 5 s
         assert client.submit(sum, [1, 2]).result(timeout=60) == 3
+    assert beats == []
+
+
+@contextmanager
+def one_worker_paused():
+    """A cluster of this process whose worker thinks that it is short of memory."""
+    import distributed
+
+    with (
+        dask.config.set({"distributed.worker.memory.pause": 1e-6}),
+        distributed.LocalCluster(
+            n_workers=1,
+            processes=False,
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+            worker_dashboard_address="127.0.0.1:0",
+        ) as local,
+        distributed.Client(local, set_as_default=False) as client,
+    ):
+        deadline = time.monotonic() + 300
+        while client.scheduler_info()["workers"].popitem()[1]["status"] != "paused":
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        yield client
+
+
+@pytest.mark.slow
+def test_workers_that_stay_paused_are_not_waited_for_for_ever(project, monkeypatch):
+    monkeypatch.setattr("dbern.engine._PATIENCE_SECONDS", 1)
+    monkeypatch.setattr("dbern.engine._LOOK_SECONDS", 0.1)
+    with (
+        one_worker_paused() as client,
+        pytest.raises(ReleaseError, match="all are paused, short of memory"),
+    ):
+        dbern.release(project.spec(), client=client)
+    assert project.spent().endswith("epsilon 1 reserved")
+    dbern.release(project.spec())
+
+
+@pytest.mark.parametrize(
+    ("status", "counts", "works"),
+    [("running", {}, True), ("paused", {"executing": 1}, True), ("paused", {"memory": 3}, False),
+     (None, {}, False)],
+)  # fmt: skip
+def test_a_cluster_is_at_work_while_one_worker_takes_tasks_or_is_at_one(status, counts, works):
+    class Known:
+        def scheduler_info(self, n_workers):
+            assert n_workers == -1  # of all
+            paused = {"status": "paused", "metrics": {}}
+            asked = {"status": status, "metrics": {"task_counts": counts}}
+            return {"workers": {"a": paused, "b": asked} if status else {}}
+
+    assert at_work(Known()) is works
+
+
+@pytest.mark.slow
+def test_what_this_process_holds_pauses_no_local_release(project):
+    import distributed  # noqa: F401 -- its defaults must be there before they are overridden
+
+    with dask.config.set({"distributed.worker.memory.pause": 1e-6}):
+        dbern.release(project.spec())
 
 
 def test_a_worker_that_dies_while_it_is_asked_is_asked_again(client, monkeypatch):

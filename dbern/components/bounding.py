@@ -3,8 +3,10 @@
 Kept are the u rows of a unit with the smallest keyed hashes of unit and row. So what is kept of a
 unit depends on its own rows and a private salt alone, not on their order, on files or workers, or
 on other units: a unit that changes, changes at most u rows of its own, before and after. Equal
-rows have equal hashes and are kept as often as they are there, up to u in all. Units whose ids are
-one float are one unit: they share u rows, and each is protected all the same.
+rows have equal hashes and are kept as often as they are there, up to u in all. Ids are two floats
+each (`dbern.columns`), so that no two units are one: where they share u rows, one that leaves makes
+room for rows of the other, and up to 2u counted rows change. Numbers are exact up to 106 bits;
+longer ones and text are 106 bits of a hash: 2^106 trials to find an id that meets a given one.
 
 A pass keeps the units of one bucket, a keyed hash of their ids, so no more rows are in memory than
 a share of them; nothing is written to disk. A row without an id, or outside the box, is the null
@@ -69,7 +71,7 @@ class Bounding:
 
         Units of many rows make passes uneven before their rows are bounded.
         """
-        width, share = len(self.content) + 2, 2 * -(-self.rows // self.passes)
+        width, share = len(self.content) + 3, 2 * -(-self.rows // self.passes)
         return 8 * width * (_COPIES * min(self.rows, share) + 4 * _BATCH_ROWS)
 
     def bounded(
@@ -78,8 +80,9 @@ class Bounding:
         """Batches of the rows that one pass keeps, once all records were seen."""
         kept = _Kept(self.unit.max_contributions, salt)
         for batch in batches:
-            ids, counts = batch[self.column.name], self._counts(batch)
-            buckets = content_buckets(ids[counts, None], salt, self.buckets)
+            ids = np.atleast_2d(batch[self.column.name].T).T
+            counts = self._counts(batch, ids)
+            buckets = content_buckets(ids[counts], salt, self.buckets)
             counts[counts] = buckets % self.passes == index
             kept.add(ids[counts], np.column_stack([batch[c.name][counts] for c in self.content]))
         ids, rows = kept.finish()
@@ -88,10 +91,10 @@ class Bounding:
             named = {c.name: rows[part, i].copy() for i, c in enumerate(self.content)}
             yield {**named, self.column.name: ids[part]}
 
-    def _counts(self, batch: Mapping[str, FloatArray]) -> BoolArray:
+    def _counts(self, batch: Mapping[str, FloatArray], ids: FloatArray) -> BoolArray:
         """Rows that have an id and are not the null record of every sum over the box."""
         inside, _ = self.box.bounded(batch)
-        return inside & ~np.isnan(batch[self.column.name])
+        return np.asarray(inside & ~np.isnan(ids).any(axis=1))
 
 
 @dataclass
@@ -105,7 +108,7 @@ class _Kept:
     _waiting: int = 0
 
     def add(self, ids: FloatArray, rows: FloatArray) -> None:
-        """Take rows (m, d) of units (m,) in."""
+        """Take rows (m, d) of units (m, e) in."""
         # Adding 0.0 makes one zero of two, here as in the hash.
         self._ids.append(ids + 0.0)
         self._rows.append(rows + 0.0)
@@ -120,17 +123,18 @@ class _Kept:
         self._ids, self._rows, self._waiting = [ids[chosen]], [rows[chosen]], 0
 
     def finish(self) -> tuple[FloatArray, FloatArray]:
-        """Units (m,) and rows (m, d), sorted by unit."""
+        """Units (m, e) and rows (m, d), sorted by unit."""
         if not self._ids:
-            return np.zeros(0), np.zeros((0, 0))
+            return np.zeros((0, 2)), np.zeros((0, 0))
         self._merge()
         return self._ids[0], self._rows[0]
 
 
 def _smallest(ids: FloatArray, hashes: UInt64Array, rows: FloatArray, most: int) -> Int64Array:
     """Indices of the `most` rows of each unit with the smallest hashes; of one hash, by content."""
-    order = np.lexsort((*rows.T, hashes, ids))
+    order = np.lexsort((*rows.T, hashes, *ids.T))
     ids = ids[order]
-    first = np.flatnonzero(np.concatenate([np.ones(min(1, len(ids)), bool), ids[1:] != ids[:-1]]))
+    differs = (ids[1:] != ids[:-1]).any(axis=1)
+    first = np.flatnonzero(np.concatenate([np.ones(min(1, len(ids)), bool), differs]))
     rank = np.arange(len(ids)) - np.repeat(first, np.diff(np.append(first, len(ids))))
     return np.asarray(order[rank < most])

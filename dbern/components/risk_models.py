@@ -212,12 +212,12 @@ class RiskModel:
         return np.column_stack([self.space.points(positions), chosen]) + 0.0
 
     def units(self, records: Mapping[str, FloatArray]) -> FloatArray:
-        """Ids (m', 1) of the same records."""
+        """Ids (m', 2) of the same records."""
         kept, _ = self.domain.bounded(records)
         known, _, _ = self.weighing(records)
         kept = kept if known is None else kept & known
         assert self.ids is not None, "a unit wider than a row"  # noqa: S101 - for the types
-        return records[self.ids.name][kept, None]
+        return records[self.ids.name][kept]
 
     def fitted(
         self, points: FloatArray, labels: FloatArray, counts: FloatArray

@@ -160,6 +160,16 @@ def test_tasks_that_kill_their_workers_end_in_a_clear_error_and_it_goes_on_later
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
 
 
+def test_a_worker_that_hangs_is_gone_on_without(project, cluster):
+    """As soon as the scheduler misses its heartbeats: see WORKER_TTL above."""
+    hanging = cluster.worker()
+    cluster.worker()
+    cluster.wait_for_workers(2)
+    hanging.send_signal(signal.SIGSTOP)
+    code, _, err = outcome(start(project, cluster))
+    assert code == 0, err
+
+
 def test_all_workers_gone_is_a_clear_error_not_an_endless_wait(project, cluster):
     """As far as the scheduler is configured not to wait for ever: see NO_WORKERS_TIMEOUT above."""
     worker = cluster.worker(seconds=2)

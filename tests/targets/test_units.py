@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ from conformance import CASES, SALT, counted, everyone, integers, moves
 
 import dbern
 from dbern import publishing
+from dbern.columns import as_floats
 from dbern.components import bounding
 from dbern.components.bounding import Bounding
 from dbern.components.counting import Counters
@@ -35,8 +37,13 @@ PAIRS = [
 ]
 
 
+USER = Column("user", "data.unit", ids=True)
+WHO = as_floats(pa.array([2**62 + i for i in range(32)]), USER)
+"""Users whose ids are one 64-bit float."""
+
+
 def of(user, records):
-    return [{**record, "user": user} for record in records]
+    return [{**record, "user": WHO[user]} for record in records]
 
 
 def planned(name, neighbors, noise="laplace", **mechanism):
@@ -50,17 +57,17 @@ def units(name, neighbors, noise="laplace"):
     spec, plan = planned(name, neighbors, noise, **({} if case.linear else {"k": 7}))
     records = everyone(case, 1, rng)
     # Users with more rows than count: what is kept of them may not depend on others.
-    rest = of(7.0, records[::3]) + of(8.0, records[1::3])
+    rest = of(7, records[::3]) + of(8, records[1::3])
     for user in range(10, 22):
         rest += of(user, [records[0], records[2 * len(records) // 9]] * 3)
     none = integers(spec, plan, rest)
     found = np.zeros(len(plan.components))
     users = [[record] * 5 for record in records] + [list(records[:4]), list(records[2:9])]
-    alone = [integers(spec, plan, of(1.0, rows) + rest) for rows in users]
+    alone = [integers(spec, plan, of(1, rows) + rest) for rows in users]
     pairs = [(none, one) for one in alone]
     if neighbors == "replace-one":
         pairs += list(itertools.combinations(alone, 2))
-        other = [integers(spec, plan, of(2.0, rows) + rest) for rows in users[::4]]
+        other = [integers(spec, plan, of(2, rows) + rest) for rows in users[::4]]
         pairs += list(itertools.product(alone[::3], other))
     for pair in pairs:
         found = np.maximum(found, moves(plan, list(pair)))
@@ -107,7 +114,6 @@ def test_bounding_by_position_is_caught(monkeypatch):
 # --- which rows count --------------------------------------------------------------------------
 
 BOX = Domain((Axis("x", 0.0, 1.0),))
-USER = Column("user", "data.unit", ids=True)
 
 
 def bounded(ids, x, most=2, passes=1, parts=1, salt=SALT):
@@ -120,7 +126,7 @@ def bounded(ids, x, most=2, passes=1, parts=1, salt=SALT):
     found = []
     for index in range(passes):
         for batch in rule.bounded(iter(batches), salt, index):
-            found += list(zip(batch["user"].tolist(), batch["x"].tolist(), strict=True))
+            found += list(zip(batch["user"][:, 0].tolist(), batch["x"].tolist(), strict=True))
     return sorted(found)
 
 
@@ -197,6 +203,14 @@ def test_a_pass_keeps_no_more_than_its_share():
         pa.array(["a", "b", None, "a"]).dictionary_encode(),
         pa.array([2**40, -1, None, 2**40]),
         pa.array([0.5, -0.0, None, 0.5]),
+        pa.array([2**62 + 1, 2**62, None, 2**62 + 1]),
+        pa.array([-(2**63), 1 - 2**63, None, -(2**63)]),
+        pa.array([2**64 - 1, 2**64 - 2, None, 2**64 - 1], pa.uint64()),
+        pa.array([Decimal(f"0.{i:020}1") for i in (1, 2)], pa.decimal128(38, 21)).take(
+            [0, 1, None, 0]
+        ),
+        pa.array([Decimal(7), Decimal(8)], pa.decimal32(9)).take(pa.array([0, 1, None, 0])),
+        pa.array([Decimal(10**75 + i) for i in (1, 2)], pa.decimal256(76)).take([0, 1, None, 0]),
     ],
 )
 def test_ids_of_any_type_tell_units_apart(tmp_path, values):
@@ -204,9 +218,9 @@ def test_ids_of_any_type_tell_units_apart(tmp_path, values):
     pq.write_table(pa.table({"user": values}), path)
     read_footers([path], [USER])
     (batch,) = read_batches(str(path), [0], [USER])
-    ids = batch["user"]
+    ids = [tuple(one) for one in batch["user"].tolist()]
     assert ids[0] == ids[3] != ids[1]
-    assert np.isnan(ids[2])
+    assert np.isnan(ids[2]).all()
 
 
 def test_a_unit_is_the_same_in_text_of_any_kind_and_in_a_folder(tmp_path):
@@ -219,15 +233,36 @@ def test_a_unit_is_the_same_in_text_of_any_kind_and_in_a_folder(tmp_path):
         path.parent.mkdir()
         pq.write_table(pa.table(table), path)
         (batch,) = read_batches(str(path), [0], [USER])
-        found.append((path, batch["user"][0]))
+        found.append((path, tuple(batch["user"][0])))
     read_footers([path for path, _ in found], [USER])
     assert len({first for _, first in found}) == 1
 
 
-def test_ids_that_are_text_here_and_numbers_there_are_refused(tmp_path):
-    for name, ids in (("a", ["7"]), ("b", [7])):
+def test_a_row_that_is_filtered_out_or_in_no_folder_has_no_id(tmp_path):
+    path = tmp_path / "user=__HIVE_DEFAULT_PARTITION__" / "a.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"who": ["a", "b"], "kept": [True, False]}), path)
+    columns, kept = [replace(USER, name="who"), USER], Column("kept", "data.filter", (True,))
+    (batch,) = read_batches(str(path), [0], columns, kept)
+    assert np.isnan(batch["who"]).tolist() == [[False, False], [True, True]]
+    assert np.isnan(batch["user"]).tolist() == [[True, True], [True, True]]
+
+
+def test_a_unit_is_the_same_in_exact_numbers_of_any_kind():
+    for value in (0, -1, 2**53 + 1, -(2**62) - 1, 2**63 - 1):
+        kinds = [pa.int64(), pa.decimal128(19), pa.decimal128(38, 2), pa.decimal256(60, 0)]
+        kinds += [pa.uint64()] if value >= 0 else []
+        kinds += [pa.int8(), pa.decimal128(3)] if abs(value) < 2 else []
+        ids = [as_floats(pa.array([Decimal(value)]).cast(kind), USER) for kind in kinds]
+        assert all((one == ids[0]).all() for one in ids)
+        assert sum(map(int, ids[0][0])) == value
+
+
+@pytest.mark.parametrize("others", [["7"], [7.0]])
+def test_ids_that_are_numbers_here_and_something_else_there_are_refused(tmp_path, others):
+    for name, ids in (("a", others), ("b", [7])):
         pq.write_table(pa.table({"user": ids}), tmp_path / f"{name}.parquet")
-    with pytest.raises(dbern.SpecError, match=r"^data\.unit: .* one unit would be two"):
+    with pytest.raises(dbern.SpecError, match=r"^data\.unit: .* one unit could be two"):
         read_footers(sorted(tmp_path.iterdir()), [USER])
     pq.write_table(pa.table({"user": pa.array([1], pa.date32())}), tmp_path / "c.parquet")
     with pytest.raises(dbern.SpecError, match=r"^data\.unit: .* ids are numbers or text"):
@@ -312,7 +347,7 @@ def found_epsilon(plan, with_user, without, draws=3000):
 @pytest.mark.slow
 def test_row_noise_fails_an_audit_by_user_and_unit_noise_passes():
     """Someone with 20 rows at one place, there or not, under epsilon 1: it must not be seen."""
-    rows = of(1.0, [{"x": 0.0}] * 20)
+    rows = of(1, [{"x": 0.0}] * 20)
     unit = {"unit": {"column": "user", "max_contributions": 20}, "normalizer": "100"}
     for data, seen in (({"normalizer": "100"}, True), (unit, False)):
         terms = {**data, "neighbors": "add-or-remove-one"}

@@ -204,7 +204,7 @@ def test_dask_in_lazy_dask_out(two, releases, client, monkeypatch):
     assert lazy.shape == (100,)
     assert lazy.dtype == np.float64
     assert lazy.numblocks == (8,)
-    for values in (lazy.compute(scheduler="sync"), client.compute(lazy).result(timeout=30)):
+    for values in (lazy.compute(scheduler="sync"), client.compute(lazy).result(timeout=300)):
         np.testing.assert_allclose(values, expected, rtol=1e-12)  # blocks change last bits
     flat = releases[1].synopsis
     one = flat(da.linspace(0, 10, 7, chunks=3))

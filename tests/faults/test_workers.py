@@ -31,8 +31,8 @@ reading.read_batches = slowly
 
 
 class Cluster:
-    def __init__(self, folder):
-        self.folder, self.marks = folder, folder / "marks"
+    def __init__(self, folder, ttl="120s"):
+        self.folder, self.marks, self.ttl = folder, folder / "marks", ttl
         self.marks.mkdir(parents=True)
         (folder / "slow.py").write_text(SLOW)
         self.processes = []
@@ -47,7 +47,7 @@ class Cluster:
     def _start(self, *arguments, **environment):
         config = {"DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
                   "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
-                  "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "120s",
+                  "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": self.ttl,
                   "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "5s"}  # fmt: skip
         process = subprocess.Popen(
             [sys.executable, "-m", "dask", *arguments],
@@ -87,8 +87,8 @@ def wait(condition, seconds=300):
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    made = Cluster(tmp_path / "cluster")
+def cluster(tmp_path, request):
+    made = Cluster(tmp_path / "cluster", **getattr(request, "param", {}))
     try:
         yield made
     finally:
@@ -160,8 +160,9 @@ def test_tasks_that_kill_their_workers_end_in_a_clear_error_and_it_goes_on_later
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
 
 
+@pytest.mark.parametrize("cluster", [{"ttl": "15s"}], indirect=True)
 def test_a_worker_that_hangs_is_gone_on_without(project, cluster):
-    """As soon as the scheduler misses its heartbeats: see WORKER_TTL above."""
+    """As soon as the scheduler has missed its heartbeats for so long."""
     hanging = cluster.worker()
     cluster.worker()
     cluster.wait_for_workers(2)

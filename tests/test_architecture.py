@@ -16,6 +16,7 @@ PACKAGE = Path(dbern.__file__).parent
 
 # cli > releasing, reporting > engine > planning > spec, .. : a group imports lower groups only.
 LAYERS = [
+    {"__main__"},
     {"cli"},
     {"releasing", "reconciling", "reporting", "diagnosis"},
     {"engine", "advice", "publishing", "inspection", "journal", "xarray"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
+from dbern.synopsis.grids import grid_axes, labelled, on_grid
 from dbern.synopsis.points import Points, as_points, check_shape, confidence, like, orders, plain
 from dbern.synopsis.released import ReleasedArray, ReleasedVector
 from dbern.synopsis.selection import Smoothing
@@ -113,13 +114,41 @@ class Synopsis:
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
         smoothings = None if method == "nearest" else self._smoothings(h)
+        return self._answered(points, smoothings)
+
+    def iter_batches(self, batches: Iterable[Points], h: Order = None) -> Iterator[Any]:
+        """Answer more points than fit into memory: batch by batch, as the answers are taken.
+
+        Each batch is what a call takes, and is answered in kind.
+
+        Raises
+        ------
+        SpecError
+            For a single array or table, or an order below 1.
+
+        Examples
+        --------
+        >>> batches = pq.ParquetFile("points.parquet").iter_batches()  # doctest: +SKIP
+        >>> largest = max(
+        ...     np.nanmax(values) for values in dbern.open("out.zarr").iter_batches(batches)
+        ... )  # doctest: +SKIP
+        """
+        if hasattr(batches, "shape") or hasattr(batches, "keys"):
+            raise SpecError(
+                "iter_batches: these are points of one batch: call the synopsis, or write a list "
+                "of batches"
+            )
+        smoothings = self._smoothings(h)
+        return (self._answered(points, smoothings) for points in batches)
+
+    def _answered(self, points: Points, smoothings: _Smoothings) -> Any:
         array = plain(points, self.domain)
         if not isinstance(array, np.ndarray):
             return self._lazy(array, smoothings)
         values = self._evaluate(array, smoothings, len(array), available_cores())
         return like(points, values, self.combination.columns)  # tables are answered in kind
 
-    def batches(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
+    def evaluator(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
         """For a request of `total` points that comes in batches: what evaluates one.
 
         It takes points (m, l) in axis order and gives the values that `self(points, h)` would for
@@ -284,49 +313,19 @@ class Synopsis:
         Raises
         ------
         SpecError
-            For a shape that is not one count of at least 2 for each axis.
+            For a shape that is not one count of at least 2 for each axis, or that needs more memory
+            than this process may use.
         """
-        import xarray
-
-        axes = self.domain.axes
-        counts: list[Any] = list(shape) if isinstance(shape, list | tuple) else [shape] * len(axes)
-        whole = all(isinstance(count, int | np.integer) and count >= 2 for count in counts)
-        if len(counts) != len(axes) or not whole:
-            names = ", ".join(self.domain.names)
-            raise SpecError(f"grid shape {shape}: write a count of at least 2 for each of {names}")
-        unit = [np.linspace(0.0, 1.0, count) for count in counts]
-        values = self.combination.values(
-            [
-                self._spread(array, unit, smoothing)
-                for array, smoothing in zip(self.arrays, self._smoothings(h), strict=True)
-            ],
-            np.stack(np.meshgrid(*unit, indexing="ij"), axis=-1)
-            if self.combination.of_points
-            else None,
-        )
-        coordinates: dict[str, Any] = {
-            axis.name: (axis.name, axis.low + positions * axis.width, axis.attributes)
-            for axis, positions in zip(axes, unit, strict=True)
-        }
-        dims = [*self.domain.names, *(["class"] if self.combination.several else [])]
-        if self.combination.several:
-            coordinates["class"] = list(self.classes)
-        return xarray.DataArray(values, coords=coordinates, dims=dims, name=self.metadata["name"])
-
-    def _spread(
-        self,
-        array: ReleasedArray | ReleasedVector,
-        unit: Sequence[FloatArray],
-        smoothing: Smoothing,
-    ) -> FloatArray:
-        """An array's values on the grid of all axes, constant along those it does not have."""
-        if isinstance(array, ReleasedVector):
-            return array.entries
-        own = [unit[self.domain.names.index(axis)] for axis in array.axes]
-        values = array.on_grid(own, smoothing)
-        missing = [i for i, name in enumerate(self.domain.names) if name not in array.axes]
-        shape = tuple(len(positions) for positions in unit)
-        return np.broadcast_to(np.expand_dims(values, missing), shape)
+        combination, domain = self.combination, self.domain
+        unit = grid_axes(shape, domain, len(self.arrays))
+        parts = [
+            on_grid(array, domain, unit, smoothing)
+            for array, smoothing in zip(self.arrays, self._smoothings(h), strict=True)
+        ]
+        points = np.stack(np.meshgrid(*unit, indexing="ij"), -1) if combination.of_points else None
+        classes = self.classes if combination.several else ()
+        values = combination.values(parts, points)
+        return labelled(values, domain, unit, classes, self.metadata["name"])
 
     def shaped(self, *shapes: str) -> Synopsis:
         """The same function after free post-processing, labelled; its bands still cover.

@@ -453,9 +453,11 @@ def test_help_comes_in_under_half_a_second(executable, command):
     assert cpu_seconds([executable, *command.split(), "--help"]) < max(0.5, 10 * bare)
 
 
-def test_the_installed_command_returns_the_exit_code(executable, project):
+@pytest.mark.parametrize("module", [False, True])
+def test_the_installed_command_returns_the_exit_code(executable, project, module):
     ran = subprocess.run(
-        [executable, "show", "nothing.zarr", "--json"],
+        [*([sys.executable, "-m", "dbern"] if module else [executable]),
+         "show", "nothing.zarr", "--json"],
         cwd=project.folder, capture_output=True, text=True,
     )  # fmt: skip
     assert ran.returncode == 2

@@ -9,6 +9,17 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+_NEAR = 0.75
+"""Below it "bandwidth" would be taken for "width", another key."""
+
+_WHAT = {
+    "missing": "is missing",
+    "greater_than": "must be above {gt:g}",
+    "finite_number": "must be finite",
+    "too_short": "has too few entries",
+    "too_long": "has too many entries",
+}
+
 
 def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> Iterable[str]:
     """One line per wrong key: the key, what is wrong, what to write; repeats are merged."""
@@ -51,7 +62,7 @@ def _complaint(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> 
         siblings = fields.model_fields if fields is not None else {}
         field = siblings.get(part)
         if field is None and problem["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(part, siblings, n=1)
+            near = difflib.get_close_matches(part, siblings, n=1, cutoff=_NEAR)
             return (
                 f"unknown key; write {near[0]}"
                 if near
@@ -61,5 +72,5 @@ def _complaint(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> 
             break
         hint = field.description or hint
         fields = _section(field.annotation)
-    what = "is missing" if problem["type"] == "missing" else "has a wrong value or type"
+    what = _WHAT.get(problem["type"], "has a wrong value or type").format(**problem.get("ctx", {}))
     return f"{what}; write {hint}"

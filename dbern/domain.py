@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +100,17 @@ class Axis:
         return np.where(positions == 1.0, self.high, inner)
 
     @property
+    def counted(self) -> str:
+        """What lengths along an axis of times are counted in, in parentheses; else nothing.
+
+        Examples
+        --------
+        >>> Axis("when", 0.0, 9.0, TimeUnit.DAYS).counted, Axis("x", 0.0, 9.0).counted
+        (' (days)', '')
+        """
+        return f" ({self.unit.name.lower()})" if self.unit else ""
+
+    @property
     def attributes(self) -> dict[str, str]:
         """Of its coordinates, by the CF conventions: xarray.decode_cf makes dates of such units."""
         return {"units": self.unit.value} if self.unit else {}
@@ -171,27 +182,6 @@ class Domain:
         else:
             kept &= self.inside(points)
         return kept, np.clip(self.to_unit(points[kept]), 0.0, 1.0)
-
-    def regular(self, shape: Sequence[int] | int) -> list[FloatArray]:
-        """Positions of the unit interval, ends included, for each axis of a regular grid.
-
-        Raises
-        ------
-        SpecError
-            For a shape that is not one count of at least 2 for each axis.
-
-        Examples
-        --------
-        >>> Domain((Axis("x", 0.0, 9.0),)).regular(3)[0].tolist()
-        [0.0, 0.5, 1.0]
-        """
-        given: Any = shape
-        counts = list(given) if isinstance(given, list | tuple) else [given] * self.dimensions
-        whole = all(isinstance(count, int | np.integer) and count >= 2 for count in counts)
-        if len(counts) != self.dimensions or not whole:
-            names = ", ".join(self.names)
-            raise SpecError(f"grid shape {shape}: write a count of at least 2 for each of {names}")
-        return [np.linspace(0.0, 1.0, count) for count in counts]
 
     def axis(self, index: int) -> Domain:
         """The interval of one axis."""

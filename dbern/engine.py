@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from dbern.arrays import Int64Array
 from dbern.bernstein.lattice import Slab
 from dbern.components.counting import Counters, StoppedError
+from dbern.connecting import UNREACHABLE, connect
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
@@ -40,8 +41,6 @@ _CONNECT_SECONDS = 10
 _POLL_SECONDS = 0.005
 _LOOK_SECONDS = 2.0
 _PATIENCE_SECONDS = 60
-UNREACHABLE = (OSError, RuntimeError, TimeoutError, TypeError, ValueError)
-"""What connecting raises: nobody there, another authority, plain TCP, no certificate."""
 
 
 @dataclass(frozen=True)
@@ -191,11 +190,12 @@ def cluster(address: str | None = None) -> Iterator[Client]:
                 yield client
             return
         try:
-            client = Client(address, timeout=_CONNECT_SECONDS)
+            client = connect(address, _CONNECT_SECONDS)
         except UNREACHABLE as error:
             raise EnvironmentRefusedError(
                 f"no scheduler answers at {address} ({type(error).__name__}); start one with `dask "
-                "scheduler`, mend certificates (distributed.comm.tls), or leave out --scheduler"
+                "scheduler`, write its address as tls://host:8786, mend certificates "
+                "(distributed.comm.tls), or leave out --scheduler"
             ) from None
         with client:
             check_workers(client)

@@ -53,6 +53,7 @@ from dbern.plans import (
 from dbern.privacy.sensitivity import Sensitivity
 from dbern.records import FileFacts, discover, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
+from dbern.targets.bandwidths import unit_notes
 from dbern.workers import cost
 
 _PAPER_H, _LARGEST_PAPER_K = 2, 64
@@ -111,7 +112,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         components=planned,
         certificate=combined(spec.combination, errors, least),
         cost=cost(counters, n, remote=is_url(spec.source)),
-        notes=spec.learner.notes(n),
+        notes=(*spec.learner.notes(n), *unit_notes(spec.domain, spec.learner)),
         random_dp=random_privacy(spec.components, spec.charge),
     )
 

@@ -188,13 +188,24 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
 
 
 def _check_output(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
-    """Refuse an output that is taken, unless by this release, begun by another process since."""
+    """Refuse an output that cannot be written, while nothing is charged yet, or one that is taken.
+
+    Unless by this release, begun by another process since.
+    """
+    place = place_at(spec.output)
     try:
-        check_output(place_at(spec.output), None)
+        check_output(place, None)
     except SpecError:
         known = ledger.find(spec.budget.dataset, spec.release.name)
         if known is None or known.state is State.REFUNDED:
             raise
+    try:
+        place.try_writing()
+    except OSError as error:
+        raise EnvironmentRefusedError(
+            f"release.output: {place} cannot be written ({error.strerror}); write another output, "
+            "or make a folder there that this user may write to"
+        ) from None
 
 
 def _again(ledger: BudgetLedger, reservation: Reservation) -> Reservation:

@@ -21,6 +21,7 @@ from dbern.bernstein.lattice import Lattice
 from dbern.domain import Axis, Domain
 from dbern.errors import DbernError, SpecError
 from dbern.synopsis.evaluator import Polynomial
+from dbern.synopsis.grids import grid_axes
 from dbern.synopsis.kept import Kept
 from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.released import MOST_LOADED
@@ -86,7 +87,7 @@ class ReleasedDataset:
         self, shape: int | Sequence[int], h: int | Sequence[int] | None = None
     ) -> xarray.DataArray:
         """Values on a regular grid over the whole domain, ends included; errors as for a call."""
-        unit = self.domain.regular(shape)
+        unit = grid_axes(shape, self.domain, 1)
         places = {
             axis.name: axis.at(positions)
             for axis, positions in zip(self.domain.axes, unit, strict=True)

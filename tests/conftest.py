@@ -1,4 +1,4 @@
-"""Puts tests/ on the path for its helper modules, and keeps hypothesis reproducible.
+"""Puts tests/ on the path for its helper modules, and keeps every draw reproducible.
 
 `project` makes a tiny release to work on; `client` is one cluster of threads for the session.
 """
@@ -16,15 +16,19 @@ from typing import Any
 
 import postgres_server
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from object_server import Bucket, ObjectServer
 from object_server import start as start_objects
-from projects import Project, Ran, fix_reservations, objects, records
+from projects import Draws, Project, Ran, fix_reservations, objects, records
 
-settings.register_profile("suite", deadline=None, derandomize=True)
+# However slow the machine is: not even the drawing of examples is timed.
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("suite")
 
 CLOCK = time.time
+DRAWS = Draws()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -39,13 +43,42 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             seen.add(test)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def reproducible_draws() -> Iterator[None]:
+    """Keys and salts of this process come from `DRAWS`: what noise passes a test passes it always.
+
+    The band of one release in twenty may fail, and a test cannot.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        DRAWS.replace(patch.setattr)
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    with DRAWS.of(item.nodeid):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: Any) -> Iterator[None]:
+    """What a module or a session shares is the same whichever test wants it first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    given = getattr(request, "param", "")
+    with DRAWS.of(f"{fixturedef.baseid}::{fixturedef.argname}[{given}]"):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """Nobody sets the clock of the whole process: Tornado's loops would wait for that time.
 
     A cluster of this process would go on without heartbeats, and fail some later test.
     """
-    assert time.time is CLOCK, f"{item.nodeid} set time.time itself; use the fixture set_clock"
+    kept = time.time is CLOCK
+    yield  # fixtures end all the same, or the next test would pay
+    assert kept, f"{item.nodeid} set time.time itself; use the fixture set_clock"
 
 
 @pytest.fixture
@@ -74,8 +107,11 @@ def client() -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
     memory = "distributed.worker.memory"
+    kept = {f"{memory}.target": False, f"{memory}.spill": False}
+    # As in `dbern.engine.cluster`: no size of this process, and no pause, takes the worker away.
+    kept |= {f"{memory}.pause": False, "distributed.scheduler.worker-ttl": None}
     with (
-        dask.config.set({f"{memory}.target": False, f"{memory}.spill": False}),
+        dask.config.set(kept),
         LocalCluster(
             n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
         ) as local,
@@ -118,8 +154,10 @@ def object_server() -> Iterator[ObjectServer]:
 
 
 @pytest.fixture
-def bucket(object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+def bucket(object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     """A fresh bucket, with an environment in which releases can use it; refusals come soon."""
+    from dbern.objects import _arrow
+
     pytest.importorskip("obstore", reason="obstore is not installed here: pip install obstore")
     for name, value in object_server.environment.items():
         monkeypatch.setenv(name, value)
@@ -127,7 +165,9 @@ def bucket(object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Buck
     object_server.fault = lambda _request: None
     made = Bucket(object_server)
     object_server.requests.clear()
-    return made
+    _arrow.cache_clear()  # or it is another test's, with that test's timeouts
+    yield made
+    _arrow.cache_clear()
 
 
 @pytest.fixture

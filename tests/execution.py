@@ -15,6 +15,7 @@ from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
+from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -50,19 +51,21 @@ class _FixedClient(NotebookClient):
 def execute(path: Path) -> nbformat.NotebookNode:
     """The notebook with the outputs of this run, raising where a cell raises."""
     notebook = nbformat.read(path, as_version=4)
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as sockets:
         folder = str(Path(made).resolve())
-        # One thread: sums come out the same, and small products are no faster with more.
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+        # Not by TCP: a port that was free may be another's by the time that the kernel listens.
+        reached = {"transport": "ipc", "ip": f"{sockets}/kernel"}
         _FixedClient(
             notebook,
             timeout=SECONDS,
+            startup_timeout=SECONDS,
+            config=Config(KernelManager=reached),
             kernel_name="python3",
             record_timing=False,
             coalesce_streams=True,
-            extra_arguments=["--log-level=ERROR"],  # it warns of loopback sockets
             resources={"metadata": {"path": folder}},
-        ).execute()
+            # One thread: sums come out the same, and small products are no faster with more.
+        ).execute(env={"OPENBLAS_NUM_THREADS": "1", **os.environ})
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
         for output in cell.get("outputs", []):

@@ -37,7 +37,7 @@ class Server:
     def __init__(self, folder: Path, programs: Path) -> None:
         self.folder, self._programs = folder, programs
         self.password = secrets.token_hex(16)
-        self.port = _free_port()
+        self.port = 0
         self._numbers = itertools.count()
 
     def start(self) -> None:
@@ -51,11 +51,21 @@ class Server:
                  f"--pwfile={given}", "--encoding=UTF8", "--locale=C")  # fmt: skip
         with (self.data / "postgresql.conf").open("a") as settings:
             settings.write(
-                f"listen_addresses = '127.0.0.1'\nport = {self.port}\n"
+                "listen_addresses = '127.0.0.1'\n"
                 f"unix_socket_directories = '{self.folder}'\nfsync = off\nmax_connections = 60\n"
                 "log_statement = all\n"
             )
-        self.control("start")
+        for attempts_left in (2, 1, 0):
+            self.port = _free_port()  # which another process may take before the server does
+            with (self.data / "postgresql.conf").open("a") as settings:
+                settings.write(f"port = {self.port}\n")
+            try:
+                self.control("start")
+            except subprocess.CalledProcessError:
+                if not attempts_left:
+                    raise
+            else:
+                break
 
     def control(self, action: str, *arguments: str) -> None:
         """`pg_ctl`: start, or stop or restart at once, as after a power cut."""
@@ -100,7 +110,7 @@ class Server:
             options = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": [], **options}
         subprocess.run(
             [str(self._programs / program), *map(str, arguments)],
-            check=True, timeout=60, cwd=self.folder, stdin=subprocess.DEVNULL,
+            check=True, timeout=300, cwd=self.folder, stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, **options,
         )  # fmt: skip
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -162,6 +164,34 @@ def fix_reservations(setattr_: Callable[[str, Any], None]) -> None:
     setattr_("dbern.ledger.rows.new_id", lambda: RELEASE_ID)
     setattr_("dbern.ledger.rows.now", lambda: CREATED)
     setattr_("dbern.ledger.rows.secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
+
+
+class Draws:
+    """Keys and salts that look random, and are the same for the same test each time.
+
+    They are drawn for whoever is at work: a test, or a fixture that several tests share.
+    """
+
+    def __init__(self) -> None:
+        self._place, self._numbers = "", itertools.count()
+
+    @contextmanager
+    def of(self, place: str) -> Iterator[None]:
+        """What is drawn within is drawn for that place, from its first draw on."""
+        before = self._place, self._numbers
+        self._place, self._numbers = place, itertools.count()
+        try:
+            yield
+        finally:
+            self._place, self._numbers = before
+
+    def __call__(self, _count: int = 32) -> bytes:
+        return hashlib.sha256(f"{self._place} {next(self._numbers)}".encode()).digest()
+
+    def replace(self, setattr_: Callable[[str, Any], None]) -> None:
+        for module in ("keys", "wrapping"):
+            setattr_(f"dbern.ledger.{module}.new_key", self)
+        setattr_("dbern.ledger.rows.secrets", SimpleNamespace(token_bytes=self))
 
 
 @dataclass(frozen=True)

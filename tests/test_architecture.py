@@ -16,11 +16,12 @@ PACKAGE = Path(dbern.__file__).parent
 
 # cli > releasing, reporting > engine > planning > spec, .. : a group imports lower groups only.
 LAYERS = [
+    {"__main__"},
     {"cli"},
     {"releasing", "reconciling", "reporting", "diagnosis"},
     {"engine", "advice", "publishing", "inspection", "journal", "xarray"},
     {"planning"},
-    {"workers", "calibrating", "reading"},
+    {"workers", "connecting", "calibrating", "reading"},
     {"plans"},
     {"spec", "records", "ledger", "synopsis", "choice"},
     {"targets", "certificate", "terms", "costs"},
@@ -44,7 +45,9 @@ BACK = {  # of the modules of one folder: what one may import although it is imp
 }
 OWNERS = {  # prefixes of module names
     "dask": ("dbern.engine", "dbern.synopsis"),
-    "distributed": ("dbern.engine", "dbern.diagnosis.clusters", "dbern.journal"),
+    "distributed": (
+        *("dbern.engine", "dbern.connecting", "dbern.diagnosis.clusters", "dbern.journal"),
+    ),
     "pyarrow": (
         *("dbern.records", "dbern.columns", "dbern.objects"),
         *("dbern.synopsis.queries", "dbern.synopsis.points"),

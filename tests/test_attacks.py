@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from distributed import Client
 
 import dbern
 from dbern import publishing, releasing
+from dbern.connecting import UNREACHABLE, connect
 from dbern.errors import IntegrityError, ReleaseError
 from dbern.ledger import BudgetLedger
 from dbern.privacy.calibration import LaplaceNoise
@@ -92,6 +94,26 @@ def test_a_file_under_two_names_is_refused(project, client, link):
 def test_a_glob_lists_each_file_once(project):
     found = [Path(path) for path in discover(str(project.folder / "**" / "**" / "*.parquet"))]
     assert list(found) == project.files()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("address", ["no-port", "tls://127.0.0.1:1", "http://127.0.0.1:1"])
+def test_no_client_is_left_half_made(address, monkeypatch):
+    """It would wait ten seconds for its connection when it is collected, and print a traceback."""
+    made = []
+    monkeypatch.setattr(Client, "__init__", noted(Client.__init__, made))
+    with pytest.raises(UNREACHABLE):
+        connect(address, 1.0, set_as_default=False)
+    (client,) = made
+    assert client.status == "closed"
+
+
+def noted(original, made):
+    def construct(self, *arguments, **options):
+        made.append(self)
+        original(self, *arguments, **options)
+
+    return construct
 
 
 @pytest.mark.slow

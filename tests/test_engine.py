@@ -385,7 +385,7 @@ def test_a_local_cluster_needs_no_heartbeats(monkeypatch):
     ttl = {"distributed.scheduler.worker-ttl": "1s"}
     with dask.config.set(ttl), cluster() as client:
         time.sleep(8)  # a scheduler waits for ten heartbeats at least, which is 5 s
-        assert client.submit(sum, [1, 2]).result(timeout=10) == 3
+        assert client.submit(sum, [1, 2]).result(timeout=60) == 3
     assert beats == []
 
 
@@ -405,7 +405,7 @@ def one_worker_paused():
         ) as local,
         distributed.Client(local, set_as_default=False) as client,
     ):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 300
         while client.scheduler_info()["workers"].popitem()[1]["status"] != "paused":
             assert time.monotonic() < deadline
             time.sleep(0.02)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import date
 from fractions import Fraction
 
 import numpy as np
@@ -138,6 +139,25 @@ def test_explanations_are_complete(content):
     assert f"N = {planned.lattice.size} " in text
     assert f"{planned.certificate.total:.6g}" in text
     assert f"{planned.sensitivity.l1:.6g}" in text
+
+
+YEAR = {"when": [date(2026, 1, 1), date(2027, 1, 1)]}
+
+
+@pytest.mark.parametrize(("bandwidth", "said"), [(7.0, 0), (3650.0, 0), (604800.0, 1)])
+def test_a_bandwidth_in_another_unit_is_noted(bandwidth, said):
+    spec = ReleaseSpec(
+        **sections(data={"bounds": YEAR, "n": 1000}, target={"bandwidth": [bandwidth]})
+    )
+    notes = plan_files(spec, ()).notes
+    assert len(notes) == said
+    assert all("1657 times the width of when" in one and "unit (days)?" in one for one in notes)
+
+
+def test_a_bandwidth_beyond_all_scales_is_refused_with_the_axis_and_its_unit():
+    narrow = sections(data={"bounds": YEAR, "n": 9}, target={"bandwidth": [1e-6]})
+    with pytest.raises(SpecError, match=r"write one of 0\.0365 to 3\.65e\+06 for when \(days\)$"):
+        ReleaseSpec(**narrow)
 
 
 def test_tasks_are_shared_out_evenly():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -13,7 +15,13 @@ import pytest
 
 import dbern
 from dbern import engine, publishing, releasing
-from dbern.errors import DbernError, IntegrityError, ReleaseError, SpecError
+from dbern.errors import (
+    DbernError,
+    EnvironmentRefusedError,
+    IntegrityError,
+    ReleaseError,
+    SpecError,
+)
 from dbern.ledger import BudgetLedger, State
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import abandon
@@ -280,6 +288,25 @@ def test_another_output_is_followed_until_it_is_published(
     assert not project.output.exists()
     assert out.synopsis.verify()
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+@pytest.mark.parametrize("kind", ["a file above it", "no right to write"])
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_charged(
+    project, client, monkeypatch, kind
+):
+    above = "data/part-0.parquet" if kind == "a file above it" else "deep"
+    if above == "deep":
+        monkeypatch.setattr(tempfile, "TemporaryFile", denied)  # for root, whom no mode stops
+    spec = project.spec(release={"output": f"{above}/out.zarr"})
+    with pytest.raises(EnvironmentRefusedError, match=r"^release\.output: .* cannot be written"):
+        dbern.release(spec, client=client)
+    assert project.spent() == "epsilon 0, epsilon 0 reserved"
+    with project.ledger() as ledger:
+        assert ledger.find("trips", "density") is None
+
+
+def denied(**_options):
+    raise PermissionError(errno.EACCES, "Permission denied")
 
 
 def test_a_torso_at_the_old_output_is_removed(project, client, monkeypatch):

@@ -121,7 +121,7 @@ def test_no_object_is_asked_for_twice(project, bucket, fixed, slabs, client, mon
 def test_damage_and_absence_are_told(project, bucket, fixed, slabs, client):
     dbern.release(remote(project, bucket, **SMALL), client=client)
     url = bucket.url("out.zarr")
-    with pytest.raises(IntegrityError, match="no such prefix"):
+    with pytest.raises(SpecError, match="no such prefix"):
         dbern.open(bucket.url("nothing.zarr"))
     bucket.put("out.zarr/added", b"x")
     with pytest.raises(IntegrityError, match="added is not part"):
@@ -252,13 +252,13 @@ def test_a_store_that_fails_at_a_put_loses_nothing(project, bucket, undisturbed,
 
 @pytest.mark.slow
 def test_a_store_that_stalls_is_asked_again(project, bucket, undisturbed, client, monkeypatch):
-    monkeypatch.setattr("dbern.objects._TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr("dbern.objects._TIMEOUT_SECONDS", 3)
     seen = set()
 
     def stall(request):
         first = request.path not in seen and "/coefficients/c/2" in request.path
         seen.add(request.path)
-        return 1.5 if first else None
+        return 3.5 if first else None
 
     bucket.server.fault = stall
     dbern.release(remote(project, bucket, **SMALL), client=client)
@@ -369,10 +369,12 @@ def test_a_store_with_another_clock_is_warned_of_and_no_probe_is_left(
 
     assert clock().state == "good"
     set_clock("dbern.objects", lambda: time.time() - 600)
+    begin = time.monotonic()
     found = clock()
+    took = time.monotonic() - begin
     assert found.state == "warn"
     (off,) = re.findall("^the object store's is off by ([0-9]+) s$", found.found)
-    assert 590 <= int(off) <= 601  # the store tells whole seconds, and takes a while to be asked
+    assert 598 - took <= int(off) <= 601  # the store tells whole seconds, and is asked for a while
     assert bucket.objects("new.zarr") == {}
     monkeypatch.setattr(Objects, "remove", lambda *_: None)  # killed before
     clock()

@@ -17,7 +17,7 @@ def target() -> None:
 @target.command("list")
 @common
 def list_targets(as_json: bool, quiet: bool) -> None:
-    """Show every learner with a line on what it is, and its keys in [target]."""
+    """Show every learner: a line on what it is, and its keys."""
     del quiet
     from dbern.targets import kinds
 

@@ -49,6 +49,19 @@ _DATASET = click.option(
 )
 
 
+def _amount(context: click.Context, parameter: click.Parameter, value: str) -> Fraction:
+    """Read an exact amount; 0 is one."""
+    del context, parameter
+    from dbern.errors import SpecError
+    from dbern.privacy.budget import exact
+
+    try:
+        return exact(value, "")
+    except SpecError:
+        message = "write an exact decimal or fraction, not below 0, as 0.5"
+        raise click.BadParameter(message) from None
+
+
 @click.group()
 def ledger() -> None:
     """Keep the budgets: init, grant, status, abandon, reconcile."""
@@ -73,9 +86,15 @@ def init(url: str, as_json: bool, quiet: bool) -> None:
 @ledger.command()
 @_LEDGER
 @_DATASET
-@click.option("--epsilon", required=True, metavar='"3.0"', help="Exact decimal to add.")
 @click.option(
-    "--delta", default="0", metavar='"0"', help="Exact decimal to add; zcdp needs one above 0."
+    "--epsilon", required=True, callback=_amount, metavar='"3.0"', help="Exact decimal to add."
+)
+@click.option(
+    "--delta",
+    default="0",
+    callback=_amount,
+    metavar='"0"',
+    help="Exact decimal to add; zcdp needs one above 0.",
 )
 @click.option(
     "--neighbors",
@@ -106,10 +125,11 @@ def init(url: str, as_json: bool, quiet: bool) -> None:
 )
 @common
 def grant(
-    url: str, dataset: str, epsilon: str, delta: str, neighbors: str | None, unit: str | None,
-    accountant: str | None, period: str | None, random_dp: bool | None, as_json: bool, quiet: bool,
+    url: str, dataset: str, epsilon: Fraction, delta: Fraction, neighbors: str | None,
+    unit: str | None, accountant: str | None, period: str | None, random_dp: bool | None,
+    as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Add budget to a dataset's account; a grant cannot be taken back.
+    """Add budget to a dataset's account. It cannot be taken back.
 
     The first grant fixes neighbors, unit, accountant, period and random DP for good. In zcdp each
     release costs its rho (half the square of a pure epsilon), and together they may cost what
@@ -119,9 +139,9 @@ def grant(
     """
     del quiet
     from dbern.ledger import BudgetLedger
-    from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, exact
+    from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
-    added = Budget(exact(epsilon, "grant.epsilon"), exact(delta, "grant.delta"))  # one may be 0
+    added = Budget(epsilon, delta)  # one may be 0
     if added.delta >= 1:
         raise click.BadParameter("must be below 1", param_hint="--delta")
     with BudgetLedger.open(url) as opened:
@@ -159,7 +179,7 @@ def status(
     url: str, dataset: str | None, with_log: bool, least: Fraction | None, as_json: bool,
     quiet: bool,
 ) -> int:  # fmt: skip
-    """Show what was granted, reserved, spent and remains, and on what.
+    """Show what was granted and spent, on what, and what remains.
 
     With --warn-below it is what an alert runs: exit code 3 and the datasets that run low.
     """
@@ -197,7 +217,7 @@ def status(
 )
 @common
 def abandon(url: str, dataset: str, name: str, as_json: bool, quiet: bool) -> None:
-    """Give a release up: refunded if no record was read, else its charge stands."""
+    """Give a release up. Refunded if no record was read; else its charge stands."""
     from dbern.ledger import BudgetLedger
     from dbern.releasing import abandon as give_up
 
@@ -225,7 +245,7 @@ def reconcile(
     url: str, places: tuple[str, ...], restored: bool, dataset: str | None, more: bool,
     as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Charge published synopses that a ledger put back from a backup has forgotten.
+    """Charge published synopses that a restored ledger forgot.
 
     FOLDERs are synopses or are searched for them. Name every place where synopses of this ledger
     were published: what is left out is never charged. Then spending goes on.

@@ -34,7 +34,7 @@ def plan(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Show what a release would do and cost; no record is read, nothing is charged."""
+    """Show what a release would do and cost; no record is read. Nothing is charged."""
     from dbern.advice import smallest_epsilon, tradeoff
     from dbern.ledger import resolve_url
     from dbern.planning import plan as make_plan
@@ -98,7 +98,7 @@ def release(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Publish a release and charge it once; run it again to go on after any interruption."""
+    """Publish a release and charge it once. Run it again to go on after any interruption."""
     from dbern.releasing import release as publish
     from dbern.spec import ReleaseSpec
 

@@ -21,7 +21,7 @@ from dbern.cli.output import common, report
 )
 @common
 def inspect(source: str, rows: bool, spec_path: str | None, as_json: bool, quiet: bool) -> None:
-    """Show the columns and types of Parquet files; no value or statistic is read."""
+    """Show columns and types of Parquet files. Never a value or a statistic."""
     del quiet
     from dbern.inspection import inspect_source, write_skeleton
 

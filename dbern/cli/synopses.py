@@ -69,7 +69,8 @@ def query(
     """Answer every row of a Parquet file, in its order.
 
     SYNOPSIS, QUERIES and ANSWERS are paths or s3:// URLs. The answers have all columns of QUERIES,
-    then "value"; of several classes or groups "value_CLASS" each.
+    then "value"; of several classes or groups "value_CLASS" each. Outside the bounds, and where a
+    coordinate is missing, values are NaN.
     """
     from dbern.synopsis.queries import answer, is_there
     from dbern.synopsis.reader import open_synopsis
@@ -148,7 +149,7 @@ def _described(facts: dict[str, Any]) -> str:
     lines["certificate"] += f"{1 - certificate['beta']:g}"
     if "random_dp" in facts:
         lines = {"RANDOM DP": _random(facts["random_dp"]), **lines}
-    return "\n".join(f"{label:<13}{text}" for label, text in lines.items())
+    return "\n".join(f"{label:<12} {text}" for label, text in lines.items())
 
 
 def _random(facts: dict[str, Any]) -> str:

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from dbern.connecting import UNREACHABLE, connect
 from dbern.diagnosis.finding import SKEW_SECONDS, Finding, is_loopback
-from dbern.engine import UNREACHABLE
 from dbern.errors import EnvironmentRefusedError
 from dbern.workers import check_workers
 
@@ -28,16 +28,15 @@ def scheduler(address: str) -> list[Finding]:
         return [
             Finding(
                 "scheduler", "mend", f"none answers at {address} ({type(error).__name__})",
-                "start one with `dask scheduler`, or check address, network and certificates",
+                "start one with `dask scheduler`, or check its address, as tls://host:8786, the "
+                "network and certificates",
             )
         ]  # fmt: skip
 
 
 @contextmanager
 def _connected(address: str) -> Iterator[Client]:
-    from distributed import Client
-
-    with Client(address, timeout=_CONNECT_SECONDS, set_as_default=False) as client:
+    with connect(address, _CONNECT_SECONDS, set_as_default=False) as client:
         yield client
 
 

@@ -84,10 +84,11 @@ def account(
     """
     terms = rows.terms_of(connection, dataset)
     if terms is None:
+        others = rows.dataset_names(connection)
         if request is None:
-            raise refusals.not_granted(url, dataset)
+            raise refusals.not_granted(url, dataset, others)
         wanted = Terms(request.neighbors, request.unit)
-        raise refusals.not_granted(url, dataset, request.charge, wanted)
+        raise refusals.not_granted(url, dataset, others, request.charge, wanted)
     budget = rows.granted(connection, dataset)
     granted = granted_amount(terms.accountant, budget)
     history = rows.history(connection, dataset)

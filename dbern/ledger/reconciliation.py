@@ -93,7 +93,8 @@ def _require_same(found: Reservation, one: Published) -> None:
 def _require_terms(connection: Connection, ledger: Known, one: Published, dataset: str) -> None:
     terms = rows.terms_of(connection, dataset)
     if terms is None:
-        raise refusals.not_granted(ledger.url, dataset, one.charge)
+        others = rows.dataset_names(connection)
+        raise refusals.not_granted(ledger.url, dataset, others, one.charge)
     if (terms.neighbors.value, str(terms.unit)) != (one.neighbors, one.unit):
         raise refusals.terms_published(one, dataset, terms)
     if one.gamma is not None and not terms.random_dp:

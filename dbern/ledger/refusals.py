@@ -29,13 +29,29 @@ from dbern.ledger.values import (
 )
 from dbern.privacy.budget import Budget, decimal_text
 
+_MOST_NAMES = 10
+
 
 def not_granted(
-    url: str, dataset: str, charge: Budget | None = None, terms: Terms | None = None
+    url: str,
+    dataset: str,
+    others: Sequence[str],
+    charge: Budget | None = None,
+    terms: Terms | None = None,
 ) -> BudgetError:
-    """Nothing was ever granted."""
+    """Nothing was ever granted under this name.
+
+    The `others` are named first: a grant to a misspelt name is a second budget for the same people.
+    """
     mend = grant_command(url, dataset, charge, terms)
-    return BudgetError(f"dataset {dataset!r} has no budget in this ledger; grant one: {mend}")
+    held = ""
+    if others:
+        more = ", .." if len(others) > _MOST_NAMES else ""
+        held = (
+            f"it has budgets of {', '.join(others[:_MOST_NAMES])}{more}: write that of the same "
+            "people; for others "
+        )
+    return BudgetError(f"dataset {dataset!r} has no budget in this ledger; {held}grant one: {mend}")
 
 
 def terms_differ(dataset: str, fixed: Terms, asked: Terms) -> BudgetError:

@@ -31,7 +31,7 @@ def exact(text: object, key: str) -> Fraction:
     """
     if not isinstance(text, str) or not _DECIMAL.fullmatch(text.strip()):
         raise SpecError(
-            f"{key}: must be an exact decimal or fraction in quotes; "
+            f"{key}: must be an exact decimal or fraction in quotes, not below 0; "
             f'write {key.split(".")[-1]} = "1.0"'
         )
     try:

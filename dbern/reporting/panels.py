@@ -10,6 +10,7 @@ import numpy as np
 from dbern.arrays import FloatArray
 from dbern.domain import Axis
 from dbern.synopsis.reader import Synopsis
+from dbern.times import TimeUnit
 
 MOST_PANELS = 12
 """Most groups or classes that are drawn; a picture says so where it leaves some out."""
@@ -80,8 +81,8 @@ class Picture:
 
 
 def label(axis: Axis) -> str:
-    """An axis's name, with the unit of times."""
-    return f"{axis.name} ({axis.unit.value})" if axis.unit else axis.name
+    """An axis's name, with the zone of times."""
+    return f"{axis.name} (UTC)" if axis.unit is TimeUnit.SECONDS else axis.name
 
 
 def told(axis: Axis, value: float) -> str:

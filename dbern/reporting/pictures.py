@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbern.arrays import FloatArray
+from dbern.domain import Axis
 from dbern.errors import EnvironmentRefusedError
 from dbern.reporting.colors import SCHEMES, class_colour, shade
 from dbern.reporting.panels import Panel, Picture, label
+from dbern.times import TimeUnit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -116,7 +118,7 @@ def _curves(picture: Picture, form: str, name: str) -> str:
     def paint(figure: Figure) -> None:
         places = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
         for axes, panel in zip(places, picture.panels, strict=False):
-            x = np.linspace(axis.low, axis.high, len(panel.values))
+            x = _places(axis, len(panel.values))
             axes.grid(axis="y", lw=0.8)
             axes.patch.set_visible(False)
             axes.set_axisbelow(True)
@@ -125,10 +127,10 @@ def _curves(picture: Picture, form: str, name: str) -> str:
             if picture.threshold is not None:
                 axes.axhline(picture.threshold, color=VARIABLES["muted"], lw=1, dashes=(4, 3))
             axes.plot(x, panel.values, color=VARIABLES["accent"], lw=2, solid_capstyle="round")
-            axes.set_xlim(axis.low, axis.high)
+            axes.set_xlim(x[0], x[-1])
             axes.spines.left.set_visible(False)
             axes.tick_params(length=0, pad=7)
-            axes.locator_params(nbins=5 if form == "narrow" or columns > 1 else 8)
+            _ticks(axes, picture, 5 if form == "narrow" or columns > 1 else 8)
             axes.set_title(panel.title, parse_math=False)
         for axes in places[count:]:
             axes.set_visible(False)
@@ -158,10 +160,10 @@ def _maps(picture: Picture, form: str, name: str) -> str:
                 continue
             panel = picture.panels[place]
             axes.set_box_aspect(ratio)
-            axes.set(xlim=(first.low, first.high), ylim=(second.low, second.high))
+            axes.set(xlim=_places(first, 2), ylim=_places(second, 2))
             axes.patch.set_visible(False)
             axes.tick_params(length=0, pad=7)
-            axes.locator_params(nbins=3 if columns > 1 else 6)
+            _ticks(axes, picture, 3 if columns > 1 else 6)
             for spine in axes.spines.values():
                 spine.set_visible(False)
             axes.set_title(panel.title, parse_math=False)
@@ -178,12 +180,28 @@ def _maps(picture: Picture, form: str, name: str) -> str:
     return drawn(f"{name}-{form}", (width, height), paint, below)
 
 
+def _places(axis: Axis, count: int) -> FloatArray:
+    """Places along an axis as matplotlib counts them: times in days since 1970."""
+    days = axis.unit.seconds / TimeUnit.DAYS.seconds if axis.unit else 1.0
+    return np.linspace(axis.low * days, axis.high * days, count)
+
+
+def _ticks(axes: Axes, picture: Picture, most: int) -> None:
+    """So many ticks or fewer on each axis, at dates where it is one of times."""
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    axes.locator_params(nbins=most)
+    for ruler, axis in zip((axes.xaxis, axes.yaxis), picture.axes, strict=False):
+        if axis.unit:
+            dates = AutoDateLocator(minticks=2, maxticks=most)  # type: ignore[no-untyped-call]
+            ruler.set_major_locator(dates)
+            concise = ConciseDateFormatter(dates)  # type: ignore[no-untyped-call]
+            ruler.set_major_formatter(concise)
+
+
 def _lines(axes: Axes, picture: Picture, panel: Panel) -> None:
     """Contours of a map; boundaries and names of regions."""
-    grids = [
-        np.linspace(axis.low, axis.high, count)
-        for axis, count in zip(picture.axes, panel.values.shape, strict=True)
-    ]
+    grids = list(map(_places, picture.axes, panel.values.shape))
     style: dict[str, Any] = {"colors": VARIABLES["ink"], "linewidths": 0.8}
     if picture.kind == "map":
         levels = np.linspace(picture.low, picture.high, _CONTOURS + 2)[1:-1]

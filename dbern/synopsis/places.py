@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +44,11 @@ class Folder:
     def exists(self) -> bool:
         """Whether anything is there."""
         return self.path.exists()
+
+    def try_writing(self) -> None:
+        """Make a file without a name in the nearest folder that is there, and nothing else."""
+        path = self.path.absolute()
+        tempfile.TemporaryFile(dir=next(one for one in path.parents if one.exists())).close()
 
     def read(self, name: str) -> bytes:
         """One object."""
@@ -150,6 +156,9 @@ class Bucket:
     def exists(self) -> bool:
         """Whether anything is there."""
         return bool(self._objects.sizes())
+
+    def try_writing(self) -> None:
+        """Nothing: ``dbern doctor`` puts an object that it has to remove again."""
 
     def names(self) -> list[str]:
         """Every object but the manifest, sorted."""

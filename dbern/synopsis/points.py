@@ -156,17 +156,17 @@ def _floats(values: Any, domain: Domain) -> FloatArray:
 
 def _stacked(table: Any, domain: Domain) -> FloatArray:
     names = domain.names
-    if not hasattr(table, "__getitem__") or hasattr(table, "to_dask_array"):
+    if hasattr(table, "to_dask_array"):
+        raise SpecError(
+            "points in a table of dask cannot be used; write table.map_partitions(synopsis, "
+            'meta=("value", "f8")), or a dask array'
+        )
+    if not hasattr(table, "__getitem__"):
         raise SpecError(
             f"points of type {type(table).__name__} cannot be used; write a numpy or dask "
             f"array (m, {len(names)}), or a table with the columns {', '.join(names)}"
         )
-    try:
-        columns = [table[name] for name in names]
-    except (KeyError, IndexError, TypeError):
-        raise SpecError(
-            f"the table has not every axis; it needs the columns {', '.join(names)}"
-        ) from None
+    columns = [_named(table, name, names) for name in names]
     stacked = [
         _column(column, axis.unit, domain)
         for column, axis in zip(columns, domain.axes, strict=True)
@@ -174,6 +174,15 @@ def _stacked(table: Any, domain: Domain) -> FloatArray:
     if len({column.shape for column in stacked}) > 1 or stacked[0].ndim != 1:
         raise SpecError(f"the columns {', '.join(names)} must be flat and equally long")
     return np.column_stack(stacked)
+
+
+def _named(table: Any, name: str, names: Sequence[str]) -> Any:
+    try:
+        return table[name]
+    except (KeyError, IndexError, TypeError):
+        raise SpecError(
+            f'the table has no column "{name}"; it needs the columns {", ".join(names)}'
+        ) from None
 
 
 def orders(h: Any, domain: Domain) -> dict[str, int]:

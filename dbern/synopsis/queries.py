@@ -271,7 +271,7 @@ _Evaluate: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 def _evaluator(synopsis: Synopsis, file: pq.ParquetFile, h: Order) -> _Evaluate:
     """What adds the columns of values to a batch."""
-    values, axes = synopsis.batches(file.metadata.num_rows, h), synopsis.domain.axes
+    values, axes = synopsis.evaluator(file.metadata.num_rows, h), synopsis.domain.axes
 
     def evaluate(batch: pa.RecordBatch) -> pa.RecordBatch:
         points = np.column_stack([numbers(batch.column(axis.name), axis.unit) for axis in axes])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -14,10 +14,11 @@ from dbern.arrays import FloatArray
 from dbern.certificate import Certificate, combined, lower_bound
 from dbern.combination import Combination
 from dbern.domain import Axis, Domain
-from dbern.errors import IntegrityError, SpecError
+from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
+from dbern.synopsis.grids import grid_axes, labelled, on_grid
 from dbern.synopsis.points import Points, as_points, check_shape, confidence, like, orders, plain
 from dbern.synopsis.released import ReleasedArray, ReleasedVector
 from dbern.synopsis.selection import Smoothing
@@ -38,8 +39,9 @@ def open_synopsis(url: str | Path) -> Synopsis:
 
     Raises
     ------
-    IntegrityError, ReleaseError
-        Where it was not released or is not what its manifest says; where it cannot be read.
+    SpecError, IntegrityError, ReleaseError
+        Where nothing is there; where it was not released or is not what its manifest says; where
+        it cannot be read.
     """
     return Synopsis(url)
 
@@ -112,13 +114,41 @@ class Synopsis:
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
         smoothings = None if method == "nearest" else self._smoothings(h)
+        return self._answered(points, smoothings)
+
+    def iter_batches(self, batches: Iterable[Points], h: Order = None) -> Iterator[Any]:
+        """Answer more points than fit into memory: batch by batch, as the answers are taken.
+
+        Each batch is what a call takes, and is answered in kind.
+
+        Raises
+        ------
+        SpecError
+            For a single array or table, or an order below 1.
+
+        Examples
+        --------
+        >>> batches = pq.ParquetFile("points.parquet").iter_batches()  # doctest: +SKIP
+        >>> largest = max(
+        ...     np.nanmax(values) for values in dbern.open("out.zarr").iter_batches(batches)
+        ... )  # doctest: +SKIP
+        """
+        if hasattr(batches, "shape") or hasattr(batches, "keys"):
+            raise SpecError(
+                "iter_batches: these are points of one batch: call the synopsis, or write a list "
+                "of batches"
+            )
+        smoothings = self._smoothings(h)
+        return (self._answered(points, smoothings) for points in batches)
+
+    def _answered(self, points: Points, smoothings: _Smoothings) -> Any:
         array = plain(points, self.domain)
         if not isinstance(array, np.ndarray):
             return self._lazy(array, smoothings)
         values = self._evaluate(array, smoothings, len(array), available_cores())
         return like(points, values, self.combination.columns)  # tables are answered in kind
 
-    def batches(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
+    def evaluator(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
         """For a request of `total` points that comes in batches: what evaluates one.
 
         It takes points (m, l) in axis order and gives the values that `self(points, h)` would for
@@ -283,44 +313,19 @@ class Synopsis:
         Raises
         ------
         SpecError
-            For a shape that is not one count of at least 2 for each axis.
+            For a shape that is not one count of at least 2 for each axis, or that needs more memory
+            than this process may use.
         """
-        import xarray
-
-        axes = self.domain.axes
-        unit = self.domain.regular(shape)
-        values = self.combination.values(
-            [
-                self._spread(array, unit, smoothing)
-                for array, smoothing in zip(self.arrays, self._smoothings(h), strict=True)
-            ],
-            np.stack(np.meshgrid(*unit, indexing="ij"), axis=-1)
-            if self.combination.of_points
-            else None,
-        )
-        coordinates: dict[str, Any] = {
-            axis.name: (axis.name, axis.at(positions), axis.attributes)
-            for axis, positions in zip(axes, unit, strict=True)
-        }
-        dims = [*self.domain.names, *(["class"] if self.combination.several else [])]
-        if self.combination.several:
-            coordinates["class"] = list(self.classes)
-        return xarray.DataArray(values, coords=coordinates, dims=dims, name=self.metadata["name"])
-
-    def _spread(
-        self,
-        array: ReleasedArray | ReleasedVector,
-        unit: Sequence[FloatArray],
-        smoothing: Smoothing,
-    ) -> FloatArray:
-        """An array's values on the grid of all axes, constant along those it does not have."""
-        if isinstance(array, ReleasedVector):
-            return array.entries
-        own = [unit[self.domain.names.index(axis)] for axis in array.axes]
-        values = array.on_grid(own, smoothing)
-        missing = [i for i, name in enumerate(self.domain.names) if name not in array.axes]
-        shape = tuple(len(positions) for positions in unit)
-        return np.broadcast_to(np.expand_dims(values, missing), shape)
+        combination, domain = self.combination, self.domain
+        unit = grid_axes(shape, domain, len(self.arrays))
+        parts = [
+            on_grid(array, domain, unit, smoothing)
+            for array, smoothing in zip(self.arrays, self._smoothings(h), strict=True)
+        ]
+        points = np.stack(np.meshgrid(*unit, indexing="ij"), -1) if combination.of_points else None
+        classes = self.classes if combination.several else ()
+        values = combination.values(parts, points)
+        return labelled(values, domain, unit, classes, self.metadata["name"])
 
     def shaped(self, *shapes: str) -> Synopsis:
         """The same function after free post-processing, labelled; its bands still cover.
@@ -389,11 +394,7 @@ def _block(
 
 @lru_cache(maxsize=8)
 def arrived(url: str, release_id: str) -> Synopsis:
-    """The synopsis that was sent to this process, unless another release is in its place by now.
-
-    Blocks of one request share what it computed.
-    """
+    """The synopsis that was sent to this process; blocks of one request share what it computed."""
     found = open_synopsis(url)
-    if found.metadata["release_id"] != release_id:
-        raise IntegrityError(f"{url}: holds another release than was opened; open it again")
+    found._store.require(release_id)
     return found

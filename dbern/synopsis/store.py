@@ -14,7 +14,7 @@ from zarr.core.buffer import Buffer, default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from dbern.arrays import FloatArray
-from dbern.errors import IntegrityError
+from dbern.errors import IntegrityError, SpecError
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.kept import Kept
@@ -40,6 +40,8 @@ class ReleasedStore:
 
     Raises
     ------
+    SpecError
+        Where there is nothing at all.
     IntegrityError
         Where there is no manifest, or an object is not what the manifest says.
     ReleaseError
@@ -69,6 +71,19 @@ class ReleasedStore:
         budget = Budget.parse(self.attributes["epsilon"], self.attributes["delta"])
         random_dp = self.attributes.get("random_dp")
         return RandomPrivacy.from_dict(random_dp, budget) if random_dp else budget
+
+    def require(self, release_id: str) -> None:
+        """Refuse another release than the one that is meant: it may have come to its place.
+
+        Raises
+        ------
+        IntegrityError
+            Where this is another.
+        """
+        if self._manifest.release_id != release_id:
+            raise IntegrityError(
+                f"{self.place}: holds another release than was opened; open it again"
+            )
 
     def array(self, path: str) -> Any:
         """A whole small array, read into memory."""
@@ -161,9 +176,9 @@ def _buffer(data: bytes) -> Buffer:
     return default_buffer_prototype().buffer.from_bytes(data)
 
 
-def _not_a_synopsis(place: Place) -> IntegrityError:
+def _not_a_synopsis(place: Place) -> IntegrityError | SpecError:
     if not place.exists():
-        return IntegrityError(f"{place}: there is no such {place.noun}; check the path")
+        return SpecError(f"{place}: there is no such {place.noun}; check the path")
     if owner(place) is not None:
         return IntegrityError(
             f"{place}: has no {MANIFEST}, so its release is not finished; run the release again"

@@ -25,6 +25,7 @@ from dbern.oblique import Oblique, decorrelate
 from dbern.targets.base import KernelName, Learner, Lengths
 
 _NARROWEST, _WIDEST = 1e-4, 1e4
+_FLAT = 10
 _Row = Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], Field(strict=False)]
 Covariance = Annotated[tuple[_Row, ...], Field(strict=False)]
 """Symmetric, in data units; TOML has it as a list of lists."""
@@ -46,12 +47,27 @@ def axis_kernels(
             f"axes; write one for each of {', '.join(domain.names)}"
         )
     shares = [b / axis.width for b, axis in zip(bandwidth, domain.axes, strict=True)]
-    if not all(_NARROWEST <= share <= _WIDEST for share in shares):
-        raise SpecError(
-            f"target.{key}: must be from {_NARROWEST:g} to {_WIDEST:g} times the width of "
-            f"its axis; write a {key} nearer to the bounds' scale"
-        )
+    for share, axis in zip(shares, domain.axes, strict=True):
+        if not _NARROWEST <= share <= _WIDEST:
+            raise SpecError(
+                f"target.{key}: must be from {_NARROWEST:g} to {_WIDEST:g} times the width of its "
+                f"axis; write one of {_NARROWEST * axis.width:g} to {_WIDEST * axis.width:g} for "
+                f"{axis.name}{axis.counted}"
+            )
     return tuple(kernel_of(name, share) for share in shares)
+
+
+def unit_notes(domain: Domain, learner: Learner) -> tuple[str, ...]:
+    """What to look at where a bandwidth is so wide that another unit was meant, most likely."""
+    bandwidth = learner.get_params().get("bandwidth")
+    if not isinstance(bandwidth, tuple):
+        return ()
+    return tuple(
+        f"target.bandwidth: {b:g} is {b / axis.width:.0f} times the width of {axis.name}: next to "
+        f"nothing is left of where records are; is it in that axis's unit{axis.counted}?"
+        for b, axis in zip(bandwidth, domain.axes, strict=False)
+        if b > _FLAT * axis.width
+    )
 
 
 class Smoother(Learner):

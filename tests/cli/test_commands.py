@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dbern
 from dbern.synopsis import places
 
 SECRET = "37.4219983"
@@ -44,6 +45,12 @@ def test_every_command_has_help(run, command):
     assert ran.code == 0
     assert ran.out.startswith(f"Usage: dbern {command}".rstrip())
     assert ran.err == ""
+
+
+@pytest.mark.parametrize("group", [(), ("ledger",), ("target",)])
+def test_the_groups_say_all_of_what_a_command_is_for(run, group):
+    """click cuts a first sentence that is too long: half a promise is none."""
+    assert "..." not in run(*group, "--help").out.replace("[ARGS]...", "")
 
 
 def test_the_group_lists_every_command_and_every_exit_code(run):
@@ -119,6 +126,13 @@ def test_2_for_what_was_asked_wrongly(project, run, arguments):
     assert (ran.code, ran.out) == (2, ""), ran.err
     assert ran.err
     assert "Traceback" not in ran.err
+
+
+def test_2_for_an_amount_names_the_option_and_not_a_key_of_a_spec(project, run):
+    grant = ("ledger", "grant", "--ledger", "sqlite:///ledger.db", "--dataset", "trips")
+    ran = run(*grant, "--epsilon", "1", "--delta", "1/0")
+    assert ran.code == 2
+    assert "'--delta': write an exact decimal or fraction, not below 0, as 0.5" in ran.err
 
 
 def test_2_names_every_wrong_key_and_says_what_to_write(project, run):
@@ -228,12 +242,24 @@ def test_4_for_a_ledger_that_sqlite_opens_read_only(project, run, monkeypatch):
     assert "read-only" in ran.err
 
 
+def test_show_keeps_long_names_of_arrays_apart_from_what_is_said_of_them(released, monkeypatch):
+    from dbern.cli.synopses import _described
+
+    facts = dbern.open(released.output).metadata
+    (component,) = facts["components"]
+    facts["components"] = [{**component, "arrays": ["density_0", "density_1", "density_2"]}]
+    assert "\ndensity_0 density_1 density_2 k [6, 6], h [2, 2]" in _described(facts)
+
+
 @pytest.mark.parametrize("command", ["show", "verify", "query"])
-def test_5_for_what_is_no_release(project, run, queries, command):
+def test_2_for_a_mistyped_path_and_5_for_what_is_no_release(project, run, queries, command):
     rest = (queries, "--out", "a.parquet") if command == "query" else ()
-    for name, said in (("nothing.zarr", "no such folder"), ("data", "not a dbern synopsis")):
+    for name, code, said in (
+        ("nothing.zarr", 2, "there is no such folder; check the path"),
+        ("data", 5, "not a dbern synopsis"),
+    ):
         ran = run(command, name, *rest)
-        assert ran.code == 5
+        assert ran.code == code
         assert said in ran.err
 
 
@@ -254,7 +280,8 @@ def test_5_for_damage_to_any_object(released, run, queries, helpers):
             path.write_bytes(content)
     coefficients = next(name for name in objects if "coefficients/c/" in name)
     path = released.output / coefficients
-    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    content = objects[coefficients]
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     assert run("query", "out.zarr", queries, "--out", "a.parquet").code == 5
     assert not list(released.folder.glob("*a.parquet*"))
     path.write_bytes(objects[coefficients])
@@ -309,7 +336,8 @@ def test_json_is_exactly_one_object_everywhere(project, run, queries):
     ("arguments", "code", "kind"),
     [
         (["release", "missing.toml"], 2, "spec"),
-        (["show", "nothing.zarr"], 5, "integrity"),
+        (["show", "nothing.zarr"], 2, "spec"),
+        (["show", "data"], 5, "integrity"),
         (["ledger", "status", "--ledger", "sqlite:///no.db"], 4, "environment"),
     ],
 )
@@ -425,13 +453,15 @@ def test_help_comes_in_under_half_a_second(executable, command):
     assert cpu_seconds([executable, *command.split(), "--help"]) < max(0.5, 10 * bare)
 
 
-def test_the_installed_command_returns_the_exit_code(executable, project):
+@pytest.mark.parametrize("module", [False, True])
+def test_the_installed_command_returns_the_exit_code(executable, project, module):
     ran = subprocess.run(
-        [executable, "show", "nothing.zarr", "--json"],
+        [*([sys.executable, "-m", "dbern"] if module else [executable]),
+         "show", "nothing.zarr", "--json"],
         cwd=project.folder, capture_output=True, text=True,
     )  # fmt: skip
-    assert ran.returncode == 5
-    assert json.loads(ran.stdout)["exit_code"] == 5
+    assert ran.returncode == 2
+    assert json.loads(ran.stdout)["exit_code"] == 2
     assert ran.stderr.startswith("dbern: ")
 
 

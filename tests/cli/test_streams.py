@@ -59,7 +59,7 @@ def test_a_terminal_that_is_closed_under_a_bar_stops_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("command", "code"), [(NO_LEDGER, 4), (("show", "none.zarr"), 5), (("show", "--nonsense"), 2)]
+    ("command", "code"), [(NO_LEDGER, 4), (("show", "data"), 5), (("show", "--nonsense"), 2)]
 )
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
 def test_a_failure_that_cannot_be_told_keeps_its_code(run, refuse, command, code, as_json):

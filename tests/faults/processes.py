@@ -11,9 +11,11 @@ import multiprocessing
 import os
 import signal
 import time
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
+import pytest
 import runner
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -25,17 +27,19 @@ PRELOADED = (
 CLUSTER = {
     "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
     "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
-    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s",
+    "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "120s",
     "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "10s",
 }
 
 
 def prepare() -> None:
-    """Tell the process that forks what to import; before the first is forked."""
+    """Start the process that forks, which imports all; what the tests' own process sees stays."""
     places = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # several processes want the cores
     CONTEXT.set_forkserver_preload(list(PRELOADED))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
+        patch.setenv("OPENBLAS_NUM_THREADS", "1")  # several processes want the cores
+        forkserver.ensure_running()
 
 
 def fork(target: Any, folder: Path, output: Path, *arguments: Any, **environment: str) -> Any:
@@ -47,7 +51,8 @@ def fork(target: Any, folder: Path, output: Path, *arguments: Any, **environment
     return process
 
 
-def wait(condition: Any, seconds: float = 30, pause: float = 0.01) -> None:
+def wait(condition: Any, seconds: float = 300, pause: float = 0.01) -> None:
+    """However slow the machine is: this long only what never comes is waited for."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -101,11 +106,11 @@ class Cluster:
 
         self.restore()
         with Client(self.address, set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=30)
+            client.wait_for_workers(2, timeout=300)
 
     def kill(self, process: Any) -> None:
         os.kill(process.pid, signal.SIGKILL)
-        process.join(10)
+        process.join(60)
 
     def close(self) -> None:
         self._end([self.scheduler, *self.workers])
@@ -127,4 +132,4 @@ class Cluster:
         for one in processes:
             if one is not None and one.is_alive():
                 one.kill()
-                one.join(10)
+                one.join(60)

@@ -33,7 +33,7 @@ class Client:
     process: Any
     output: Path
 
-    def outcome(self, seconds: float = 90) -> int:
+    def outcome(self, seconds: float = 300) -> int:
         self.process.join(seconds)
         assert self.process.exitcode is not None, f"did not end: {self.said}"
         return int(self.process.exitcode)

@@ -11,7 +11,7 @@ every call whose arguments contain the text ``call``), before or after it, do wh
 - ``stall``: sleep for a moment;
 - ``locked``, ``failing``: raise what SQLite's driver does for a locked file, or a failing disk;
 - ``disconnect``: let the PostgreSQL server end every connection of this process's user;
-- ``wait:PATH``: say so by creating PATH, then sleep;
+- ``wait:PATH``: say so by creating PATH, then sleep until it is killed;
 - ``tear``: of the first call with a folder that has a ``zarr.json``, remove that file, as a torn
   `rmtree` may, then SIGKILL.
 
@@ -79,7 +79,7 @@ def happen(what: str) -> None:
         time.sleep(STALL_SECONDS)
     else:
         Path(what.partition(":")[2]).touch()
-        time.sleep(60)
+        time.sleep(3600)
 
 
 def disconnect() -> None:

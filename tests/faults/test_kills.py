@@ -130,7 +130,7 @@ def test_a_second_client_waits_until_the_first_is_gone(local):
     project = local.project()
     there = local.folder / "there"
     first = local.start(project, (f"{LEDGER}.spend", 1, "before", f"wait:{there}"))
-    processes.wait(there.exists, 60)
+    processes.wait(there.exists)
     second = local.start(project)
     second.process.join(2)
     assert second.process.is_alive()

@@ -83,7 +83,7 @@ class Scene:
         """A client that waits there."""
         there = self.folder / f"there-{next(NUMBERS)}"
         client = self.start((place, call, when, f"wait:{there}"), bug=bug)
-        processes.wait(lambda: there.exists() or not client.is_alive(), 60)
+        processes.wait(lambda: there.exists() or not client.is_alive())
         assert there.exists()
         return client
 
@@ -111,7 +111,7 @@ class Scene:
         for page in PAGES:
             try:
                 with urllib.request.urlopen(
-                    f"http://127.0.0.1:{port}/{page}", timeout=10
+                    f"http://127.0.0.1:{port}/{page}", timeout=60
                 ) as answer:
                     yield page, answer.read()
                     answered += 1
@@ -151,12 +151,12 @@ def test_nothing_private_is_anywhere_while_a_release_is_under_way_killed_and_don
         assert here.sweep(key_may_live=True) == [], stop
         spilled += here.spilled()
         client.kill()
-        client.join(10)
+        client.join(60)
         assert client.exitcode == -signal.SIGKILL
         assert here.sweep(key_may_live=True) == [], f"killed {stop}"
     assert spilled, "nothing was spilled: the sweep looked at no partial sum"
     client = here.start()
-    client.join(60)
+    client.join(300)
     assert client.exitcode == 0
     assert here.sweep(key_may_live=False) == []
     told = [json.loads(line) for path in here.folder.glob("client-*.err")
@@ -170,13 +170,13 @@ def test_nothing_private_is_anywhere_while_a_release_is_under_way_killed_and_don
 def test_nothing_private_is_anywhere_after_workers_fail_and_die(scene):
     here = scene("an exception with a value")
     client = here.start()
-    client.join(60)
+    client.join(300)
     assert client.exitcode == 1
     assert here.sweep(key_may_live=True) == []
     for number, when in ((2, "before"), (3, "after")) if ALL else ((3, "after"),):
         here.cluster.fault(number, when, "worker")
         client = here.start()
-        client.join(60)
+        client.join(300)
         here.cluster.restore()
         assert here.sweep(key_may_live=True) == []
 
@@ -185,7 +185,7 @@ def test_nothing_private_is_anywhere_after_workers_fail_and_die(scene):
 def test_a_planted_record_is_found(scene, leak):
     here = scene(leak)
     client = here.start()
-    client.join(60)
+    client.join(300)
     assert client.exitcode == 0
     found = here.sweep(key_may_live=False)
     assert any("the value" in one for one in found)
@@ -200,9 +200,9 @@ def test_a_planted_key_is_found(scene, bug):
     client = here.stopped_at(f"{points.STAGING}.put", 2, "after", bug)
     early = here.sweep(key_may_live=True)
     client.kill()
-    client.join(10)
-    client = here.start(bug=bug)
     client.join(60)
+    client = here.start(bug=bug)
+    client.join(300)
     late = here.sweep(key_may_live=False)
     where = {"sends_the_key_to_workers": "graph", "says_the_key": "client-",
              "keeps_the_key": "project/ledger.db.keys"}[bug]  # fmt: skip

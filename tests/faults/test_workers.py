@@ -31,8 +31,8 @@ reading.read_batches = slowly
 
 
 class Cluster:
-    def __init__(self, folder):
-        self.folder, self.marks = folder, folder / "marks"
+    def __init__(self, folder, ttl="120s"):
+        self.folder, self.marks, self.ttl = folder, folder / "marks", ttl
         self.marks.mkdir(parents=True)
         (folder / "slow.py").write_text(SLOW)
         self.processes = []
@@ -47,7 +47,7 @@ class Cluster:
     def _start(self, *arguments, **environment):
         config = {"DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
                   "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
-                  "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "10s",
+                  "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": self.ttl,
                   "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "5s"}  # fmt: skip
         process = subprocess.Popen(
             [sys.executable, "-m", "dask", *arguments],
@@ -70,7 +70,7 @@ class Cluster:
         from distributed import Client
 
         with Client(self.address, set_as_default=False) as client:
-            client.wait_for_workers(count, timeout=30)
+            client.wait_for_workers(count, timeout=300)
 
     def close(self):
         for process in [*self.processes, self.scheduler]:
@@ -79,7 +79,7 @@ class Cluster:
             process.wait()
 
 
-def wait(condition, seconds=30):
+def wait(condition, seconds=300):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"
@@ -87,8 +87,8 @@ def wait(condition, seconds=30):
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    made = Cluster(tmp_path / "cluster")
+def cluster(tmp_path, request):
+    made = Cluster(tmp_path / "cluster", **getattr(request, "param", {}))
     try:
         yield made
     finally:
@@ -104,7 +104,7 @@ def start(project, cluster, rows_a_task=30):
 
 
 def outcome(process):
-    out, err = process.communicate(timeout=90)
+    out, err = process.communicate(timeout=300)
     return process.returncode, out, err
 
 
@@ -160,8 +160,9 @@ def test_tasks_that_kill_their_workers_end_in_a_clear_error_and_it_goes_on_later
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
 
 
+@pytest.mark.parametrize("cluster", [{"ttl": "15s"}], indirect=True)
 def test_a_worker_that_hangs_is_gone_on_without(project, cluster):
-    """As soon as the scheduler misses its heartbeats: see WORKER_TTL above."""
+    """As soon as the scheduler has missed its heartbeats for so long."""
     hanging = cluster.worker()
     cluster.worker()
     cluster.wait_for_workers(2)
@@ -177,8 +178,8 @@ def test_all_workers_gone_is_a_clear_error_not_an_endless_wait(project, cluster)
     release = start(project, cluster)
     wait(lambda: (cluster.marks / str(worker.pid)).exists())
     worker.kill()
-    _, err = release.communicate(timeout=60)
-    assert release.returncode == 1
+    code, _, err = outcome(release)
+    assert code == 1
     assert "workers" in err
 
 

@@ -75,8 +75,19 @@ def test_a_refused_charge_leaves_no_key(ledger, keys_held, ask):
 def test_without_a_grant_the_message_says_how_to_grant(ledger):
     with pytest.raises(BudgetError, match=r"dbern ledger grant .* --dataset nowhere --epsilon 0.5"):
         ledger.reserve(Request("nowhere", "r", Budget.parse("0.5")))
-    with pytest.raises(BudgetError, match="dbern ledger grant"):
+    with pytest.raises(BudgetError, match=r"of trips: write .* for others grant one: dbern"):
         ledger.status("nowhere")
+
+
+def test_a_misspelt_dataset_is_shown_the_names_before_a_second_budget(ledger):
+    for number in range(12):
+        ledger.grant(f"weather-{number:02}", Budget.parse("1.0"))
+    with pytest.raises(BudgetError) as refused:
+        ledger.reserve(Request("trisp", "r", Budget.parse("0.5")))
+    first, _, mend = str(refused.value).partition("grant one")
+    assert "it has budgets of trips, weather-00," in first
+    assert "weather-08, ..: write" in first
+    assert "--dataset trisp" in mend
 
 
 def test_the_first_grant_fixes_the_terms(ledger):
@@ -128,9 +139,9 @@ def test_nothing_negative_is_granted_or_charged(ledger, amount):
 @pytest.mark.parametrize("accountant", ["basic", "zcdp"])
 def test_a_slip_of_the_keyboard_is_no_grant(ledger, accountant):
     """Grants are for good: one that no status could show would spoil the ledger."""
-    with pytest.raises(SpecError, match="at most 1000000"):
+    with pytest.raises(SpecError, match="at most 1000000000000;"):
         ledger.grant("slip", Budget.parse("1e999", "1e-6"), accountant=accountant)
-    ledger.grant("most", Budget.parse("1e6", "1e-6"), accountant=accountant)
+    ledger.grant("most", Budget.parse("1e12", "1e-6"), accountant=accountant)
     assert [one.dataset for one in ledger.status()] == ["most", "trips"]
 
 

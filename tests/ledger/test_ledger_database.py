@@ -232,7 +232,7 @@ def test_a_ledger_without_permission_is_refused(reachable, python, mode, folder_
     BudgetLedger.create(url)
     (reachable / "ledger.db").chmod(mode)
     reachable.chmod(folder_mode)
-    output, errors = python(AS_ANYONE, url).communicate(timeout=20)
+    output, errors = python(AS_ANYONE, url).communicate(timeout=300)
     assert output.startswith("4 "), errors
     assert said in output
 

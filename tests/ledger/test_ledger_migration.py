@@ -170,6 +170,6 @@ with BudgetLedger.open(sys.argv[1]) as ledger:
 
 def test_processes_that_open_it_at_once_migrate_it_once(old, path, python):
     processes = [python(OPEN, old) for _ in range(2)]
-    results = [process.communicate(timeout=30) for process in processes]
+    results = [process.communicate(timeout=300) for process in processes]
     assert results == [("2\n", "")] * 2
     assert structure(path)[2] == [(schema.VERSION,)]

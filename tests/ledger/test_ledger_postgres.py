@@ -46,7 +46,7 @@ def test_creating_twice_is_harmless_and_says_so(ledger, held, url):
 def test_clients_that_create_it_at_once_make_one(postgres_url, python):
     script = "import sys; from dbern.ledger import BudgetLedger as L; print(L.create(sys.argv[1]))"
     processes = [python(script, postgres_url) for _ in range(3)]
-    results = [process.communicate(timeout=60) for process in processes]
+    results = [process.communicate(timeout=300) for process in processes]
     assert sorted(results) == [("False\n", ""), ("False\n", ""), ("True\n", "")]
 
 
@@ -132,7 +132,7 @@ def test_a_check_waits_for_the_charge_before_it(ledger, url, ask):
         threads[0].join(0.5)
         assert answers == []
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert answers.count("refused") == 1
 
 
@@ -167,7 +167,7 @@ def server_dump(server, name, *options):
                "-U", "steward", *options, name]  # fmt: skip
     return subprocess.run(
         command, env={**os.environ, **server.environment}, check=True, capture_output=True,
-        text=True, timeout=60,
+        text=True, timeout=300,
     ).stdout  # fmt: skip
 
 
@@ -336,7 +336,7 @@ def test_a_lock_waits_longer_than_a_transaction(ledger, held, url):
             thread.start()
             thread.join(0.5)
             assert (thread.is_alive(), waited) == (True, [])
-        thread.join(20)
+        thread.join(60)
         assert waited == [True]
 
 
@@ -418,7 +418,7 @@ def load(server, dump, name=None):
     environment = {**os.environ, **server.environment}
     subprocess.run(
         command, env=environment, check=True, input=dump, text=True, stdout=subprocess.DEVNULL,
-        timeout=60,
+        timeout=300,
     )  # fmt: skip
     return server.url(name)
 

@@ -18,7 +18,7 @@ from dbern.privacy.budget import Budget
 url, who, count, epsilon = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 won = 0
 for number in range(count):
-    with BudgetLedger.open(url) as ledger:
+    with BudgetLedger.open(url, busy_timeout=300) as ledger:
         try:
             held = ledger.reserve(Request("shared", f"{who}-{number}", Budget.parse(epsilon)))
         except BudgetError:
@@ -33,7 +33,7 @@ SAME = """
 import sys
 from dbern.ledger import BudgetLedger, Request
 from dbern.privacy.budget import Budget
-with BudgetLedger.open(sys.argv[1]) as ledger:
+with BudgetLedger.open(sys.argv[1], busy_timeout=300) as ledger:
     held = ledger.reserve(Request("shared", "one", Budget.parse("1")))
     with ledger.lock(held):
         held = ledger.find("shared", "one")
@@ -48,7 +48,7 @@ with BudgetLedger.open(sys.argv[1]) as ledger:
 
 def spend_at_once(url, python, processes, count, epsilon):
     started = [python(SPEND, url, str(who), str(count), epsilon) for who in range(processes)]
-    results = [process.communicate(timeout=120) for process in started]
+    results = [process.communicate(timeout=300) for process in started]
     assert [errors for _, errors in results] == [""] * processes
     with BudgetLedger.open(url) as ledger:
         (status,) = ledger.status("shared")
@@ -88,7 +88,7 @@ def test_of_clients_on_one_release_one_works(url, python):
     with BudgetLedger.open(url) as ledger:
         ledger.grant("shared", Budget.parse("1"))
     processes = [python(SAME, url) for _ in range(4)]
-    results = [process.communicate(timeout=30) for process in processes]
+    results = [process.communicate(timeout=300) for process in processes]
     assert [errors for _, errors in results] == [""] * 4
     words = sorted(output.split()[0] for output, _ in results)
     assert words == ["found", "found", "found", "worked"]

@@ -19,7 +19,7 @@ from urllib.request import urlopen
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-_SECONDS = 60.0
+_SECONDS = 300.0
 
 
 def executable() -> str | None:
@@ -56,9 +56,13 @@ def started(program: str, folder: Path) -> Iterator[str]:
             assert time.monotonic() < until, "the browser did not start"
             time.sleep(0.05)
         address = f"http://127.0.0.1:{port.read_text().split()[0]}/json"
-        with urlopen(address, timeout=_SECONDS) as answer:
-            pages = json.load(answer)
-        yield next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page")
+        pages: list[str] = []
+        while not pages:  # it may answer before its first page is there
+            assert time.monotonic() < until, "the browser has no page"
+            with urlopen(address, timeout=_SECONDS) as answer:
+                found = json.load(answer)
+            pages = [one["webSocketDebuggerUrl"] for one in found if one["type"] == "page"]
+        yield pages[0]
     finally:
         browser.terminate()
         browser.wait(_SECONDS)

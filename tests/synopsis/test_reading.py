@@ -173,8 +173,50 @@ def test_tables_are_read_by_column_name(two):
     for table in (columns, pandas.DataFrame(columns), pa.table(columns)):
         np.testing.assert_array_equal(two(table), expected)
     np.testing.assert_array_equal(two(points.tolist()), expected)
-    with pytest.raises(SpecError, match="needs the columns x, y"):
+    with pytest.raises(SpecError, match='has no column "y"; it needs the columns x, y'):
         two({"x": points[:, 0]})
+
+
+def test_a_table_of_dask_is_told_how_it_is_asked(two):
+    import dask.dataframe as dd
+    import pandas as pd
+
+    points = points_of(two)
+    table = pd.DataFrame({"y": points[:, 1], "x": points[:, 0]})
+    parts = dd.from_pandas(table, npartitions=2)
+    with pytest.raises(SpecError, match=r"write table\.map_partitions\(synopsis, meta="):
+        two(parts)
+    answered = parts.map_partitions(two, meta=("value", "f8")).compute()
+    pd.testing.assert_series_equal(answered, two(table))
+
+
+def test_batches_are_answered_one_by_one_as_calls_are(two, tmp_path):
+    points = np.random.default_rng(3).uniform([0, -1], [10, 1], (100, 2))
+    pq.write_table(pa.table({"y": points[:, 1], "x": points[:, 0]}), tmp_path / "points.parquet")
+    batches = pq.ParquetFile(tmp_path / "points.parquet").iter_batches(30)
+    found = list(two.iter_batches(batches, h=2))
+    assert [len(values) for values in found] == [30, 30, 30, 10]
+    assert isinstance(found[0], pa.Array)  # in kind
+    np.testing.assert_array_equal(np.concatenate(found), two(points, h=2))
+    taken = iter([points[:10], points[10:20]])
+    answers = two.iter_batches(taken)
+    np.testing.assert_array_equal(next(answers), two(points[:10]))
+    np.testing.assert_array_equal(next(taken), points[10:20])  # nobody took it yet
+
+
+@pytest.mark.parametrize("one", [np.ones((3, 2)), {"x": [1.0], "y": [0.0]}, pa.table({"x": [1]})])
+def test_one_batch_is_not_taken_apart(two, one):
+    with pytest.raises(SpecError, match="points of one batch: call the synopsis"):
+        two.iter_batches(one)
+    with pytest.raises(SpecError, match="h"):
+        two.iter_batches([one], h=0)
+
+
+def test_a_grid_of_more_than_memory_is_refused(two, monkeypatch):
+    assert two.grid(100).size == 10_000
+    monkeypatch.setattr("dbern.synopsis.grids.memory_limit", lambda: 100_000)
+    with pytest.raises(SpecError, match=r"10000 points need .* smaller counts"):
+        two.grid(100)
 
 
 def test_dask_in_lazy_dask_out(two, releases, client, monkeypatch):
@@ -192,7 +234,7 @@ def test_dask_in_lazy_dask_out(two, releases, client, monkeypatch):
     assert lazy.shape == (100,)
     assert lazy.dtype == np.float64
     assert lazy.numblocks == (8,)
-    for values in (lazy.compute(scheduler="sync"), client.compute(lazy).result(timeout=30)):
+    for values in (lazy.compute(scheduler="sync"), client.compute(lazy).result(timeout=300)):
         np.testing.assert_allclose(values, expected, rtol=1e-12)  # blocks change last bits
     flat = releases[1].synopsis
     one = flat(da.linspace(0, 10, 7, chunks=3))

@@ -181,7 +181,7 @@ def test_it_answers_as_a_synopsis_does(two, client):
     assert pickle.loads(sent) is received  # shaped once for all blocks of a worker
     np.testing.assert_array_equal(received(points), expected)
     lazy = shaped(da.from_array(points, chunks=(20, 2)))
-    for values in (lazy.compute(scheduler="sync"), client.compute(lazy).result(timeout=30)):
+    for values in (lazy.compute(scheduler="sync"), client.compute(lazy).result(timeout=300)):
         np.testing.assert_allclose(values, expected, rtol=1e-10, atol=1e-15)
 
 

@@ -1,0 +1,44 @@
+"""Axes of dates and times are drawn as such, whichever direction they have."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+import numpy as np
+import pytest
+
+from dbern.domain import Axis
+from dbern.reporting.panels import Panel, Picture
+from dbern.reporting.pictures import draw
+from dbern.times import TimeUnit
+
+pytestmark = pytest.mark.slow  # matplotlib
+
+YEAR = [TimeUnit.DAYS.of(date(year, 1, 1)) for year in (2026, 2027)]
+BUMP = np.exp(-(np.linspace(-2.0, 2.0, 40) ** 2))
+
+
+def texts(picture: Picture) -> list[list[str]]:
+    return [re.findall(r"<text[^>]*>([^<]+)</text>", svg) for svg in draw(picture, "p").values()]
+
+
+def test_a_curve_over_days_has_months_on_its_axis():
+    days = Axis("when", *YEAR, unit=TimeUnit.DAYS)
+    for said in texts(Picture("curve", (days,), (Panel("", BUMP),))):
+        assert {"2026", "2027", "Jul", "when"} <= set(said)
+
+
+def test_a_map_over_seconds_has_hours_on_its_axis_and_names_their_zone():
+    noon = 86400 * YEAR[0] + 43200
+    times = Axis("at", noon, noon + 14400, unit=TimeUnit.SECONDS)
+    for axes in ((times, Axis("x", 0.0, 2.0)), (Axis("x", 0.0, 2.0), times)):
+        for said in texts(Picture("map", axes, (Panel("", np.outer(BUMP, BUMP)),))):
+            assert {"13:00", "15:00", "at (UTC)", "2026-Jan-01", "1.0"} <= set(said)
+
+
+def test_every_date_that_a_spec_may_have_is_drawn():
+    ends = [TimeUnit.DAYS.of(one) for one in (date.min, date.max)]
+    ages = Axis("when", *ends, unit=TimeUnit.DAYS)
+    for said in texts(Picture("curve", (ages,), (Panel("", BUMP),))):
+        assert "4001" in said

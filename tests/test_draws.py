@@ -1,0 +1,32 @@
+"""Keys and salts in the tests' own process are the same each time, whoever runs first."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+
+from dbern.ledger import keys, rows, wrapping
+
+
+def drawn(place: str, number: int) -> bytes:
+    return sha256(f"{place} {number}".encode()).digest()
+
+
+@pytest.fixture(scope="module")
+def shared() -> list[bytes]:
+    return [keys.new_key(), keys.new_key()]
+
+
+def test_a_test_draws_its_own_sequence(request: pytest.FixtureRequest) -> None:
+    own = [keys.new_key(), wrapping.new_key(), rows.secrets.token_bytes(32)]
+    assert own == [drawn(request.node.nodeid, number) for number in range(3)]
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+def test_what_tests_share_is_drawn_for_none_of_them(
+    request: pytest.FixtureRequest, shared: list[bytes], turn: int
+) -> None:
+    module = request.node.nodeid.partition("::")[0]
+    assert shared == [drawn(f"{module}::shared[]", number) for number in range(2)]
+    assert keys.new_key() == drawn(request.node.nodeid, 0)

@@ -119,6 +119,9 @@ def _array(points: Any, domain: Domain) -> FloatArray:
 
 def _column(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
     """Numbers, or times in any form where there is a unit for them."""
+    if isinstance(values, np.ma.MaskedArray):  # what is masked is null, as in a table
+        known = _column(values.data, unit, domain)
+        return np.where(np.ma.getmaskarray(values), np.nan, known)
     if unit is None:
         return _floats(values, domain)
     found = np.asarray(values)
@@ -144,8 +147,6 @@ def _moment(one: Any, unit: TimeUnit) -> float:
 
 def _floats(values: Any, domain: Domain) -> FloatArray:
     try:
-        if isinstance(values, np.ma.MaskedArray):  # what is masked is null, as in a table
-            return np.asarray(np.ma.filled(values.astype(np.float64), np.nan))
         return np.asarray(values, dtype=np.float64)
     except (ValueError, TypeError):  # whose text quotes the value
         raise SpecError(

@@ -14,7 +14,10 @@ from projects import Project, records
 
 import dbern
 import dbern.xarray
+from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
+from dbern.synopsis.points import as_points
+from dbern.times import TimeUnit
 
 POINTS = np.array([[1.0, 0.2], [9.0, -0.5], [11.0, 0.0]])
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.1, 1.03]}  # -1.1 + 2.13 is below 1.03
@@ -81,6 +84,9 @@ def test_what_is_masked_is_null(one):
     masked = np.ma.masked_array(POINTS, mask=POINTS == 0.2)
     np.testing.assert_array_equal(np.isnan(one(masked)), [True, False, True])
     np.testing.assert_array_equal(one({"x": masked[:, 0], "y": masked[:, 1]}), one(masked))
+    days = np.ma.masked_array(["1970-01-02", "1970-01-03"], mask=[True, False], dtype="M8[D]")
+    when = Domain((Axis("when", 0.0, 9.0, TimeUnit.DAYS),))
+    np.testing.assert_array_equal(as_points(days, when), [[np.nan], [2.0]])
 
 
 def test_bands_and_shapes_come_in_kind_too(one, several):

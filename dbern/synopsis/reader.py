@@ -125,13 +125,6 @@ class Synopsis:
         ------
         SpecError
             For a single array or table, or an order below 1.
-
-        Examples
-        --------
-        >>> batches = pq.ParquetFile("points.parquet").iter_batches()  # doctest: +SKIP
-        >>> largest = max(
-        ...     np.nanmax(values) for values in dbern.open("out.zarr").iter_batches(batches)
-        ... )  # doctest: +SKIP
         """
         if hasattr(batches, "shape") or hasattr(batches, "keys"):
             raise SpecError(

@@ -432,6 +432,11 @@ def test_workers_that_stay_paused_are_not_waited_for_for_ever(project, monkeypat
 )  # fmt: skip
 def test_a_cluster_is_at_work_while_one_worker_takes_tasks_or_is_at_one(status, counts, works):
     class Known:
+        status = "running"
+
+        def nthreads(self):
+            return {"a": 1, "b": 1} if status else {}
+
         def scheduler_info(self, n_workers):
             assert n_workers == -1  # of all
             paused = {"status": "paused", "metrics": {}}
@@ -439,6 +444,31 @@ def test_a_cluster_is_at_work_while_one_worker_takes_tasks_or_is_at_one(status, 
             return {"workers": {"a": paused, "b": asked} if status else {}}
 
     assert at_work(Known()) is works
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_is_gone_has_no_workers_at_work():
+    """A future that was submitted since stays pending for ever; the client keeps what it knew."""
+    import distributed
+
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "200ms"}),
+        distributed.Client(
+            n_workers=1,
+            processes=False,
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+            worker_dashboard_address="127.0.0.1:0",
+            set_as_default=False,
+        ) as client,
+    ):
+        assert at_work(client)
+        client.cluster.sync(client.cluster.scheduler.close)
+        with pytest.raises(ReleaseError, match="the scheduler is gone"):
+            at_work(client)
+        client.close()
+        with pytest.raises(ReleaseError, match="the scheduler is gone"):
+            at_work(client)
 
 
 @pytest.mark.slow

@@ -86,6 +86,19 @@ class Axis:
         """Length of the axis in data units."""
         return self.high - self.low
 
+    def at(self, positions: FloatArray) -> FloatArray:
+        """Positions of the unit interval in data units, never outside the bounds.
+
+        ``low + 1 * (high - low)`` need not be `high`, and what is above it has no value.
+
+        Examples
+        --------
+        >>> Axis("y", -1.0, 1 / 3).at(np.array([0.0, 0.75, 1.0])).tolist()
+        [-1.0, 0.0, 0.3333333333333333]
+        """
+        inner = np.minimum(self.low + positions * self.width, self.high)
+        return np.where(positions == 1.0, self.high, inner)
+
     @property
     def counted(self) -> str:
         """What lengths along an axis of times are counted in, in parentheses; else nothing.

@@ -132,15 +132,13 @@ def _stored(spec: ReleaseSpec, planned: PlannedComponent, name: str) -> Componen
     if planned.entries:
         return Component(name, planned.lattice, ("entry",), (), granularity)
     lattice = Lattice(planned.k)
-    (domain,) = {
-        one.domain
+    ((domain, oblique),) = {
+        (one.domain, oblique_of(one))
         for one in spec.components
         if one.name == planned.name and not isinstance(one, Vector)
     }
-    positions = tuple(
-        axis.low + lattice.nodes(i) * axis.width for i, axis in enumerate(domain.axes)
-    )
-    return Component(name, lattice, domain.names, positions, granularity, planned.maps)
+    positions = tuple(axis.at(lattice.nodes(i)) for i, axis in enumerate(domain.axes))
+    return Component(name, lattice, domain.names, positions, granularity, planned.maps, oblique)
 
 
 def _attributes(

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field, PrivateAttr, ValidationError
 
 from dbern.arrays import FloatArray
-from dbern.bernstein.basis import MOST_K
+from dbern.bernstein.basis import MOST_H, MOST_K
 from dbern.combination import Combination
 from dbern.complaints import explain
 from dbern.components.base import Component, Vector
@@ -323,16 +323,15 @@ def _protection(spec: ReleaseSpec) -> Protection:
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:
-    for key in ("k", "h"):
+    for key, most in (("k", MOST_K), ("h", MOST_H)):
         value = getattr(spec.mechanism, key)
         if isinstance(value, list) and len(value) != domain.dimensions:
             raise SpecError(
                 f"mechanism.{key}: has {len(value)} entries for {domain.dimensions} axes; "
                 f"write one for each of {', '.join(domain.names)}"
             )
-    largest = spec.mechanism.k
-    if largest != "auto" and max(largest if isinstance(largest, list) else [largest]) > MOST_K:
-        raise SpecError(f"mechanism.k: above {MOST_K} {_LATER}; write k = {MOST_K} or less")
+        if value != "auto" and max(value if isinstance(value, list) else [value]) > most:
+            raise SpecError(f"mechanism.{key}: above {most} {_LATER}; write {key} = {most} or less")
 
 
 def _refuse_unavailable(spec: ReleaseSpec) -> None:

@@ -7,7 +7,7 @@ knows nothing of the manifest or of how several arrays make a function; for thes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -15,12 +15,13 @@ import numpy as np
 import xarray
 
 from dbern.arrays import FloatArray
-from dbern.bernstein.basis import iterate, iterated_matrix
+from dbern.bernstein.basis import MOST_H, iterate, iterated_matrix
 from dbern.bernstein.blocks import Blocks
 from dbern.bernstein.lattice import Lattice
 from dbern.domain import Axis, Domain
 from dbern.errors import DbernError, SpecError
 from dbern.synopsis.evaluator import Polynomial
+from dbern.synopsis.grids import grid_axes
 from dbern.synopsis.kept import Kept
 from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.released import MOST_LOADED
@@ -44,7 +45,8 @@ class ReleasedDataset:
     Raises
     ------
     SpecError
-        For a dataset without them.
+        For a dataset without them, with others than decoded ones of the whole lattice, or
+        whose lattice is oblique to the axes.
 
     Examples
     --------
@@ -85,13 +87,9 @@ class ReleasedDataset:
         self, shape: int | Sequence[int], h: int | Sequence[int] | None = None
     ) -> xarray.DataArray:
         """Values on a regular grid over the whole domain, ends included; errors as for a call."""
-        counts = [shape] * len(self.domain.axes) if isinstance(shape, int) else list(shape)
-        if len(counts) != len(self.domain.axes) or min(counts) < 2:
-            names = ", ".join(self.domain.names)
-            raise SpecError(f"grid shape {shape}: write a count of at least 2 for each of {names}")
-        unit = [np.linspace(0.0, 1.0, count) for count in counts]
+        unit = grid_axes(shape, self.domain, 1)
         places = {
-            axis.name: axis.low + axis.width * positions
+            axis.name: axis.at(positions)
             for axis, positions in zip(self.domain.axes, unit, strict=True)
         }
         return xarray.DataArray(self._polynomial(h).grid(unit), places, self.domain.names)
@@ -104,6 +102,23 @@ class ReleasedDataset:
             raise SpecError(
                 "the dataset has no released coefficients on a lattice; open it with group = "
                 '"components/<name>", consolidated = False'
+            )
+        if "scale_factor" in values.attrs:  # decoding takes it away
+            raise SpecError(
+                "the dataset is not decoded, so its values have no unit; open it with "
+                "mask_and_scale = True"
+            )
+        components = self._released.get("components", [])
+        if "oblique" in values.attrs or any("oblique" in one for one in components):
+            raise SpecError(
+                "the dataset is of a density of a full covariance, whose lattice is oblique to the "
+                "axes; open its store with dbern.open"
+            )
+        counts = {str(name): count - 1 for name, count in values.sizes.items()}
+        if components and all(_lattice_of(one) != counts for one in components):
+            raise SpecError(
+                "the dataset is a part of a released lattice, and a function is of the whole; "
+                "evaluate that, then select"
             )
         return Domain(tuple(self._axis(str(name)) for name in values.dims))
 
@@ -148,9 +163,11 @@ class ReleasedDataset:
     def _polynomial(self, h: int | Sequence[int] | None) -> Polynomial | ShardedPolynomial:
         axes = self.domain.dimensions
         given: Any = self._released_order() if h is None else h
-        orders = (given,) * axes if isinstance(given, int) else tuple(given)
-        if len(orders) != axes or not all(isinstance(o, int) and o >= 1 for o in orders):
-            raise SpecError(f"h = {h}: write an integer of at least 1, one for each axis")
+        each = list(given) if isinstance(given, list | tuple) else [given] * axes
+        whole = all(isinstance(order, int | np.integer) and 1 <= order <= MOST_H for order in each)
+        if len(each) != axes or not whole:
+            raise SpecError(f"h = {h}: write an integer from 1 to {MOST_H}, one for each axis")
+        orders = tuple(map(int, each))
         if self._lattice.size > MOST_LOADED:
             matrices = [
                 iterated_matrix(*axis) for axis in zip(self._lattice.k, orders, strict=True)
@@ -171,3 +188,8 @@ class ReleasedDataset:
                 "what the store's root attributes say in components"
             )
         return found.pop()
+
+
+def _lattice_of(component: Mapping[str, Any]) -> dict[str, int]:
+    """Its resolution by axis; empty for a vector."""
+    return dict(zip(component["axes"], component.get("k", ()), strict=True))

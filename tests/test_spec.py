@@ -168,6 +168,7 @@ WRONG = [
     ("mechanism", "k", "20", "mechanism.k", 'write k = "auto"'),
     ("mechanism", "k", [0], "mechanism.k", 'write k = "auto"'),
     ("mechanism", "k", 1001, "mechanism.k", LATER),
+    ("mechanism", "h", 10_001, "mechanism.h", LATER),
     ("mechanism", "k", [20, 20], "mechanism.k", "write one for each of x"),
     ("mechanism", "k", [], "mechanism.k", "write one for each of x"),
     ("mechanism", "h", 0, "mechanism.h", 'write h = "auto"'),

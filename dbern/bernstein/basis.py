@@ -15,6 +15,12 @@ _OVERSAMPLING = 8
 MOST_K = 1000
 """Largest degree: beyond, ``2^-k`` underflows."""
 
+MOST_H = 10_000
+"""Largest order: up to it and any degree `iterated_matrix` keeps constants to 1e-9.
+
+Its roundings grow with the order: at 1e12 it keeps one digit, at 1e18 none.
+"""
+
 
 def bernstein_basis(y: FloatArray, k: int) -> FloatArray:
     """Evaluate ``b_{v,k}(y) = C(k,v) y^v (1-y)^(k-v)`` for all v.

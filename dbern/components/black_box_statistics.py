@@ -191,7 +191,7 @@ class BlackBoxStatistic:
         indices = np.unravel_index(np.arange(part.start, part.stop), lattice.shape)
         axes = self.component.domain.axes
         return np.column_stack(
-            [axis.low + lattice.nodes(i)[indices[i]] * axis.width for i, axis in enumerate(axes)]
+            [axis.at(lattice.nodes(i)[indices[i]]) for i, axis in enumerate(axes)]
         )
 
 

@@ -33,7 +33,7 @@ class State(enum.StrEnum):
     REFUNDED = "refunded"
 
 
-_MOST_EPSILON = 10**6
+_MOST_EPSILON = 10**12
 
 PENDING = (State.RESERVED, State.READING)
 """The states whose charge counts as reserved."""
@@ -277,7 +277,7 @@ def require_positive(budget: Budget, rho: Fraction | None = None) -> None:
     ------
     SpecError
         When either parameter is negative, or both are zero, or `rho` is not above zero; or when
-        epsilon is above a million.
+        epsilon is above 10^12.
 
     Examples
     --------

@@ -132,8 +132,7 @@ def _slices(axis: Axis, values: FloatArray) -> Iterator[tuple[str, FloatArray]]:
 
 def _curves(synopsis: Synopsis, places: int) -> Picture:
     (axis,) = synopsis.domain.axes
-    points = axis.low + axis.width * np.linspace(0.0, 1.0, places)
-    points[-1] = axis.high
+    points = axis.at(np.linspace(0.0, 1.0, places))
     values = np.asarray(synopsis(points)).reshape(places, -1)
     certificate = synopsis.metadata["certificate"]
     low, high = values - certificate["total"], values + certificate["total"]

@@ -79,7 +79,7 @@ def labelled(
 
     dims, coordinates = [*domain.names], dict[str, Any]()
     for axis, positions in zip(domain.axes, unit, strict=True):
-        coordinates[axis.name] = (axis.name, axis.low + positions * axis.width, axis.attributes)
+        coordinates[axis.name] = (axis.name, axis.at(positions), axis.attributes)
     if classes:
         dims, coordinates["class"] = [*dims, "class"], list(classes)
     return xarray.DataArray(values, coords=coordinates, dims=dims, name=name)

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dbern.arrays import FloatArray
+from dbern.bernstein.basis import MOST_H
 from dbern.domain import Domain
 from dbern.errors import SpecError
 from dbern.times import TimeUnit, moment_of
@@ -118,6 +119,9 @@ def _array(points: Any, domain: Domain) -> FloatArray:
 
 def _column(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
     """Numbers, or times in any form where there is a unit for them."""
+    if isinstance(values, np.ma.MaskedArray):  # what is masked is null, as in a table
+        known = _column(values.data, unit, domain)
+        return np.where(np.ma.getmaskarray(values), np.nan, known)
     if unit is None:
         return _floats(values, domain)
     found = np.asarray(values)
@@ -197,7 +201,9 @@ def orders(h: Any, domain: Domain) -> dict[str, int]:
     {'x': 4, 'y': 4}
     """
     given = tuple(h) if isinstance(h, list | tuple | np.ndarray) else (h,) * domain.dimensions
-    whole = all(isinstance(each, int | np.integer) and each >= 1 for each in given)
+    whole = all(isinstance(each, int | np.integer) and 1 <= each <= MOST_H for each in given)
     if len(given) != domain.dimensions or not whole:
-        raise SpecError(f'h = {h}: write an integer of at least 1, one for each axis, or "auto"')
+        raise SpecError(
+            f'h = {h}: write an integer from 1 to {MOST_H}, one for each axis, or "auto"'
+        )
     return dict(zip(domain.names, given, strict=True))

@@ -59,7 +59,7 @@ class Synopsis:
         self._store = ReleasedStore(url)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_arrived, (self.url, self.metadata["release_id"]))
+        return (arrived, (self.url, self.metadata["release_id"]))
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
@@ -109,7 +109,7 @@ class Synopsis:
         Raises
         ------
         SpecError
-            For points of the wrong shape, or an order below 1.
+            For points of the wrong shape, or an order below 1 or above 10000.
         """
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
@@ -393,7 +393,8 @@ def _block(
 
 
 @lru_cache(maxsize=8)
-def _arrived(url: str, release_id: str) -> Synopsis:
+def arrived(url: str, release_id: str) -> Synopsis:
     """The synopsis that was sent to this process; blocks of one request share what it computed."""
-    del release_id  # tells releases apart that came to one place
-    return open_synopsis(url)
+    found = open_synopsis(url)
+    found._store.require(release_id)
+    return found

@@ -60,7 +60,7 @@ from dbern.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.evaluator import Polynomial
 from dbern.synopsis.points import Points, both, plain
-from dbern.synopsis.reader import Order, Synopsis
+from dbern.synopsis.reader import Order, Synopsis, arrived
 from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.sharded import ShardedPolynomial
@@ -117,7 +117,7 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
             f'shape "{_NORMALIZED}": only a density integrates to one, and this is a '
             f"{facts['target']['kind']}; leave it out"
         )
-    return ShapedSynopsis(synopsis.url, wanted)
+    return ShapedSynopsis(synopsis, wanted)
 
 
 def _is_density(facts: Mapping[str, Any]) -> bool:
@@ -316,14 +316,15 @@ class ShapedSynopsis(Synopsis):
 
     Parameters
     ----------
-    url : str
-        Where the store is.
+    synopsis : Synopsis
+        What to shape; of a shaped one its unshaped function.
     shapes : tuple of str
         From `in_order`.
     """
 
-    def __init__(self, url: str, shapes: tuple[str, ...]) -> None:
-        super().__init__(url)
+    def __init__(self, synopsis: Synopsis, shapes: tuple[str, ...]) -> None:
+        self._unshaped: Synopsis = getattr(synopsis, "_unshaped", synopsis)
+        self._store = self._unshaped._store
         self._shapes = shapes
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -373,7 +374,7 @@ class ShapedSynopsis(Synopsis):
         curve, and nowhere exceeds the curve plus or minus `band`.
         """
         array = plain(points, self.domain)
-        low, high = Synopsis(self.url).interval(array, beta, h)
+        low, high = self._unshaped.interval(array, beta, h)
         values = self(array, h)
         if _NONNEGATIVE in self._shapes and _is_density(self.metadata):
             low = np.maximum(low, 0.0)
@@ -390,5 +391,4 @@ class ShapedSynopsis(Synopsis):
 @lru_cache(maxsize=4)
 def _received(url: str, shapes: tuple[str, ...], release_id: str) -> ShapedSynopsis:
     """One for all blocks that a worker evaluates: the integral takes longer than a block may."""
-    del release_id  # tells releases apart that were at one place after each other
-    return ShapedSynopsis(url, shapes)
+    return ShapedSynopsis(arrived(url, release_id), shapes)

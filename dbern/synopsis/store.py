@@ -72,6 +72,19 @@ class ReleasedStore:
         random_dp = self.attributes.get("random_dp")
         return RandomPrivacy.from_dict(random_dp, budget) if random_dp else budget
 
+    def require(self, release_id: str) -> None:
+        """Refuse another release than the one that is meant: it may have come to its place.
+
+        Raises
+        ------
+        IntegrityError
+            Where this is another.
+        """
+        if self._manifest.release_id != release_id:
+            raise IntegrityError(
+                f"{self.place}: holds another release than was opened; open it again"
+            )
+
     def array(self, path: str) -> Any:
         """A whole small array, read into memory."""
         objects = self._manifest.objects

@@ -20,6 +20,7 @@ from dbern.bernstein.lattice import Layout, Slab
 from dbern.bernstein.maps import AxisMap
 from dbern.bernstein.spectrum import AxisSpectrum
 from dbern.errors import ReleaseError, SpecError
+from dbern.oblique import Oblique
 from dbern.synopsis.manifest import Entry, Manifest, digest, publish
 from dbern.synopsis.places import MANIFEST, ROOT, Place, failures_told, is_published, owner
 
@@ -35,7 +36,7 @@ class Component:
     """One released lattice; `positions` are its nodes, `scale_factor` a granule, in data units.
 
     Of a vector the entries, without positions. With `maps` the lattice is derived from released
-    spectral coordinates or bins, kept too.
+    spectral coordinates or bins, kept too. `oblique` are the coordinates that it is a lattice of.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Component:
     positions: tuple[FloatArray, ...]
     scale_factor: float
     maps: tuple[AxisMap, ...] = ()
+    oblique: Oblique | None = None
 
     @property
     def path(self) -> str:
@@ -209,6 +211,9 @@ def discard(place: Place, release_id: str) -> None:
 
 def _create_component(root: zarr.Group, component: Component) -> None:
     lattice = component.lattice
+    facts: dict[str, Any] = {"scale_factor": component.scale_factor, "add_offset": 0.0}
+    if component.oblique is not None:  # who has this group alone must not take them for the axes
+        facts["oblique"] = component.oblique.to_dict()
     group = root.create_group(component.path)
     group.create_array(
         "coefficients",
@@ -220,7 +225,7 @@ def _create_component(root: zarr.Group, component: Component) -> None:
         serializer=BytesCodec(endian="little"),
         compressors=ZstdCodec(level=1),
         dimension_names=component.axes,
-        attributes={"scale_factor": component.scale_factor, "add_offset": 0.0},
+        attributes=facts,
     )
     for name, positions in zip(
         component.axes, component.positions, strict=False

@@ -13,6 +13,8 @@ from numpy.polynomial import chebyshev
 
 from dbern.bernstein.approximation import lebesgue_constant
 from dbern.bernstein.basis import (
+    MOST_H,
+    MOST_K,
     bernstein_basis,
     enclosing_nodes,
     iterate,
@@ -114,6 +116,14 @@ def test_doubling_counts_every_power_once(h):
     step = np.eye(k + 1) - bernstein_basis(np.arange(k + 1) / k, k)
     series = sum(np.linalg.matrix_power(step, i) for i in range(h))
     np.testing.assert_allclose(iterated_matrix(k, h), series, atol=1e-11)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("k", [60, 5, 400, MOST_K])
+def test_any_order_that_can_be_asked_for_keeps_constants(k):
+    assert np.abs(iterated_matrix(k, MOST_H).sum(axis=1) - 1).max() < 1e-9
+    worse = iterated_matrix(60, 10**12).sum(axis=1)  # which is why there is a largest
+    assert np.abs(worse - 1).max() > 1e-6
 
 
 @given(

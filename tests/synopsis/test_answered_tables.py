@@ -14,9 +14,13 @@ from projects import Project, records
 
 import dbern
 import dbern.xarray
+from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
+from dbern.synopsis.points import as_points
+from dbern.times import TimeUnit
 
 POINTS = np.array([[1.0, 0.2], [9.0, -0.5], [11.0, 0.0]])
+BOUNDS = {"x": [0.0, 10.0], "y": [-1.1, 1.03]}  # -1.1 + 2.13 is below 1.03
 
 
 def groups():
@@ -31,7 +35,8 @@ def made(tmp_path_factory, client):
         project = Project(tmp_path_factory.mktemp("project"))
         project.write(groups())
         project.grant()
-        found.append(dbern.release(project.spec(**changes), client=client).synopsis)
+        spec = project.spec(data__bounds=BOUNDS, **changes)
+        found.append(dbern.release(spec, client=client).synopsis)
     return found
 
 
@@ -75,6 +80,15 @@ def test_other_tables_and_arrays_are_answered_by_numpy(one):
     np.testing.assert_array_equal(one(columns), one(POINTS))
 
 
+def test_what_is_masked_is_null(one):
+    masked = np.ma.masked_array(POINTS, mask=POINTS == 0.2)
+    np.testing.assert_array_equal(np.isnan(one(masked)), [True, False, True])
+    np.testing.assert_array_equal(one({"x": masked[:, 0], "y": masked[:, 1]}), one(masked))
+    days = np.ma.masked_array(["1970-01-02", "1970-01-03"], mask=[True, False], dtype="M8[D]")
+    when = Domain((Axis("when", 0.0, 9.0, TimeUnit.DAYS),))
+    np.testing.assert_array_equal(as_points(days, when), [[np.nan], [2.0]])
+
+
 def test_bands_and_shapes_come_in_kind_too(one, several):
     table = pd.DataFrame({"x": POINTS[:2, 0], "y": POINTS[:2, 1]}, index=[7, 9])
     for synopsis in (one, one.shaped("nonnegative"), several):
@@ -97,7 +111,7 @@ def dataset(one):
     return xarray.open_zarr(one.url, group="components/density", consolidated=False)
 
 
-@pytest.mark.parametrize("h", [None, 1, 5, (2, 3)])
+@pytest.mark.parametrize("h", [None, 1, np.int64(5), (2, 3)])
 def test_a_dataset_is_the_function(one, dataset, h):
     np.testing.assert_allclose(dataset.dbern(POINTS, h=h), one(POINTS, h), rtol=1e-12)
     xarray.testing.assert_allclose(
@@ -105,6 +119,21 @@ def test_a_dataset_is_the_function(one, dataset, h):
     )
     table = pd.DataFrame(POINTS, columns=["x", "y"], index=list("abc"))
     assert list(dataset.dbern(table, h=h).index) == list("abc")
+
+
+def undecoded(dataset):
+    """The same store, whose coefficients are integers."""
+    return xarray.open_zarr(
+        dataset.encoding["source"], group="components/density", consolidated=False,
+        mask_and_scale=False,
+    )  # fmt: skip
+
+
+def test_a_dataset_has_the_very_bounds_of_the_synopsis(one, dataset):
+    assert dataset.dbern.domain.axes == one.domain.axes
+    corners = np.array([[10.0, 1.03], [0.0, -1.1], [10.0, np.nextafter(1.03, 2)]])
+    np.testing.assert_allclose(dataset.dbern(corners), one(corners), rtol=1e-12)
+    assert np.isfinite(one(corners[:2])).all()
 
 
 def test_a_dataset_in_memory_needs_an_order(one, dataset):
@@ -118,11 +147,14 @@ def test_a_dataset_in_memory_needs_an_order(one, dataset):
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (lambda d: d.dbern(POINTS, h=0), "h = 0: write an integer of at least 1"),
+        (lambda d: d.dbern(POINTS, h=0), "h = 0: write an integer from 1 to 10000"),
+        (lambda d: d.dbern(POINTS, h=10**18), "write an integer from 1 to 10000"),
         (lambda d: d.dbern(POINTS, h=(1,)), "one for each axis"),
         (lambda d: d.dbern(POINTS[:, :1]), "write (m, 2) in the order x, y"),
         (lambda d: d.dbern.grid(1), "at least 2 for each of x, y"),
         (lambda d: d.drop_vars("x").dbern(POINTS), 'group = "components/<name>"'),
+        (lambda d: d.isel(x=slice(0, 3)).dbern(POINTS, h=2), "a part of a released lattice"),
+        (lambda d: undecoded(d).dbern(POINTS, h=2), "mask_and_scale = True"),
         (lambda d: d.drop_vars("coefficients").dbern(POINTS), "no released coefficients"),
     ],
 )

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from dbern.synopsis.queries import answer
 from dbern.synopsis.released import ReleasedArray
 
 ABSENT = -(2**63)
-BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0], "z": [100.0, 104.0]}
+BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0], "z": [-2.2, 1.7]}  # -2.2 + 3.9 is above 1.7
 BANDWIDTH = {"x": 2.0, "y": 0.4, "z": 1.0}
 K = {1: [9], 2: [6, 4], 3: [4, 3, 5]}
 
@@ -36,7 +37,7 @@ def releases(tmp_path_factory, client):
     for dimensions in (1, 2, 3):
         project = Project(tmp_path_factory.mktemp(f"l{dimensions}"))
         columns = records()
-        columns["z"] = np.random.default_rng(2).uniform(100, 104, 240)
+        columns["z"] = np.random.default_rng(2).uniform(*BOUNDS["z"], 240)
         project.write(columns)
         names = list(BOUNDS)[:dimensions]
         project.grant()
@@ -134,7 +135,7 @@ def test_a_wrong_grid_is_refused(two, shape):
         two.grid(shape)
 
 
-@pytest.mark.parametrize("h", [0, -1, [1], [1, 0], [1, 2, 3]])
+@pytest.mark.parametrize("h", [0, -1, [1], [1, 0], [1, 2, 3], 10_001, [1, 10**18]])
 def test_a_wrong_order_is_refused(two, h):
     with pytest.raises(SpecError, match="h ="):
         two(np.zeros((1, 2)), h=h)
@@ -268,6 +269,27 @@ def test_a_synopsis_travels_by_its_address_alone(two):
     np.testing.assert_array_equal(again(points_of(two)), two(points_of(two)))
 
 
+def test_what_was_opened_is_never_answered_from_another_release_in_its_place(releases, tmp_path):
+    place, first, second = tmp_path / "place", releases[2].synopsis, releases[1].synopsis
+    shutil.copytree(first.url, place)
+    opened, never_asked = dbern.open(place), dbern.open(place)
+    shaped, points = opened.shaped("nonnegative"), points_of(opened)
+    sent = [pickle.dumps(one) for one in (opened, shaped)]
+    expected, band = opened(points), shaped.interval(points)
+    shutil.rmtree(place)
+    shutil.copytree(second.url, place)
+    np.testing.assert_array_equal(opened(points), expected)
+    np.testing.assert_array_equal(shaped(points), np.maximum(expected, 0))
+    np.testing.assert_array_equal(shaped.interval(points), band)
+    for one in sent:
+        with pytest.raises(IntegrityError, match="holds another release than was opened"):
+            pickle.loads(one)
+    with pytest.raises(IntegrityError, match="copy the synopsis again"):
+        never_asked(points)
+    with pytest.raises(IntegrityError, match="copy the synopsis again"):
+        opened.shaped("normalized")(points)
+
+
 # --- the format ------------------------------------------------------------------------------
 
 
@@ -357,8 +379,6 @@ def test_the_manifest_lists_every_object_with_its_digest(two):
 
 @pytest.fixture
 def copied(two, tmp_path):
-    import shutil
-
     return shutil.copytree(two.url, tmp_path / "copy.zarr")
 
 

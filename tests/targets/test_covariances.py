@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import xarray
 from conformance import RESPONSE, integers
 from scipy.stats import gaussian_kde, multivariate_normal
 
 import dbern
+import dbern.xarray
 from dbern import publishing
 from dbern.noise_bounds import synthesis_matrices
 from dbern.planning import plan_files, problem_of
@@ -202,6 +204,13 @@ def test_every_query_of_a_release_agrees(project, client, monkeypatch):
         with pytest.raises(dbern.SpecError, match=r"shapes: .* covariance can only be"):
             synopsis.shaped(shape)
     assert "oblique" in synopsis.metadata["components"][0]
+    opened = xarray.open_zarr(synopsis.url, group="components/density", consolidated=False)
+    moved, older = opened.load().copy(), opened.copy(deep=True)
+    moved.encoding = {}  # it does not say where it came from
+    del older["coefficients"].attrs["oblique"]  # which only later releases have
+    for dataset in (moved, older):
+        with pytest.raises(dbern.SpecError, match=r"oblique to the axes; open its store"):
+            dataset.dbern(points, h=16)
     assert synopsis.metadata["target"]["covariance"] == H2
     assert "bandwidth" not in synopsis.metadata["target"]
 

@@ -136,24 +136,19 @@ def abandon(
 ) -> Abandoned:
     """Give a release up: refund it if no record was read, destroy its key, staging and torso.
 
-    The key goes first, whatever becomes of the output; a torso that could not be removed is
+    The key goes first, whatever becomes of the output; what of a torso could not be removed is
     removed when this is called again.
     """
     reservation = ledger.find(dataset, name)
     if reservation is None:
         return ledger.abandon(dataset, name)  # which says why not
     with ledger.lock(reservation, wait=partial(progress, _WAITING, 0, 1)):
-        if reservation.state is State.ABANDONED and _left(reservation):
+        if reservation.state is State.ABANDONED:
             given_up = Abandoned(reservation, refunded=False)
         else:
             given_up = ledger.abandon(dataset, name, reservation.release_id)
     discard(place_at(given_up.reservation.output), reservation.release_id)
     return given_up
-
-
-def _left(reservation: Reservation) -> bool:
-    """Whether an unfinished store of this release is there."""
-    return SynopsisWriter(place_at(reservation.output), reservation.release_id).is_begun()
 
 
 def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:

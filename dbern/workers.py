@@ -77,13 +77,17 @@ def scheduler_there() -> Iterator[None]:
 def threads(client: Any) -> int:
     """Of all workers that there are."""
     with scheduler_there():
+        if client.status == "closed":  # it tried in vain to connect again, and has no scheduler
+            raise ConnectionError
         return int(sum(client.nthreads().values()))
 
 
 def at_work(client: Any) -> bool:
     """Whether a worker takes tasks, or is at one; short of memory it only ends those it is at."""
+    if not threads(client):  # which finds a scheduler gone, where the next would repeat old news
+        return False
     with scheduler_there():
-        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+        workers = client.scheduler_info(n_workers=-1).get("workers", {}).values()
     return any(
         worker["status"] == "running"
         or worker["metrics"].get("task_counts", {}).get("executing", 0)

@@ -7,6 +7,7 @@ from hashlib import sha256
 import pytest
 
 from dbern.ledger import keys, rows, wrapping
+from dbern.privacy import entropy
 
 
 def drawn(place: str, number: int) -> bytes:
@@ -30,3 +31,12 @@ def test_what_tests_share_is_drawn_for_none_of_them(
     module = request.node.nodeid.partition("::")[0]
     assert shared == [drawn(f"{module}::shared[]", number) for number in range(2)]
     assert keys.new_key() == drawn(request.node.nodeid, 0)
+
+
+def test_keys_outside_of_tests_are_fresh() -> None:
+    """What `Draws` stands for: with one key for all releases their differences would be exact."""
+    found = {entropy.new_key() for _ in range(1000)}
+    assert len(found) == 1000
+    assert {len(key) for key in found} == {entropy.KEY_BYTES}
+    ones = sum(int.from_bytes(key, "big").bit_count() for key in found) / (8000 * entropy.KEY_BYTES)
+    assert abs(ones - 0.5) < 0.01  # ten standard deviations

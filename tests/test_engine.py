@@ -432,6 +432,11 @@ def test_workers_that_stay_paused_are_not_waited_for_for_ever(project, monkeypat
 )  # fmt: skip
 def test_a_cluster_is_at_work_while_one_worker_takes_tasks_or_is_at_one(status, counts, works):
     class Known:
+        status = "running"
+
+        def nthreads(self):
+            return {"a": 1, "b": 1} if status else {}
+
         def scheduler_info(self, n_workers):
             assert n_workers == -1  # of all
             paused = {"status": "paused", "metrics": {}}
@@ -439,6 +444,24 @@ def test_a_cluster_is_at_work_while_one_worker_takes_tasks_or_is_at_one(status, 
             return {"workers": {"a": paused, "b": asked} if status else {}}
 
     assert at_work(Known()) is works
+
+
+@pytest.mark.parametrize("status", ["connecting", "closed"])
+def test_a_scheduler_that_is_gone_has_no_workers_at_work(status):
+    """A future that was submitted since stays pending for ever; the client keeps what it knew."""
+
+    class Knew:
+        def __init__(self):
+            self.status = status
+
+        def nthreads(self):
+            raise AttributeError if status == "closed" else CommClosedError
+
+        def scheduler_info(self, n_workers):
+            return {"workers": {"a": {"status": "running", "metrics": {}}}}
+
+    with pytest.raises(ReleaseError, match="the scheduler is gone"):
+        at_work(Knew())
 
 
 @pytest.mark.slow

@@ -498,8 +498,20 @@ def test_abandoning_removes_an_unfinished_output(project, client, monkeypatch):
     assert not project.output.exists()
 
 
+class _Failing:
+    """In place of a function, or of a module whose `rmtree` finds a folder in use."""
+
+    def __call__(self, *_: object) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    def rmtree(self, _path: object, *, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            self()
+
+
 @pytest.mark.slow
-def test_abandoning_again_removes_what_could_not_be_removed(project, client, monkeypatch):
+@pytest.mark.parametrize("refused", [(places.Folder, "discard"), (places, "shutil")])
+def test_abandoning_again_removes_what_could_not_be_removed(project, client, monkeypatch, refused):
     """The key is destroyed all the same: the output may be gone for good."""
     with monkeypatch.context() as patch:
         patch.setattr("dbern.synopsis.writer.publish", lambda *_: (_ for _ in ()).throw(OSError))
@@ -507,15 +519,14 @@ def test_abandoning_again_removes_what_could_not_be_removed(project, client, mon
             dbern.release(project.spec(), client=client)
     with project.ledger() as ledger:
         with monkeypatch.context() as patch:
-            patch.setattr(places.Folder, "discard", lambda *_: (_ for _ in ()).throw(OSError))
+            patch.setattr(*refused, _Failing())  # before or after the torso is renamed
             with pytest.raises(ReleaseError, match="run the same command again"):
                 abandon(ledger, "trips", "density")
-        assert project.output.exists()
+        assert list(project.output.parent.glob("*out.zarr*"))
         assert not list(project.folder.glob("ledger.db.keys/*"))
-        assert not abandon(ledger, "trips", "density").refunded
-        assert not project.output.exists()
-        with pytest.raises(SpecError, match="nothing to abandon"):
-            abandon(ledger, "trips", "density")
+        for _ in range(2):
+            assert not abandon(ledger, "trips", "density").refunded
+            assert not list(project.output.parent.glob("*out.zarr*"))
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
 
 

@@ -28,7 +28,7 @@ from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.reading import Portion, Reading
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag
-from dbern.workers import at_work, check_workers, scheduler_there, task_rows, threads
+from dbern.workers import at_work, check_workers, scheduler_there, submitted, task_rows, threads
 
 if TYPE_CHECKING:
     from distributed import Client as Client
@@ -276,7 +276,7 @@ def add_up(
     done, active = 0, as_completed(loop=client.loop)
 
     def submit(depth: int, function: Callable[..., Outcome], *arguments: object) -> None:
-        future = client.submit(function, *arguments, pure=False)
+        future = submitted(client, function, *arguments)
         level[future.key] = depth
         active.add(future)
 
@@ -294,7 +294,7 @@ def add_up(
         if len(peers) == _FAN_IN:
             submit(depth + 1, merge, finished.pop(depth))
     rest = [future for peers in finished.values() for future in peers]
-    return client.submit(merge, rest, pure=False)
+    return submitted(client, merge, rest)
 
 
 def centers(
@@ -323,7 +323,7 @@ def centers(
     active = as_completed(loop=client.loop)
 
     def submit(piece: Piece, noise: Noise) -> None:
-        future = client.submit(center, total, counters, piece, noise, salt, pure=False)
+        future = submitted(client, center, total, counters, piece, noise, salt)
         piece_of[future.key] = piece
         active.add(future)
 

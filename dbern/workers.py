@@ -76,10 +76,22 @@ def scheduler_there() -> Iterator[None]:
 
 def threads(client: Any) -> int:
     """Of all workers that there are."""
+    with _connected(client):
+        return int(sum(client.nthreads().values()))
+
+
+def submitted(client: Any, task: Callable[..., Any], *arguments: object) -> Any:
+    """The future of a task."""
+    with _connected(client):
+        return client.submit(task, *arguments, pure=False)
+
+
+@contextmanager
+def _connected(client: Any) -> Iterator[None]:
     with scheduler_there():
         if client.status == "closed":  # it tried in vain to connect again, and has no scheduler
             raise ConnectionError
-        return int(sum(client.nthreads().values()))
+        yield
 
 
 def at_work(client: Any) -> bool:

@@ -40,7 +40,7 @@ from dbern.planning import plan
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.progress import silent
 from dbern.records import FileFacts, UnreadableFileError, footer_tag, read_footers
-from dbern.workers import at_work, check_workers, environment
+from dbern.workers import at_work, check_workers, environment, submitted
 
 SALT = b"a test's salt"
 ROWS = 1000
@@ -462,6 +462,15 @@ def test_a_scheduler_that_is_gone_has_no_workers_at_work(status):
 
     with pytest.raises(ReleaseError, match="the scheduler is gone"):
         at_work(Knew())
+
+
+def test_no_task_is_given_to_a_client_that_closed_itself(client):
+    from distributed import Client
+
+    with Client(client.scheduler.address, set_as_default=False) as closed:
+        assert submitted(closed, abs, -1).result() == 1
+    with pytest.raises(ReleaseError, match="the scheduler is gone"):
+        submitted(closed, abs, -1)
 
 
 @pytest.mark.slow

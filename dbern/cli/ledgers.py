@@ -6,6 +6,7 @@ import re
 import shlex
 from fractions import Fraction
 from typing import Any
+from unicodedata import category
 
 import click
 
@@ -37,7 +38,8 @@ def _percentage(
 def _name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Read a name: what cannot be printed on a line cannot be stored or told either."""
     del context, parameter
-    if value is not None and not (value.strip() and value.isprintable()):
+    unprintable = {"Cc", "Cs"}  # control characters, and what is no UTF-8
+    if value is not None and (not value.strip() or unprintable & set(map(category, value))):
         raise click.BadParameter(
             "must not be empty, nor hold control characters or anything but UTF-8"
         )

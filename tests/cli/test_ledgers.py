@@ -147,11 +147,11 @@ def test_a_name_that_no_line_can_hold_is_2(run, name):
 
 def test_the_grant_that_an_alert_names_can_be_typed(project, run):
     grant = ("ledger", "grant", "--ledger", "sqlite:///ledger.db")
-    assert run(*grant, "--dataset", "it's two", "--epsilon", "1").code == 0
+    assert run(*grant, "--dataset", "it's\u00a0two", "--epsilon", "1").code == 0
     text = run("ledger", "status", *grant[2:], "--warn-below", "101%").out
-    (line,) = (line for line in text.splitlines() if line.startswith("low: it's two;"))
+    (line,) = (line for line in text.splitlines() if line.startswith("low: it's\u00a0two;"))
     words = shlex.split(line.partition("grant more: ")[2])
-    assert words[words.index("--dataset") + 1] == "it's two"
+    assert words[words.index("--dataset") + 1] == "it's\u00a0two"
 
 
 def test_a_budget_that_runs_low_is_3_and_named(project, run):

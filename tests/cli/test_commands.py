@@ -302,8 +302,10 @@ def test_abandon_refunds_only_before_reading(project, run, monkeypatch):
         assert ran.code == 0
         assert ran.json == {"name": name, "refunded": refunded}
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
-    ran = run(*abandon, "--name", "b")
-    assert ran.code == 2
+    ran = run(*abandon, "--name", "b", "--json")  # once more, as after any crash, is as once
+    assert (ran.code, ran.json) == (0, {"name": "b", "refunded": False})
+    assert run(*abandon, "--name", "a").code == 2  # refunded, it was never there
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
 
 
 # --- JSON, quiet -----------------------------------------------------------------------------

@@ -40,6 +40,7 @@ from dbern.components.capabilities import (
     needs_lattice,
     random_privacy,
 )
+from dbern.components.composing import require_one_charge
 from dbern.components.counting import Counters
 from dbern.components.protected import most_rows
 from dbern.components.sums import oblique_of
@@ -88,14 +89,16 @@ def footers(spec: ReleaseSpec) -> tuple[FileFacts, ...]:
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
-    if all(isinstance(component, Vector) for component in spec.components):
+    components = [for_rows(component, n) for component in spec.components]
+    require_one_charge(spec.learner.kind, components)  # for n rows it may be another component
+    if all(isinstance(component, Vector) for component in components):
         _refuse_choices(spec)
-    at_once = sum(component.outputs for component in spec.components)
+    at_once = sum(component.outputs for component in components)
     resolved = [
-        _vector(spec, for_rows(component, n), n, at_once)
+        _vector(spec, component, n, at_once)
         if isinstance(component, Vector)
-        else _component(spec, for_rows(component, n), n, at_once)
-        for component in spec.components
+        else _component(spec, component, n, at_once)
+        for component in components
     ]
     planned = tuple(component for component, _ in resolved)
     parts = [statistic for _, statistic in resolved]

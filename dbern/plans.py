@@ -19,6 +19,7 @@ from dbern.bernstein.maps import (
 )
 from dbern.certificate import Certificate
 from dbern.components.base import Component, Statistic, Vector
+from dbern.components.composing import array_names
 from dbern.components.counting import Counters
 from dbern.costs import Cost
 from dbern.errors import IntegrityError
@@ -106,9 +107,7 @@ class PlannedComponent:
     @property
     def arrays(self) -> tuple[str, ...]:
         """Names of the released arrays, in the order of the outputs."""
-        if self.outputs == 1:
-            return (self.name,)
-        return tuple(f"{self.name}_{output}" for output in range(self.outputs))
+        return array_names(self.name, self.outputs)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -20,6 +20,7 @@ from dbern.bernstein.basis import MOST_H, MOST_K
 from dbern.combination import Combination
 from dbern.complaints import explain
 from dbern.components.base import Component, Vector
+from dbern.components.composing import require_one_charge
 from dbern.components.protected import protected
 from dbern.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.errors import SpecError
@@ -302,6 +303,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         if getattr(schema, role) is not None and role not in learner.uses:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
     components = learner.components(schema)
+    require_one_charge(learner.kind, components)
     most = max((c.domain.dimensions for c in components if not isinstance(c, Vector)), default=0)
     if most > _MOST_AXES:
         raise SpecError(

@@ -9,6 +9,7 @@ from typing import Protocol, Self, TypeVar, runtime_checkable
 from dbern.bernstein.coordinates import Coordinates
 from dbern.bernstein.gram import CubeKernel
 from dbern.components.base import Component, Vector
+from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 
@@ -21,7 +22,7 @@ class Sized(Protocol):
         """The same for n rows."""
 
 
-Released = TypeVar("Released", Component, Vector)
+Released = TypeVar("Released", bound=Component | Vector)
 
 
 def for_rows(component: Released, n: int) -> Released:
@@ -68,10 +69,21 @@ def for_lattice(component: Component, coordinates: Coordinates) -> Component:
 def random_privacy(
     components: Sequence[Component | Vector], charge: Budget
 ) -> RandomPrivacy | None:
-    """What a charge buys, if the sensitivity of any component is an estimate."""
+    """What a charge buys, if the sensitivity of a component is an estimate.
+
+    Raises
+    ------
+    SpecError
+        Where there is more than one: each estimate fails for a gamma of its own.
+    """
     asked = (one for one in components if isinstance(one, OneLatticeComponent))
-    found = (one.random(charge) for one in asked)
-    return next((one for one in found if one is not None), None)
+    found = [one for one in (one.random(charge) for one in asked) if one is not None]
+    if len(found) > 1:
+        raise SpecError(
+            f"target.kind: {len(found)} components have an estimated sensitivity, and random "
+            "differential privacy is proved for one; in the learner, state the others' bounds"
+        )
+    return found[0] if found else None
 
 
 def needs_lattice(component: Component) -> bool:

@@ -70,7 +70,7 @@ class Staging:
             self._open()
 
     def put(self, component: str, block: int, values: Int64Array) -> None:
-        """Stage a block; one that exists already is kept as it is.
+        """Stage a block; to stage the same values again changes nothing.
 
         Parameters
         ----------
@@ -86,20 +86,26 @@ class Staging:
         ReleaseError
             When the block cannot be written (a full disk); the other blocks stay and no partial
             file is left.
+        IntegrityError
+            When the block is there with other values: two arrays under one name would get one
+            center, and noise of the other's law.
         """
-        path = self._path(component, block)
+        path, content = self._path(component, block), _encoded(values)
         if path.exists():
+            self._require_same(component, block, content)
             return
         nonce = os.urandom(_NONCE_BYTES)
-        sealed = nonce + self._cipher.encrypt(nonce, _encoded(values), _place(component, block))
+        sealed = nonce + self._cipher.encrypt(nonce, content, _place(component, block))
         temporary = self.directory / f"{secrets.token_hex(8)}.partial"
         with _reported(self.directory):
             write_new(temporary, sealed)
             try:
-                _link_new(temporary.name, path.name, self._handle)
+                new = _link_new(temporary.name, path.name, self._handle)
             finally:
                 temporary.unlink(missing_ok=True)
             os.fsync(self._handle)
+        if not new:
+            self._require_same(component, block, content)
 
     def get(self, component: str, block: int) -> Int64Array:
         """A staged block, exactly as it was put.
@@ -190,6 +196,14 @@ class Staging:
         self._handle = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         weakref.finalize(self, os.close, self._handle)
 
+    def _require_same(self, component: str, block: int, content: bytes) -> None:
+        if not hmac.compare_digest(self._plaintext(component, block), content):
+            raise IntegrityError(
+                f"block {block} of {component!r} is staged in {self.directory} with other values; "
+                "abandon the release (no noise was drawn), and give each released array a name of "
+                "its own"
+            )
+
     def _plaintext(self, component: str, block: int) -> bytes:
         where = f"block {block} of {component!r} in {self.directory}"
         with _reported(self.directory):
@@ -259,12 +273,13 @@ def _reported(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def _link_new(source: str, target: str, directory: int) -> None:
-    """Give `source` its final name unless that exists: the first block put is the block."""
+def _link_new(source: str, target: str, directory: int) -> bool:
+    """Give `source` its final name; False where that exists: the first block put is the block."""
     try:
         os.link(source, target, src_dir_fd=directory, dst_dir_fd=directory)
     except FileExistsError:
-        return
+        return False
+    return True
 
 
 def _place(component: str, block: int) -> bytes:

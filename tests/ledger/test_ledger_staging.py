@@ -55,10 +55,21 @@ def test_directories_and_files_are_the_owners_alone(staging):
     assert staging.components() == ["../é/x"]
 
 
-def test_the_first_block_is_the_block(staging):
+def test_the_same_block_again_changes_nothing(staging):
+    staging.put("density", 0, np.array([1]))
+    seal, files = staging.seal(), [file.read_bytes() for file in block_files(staging)]
+    staging.put("density", 0, np.array([1]))
+    assert [file.read_bytes() for file in block_files(staging)] == files
+    assert staging.seal() == seal
+
+
+@pytest.mark.parametrize("other", [[2], [1, 1], [[1]]])
+def test_another_block_under_a_name_is_refused(staging, other):
+    """It would be left out of the center without a word, and its noise be of another law."""
     staging.put("density", 0, np.array([1]))
     seal = staging.seal()
-    staging.put("density", 0, np.array([2]))
+    with pytest.raises(IntegrityError, match="other values"):
+        staging.put("density", 0, np.array(other))
     assert staging.get("density", 0) == [1]
     assert staging.seal() == seal
     assert len(block_files(staging)) == 1
@@ -68,7 +79,9 @@ def test_a_racing_second_creation_keeps_the_first(staging, monkeypatch):
     # Both saw no block; the link decides.
     staging.put("density", 0, np.array([1]))
     monkeypatch.setattr(Path, "exists", lambda self: False)
-    staging.put("density", 0, np.array([2]))
+    staging.put("density", 0, np.array([1]))
+    with pytest.raises(IntegrityError, match="other values"):
+        staging.put("density", 0, np.array([2]))
     assert staging.get("density", 0) == [1]
     assert len(block_files(staging)) == 1
 

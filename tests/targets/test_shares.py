@@ -1,0 +1,113 @@
+"""A learner of another package that would spend more than its charge is refused everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import ClassVar
+
+import pytest
+
+import dbern
+from dbern.components.capabilities import random_privacy
+from dbern.components.composing import require_one_charge
+from dbern.components.sums import KernelSum
+from dbern.domain import Axis, Domain
+from dbern.errors import SpecError
+from dbern.planning import plan_files
+from dbern.targets import Learner, Lengths, axis_kernels
+
+HALF = Fraction(1, 2)
+
+
+def learner(*parts):
+    """A learner whose components have these names and, where one is given, shares."""
+
+    class Several(Learner):
+        """Sums of all records."""
+
+        kind: ClassVar[str] = "several"
+        bandwidth: Lengths = (0.5, 0.5)
+
+        def components(self, schema):
+            kernels = axis_kernels(schema.domain, self.bandwidth, "bandwidth", "gaussian")
+            given = (dict(zip(("name", "share"), part, strict=False)) for part in parts)
+            return tuple(KernelSum(domain=schema.domain, kernels=kernels, **one) for one in given)
+
+    return Several
+
+
+@pytest.fixture
+def several(monkeypatch):
+    def known(*parts):
+        monkeypatch.setattr("dbern.spec.learner_of", lambda kind: learner(*parts))
+
+    return known
+
+
+REFUSED = [
+    ([("one",), ("two",)], "add up to 2 of the budget"),
+    ([("one", HALF), ("two", HALF), ("three", Fraction(1, 10**30))], "more than 1"),
+    ([("one", Fraction(0)), ("two", HALF)], '"one" the share'),
+    ([("one", Fraction(-1, 2)), ("two", HALF)], '"one" the share'),
+    ([("one", Fraction(3, 2))], '"one" the share'),
+    ([("one", 0.5), ("two", 0.5)], "is a Fraction above 0"),
+    ([("one", HALF), ("one", HALF)], 'more than one array named "one"'),
+]
+
+
+@pytest.mark.parametrize(("parts", "told"), REFUSED)
+def test_components_that_spend_more_or_meet_are_refused_with_the_spec(
+    project, several, parts, told
+):
+    """No plan, and no release that goes on with a stored plan, has another way to a spec."""
+    several(*parts)
+    with pytest.raises(SpecError, match=told) as refused:
+        project.spec(target={"kind": "several", "bandwidth": None})
+    assert '"several"' in str(refused.value)
+
+
+@pytest.mark.parametrize("parts", [[("one",)], [("one", HALF), ("two", HALF)], [("one", HALF)]])
+def test_shares_of_at_most_one_are_planned(project, several, parts):
+    several(*parts)
+    planned = dbern.plan(project.spec(target={"kind": "several", "bandwidth": None}))
+    assert sum(Fraction(one.noise.law.epsilon) for one in planned.components) <= 1
+
+
+def test_outputs_may_not_meet_another_component():
+    square = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
+    kernels = axis_kernels(square, (0.1, 0.1), "bandwidth", "gaussian")
+    one = KernelSum("sum", square, kernels, share=HALF)
+
+    class Two:
+        outputs, signed, columns = 2, False, ()
+
+    two = replace(one, weighing=Two())
+    require_one_charge("several", (two, replace(one, name="sum_2")))
+    with pytest.raises(SpecError, match='named "sum_1"'):
+        require_one_charge("several", (two, replace(one, name="sum_1")))
+
+
+def test_what_a_component_becomes_for_its_rows_is_looked_at_too(project, several, monkeypatch):
+    """`for_rows` of a package's component may give another share."""
+    several(("one", HALF), ("two", HALF))
+    spec = project.spec(target={"kind": "several", "bandwidth": None})
+    whole = lambda component, n: replace(component, share=Fraction(1))  # noqa: E731
+    monkeypatch.setattr("dbern.planning.for_rows", whole)
+    with pytest.raises(SpecError, match="add up to 2"):
+        plan_files(spec, dbern.planning.footers(spec))
+
+
+def test_random_privacy_is_that_of_one_estimate():
+    class Estimated:
+        one_lattice = True
+
+        def for_lattice(self, coordinates):
+            return self
+
+        def random(self, charge):
+            return "random"
+
+    assert random_privacy((Estimated(),), None) == "random"
+    with pytest.raises(SpecError, match="2 components have an estimated"):
+        random_privacy((Estimated(), Estimated()), None)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dbern.diagnosis.databases import database
 from dbern.diagnosis.finding import SKEW_SECONDS, Finding, tried
+from dbern.diagnosis.histories import clock
 from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.ledger import BudgetLedger
 from dbern.ledger.backend import backend_of
@@ -38,13 +39,13 @@ def ledger(url: str) -> list[Finding]:
         mend = f"run: dbern ledger init --ledger {url}"
         return [Finding("ledger", "mend", f"there is none at {backend.url}", mend)]
     if not isinstance(backend, SqliteBackend):  # its server keeps permissions, locks and disk
-        return [_content(url), *database(url)]
+        return [*_content(url), *database(url)]
     path = backend.path
     folders = [path.with_name(f"{path.name}.{what}") for what in _BESIDE]
     return [
         _private("ledger file", path, 0o600),
         *(_private(folder.suffix[1:], folder, 0o700) for folder in folders if _present(folder)),
-        _content(url),
+        *_content(url),
         *_locks(path),
         _place(path),
         _repository(path),
@@ -67,17 +68,20 @@ def _private(what: str, path: Path, mode: int) -> Finding:
     return Finding(what, "good", f"{path}, mode {facts.st_mode & 0o777:o}")
 
 
-def _content(url: str) -> Finding:
+def _content(url: str) -> list[Finding]:
     try:
         with BudgetLedger.open(url, read_only=True) as opened:
             accounts, log = opened.status(None), opened.log(None)
     except DbernError as error:
-        return Finding("ledger content", "mend", str(error), "see above; else restore a backup")
+        return [Finding("ledger content", "mend", str(error), "see above; else restore a backup")]
     last = datetime.fromisoformat(log[-1].at).timestamp() if log else 0.0
     if last > time.time() + SKEW_SECONDS:
         found = f"its last entry is of the future ({log[-1].at})"
-        return Finding("ledger content", "mend", found, "set the system's clock")
-    return Finding("ledger content", "good", f"{len(accounts)} accounts, {len(log)} log entries")
+        content = Finding("ledger content", "mend", found, "set the system's clock")
+    else:
+        found = f"{len(accounts)} accounts, {len(log)} log entries"
+        content = Finding("ledger content", "good", found)
+    return [content, clock(log, accounts)]
 
 
 def _locks(path: Path) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from dbern.cli import starting
 from dbern.cli.main import cli
 from dbern.diagnosis import clusters, databases
 from dbern.errors import SpecError
+from dbern.privacy.budget import Budget
 from dbern.spec import ReleaseSpec
 from dbern.targets import kinds, learner_of
 from dbern.times import TimeUnit, moment_of
@@ -279,6 +280,59 @@ def test_a_ledger_written_in_the_future_is_found(project, set_clock):
     found = {one.what: one for one in diagnosis.ledger(project.url)}
     assert found["ledger content"].state == "mend"
     assert "of the future" in found["ledger content"].found
+
+
+@pytest.fixture
+def history(project, monkeypatch):
+    """Append grants at these times to the log, each by one second later where none is given."""
+
+    def at(*times, period="day"):
+        monkeypatch.setattr("dbern.ledger.rows.now", lambda: now[0])
+        now = ["2026-11-20T08:00:00+00:00"]
+        with project.ledger() as ledger:
+            for number, now[0] in enumerate(times):
+                name = "nightly" if number else "other"
+                ledger.grant(name, Budget.parse("1"), period=period if number else None)
+
+    def found():
+        return next(one for one in diagnosis.ledger(project.url) if one.what == "ledger's clock")
+
+    def told(*times, **terms):
+        at(*times, **terms)
+        return found()
+
+    return told
+
+
+def test_a_clock_set_back_and_right_again_is_found(history, run, project):
+    # The fixture's own grant is of this very day: the log's first entry.
+    first, late, back = "2101-03-02T10:00:00+00:00", "2101-03-02T10:05:00+00:00", "2101-02-27T23"
+    found = history(first, late, f"{back}:00:00+00:00", f"{back}:00:09+00:00", late)
+    assert found.state == "warn"
+    assert "set back at 1 places" in found.found
+    assert "entry 4 by 212700 s" in found.found
+    assert "each day from 2101-02-27 to before 2101-03-02 of nightly" in found.found
+    ran = run("doctor", "--ledger", project.url, "--json")
+    assert states(ran)["ledger's clock"] == "warn"
+
+
+def test_every_step_back_is_counted(history):
+    times = [f"2101-03-0{day}T00:00:00+00:00" for day in (1, 5, 4, 6, 2, 9)]
+    found = history(*times, period="month")
+    assert "set back at 2 places" in found.found
+    assert "no budget by period reopened" in found.found
+
+
+def test_clocks_that_differ_a_little_are_no_warning_within_a_period(history):
+    found = history(*(f"2101-03-01T12:00:{s}+00:00" for s in ("10", "30", "28", "31")))
+    assert (found.state, "by at most 2 s" in found.found) == ("good", True)
+
+
+def test_a_short_step_back_into_a_period_that_is_over_is_found(history):
+    midnight = ("2101-03-01T23:59:58+00:00", "2101-03-02T00:00:01+00:00")
+    found = history(midnight[0], *midnight, midnight[0])
+    assert found.state == "warn"
+    assert "from 2101-03-01 to before 2101-03-02 of nightly" in found.found
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from dbern.noise_bounds import (
 )
 from dbern.privacy.mechanism import Noise
 
+_ROOM = 2.0**-32  # for rounding, downward
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -30,7 +32,8 @@ class Certificate:
     Attributes
     ----------
     lower_bound : float
-        What no mechanism with the same epsilon and delta can certify at the same confidence.
+        No mechanism with the same epsilon and delta certifies less at the same confidence; whether
+        one certifies as little is not known. 0 where no bound is known.
 
     Examples
     --------
@@ -120,7 +123,12 @@ def vector_bound(
 def combined(
     combination: Combination, parts: Sequence[Certificate], lower_bound: float
 ) -> Certificate:
-    """The certificate of a function made of arrays whose certificates hold at once."""
+    """The certificate of a function made of arrays whose certificates hold at once.
+
+    `lower_bound` is that of its arrays; it bounds the function's error where values are theirs.
+    """
+    if combination.kind not in ("linear", "stack"):
+        lower_bound = 0.0
     total = combination.error([part.total for part in parts])
     noise = min(total, combination.error([part.noise for part in parts]))
     rounding = min(total - noise, combination.error([part.rounding for part in parts]))
@@ -136,22 +144,49 @@ def combined(
 
 
 def lower_bound(
-    function_sensitivity: float, epsilon: float, beta: float, n: int, delta: float = 0.0
+    function_sensitivity: float,
+    epsilon: float,
+    beta: float,
+    n: int,
+    delta: float = 0.0,
+    unit_rows: int = 1,
 ) -> float:
-    """``m S / 2``, m the most records that group privacy keeps from being told apart.
+    """``m S / 2``, rounded down: m the most units that group privacy keeps from being told apart.
 
-    Two databases that differ in m records have values m S apart at some point (F is additive in
-    records and S is attained). A mechanism within less than half of that of both, each with
-    probability ``1 - beta``, would need ``1 - beta <= e^{m eps} beta + delta (e^{m eps} - 1) /
-    (e^eps - 1)``; m is the largest number for which that fails. With delta 0 it is the largest
-    below ``ln((1 - beta) / beta) / epsilon``.
+    *Two databases.* At most n rows count, so ``floor(n / unit_rows)`` whole units of `unit_rows`
+    rows fit. Let all rows of m of them be at one point in one database, and in the other be null
+    (signed weights: of the opposite sign; added units: not there), all else the same. F is a sum
+    over records of which each attains its bound, so at that point the two values are m S apart: S,
+    `function_sensitivity`, is what all rows of a unit move together.
+
+    *No mechanism tells less.* One that is within less than half of that of both, each with
+    probability ``1 - beta``, has two disjoint events, and by group privacy ``1 - beta <= e^{m eps}
+    beta + delta (e^{m eps} - 1) / (e^eps - 1)``. So for every m for which that fails, ``m S / 2``
+    is a lower bound; with delta 0 these are the m below ``ln((1 - beta) / beta) / epsilon``.
+
+    *Never above a constant.* What a row attains is at most the width of F's range over n, so ``m
+    unit_rows <= n`` keeps ``m S / 2`` at most half of that range, which a constant certifies.
+
+    *Rounding.* S comes rounded outward by a few parts in 2^40, and floats add some in 2^52: the
+    logarithm and the result are taken smaller by far more.
+
+    Parameters
+    ----------
+    n : int
+        The public number of rows, or the normalizer.
+    unit_rows : int
+        The most rows of a unit.
 
     Examples
     --------
-    >>> lower_bound(0.5, 1.0, 0.05, 100)
+    >>> round(lower_bound(0.5, 1.0, 0.05, 100), 6)
     0.5
+    >>> lower_bound(0.5, 0.001, 0.05, 100, unit_rows=8) <= 100 // 8 * 0.5 / 2
+    True
     """
     # With u = e^{m eps} the condition is linear: u (beta + d) < 1 - beta + d.
     d = delta / math.expm1(epsilon) if epsilon < 700 else 0.0
-    reach = math.log((1 - beta + d) / (beta + d)) / epsilon
-    return min(n, max(0, math.ceil(reach) - 1)) * function_sensitivity / 2
+    told_apart = math.log((1 - beta + d) / (beta + d))
+    reach = (told_apart - _ROOM * (1 + abs(told_apart))) / epsilon
+    units = min(n // unit_rows, max(0, math.ceil(reach) - 1))
+    return (1 - _ROOM) * units * function_sensitivity / 2

@@ -353,5 +353,6 @@ def _lower_bound(spec: ReleaseSpec, component: Component, n: int) -> float:
     if not component.additive:
         return 0.0
     function = component.function_movement * component.unit / n
-    charge = spec.charge
-    return lower_bound(function, float(charge.epsilon), float(spec.beta), n, float(charge.delta))
+    charge, rows = spec.charge, spec.protection.unit.max_contributions
+    epsilon, delta = float(charge.epsilon), float(charge.delta)
+    return lower_bound(function, epsilon, float(spec.beta), n, delta, rows)

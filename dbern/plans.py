@@ -370,7 +370,7 @@ def _compared(plan: ReleasePlan, one: PlannedComponent) -> str:
     text = f"S/epsilon = {one.sensitivity.function / float(plan.charge.epsilon):.3g}"
     if not least:
         return f"for comparison, {text}"
-    return f"{total / least:.0f} times the {least:.3g} that no mechanism can beat; {text}"
+    return f"{total / least:.0f} times a lower bound for any mechanism, {least:.3g}; {text}"
 
 
 def _released_as(one: PlannedComponent) -> str:

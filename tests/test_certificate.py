@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -16,7 +17,8 @@ from dbern.bernstein.bias import Bumps
 from dbern.bernstein.coordinates import PlainCoordinates
 from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.lattice import Lattice
-from dbern.certificate import Certificate
+from dbern.certificate import Certificate, combined, lower_bound
+from dbern.combination import KINDS, Combination
 from dbern.noise_bounds import enclose, lattice_norm, released_norm, synthesis_matrices
 from dbern.planning import plan_files
 from dbern.privacy.calibration import tail
@@ -101,6 +103,66 @@ def test_operator_norm_bounds_noise_of_any_signs():
 def test_parts_add_up():
     parts = {"approximation": 0.3, "rounding": 0.01, "noise": 2.0}
     assert Certificate(**parts, beta=0.05, lower_bound=9.0).total == pytest.approx(2.31)
+
+
+def users(rows, n, neighbors="replace-one"):
+    unit = {"column": "user", "max_contributions": rows}
+    return {"n": None, "normalizer": str(n), "unit": unit, "neighbors": neighbors}
+
+
+ROWS = [(5, 1), (5, 2), (5, 5), (5, 8), (3, 100), (1, 2)]  # n, rows of a unit
+
+
+@pytest.mark.parametrize(("n", "rows"), ROWS)
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-or-remove-one"])
+@pytest.mark.parametrize("signed", [False, True])
+def test_a_constant_never_certifies_less_than_the_lower_bound(n, rows, neighbors, signed):
+    """Half of the width of F over every database of n rows: at most n rows count, whoever's."""
+    data = users(rows, n, neighbors)
+    if signed:
+        target = {"kind": "support-vector-machine", "length_scale": [0.1], "bandwidth": None}
+        data["label"] = {"column": "late", "classes": ["no", "yes"]}
+    spec = ReleaseSpec(
+        **sections(data=data, target=target if signed else {}, budget={"epsilon": "1e-6"})
+    )
+    plan = plan_files(spec, ())
+    places, points = np.array([0.0, 0.3, 1.0]), np.linspace(0, 1, 11)
+    shape = np.exp(-(((points[:, None] - places) / 0.1) ** 2) / 2)
+    one = shape if signed else reference.gaussian(points[:, None] - places, 0.1)
+    kinds = [*one.T, *(-one.T if signed else [])]  # what one row adds, times n; null adds nothing
+    counts = itertools.product(range(n + 1), repeat=len(kinds))
+    found = np.array([np.dot(c, kinds) / n for c in counts if sum(c) <= n])
+    constant = (found.max(axis=0) - found.min(axis=0)).max() / 2
+    least = plan.certificate.lower_bound
+    assert least <= constant <= plan.certificate.total
+    assert least >= 0.4 * constant * (n // rows * rows / n)  # or it would say nothing
+
+
+def test_units_that_do_not_fit_do_not_count():
+    assert lower_bound(8.0, 1e-3, 0.05, 5, unit_rows=8) == 0
+    assert lower_bound(8.0, 1e-3, 0.05, 8, unit_rows=8) == pytest.approx(4.0)
+    assert lower_bound(1.0, 1e-3, 0.05, 7) == pytest.approx(3.5)
+
+
+@pytest.mark.parametrize("units", [1, 2, 3, 7])
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.1, 0.3, 1.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 0.01])
+def test_the_lower_bound_is_rounded_down(units, epsilon, delta):
+    """At a beta where group privacy just allows so many units, one fewer is all that counts."""
+    u, d = math.exp(units * epsilon), delta / math.expm1(epsilon)
+    beta = (1 + d - u * d) / (1 + u)
+    if not 0 < beta < 0.5:
+        return
+    for near in (beta, math.nextafter(beta, 0), math.nextafter(beta, 1)):
+        assert lower_bound(1.0, epsilon, near, 100, delta) <= (units - 1) / 2
+    assert lower_bound(1.0, epsilon, beta * (1 - 1e-3), 100, delta) > units / 2 - 1e-6
+
+
+def test_a_function_of_other_values_than_its_arrays_has_no_lower_bound():
+    part = Certificate(0.1, 0.1, 1.0, 0.05, 0.3)
+    for kind in KINDS[:6]:
+        least = combined(Combination(kind, low=0.0, high=1.0), [part, part], 0.3).lower_bound
+        assert least == (0.3 if kind in ("linear", "stack") else 0.0)
 
 
 @pytest.mark.parametrize("beta", ["0.5", "0.1"])

@@ -11,6 +11,7 @@ from typing import Any
 from dbern.errors import SpecError
 
 _DECIMAL = re.compile(r"\d+(\.\d+)?([eE][-+]?\d{1,3})?|\d+/\d+")
+_SHOWN = re.compile(r"(.*) \(at most ([1-9]\d{0,8}) rows\)", re.DOTALL)
 _WHOLE = re.compile(r"[1-9]\d{0,8}")
 MOST_CONTRIBUTIONS = 1 << 20
 """Rows of a unit that a release may count."""
@@ -117,6 +118,27 @@ class PrivacyUnit:
         if not column or not _WHOLE.fullmatch(rows):
             raise SpecError(f'unit: "{text}" is none; write row, or a column and rows as user:8')
         return cls(column, int(rows))
+
+    @classmethod
+    def shown(cls, text: str) -> PrivacyUnit:
+        """Read what `str` gives, as synopses state their unit.
+
+        Raises
+        ------
+        SpecError
+            For anything else.
+
+        Examples
+        --------
+        >>> PrivacyUnit.shown("user (at most 8 rows)").max_contributions
+        8
+        """
+        found = _SHOWN.fullmatch(text)
+        if text == "row":
+            return cls()
+        if found is None:
+            raise SpecError(f'unit: "{text}" is none; a synopsis has row, or user (at most 8 rows)')
+        return cls(found[1], int(found[2]))
 
     @property
     def text(self) -> str:

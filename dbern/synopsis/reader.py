@@ -15,7 +15,7 @@ from dbern.certificate import Certificate, combined, lower_bound
 from dbern.combination import Combination
 from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.privacy.budget import Budget
+from dbern.privacy.budget import Budget, PrivacyUnit
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
 from dbern.synopsis.grids import grid_axes, labelled, on_grid
@@ -364,11 +364,12 @@ class Synopsis:
     def _lower_bound(self, beta: float) -> float:
         facts, first = self.metadata, self.metadata["components"][0]
         additive = first.get("additive", "entries" not in first)
-        if not additive or self.combination.kind not in ("linear", "stack"):
+        if not additive:
             return 0.0
         epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
         n = facts["target"].get("n") or facts["target"]["normalizer"]
-        return lower_bound(first["sensitivity"]["function"], epsilon, beta, n, delta)
+        rows = PrivacyUnit.shown(facts["unit"]).max_contributions
+        return lower_bound(first["sensitivity"]["function"], epsilon, beta, n, delta, rows)
 
     def _smoothings(self, h: Order) -> tuple[Smoothing, ...]:
         if isinstance(h, str) and h == "auto":

@@ -4,6 +4,8 @@ Each time that is noticed or declared a new epoch begins, in which nothing is sp
 published releases are reconciled (privacy.md, section 5). A database is taken for put back
 
 - when a later point of it was seen (its mark) or, for SQLite, when it has events and no mark;
+- when a SQLite database with events is another file than its mark was noted for: a copy of the
+  whole folder, of which both would spend;
 - when it does not live where it did: what PostgreSQL says of itself changes when a dump is loaded,
   a base backup recovered to a point in time, or a standby promoted.
 """
@@ -55,6 +57,8 @@ def put_back(connection: Connection, backend: Backend) -> str | None:
                 f"event {seen.event} of epoch {seen.epoch} was seen, and the database ends at "
                 f"event {point.event} of epoch {point.epoch}"
             )
+        if point.event and mark.of_another_file():
+            return f"{mark.path} was noted for another file, so this database is a copy"
     if backend.home(connection) != facts["home"]:
         return "the database was restored, moved or failed over"
     return None

@@ -166,8 +166,8 @@ class SqliteBackend:
         return self._beside("runs")
 
     def mark(self, ledger_id: str) -> Mark:
-        """The file beside the database; a database that comes without it is a copy."""
-        return Mark(self._beside("mark"), ledger_id, always_there=True)
+        """The file beside the database; without it, or noted for another file, that is a copy."""
+        return Mark(self._beside("mark"), ledger_id, always_there=True, file=self.path)
 
     def home(self, connection: Connection) -> str:
         """Nothing in a SQLite file says where it is; its mark does that."""

@@ -138,6 +138,72 @@ def test_moved_with_its_mark_it_goes_on(ledger, held, ask, path, tmp_path):
         moved.begin_reading(held)
 
 
+@sqlite_only
+def test_of_a_copied_folder_only_the_ledger_itself_spends(ledger, held, ask, path, tmp_path):
+    there = tmp_path / "there"
+    shutil.copytree(path.parent, there, ignore=lambda *_: ["there"])
+    with BudgetLedger.open(f"sqlite:///{there}/ledger.db", read_only=True) as looking:
+        assert looking.is_pending()
+    with BudgetLedger.open(f"sqlite:///{there}/ledger.db") as copy:
+        for spend in (
+            lambda: copy.reserve(ask("new", "0.1")),
+            lambda: copy.reserve(ask()),
+            lambda: copy.begin_reading(held),
+        ):
+            with pytest.raises(BudgetError, match="reconcile"):
+                spend()
+        (line,) = [line for line in copy.log() if line.event == "restored"]
+        assert "noted for another file" in line.detail["why"]
+        assert not ledger.is_pending()
+        ledger.begin_reading(held)
+        copy.reconcile([])
+        copy.reserve(ask("new", "0.1"))
+        assert not copy.is_pending()
+
+
+def marked(path, *words):
+    """Change what the mark beside a ledger says after its first three words."""
+    mark = path.with_name("ledger.db.mark")
+    mark.write_text(" ".join([*mark.read_text().split()[:3], *words]) + "\n")
+
+
+@sqlite_only
+def test_a_mark_without_its_file_is_brought_up_to_date_silently(
+    ledger, held, ask, path, tmp_path, url
+):
+    """Made by an older version; opening the ledger is enough, were nothing ever written again."""
+    marked(path)
+    with BudgetLedger.open(url, read_only=True) as looking:
+        assert not looking.is_pending()
+    BudgetLedger.open(url).close()
+    assert not ledger.is_pending()
+    assert [line.event for line in ledger.log()] == ["grant", "reserve"]
+    shutil.copytree(path.parent, tmp_path / "there", ignore=lambda *_: ["there"])
+    with BudgetLedger.open(f"sqlite:///{tmp_path}/there/ledger.db") as copy:
+        assert copy.is_pending()
+
+
+@sqlite_only
+def test_other_device_numbers_after_a_reboot_are_no_alarm(ledger, held, ask, path):
+    marked(path, f"{path.stat().st_ino:020d}", "77")
+    assert not ledger.is_pending()
+    ledger.begin_reading(held)
+
+
+@sqlite_only
+def test_another_inode_is_a_copy_on_whatever_device(ledger, held, path):
+    marked(path, f"{path.stat().st_ino + 1:020d}", f"{path.stat().st_dev:020d}")
+    with pytest.raises(BudgetError, match="reconcile"):
+        ledger.begin_reading(held)
+
+
+@sqlite_only
+def test_a_vacuum_is_no_copy(ledger, held, path):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("VACUUM")
+    ledger.begin_reading(held)
+
+
 def test_an_empty_ledger_has_nothing_to_forget(tmp_path):
     url = f"sqlite:///{tmp_path}/new.db"
     BudgetLedger.create(url)
@@ -339,8 +405,9 @@ def test_another_guarantee_than_the_charge_is_an_integrity_error(
 def test_the_mark_says_nothing_of_what_was_released(ledger, held, path):
     with closing(sqlite3.connect(path)) as connection:
         ((last,),) = connection.execute("SELECT max(id) FROM audit").fetchall()
+    file = path.stat()
     assert path.with_name("ledger.db.mark").read_text().split() == [
-        ledger.id, "0000000001", f"{last:020d}",
+        ledger.id, "0000000001", f"{last:020d}", f"{file.st_ino:020d}", f"{file.st_dev:020d}",
     ]  # fmt: skip
 
 

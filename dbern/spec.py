@@ -345,6 +345,11 @@ def _refuse_unavailable(spec: ReleaseSpec) -> None:
     for refused, key, instead in refusals:
         if refused:
             raise SpecError(f"{key}: this value {_LATER}; write {instead}")
+    if not data.source.strip():
+        raise SpecError(
+            "data.source: is empty, which would be every file in the spec's folder and below it; "
+            'write source = "data/trips/*.parquet"'
+        )
     for place, key in ((data.source, "data.source"), (spec.release.output, "release.output")):
         if is_url(place):
             check_url(place, key)

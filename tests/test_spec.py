@@ -95,6 +95,8 @@ WRONG = [
     ("release", "output", "s3://bucket", "release.output", "write s3://bucket/name"),
     ("release", "nmae", "x", "release.nmae", "unknown key; write name"),
     ("data", "source", None, "data.source", "is missing; write source ="),
+    ("data", "source", "", "data.source", "is empty, which would be every file"),
+    ("data", "source", " \t\n", "data.source", 'write source = "data/trips/*.parquet"'),
     ("data", "source", "https://bucket/x?X-Amz-Signature=PASS", "data.source", "s3://bucket/name"),
     ("data", "source", "s3://bucket/x?secret=PASS", "data.source", "environment alone"),
     ("data", "bounds", None, "data.bounds", "is missing; write [data.bounds]"),

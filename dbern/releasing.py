@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -154,18 +154,6 @@ def abandon(
 def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
     """Find this release's reservation or make it; after the charge the files are not needed."""
     known = ledger.find(spec.budget.dataset, spec.release.name)
-    plan: dict[str, Any] = {}
-    inputs: dict[str, Any] = {}
-    rho = gamma = None
-    if known is None or known.state not in (State.SPENT, State.COMMITTED):
-        files = footers(spec)
-        planned = plan_files(spec, files)
-        rho = planned.rho
-        gamma = planned.random_dp.gamma if planned.random_dp else None
-        plan = {"dbern_version": version("dbern"), **planned.to_dict()}
-        inputs = _inputs(files, spec)
-    if known is None or known.state is State.REFUNDED:
-        _check_output(ledger, spec)
     request = Request(
         dataset=spec.budget.dataset,
         name=spec.release.name,
@@ -173,12 +161,22 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
         neighbors=spec.protection.neighbors,
         unit=spec.protection.unit,
         identity=spec.identity(),
-        inputs=inputs,
-        plan=plan,
         output=spec.output,
-        rho=rho,
-        gamma=gamma,
     )
+    if known is None:
+        ledger.require_account(request)
+    if known is None or known.state not in (State.SPENT, State.COMMITTED):
+        files = footers(spec)
+        planned = plan_files(spec, files)
+        request = replace(
+            request,
+            inputs=_inputs(files, spec),
+            plan={"dbern_version": version("dbern"), **planned.to_dict()},
+            rho=planned.rho,
+            gamma=planned.random_dp.gamma if planned.random_dp else None,
+        )
+    if known is None or known.state is State.REFUNDED:
+        _check_output(ledger, spec)
     return ledger.reserve(request)
 
 

@@ -16,6 +16,7 @@ import pytest
 import dbern
 from dbern import engine, publishing, releasing
 from dbern.errors import (
+    BudgetError,
     DbernError,
     EnvironmentRefusedError,
     IntegrityError,
@@ -42,6 +43,42 @@ def direct_density(points, x, y, n, bandwidth=(2.0, 0.4)):
 def no_noise(monkeypatch):
     """The center itself is published: what is left is approximation and rounding."""
     monkeypatch.setattr(publishing, "privatize", lambda center, *_arguments: center)
+
+
+def never(*_arguments, **_more):
+    raise AssertionError("a release that nothing pays for was planned")
+
+
+NOBODY_PAYS = [
+    ({"budget": {"dataset": "others"}}, r"dataset 'others' has no budget .* --epsilon 1"),
+    ({"data": {"neighbors": "add-or-remove-one", "normalizer": "240"}}, "was granted for"),
+]
+
+
+@pytest.mark.parametrize(("changes", "told"), NOBODY_PAYS)
+def test_a_release_that_no_grant_covers_is_refused_before_it_is_planned(
+    project, monkeypatch, changes, told
+):
+    spec = project.spec(**changes)
+    with pytest.raises(BudgetError, match=told) as refused:
+        dbern.release(spec)
+    for name in ("footers", "plan_files", "check_output"):
+        monkeypatch.setattr(releasing, name, never)
+    with pytest.raises(BudgetError) as again:
+        dbern.release(spec)
+    assert (str(again.value), again.value.exit_code) == (str(refused.value), 3)
+    with project.ledger() as ledger:
+        lines = [line for line in ledger.log() if line.event == "refused"]
+        assert [(line.name, line.detail["epsilon"]) for line in lines] == [("density", "1")] * 2
+        assert ledger.find("trips", "density") is None
+
+
+def test_nor_is_one_of_a_ledger_that_is_to_be_reconciled(project, monkeypatch):
+    with project.ledger() as ledger:
+        ledger.declare_restored()
+    monkeypatch.setattr(releasing, "plan_files", never)
+    with pytest.raises(BudgetError, match="dbern ledger reconcile"):
+        dbern.release(project.spec())
 
 
 @pytest.mark.usefixtures("fixed")

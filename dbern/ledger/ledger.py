@@ -56,7 +56,7 @@ class BudgetLedger:
     def __init__(self, backend: Backend, ledger_id: str) -> None:
         self._backend = backend
         self._remains = Remains(backend, ledger_id)
-        self.run_record = self._remains.run_record
+        self.run_record, self.sweep = self._remains.run_record, self._remains.sweep
         self.id = ledger_id
 
     @classmethod
@@ -168,6 +168,16 @@ class BudgetLedger:
             names = rows.dataset_names(connection) if dataset is None else [dataset]
             at = rows.now()
             return [accounts.account(connection, self.url, name, at) for name in names]
+
+    def require_account(self, request: Request) -> None:
+        """Refuse a new release without a grant on its terms, as `reserve` would, unplanned."""
+        detail = rows.amount_columns(request.charge)
+        logged = accounts.refusals_logged(self._backend, request.dataset, request.name, detail)
+        with logged, self._backend.read() as connection:
+            epochs.require_reconciled(connection, self._backend)
+            at = rows.now()
+            status = accounts.account(connection, self.url, request.dataset, at, request)
+            accounts.require_terms(status, request)
 
     def reserve(self, request: Request) -> Reservation:
         """Charge a new release, or find the one that holds the name: its stored plan goes on.
@@ -366,18 +376,6 @@ class BudgetLedger:
             When it was lost with the connection to the database.
         """
         self._backend.require_lock()
-
-    def sweep(self) -> None:
-        """Remove the keys, staging and locks of releases that are over.
-
-        Reservation makes its key under the same write lock, so no new key can be swept.
-
-        Raises
-        ------
-        EnvironmentRefusedError
-            When one cannot be removed.
-        """
-        self._remains.sweep()
 
     def close(self) -> None:
         """Let go of the database."""

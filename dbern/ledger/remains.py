@@ -62,6 +62,8 @@ class Remains:
     def sweep(self) -> None:
         """Remove keys, staging and locks of releases that are over.
 
+        Reservation makes its key under the same write lock, so no new key can be swept.
+
         Raises
         ------
         EnvironmentRefusedError

@@ -6,10 +6,41 @@ import hashlib
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from dbern.errors import SpecError
+
+_tell: ContextVar[Callable[[str, str], None] | None] = ContextVar("tell", default=None)
+
+
+@contextmanager
+def imports_told(tell: Callable[[str, str], None]) -> Iterator[None]:
+    """Tell, within, of each module that a spec names, once and before its code runs.
+
+    Workers tell nothing, not even those that are threads of this process.
+
+    Examples
+    --------
+    >>> with imports_told(lambda module, key: print(f"{key} names {module}")):
+    ...     _ = named_function("math:hypot", "target.function", "of x, y")
+    ...     _ = named_function("math:cos", "target.function", "of x")
+    target.function names math
+    """
+    told: set[str] = set()
+
+    def once(module: str, key: str) -> None:
+        if module not in told:
+            told.add(module)
+            tell(module, key)
+
+    token = _tell.set(once)
+    try:
+        yield
+    finally:
+        _tell.reset(token)
 
 
 def named_function(name: str, key: str, what: str) -> Callable[..., Any]:
@@ -27,6 +58,8 @@ def named_function(name: str, key: str, what: str) -> Callable[..., Any]:
     """
     try:
         module, function = name.split(":")
+        if (tell := _tell.get()) is not None:
+            tell(module, key)
         found = getattr(importlib.import_module(module), function)
     except Exception as error:  # noqa: BLE001 -- a module may fail in any way to import
         raise SpecError(

@@ -49,6 +49,19 @@ def report(content: dict[str, Any], text: str, *, as_json: bool) -> None:
         ) from None
 
 
+@contextmanager
+def imports_noted(*, silent: bool) -> Iterator[None]:
+    """Note on stderr each module that a spec names, before its code runs."""
+    from dbern.functions import imports_told
+
+    def note(module: str, key: str) -> None:
+        if not silent:
+            tell(f"note: {key} runs the code of module {module}; a spec is trusted like a program")
+
+    with imports_told(note):
+        yield
+
+
 log_format = click.option(
     "--log-format",
     type=click.Choice(["plain", "json"]),

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dbern.cli.output import common, log_format, report, shown_progress
+from dbern.cli.output import common, imports_noted, log_format, report, shown_progress
 
 _TABLE_ROWS = 20
 _SPEC = click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))
@@ -34,7 +34,11 @@ def plan(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Show what a release would do and cost; no record is read. Nothing is charged."""
+    """Show what a release would do and cost; no record is read. Nothing is charged.
+
+    A spec is code: modules that it names as module:name (an oracle's function, a reference, kernels
+    and losses) are imported and run here. Plan only specs that you would run as a program.
+    """
     from dbern.advice import smallest_epsilon, tradeoff
     from dbern.ledger import resolve_url
     from dbern.planning import plan as make_plan
@@ -43,19 +47,20 @@ def plan(
 
     if table and target_error is not None:
         raise click.UsageError("--table and --target-error exclude each other")
-    spec = ReleaseSpec.load(spec_path, partition=partition)
-    resolve_url(spec.budget.ledger, spec.base)  # refuses now what the release would refuse
-    if table:
-        options = tradeoff(spec)
-        content = {"options": [vars(option) for option in options]}
-        report(content, _table(options), as_json=as_json)
-        return
-    if target_error is None:
-        planned = make_plan(spec)
-        report(_content(planned), planned.explain(), as_json=as_json)
-        return
-    with shown_progress(quiet) as progress:
-        epsilon, planned = smallest_epsilon(spec, target_error, progress)
+    with imports_noted(silent=quiet or as_json):
+        spec = ReleaseSpec.load(spec_path, partition=partition)
+        resolve_url(spec.budget.ledger, spec.base)  # refuses now what the release would refuse
+        if table:
+            options = tradeoff(spec)
+            content = {"options": [vars(option) for option in options]}
+            report(content, _table(options), as_json=as_json)
+            return
+        if target_error is None:
+            planned = make_plan(spec)
+            report(_content(planned), planned.explain(), as_json=as_json)
+            return
+        with shown_progress(quiet) as progress:
+            epsilon, planned = smallest_epsilon(spec, target_error, progress)
     advice = f'write epsilon = "{decimal_text(epsilon)}" and objective = "certified"'
     text = f"{advice}\n{planned.explain()}"
     report({"epsilon": decimal_text(epsilon), "plan": _content(planned)}, text, as_json=as_json)
@@ -98,11 +103,17 @@ def release(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Publish a release and charge it once. Run it again to go on after any interruption."""
+    """Publish a release and charge it once. Run it again to go on after any interruption.
+
+    A spec is code: modules that it names as module:name (an oracle's function, a reference, kernels
+    and losses) are imported and run, here and on workers, with the records. Release only specs that
+    you would run as a program.
+    """
     from dbern.releasing import release as publish
     from dbern.spec import ReleaseSpec
 
-    with shown_progress(quiet, log_format) as progress:
+    silent = quiet or as_json or log_format == "json"
+    with imports_noted(silent=silent), shown_progress(quiet, log_format) as progress:
         spec = ReleaseSpec.load(spec_path, partition=partition)
         out = publish(spec, scheduler=scheduler, progress=progress)
     guarantee = out.guarantee

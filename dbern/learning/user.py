@@ -6,7 +6,6 @@ definite and its supremum, of a loss that it is convex.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 from dbern.arrays import FloatArray
 from dbern.bernstein.kernels import OUTWARD
 from dbern.errors import SpecError
+from dbern.functions import named_function
 from dbern.learning.losses import Responses, check_bound
 
 Pairs = Callable[[FloatArray, FloatArray], FloatArray]
@@ -37,15 +37,7 @@ def imported(name: str, key: str) -> Pairs:
     >>> imported("numpy:hypot", "target.loss")(np.array([3.0]), np.array([4.0]))
     array([5.])
     """
-    try:
-        module, function = name.split(":")
-        found: Pairs = getattr(importlib.import_module(module), function)
-    except (ValueError, ImportError, AttributeError) as error:
-        raise SpecError(
-            f'{key}: "{name}" cannot be imported ({type(error).__name__}); write "module:name" of '
-            "a function of two arrays that workers can import"
-        ) from None
-    return found
+    return named_function(name, key, "of two arrays")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from dbern.privacy.budget import Budget, decimal_text
 _ABSENT = object()
 _LONGEST_TEXT = 200
 _MOST_CHANGES = 8
+_LONGEST_KEPT = 1000
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,23 @@ def json_text(value: Mapping[str, object]) -> str:
     '{"b": 1, "a": [2, 3]}'
     """
     return json.dumps(value, allow_nan=False)
+
+
+def abridged(value: Any) -> Any:
+    """A JSON value with the digest of each long text in its place: a plan's matrices are such.
+
+    Examples
+    --------
+    >>> abridged({"k": 20, "synthesis": "A" * 2000})["synthesis"][:16]
+    'sha256:ccca68570'
+    """
+    if isinstance(value, dict):
+        return {key: abridged(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [abridged(one) for one in value]
+    if isinstance(value, str) and len(value) > _LONGEST_KEPT:
+        return f"sha256:{hashlib.sha256(value.encode()).hexdigest()}"
+    return value
 
 
 def listed(found: Sequence[Change]) -> str:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from sqlalchemy import Connection, RowMapping, func, select
 
 from dbern.ledger.accounting import rho_of_charge
-from dbern.ledger.identity import json_text
+from dbern.ledger.identity import abridged, json_text
 from dbern.ledger.schema import audit, datasets, grants, releases
 from dbern.ledger.values import (
     LIVE,
@@ -192,14 +192,21 @@ def live_ids(connection: Connection) -> set[str]:
 def moved(
     connection: Connection, release_id: str, states: Collection[State], values: Mapping[str, object]
 ) -> bool:
-    """Compare and set: change a release if it is still in one of `states`."""
+    """Compare and set: change a release if it is still in one of `states`.
+
+    One that is over then keeps its plan without the matrices, which are megabytes: nothing is
+    carried out any more, and what was published has them.
+    """
     change = (
         releases.update()
         .where(releases.c.release_id == release_id)
         .where(releases.c.state.in_([state.value for state in states]))
         .values(dict(values))
     )
-    return connection.execute(change).rowcount == 1
+    changed = connection.execute(change).rowcount == 1
+    if changed and "state" in values and State(str(values["state"])) not in LIVE:
+        _abridge(connection, release_id)
+    return changed
 
 
 def new_id() -> str:
@@ -221,6 +228,14 @@ def now() -> str:
 def amount_columns(budget: Budget) -> dict[str, object]:
     """A budget as the ledger stores it: exact text."""
     return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
+
+
+def _abridge(connection: Connection, release_id: str) -> None:
+    whose = releases.c.release_id == release_id
+    plan = str(connection.scalar(select(releases.c.plan).where(whose)))
+    kept = json_text(abridged(json.loads(plan)))
+    if len(kept) < len(plan):
+        connection.execute(releases.update().where(whose).values(plan=kept))
 
 
 def _text(amount: Fraction | None) -> str | None:

@@ -22,6 +22,7 @@ from dbern.ledger.schema import APPEND_ONLY, PERMANENT, install, version_of
 # Nothing private may linger: no write-ahead log beside the file, deleted content overwritten.
 # Recursive triggers let REPLACE, too, meet the triggers that refuse a DELETE.
 _PRAGMAS = (
+    "auto_vacuum = FULL",  # of a new file alone: what a plan took is given back when it is over
     "journal_mode = DELETE",
     "synchronous = EXTRA",  # FULL leaves the journal's removal to chance: a power cut undoes it
     "secure_delete = ON",

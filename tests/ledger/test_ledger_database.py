@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import hashlib
 import os
 import pkgutil
 import shutil
@@ -322,3 +323,27 @@ MODULES = sorted(module.name for module in pkgutil.iter_modules(dbern.ledger.__p
 def test_examples_run(name):
     assert doctest.testmod(import_module(f"dbern.ledger.{name}")).failed == 0
     assert name not in dbern.ledger.__all__
+
+
+DIGEST = hashlib.sha256(b"A" * 2_500_000).hexdigest()
+LARGE = {"k": [1000], "components": [{"maps": [{"kind": "binned", "synthesis": "A" * 2_500_000}]}]}
+
+
+@pytest.mark.parametrize("state", ["committed", "abandoned", "refunded"])
+def test_plans_of_releases_that_are_over_take_no_megabytes(ledger, ask, advance, path, state):
+    for name in ("one", "two"):
+        held = ledger.reserve(ask(name, "0.2", plan=LARGE))
+        assert held.plan == ledger.find("trips", name).plan == LARGE
+        over = advance(held, state)
+        assert path.stat().st_size < 200_000
+    (part,) = over.plan["components"]
+    assert part["maps"] == [{"kind": "binned", "synthesis": f"sha256:{DIGEST}"}]
+    assert over.plan["k"] == [1000]
+    if state != "refunded":
+        assert ledger.find("trips", "two").plan == over.plan
+
+
+def test_an_unfinished_release_keeps_its_plan_whole(ledger, ask, advance):
+    spent = advance(ledger.reserve(ask(plan=LARGE)), "spent")
+    ledger.reconcile([])
+    assert ledger.find("trips", "density").plan == spent.plan == LARGE

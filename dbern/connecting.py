@@ -2,33 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dbern.errors import EnvironmentRefusedError
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Security
 
 UNREACHABLE = (OSError, RuntimeError, TimeoutError, TypeError, ValueError)
-"""What connecting raises: nobody there, another authority, plain TCP, no certificate, no port."""
+"""What connecting raises: nobody there, plain TCP where encryption is required, no port."""
 
 
-def connect(address: str, seconds: float, **options: Any) -> Client:
-    """A client of the scheduler at an address; `options` are those of a client.
+def connect(address: str, seconds: float, security: Security | None = None) -> Client:
+    """A client of the scheduler at an address, of distributed's configured certificates or others.
+
+    It unpickles nothing that it is sent: see `dbern.wire`.
 
     Raises
     ------
+    EnvironmentRefusedError
+        Where a file of `tls://` will not do, or either side refuses the other's certificate.
     OSError, RuntimeError, TimeoutError, TypeError, ValueError
         Those of `UNREACHABLE`.
     """
-    from distributed import Client
+    from dbern.tls import check_files, refusal
+    from dbern.wire import PlainClient, configured, is_tls
 
-    class Whole(Client):  # type: ignore[misc]  # has no types
-        """distributed closes a client after some failures only; half made it waits at its end."""
+    secured = security or configured(address)
+    if not is_tls(address):
+        return PlainClient(address, timeout=seconds, security=secured)
+    check_files(secured)
+    try:
+        return PlainClient(address, timeout=seconds, security=secured)
+    except UNREACHABLE as error:
+        if told := refusal(error, secured):
+            raise EnvironmentRefusedError(told) from None
+        raise
 
-        async def _start(self, **arguments: Any) -> None:
-            try:
-                await super()._start(**arguments)
-            except Exception:
-                await self._close()
-                raise
 
-    return Whole(address, timeout=seconds, **options)
+def apart(client: Client, seconds: float) -> Client:
+    """A client of the same scheduler, with the same certificates, which unpickles nothing.
+
+    Raises
+    ------
+    EnvironmentRefusedError, OSError, RuntimeError, TimeoutError, TypeError, ValueError
+        As `connect`.
+    """
+    return connect(client.scheduler.address, seconds, client.security)
+
+
+def is_here(client: Client) -> bool:
+    """Whether scheduler and workers are this very process, and nothing crosses a wire."""
+    return str(client.scheduler.address).startswith("inproc://")

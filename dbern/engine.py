@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -22,13 +22,14 @@ from threadpoolctl import threadpool_limits
 from dbern.arrays import Int64Array
 from dbern.bernstein.lattice import Slab
 from dbern.components.counting import Counters, StoppedError
-from dbern.connecting import UNREACHABLE, connect
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, ReleaseError
+from dbern.plain import opened, packed, unpacked
+from dbern.privacy.laplace import MAX_CENTER
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.reading import Portion, Reading
 from dbern.records import FileFacts, UnreadableFileError, file_facts, footer_tag
-from dbern.workers import at_work, check_workers, scheduler_there, submitted, task_rows, threads
+from dbern.workers import at_work, scheduler_there, submitted, task_rows, threads
 
 if TYPE_CHECKING:
     from distributed import Client as Client
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 _FAN_IN = 8
 _MOST_TASKS = 10_000  # of files whose rows nobody may count: one a file up to here
 _AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, few partial sums
-_CONNECT_SECONDS = 10
 _POLL_SECONDS = 0.005
 _LOOK_SECONDS = 2.0
 _PATIENCE_SECONDS = 60
@@ -133,6 +133,18 @@ def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt:
     return Outcome(granules, total.rows, origin=origin)
 
 
+def sent(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt: bytes) -> bytes:
+    """`center`, as bytes: the only result that leaves the cluster, where nobody unpickles it."""
+    try:
+        return _packed(center(total, counters, piece, noise, salt))
+    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
+        return _packed(Outcome(None, failure="internal", place=_kind(error)))
+
+
+def _packed(outcome: Outcome) -> bytes:
+    return packed(outcome.state, outcome.rows, outcome.failure, outcome.place, outcome.origin)
+
+
 def _kind(error: BaseException) -> str:
     """Which of Python's own exceptions it is: names of others may hold values, as texts may."""
     return next(one.__name__ for one in type(error).__mro__ if one.__module__ == "builtins")
@@ -144,62 +156,6 @@ def state_tag(state: Int64Array, salt: bytes) -> str:
 
 
 # --- the releasing process -------------------------------------------------------------------
-
-
-@contextmanager
-def cluster(address: str | None = None) -> Iterator[Client]:
-    """Connect to a running scheduler, or start one worker of threads in this process.
-
-    Decoding and counting release the interpreter's lock, so threads use all cores and a small
-    release does not wait for processes to start.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where no scheduler answers, or its workers run other versions.
-    """
-    import dask
-    from distributed import Client, LocalCluster, Security
-
-    memory = "distributed.worker.memory"
-    settings: dict[str, bool | None] = {f"{memory}.target": False, f"{memory}.spill": False}
-    if address is None:
-        # What else this process holds, a notebook's tables say, would pause its worker for ever.
-        settings[f"{memory}.pause"] = False
-        # A worker in this process is there while the process is: nobody waits for its heartbeats.
-        settings["distributed.scheduler.worker-ttl"] = None
-    with dask.config.set(settings):
-        if address is None:
-            with (
-                LocalCluster(
-                    n_workers=1,
-                    threads_per_worker=dask.system.CPU_COUNT,
-                    processes=False,
-                    # No byte leaves the process, whatever the configuration asks of clusters.
-                    security=Security(require_encryption=False, tls_ca_file=None),
-                    # Without these, HTTP is served on every interface even with no dashboard.
-                    dashboard_address=None,
-                    scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
-                    worker_dashboard_address="127.0.0.1:0",
-                ) as local,
-                Client(local) as client,
-            ):
-                # One that is under way when the cluster closes would be logged as an error.
-                (worker,) = local.workers.values()
-                client.loop.add_callback(worker.periodic_callbacks["heartbeat"].stop)
-                yield client
-            return
-        try:
-            client = connect(address, _CONNECT_SECONDS)
-        except UNREACHABLE as error:
-            raise EnvironmentRefusedError(
-                f"no scheduler answers at {address} ({type(error).__name__}); start one with `dask "
-                "scheduler`, write its address as tls://host:8786, mend certificates "
-                "(distributed.comm.tls), or leave out --scheduler"
-            ) from None
-        with client:
-            check_workers(client)
-            yield client
 
 
 def passes(
@@ -312,7 +268,8 @@ def centers(
         The first failure of any task behind the total.
     IntegrityError
         Where a file changed, or slabs come from different sums: a lost total was counted again
-        from files that had changed under the same footers.
+        from files that had changed under the same footers. Or where what a worker sent is not what
+        the plan expects.
     """
     from distributed import as_completed
 
@@ -323,7 +280,7 @@ def centers(
     active = as_completed(loop=client.loop)
 
     def submit(piece: Piece, noise: Noise) -> None:
-        future = submitted(client, center, total, counters, piece, noise, salt)
+        future = submitted(client, sent, total, counters, piece, noise, salt)
         piece_of[future.key] = piece
         active.add(future)
 
@@ -332,10 +289,11 @@ def centers(
     for future in _arriving(client, active):
         with scheduler_there():
             try:
-                outcome: Outcome = future.result(timeout=_PATIENCE_SECONDS)
+                result = future.result(timeout=_PATIENCE_SECONDS)
             except TimeoutError:  # lost with its worker since
                 active.add(future)
                 continue
+        outcome = _arrived(result, counters, piece_of[future.key])
         if outcome.state is None:
             raise _FAILURES[outcome.failure](outcome.place)
         origins.add(outcome.origin)
@@ -344,6 +302,16 @@ def centers(
         yield piece_of.pop(future.key), outcome.state, outcome.rows
         for piece, noise in islice(waiting, 1):
             submit(piece, noise)
+
+
+def _arrived(result: object, counters: Counters, piece: Piece) -> Outcome:
+    """What `sent` packed, of the size that the plan expects, or a failure that is known here."""
+    layout = counters.parts[piece.part].coordinates.layout
+    size = math.prod(layout.slab_shape(piece.slab))
+    outcome = Outcome(*unpacked(opened(result), size, MAX_CENTER))
+    if outcome.failure and outcome.failure not in _FAILURES:
+        return Outcome(None, failure="internal", place="a failure that is unknown here")
+    return outcome
 
 
 def _arriving(client: Client, active: Any) -> Iterator[Future]:

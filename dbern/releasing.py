@@ -8,14 +8,16 @@ charge: a crash anywhere gives the same bytes for one charge when the call is ma
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbern.engine import Piece, add_up, centers, cluster, share_out
+from dbern.clusters import cluster, same_cluster
+from dbern.engine import Piece, add_up, centers, share_out
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
 from dbern.journal import Journal
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
@@ -31,7 +33,7 @@ from dbern.spec import ReleaseSpec
 from dbern.synopsis.places import failures_told, is_published, place_at
 from dbern.synopsis.reader import Synopsis, open_synopsis
 from dbern.synopsis.writer import SynopsisWriter, check_output, discard
-from dbern.workers import check_memory, check_workers
+from dbern.workers import WAIT_SECONDS, check_memory
 
 if TYPE_CHECKING:
     from dbern.engine import Client
@@ -74,6 +76,7 @@ def release(
     client: Client | None = None,
     *,
     scheduler: str | None = None,
+    wait_for_workers: float = WAIT_SECONDS,
     progress: Progress = silent,
 ) -> Release:
     """Release the spec's function: charge the ledger once and publish the synopsis once.
@@ -83,7 +86,10 @@ def release(
     Parameters
     ----------
     client : distributed.Client, optional
-        A running cluster; otherwise `scheduler`'s, otherwise threads of this process.
+        A running cluster, reached by a connection of its own, which unpickles nothing; otherwise
+        `scheduler`'s, ``tls://host:8786``, otherwise threads of this process.
+    wait_for_workers : float
+        Seconds that workers have to come where a running cluster has none.
     progress : callable
         Told of each stage's progress.
 
@@ -100,13 +106,15 @@ def release(
     ReleaseError
         Where work could not finish; run it again.
     """
-    with BudgetLedger.open(resolve_url(spec.budget.ledger, spec.base)) as ledger:
+    url = resolve_url(spec.budget.ledger, spec.base)
+    with BudgetLedger.open(url) as ledger, ExitStack() as stack:
         began = time.monotonic()
-        reservation = _reserve(ledger, spec)
+        place = _cluster(client, scheduler, wait_for_workers, progress)
+        connected = cache(lambda: stack.enter_context(place))
+        reservation = _reserve(ledger, spec, connected if client or scheduler else None)
         record = ledger.run_record(reservation.release_id)
         journal = Journal(record, reservation, progress, time.monotonic() - began)
-        waiting = partial(journal.progress, _WAITING, 0, 1)
-        with ledger.lock(reservation, wait=waiting):
+        with ledger.lock(reservation, wait=partial(journal.progress, _WAITING, 0, 1)):
             reservation = _again(ledger, reservation)
             if reservation.state is State.COMMITTED:
                 return _committed(spec, reservation)
@@ -116,14 +124,8 @@ def release(
                 _refuse_rolled_back(reservation, spec.output)
             reservation = _redirect(ledger, reservation, spec.output)
             if uncharged:
-                with _cluster(client, scheduler) as connected:
-                    check_memory(connected, plan.cost)
-                    if reservation.state is State.RESERVED:
-                        reservation = ledger.begin_reading(reservation)
-                    staging = ledger.staging(reservation)
-                    _stage(connected, spec, plan, reservation, staging, journal)
-                with journal.stage("sealing and charging"):
-                    reservation = ledger.spend(reservation, staging.seal())
+                reservation = _count(connected(), ledger, spec, plan, reservation, journal)
+                stack.close()
             with journal.stage("adding noise and publishing"):
                 manifest = publish(ledger, spec, plan, reservation, journal.progress)
             with journal.stage("committing"):
@@ -151,8 +153,13 @@ def abandon(
     return given_up
 
 
-def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
-    """Find this release's reservation or make it; after the charge the files are not needed."""
+def _reserve(
+    ledger: BudgetLedger, spec: ReleaseSpec, look: Callable[[], object] | None = None
+) -> Reservation:
+    """Find this release's reservation or make it; after the charge the files are not needed.
+
+    `look` for the cluster, which may refuse, before anything is reserved.
+    """
     known = ledger.find(spec.budget.dataset, spec.release.name)
     request = Request(
         dataset=spec.budget.dataset,
@@ -177,6 +184,8 @@ def _reserve(ledger: BudgetLedger, spec: ReleaseSpec) -> Reservation:
         )
     if known is None or known.state is State.REFUNDED:
         _check_output(ledger, spec)
+        if look:
+            look()
     return ledger.reserve(request)
 
 
@@ -314,11 +323,30 @@ def _committed(spec: ReleaseSpec, reservation: Reservation) -> Release:
     return Release(reservation.output, reservation.charge, tuple(notes))
 
 
-def _cluster(client: Client | None, scheduler: str | None) -> Any:
+def _cluster(
+    client: Client | None, scheduler: str | None, wait: float, progress: Progress
+) -> AbstractContextManager[Client]:
     if client is None:
-        return cluster(scheduler)
-    check_workers(client)
-    return nullcontext(client)
+        return cluster(scheduler, wait, progress)
+    return same_cluster(client, wait, progress)
+
+
+def _count(
+    client: Client,
+    ledger: BudgetLedger,
+    spec: ReleaseSpec,
+    plan: ReleasePlan,
+    reservation: Reservation,
+    journal: Journal,
+) -> Reservation:
+    """Count, stage, seal and charge."""
+    check_memory(client, plan.cost)
+    if reservation.state is State.RESERVED:
+        reservation = ledger.begin_reading(reservation)
+    staging = ledger.staging(reservation)
+    _stage(client, spec, plan, reservation, staging, journal)
+    with journal.stage("sealing and charging"):
+        return ledger.spend(reservation, staging.seal())
 
 
 def _stage(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import platform
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -14,9 +16,14 @@ from typing import Any
 from dbern.bernstein.maps import maps_of
 from dbern.components.counting import Counters
 from dbern.costs import Cost
-from dbern.errors import EnvironmentRefusedError, ReleaseError
+from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.limits import memory_limit
+from dbern.plain import answer, opened, shown
+from dbern.progress import Progress, silent
 from dbern.records import BATCH_ROWS, reading_bytes
+
+WAIT_SECONDS = 60.0
+"""How long a cluster without workers is waited for, unless the caller says."""
 
 _SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
 TASK_ROWS = 20_000_000
@@ -25,6 +32,8 @@ WRITERS = 4
 """Threads that add noise and write shards, however many cores there are: memory is planned."""
 
 _ASK_SECONDS, _ASK_AGAIN_SECONDS = 10.0, 0.1
+_LOOK_SECONDS = 0.2
+_VERSION = re.compile(r"[\w .+!-]{1,64}", re.ASCII)
 _WRITER_SLABS = 6
 _RELEASED_COPIES = 5 + WRITERS
 _PROCESS_BYTES = 420 << 20
@@ -77,7 +86,8 @@ def scheduler_there() -> Iterator[None]:
 def threads(client: Any) -> int:
     """Of all workers that there are."""
     with _connected(client):
-        return int(sum(client.nthreads().values()))
+        found = client.nthreads()
+    return sum(n for n in _dict(found).values() if type(n) is int)
 
 
 def submitted(client: Any, task: Callable[..., Any], *arguments: object) -> Any:
@@ -99,12 +109,17 @@ def at_work(client: Any) -> bool:
     if not threads(client):  # which finds a scheduler gone, where the next would repeat old news
         return False
     with scheduler_there():
-        workers = client.scheduler_info(n_workers=-1).get("workers", {}).values()
+        workers = _dict(client.scheduler_info(n_workers=-1).get("workers")).values()
     return any(
-        worker["status"] == "running"
-        or worker["metrics"].get("task_counts", {}).get("executing", 0)
-        for worker in workers
+        worker.get("status") == "running"
+        or _dict(_dict(worker.get("metrics")).get("task_counts")).get("executing")
+        for worker in map(_dict, workers)
     )
+
+
+def _dict(found: object) -> dict[Any, Any]:
+    """A dict, or none: of what a scheduler or a worker says, which may be anything."""
+    return found if isinstance(found, dict) else {}
 
 
 def check_memory(client: Any, cost: Cost) -> None:
@@ -116,20 +131,23 @@ def check_memory(client: Any, cost: Cost) -> None:
         With both numbers, and what to change.
     """
     _check_own_memory(cost)
-    offers: dict[str, tuple[int, int]] = _answers(client, offer)
-    for worker, (offered, threads) in offers.items():
+    for worker, told in answers(client, say_offer).items():
+        offered, threads = told.get("memory"), told.get("threads")
+        if type(offered) is not int or type(threads) is not int:
+            raise unlike(worker)
         needed = cost.memory(threads)
         if 0 < offered < needed:
             raise EnvironmentRefusedError(
-                f"worker {worker} offers {offered >> 20} MiB and the plan takes up to "
+                f"worker {shown(worker)} offers {offered >> 20} MiB and the plan takes up to "
                 f"{-(-needed // 2**20)} MiB with {threads} threads; start workers with a larger "
                 "--memory-limit or fewer --nthreads, or write a smaller mechanism.k"
             )
 
 
-def offer(dask_worker: Any) -> tuple[int, int]:
+def say_offer(dask_worker: Any) -> bytes:
     """The memory limit of a worker in bytes, zero for none, and its threads."""
-    return int(dask_worker.memory_manager.memory_limit or 0), dask_worker.state.nthreads
+    memory = int(dask_worker.memory_manager.memory_limit or 0)
+    return said({"memory": memory, "threads": dask_worker.state.nthreads})
 
 
 def _check_own_memory(cost: Cost) -> None:
@@ -149,30 +167,85 @@ def environment() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in _SAME}}
 
 
-def check_workers(client: Any) -> None:
-    """Refuse a cluster without workers, without dbern, or with other versions than here."""
+def say_environment() -> bytes:
+    """A worker's `environment`."""
+    return said(environment())
+
+
+def said(facts: dict[str, Any]) -> bytes:
+    """What a worker answers a question with: bytes, for nothing else is opened where the key is."""
+    return json.dumps(facts).encode()
+
+
+def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -> None:
+    """Refuse a cluster without workers, without dbern, or with other versions than here.
+
+    Parameters
+    ----------
+    wait : float
+        Seconds that workers have to come where there are none.
+    """
     here = environment()
-    workers: dict[str, dict[str, str]] = _answers(client, environment)
-    if not workers:
-        raise EnvironmentRefusedError("the cluster has no workers; start some with `dask worker`")
-    for worker, there in workers.items():
-        differing = [f"{name} {there.get(name)} there, {here[name]} here" for name in here
-                     if there.get(name) != here[name]]  # fmt: skip
+    _wait_for_workers(client, wait, progress)
+    told = answers(client, say_environment)
+    if not told:
+        raise _no_workers(wait)
+    for worker, there in told.items():
+        if not all(isinstance(there.get(name), str) and _VERSION.fullmatch(there[name])
+                   for name in here):  # fmt: skip
+            raise unlike(worker)
+        differing = [f"{name} {there[name]} there, {here[name]} here" for name in here
+                     if there[name] != here[name]]  # fmt: skip
         if differing:
             raise EnvironmentRefusedError(
-                f"worker {worker} runs other versions ({'; '.join(differing)}); install the same"
+                f"worker {shown(worker)} runs other versions ({'; '.join(differing)}); install the "
+                "same"
             )
 
 
-def _answers(client: Any, question: Callable[..., Any]) -> dict[str, Any]:
-    """What each worker answers; while one is dying all are asked again, until it is gone."""
+def _wait_for_workers(client: Any, wait: float, progress: Progress) -> None:
+    """Until there is one, or the time is over."""
+    began, told = time.monotonic(), -1
+    while not threads(client) and (waited := time.monotonic() - began) < wait:
+        if int(waited) > told:
+            told = int(waited)
+            progress("waiting for workers, seconds", told, math.ceil(wait))
+        time.sleep(min(_LOOK_SECONDS, wait))
+
+
+def _no_workers(wait: float) -> EnvironmentRefusedError:
+    waited = f", and none came in {wait:g} s" if wait else ""
+    return EnvironmentRefusedError(
+        f"the cluster has no workers{waited}; start some with `dask worker`, or wait longer for "
+        "them with --wait-for-workers SECONDS"
+    )
+
+
+def unlike(worker: str) -> IntegrityError:
+    """A worker that answers a question with something else."""
+    return IntegrityError(
+        f"worker {shown(worker)} answers as no worker of this version does; find out what runs "
+        "there, and start one that runs what is here"
+    )
+
+
+def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, Any]]:
+    """What each worker answers; while one is dying all are asked again, until it is gone.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        Where one cannot answer.
+    IntegrityError
+        Where one answers with anything but a JSON object in bytes.
+    """
     end = math.inf
     while True:
         with scheduler_there():
-            answers: dict[str, Any] = client.run(question, on_error="return")
-        failures = [answer for answer in answers.values() if isinstance(answer, Exception)]
+            found: dict[str, Any] = client.run(question, on_error="return")
+        failures = [one for one in found.values() if isinstance(one, Exception)]
         if not failures:
-            return answers
+            return {worker: answer(opened(one)) for worker, one in found.items()}
         now = time.monotonic()  # who hangs takes the first question until the scheduler lets go
         end = min(end, now + _ASK_SECONDS)
         if not all(isinstance(one, OSError) for one in failures) or now >= end:

@@ -2,11 +2,16 @@
 
     python deploy/certificates.py authority secrets/dask
     python deploy/certificates.py issue secrets/dask scheduler --host dask-scheduler
-    python deploy/certificates.py issue secrets/dask client
+    python deploy/certificates.py issue secrets/dask worker
+    python deploy/certificates.py issue secrets/dask client --purpose client
 
 The first writes ``ca.pem`` and ``ca-key.pem``, each other a pair ``NAME/cert.pem`` and
 ``NAME/key.pem`` with a copy of ``ca.pem``: the folder that a process of that role mounts. Nothing
 is ever overwritten. Keep ``ca-key.pem`` offline: only issuing needs it.
+
+Dask looks at the authority, never at the name: a scheduler takes whoever connects for what it says
+that it is, so a worker's certificate is as good as a client's. What a certificate is for is all
+that is told apart: a client's opens connections, and passes for no scheduler and no worker.
 """
 
 from __future__ import annotations
@@ -26,6 +31,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _AUTHORITY_DAYS = 3650
 _LEEWAY = timedelta(minutes=5)  # clocks differ
+_PURPOSES = {
+    "client": [ExtendedKeyUsageOID.CLIENT_AUTH],
+    "server": [ExtendedKeyUsageOID.SERVER_AUTH],
+    "both": [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH],
+}
 
 
 def make_authority(folder: Path, days: int = _AUTHORITY_DAYS) -> None:
@@ -48,7 +58,9 @@ def make_authority(folder: Path, days: int = _AUTHORITY_DAYS) -> None:
     _write(folder / "ca.pem", _pem(builder.sign(key, hashes.SHA256())))
 
 
-def issue(folder: Path, role: str, hosts: Sequence[str] = (), days: int = 365) -> Path:
+def issue(
+    folder: Path, role: str, hosts: Sequence[str] = (), days: int = 365, purpose: str = "both"
+) -> Path:
     """Write ``role/cert.pem``, ``role/key.pem`` and ``role/ca.pem`` under the folder's authority.
 
     Parameters
@@ -57,6 +69,9 @@ def issue(folder: Path, role: str, hosts: Sequence[str] = (), days: int = 365) -
         The certificate's common name, which PostgreSQL takes for the user's.
     hosts : sequence of str
         Names and addresses at which clients reach it.
+    purpose : str
+        ``"client"`` opens connections and is refused as a server, ``"server"`` the other way
+        round; schedulers and workers do both.
 
     Raises
     ------
@@ -68,12 +83,11 @@ def issue(folder: Path, role: str, hosts: Sequence[str] = (), days: int = 365) -
     if not isinstance(signing, ec.EllipticCurvePrivateKey):
         raise TypeError("ca-key.pem is not of an authority made here")
     key = ec.generate_private_key(ec.SECP256R1())
-    purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     builder = (
         _builder(_name(role), authority.subject, key.public_key(), days)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)  # workers are both
+        .add_extension(x509.ExtendedKeyUsage(_PURPOSES[purpose]), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False
         )
@@ -153,12 +167,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     issuing.add_argument("role")
     issuing.add_argument("--host", action="append", default=[], help="may be repeated")
     issuing.add_argument("--days", type=int, default=365)
+    issuing.add_argument(
+        "--purpose", choices=sorted(_PURPOSES), default="both", help="schedulers and workers: both"
+    )
     given = parser.parse_args(arguments)
     try:
         if given.command == "authority":
             make_authority(given.folder)
         else:
-            issue(given.folder, given.role, given.host, given.days)
+            issue(given.folder, given.role, given.host, given.days, given.purpose)
     except OSError as error:
         print(f"{error.filename}: {error.strerror}", file=sys.stderr)
         return 1

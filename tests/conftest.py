@@ -108,7 +108,7 @@ def client() -> Iterator[Any]:
 
     memory = "distributed.worker.memory"
     kept = {f"{memory}.target": False, f"{memory}.spill": False}
-    # As in `dbern.engine.cluster`: no size of this process, and no pause, takes the worker away.
+    # As in `dbern.clusters.cluster`: no size of this process, and no pause, takes the worker away.
     kept |= {f"{memory}.pause": False, "distributed.scheduler.worker-ttl": None}
     with (
         dask.config.set(kept),
@@ -173,7 +173,7 @@ def bucket(object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iter
 @pytest.fixture
 def fast_cluster(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Releases of this process use the session's cluster instead of starting one each."""
-    monkeypatch.setattr("dbern.releasing.cluster", lambda _address=None: nullcontext(client))
+    monkeypatch.setattr("dbern.releasing.cluster", lambda *_: nullcontext(client))
 
 
 @pytest.fixture

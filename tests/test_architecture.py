@@ -19,7 +19,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"releasing", "reconciling", "reporting", "diagnosis"},
-    {"engine", "advice", "publishing", "inspection", "journal", "xarray"},
+    {"engine", "clusters", "advice", "publishing", "inspection", "journal", "xarray"},
     {"planning"},
     {"workers", "connecting", "calibrating", "reading"},
     {"plans"},
@@ -29,8 +29,8 @@ LAYERS = [
     {"learning"},
     {"bernstein", "privacy", "combination", "columns"},
     {"domain", "complaints", "sections", "likelihoods", "functions", "oblique"},
-    {"times", "objects", "limits"},
-    {"endpoints"},
+    {"times", "objects", "limits", "wire", "tls"},
+    {"endpoints", "plain"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}
@@ -44,9 +44,10 @@ BACK = {  # of the modules of one folder: what one may import although it is imp
     "dbern.synopsis.reader": {"dbern.synopsis.shaping"},  # `Synopsis.shaped` makes one of its kind
 }
 OWNERS = {  # prefixes of module names
-    "dask": ("dbern.engine", "dbern.synopsis"),
+    "dask": ("dbern.clusters", "dbern.synopsis"),
     "distributed": (
-        *("dbern.engine", "dbern.connecting", "dbern.diagnosis.clusters", "dbern.journal"),
+        *("dbern.engine", "dbern.clusters", "dbern.connecting", "dbern.wire"),
+        *("dbern.diagnosis.clusters", "dbern.journal"),
     ),
     "pyarrow": (
         *("dbern.records", "dbern.columns", "dbern.objects"),
@@ -61,7 +62,7 @@ OWNERS = {  # prefixes of module names
     "yaml": ("dbern.reporting.deployment",),
     "click": ("dbern.cli",),
     "rich": ("dbern.cli",),
-    "cryptography": ("dbern.privacy", "dbern.ledger"),
+    "cryptography": ("dbern.privacy", "dbern.ledger", "dbern.tls"),
 }
 PUBLIC_FUNCTIONS = {"open", "plan", "published", "release"}
 MOST_FUNCTION_LINES = 60
@@ -310,7 +311,7 @@ def tree(tmp_path):
         "ledger/keys.py": "import sqlalchemy",
         "synopsis/reader.py": "import zarr\nfrom dbern.progress import silent",
         "planning.py": "from dbern.records import r\nfrom dbern import spec",
-        "engine.py": "import dask\nfrom dbern.planning import p",
+        "engine.py": "import distributed\nfrom dbern.planning import p",
         "releasing.py": "from dbern.engine import e\nfrom dbern.ledger import l",
         "reporting.py": "from dbern.synopsis.reader import r",
         "cli/main.py": "import click, rich\nfrom dbern.releasing import r",

@@ -20,6 +20,7 @@ from strategies import density_spec, whole
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern
+from dbern.clusters import cluster
 from dbern.components.counting import Counters
 from dbern.domain import Column
 from dbern.engine import (
@@ -30,7 +31,6 @@ from dbern.engine import (
     add_up,
     center,
     centers,
-    cluster,
     count,
     merge,
     share_out,
@@ -40,7 +40,7 @@ from dbern.planning import plan
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.progress import silent
 from dbern.records import FileFacts, UnreadableFileError, footer_tag, read_footers
-from dbern.workers import at_work, check_workers, environment, submitted
+from dbern.workers import at_work, check_workers, say_environment, submitted
 
 SALT = b"a test's salt"
 ROWS = 1000
@@ -482,15 +482,15 @@ def test_what_this_process_holds_pauses_no_local_release(project):
 
 
 def test_a_worker_that_dies_while_it_is_asked_is_asked_again(client, monkeypatch):
-    (worker,), answers = client.run(environment), [CommClosedError(), environment()]
+    (worker,), answers = client.run(say_environment), [CommClosedError(), say_environment()]
     monkeypatch.setattr(client, "run", lambda *_, **__: {worker: answers.pop(0)})
     check_workers(client)
     assert answers == []
-    answers[:] = [ModuleNotFoundError("a text"), environment()]
+    answers[:] = [ModuleNotFoundError("a text"), say_environment()]
     with pytest.raises(EnvironmentRefusedError, match="ModuleNotFoundError") as caught:
         check_workers(client)
     assert "a text" not in str(caught.value)
     monkeypatch.setattr("dbern.workers._ASK_SECONDS", 0.0)
-    answers[:] = [CommClosedError(), environment()]
+    answers[:] = [CommClosedError(), say_environment()]
     with pytest.raises(EnvironmentRefusedError, match="does not answer"):
         check_workers(client)

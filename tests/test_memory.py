@@ -97,11 +97,10 @@ def test_a_filter_is_read_too_and_planned_for(project):
 def test_workers_with_too_little_memory_are_refused_before_any_read(project, client, monkeypatch):
     spec = project.spec()
     needed = dbern.plan(spec).cost.memory(2)
-    short = lambda: dict.fromkeys(client.run(workers.environment), (100 << 20, 2))  # noqa: E731
+    offer = workers.said({"memory": 100 << 20, "threads": 2})
     with monkeypatch.context() as patch:
-        offers = short()
-        patch.setattr(client, "run", lambda function, **_: (
-            offers if function is workers.offer else {"w": workers.environment()}))  # fmt: skip
+        said = lambda ask: offer if ask is workers.say_offer else ask()  # noqa: E731
+        patch.setattr(client, "run", lambda function, **_: {"w": said(function)})
         with pytest.raises(EnvironmentRefusedError, match="offers 100 MiB") as error:
             dbern.release(spec, client=client)
     assert f"{-(-needed // 2**20)} MiB with 2 threads" in str(error.value)
@@ -110,10 +109,10 @@ def test_workers_with_too_little_memory_are_refused_before_any_read(project, cli
 
 
 def test_what_a_worker_offers_is_asked_of_it(client):
-    (offer,) = client.run(workers.offer).values()
-    assert offer[1] == 2
-    assert offer[0] > 1 << 28
-    cost = Cost(1, 1, 1, worker_bytes=offer[0] - 10, thread_bytes=10, client_bytes=1)
+    (offer,) = workers.answers(client, workers.say_offer).values()
+    assert offer["threads"] == 2
+    assert offer["memory"] > 1 << 28
+    cost = Cost(1, 1, 1, worker_bytes=offer["memory"] - 10, thread_bytes=10, client_bytes=1)
     workers.check_memory(client, cost)
     with pytest.raises(EnvironmentRefusedError, match="--memory-limit"):
         workers.check_memory(client, replace(cost, thread_bytes=11))

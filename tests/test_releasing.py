@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern import engine, publishing, releasing
+from dbern import clusters, engine, publishing, releasing
 from dbern.errors import (
     BudgetError,
     DbernError,
@@ -788,5 +788,5 @@ def test_the_given_client_is_used_where_there_is_no_default_one(project, client,
 def test_the_local_cluster_is_one_worker_of_threads():
     import dask
 
-    with engine.cluster() as started:
+    with clusters.cluster() as started:
         assert list(started.nthreads().values()) == [dask.system.CPU_COUNT]

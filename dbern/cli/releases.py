@@ -93,12 +93,21 @@ def _axes(values: tuple[int, ...]) -> str:
 @_SPEC
 @_PARTITION
 @click.option("--scheduler", metavar="ADDRESS", help="Use this Dask cluster, as tls://host:8786.")
+@click.option(
+    "--wait-for-workers",
+    type=click.FloatRange(min=0, max=86_400),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the cluster's workers have to come where there are none.",
+)
 @log_format
 @common
 def release(
     spec_path: str,
     partition: str | None,
     scheduler: str | None,
+    wait_for_workers: float,
     log_format: str,
     as_json: bool,
     quiet: bool,
@@ -115,7 +124,9 @@ def release(
     silent = quiet or as_json or log_format == "json"
     with imports_noted(silent=silent), shown_progress(quiet, log_format) as progress:
         spec = ReleaseSpec.load(spec_path, partition=partition)
-        out = publish(spec, scheduler=scheduler, progress=progress)
+        out = publish(
+            spec, scheduler=scheduler, wait_for_workers=wait_for_workers, progress=progress
+        )
     guarantee = out.guarantee
     content = {
         "url": out.url,

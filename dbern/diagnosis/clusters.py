@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 from dbern.connecting import UNREACHABLE, connect
 from dbern.diagnosis.finding import SKEW_SECONDS, Finding, is_loopback
-from dbern.errors import EnvironmentRefusedError
-from dbern.workers import check_workers
+from dbern.errors import DbernError, EnvironmentRefusedError
+from dbern.plain import answer, opened, shown
+from dbern.workers import answers, check_workers, unlike
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -24,6 +25,8 @@ def scheduler(address: str) -> list[Finding]:
     try:
         with _connected(address) as client:
             return [_transport(address), *_dashboards(client), *_workers(client)]
+    except EnvironmentRefusedError as error:
+        return [Finding("scheduler", "mend", str(error), "see above")]
     except UNREACHABLE as error:
         return [
             Finding(
@@ -36,7 +39,7 @@ def scheduler(address: str) -> list[Finding]:
 
 @contextmanager
 def _connected(address: str) -> Iterator[Client]:
-    with connect(address, _CONNECT_SECONDS, set_as_default=False) as client:
+    with connect(address, _CONNECT_SECONDS) as client:
         yield client
 
 
@@ -52,13 +55,25 @@ def _transport(address: str) -> Finding:
 
 
 def _dashboards(client: Client) -> Iterator[Finding]:
-    def of_scheduler(dask_scheduler: Any) -> str:  # nested: sent whole, not by its module's name
-        return str(getattr(getattr(dask_scheduler, "http_server", None), "address", ""))
+    def of_scheduler(dask_scheduler: Any) -> bytes:  # nested: sent whole, not by its module's name
+        from json import dumps
 
-    def of_worker(dask_worker: Any) -> str:
-        return str(getattr(getattr(dask_worker, "http_server", None), "address", ""))
+        server = getattr(dask_scheduler, "http_server", None)
+        return dumps({"address": str(getattr(server, "address", ""))}).encode()
 
-    hosts = {"scheduler": client.run_on_scheduler(of_scheduler), **client.run(of_worker)}
+    def of_worker(dask_worker: Any) -> bytes:
+        from json import dumps
+
+        server = getattr(dask_worker, "http_server", None)
+        return dumps({"address": str(getattr(server, "address", ""))}).encode()
+
+    try:
+        told = {"scheduler": answer(opened(client.run_on_scheduler(of_scheduler)))}
+        told |= answers(client, of_worker)
+    except DbernError as error:
+        yield Finding("dashboards", "mend", str(error), "see above")
+        return
+    hosts = {where: str(one.get("address", "")) for where, one in told.items()}
     open_to = {where: host for where, host in hosts.items() if host and not is_loopback(host)}
     if not open_to:
         yield Finding("dashboards", "good", "on loopback only")
@@ -66,7 +81,7 @@ def _dashboards(client: Client) -> Iterator[Finding]:
     where, host = next(iter(open_to.items()))
     yield Finding(
         "dashboards", "warn", f"open HTTP without a password beyond loopback at {len(open_to)} of "
-        f"{len(hosts)} (the first: {where}, on {host})",
+        f"{len(hosts)} (the first: {shown(where)}, on {shown(host)})",
         "start with --dashboard-address 127.0.0.1:0",
     )  # fmt: skip
 
@@ -74,17 +89,19 @@ def _dashboards(client: Client) -> Iterator[Finding]:
 def _workers(client: Client) -> Iterator[Finding]:
     try:
         check_workers(client)
-    except EnvironmentRefusedError as error:
+        facts = answers(client, _memory_settings())
+        for worker, one in facts.items():
+            _check_settings(worker, one)
+    except DbernError as error:
         yield Finding("workers", "mend", str(error), "see above")
         return
-    facts = client.run(_memory_settings())
     now = time.time()
     yield Finding("workers", "good", f"{len(facts)}, of the same versions as here")
     spilling = [name for name, one in facts.items() if one["spills"]]
     if spilling:
         yield Finding(
             "worker memory", "mend", f"{len(spilling)} of {len(facts)} would spill private sums to "
-            f"their disks (the first: {spilling[0]})",
+            f"their disks (the first: {shown(spilling[0])})",
             "set distributed.worker.memory.target and distributed.worker.memory.spill to false "
             "for the workers",
         )  # fmt: skip
@@ -98,13 +115,23 @@ def _workers(client: Client) -> Iterator[Finding]:
         yield Finding("worker clocks", "warn", f"off by up to {off:.0f} s", "synchronize them")
 
 
-def _memory_settings() -> Callable[[Any], dict[str, Any]]:
-    def settings(dask_worker: Any) -> dict[str, Any]:  # nested: sent whole
+def _memory_settings() -> Callable[[Any], bytes]:
+    def settings(dask_worker: Any) -> bytes:  # nested: sent whole
+        from json import dumps
         from time import time as clock
 
         manager = dask_worker.memory_manager
         spills = bool(manager.memory_target_fraction) or bool(manager.memory_spill_fraction)
         limit = manager.memory_limit or 0
-        return {"spills": bool(limit) and spills, "limit": limit, "now": clock()}
+        told = {"spills": bool(limit) and spills, "limit": limit, "now": clock()}
+        return dumps(told).encode()
 
     return settings
+
+
+def _check_settings(worker: str, told: dict[str, Any]) -> None:
+    """Refuse what `_memory_settings` does not answer."""
+    if type(told.get("spills")) is not bool or not all(
+        isinstance(told.get(name), int | float) for name in ("limit", "now")
+    ):
+        raise unlike(worker)

@@ -3,6 +3,10 @@
 For the extra ``[hpc]``. Scheduler, ledger and noise are in this process, on a login or service
 node; the jobs it submits are workers only. ``DASK_CONFIG`` names the folder of ``dask.yaml`` and,
 like the certificates it names, is on a file system that the nodes share, readable by you alone.
+
+A scheduler unpickles what workers send, and this one is where the key is: here workers are trusted
+as the releasing process is. Where they are not, run a scheduler of its own and `dbern release
+--scheduler`.
 """
 
 from __future__ import annotations

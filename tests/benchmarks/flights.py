@@ -26,7 +26,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import dbern
 from dbern.arrays import BoolArray, FloatArray
-from dbern.engine import cluster
+from dbern.clusters import cluster
 from dbern.ledger import BudgetLedger
 from dbern.privacy.budget import Budget
 

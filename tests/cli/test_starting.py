@@ -377,7 +377,7 @@ class client_of:  # noqa: N801 -- a context manager that keeps the session's cli
 
 
 def spilling(dask_worker):
-    return {"spills": True, "limit": 1, "now": 0.0}
+    return b'{"spills": true, "limit": 1, "now": 0.0}'
 
 
 def test_a_scheduler_that_is_not_there(monkeypatch):

@@ -95,10 +95,11 @@ def cluster(tmp_path, request):
         made.close()
 
 
-def start(project, cluster, rows_a_task=30):
+def start(project, cluster, rows_a_task=30, wait=60):
     return subprocess.Popen(
         [sys.executable, str(RUNNER), json.dumps({"faults": [], "rows_a_task": rows_a_task}),
-         "release", "release.toml", "--scheduler", cluster.address],
+         "release", "release.toml", "--scheduler", cluster.address,
+         "--wait-for-workers", str(wait)],
         cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -195,7 +196,7 @@ def test_a_scheduler_that_dies_is_a_clear_error_and_it_goes_on_later(project, cl
 
 
 def test_a_cluster_without_workers_or_scheduler_is_refused(project, cluster):
-    code, _, err = outcome(start(project, cluster))
+    code, _, err = outcome(start(project, cluster, wait=1))
     assert code == 4, err
     assert "dask worker" in err
     cluster.scheduler.kill()

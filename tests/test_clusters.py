@@ -1,0 +1,286 @@
+"""A cluster that is not there, or not yet, or whose certificates will not do: what is told."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import threading
+from contextlib import contextmanager, suppress
+
+import dask
+import pytest
+from cryptography.hazmat.primitives import serialization
+from distributed import Client, LocalCluster, Security
+
+import dbern
+from dbern import diagnosis
+from dbern.clusters import cluster
+from dbern.errors import EnvironmentRefusedError, ReleaseError
+from deploy import certificates
+
+NOTHING = "epsilon 0, epsilon 0 reserved"
+
+
+@contextmanager
+def scheduler(**options):
+    """One of this process that listens on the loopback, and has no worker yet."""
+    with LocalCluster(
+        n_workers=0, threads_per_worker=1, processes=False, host="127.0.0.1",
+        dashboard_address=None, scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        worker_dashboard_address="127.0.0.1:0", **options,
+    ) as local:  # fmt: skip
+        yield local
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr("dbern.clusters._CONNECT_SECONDS", 0.3)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_scheduler_that_is_not_there_costs_nothing(project, client):
+    with pytest.raises(EnvironmentRefusedError, match="no scheduler answers at tcp") as caught:
+        dbern.release(project.spec(), scheduler="tcp://127.0.0.1:1")
+    assert caught.value.exit_code == 4
+    assert project.spent() == NOTHING
+    dbern.release(project.spec(), client=client)
+    assert dbern.release(project.spec(), scheduler="tcp://127.0.0.1:1").notes  # it is published
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_was_reserved_before_stays_so_and_goes_on(project, client, monkeypatch):
+    def gone(*_):
+        raise ReleaseError("gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dbern.releasing.add_up", gone)
+        with pytest.raises(ReleaseError, match="gone"):
+            dbern.release(project.spec(), client=client)
+    with pytest.raises(EnvironmentRefusedError, match="no scheduler answers"):
+        dbern.release(project.spec(), scheduler="tcp://127.0.0.1:1")
+    assert project.reservation().state == "reading"
+    dbern.release(project.spec(), client=client)
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+def test_workers_that_are_still_coming_are_waited_for(project):
+    told = []
+    with scheduler(protocol="tcp://") as local:
+        for wait, words in ((0, "has no workers; start some"), (0.3, "none came in 0.3 s")):
+            with pytest.raises(EnvironmentRefusedError, match=words) as caught:
+                dbern.release(project.spec(), scheduler=local.scheduler_address,
+                              wait_for_workers=wait)  # fmt: skip
+            assert "--wait-for-workers" in str(caught.value)
+        with Client(local, set_as_default=False) as given, pytest.raises(EnvironmentRefusedError):
+            dbern.release(project.spec(), client=given, wait_for_workers=0)
+        assert project.spent() == NOTHING
+
+        def progress(*stage):
+            if not told:
+                local.scale(1)
+            told.append(stage)
+
+        dbern.release(project.spec(), scheduler=local.scheduler_address, progress=progress)
+    assert told[0] == ("waiting for workers, seconds", 0, 60)
+    assert dbern.open(project.output).verify() > 0
+
+
+def test_the_command_line_passes_the_wait_on(run, project, monkeypatch):
+    asked = []
+    monkeypatch.setattr("dbern.releasing.cluster", lambda *given: asked.append(given[:2]))
+    for more in ([], ["--wait-for-workers", "7.5"]):
+        run("release", project.spec_path.name, "--scheduler", "tls://a:1", *more)
+    assert asked == [("tls://a:1", 60.0), ("tls://a:1", 7.5)]
+
+
+@pytest.fixture(scope="module")
+def authorities(tmp_path_factory):
+    """Ours and theirs, each with a scheduler and a client, and certificates that are over."""
+    folder = tmp_path_factory.mktemp("authorities")
+    for name in ("ours", "theirs"):
+        certificates.make_authority(folder / name)
+        for role in ("scheduler", "client"):
+            certificates.issue(folder / name, role, ["127.0.0.1"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(certificates, "_LEEWAY", 3 * certificates.timedelta(days=1))
+        certificates.issue(folder / "ours", "over", ["127.0.0.1"], days=-1)
+    return folder
+
+
+def configuration(role, **changed):
+    files = {"ca-file": role / "ca.pem", "client.cert": role / "cert.pem",
+             "client.key": role / "key.pem", **changed}  # fmt: skip
+    return {f"distributed.comm.tls.{name}": value and str(value) for name, value in files.items()}
+
+
+def encrypted(authorities, folder):
+    key = serialization.load_pem_private_key(
+        (authorities / "ours/client/key.pem").read_bytes(), None
+    )
+    path = folder / "encrypted.pem"
+    path.write_bytes(key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"word"),
+    ))  # fmt: skip
+    return path
+
+
+def text(_, folder):
+    path = folder / "text.pem"
+    path.write_text("no certificate\n")
+    return path
+
+
+def der(authorities, folder):
+    path = folder / "der.pem"
+    pem = (authorities / "ours/client/cert.pem").read_text()
+    path.write_bytes(certificates.x509.load_pem_x509_certificate(pem.encode()).public_bytes(
+        serialization.Encoding.DER))  # fmt: skip
+    return path
+
+
+def made(name):
+    return lambda authorities, _: authorities / name
+
+
+def absent(_, folder):
+    return folder / "absent.pem"
+
+
+def a_folder(_, folder):
+    return folder
+
+
+FILES = [
+    ("ca-file", absent, r"cannot be read \(No such file"),
+    ("client.cert", absent, r"cannot be read \(No such file"),
+    ("client.key", absent, r"cannot be read \(No such file"),
+    ("client.key", a_folder, r"cannot be read \(Is a directory"),
+    ("ca-file", text, "holds no certificate in PEM"),
+    ("ca-file", der, "holds no certificate in PEM"),
+    ("client.cert", der, "holds no certificate in PEM"),
+    ("client.cert", made("ours/client/key.pem"), "holds no certificate in PEM"),
+    ("client.key", text, "holds no private key in PEM"),
+    ("client.key", made("ours/client/cert.pem"), "holds no private key in PEM"),
+    ("client.key", encrypted, "is encrypted"),
+    ("client.key", made("ours/scheduler/key.pem"), "is not that of the certificate"),
+    ("ca-file", made("theirs/ca.pem"), "is not of the authority in"),
+]
+
+
+@pytest.mark.parametrize(("setting", "make", "told"), FILES)
+def test_a_file_that_will_not_do_is_named(authorities, tmp_path, setting, make, told):
+    path = make(authorities, tmp_path)
+    with (
+        dask.config.set(configuration(authorities / "ours/client", **{setting: path})),
+        pytest.raises(EnvironmentRefusedError, match=told) as caught,
+        cluster("tls://127.0.0.1:1"),
+    ):
+        pass
+    assert str(path) in str(caught.value)
+    assert f"distributed.comm.tls.{setting}" in str(caught.value)
+
+
+@pytest.mark.parametrize("setting", ["ca-file", "client.cert"])
+def test_a_file_that_is_not_named_is(authorities, setting):
+    files = configuration(authorities / "ours/client", **{setting: None})
+    told = pytest.raises(EnvironmentRefusedError, match=f"{setting} is not set; write")
+    with dask.config.set(files), told, cluster("tls://127.0.0.1:1"):
+        pass
+
+
+def test_a_certificate_that_is_over_is_named(authorities):
+    told = pytest.raises(EnvironmentRefusedError, match=r"over/cert.pem: this certificate is valid")
+    with dask.config.set(configuration(authorities / "ours/over")), told:
+        cluster("tls://127.0.0.1:1").__enter__()
+
+
+def secured(role):
+    return Security(tls_ca_file=str(role / "ca.pem"), require_encryption=True, **{
+        f"tls_{of}_{part}": str(role / f"{part}.pem")
+        for of in ("scheduler", "worker", "client") for part in ("cert", "key")
+    })  # fmt: skip
+
+
+OTHERS = [  # the scheduler's role, ours, and what is told
+    ("theirs/scheduler", "ours/client", r"ours/client/ca.pem: the scheduler's certificate is not"),
+    ("theirs/trusting", "theirs/client", None),
+    ("ours/strict", "ours/both", r"ours/both/cert.pem: the scheduler ended the handshake"),
+]
+
+
+@pytest.fixture(scope="module")
+def mixed(authorities):
+    """Two more schedulers of other files, and a client that trusts both authorities."""
+    issued = certificates.issue(authorities / "ours", "client-only", purpose="client")
+    assert issued.name == "client-only"
+    shutil.copytree(authorities / "theirs/scheduler", authorities / "theirs/trusting")
+    shutil.copytree(authorities / "ours/scheduler", authorities / "ours/strict")
+    shutil.copytree(authorities / "theirs/client", authorities / "ours/both")
+    both = [(authorities / name / "ca.pem").read_text() for name in ("ours", "theirs")]
+    (authorities / "ours/both/ca.pem").write_text("".join(both))
+    return authorities
+
+
+@pytest.mark.parametrize(("there", "here", "told"), OTHERS)
+def test_what_either_side_refuses_is_told(mixed, there, here, told):
+    with (
+        scheduler(protocol="tls://", security=secured(mixed / there)) as local,
+        dask.config.set(configuration(mixed / here)),
+    ):
+        (found, *_) = diagnosis.scheduler(local.scheduler_address)
+        if told is None:
+            assert found.state == "good", found
+            return
+        with pytest.raises(EnvironmentRefusedError, match=told):
+            cluster(local.scheduler_address).__enter__()
+        assert found.state == "mend"
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [("over", "the scheduler's certificate has expired"), ("client-only", "not one for servers"),
+     ("scheduler", "ended the handshake")],
+)  # fmt: skip
+def test_a_server_that_is_no_scheduler_is_told(mixed, there, told):
+    """Of a certificate that is over; of a client's, which passes for no scheduler; and of none."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(mixed / "ours" / there / "cert.pem", mixed / "ours" / there / "key.pem")
+
+    def serve(listening):
+        with suppress(OSError):
+            while True:
+                connected, _ = listening.accept()
+                with connected, suppress(OSError), context.wrap_socket(connected, server_side=True):
+                    pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = threading.Thread(target=serve, args=(listening,), daemon=True)
+        serving.start()
+        with (
+            dask.config.set(configuration(mixed / "ours/client")),
+            pytest.raises(EnvironmentRefusedError, match=told),
+        ):
+            cluster(f"tls://127.0.0.1:{listening.getsockname()[1]}").__enter__()
+        listening.shutdown(socket.SHUT_RDWR)
+    serving.join(60)
+
+
+def test_a_scheduler_without_tls_is_told(mixed):
+    with (
+        scheduler(protocol="tcp://") as local,
+        dask.config.set(configuration(mixed / "ours/client")),
+        pytest.raises(EnvironmentRefusedError, match="does not speak TLS; start it with"),
+    ):
+        cluster(local.scheduler_address.replace("tcp", "tls")).__enter__()
+
+
+def test_certificates_in_memory_will_do():
+    security = Security.temporary()
+    with (
+        scheduler(protocol="tls://", security=security) as local,
+        Client(local, set_as_default=False) as given,
+        pytest.raises(EnvironmentRefusedError, match="has no workers"),
+    ):
+        dbern.clusters.same_cluster(given, 0).__enter__()

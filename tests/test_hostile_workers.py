@@ -1,0 +1,198 @@
+"""A worker that wants to run code where the release key is: every way that its bytes can take.
+
+The worker is a real process, patched by a preload. What it sends leaves a mark in whatever process
+unpickles it, named by that process's id: the releasing process is this one, and must have none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+import dbern
+from dbern import diagnosis
+
+pytestmark = pytest.mark.slow
+
+PRELOAD = """
+import copyreg, os, pathlib, pickle
+from distributed.core import error_message
+from distributed.protocol import to_serialize
+from distributed.protocol.serialize import Pickled
+import distributed.worker
+import dbern.engine
+
+FOLDER = pathlib.Path(os.environ["MARKS"])
+CODE = "import os, pathlib; pathlib.Path({!r}, str(os.getpid())).touch()".format(str(FOLDER))
+
+def route():
+    return (FOLDER.parent / "route").read_text()
+
+class Mark:
+    def __reduce__(self):
+        return exec, (CODE,)
+
+class Kind(type):
+    pass
+
+copyreg.pickle(Kind, lambda kind: (exec, (CODE,)))
+
+class Whole(metaclass=Kind):  # a result whose class leaves the mark
+    state, rows, failure, place = None, 0, "internal", "MemoryError"
+
+class Forwarded:  # to the scheduler, which unpickles it, an object that it passes on as it is
+    def __reduce__(self):
+        return Pickled, ({"pickled-obj": pickle.dumps(Mark())}, [])
+
+def count(*arguments, actual=dbern.engine.count):
+    if route() == "error":
+        raise ValueError
+    return Whole() if route() == "type" else actual(*arguments)
+
+def failed(error, status="error", actual=error_message):
+    told = actual(error, status)
+    return {**told, "exception": to_serialize(pickle.dumps(Mark()))} if route() == "error" else told
+
+dbern.engine.count, distributed.worker.error_message = count, failed
+
+def dask_setup(worker):
+    from distributed.protocol.serialize import ToPickle
+    from tornado.ioloop import PeriodicCallback
+
+    get_data, run = worker.handlers["get_data"], worker.handlers["run"]
+
+    async def data(comm, keys=(), **more):
+        if route() != "result":
+            return await get_data(comm, keys=keys, **more)
+        return {"status": "OK", "data": {key: to_serialize(Mark()) for key in keys}}
+
+    async def answer(comm, **more):
+        if route() == "answer":
+            return {"status": "OK", "result": to_serialize(Mark())}
+        if route() == "failing answer":
+            failed = error_message(ValueError())
+            return {**failed, "exception": to_serialize(pickle.dumps(Mark()))}
+        if route() == "uncaught answer":
+            return {**error_message(ValueError(), "uncaught-error"), "exception_text": "Jane, 3.14"}
+        return await run(comm, **more)
+
+    def say():
+        if route() == "warn":
+            worker.log_event("warn", {"message": pickle.dumps(Mark())})
+        if route() == "forwarded":
+            worker.log_event("print", ToPickle(Forwarded()))
+
+    worker.handlers.update(get_data=data, run=answer)
+    worker.periodic_callbacks["say"] = PeriodicCallback(say, 20)
+    worker.periodic_callbacks["say"].start()
+"""
+
+
+def wait(condition, seconds=300):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+class Cluster:
+    def __init__(self, folder):
+        self.folder, self.processes = folder, []
+        (folder / "marks").mkdir()
+        (folder / "hostile.py").write_text(PRELOAD)
+        file = folder / "scheduler.json"
+        self._start("scheduler", "--port", "0", "--scheduler-file", str(file))
+        wait(lambda: file.exists() and file.stat().st_size > 0)
+        self.address = json.loads(file.read_text())["address"]
+        self.send("none")
+        self._start("worker", self.address, "--nthreads", "1", "--no-nanny",
+                    "--memory-limit", "4GiB", "--local-directory", str(folder),
+                    "--preload", "hostile.py")  # fmt: skip
+
+    def _start(self, *arguments):
+        self.processes.append(subprocess.Popen(
+            [sys.executable, "-m", "dask", *arguments, "--host", "127.0.0.1", "--no-dashboard",
+             "--dashboard-address", "127.0.0.1:0"],
+            cwd=self.folder, env={**os.environ, "MARKS": str(self.folder / "marks")},
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        ))  # fmt: skip
+
+    def send(self, route):
+        (self.folder / "route").write_text(route)
+        for mark in self.marks():
+            mark.unlink()
+
+    def marks(self):
+        return list((self.folder / "marks").iterdir())
+
+    def close(self):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    from distributed import Client
+
+    made = Cluster(tmp_path_factory.mktemp("hostile"))
+    try:
+        with Client(made.address, set_as_default=False) as client:
+            client.wait_for_workers(1, timeout=300)
+        yield made
+    finally:
+        made.close()
+
+
+ROUTES = {
+    "result": "is not the bytes", "error": "gave up on a task", "type": "a task failed",
+    "answer": "is not the bytes", "failing answer": "cannot say what it runs",
+    "uncaught answer": "cannot say what it runs", "warn": None, "forwarded": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("route", "told"), ROUTES.items())
+def test_nothing_that_a_worker_sends_runs_here(project, hostile, route, told):
+    hostile.send(route)
+    outcome = None
+    try:
+        dbern.release(project.spec(), scheduler=hostile.address)
+    except dbern.DbernError as error:
+        outcome = str(error)
+    if route in ("warn", "forwarded"):
+        time.sleep(0.2)
+    ours = [mark for mark in hostile.marks() if mark.name == str(os.getpid())]
+    assert ours == [], f"code of the worker ran in the releasing process: {outcome}"
+    assert "Jane" not in str(outcome)
+    assert (outcome is None) if told is None else (told in outcome)
+    if route == "forwarded":
+        assert hostile.marks() == [], "and none ran in the scheduler, which passed it on"
+    hostile.send("none")
+    assert dbern.release(project.spec(), scheduler=hostile.address).url
+
+
+@pytest.mark.parametrize("route", ["answer", "failing answer", "warn", "forwarded"])
+def test_nor_in_a_doctor(hostile, route):
+    hostile.send(route)
+    findings = {one.what: one.state for one in diagnosis.scheduler(hostile.address)}
+    assert str(os.getpid()) not in [mark.name for mark in hostile.marks()]
+    bad = "mend" if "answer" in route else "good"
+    assert findings["workers"] == bad
+
+
+def test_nor_where_a_client_of_the_caller_is_given(project, hostile):
+    """Its own connection is as it is; what `dbern` asks goes over one that unpickles nothing."""
+    from distributed import Client
+
+    hostile.send("result")
+    with (
+        Client(hostile.address, set_as_default=False) as client,
+        pytest.raises(dbern.IntegrityError, match="is not the bytes"),
+    ):
+        dbern.release(project.spec(), client=client)
+    assert str(os.getpid()) not in [mark.name for mark in hostile.marks()]

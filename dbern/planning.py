@@ -121,8 +121,19 @@ def _component(
     spec: ReleaseSpec, component: Component, n: int, at_once: int
 ) -> tuple[PlannedComponent, Statistic]:
     """Resolve one component; its certificate holds together with those of `at_once` arrays."""
+    return resolved(spec, component, n, at_once, *_choose(spec, component, n))
+
+
+def resolved(
+    spec: ReleaseSpec,
+    component: Component,
+    n: int,
+    at_once: int,
+    coordinates: Coordinates,
+    h: tuple[int, ...],
+) -> tuple[PlannedComponent, Statistic]:
+    """Plan one component, made for n rows by `for_rows`, with the coordinates and order given."""
     charge, norm = share_of_budget(spec, component), 2 if spec.gaussian else 1
-    coordinates, h = _choose(spec, component, n)
     component = for_lattice(component, coordinates)
     exact = exact_sensitivity(component, coordinates, n, calibration_of(spec), norm)
     ratio = noise_ratio(spec, charge)

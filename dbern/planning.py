@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -63,14 +64,19 @@ _LARGEST_AUTO_LATTICE = 1_000_000
 _LARGEST_LATTICE = 1_000_000_000
 
 
-def plan(spec: ReleaseSpec) -> ReleasePlan:
+def plan(spec: ReleaseSpec | str | Path) -> ReleasePlan:
     """Plan a release from the spec, the schema and the row counts; no record is read.
+
+    Parameters
+    ----------
+    spec : ReleaseSpec, or the path of its file
 
     Raises
     ------
     SpecError
         For files, columns or settings that cannot work; the message says what to write.
     """
+    spec = ReleaseSpec.of(spec)
     return plan_files(spec, footers(spec))
 
 

@@ -70,7 +70,7 @@ class Release:
 
 
 def release(
-    spec: ReleaseSpec,
+    spec: ReleaseSpec | str | Path,
     client: Client | None = None,
     *,
     scheduler: str | None = None,
@@ -82,6 +82,7 @@ def release(
 
     Parameters
     ----------
+    spec : ReleaseSpec, or the path of its file
     client : distributed.Client, optional
         A running cluster; otherwise `scheduler`'s, otherwise threads of this process.
     progress : callable
@@ -100,6 +101,7 @@ def release(
     ReleaseError
         Where work could not finish; run it again.
     """
+    spec = ReleaseSpec.of(spec)
     with BudgetLedger.open(resolve_url(spec.budget.ledger, spec.base)) as ledger:
         began = time.monotonic()
         reservation = _reserve(ledger, spec)

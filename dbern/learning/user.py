@@ -6,7 +6,6 @@ definite and its supremum, of a loss that it is convex.
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 from dbern.arrays import FloatArray
 from dbern.bernstein.kernels import OUTWARD
 from dbern.errors import SpecError
+from dbern.functions import imported_module
 from dbern.learning.losses import Responses, check_bound
 
 Pairs = Callable[[FloatArray, FloatArray], FloatArray]
@@ -39,11 +39,12 @@ def imported(name: str, key: str) -> Pairs:
     """
     try:
         module, function = name.split(":")
-        found: Pairs = getattr(importlib.import_module(module), function)
+        found: Pairs = getattr(imported_module(module, key), function)
     except (ValueError, ImportError, AttributeError) as error:
         raise SpecError(
             f'{key}: "{name}" cannot be imported ({type(error).__name__}); write "module:name" of '
-            "a function of two arrays that workers can import"
+            "a function of two arrays, and put its module beside the spec or where Python finds "
+            "it; workers elsewhere need it installed, or PYTHONPATH with its folder"
         ) from None
     return found
 

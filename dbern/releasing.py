@@ -86,16 +86,14 @@ def release(
     client : distributed.Client, optional
         A running cluster; otherwise `scheduler`'s, otherwise threads of this process.
     progress : callable
-        Told of each stage's progress.
+        Told of each stage.
 
     Raises
     ------
     SpecError
         For a spec, files or an output that cannot work, or that differ from the reserved ones.
-    BudgetError
-        Where the budget does not cover the charge.
-    EnvironmentRefusedError
-        For a ledger or cluster that cannot be used.
+    BudgetError, EnvironmentRefusedError
+        Where the budget does not cover the charge; for a ledger or cluster that cannot be used.
     IntegrityError
         For files that changed under way, or a staged center that is not what was sealed.
     ReleaseError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 
 from dbern.bernstein.bias import Approximation
@@ -51,6 +52,30 @@ class Certificate:
     def total(self) -> float:
         """The sum of the three parts."""
         return self.approximation + self.rounding + self.noise
+
+
+def printed_sum(parts: Sequence[float], digits: int = 6) -> tuple[list[str], str]:
+    """Texts of the parts of a bound and of their sum, which is the sum of the texts.
+
+    Each part is rounded up, to a decimal place that leaves the sum about so many digits.
+
+    Examples
+    --------
+    >>> printed_sum([0.12345678, 0.0000001, 2.0], 4)
+    (['0.124', '0.001', '2'], '2.125')
+    """
+    total = sum(parts)
+    if not 0 < total < math.inf:
+        return [f"{part:g}" for part in parts], f"{total:g}"
+    place = Decimal(1).scaleb(math.floor(math.log10(total)) - digits + 1)
+    rounded = [Decimal(part).quantize(place, ROUND_CEILING) for part in parts]
+    return [_plain(one) for one in rounded], _plain(sum(rounded, Decimal(0)))
+
+
+def _plain(number: Decimal) -> str:
+    short = number.normalize()
+    near = not short or -5 <= short.adjusted() <= 6
+    return f"{short:f}" if near else f"{short:e}"
 
 
 @dataclass(frozen=True)

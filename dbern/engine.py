@@ -78,7 +78,8 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
     ),
     "unlike": lambda place: EnvironmentRefusedError(
         f"{place}: a worker cannot import it, or has another text of its module than this process; "
-        "install the same on all workers and run the same command again"
+        "install the same on all workers, or start them with PYTHONPATH set to a folder that holds "
+        "the same, and run the same command again"
     ),
     "internal": lambda place: ReleaseError(
         f"a task failed ({place}); run the same command again, after giving the workers more "

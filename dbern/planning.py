@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -64,14 +65,19 @@ _LARGEST_AUTO_LATTICE = 1_000_000
 _LARGEST_LATTICE = 1_000_000_000
 
 
-def plan(spec: ReleaseSpec) -> ReleasePlan:
+def plan(spec: ReleaseSpec | str | Path) -> ReleasePlan:
     """Plan a release from the spec, the schema and the row counts; no record is read.
+
+    Parameters
+    ----------
+    spec : ReleaseSpec, or the path of its file
 
     Raises
     ------
     SpecError
         For files, columns or settings that cannot work; the message says what to write.
     """
+    spec = ReleaseSpec.of(spec)
     return plan_files(spec, footers(spec))
 
 
@@ -124,8 +130,19 @@ def _component(
     spec: ReleaseSpec, component: Component, n: int, at_once: int
 ) -> tuple[PlannedComponent, Statistic]:
     """Resolve one component; its certificate holds together with those of `at_once` arrays."""
+    return resolved(spec, component, n, at_once, *_choose(spec, component, n))
+
+
+def resolved(
+    spec: ReleaseSpec,
+    component: Component,
+    n: int,
+    at_once: int,
+    coordinates: Coordinates,
+    h: tuple[int, ...],
+) -> tuple[PlannedComponent, Statistic]:
+    """Plan one component, made for n rows by `for_rows`, with the coordinates and order given."""
     charge, norm = share_of_budget(spec, component), 2 if spec.gaussian else 1
-    coordinates, h = _choose(spec, component, n)
     component = for_lattice(component, coordinates)
     exact = exact_sensitivity(component, coordinates, n, calibration_of(spec), norm)
     ratio = noise_ratio(spec, charge)

@@ -17,7 +17,7 @@ from dbern.bernstein.maps import (
     map_from_dict,
     map_to_dict,
 )
-from dbern.certificate import Certificate
+from dbern.certificate import Certificate, printed_sum
 from dbern.components.base import Component, Statistic, Vector
 from dbern.components.composing import array_names
 from dbern.components.counting import Counters
@@ -311,7 +311,7 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
     sense, noise, sure = one.sensitivity, one.noise, one.certificate
     outputs = f" for each of {one.outputs} outputs" if one.outputs > 1 else ""
     bound = f"Delta1 = {sense.l1:.6g}" if sense.l1 is not None else f"Delta2 = {sense.l2:.6g}"
-    parts = f"approximation {sure.approximation:.6g} + rounding {sure.rounding:.3g}"
+    parts, total = printed_sum((sure.approximation, sure.rounding, sure.noise))
     size = one.lattice.size
     shape = (
         ("vector", f"{size} numbers")
@@ -329,8 +329,8 @@ def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str
         *(("", line) for line in sense.derivation),
         ("noise", f"exact {noise.kind.removeprefix('discrete-')}, scale {noise.scale:.6g}"),
         ("", f"on multiples of {noise.granularity:.4g}"),
-        ("certificate", f"sup error <= {sure.total:.6g} with probability {1 - sure.beta:g}"),
-        ("", f"{parts} + noise {sure.noise:.6g}"),
+        ("certificate", f"sup error <= {total} with probability {1 - sure.beta:g}"),
+        ("", "approximation {} + rounding {} + noise {}".format(*parts)),
         *([] if one.entries else [("", _first_part(one.approximation))]),
         ("", _compared(plan, one)),
     ]
@@ -354,8 +354,9 @@ def _first_part(approximation: Mapping[str, Any]) -> str:
 
 
 def _certificate_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
-    total, beta = plan.certificate.total, plan.certificate.beta
-    return [("the function", f"sup error <= {total:.6g} with probability {1 - beta:g}")]
+    sure = plan.certificate
+    _, total = printed_sum((sure.approximation, sure.rounding, sure.noise))
+    return [("the function", f"sup error <= {total} with probability {1 - sure.beta:g}")]
 
 
 def _guarantee(plan: ReleasePlan) -> str:

@@ -72,7 +72,7 @@ class Release:
 
 
 def release(
-    spec: ReleaseSpec,
+    spec: ReleaseSpec | str | Path,
     client: Client | None = None,
     *,
     scheduler: str | None = None,
@@ -85,27 +85,27 @@ def release(
 
     Parameters
     ----------
+    spec : ReleaseSpec, or the path of its file
     client : distributed.Client, optional
         A running cluster, reached by a connection of its own, which unpickles nothing; otherwise
         `scheduler`'s, ``tls://host:8786``, otherwise threads of this process.
     wait_for_workers : float
         Seconds that workers have to come where a running cluster has none.
     progress : callable
-        Told of each stage's progress.
+        Told of each stage.
 
     Raises
     ------
     SpecError
         For a spec, files or an output that cannot work, or that differ from the reserved ones.
-    BudgetError
-        Where the budget does not cover the charge.
-    EnvironmentRefusedError
-        For a ledger or cluster that cannot be used.
+    BudgetError, EnvironmentRefusedError
+        Where the budget does not cover the charge; for a ledger or cluster that cannot be used.
     IntegrityError
         For files that changed under way, or a staged center that is not what was sealed.
     ReleaseError
         Where work could not finish; run it again.
     """
+    spec = ReleaseSpec.of(spec)
     url = resolve_url(spec.budget.ledger, spec.base)
     with BudgetLedger.open(url) as ledger, ExitStack() as stack:
         began = time.monotonic()

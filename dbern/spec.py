@@ -24,7 +24,7 @@ from dbern.components.composing import require_one_charge
 from dbern.components.protected import protected
 from dbern.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.errors import SpecError
-from dbern.functions import named_function
+from dbern.functions import importable, named_function
 from dbern.objects import check_url, is_url
 from dbern.privacy.budget import Budget, Protection, exact
 from dbern.sections import (
@@ -45,7 +45,6 @@ ADVANCED = "laplace-advanced"
 _GAUSSIAN = ("discrete-gaussian", "spectral-gaussian", "binned-gaussian")
 _LAPLACE = ("laplace", "spectral-laplace", "binned-laplace")
 _WITH_DELTA = (*_GAUSSIAN, ADVANCED)
-_NOISES = ("auto", *_LAPLACE, *_WITH_DELTA)
 _LEAST_DELTA = Fraction(1, 10**15)
 _LEAST_BETA = Fraction(1, 10**9)
 _LEAST_EPSILON = Fraction(1, 10**6)
@@ -92,7 +91,7 @@ class ReleaseSpec(Section):
 
     @classmethod
     def load(cls, path: str | Path, *, partition: str | None = None) -> ReleaseSpec:
-        """Read a TOML file; relative paths in it are relative to it.
+        """Read a TOML file; relative paths in it, and modules it names, start from its folder.
 
         Parameters
         ----------
@@ -113,9 +112,29 @@ class ReleaseSpec(Section):
             ) from None
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise SpecError(f"{path}: cannot be read as TOML ({error}); mend that line") from None
-        spec = cls(**_with_partition(content, partition))
-        spec._base = path.resolve().parent
+        base = path.resolve().parent
+        with importable(base):
+            spec = cls(**_with_partition(content, partition))
+        spec._base = base
         return spec
+
+    @classmethod
+    def of(cls, given: ReleaseSpec | str | Path) -> ReleaseSpec:
+        """A spec as it is, or the one in the file at a path.
+
+        Raises
+        ------
+        SpecError
+            For anything else, and as `load`.
+        """
+        if isinstance(given, ReleaseSpec):
+            return given
+        if isinstance(given, str | Path):
+            return cls.load(given)
+        raise SpecError(
+            f"a spec of type {type(given).__name__} cannot be used; write the path of a spec, or "
+            "dbern.ReleaseSpec(release={..}, data={..}, target={..}, budget={..})"
+        )
 
     @property
     def domain(self) -> Domain:
@@ -176,6 +195,11 @@ class ReleaseSpec(Section):
     def source(self) -> str:
         """Where the records are: an absolute path, glob or folder, or a URL."""
         source = self.data.source
+        if not source.strip():
+            raise SpecError(
+                "data.source: is empty, which would be every file in the spec's folder and below "
+                'it; write source = "data/trips/*.parquet"'
+            )
         if is_url(source):
             return check_url(source, "data.source")
         base = str(self._base)
@@ -199,7 +223,8 @@ class ReleaseSpec(Section):
         name = self.mechanism.reference
         if name == "uniform":
             return None
-        density = named_function(name, "mechanism.reference", "of points (m, l)")
+        with importable(self._base):
+            density = named_function(name, "mechanism.reference", "of points (m, l)")
         low = np.array([axis.low for axis in self.domain.axes])
         width = np.array([axis.width for axis in self.domain.axes])
         return lambda points: np.asarray(density(low + points * width))
@@ -256,7 +281,7 @@ class _Parsed:
 
 def _parse(spec: ReleaseSpec) -> _Parsed:
     """Check what the schema cannot: values against each other, and what this version offers."""
-    _refuse_unavailable(spec)
+    _ = spec.source, spec.output  # refuses URLs of no object store
     if not _NAME.fullmatch(spec.release.name):
         raise SpecError(
             'release.name: letters, digits, ".", "_" and "-" only; write name = "trip-density"'
@@ -334,25 +359,6 @@ def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:
             )
         if value != "auto" and max(value if isinstance(value, list) else [value]) > most:
             raise SpecError(f"mechanism.{key}: above {most} {_LATER}; write {key} = {most} or less")
-
-
-def _refuse_unavailable(spec: ReleaseSpec) -> None:
-    """Documented values that later versions will take, each refused by name."""
-    data, mechanism = spec.data, spec.mechanism
-    refusals = [
-        (mechanism.noise not in _NOISES, "mechanism.noise", 'noise = "auto"'),
-    ]  # fmt: skip
-    for refused, key, instead in refusals:
-        if refused:
-            raise SpecError(f"{key}: this value {_LATER}; write {instead}")
-    if not data.source.strip():
-        raise SpecError(
-            "data.source: is empty, which would be every file in the spec's folder and below it; "
-            'write source = "data/trips/*.parquet"'
-        )
-    for place, key in ((data.source, "data.source"), (spec.release.output, "release.output")):
-        if is_url(place):
-            check_url(place, key)
 
 
 def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:

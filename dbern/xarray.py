@@ -21,7 +21,7 @@ from dbern.bernstein.lattice import Lattice
 from dbern.domain import Axis, Domain
 from dbern.errors import DbernError, SpecError
 from dbern.synopsis.evaluator import Polynomial
-from dbern.synopsis.grids import grid_axes
+from dbern.synopsis.grids import coordinates, grid_axes
 from dbern.synopsis.kept import Kept
 from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.released import MOST_LOADED
@@ -73,7 +73,8 @@ class ReleasedDataset:
         Returns
         -------
         array (m,)
-            A table of pandas or of Arrow is answered in kind.
+            A table of pandas or of Arrow is answered in kind; coordinates of xarray that have a
+            dimension each give a labelled grid over these.
 
         Raises
         ------
@@ -81,18 +82,19 @@ class ReleasedDataset:
             For points of the wrong shape, or an order that is not known or below 1.
         """
         array = as_points(points, self.domain)
-        return like(points, self._polynomial(h)(array, len(array)), ["value"])
+        return like(points, self._polynomial(h)(array, len(array)), self.domain, ["value"])
 
     def grid(
         self, shape: int | Sequence[int], h: int | Sequence[int] | None = None
     ) -> xarray.DataArray:
         """Values on a regular grid over the whole domain, ends included; errors as for a call."""
-        unit = grid_axes(shape, self.domain, 1)
+        unit = grid_axes(shape, self.domain)
+        values = self._polynomial(h).grid(unit)
         places = {
-            axis.name: axis.at(positions)
+            axis.name: coordinates(axis, positions)
             for axis, positions in zip(self.domain.axes, unit, strict=True)
         }
-        return xarray.DataArray(self._polynomial(h).grid(unit), places, self.domain.names)
+        return xarray.DataArray(values, places, self.domain.names)
 
     @cached_property
     def domain(self) -> Domain:

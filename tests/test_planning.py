@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from strategies import density_plan, density_spec, sections, spec_sections
 
 import dbern.records
+from dbern.certificate import printed_sum
 from dbern.errors import SpecError
 from dbern.planning import plan, plan_files
 from dbern.plans import ReleasePlan
@@ -137,7 +138,8 @@ def test_explanations_are_complete(content):
     for label in ("release", "lattice", "sensitivity", "noise", "certificate", "memory"):
         assert any(line.startswith(label) for line in text.splitlines())
     assert f"N = {planned.lattice.size} " in text
-    assert f"{planned.certificate.total:.6g}" in text
+    sure = planned.components[0].certificate
+    assert printed_sum((sure.approximation, sure.rounding, sure.noise))[1] in text
     assert f"{planned.sensitivity.l1:.6g}" in text
 
 

@@ -8,7 +8,6 @@ import click
 
 from dbern.cli.output import common, imports_noted, log_format, report, shown_progress
 
-_TABLE_ROWS = 20
 _SPEC = click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))
 _PARTITION = click.option(
     "--partition", metavar="P", help="Replace {partition} in the spec's name, output and source."
@@ -76,13 +75,21 @@ def _content(planned: Any) -> dict[str, Any]:
 
 
 def _table(options: list[Any]) -> str:
-    head = f"{'noise':<18}{'k':<16}{'h':<10}{'values':>8}{'noise':>12}{'approx.':>12}{'error':>12}"
-    rows = [
-        f"{one.noise_kind:<18}{_axes(one.k):<16}{_axes(one.h):<10}{one.values:>8}"
-        f"{one.noise:>12.3g}{one.approximation:>12.3g}{one.error:>12.3g}"
-        for one in options[:_TABLE_ROWS]
-    ]
-    return "\n".join(["predicted sup errors in data units, best first", head, *rows])
+    from dbern.certificate import printed_sum
+
+    head = f"{'noise':<18}{'k':<10}{'h':<6}{'values':>8}{'predicted':>11}"
+    head += "".join(f"{name:>13}" for name in ("approx.", "+ rounding", "+ noise", "= bound"))
+    rows = []
+    for one in options:
+        parts, total = printed_sum((one.approximation, one.rounding, one.noise))
+        text = f"{one.noise_kind:<18}{_axes(one.k):<10}{_axes(one.h):<6}{one.values:>8}"
+        text += f"{one.predicted:>11.3g}" + "".join(f"{part:>13}" for part in (*parts, total))
+        rows.append(text)
+    title = (
+        "sup errors in data units, the plan's choice first: it has the least predicted error; "
+        "the bound is what a plan certifies"
+    )
+    return "\n".join([title, head, *rows])
 
 
 def _axes(values: tuple[int, ...]) -> str:

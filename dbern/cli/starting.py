@@ -11,20 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dbern.cli.answers import ROLES, Answers, loaded
 from dbern.cli.output import common, report
 from dbern.errors import SpecError
 
 if TYPE_CHECKING:
-    from dbern.domain import Domain
     from dbern.targets import Learner
     from dbern.times import Bound
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_ROLES = {
-    "label": ("classes", "column=no,yes", "the public list; with two, the second is +1"),
-    "response": ("bounds", "column=-1.0,1.0", "public; values outside are moved to the bounds"),
-    "group": ("values", "column=a,b", "the public list"),
-}
 _HEAD = """\
 # A release of dbern. Every value in this file must be public knowledge, chosen without looking at
 # the records: the guarantee covers what is released, not a choice made after plotting the data.
@@ -53,13 +48,17 @@ _HEAD = """\
 @click.option("--label", metavar="COLUMN=A,B", help="Classes, for the kinds that need them.")
 @click.option("--response", metavar="COLUMN=LOW,HIGH", help="Likewise.")
 @click.option("--group", metavar="COLUMN=A,B", help="Groups, for the kinds that take them.")
+@click.option("--filter", metavar="COLUMN=A,B", help="Of rows, those that count.")
+@click.option("--unit", metavar="COLUMN=N", help="Whose rows are protected, N of one at most.")
+@click.option("--neighbors", help="replace-one or add-or-remove-one.  [default: replace-one]")
+@click.option("--normalizer", metavar="N", help="Public, where the number of rows is private.")
 @click.option("--epsilon", metavar='"1.0"', help="What the release costs.")
 @click.option("--delta", default="0", show_default=True, help="Above 0 for Gaussian noise.")
 @click.option("--ledger", default="sqlite:///ledger.db", show_default=True, metavar="URL")
 @click.option("--dataset", metavar="NAME", help="The account that pays.")
 @common
 def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> None:
-    """Write a commented spec, asking for what no option gives.
+    """Write a commented spec, asking for what no option gives, and again for what is wrong.
 
     Looks at no data and overwrites nothing.
 
@@ -69,8 +68,9 @@ def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> None:
     del quiet
     if spec_path.exists():
         raise SpecError(f"{spec_path}: exists and is left as it is; write dbern init OTHER.toml")
-    text = _text(spec_path, _Answers(given, as_json))
-    _check(text)
+    asks, folder = not as_json and terminal(), spec_path.resolve().parent
+    text = _text(spec_path, Answers(given, asks=asks, folder=folder), given)
+    loaded(tomllib.loads(text), folder)
     try:
         with spec_path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -92,113 +92,9 @@ def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> None:
     report({"spec": str(spec_path), "next": following}, "\n".join(lines), as_json=as_json)
 
 
-def _check(text: str) -> None:
-    """Load what was written before it is: every error names its key."""
-    from dbern.spec import ReleaseSpec
-
-    content = tomllib.loads(text)
-    for key in ("name", "output"):  # a placeholder is filled by --partition when it is used
-        content["release"][key] = content["release"][key].replace("{partition}", "p")
-    content["data"]["source"] = content["data"]["source"].replace("{partition}", "p")
-    ReleaseSpec(**content)
-
-
-class _Answers:
-    """Options, and on a terminal questions for those that were left out."""
-
-    def __init__(self, given: dict[str, Any], as_json: bool) -> None:
-        self._given = given
-        self._asks = not as_json and terminal()
-
-    def __call__(self, key: str, question: str, default: str | None = None) -> str:
-        value = self._given.get(key)
-        if value is not None:
-            return str(value)
-        if self._asks:
-            return str(click.prompt(question, default=default, err=True))
-        if default is None:
-            raise click.UsageError(f"Missing option '--{key}': {question}.")
-        return default
-
-    def axes(self) -> list[tuple[str, list[Bound]]]:
-        texts = list(self._given["axes"])
-        question = "First axis and its public limits (column=low,high)"
-        while not texts and self._asks:
-            texts = [str(click.prompt(question, err=True))]
-            while len(texts) < 6 and (
-                more := click.prompt("Another axis (empty for none)", default="", err=True)
-            ):
-                texts.append(more)
-        if not texts:
-            raise click.UsageError("Missing option '--axis': write --axis x=0,10, one per axis.")
-        return [_limits("axis", text) for text in texts]
-
-    def settings(self, learner: type[Learner]) -> dict[str, str]:
-        """TOML by key of the target: what was set, and what the learner cannot do without."""
-        values = {}
-        for text in self._given["settings"]:
-            key, equals, value = text.partition("=")
-            if not equals:
-                raise click.BadParameter("write KEY=VALUE", param_hint="--set")
-            values[key.strip()] = value.strip()
-        for key, field in learner.model_fields.items():
-            stands_for_it = learner.instead.get(key)
-            if key in values or stands_for_it in values or not field.is_required():
-                continue
-            if not self._asks:
-                example = (field.description or f"{key} = ..").partition(",  ")[0]
-                raise click.UsageError(f"Missing option '--set': {learner.kind} needs {example}")
-            values[key] = click.prompt(f"target.{key} ({field.description})", err=True)
-        return values
-
-    def role(self, role: str, needed: bool) -> str | None:
-        """The section of a label, response or group; None where it is left out."""
-        _, example, _ = _ROLES[role]
-        text = self._given[role]
-        if text is None and not needed:
-            return None
-        column, values = _split(
-            role, self(role, f"{role.capitalize()} column and its public values ({example})")
-        )
-        key, _, why = _ROLES[role]
-        if role == "response":
-            shown = _pair(_limits(role, f"{column}={values}")[1])
-        else:
-            shown = json.dumps([_category(one) for one in values.split(",")], ensure_ascii=False)
-        lines = [f"[data.{role}]", f"column = {json.dumps(column)}"]
-        return "\n".join([*lines, f"{key} = {shown}  # {why}", ""])
-
-
 def terminal() -> bool:
     """Whether there is someone to ask."""
     return sys.stdin.isatty()
-
-
-def _split(key: str, text: str) -> tuple[str, str]:
-    column, equals, rest = text.partition("=")
-    if not equals or not column.strip():
-        raise click.BadParameter(f'"{text}": write column=values', param_hint=f"--{key}")
-    return column.strip(), rest.strip()
-
-
-def _limits(key: str, text: str) -> tuple[str, list[Bound]]:
-    column, rest = _split(key, text)
-    try:
-        low, high = (_limit(part.strip()) for part in rest.split(","))
-    except ValueError:
-        raise click.BadParameter(
-            f'"{text}": write {column}=low,high', param_hint=f"--{key}"
-        ) from None
-    return column, [low, high]
-
-
-def _limit(text: str) -> Bound:
-    from dbern.times import moment_of
-
-    try:
-        return float(text)
-    except ValueError:
-        return moment_of(text)
 
 
 def _pair(limits: list[Bound]) -> str:
@@ -207,66 +103,87 @@ def _pair(limits: list[Bound]) -> str:
     return f"[{', '.join(texts)}]"
 
 
-def _category(text: str) -> str | int | bool:
-    text = text.strip()
-    if text in ("true", "false"):
-        return text == "true"
-    return int(text) if re.fullmatch(r"-?\d+", text) else text
-
-
-def _text(path: Path, answers: _Answers) -> str:
-    from dbern.domain import Axis, Domain
+def _text(path: Path, answers: Answers, given: dict[str, Any]) -> str:
     from dbern.targets import kinds, learner_of
-    from dbern.times import bounds_of
 
-    name = answers("name", "Name of the release", path.stem)
-    source = answers("source", 'Parquet files, as "data/*.parquet"')
+    name = answers("release", "name", "Name of the release", path.stem)
+    source = answers("data", "source", 'Parquet files, as "data/*.parquet"')
     axes = answers.axes()
-    kind = answers("kind", f"What to release ({', '.join(kinds())})", "kernel-density")
+    kind = answers.kind(f"What to release ({', '.join(kinds())})", "kernel-density")
     learner = learner_of(kind)
     settings = answers.settings(learner)
-    made = learner(**{key: _value(key, value) for key, value in settings.items()})
-    domain = Domain(
-        tuple(Axis(column, *bounds_of(pair, f"data.bounds.{column}")) for column, pair in axes)
-    )
-    roles = [answers.role(role, _needs(made, domain, role)) for role in learner.uses]
-    unused = [role for role in _ROLES if answers._given[role] and role not in learner.uses]
+    for role in learner.uses:
+        answers.role(role, needed=answers.needs(learner, role))
+    unused = [role for role in ROLES if given[role] and role not in (*learner.uses, "filter")]
     if unused:
         raise click.UsageError(f"--{unused[0]}: {kind} has no use for it; leave it out")
-    epsilon = answers("epsilon", "Epsilon, an exact decimal")
-    dataset = answers("dataset", "Dataset, the account that pays")
-    budget = {"epsilon": epsilon, "delta": answers("delta", ""), "ledger": answers("ledger", "")}
+    answers.role("filter", needed=False)
+    answers.protection()
+    answers("budget", "epsilon", "Epsilon, an exact decimal")
+    answers("budget", "delta", "")
+    answers("budget", "ledger", "")
+    dataset = answers("budget", "dataset", "Dataset, the account that pays")
+    output = answers("release", "output", "Folder of the synopsis", f"{name}.zarr")
+    data, budget = answers.content["data"], answers.content["budget"]
     parts = [
         _HEAD,
         "[release]",
         f"name   = {json.dumps(name)}  # with the dataset it names the release: another name pays "
         "again",
-        f"output = {json.dumps(answers('output', 'Folder of the synopsis', f'{name}.zarr'))}"
-        "  # must not exist",
+        f"output = {json.dumps(output)}  # must not exist",
         "",
         "[data]",
         f"source = {json.dumps(source)}  # a file, a folder or a glob, relative to this file",
-        "# n = 1000000  # public number of rows; left out, it is read from the files' footers",
-        '# unit = "row"  # or { column = "user", max_contributions = 8 }, all rows of a user, with '
-        'normalizer = "1000000" in place of n',
-        '# neighbors = "replace-one"  # or "add-or-remove-one", with a normalizer too',
+        *_protection(data),
         '# outside = "drop"  # a value outside its bounds: the row counts nothing; or "clamp"',
         "",
         "[data.bounds]  # one line per axis; public limits, never the data's own extremes",
-        *(f"{_key(column)} = {_pair(limits)}" for column, limits in axes),
+        *(f"{_key(column)} = {_pair(limits)}" for column, limits in axes.items()),
         "",
-        *(role for role in roles if role),
+        *(_role(role, data[role]) for role in ROLES if role in data),
         *_target(learner, kind, settings),
         "[mechanism]  # all of it may be left to the plan",
         '# objective = "typical"  # make small the error on a typical database; or "certified"',
         '# beta = "0.05"  # the certificate holds with probability 1 - beta',
         "",
         "[budget]  # exact decimals in quotes",
-        *(f"{key} = {json.dumps(value)}" for key, value in budget.items()),
+        *(f"{key} = {json.dumps(budget[key])}" for key in ("epsilon", "delta", "ledger")),
         f"dataset = {json.dumps(dataset)}  # as in: dbern ledger grant --dataset ..",
         "",
     ]
     return "\n".join(parts)
+
+
+def _protection(data: dict[str, Any]) -> list[str]:
+    unit, lines = data.get("unit"), []
+    if "normalizer" in data:
+        lines.append(
+            f"normalizer = {json.dumps(data['normalizer'])}  # public; sums are divided by it, and "
+            "the number of rows is private"
+        )
+    else:
+        lines.append("# n = 1000000  # public number of rows; left out, it is read from the files' "
+                     "footers")  # fmt: skip
+    if unit:
+        found = f"column = {json.dumps(unit['column'])}, max_contributions = "
+        found += str(unit["max_contributions"])
+        lines.append(f"unit = {{ {found} }}  # all rows of one together, of which so many count")
+    else:
+        lines.append('# unit = "row"  # or { column = "user", max_contributions = 8 }, all rows of '
+                     'a user, with normalizer = "1000000" in place of n')  # fmt: skip
+    if data["neighbors"] != "replace-one":
+        lines.append(f"neighbors = {json.dumps(data['neighbors'])}  # a unit is there or not")
+    else:
+        lines.append('# neighbors = "replace-one"  # or "add-or-remove-one", with a normalizer too')
+    return lines
+
+
+def _role(role: str, section: dict[str, Any]) -> str:
+    key, _, why = ROLES[role]
+    values = section[key]
+    shown = _pair(values) if role == "response" else json.dumps(values, ensure_ascii=False)
+    lines = [f"[data.{role}]", f"column = {json.dumps(section['column'])}"]
+    return "\n".join([*lines, f"{key} = {shown}  # {why}", ""])
 
 
 def _target(learner: type[Learner], kind: str, settings: dict[str, str]) -> list[str]:
@@ -281,27 +198,5 @@ def _target(learner: type[Learner], kind: str, settings: dict[str, str]) -> list
     return [*lines, ""]
 
 
-def _value(key: str, text: str) -> Any:
-    """What a key of the target is set to."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        raise click.BadParameter(
-            f"{key}: {text} is no TOML value; write a number, [0.5, 0.5] or a text in quotes",
-            param_hint="--set",
-        ) from None
-
-
 def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else json.dumps(name)
-
-
-def _needs(learner: Learner, domain: Domain, role: str) -> bool:
-    """Whether the learner itself refuses records without the role."""
-    from dbern.domain import RecordSchema
-
-    try:
-        learner.components(RecordSchema(domain))
-    except SpecError as error:
-        return str(error).startswith(f"data.{role}:")
-    return False

@@ -121,6 +121,8 @@ def verify(synopsis_path: str, as_json: bool, quiet: bool) -> None:
 
 
 def _described(facts: dict[str, Any]) -> str:
+    from dbern.certificate import printed_sum
+
     axes = "; ".join(
         f"{axis['name']} in [{_bound(axis, 'low')}, {_bound(axis, 'high')}]"
         for axis in facts["domain"]["axes"]
@@ -145,7 +147,8 @@ def _described(facts: dict[str, Any]) -> str:
         lines[name] = f"{len(entries)} numbers" if entries else f"k {one['k']}, h {one['h']}"
         lines[name] += f", exact {one['noise']['kind']}"
         lines[name] += f", scale {one['noise']['scale']:.6g}"
-    lines["certificate"] = f"sup error <= {certificate['total']:.6g} with probability "
+    _, total = printed_sum([certificate[part] for part in ("approximation", "rounding", "noise")])
+    lines["certificate"] = f"sup error <= {total} with probability "
     lines["certificate"] += f"{1 - certificate['beta']:g}"
     if "random_dp" in facts:
         lines = {"RANDOM DP": _random(facts["random_dp"]), **lines}

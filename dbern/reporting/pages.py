@@ -18,7 +18,7 @@ from dbern.reporting.recipes import recipes
 from dbern.synopsis.reader import Synopsis
 
 _PLACES = {1: 401, 2: 161, 3: 81}
-"""Grid of a picture by the number of axes; small multiples have the last."""
+"""Grid of a picture by the number of axes; small multiples have the last, one slice the second."""
 
 _NAMES = {
     "nadaraya-watson": "Nadaraya–Watson regression",
@@ -45,7 +45,8 @@ def synopsis_page(synopsis: Synopsis) -> str:
     """
     facts = synopsis.metadata
     axes = len(synopsis.domain.axes)
-    picture = picture_of(synopsis, _PLACES[3 if axes == 2 and _grouped(facts) else axes])
+    drawn = axes if axes <= 3 else 2
+    picture = picture_of(synopsis, _PLACES[3 if drawn == 2 and _grouped(facts) else drawn])
     return render(
         "synopsis.html",
         title=facts["name"],
@@ -119,6 +120,7 @@ def described(picture: Picture) -> str:
         f"{axis.name} from {told(axis, axis.low)} to {told(axis, axis.high)}"
         for axis in picture.axes
     )
+    where += f", at {picture.fixed}" if picture.fixed else ""
     if picture.kind == "regions":
         shares = []
         for panel in picture.panels:
@@ -183,6 +185,8 @@ def _caption(synopsis: Synopsis, picture: Picture) -> str:
         said += " It is narrow where rows are many, and the public range where they are few."
     if picture.left_out:
         said += f" The first {MOST_PANELS} panels; {picture.left_out} groups are left out."
+    if picture.fixed:
+        said += f" A slice through the middle of the axes that are not drawn: {picture.fixed}."
     if is_classifier(synopsis) and len(synopsis.domain.axes) == 3:
         said += " Slices of the third axis."
     return said

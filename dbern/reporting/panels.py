@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from dbern.times import TimeUnit
 MOST_PANELS = 12
 """Most groups or classes that are drawn; a picture says so where it leaves some out."""
 
+_MOST_NAMED = 8  # axes that are not drawn
 _THICKNESS = 13  # places along the third axis, of which every other one is a slice
 
 
@@ -60,6 +61,8 @@ class Picture:
         The value above which the second of two classes is decided for.
     left_out : int
         How many groups or classes are not drawn.
+    fixed : str
+        Where the axes that are not drawn are fixed; empty where all are drawn or sliced.
     """
 
     kind: str
@@ -68,6 +71,7 @@ class Picture:
     classes: tuple[str, ...] = ()
     threshold: float | None = None
     left_out: int = 0
+    fixed: str = ""
 
     @property
     def low(self) -> float:
@@ -99,29 +103,56 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
     """What to draw of a function: a curve, maps or slices on `places` places an axis.
 
     One axis gives a curve for each group or class, two axes a map for each group or one of the
-    class regions, three axes such maps at six places of the third axis. The band is simultaneous
-    over the whole domain, at the confidence of the certificate.
+    class regions, three axes such maps at six places of the third axis, and more one such map
+    through the middle of the others. The band is simultaneous over the whole domain, at the
+    confidence of the certificate.
     """
     axes = synopsis.domain.axes
     if len(axes) == 1:
         return _curves(synopsis, places)
-    shape = [places, places, _THICKNESS][: len(axes)]
-    values = synopsis.grid(shape).to_numpy()
-    slices = [("", values)] if len(axes) == 2 else list(_slices(axes[2], values))
+    fixed = _fixed(axes[2:]) if len(axes) > 3 else ""
+    if fixed:
+        slices = [("", _through_the_middle(synopsis, places))]
+    else:
+        values = synopsis.grid([places, places, _THICKNESS][: len(axes)]).to_numpy()
+        slices = [("", values)] if len(axes) == 2 else list(_slices(axes[2], values))
     labels = tuple(str(label) for label in synopsis.classes)
     if is_classifier(synopsis):
         panels = [_regions(synopsis, title, part) for title, part in slices]
-        return Picture("regions", axes[:2], tuple(panels), labels)
+        return Picture("regions", axes[:2], tuple(panels), labels, fixed=fixed)
     if not synopsis.combination.several:
         panels = [Panel(title, part) for title, part in slices]
-        return Picture("map", axes[:2], tuple(panels))
+        return Picture("map", axes[:2], tuple(panels), fixed=fixed)
     drawn = [
         Panel(" · ".join(filter(None, (label, title))), part[..., column])
         for column, label in enumerate(labels)
         for title, part in (slices if len(slices) == 1 else slices[1::2])
     ]
     left_out = len(labels) - len(labels) * min(len(drawn), MOST_PANELS) // len(drawn)
-    return Picture("map", axes[:2], tuple(drawn[:MOST_PANELS]), left_out=left_out)
+    shown = tuple(drawn[:MOST_PANELS])
+    return Picture("map", axes[:2], shown, left_out=left_out, fixed=fixed)
+
+
+def _through_the_middle(synopsis: Synopsis, places: int) -> FloatArray:
+    """Values (places, places) or (places, places, classes) along the first two axes."""
+    first, second, *others = synopsis.domain.axes
+    points = np.empty((places, places, 2 + len(others)))
+    points[..., 0] = first.at(np.linspace(0.0, 1.0, places))[:, None]
+    points[..., 1] = second.at(np.linspace(0.0, 1.0, places))
+    points[..., 2:] = [_middle(axis) for axis in others]
+    values = np.asarray(synopsis(points.reshape(places**2, -1)))
+    return values.reshape(places, places, *values.shape[1:])
+
+
+def _middle(axis: Axis) -> float:
+    return axis.low + axis.width / 2
+
+
+def _fixed(axes: Sequence[Axis]) -> str:
+    """Where axes are in the middle, in words; of very many the first."""
+    named = ", ".join(f"{axis.name} = {told(axis, _middle(axis))}" for axis in axes[:_MOST_NAMED])
+    more = len(axes) - _MOST_NAMED
+    return f"{named} and {more} more in their middle" if more > 0 else named
 
 
 def _slices(axis: Axis, values: FloatArray) -> Iterator[tuple[str, FloatArray]]:

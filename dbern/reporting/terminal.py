@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 
 import numpy as np
 
@@ -29,6 +30,9 @@ def drawing(synopsis: Synopsis) -> str:
         if panel.title:
             lines.append(f"{' ' * _GUTTER}{_clean(panel.title, _MAP_COLUMNS)}")
         lines += _curve(picture, panel) if picture.kind == "curve" else _map(picture, panel)
+    if picture.fixed:
+        words = _clean(f"at {picture.fixed}", 8 * _MAP_COLUMNS)
+        lines += [f"{' ' * _GUTTER}{line}" for line in wrap(words, _MAP_COLUMNS)]
     if picture.kind == "curve":
         lines.append(f"{' ' * _GUTTER}{_BAND} simultaneous band")
     elif picture.kind == "map":

@@ -18,6 +18,7 @@ LEAST_RESAMPLED = 1 << 15
 """Points of one request from which on resampling pays for its table, at any dimension and k."""
 
 _WORK_VALUES = 1 << 21  # numbers in flight at a time: 16 MiB, inside the cache of a server
+_GRID_VALUES = 1 << 19  # of an unfinished grid: 4 MiB, and as much twice or thrice on the way
 _SHARE = 1 << 16  # least points that are worth a thread
 
 
@@ -118,9 +119,26 @@ def _evaluate_block(bernstein: FloatArray, points: FloatArray) -> FloatArray:
 
 
 def evaluate_grid(bernstein: FloatArray, axes: Sequence[FloatArray]) -> FloatArray:
-    """The polynomial on the product grid of `axes`, by one product per axis."""
-    values = bernstein
-    for positions in axes:
-        basis = bernstein_basis(positions, values.shape[0] - 1)
-        values = np.tensordot(values, basis, axes=(0, 1))
-    return values
+    """The polynomial on the product grid of `axes`, in little more memory than that grid."""
+    found = np.empty([len(positions) for positions in axes])
+    _fill(found, bernstein, axes, ())
+    return found
+
+
+def _fill(
+    found: FloatArray, values: FloatArray, axes: Sequence[FloatArray], place: tuple[slice, ...]
+) -> None:
+    """One product per axis, each by so many positions that it is of few numbers.
+
+    `values` has the axes still to come, then those that are done, at the positions of `place`.
+    """
+    positions, *others = axes
+    nodes = values.shape[0]
+    rows = max(1, _GRID_VALUES // max(values.size // nodes, nodes))
+    for start in range(0, len(positions), rows):
+        part = slice(start, start + rows)
+        here = np.tensordot(values, bernstein_basis(positions[part], nodes - 1), axes=(0, 1))
+        if others:
+            _fill(found, here, others, (*place, part))
+        else:
+            found[(*place, part)] = here

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from datetime import date
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -13,14 +14,18 @@ from dbern.arrays import FloatArray
 from dbern.bernstein.basis import MOST_H
 from dbern.domain import Domain
 from dbern.errors import SpecError
+from dbern.limits import memory_limit
 from dbern.times import TimeUnit, moment_of
 
 Points: TypeAlias = Any
-"""A numpy or dask array (m, l), or (m,) where l = 1, or a table by column name."""
+"""A numpy or dask array (m, l), or (m,) where l = 1, or a table or xarray object by column name."""
 
 
 def as_points(points: Points, domain: Domain) -> FloatArray:
     """Points in memory as an array (m, l) in axis order.
+
+    Coordinates of xarray over one dimension are points; over a dimension each they span a grid, of
+    which all points are given, the last coordinate changing fastest.
 
     Raises
     ------
@@ -33,6 +38,9 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
     >>> as_points({"y": [1, 2], "x": [3, 4]}, Domain((Axis("x", 0, 9), Axis("y", 0, 9)))).tolist()
     [[3.0, 1.0], [4.0, 2.0]]
     """
+    grid = _columns_of_grid(points, domain)
+    if grid is not None:
+        return _mesh(grid, domain)
     plain = isinstance(points, np.ndarray | list | tuple | float | int | np.number)
     array = _array(points, domain) if plain else _stacked(points, domain)
     check_shape(array.shape, domain)
@@ -45,16 +53,25 @@ def plain(points: Points, domain: Domain) -> Any:
     return points if lazy else as_points(points, domain)
 
 
-def like(points: Points, values: FloatArray, names: Sequence[str]) -> Any:
-    """Values (m,) or (m, classes) as what was asked with: a table of pandas or of Arrow, or as is.
+def like(
+    points: Points,
+    values: FloatArray,
+    domain: Domain,
+    names: Sequence[str],
+    classes: Sequence[Any] = (),
+) -> Any:
+    """Values (m,) or (m, classes) in the form that was asked with.
 
     A pandas table gives a series or a table with its index; an Arrow table or batch gives an array
-    or the same with one column for each of `names`.
+    or the same with one column for each of `names`; a grid gives a grid (`gridded`). Anything
+    else gives the values as they are.
 
     Examples
     --------
     >>> import pyarrow as pa
-    >>> like(pa.table({"x": [1.0, 2.0]}), np.array([0.5, 0.25]), ["value"]).to_pylist()
+    >>> from dbern.domain import Axis
+    >>> table = pa.table({"x": [1.0, 2.0]})
+    >>> like(table, np.array([0.5, 0.25]), Domain((Axis("x", 0, 9),)), ["value"]).to_pylist()
     [0.5, 0.25]
     """
     library = type(points).__module__.partition(".")[0]
@@ -71,12 +88,74 @@ def like(points: Points, values: FloatArray, names: Sequence[str]) -> Any:
             return pa.array(values)
         columns = [pa.array(np.ascontiguousarray(column)) for column in values.T]
         return type(points).from_arrays(columns, names=list(names))
-    return values
+    return gridded(points, values, domain, classes)
 
 
-def both(points: Points, low: Any, high: Any, names: Sequence[str]) -> tuple[Any, Any]:
-    """Both ends of a band, `like` the points."""
-    return like(points, low, names), like(points, high, names)
+def gridded(points: Points, values: Any, domain: Domain, classes: Sequence[Any] = ()) -> Any:
+    """Values (m,) or (m, classes) on the grid that the points' coordinates span, labelled.
+
+    Of points that span none (`as_points`) the values as they are.
+    """
+    columns = _columns_of_grid(points, domain)
+    if columns is None:
+        return values
+    import xarray
+
+    shape, dims = tuple(len(column) for column in columns), [column.dims[0] for column in columns]
+    labels: dict[str, Any] = dict(zip(domain.names, columns, strict=True))
+    if values.ndim == 2:
+        shape, dims, labels["class"] = (*shape, len(classes)), [*dims, "class"], list(classes)
+    return xarray.DataArray(values.reshape(shape), labels, dims, "value")
+
+
+def _columns_of_grid(points: Points, domain: Domain) -> list[Any] | None:
+    """The coordinates of a grid, in axis order; None where the points are something else."""
+    if not isinstance(points, Mapping) and type(points).__module__.partition(".")[0] != "xarray":
+        return None
+    columns = [_named(points, name, domain.names) for name in domain.names]
+    return columns if _spans_grid(columns, domain.names) else None
+
+
+def _spans_grid(columns: Sequence[Any], names: Sequence[str]) -> bool:
+    """Whether columns are xarray's with a dimension each, not all along one as points are.
+
+    Raises
+    ------
+    SpecError
+        Where they are neither.
+    """
+    if not all(hasattr(column, "dims") for column in columns):
+        return False
+    dims = [tuple(column.dims) for column in columns]
+    if len(set(dims)) == 1 and len(dims[0]) == 1:
+        return False
+    if len(set(dims)) < len(dims) or any(len(own) != 1 for own in dims):
+        found = ", ".join(f"{name} over ({', '.join(map(str, own))})"
+                          for name, own in zip(names, dims, strict=True))  # fmt: skip
+        raise SpecError(
+            f"the coordinates are {found}; write each over a dimension of its own for a grid, or "
+            'all over one for points, such as dataset.stack(point=["x", "y"])'
+        )
+    return True
+
+
+def _mesh(columns: Sequence[Any], domain: Domain) -> FloatArray:
+    """Every point of a grid (m, l), the last coordinate changing fastest."""
+    count = math.prod(len(column) for column in columns)
+    needed, offered = 16 * count * (domain.dimensions + 1), memory_limit()
+    if needed > offered:
+        raise SpecError(
+            f"the coordinates span {count} points, which need {needed >> 20} MiB, and this process "
+            f"may use {offered >> 20}; ask for parts of the grid"
+        )
+    places = [
+        _column(column, axis.unit, domain)
+        for column, axis in zip(columns, domain.axes, strict=True)
+    ]
+    points = np.empty((*(len(one) for one in places), len(places)))
+    for i, one in enumerate(np.ix_(*places)):
+        points[..., i] = one
+    return points.reshape(-1, len(places))
 
 
 def confidence(beta: float | str) -> Fraction:

@@ -18,8 +18,17 @@ from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, PrivacyUnit
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
-from dbern.synopsis.grids import grid_axes, labelled, on_grid
-from dbern.synopsis.points import Points, as_points, check_shape, confidence, like, orders, plain
+from dbern.synopsis.grids import labelled, values_on_grid
+from dbern.synopsis.points import (
+    Points,
+    as_points,
+    check_shape,
+    confidence,
+    gridded,
+    like,
+    orders,
+    plain,
+)
 from dbern.synopsis.released import ReleasedArray, ReleasedVector
 from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
@@ -92,7 +101,8 @@ class Synopsis:
         Parameters
         ----------
         points : array (m, l) in axis order, (m,) where l = 1, or a table by column name
-            In data units; for an axis of dates or times in the unit of its metadata, or as numpy
+            Coordinates of xarray that have a dimension each give a labelled grid over these. In
+            data units; for an axis of dates or times in the unit of its metadata, or as numpy
             datetime64, datetimes or ISO texts. A dask array gives a lazy dask array.
         h : int, one per axis, or "auto", optional
             Order of the iterated operator; any order is free post-processing. "auto" chooses order
@@ -139,7 +149,11 @@ class Synopsis:
         if not isinstance(array, np.ndarray):
             return self._lazy(array, smoothings)
         values = self._evaluate(array, smoothings, len(array), available_cores())
-        return like(points, values, self.combination.columns)  # tables are answered in kind
+        return self._like(points, values)
+
+    def _like(self, points: Points, values: Any) -> Any:
+        """Tables and grids are answered in kind."""
+        return like(points, values, self.domain, self.combination.columns, self.classes)
 
     def evaluator(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
         """For a request of `total` points that comes in batches: what evaluates one.
@@ -156,23 +170,21 @@ class Synopsis:
         return self(points, h)
 
     def predict(self, points: Points, h: Order = None) -> Any:
-        """The class of each point, by the sign of the value or the largest column.
+        """The class of each point, array (m,), by the sign of the value or the largest column.
 
         A function without classes predicts its values. Outside the bounds the first class.
-
-        Returns
-        -------
-        array (m,)
         """
         if not self.classes:
             return self(points, h)
         values = self(plain(points, self.domain), h)
         middle = self.combination.threshold
         codes = values.argmax(axis=1) if values.ndim == 2 else (values > middle).astype(np.int64)
-        return np.array(self.classes)[codes]
+        return gridded(points, np.array(self.classes)[codes], self.domain)
 
     def score_samples(self, points: Points, h: Order = None) -> Any:
-        """Logarithm of a density, by scikit-learn's name; minus infinity where it is not above 0.
+        """Logarithm of a density, by scikit-learn's name; NaN outside the bounds.
+
+        Minus infinity where the released density is not above 0.
 
         Raises
         ------
@@ -183,7 +195,8 @@ class Synopsis:
             raise SpecError("score_samples: what was released is no density; call the synopsis")
         values = self(plain(points, self.domain), h)
         with np.errstate(divide="ignore"):
-            return np.log(np.maximum(values, 0.0))
+            found = np.log(np.maximum(values, 0.0))  # maximum keeps NaN
+        return gridded(points, found, self.domain, self.classes)
 
     @property
     def classes(self) -> tuple[Any, ...]:
@@ -297,8 +310,7 @@ class Synopsis:
         else:
             values, width = self(plain(points, self.domain), h), self.combination.error(errors)
             low, high = values - width, values + width
-        columns = self.combination.columns
-        return like(points, low, columns), like(points, high, columns)
+        return self._like(points, low), self._like(points, high)
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid over the whole domain, ends included, as a labelled array.
@@ -309,16 +321,11 @@ class Synopsis:
             For a shape that is not one count of at least 2 for each axis, or that needs more memory
             than this process may use.
         """
-        combination, domain = self.combination, self.domain
-        unit = grid_axes(shape, domain, len(self.arrays))
-        parts = [
-            on_grid(array, domain, unit, smoothing)
-            for array, smoothing in zip(self.arrays, self._smoothings(h), strict=True)
-        ]
-        points = np.stack(np.meshgrid(*unit, indexing="ij"), -1) if combination.of_points else None
-        classes = self.classes if combination.several else ()
-        values = combination.values(parts, points)
-        return labelled(values, domain, unit, classes, self.metadata["name"])
+        values, unit = values_on_grid(
+            shape, self.domain, self.arrays, self._smoothings(h), self.combination
+        )
+        classes = self.classes if self.combination.several else ()
+        return labelled(values, self.domain, unit, classes, self.metadata["name"])
 
     def shaped(self, *shapes: str) -> Synopsis:
         """The same function after free post-processing, labelled; its bands still cover.

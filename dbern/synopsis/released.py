@@ -80,6 +80,11 @@ class ReleasedVector:
         del points
         return self.entries
 
+    def grid_bytes(self, counts: Sequence[int]) -> int:
+        """None that grows with a grid."""
+        del counts
+        return 0
+
     def smoothing(self, h: Sequence[int]) -> Smoothing:
         """None."""
         del h
@@ -177,14 +182,22 @@ class ReleasedArray:
         if self.oblique is None:
             return self._polynomial(smoothing).grid(positions)
         shape = tuple(len(one) for one in positions)
-        found, polynomial = np.empty(shape), self._polynomial(smoothing)
-        layers = max(1, _GRID_POINTS // max(1, found[:1].size))
-        for first in range(0, len(found), layers):
-            part = [positions[0][first : first + layers], *positions[1:]]
-            unit = np.stack(np.meshgrid(*part, indexing="ij"), axis=-1).reshape(-1, len(shape))
-            values = polynomial(self.oblique.positions(unit), found.size)
-            found[first : first + layers] = values.reshape(-1, *shape[1:])
-        return found
+        found, polynomial = np.empty(math.prod(shape)), self._polynomial(smoothing)
+        for start in range(0, found.size, _GRID_POINTS):
+            places = np.arange(start, min(start + _GRID_POINTS, found.size))
+            index = np.unravel_index(places, shape)
+            unit = np.stack([one[i] for one, i in zip(positions, index, strict=True)], axis=-1)
+            found[places] = polynomial(self.oblique.positions(unit), found.size)
+        return found.reshape(shape)
+
+    def grid_bytes(self, counts: Sequence[int]) -> int:
+        """Memory that a whole grid takes besides its values, where it grows with the grid."""
+        if not self.large:
+            return 0
+        nodes = self.lattice.shape
+        weights = sum(m * d for m, d in zip(counts, nodes, strict=True))
+        others = (max(m, d) for m, d in zip(counts[1:], nodes[1:], strict=True))
+        return 8 * (3 * weights + 2 * self.lattice.slab_layers * math.prod(others))
 
     def bound(
         self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool

@@ -59,7 +59,7 @@ from dbern.certificate import Certificate
 from dbern.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.evaluator import Polynomial
-from dbern.synopsis.points import Points, both, plain
+from dbern.synopsis.points import Points, plain
 from dbern.synopsis.reader import Order, Synopsis, arrived
 from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.selection import Smoothing
@@ -227,8 +227,9 @@ class ShapedArray(ReleasedArray):
 
     def _finished(self, values: FloatArray, smoothing: Smoothing) -> FloatArray:
         if _NONNEGATIVE in self._shapes:
-            values = np.maximum(values, 0.0)
-        return values * self._shape(smoothing).factor
+            np.maximum(values, 0.0, out=values)
+        values *= self._shape(smoothing).factor
+        return values
 
     def _function(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
         bernstein = self._shape(smoothing).bernstein
@@ -379,7 +380,7 @@ class ShapedSynopsis(Synopsis):
         if _NONNEGATIVE in self._shapes and _is_density(self.metadata):
             low = np.maximum(low, 0.0)
         ends = np.minimum(low, values), np.maximum(high, values)
-        return both(points, *ends, self.combination.columns)
+        return self._like(points, ends[0]), self._like(points, ends[1])
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid, as `Synopsis.grid`; labelled with what was done."""

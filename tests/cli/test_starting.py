@@ -142,13 +142,93 @@ def test_init_says_what_is_missing_or_wrong(project, run, arguments, said):
 def test_init_asks_on_a_terminal(tmp_path, monkeypatch):
     monkeypatch.setattr(starting, "terminal", lambda: True)
     monkeypatch.chdir(tmp_path)
-    said = ["", "trips/*.parquet", "x=0,10", "", "nadaraya-watson", "[0.5]", "delay=-60,180", "1.0",
-            "city", ""]  # fmt: skip
+    said = ["", "trips/*.parquet", "x=0,10", "", "nadaraya-watson", "[0.5]", "delay=-60,180", "",
+            "", "", "1.0", "city", ""]  # fmt: skip
     ran = CliRunner().invoke(cli, ["init", "trips.toml"], input="\n".join(said) + "\n")
     assert ran.exit_code == 0, ran.output
     spec = ReleaseSpec.load(tmp_path / "trips.toml")
     assert (spec.release.name, spec.release.output) == ("trips", "trips.zarr")
     assert (spec.budget.dataset, spec.data.response.bounds) == ("city", [-60.0, 180.0])
+
+
+DIALOGUE = [  # each answer, and what is said of a wrong one
+    ("a name", "release.name: letters"), ("trips", ""), ("trips/*.parquet", ""),
+    ("x=0", "write x=low,high"), ("x=5,1", "data.bounds.x: "), ("x=0,10", ""),
+    ("x=0,9", '"x" is an axis already'), ("y=a,b", "write y=low,high"), ("y=0,1", ""), ("", ""),
+    ("kernel-densty", "kernel-density"), ("nadaraya-watson", ""),
+    ("wide", "is no TOML value"), ("[-1.0, 0.1]", "target.bandwidth: must be above 0"),
+    ("[0.5]", "target.bandwidth: "), ("[0.5, 0.1]", ""),
+    ("delay", "write column=values"), ("x=-60,180", '"x" has two roles'), ("delay=-60,180", ""),
+    ("status", "write column=values"), ("status=done,2", ""),
+    ("user", "write column=values"), ("user=some", "write user=8"), ("user=0", "data.unit"),
+    ("status=8", '"status" has two roles'), ("user=8", ""),
+    ("both", 'neighbors = "replace-one" or "add-or-remove-one"'), ("add-or-remove-one", ""),
+    ("many", "data.normalizer: must be a whole number"), ("200000", ""),
+    ("much", "budget.epsilon: "), ("0", "budget.epsilon: must be above 0"), ("0.5", ""),
+    ("city", ""), ("gs://bucket/out.zarr", "release.output: "), ("", ""),
+]  # fmt: skip
+
+
+def test_init_asks_again_for_what_is_wrong_and_keeps_the_rest(tmp_path, monkeypatch):
+    monkeypatch.setattr(starting, "terminal", lambda: True)
+    monkeypatch.chdir(tmp_path)
+    text = "".join(f"{answer}\n" for answer, _ in DIALOGUE)
+    ran = CliRunner().invoke(cli, ["init", "new.toml"], input=text, catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    rest = ran.output
+    for answer, said in DIALOGUE:
+        if not said:
+            continue
+        assert said in rest, (answer, rest)
+        rest = rest.partition(said)[2]
+    spec = ReleaseSpec.load(tmp_path / "new.toml")
+    assert (spec.release.name, spec.domain.names, str(spec.charge)) == (
+        "trips", ("x", "y"), "epsilon 0.5",
+    )  # fmt: skip
+    assert (spec.data.filter.column, spec.data.filter.values) == ("status", ["done", 2])
+    assert (spec.protection.unit.column, spec.protection.unit.max_contributions) == ("user", 8)
+    assert (spec.protection.added, spec.normalizer) == (True, 200000)
+
+
+def test_a_wrong_option_is_asked_for_on_a_terminal(tmp_path, monkeypatch):
+    monkeypatch.setattr(starting, "terminal", lambda: True)
+    monkeypatch.chdir(tmp_path)
+    said = ["y=0,1", "", "[1.0, 0.2]", "", "", "", "0.5", ""]
+    options = ["--axis", "x=0,10", "--axis", "y=1", "--set", "bandwidth=[1.0]", "--source", "*",
+               "--dataset", "d", "--epsilon", "0", "--name", "n"]  # fmt: skip
+    ran = CliRunner().invoke(cli, ["init", "new.toml", *options], input="\n".join(said) + "\n")
+    assert ran.exit_code == 0, ran.output
+    assert ReleaseSpec.load(tmp_path / "new.toml").learner.bandwidth == (1.0, 0.2)
+
+
+def test_options_say_whose_data_it_is_and_which_rows_count(project, run):
+    given = ("--unit", "rider=3", "--neighbors", "add-or-remove-one", "--normalizer", "5000",
+             "--filter", "status=done,late")  # fmt: skip
+    ran = run("init", "new.toml", *BASE, *KINDS["kernel-density"], *given)
+    assert ran.code == 0, ran.err
+    data = ReleaseSpec.load(project.folder / "new.toml").data
+    assert (data.unit.column, data.unit.max_contributions) == ("rider", 3)
+    assert (data.neighbors, data.normalizer) == ("add-or-remove-one", "5000")
+    assert data.filter.values == ["done", "late"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--unit", "rider"), "--unit"),
+        (("--unit", "rider=x"), "write rider=8"),
+        (("--unit", "rider=3"), "--normalizer"),
+        (("--neighbors", "both"), "data.neighbors"),
+        (("--normalizer", "5000"), "data.normalizer"),
+        (("--filter", "status"), "--filter"),
+        (("--filter", "x=1"), "two roles"),
+    ],
+)
+def test_what_is_wrong_with_whose_data_it_is_is_said(project, run, given, said):
+    ran = run("init", "new.toml", *BASE, *KINDS["kernel-density"], *given)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert not (project.folder / "new.toml").exists()
 
 
 def test_odd_names_survive_toml(project, run):

@@ -23,6 +23,7 @@ def columns(rows: int = ROWS) -> dict[str, Any]:
     return {
         "x": x, "y": y, "z": z, "response": np.sin(x) + generator.normal(0, 0.2, rows),
         "cloud": np.array(["a", "b", "<b>c</b>"])[cloud], "left": (cloud == 0).tolist(),
+        **{f"a{i}": generator.uniform(0, 1, rows) for i in range(9)},
     }  # fmt: skip
 
 
@@ -31,7 +32,9 @@ _CLASSES = {"column": "cloud", "classes": ["a", "b", "<b>c</b>"]}
 _TWO = {"column": "left", "classes": [False, True]}
 _MACHINE = {"kind": "support-vector-machine", "length_scale": [1.0, 0.4], "C": 1.0}
 _AXES: dict[str, dict[str, Any]] = {"1": _X, "2": _X | _Y, "3": _X | _Y | _Z}
-_WIDTHS = {"1": [1.0], "2": [1.0, 0.3], "3": [1.5, 0.4, 1.5]}
+_AXES["4"] = _AXES["3"] | {"a0": [0.0, 1.0]}
+_AXES["12"] = _AXES["3"] | {f"a{i}": [0.0, 1.0] for i in range(9)}
+_WIDTHS = {"1": [1.0], "2": [1.0, 0.3], "3": [1.5, 0.4, 1.5], "4": [1.5, 0.4, 1.5, 0.3]}
 
 
 def _density(axes: str, **others: Any) -> tuple[str, dict[str, Any]]:
@@ -45,6 +48,10 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         "target": {"kind": "kernel-density", "covariance": [[0.8, 0.1], [0.1, 0.06]]},
     }),
     "slices": _density("3", mechanism={"k": 4}),
+    "four axes": _density("4", mechanism={"k": 3}),
+    "twelve axes": ("12", {
+        "target": {"kind": "logistic-regression", "C": 1.0}, "data__label": _TWO,
+    }),
     "groups": _density("2", data__group={"column": "cloud", "values": ["a", "b", "<b>c</b>"]}),
     "gaussian": _density("1", budget={"delta": "1e-6"}, mechanism={"noise": "discrete-gaussian"}),
     "regression": ("1", {
@@ -74,7 +81,7 @@ def make(project: Project, kind: str, client: Any, rows: int = ROWS) -> dbern.Sy
     """Release one of the kinds at an epsilon so large that the picture is of the records."""
     axes, sections = KINDS[kind]
     changes = {
-        "data__bounds": {name: _AXES[axes].get(name) for name in "xyz"},
+        "data__bounds": {name: _AXES[axes].get(name) for name in _AXES["12"]},
         "budget": {"epsilon": "50"},
         "mechanism": {"k": 6, "h": 2},
     }

@@ -123,6 +123,35 @@ def test_the_recipes_run_and_agree(made, kind, monkeypatch, capfd):
     capfd.readouterr()
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("four axes", "z = 4, a0 = 0.5"),
+        ("twelve axes", "z = 4, a0 = 0.5, a1 = 0.5, a2 = 0.5, a3 = 0.5, a4 = 0.5, a5 = 0.5, "
+         "a6 = 0.5 and 2 more in their middle"),
+    ],
+)  # fmt: skip
+def test_of_many_axes_a_slice_through_the_middle_is_drawn_and_named(made, kind, said):
+    synopsis = made(kind)
+    picture = picture_of(synopsis, 5)
+    assert (picture.fixed, [axis.name for axis in picture.axes]) == (said, ["x", "y"])
+    x, y = np.meshgrid(np.linspace(0, 10, 5), np.linspace(-1, 1, 5), indexing="ij")
+    others = [(axis.low + axis.high) / 2 for axis in synopsis.domain.axes[2:]]
+    points = np.column_stack([x.ravel(), y.ravel(), np.tile(others, (25, 1))])
+    values = synopsis(points).reshape(5, 5)
+    (panel,) = picture.panels
+    if picture.kind == "map":
+        np.testing.assert_allclose(panel.values, values)
+    else:
+        np.testing.assert_array_equal(panel.values, values > 0)
+    page = read(synopsis_page(synopsis))
+    assert f"A slice through the middle of the axes that are not drawn: {said}." in page.words
+    assert f"at {said}" in page.images()[0]
+    text = drawing(synopsis)
+    assert f"at {said}" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def contrast(first, second):
     def lightness(colour):
         line = np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)

@@ -61,7 +61,7 @@ OWNERS = {  # prefixes of module names
     "yaml": ("dbern.reporting.deployment",),
     "click": ("dbern.cli",),
     "rich": ("dbern.cli",),
-    "cryptography": ("dbern.privacy", "dbern.ledger"),
+    "cryptography": ("dbern.privacy", "dbern.ledger", "dbern.synopsis.signatures"),
 }
 PUBLIC_FUNCTIONS = {"open", "plan", "published", "release"}
 MOST_FUNCTION_LINES = 60

@@ -2,6 +2,28 @@
 
 from __future__ import annotations
 
+import unicodedata
+
+_OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions, halves of a letter, line ends
+
+
+def printable(text: str, keep: str = "") -> str:
+    """A stranger's text with what a terminal would obey written out, but for what is in `keep`.
+
+    Examples
+    --------
+    >>> print(printable("caf\u00e9 \x1b[2J"))
+    café \x1b[2J
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter.encode("unicode_escape").decode()
+        if letter not in keep and unicodedata.category(letter) in _OBEYED
+        else letter
+        for letter in text
+    )
+
 
 class DbernError(Exception):
     """Anything that stops ``dbern``; the message says what was wrong, where, and what mends it.
@@ -11,6 +33,10 @@ class DbernError(Exception):
 
     kind = "failure"
     exit_code = 1
+
+    def __str__(self) -> str:
+        """The message; names in it may be a stranger's, and no terminal obeys it."""
+        return printable(super().__str__(), keep="\n\t")
 
 
 class ReleaseError(DbernError):

@@ -28,6 +28,7 @@ _MAGIC = re.compile(r"[*\[]")
 _TIMEOUT_SECONDS = 30
 _RETRIES, _RETRY_SECONDS = 5, 60
 _ATTEMPTS, _WAIT_SECONDS = 4, 0.1
+_STREAMED_BYTES = 1 << 20
 _PART_BYTES, _PARTS = 32 << 20, 2  # in flight; 10000 parts are the most that an object may have
 
 
@@ -89,12 +90,30 @@ class Objects:
         """A client, which may hold credentials, does not travel."""
         return Objects, (self.url,)
 
-    def read(self, name: str) -> bytes:
-        """One whole object, in one request."""
+    def read(self, name: str, most: int) -> bytes:
+        """One whole object, in one request.
+
+        Raises
+        ------
+        OSError
+            With EFBIG before anything of more than `most` bytes is fetched.
+        """
+        with _told():
+            return bytes(self._found(name, most).bytes())
+
+    def parts(self, name: str, most: int) -> Iterator[bytes]:
+        """The same in parts, for what is never whole in memory."""
+        with _told():
+            for part in self._found(name, most).stream(min_chunk_size=_STREAMED_BYTES):
+                yield bytes(part)
+
+    def _found(self, name: str, most: int) -> Any:
         import obstore
 
-        with _told():
-            return bytes(obstore.get(self._client, self._key(name)).bytes())
+        found = obstore.get(self._client, self._key(name))
+        if found.meta["size"] > most:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        return found
 
     def write(self, name: str, data: bytes) -> None:
         """Put one whole object, in place of any that is there."""
@@ -133,10 +152,14 @@ class Objects:
             else:
                 return
             try:
-                found = self.read(name)
+                found = self.read(name, most=len(data))
             except FileNotFoundError:  # it never arrived, or was taken away since
                 time.sleep(_WAIT_SECONDS * 2**attempt)
                 continue
+            except OSError as error:
+                if error.errno != errno.EFBIG:
+                    raise
+                found = b""  # a larger one is another
             if found != data:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
             return

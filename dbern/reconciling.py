@@ -117,7 +117,7 @@ def _json(place: Place, name: str) -> dict[str, Any]:
         raise SpecError(
             f"{place}/{name}: cannot be read ({error.strerror}); make it readable"
         ) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import click
 
+from dbern.errors import printable
+
 
 def tell(text: str) -> None:
     """Print a line on stderr; one that a closed terminal or a full disk refuses stops nothing."""
     with suppress(OSError):
-        click.echo(text, err=True)
+        click.echo(printable(text, keep="\n\t"), err=True)
 
 
 class JsonLines(logging.Handler):

@@ -17,6 +17,7 @@ from dbern.cli.lines import JsonLines, tell
 from dbern.cli.releases import plan, release
 from dbern.cli.reports import export
 from dbern.cli.reports import report as write_report
+from dbern.cli.signing import sign
 from dbern.cli.sources import inspect
 from dbern.cli.starting import init
 from dbern.cli.synopses import query, show, verify
@@ -36,7 +37,7 @@ def cli() -> None:
 
 
 for _command in (
-    *(init, inspect, plan, release, query, show, write_report, export, verify),
+    *(init, inspect, plan, release, query, show, write_report, export, verify, sign),
     *(ledger, target, doctor, demo),
 ):
     cli.add_command(_command)

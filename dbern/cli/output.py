@@ -12,7 +12,7 @@ from typing import IO, Any, TypeVar, cast
 import click
 
 from dbern.cli.lines import JsonLines, tell
-from dbern.errors import DbernError
+from dbern.errors import DbernError, printable
 from dbern.progress import Progress, silent
 
 _LINE_SECONDS = 5.0
@@ -39,7 +39,7 @@ def report(content: dict[str, Any], text: str, *, as_json: bool) -> None:
         Where it cannot be printed; what the command did stays done.
     """
     try:
-        click.echo(json.dumps(content, indent=1) if as_json else text)
+        click.echo(json.dumps(content, indent=1) if as_json else printable(text, keep="\n\t"))
     except BrokenPipeError:
         raise  # whoever read it has enough, as `head` does; click ends in silence
     except OSError as error:

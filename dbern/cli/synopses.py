@@ -7,6 +7,8 @@ from typing import Any
 import click
 
 from dbern.cli.output import common, report, shown_progress
+from dbern.errors import printable
+from dbern.reporting.guarantee import signed_by
 
 
 def _order(
@@ -102,22 +104,40 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> None:
     from dbern.synopsis.reader import open_synopsis
 
     synopsis = open_synopsis(synopsis_path)
-    text = _described(synopsis.metadata)
+    signers, text = synopsis.signers, _described(synopsis.metadata)
+    text += "".join(f"\n{'':<12} {signed_by(one)}" for one in signers or (None,))
     if not (quiet or as_json):
         text += f"\n\n{drawing(synopsis)}"
-    report(synopsis.metadata, text, as_json=as_json)
+    report({**synopsis.metadata, "signers": list(signers)}, text, as_json=as_json)
 
 
 @click.command()
 @SYNOPSIS
+@click.option(
+    "--trusted",
+    multiple=True,
+    metavar="PUBLIC.pem",
+    type=click.Path(),
+    help="A public key of a signer whom you trust: one of them has to have signed. May be "
+    "repeated.",
+)
 @common
-def verify(synopsis_path: str, as_json: bool, quiet: bool) -> None:
-    """Check every byte of a synopsis against its manifest."""
+def verify(synopsis_path: str, trusted: tuple[str, ...], as_json: bool, quiet: bool) -> None:
+    """Check every byte of a synopsis against its manifest, and who signed that.
+
+    Without --trusted anybody may have signed it: it says with which keys, and not whose they are.
+    """
     del quiet
     from dbern.synopsis.reader import open_synopsis
+    from dbern.synopsis.signatures import fingerprint, public_key_of
 
-    count = open_synopsis(synopsis_path).verify()
-    report({"objects": count, "ok": True}, f"{count} objects are as released", as_json=as_json)
+    synopsis = open_synopsis(synopsis_path)
+    count, keys = synopsis.verify(trusted), {fingerprint(public_key_of(path)) for path in trusted}
+    known = {one: one in keys if keys else None for one in synopsis.signers}
+    signers = [{"fingerprint": one, "trusted": trusts} for one, trusts in known.items()]
+    lines = [signed_by(one, trusted=trusts) for one, trusts in known.items()] or [signed_by(None)]
+    text = "\n".join([f"{count} objects are as released", *lines])
+    report({"objects": count, "ok": True, "signers": signers}, text, as_json=as_json)
 
 
 def _described(facts: dict[str, Any]) -> str:
@@ -152,7 +172,7 @@ def _described(facts: dict[str, Any]) -> str:
     lines["certificate"] += f"{1 - certificate['beta']:g}"
     if "random_dp" in facts:
         lines = {"RANDOM DP": _random(facts["random_dp"]), **lines}
-    return "\n".join(f"{label:<12} {text}" for label, text in lines.items())
+    return "\n".join(f"{printable(label):<12} {printable(text)}" for label, text in lines.items())
 
 
 def _random(facts: dict[str, Any]) -> str:

@@ -94,6 +94,23 @@ def guarantee_of(facts: Mapping[str, Any]) -> Guarantee:
     )
 
 
+def signed_by(fingerprint: str | None, *, trusted: bool | None = None) -> str:
+    """Who vouches for a synopsis, and what is known of that key; None: nobody, or nothing.
+
+    Examples
+    --------
+    >>> signed_by("5f1e", trusted=True), signed_by("5f1e")
+    ('signed by 5f1e, a trusted key', 'signed by 5f1e, not checked against a trusted key')
+    >>> signed_by(None)
+    'unsigned: nothing says whose it is'
+    """
+    if fingerprint is None:
+        return "unsigned: nothing says whose it is"
+    if trusted is None:
+        return f"signed by {fingerprint}, not checked against a trusted key"
+    return f"signed by {fingerprint}, {'a' if trusted else 'not a'} trusted key"
+
+
 def _up(value: float) -> str:
     """Three digits, rounded up: a promise is not made smaller by rounding.
 

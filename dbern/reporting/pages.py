@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dbern.domain import Axis
-from dbern.errors import EnvironmentRefusedError
+from dbern.errors import EnvironmentRefusedError, printable
 from dbern.reporting.colors import CLASSES, INK, MAP, SCHEMES, class_colour, text
-from dbern.reporting.guarantee import guarantee_of
+from dbern.reporting.guarantee import guarantee_of, signed_by
 from dbern.reporting.panels import MOST_PANELS, Picture, is_classifier, picture_of, told
 from dbern.reporting.pictures import draw
 from dbern.reporting.recipes import recipes
@@ -61,6 +61,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
         },
         domain=[_interval(axis) for axis in synopsis.domain.axes],
         guarantee=guarantee_of(facts),
+        signatures=[signed_by(one) for one in synopsis.signers or (None,)],
         certificate=_certificate(facts["certificate"], picture),
         components=facts["components"],
         recipes=recipes(synopsis),
@@ -87,6 +88,7 @@ def render(template: str, **values: Any) -> str:
     environment = Environment(
         loader=PackageLoader("dbern.reporting"),
         autoescape=True,
+        finalize=_shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -95,6 +97,12 @@ def render(template: str, **values: Any) -> str:
     return environment.get_template(template).render(
         ink=INK, map=MAP, tints=_tints(), schemes=SCHEMES, **values
     )
+
+
+def _shown(value: Any) -> Any:
+    """What a name would make a browser or an editor do, turn text around say, is written out."""
+    plain = isinstance(value, str) and not hasattr(value, "__html__")
+    return printable(value, keep="\n\t") if plain else value
 
 
 def number(value: float) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dbern.arrays import FloatArray
 from dbern.domain import Axis
+from dbern.errors import printable
 from dbern.synopsis.reader import Synopsis
 from dbern.times import TimeUnit
 
@@ -86,7 +87,7 @@ class Picture:
 
 def label(axis: Axis) -> str:
     """An axis's name, with the zone of times."""
-    return f"{axis.name} (UTC)" if axis.unit is TimeUnit.SECONDS else axis.name
+    return printable(f"{axis.name} (UTC)" if axis.unit is TimeUnit.SECONDS else axis.name)
 
 
 def told(axis: Axis, value: float) -> str:
@@ -116,7 +117,7 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
     else:
         values = synopsis.grid([places, places, _THICKNESS][: len(axes)]).to_numpy()
         slices = [("", values)] if len(axes) == 2 else list(_slices(axes[2], values))
-    labels = tuple(str(label) for label in synopsis.classes)
+    labels = tuple(printable(str(label)) for label in synopsis.classes)
     if is_classifier(synopsis):
         panels = [_regions(synopsis, title, part) for title, part in slices]
         return Picture("regions", axes[:2], tuple(panels), labels, fixed=fixed)
@@ -158,7 +159,7 @@ def _fixed(axes: Sequence[Axis]) -> str:
 def _slices(axis: Axis, values: FloatArray) -> Iterator[tuple[str, FloatArray]]:
     for index in range(1, _THICKNESS, 2):
         place = axis.low + axis.width * index / (_THICKNESS - 1)
-        yield f"{axis.name} = {told(axis, place)}", values[:, :, index]
+        yield printable(f"{axis.name} = {told(axis, place)}"), values[:, :, index]
 
 
 def _curves(synopsis: Synopsis, places: int) -> Picture:
@@ -171,7 +172,7 @@ def _curves(synopsis: Synopsis, places: int) -> Picture:
         low, high = (
             end.reshape(places, -1) for end in synopsis.interval(points, certificate["beta"])
         )
-    labels = tuple(str(label) for label in synopsis.classes)
+    labels = tuple(printable(str(label)) for label in synopsis.classes)
     titles = labels if synopsis.combination.several else ("",)
     panels = [
         Panel(title, values[:, i], low[:, i], high[:, i])

@@ -4,15 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
-from dbern.errors import IntegrityError
+from pydantic import AfterValidator, Field, StringConstraints
+
+from dbern.errors import IntegrityError, printable
+from dbern.synopsis.facts import FORMAT, FORMAT_VERSION, Facts, Text, checked, require
+from dbern.synopsis.files import is_object_name
 from dbern.synopsis.places import MANIFEST, Place, failures_told
 
-FORMAT = "dbern-synopsis"
-FORMAT_VERSION = 1
+__all__ = ["FORMAT", "FORMAT_VERSION", "Entry", "Manifest", "digest", "digest_of", "publish"]
+
+
+def _object_name(name: str) -> str:
+    require(is_object_name(name) and name != MANIFEST, "is no name of an object of the store")
+    return name
+
+
+class _Entry(Facts):
+    bytes: Annotated[int, Field(ge=0, lt=2**63)]
+    sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+
+
+class _Version(Facts):
+    format: Text
+    format_version: int
+
+
+class _Manifest(Facts):
+    release_id: Text
+    created: Text
+    objects: dict[
+        Annotated[str, StringConstraints(max_length=1024), AfterValidator(_object_name)], _Entry
+    ]
 
 
 @dataclass(frozen=True)
@@ -29,7 +55,7 @@ class Manifest:
 
     Examples
     --------
-    >>> manifest = Manifest("7f", "2026-11-20T00:00:00+00:00", {"zarr.json": Entry(2, "ab")})
+    >>> manifest = Manifest("7f", "2026-11-20T00:00:00+00:00", {"a": digest(b"b")})
     >>> Manifest.parse(manifest.text(), "a.zarr") == manifest
     True
     """
@@ -61,25 +87,31 @@ class Manifest:
         IntegrityError
             For anything but a manifest of this format version.
         """
-        try:
-            content: dict[str, Any] = json.loads(text)
-            found = (content["format"], content["format_version"])
-            if found != (FORMAT, FORMAT_VERSION):
-                raise IntegrityError(
-                    f"{where}: is {found[0]} version {found[1]}, and this dbern reads {FORMAT} "
-                    f"version {FORMAT_VERSION}; open it with the dbern that wrote it"
-                )
-            objects = {path: Entry(**entry) for path, entry in content["objects"].items()}
-            return cls(content["release_id"], content["created"], objects)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        text = text.encode() if isinstance(text, str) else text
+        found = checked(_Version, text, where, MANIFEST)
+        if (found.format, found.format_version) != (FORMAT, FORMAT_VERSION):
             raise IntegrityError(
-                f"{where}: its {MANIFEST} is damaged; copy the synopsis again"
-            ) from None
+                f"{where}: is {printable(found.format)} version {found.format_version}, and this "
+                f"dbern reads {FORMAT} version {FORMAT_VERSION}; open it with the dbern that wrote "
+                "it"
+            )
+        content = checked(_Manifest, text, where, MANIFEST)
+        objects = {name: Entry(one.bytes, one.sha256) for name, one in content.objects.items()}
+        return cls(content.release_id, content.created, objects)
 
 
 def digest(data: bytes) -> Entry:
     """Size and SHA-256 of an object."""
-    return Entry(len(data), hashlib.sha256(data).hexdigest())
+    return digest_of([data])
+
+
+def digest_of(parts: Iterable[bytes]) -> Entry:
+    """The same of an object in parts, for what is never whole in memory."""
+    size, found = 0, hashlib.sha256()
+    for part in parts:
+        size += len(part)
+        found.update(part)
+    return Entry(size, found.hexdigest())
 
 
 def publish(place: Place, manifest: Manifest) -> None:

@@ -14,9 +14,13 @@ from typing import TypeAlias
 
 from dbern.errors import EnvironmentRefusedError, ReleaseError
 from dbern.objects import Objects, check_url, is_url
+from dbern.synopsis.files import names_below, no_plain_file, parts_of, too_large
 
 MANIFEST = "manifest.json"
 ROOT = "zarr.json"
+
+MOST_METADATA = 1 << 24
+"""Most bytes of an object that is read before anything says how large it is."""
 
 
 class Folder:
@@ -50,15 +54,23 @@ class Folder:
         path = self.path.absolute()
         tempfile.TemporaryFile(dir=next(one for one in path.parents if one.exists())).close()
 
-    def read(self, name: str) -> bytes:
-        """One object."""
-        return (self.path / name).read_bytes()
+    def read(self, name: str, most: int = MOST_METADATA) -> bytes:
+        """One object.
+
+        Raises
+        ------
+        IntegrityError
+            Where it has more than `most` bytes, is no plain file, or is behind a link.
+        """
+        return b"".join(self.parts(name, most))
+
+    def parts(self, name: str, most: int) -> Iterator[bytes]:
+        """The same in parts, for what is never whole in memory."""
+        return parts_of(self.path, name, most)
 
     def names(self) -> list[str]:
-        """Every object but the manifest, sorted."""
-        files = (path for path in self.path.rglob("*") if path.is_file())
-        names = (path.relative_to(self.path).as_posix() for path in files)
-        return sorted(name for name in names if name != MANIFEST)
+        """Everything but folders and the manifest, whatever it is, sorted."""
+        return sorted(name for name in names_below(self.path) if name != MANIFEST)
 
     def begin(self, objects: Mapping[str, bytes], release_id: str) -> None:
         """Make the folder with its first objects, at once: it says whose it is from the start."""
@@ -88,6 +100,10 @@ class Folder:
             Where another is there.
         """
         target, draft = self.path / name, self.path / f"{name}.{os.getpid()}.tmp"
+        if target.parent != self.path:
+            target.parent.mkdir(exist_ok=True)
+            if target.parent.is_symlink():
+                raise no_plain_file(self.path, name, "link")
         try:
             with draft.open("wb") as file:
                 file.write(data)
@@ -96,11 +112,12 @@ class Folder:
             try:
                 os.link(draft, target)  # fails where the target exists: create-if-absent
             except FileExistsError:
-                if target.read_bytes() != data:
+                if self.read(name) != data:
                     raise
         finally:
             draft.unlink(missing_ok=True)
-        _sync(self.path)
+        for folder in {target.parent, self.path}:
+            _sync(folder)
 
     def tidy(self) -> None:
         """Remove drafts of the manifest that a process left when it was killed."""
@@ -142,7 +159,6 @@ class Bucket:
     def __init__(self, url: str) -> None:
         self.url = check_url(url, "the synopsis")
         self._objects = Objects(self.url)
-        self.read = self._objects.read
         self.write = self._objects.write
         self.create = self._objects.create
 
@@ -159,6 +175,31 @@ class Bucket:
 
     def try_writing(self) -> None:
         """Nothing: ``dbern doctor`` puts an object that it has to remove again."""
+
+    def read(self, name: str, most: int = MOST_METADATA) -> bytes:
+        """One object.
+
+        Raises
+        ------
+        IntegrityError
+            Where it has more than `most` bytes; none of them is fetched.
+        """
+        with self._told(name, most):
+            return self._objects.read(name, most)
+
+    def parts(self, name: str, most: int) -> Iterator[bytes]:
+        """The same in parts, for what is never whole in memory."""
+        with self._told(name, most):
+            yield from self._objects.parts(name, most)
+
+    @contextmanager
+    def _told(self, name: str, most: int) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno != errno.EFBIG:
+                raise
+            raise too_large(self.url, name, most) from None
 
     def names(self) -> list[str]:
         """Every object but the manifest, sorted."""
@@ -265,7 +306,9 @@ def owner(place: Place) -> str | None:
     try:
         root = json.loads(place.read(ROOT))
         found = root["attributes"]["release_id"]
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return found if isinstance(found, str) else None
 

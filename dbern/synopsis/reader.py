@@ -14,7 +14,7 @@ from dbern.arrays import FloatArray
 from dbern.certificate import Certificate, combined, lower_bound
 from dbern.combination import Combination
 from dbern.domain import Axis, Domain
-from dbern.errors import SpecError
+from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget, PrivacyUnit
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
@@ -73,7 +73,8 @@ class Synopsis:
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
         label = "RANDOM DP " if "random_dp" in self.metadata else ""
-        return f"<{label}Synopsis {self.metadata['name']} over {axes} at {self.url}>"
+        name = self.metadata["name"]
+        return printable(f"<{label}Synopsis {name} over {axes} at {self.url}>")
 
     @property
     def url(self) -> str:
@@ -295,8 +296,7 @@ class Synopsis:
         Raises
         ------
         SpecError
-            For points of a wrong shape, a confidence outside of (0, 1), or an order that the
-            synopsis cannot have.
+            For points, a confidence or an order that this synopsis cannot have.
         """
         level = confidence(beta)
         smoothings, selected = self._smoothings(h), isinstance(h, str)
@@ -342,15 +342,22 @@ class Synopsis:
 
         return shape(self, shapes)
 
-    def verify(self) -> int:
+    def verify(self, trusted: Sequence[str | Path] = ()) -> int:
         """Check every object against the manifest; returns how many there are.
+
+        With `trusted`, files of public keys (PEM), one of them has to have signed the manifest.
 
         Raises
         ------
         IntegrityError
-            For the first object that is missing, added or changed.
+            For the first object that is missing, added or changed, or where none of them did.
         """
-        return self._store.verify()
+        return self._store.verify(trusted)
+
+    @property
+    def signers(self) -> tuple[str, ...]:
+        """Fingerprints of the keys that signed the manifest, each checked; empty: unsigned."""
+        return self._store.signers
 
     @cached_property
     def combination(self) -> Combination:

@@ -240,16 +240,15 @@ class ReleasedArray:
         return LatticeSpectrum(*self._stored_spectrum(""))
 
     def _stored_spectrum(self, suffix: str) -> tuple[bytes, int, tuple[float, ...], float]:
-        analysis = self._store.array(f"{self._path}/spectral/analysis{suffix}")
-        levels = self._store.array(f"{self._path}/spectral/eigenvalues{suffix}")
-        packed = np.asarray(analysis[...]).astype("<i8").tobytes()
-        exponent, weighting = int(analysis.attrs["exponent"]), float(analysis.attrs["weighting"])
-        return packed, exponent, tuple(levels[...].tolist()), weighting
+        analysis, facts = self._store.array(f"{self._path}/spectral/analysis{suffix}")
+        levels, _ = self._store.array(f"{self._path}/spectral/eigenvalues{suffix}")
+        packed = np.asarray(analysis).astype("<i8").tobytes()
+        return packed, facts["exponent"], tuple(levels.tolist()), facts["weighting"]
 
     def _bins(self, axis: str) -> AxisBins:
-        synthesis = self._store.array(f"{self._path}/binned/synthesis_{axis}")
-        packed = np.asarray(synthesis[...]).astype("<f8").tobytes()
-        return AxisBins(int(synthesis.attrs["cells"]), int(synthesis.attrs["degree"]), packed)
+        synthesis, facts = self._store.array(f"{self._path}/binned/synthesis_{axis}")
+        packed = np.asarray(synthesis).astype("<f8").tobytes()
+        return AxisBins(facts["cells"], facts["degree"], packed)
 
     @cached_property
     def _lattice_values(self) -> FloatArray:

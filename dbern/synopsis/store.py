@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
-from zarr.core.buffer import Buffer, default_buffer_prototype
-from zarr.storage import MemoryStore
 
 from dbern.arrays import FloatArray
-from dbern.errors import IntegrityError, SpecError
+from dbern.errors import IntegrityError, SpecError, printable
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.synopsis.facts import damaged
+from dbern.synopsis.files import too_large
 from dbern.synopsis.kept import Kept
-from dbern.synopsis.manifest import Manifest, digest
-from dbern.synopsis.places import MANIFEST, ROOT, Place, failures_told, owner, place_at
+from dbern.synopsis.manifest import Entry, Manifest, digest, digest_of
+from dbern.synopsis.metadata import as_dict, released_of
+from dbern.synopsis.places import (
+    MANIFEST,
+    MOST_METADATA,
+    ROOT,
+    Place,
+    failures_told,
+    owner,
+    place_at,
+)
+from dbern.synopsis.signatures import (
+    PrivateKey,
+    is_signature,
+    public_key_of,
+    require_signed,
+    sign,
+    signers_of,
+)
+from dbern.synopsis.stored import described, stored_arrays
 from dbern.synopsis.writer import ABSENT
 
 SHARD_BYTES = 1 << 28
 """Most bytes of shards that are kept after they were read."""
 
 _READERS = 8
+_LARGEST = 1e100  # number of a matrix: products of several stay finite
 
 
 class ReleasedStore:
@@ -55,15 +74,25 @@ class ReleasedStore:
                 text = place.read(MANIFEST)
             except (FileNotFoundError, NotADirectoryError):
                 raise _not_a_synopsis(place) from None
+        self.manifest = text
         self._manifest = Manifest.parse(text, str(place))
         self._shards = Kept[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
-        self._layouts: dict[str, tuple[int, int]] = {}
-        self._metadata = self._read(name for name in self._manifest.objects if name.endswith(ROOT))
+        self._released = released_of(self._metadata(ROOT), str(place), ROOT)
+        for key in ("release_id", "created"):
+            if getattr(self._released, key) != getattr(self._manifest, key):
+                raise damaged(str(place), ROOT, f"attributes.{key}", "is not that of the manifest")
+        names = described(self._released)
+        texts = dict(zip(names, self._each(self._metadata, names), strict=True))
+        self._arrays = stored_arrays(self._released, texts, str(place))
+        for array in self._arrays.values():
+            for name in array.names:
+                if self._entry(name).bytes > array.object_bytes:
+                    raise too_large(str(place), name, array.object_bytes)
 
     @cached_property
     def attributes(self) -> dict[str, Any]:
-        """Attributes of the root group."""
-        return dict(zarr.open_group(self._holding({}), mode="r").attrs.asdict())
+        """Attributes of the root group that FORMAT.md names."""
+        return as_dict(self._released)
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:
@@ -85,22 +114,25 @@ class ReleasedStore:
                 f"{self.place}: holds another release than was opened; open it again"
             )
 
-    def array(self, path: str) -> Any:
-        """A whole small array, read into memory."""
-        objects = self._manifest.objects
-        names = (name for name in objects if name.startswith(f"{path}/c/"))
-        return self._opened(path, self._read(names))
+    def array(self, path: str) -> tuple[Any, dict[str, Any]]:
+        """A whole small array, read into memory, and its attributes."""
+        values = self._decoded(path, 0)
+        least = 1 / _LARGEST if "/eigenvalues" in path else -_LARGEST
+        if not ((values >= least) & (values <= _LARGEST)).all():
+            name = self._arrays[path].name(0)
+            raise damaged(str(self.place), name, "", "holds what is no such number")
+        return values, self._arrays[path].attributes
 
     def values(self, path: str) -> FloatArray:
         """An array of released integers in data units."""
-        array = self._opened(path, {})
-        layers = self.shard_layers(path)
+        array = self._arrays[path]
         values = np.empty(array.shape)
 
         def fill(index: int) -> None:
-            values[index * layers : (index + 1) * layers] = self._shard(path, index)
+            place = slice(index * array.layers, (index + 1) * array.layers)
+            values[place] = self._shard(path, index)
 
-        self._each(fill, range(-(-array.shape[0] // layers)))
+        self._each(fill, range(len(array.names)))
         return values
 
     def shard(self, path: str, index: int) -> FloatArray:
@@ -109,46 +141,51 @@ class ReleasedStore:
 
     def shard_layers(self, path: str) -> int:
         """Layers of the first axis in each shard of an array but the last."""
-        return self._layout(path)[0]
-
-    def _layout(self, path: str) -> tuple[int, int]:
-        """Layers of a shard, and how many axes an array has."""
-        if path not in self._layouts:
-            array = self._opened(path, {})
-            self._layouts[path] = int((array.shards or array.chunks)[0]), array.ndim
-        return self._layouts[path]
+        return self._arrays[path].layers
 
     def _shard(self, path: str, index: int) -> FloatArray:
-        layers, axes = self._layout(path)
-        name = "/".join([path, "c", str(index), *["0"] * (axes - 1)])
-        there = name in self._manifest.objects
-        array = self._opened(path, {name: _buffer(self._checked(name))} if there else {})
-        return self._decoded(array, array[index * layers : (index + 1) * layers])
-
-    def _opened(self, path: str, objects: dict[str, Buffer]) -> Any:
-        return zarr.open_array(self._holding(objects), path=path, mode="r")
-
-    def _holding(self, objects: dict[str, Buffer]) -> MemoryStore:
-        return MemoryStore({**self._metadata, **objects}, read_only=True)
-
-    def _decoded(self, array: Any, integers: Any) -> FloatArray:
+        integers = self._decoded(path, index)
         if (integers == ABSENT).any():
             raise IntegrityError(f"{self.place}: coefficients are missing; copy the synopsis again")
-        return np.asarray(integers * float(array.attrs["scale_factor"]))
+        return np.asarray(integers * float(self._arrays[path].attributes["scale_factor"]))
 
-    def verify(self) -> int:
-        """Check every object, and that there is no other; returns how many there are."""
+    def _decoded(self, path: str, index: int) -> Any:
+        array = self._arrays[path]
+        return array.decoded(index, self._checked(array.name(index)), str(self.place))
+
+    def verify(self, trusted: Sequence[str | Path] = ()) -> int:
+        """Check every object, and that there is no other; returns how many there are.
+
+        With `trusted`, files of public keys, also that one of them signed the release.
+        """
+        keys = [public_key_of(path) for path in trusted]
         with failures_told(self.place, "read"):
-            unknown = set(self.place.names()) - set(self._manifest.objects)
+            there = {name for name in self.place.names() if not is_signature(name)}
+        unknown = there - set(self._manifest.objects)
         if unknown:
             raise IntegrityError(
-                f"{self.place}: {min(unknown)} is not part of the release; remove it"
+                f"{self.place}: {printable(min(unknown))} is not part of the release; remove it"
             )
-        return len(self._each(lambda name: len(self._checked(name)), self._manifest.objects))
+        found = self._each(self._looked_at, self._manifest.objects)
+        require_signed(self.signers, keys, self.place)
+        return len(found)
 
-    def _read(self, names: Iterable[str]) -> dict[str, Buffer]:
-        wanted = list(names)
-        return dict(zip(wanted, map(_buffer, self._each(self._checked, wanted)), strict=True))
+    @cached_property
+    def signers(self) -> tuple[str, ...]:
+        """Fingerprints of the keys that signed the manifest; empty: it is unsigned."""
+        return signers_of(self.place, self.manifest)
+
+    def sign(self, key: PrivateKey) -> str:
+        """Sign the manifest, once all is as it says; returns the key's fingerprint."""
+        self.verify()
+        return sign(self.place, self.manifest, key)
+
+    def _looked_at(self, name: str) -> None:
+        """Never whole in memory: what a newer version added may be of any size."""
+        entry = self._entry(name)
+        with self._reading(name):
+            found = digest_of(self.place.parts(name, entry.bytes))
+        self._require_same(name, found)
 
     def _each(self, read: Callable[[Any], Any], items: Collection[Any]) -> list[Any]:
         """Some at a time, where that is worth the threads."""
@@ -157,23 +194,38 @@ class ReleasedStore:
         with ThreadPoolExecutor(_READERS) as pool:
             return list(pool.map(read, items))
 
+    def _entry(self, name: str) -> Entry:
+        if name not in self._manifest.objects:
+            why = f"does not name {name}, which the release has to have"
+            raise damaged(str(self.place), MANIFEST, "objects", why)
+        return self._manifest.objects[name]
+
+    def _metadata(self, name: str) -> bytes:
+        if self._entry(name).bytes > MOST_METADATA:
+            raise too_large(str(self.place), name, MOST_METADATA)
+        return self._checked(name)
+
     def _checked(self, name: str) -> bytes:
+        with self._reading(name):
+            data = self.place.read(name, self._entry(name).bytes)
+        self._require_same(name, digest(data))
+        return data
+
+    @contextmanager
+    def _reading(self, name: str) -> Iterator[None]:
         with failures_told(self.place, "read"):
             try:
-                data = self.place.read(name)
+                yield
             except (FileNotFoundError, NotADirectoryError):
                 raise IntegrityError(
                     f"{self.place}: {name} is missing; copy the synopsis again"
                 ) from None
-        if digest(data) != self._manifest.objects[name]:
+
+    def _require_same(self, name: str, found: Entry) -> None:
+        if found != self._manifest.objects[name]:
             raise IntegrityError(
                 f"{self.place}: {name} is not what was released; copy the synopsis again"
             )
-        return data
-
-
-def _buffer(data: bytes) -> Buffer:
-    return default_buffer_prototype().buffer.from_bytes(data)
 
 
 def _not_a_synopsis(place: Place) -> IntegrityError | SpecError:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from mutations import absent_shard, redigest
 
 import dbern
 from dbern.bernstein.resampling import resample
@@ -392,6 +393,9 @@ def test_a_shard_that_is_absent_is_never_read_as_a_value(copied):
     manifest = json.loads((copied / "manifest.json").read_text())
     del manifest["objects"]["components/density/coefficients/c/0/0"]
     (copied / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(IntegrityError, match=r"does not name .*coefficients/c/0/0"):
+        dbern.open(copied)
+    redigest(copied, "components/density/coefficients/c/0/0", absent_shard())
     with pytest.raises(IntegrityError, match="coefficients are missing"):
         dbern.open(copied)(np.zeros((1, 2)))
 

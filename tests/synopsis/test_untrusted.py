@@ -1,0 +1,335 @@
+"""A synopsis from a stranger: whatever it says, it is answered or refused, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import threading
+import tracemalloc
+import unicodedata
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from mutations import EVIL, MANIFEST, bomb, changed, in_shard, mutations, redigest
+from projects import Project, Ran, records
+
+import dbern
+from dbern.cli import main as command_line
+from dbern.errors import DbernError, IntegrityError, printable
+from dbern.synopsis.files import is_object_name
+
+POINTS = np.array([[5.0, 0.0], [0.0, -1.0], [9.0, 0.7]])
+SHARD = "components/density/coefficients/c/0/0"
+COEFFICIENTS = "components/density/coefficients/zarr.json"
+SAMPLE, EVERY = 30, 330
+SECONDS = 60  # of one mutation: far more than any takes, and less than for ever
+MEBIBYTES = 64
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory, client):
+    """A release of lattice values, and one of spectral coordinates, whose matrices are read."""
+    made = {}
+    for noise in ("laplace", "spectral-laplace"):
+        project = Project(tmp_path_factory.mktemp(noise))
+        project.write(records())
+        project.grant()
+        spec = project.spec(mechanism={"noise": noise})
+        made[noise] = dbern.release(spec, client=client).synopsis
+    return made
+
+
+@pytest.fixture
+def copied(stores, tmp_path):
+    return shutil.copytree(stores["laplace"].url, tmp_path / "copy.zarr")
+
+
+@pytest.fixture
+def run(capfd):
+    def command(*arguments):
+        capfd.readouterr()
+        return Ran(command_line.run([str(one) for one in arguments]), *capfd.readouterr())
+
+    return command
+
+
+@contextmanager
+def bounded(*, counted=True):
+    """Ends what hangs, and fails what takes memory by the gigabyte, where it is counted."""
+
+    def late(*_):
+        raise TimeoutError("it hangs")
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGALRM, late)
+        signal.alarm(SECONDS)
+    if counted:
+        tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < MEBIBYTES << 20
+    finally:
+        tracemalloc.stop()
+        signal.alarm(0)
+
+
+def obeyed(text):
+    """Letters that a terminal would obey."""
+    kinds = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return {one for one in text if one not in "\n\t" and unicodedata.category(one) in kinds}
+
+
+def chosen():
+    """Every so many of all mutations of either store; the first few are the fast sample."""
+    return [
+        pytest.param(noise, index, marks=[] if index < SAMPLE // 2 else pytest.mark.slow)
+        for noise in ("laplace", "spectral-laplace")
+        for index in range(EVERY // 2)
+    ]
+
+
+@pytest.fixture(scope="module")
+def ways(stores):
+    return {noise: mutations(Path(synopsis.url)) for noise, synopsis in stores.items()}
+
+
+@pytest.mark.parametrize(("noise", "index"), chosen())
+def test_a_mutated_store_is_answered_or_refused(stores, ways, tmp_path, run, noise, index):
+    synopsis, mutation = stores[noise], ways[noise][index]
+    store = shutil.copytree(synopsis.url, tmp_path / "store.zarr")
+    mutation.apply(store)
+    queries = tmp_path / "queries.parquet"
+    pq.write_table(pa.table({"x": POINTS[:, 0], "y": POINTS[:, 1]}), queries)
+    with bounded():
+        try:
+            opened = dbern.open(store)
+            values = opened(POINTS)
+            refused = ""
+        except IntegrityError as error:
+            refused = str(error)
+            assert not obeyed(refused), mutation.name
+        if not refused and mutation.covered:
+            np.testing.assert_array_equal(values, synopsis(POINTS), mutation.name)
+    commands = [("verify", store), ("show", store)]
+    if not refused:
+        if index >= SAMPLE // 2:  # of the fast sample none: a page takes matplotlib half a second
+            commands += [("report", store, "--out", tmp_path / "report.html")]
+        commands += [("query", store, queries, "--out", tmp_path / "answers.parquet")]
+    for command in commands:
+        with bounded(counted=False):
+            ran = run(*command)
+        # A store of other axes is asked for what it does not have: the usage is wrong.
+        assert ran.code in ((0, 5) if command[0] != "query" else (0, 2, 5)), (mutation, ran)
+        assert not obeyed(ran.out + ran.err), (mutation.name, ran)
+    if (tmp_path / "report.html").exists():
+        assert not obeyed((tmp_path / "report.html").read_text(encoding="utf-8"))
+
+
+# --- names and files --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["{outside}", "../outside", "components/../../outside"])
+def test_a_name_never_leads_out_of_the_store(copied, tmp_path, name):
+    """Before, `verify` read the file and said that it was as released."""
+    (tmp_path / "outside").write_bytes(b"secret")
+    manifest = json.loads((copied / MANIFEST).read_text())
+    entry = {"bytes": 6, "sha256": hashlib.sha256(b"secret").hexdigest()}
+    manifest["objects"][name.format(outside=tmp_path / "outside")] = entry
+    (copied / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(IntegrityError, match=r"manifest\.json is damaged: objects.*is no name"):
+        dbern.open(copied).verify()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "/", "a//b", "a/", "/a", ".", "..", "a/..", "a/./b", "a\\b", "..\\a", "a\0", "a\nb"],
+)
+def test_what_is_no_name_below_a_store(name):
+    assert not is_object_name(name)
+
+
+@pytest.mark.parametrize("name", [MANIFEST, "zarr.json", SHARD, "components"])
+@pytest.mark.parametrize("to", ["device", "FIFO", "same"])
+def test_links_devices_and_fifos_are_refused_at_once(copied, tmp_path, name, to):
+    """Before, a device was read until memory ended, and a FIFO waited for."""
+    (copied / name).rename(tmp_path / "kept")
+    if to == "FIFO":
+        os.mkfifo(copied / name)
+    else:
+        (copied / name).symlink_to("/dev/zero" if to == "device" else tmp_path / "kept")
+    with bounded(), pytest.raises(IntegrityError, match="objects are plain files"):
+        dbern.open(copied)(POINTS)
+
+
+def test_what_is_no_file_is_no_part_of_a_release(copied):
+    for make in (lambda path: os.mkfifo(path), lambda path: path.symlink_to("/")):
+        make(copied / "added")
+        with pytest.raises(IntegrityError, match="added is not part of the release"):
+            dbern.open(copied).verify()
+        (copied / "added").unlink()
+    assert dbern.open(copied).verify() == 9
+
+
+# --- sizes ------------------------------------------------------------------------------------
+
+
+def test_a_bomb_is_refused_before_it_is_decoded(copied):
+    """98 kB of zstd that hold 3 GiB, here with a digest that is right."""
+    redigest(copied, SHARD, in_shard(bomb(1 << 28)))
+    assert (copied / SHARD).stat().st_size < 100_000
+    with bounded(), pytest.raises(IntegrityError, match=f"{SHARD} is"):
+        dbern.open(copied)(POINTS)
+
+
+def test_a_frame_of_another_size_than_its_chunk_is_refused(copied):
+    redigest(copied, SHARD, in_shard(bomb(8 * 36)))
+    with pytest.raises(IntegrityError, match="a chunk does not hold its own values"):
+        dbern.open(copied)(POINTS)
+
+
+def test_an_object_that_is_longer_than_said_is_not_read(copied):
+    with (copied / SHARD).open("ab") as file:
+        file.truncate(1 << 40)  # sparse
+    with bounded(), pytest.raises(IntegrityError, match="it has more than"):
+        dbern.open(copied)(POINTS)
+    with bounded(), pytest.raises(IntegrityError, match="it has more than"):
+        dbern.open(copied).verify()
+
+
+def test_a_manifest_without_end_is_not_read(copied):
+    with (copied / MANIFEST).open("ab") as file:
+        file.truncate(1 << 40)
+    with bounded(), pytest.raises(IntegrityError, match=r"manifest\.json .* more than 16777216"):
+        dbern.open(copied)
+
+
+# --- metadata ---------------------------------------------------------------------------------
+
+
+def attributes(store, path, value):
+    root = json.loads((store / "zarr.json").read_text())
+    text = json.dumps(changed(root, ("attributes", *path), value))
+    redigest(store, "zarr.json", text.encode())
+
+
+@pytest.mark.parametrize("k", [[5, 6], [6, 5], [6], [6, 6, 6], [0, 6], [1001, 6], [6.0, 6], "6"])
+def test_a_k_that_is_not_that_of_the_array_is_refused(copied, k):
+    """Before, it answered as if the lattice were another."""
+    attributes(copied, ("components", 0, "k"), k)
+    with pytest.raises(IntegrityError, match=r"zarr\.json is damaged: .*(k|shape)"):
+        dbern.open(copied)(POINTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        (COEFFICIENTS, ("shape",), [7, 10**9]),
+        (COEFFICIENTS, ("chunk_grid", "configuration", "chunk_shape"), [7, 1]),
+        (COEFFICIENTS, ("attributes", "scale_factor"), 1.0),
+        (COEFFICIENTS, ("codecs", 0, "name"), "gzip"),
+        (COEFFICIENTS, ("storage_transformers",), [{"name": "x"}]),
+        (COEFFICIENTS, ("dimension_names",), ["y", "x"]),
+        ("components/density/x/zarr.json", ("chunk_grid",), {"name": "rectilinear"}),
+        ("components/density/x/zarr.json", ("data_type",), "int64"),
+    ],
+)
+def test_an_array_that_is_not_as_the_format_says_is_refused(copied, name, path, value):
+    document = changed(json.loads((copied / name).read_text()), path, value)
+    redigest(copied, name, json.dumps(document).encode())
+    with pytest.raises(IntegrityError, match=f"{name} is damaged: {path[0]}"):
+        dbern.open(copied)
+
+
+def test_what_a_later_minor_version_adds_is_left_out(copied, stores):
+    for path in (("added",), ("components", 0, "added"), ("combine", "added"),
+                 ("components", 0, "noise", "law", "added")):  # fmt: skip
+        attributes(copied, path, {"x": [1, "y"]})
+    shutil.copyfile(copied / SHARD, copied / "added")
+    data = (copied / "added").read_bytes()
+    redigest(copied, "added", data)
+    opened = dbern.open(copied)
+    np.testing.assert_array_equal(opened(POINTS), stores["laplace"](POINTS))
+    assert opened.metadata == stores["laplace"].metadata
+    assert opened.band() == stores["laplace"].band()
+    assert opened.verify() == 10
+
+
+def test_the_manifest_has_to_name_every_object_of_the_format(stores, tmp_path):
+    """A chunk that is not there would be read as zeros."""
+    store = shutil.copytree(stores["spectral-laplace"].url, tmp_path / "s.zarr")
+    manifest = json.loads((store / MANIFEST).read_text())
+    chunks = [name for name in manifest["objects"] if "/c/" in name]
+    assert len(chunks) == 8
+    for name in chunks:
+        left = {other: manifest["objects"][other] for other in manifest["objects"] if other != name}
+        (store / MANIFEST).write_text(json.dumps(manifest | {"objects": left}))
+        with pytest.raises(IntegrityError, match=f"does not name {name}"):
+            dbern.open(store)
+
+
+def test_a_manifest_of_another_release_is_refused(copied):
+    manifest = json.loads((copied / MANIFEST).read_text())
+    (copied / MANIFEST).write_text(json.dumps(manifest | {"release_id": "0" * 32}))
+    with pytest.raises(IntegrityError, match=r"attributes\.release_id: is not that of the man"):
+        dbern.open(copied)
+
+
+# --- what is printed --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", [("name",), ("unit",), ("target", "kind"), ("target", "kernel"), ("created",)]
+)
+def test_a_terminal_obeys_no_metadata(copied, run, path):
+    attributes(copied, path, EVIL)
+    if path == ("created",):
+        manifest = json.loads((copied / MANIFEST).read_text())
+        (copied / MANIFEST).write_text(json.dumps(manifest | {"created": EVIL}))
+    for command in (("show", copied), ("show", copied, "--json"), ("export", copied)):
+        ran = run(*command)
+        assert ran.code == 0, ran.err
+        assert not obeyed(ran.out + ran.err)
+        assert "\nepsilon 0.1" not in ran.out
+    assert not obeyed(repr(dbern.open(copied)))
+
+
+def test_no_error_says_what_a_terminal_obeys():
+    assert not obeyed(str(DbernError(f"x {EVIL}")))
+    assert printable("café\u202f1\u00a0000 €", "") == "café\u202f1\u00a0000 €"
+    assert printable("\ud800\x00\u2028") == "\\ud800\\x00\\u2028"
+
+
+# --- objects ----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_objects_of_a_bucket_are_guarded_alike(project, bucket, client):
+    for path in project.files():
+        bucket.put(f"data/{path.name}", path.read_bytes())
+    url = bucket.url("out.zarr")
+    spec = project.spec(data={"source": bucket.url("data/*.parquet")}, release={"output": url})
+    synopsis = dbern.release(spec, client=client).synopsis
+    assert synopsis.verify() == 9
+    objects = bucket.objects("out.zarr")
+    bucket.put(f"out.zarr/{SHARD}", objects[SHARD] + bytes(1000))
+    bucket.server.requests.clear()
+    with pytest.raises(IntegrityError, match="it has more than"):
+        dbern.open(url)(POINTS)
+    bucket.put(f"out.zarr/{SHARD}", objects[SHARD])
+    bucket.put("secret", b"secret")
+    manifest = json.loads(objects[MANIFEST])
+    entry = {"bytes": 6, "sha256": hashlib.sha256(b"secret").hexdigest()}
+    manifest["objects"]["../secret"] = entry
+    bucket.put(f"out.zarr/{MANIFEST}", json.dumps(manifest).encode())
+    with pytest.raises(IntegrityError, match="is no name of an object"):
+        dbern.open(url)
+    bucket.put(f"out.zarr/{MANIFEST}", bytes((16 << 20) + 1))
+    with pytest.raises(IntegrityError, match="it has more than 16777216"):
+        dbern.open(url)

@@ -1,0 +1,84 @@
+"""How far it is through the package: files that a walk passes, and how much of what there is.
+
+`CEILINGS` are today's numbers. A change that makes a walk shorter lowers its ceiling; none raises
+one without saying why here. How each walk is measured stands in `walking`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dbern
+
+PACKAGE = Path(str(dbern.__file__)).parent
+TESTS = Path(__file__).parent
+
+CEILINGS = {
+    # files on the way                   # wanted
+    "plan": 52,                          # 25: `dbern plan` of a plain density
+    "record": 20,                        # 10: from a record to a noised integer
+    "epsilon": 10,                       # 6: to the noise's scale
+    "bandwidth": 36,                     # 14: to an answer
+    # what there is
+    "modules": 199,                      # 85
+    "modules at the top": 38,            # 9
+    "lines": 32_752,                     # 24,000
+    "protocols": 33,
+    "isinstance": 173,
+}  # fmt: skip
+
+
+def census(package: Path) -> dict[str, int]:
+    """Modules, those beside `__init__`, lines, Protocol classes and calls of `isinstance`."""
+    paths = sorted(package.rglob("*.py"))
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
+    bases = [base for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases]
+    calls = [node.func for node in nodes if isinstance(node, ast.Call)]
+    return {
+        "modules": len(paths),
+        "modules at the top": sum(path.parent == package for path in paths),
+        "lines": sum(len(path.read_text().splitlines()) for path in paths),
+        "protocols": sum(_named(base, "Protocol") for base in bases),
+        "isinstance": sum(_named(call, "isinstance") for call in calls),
+    }
+
+
+def _named(node: ast.expr, name: str) -> bool:
+    value = node.value if isinstance(node, ast.Subscript) else node
+    return isinstance(value, ast.Name) and value.id == name
+
+
+def test_there_is_no_more_than_there_was():
+    found = census(PACKAGE)
+    assert {key: count for key, count in found.items() if count > CEILINGS[key]} == {}
+
+
+def test_the_census_counts(tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "inner" / "__init__.py").write_text(
+        "class A(Protocol):\n    x = isinstance(1, int)\nclass B(Protocol[T]):\n    pass\n"
+    )
+    assert census(tmp_path) == {
+        "modules": 2, "modules at the top": 1, "lines": 4, "protocols": 2, "isinstance": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("walk", ["plan", "record", "epsilon", "bandwidth"])
+def test_a_walk_passes_no_more_files_than_it_did(walk, tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-m", "walking", walk],
+        capture_output=True, text=True, cwd=tmp_path, timeout=300,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(TESTS.parent), str(TESTS)))},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    files = json.loads(ran.stdout.splitlines()[-1])
+    assert 0 < len(files) <= CEILINGS[walk], files

@@ -39,12 +39,10 @@ from dbern.terms import protection_of
 from dbern.times import bounds_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_LATER = "is not available in this version"
 ADVANCED = "laplace-advanced"
 _GAUSSIAN = ("discrete-gaussian", "spectral-gaussian", "binned-gaussian")
 _LAPLACE = ("laplace", "spectral-laplace", "binned-laplace")
 _WITH_DELTA = (*_GAUSSIAN, ADVANCED)
-_NOISES = ("auto", *_LAPLACE, *_WITH_DELTA)
 _LEAST_DELTA = Fraction(1, 10**15)
 _LEAST_BETA = Fraction(1, 10**9)
 _LEAST_EPSILON = Fraction(1, 10**6)
@@ -255,7 +253,7 @@ class _Parsed:
 
 def _parse(spec: ReleaseSpec) -> _Parsed:
     """Check what the schema cannot: values against each other, and what this version offers."""
-    _refuse_unavailable(spec)
+    _check_urls(spec)
     if not _NAME.fullmatch(spec.release.name):
         raise SpecError(
             'release.name: letters, digits, ".", "_" and "-" only; write name = "trip-density"'
@@ -331,19 +329,15 @@ def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:
                 f"write one for each of {', '.join(domain.names)}"
             )
         if value != "auto" and max(value if isinstance(value, list) else [value]) > most:
-            raise SpecError(f"mechanism.{key}: above {most} {_LATER}; write {key} = {most} or less")
+            raise SpecError(
+                f"mechanism.{key}: above {most} is not available in this version; "
+                f"write {key} = {most} or less"
+            )
 
 
-def _refuse_unavailable(spec: ReleaseSpec) -> None:
-    """Documented values that later versions will take, each refused by name."""
-    data, mechanism = spec.data, spec.mechanism
-    refusals = [
-        (mechanism.noise not in _NOISES, "mechanism.noise", 'noise = "auto"'),
-    ]  # fmt: skip
-    for refused, key, instead in refusals:
-        if refused:
-            raise SpecError(f"{key}: this value {_LATER}; write {instead}")
-    for place, key in ((data.source, "data.source"), (spec.release.output, "release.output")):
+def _check_urls(spec: ReleaseSpec) -> None:
+    places = ((spec.data.source, "data.source"), (spec.release.output, "release.output"))
+    for place, key in places:
         if is_url(place):
             check_url(place, key)
 

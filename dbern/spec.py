@@ -40,7 +40,6 @@ from dbern.terms import protection_of
 from dbern.times import bounds_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_LATER = "is not available in this version"
 ADVANCED = "laplace-advanced"
 _GAUSSIAN = ("discrete-gaussian", "spectral-gaussian", "binned-gaussian")
 _LAPLACE = ("laplace", "spectral-laplace", "binned-laplace")
@@ -358,7 +357,10 @@ def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:
                 f"write one for each of {', '.join(domain.names)}"
             )
         if value != "auto" and max(value if isinstance(value, list) else [value]) > most:
-            raise SpecError(f"mechanism.{key}: above {most} {_LATER}; write {key} = {most} or less")
+            raise SpecError(
+                f"mechanism.{key}: above {most} is not available in this version; "
+                f"write {key} = {most} or less"
+            )
 
 
 def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:

@@ -99,7 +99,8 @@ class Hinge(_Signs, _UnitSlope):
     width/2, so the minimizer of a risk of total weight C moves by at most ``sqrt(C width/2)``: both
     objectives are 1-strongly convex, and adding ``J(w') - J(w) >= |w - w'|^2/2`` at either
     minimizer w leaves differences between the objectives, which lie in ``[0, C width/2]``. Where
-    all margins stay below 1 - width the minimizer is the same (see `dbern.learning.hinge`).
+    all margins stay below 1 - width the minimizer is the same (see
+    `dbern.targets.support_vectors`).
 
     Float error: l f is exact, so 1 - l f and its quotient round by 2 u of a value that is then
     clipped to [0, 1].
@@ -139,10 +140,6 @@ class Hinge(_Signs, _UnitSlope):
     def derivative_error(self) -> float:
         """See the class."""
         return 4 * UNIT_ROUNDOFF
-
-    def smoothing_distance(self, total: float) -> float:
-        """Bound on the distance of this risk's minimizer from the hinge's, at total weight C."""
-        return OUTWARD * math.sqrt(total * self.width / 2)
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """L elementwise."""
@@ -248,22 +245,6 @@ class Huber(Responses):
     def __post_init__(self) -> None:
         check_bound(self.bound)
         check_bound(self.threshold, "threshold")
-
-    @classmethod
-    def like_square(cls, bound: float, kappa: float, total: float) -> Huber:
-        """The Huber loss with the square loss's minimizer in every shard of weight up to `total`.
-
-        There ``|w|^2 <= 2 total L(0)``, so no residual at the minimizer exceeds
-        ``bound (1 + kappa sqrt(total))``, the threshold. Shards by content can hold every row:
-        the square loss then has ``M = bound (1 + kappa sqrt(C m))``, this one, at a total of
-        twice C, say, ``bound (1 + kappa sqrt(2 C))``, whatever the shards hold.
-
-        Examples
-        --------
-        >>> Huber.like_square(bound=1.0, kappa=1.0, total=4.0).threshold
-        3.0
-        """
-        return cls(bound * (1 + kappa * math.sqrt(total)), bound)
 
     @property
     def at_zero(self) -> float:

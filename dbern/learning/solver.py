@@ -1,4 +1,4 @@
-"""Gradient methods from zero, whose output is stable or within a stated distance of the minimizer.
+"""Gradient methods from zero, whose output is within a stated distance of the minimizer.
 
 Write ``J = P + |w|^2/2`` for a shard's objective, c for its total weight: P is convex, its gradient
 Lipschitz with ``beta = c kappa^2 curvature``. Steps are ``w - eta grad J(w)`` with
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -28,79 +27,6 @@ from dbern.learning.risk import Risk
 from dbern.learning.rounding import mean_state_error, state_error
 
 _CHECK_EVERY = 8
-
-
-class Method(Protocol):
-    """How a shard is solved, with what that adds to sensitivity and to the certificate."""
-
-    def run(self, problem: Objective) -> FloatArray:
-        """The final state."""
-
-    def instability(self, risk: Risk) -> float:
-        """Add this to r: bound on what the method adds to the distance of neighboring outputs."""
-
-    def distance(self, risk: Risk) -> float:
-        """Bound on the distance of the mean of the outputs from the mean of the minimizers."""
-
-    def most_steps(self, risk: Risk) -> int:
-        """Steps on the worst database."""
-
-
-@dataclass(frozen=True)
-class Stable:
-    """T plain steps of a public length: as stable as the minimizer, for *every* T.
-
-    Theorem. With one public ``eta <= 2/(2 + beta)``, beta at the most weight a shard can have, the
-    exact iterates of neighboring databases satisfy ``|w_T - w_T'| <= r`` in the mean over shards.
-    Proof. For shards that differ by one record, ``T_D(w) - T_D'(w) = -eta a L'(l, f) phi(d)``, of
-    norm at most ``eta a M kappa``. With the lemma, ``delta_{t+1} <= (1 - eta) delta_t +
-    eta a M kappa``, so from ``delta_0 = 0`` by induction ``delta_t <= a M kappa``: what the
-    minimizers satisfy (`dbern.learning.risk`), and the rest of that proof applies. No solver term
-    enters but float error, on both sides. The distance to the minimizer is at most
-    ``(1 - eta)^T |w*|`` by the lemma at the fixed point w*: accuracy alone.
-
-    By content a shard may hold every row, so eta carries the factor m; `Certified` does not.
-
-    Parameters
-    ----------
-    steps : int
-        T. `for_distance` chooses it.
-
-    Examples
-    --------
-    >>> Stable(steps=10).steps
-    10
-    """
-
-    steps: int
-
-    @classmethod
-    def for_distance(cls, risk: Risk, distance: float) -> Stable:
-        """The fewest steps proved to reach that distance, floats aside, on every database."""
-        return cls(_plain_steps(risk, risk.most_weight, distance))
-
-    def run(self, problem: Objective) -> FloatArray:
-        """The iterate after all steps."""
-        step = _step(problem.risk, problem.risk.most_weight)
-        state = problem.zero()
-        for _ in range(self.steps):
-            state = _mix(state, problem.pull(state), step)
-        return state
-
-    def instability(self, risk: Risk) -> float:
-        """Twice the float error."""
-        return 2 * mean_state_error(risk)
-
-    def distance(self, risk: Risk) -> float:
-        """``(1 - eta)^T |w*|`` and the float error."""
-        left = math.exp(self.steps * math.log1p(-_step(risk, risk.most_weight)))
-        # The norm's bound is concave in a shard's weight: the mean is at most that of the mean.
-        norm = risk.norm(risk.most_weight / risk.shards)
-        return OUTWARD * left * norm + mean_state_error(risk)
-
-    def most_steps(self, risk: Risk) -> int:  # noqa: ARG002 - they are stated
-        """The steps."""
-        return self.steps
 
 
 @dataclass(frozen=True)
@@ -241,13 +167,13 @@ class Certified:
         return _CHECK_EVERY + _steps_until(start, self.tolerance, -0.5 * math.log1p(-momentum))
 
 
-def solve(risk: Risk, method: Method, points: FloatArray, labels: FloatArray) -> Model:
+def solve(risk: Risk, method: Certified, points: FloatArray, labels: FloatArray) -> Model:
     """Fit one shard.
 
     Parameters
     ----------
     risk : Risk
-    method : Stable or Certified
+    method : Certified
     points : array (n_s, l)
         The shard's records, within the risk's radius; the null record left out.
     labels : array (n_s,) or (n_s, q)

@@ -1,7 +1,6 @@
 """Budgets, reservations and keys: the only package that speaks SQL or holds a release key."""
 
 from dbern.ledger.backend import resolve_url
-from dbern.ledger.identity import Change, Comparison
 from dbern.ledger.ledger import BudgetLedger
 from dbern.ledger.staging import Staging
 from dbern.ledger.values import (
@@ -21,8 +20,6 @@ __all__ = [
     "Abandoned",
     "AuditLine",
     "BudgetLedger",
-    "Change",
-    "Comparison",
     "DatasetStatus",
     "Published",
     "Reconciled",

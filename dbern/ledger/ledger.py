@@ -9,7 +9,7 @@ from typing import Self
 from dbern.ledger import accounts, epochs, reconciliation, refusals, rows
 from dbern.ledger.backend import Backend, backend_of, check_installed, start_mark
 from dbern.ledger.epochs import writing
-from dbern.ledger.identity import Comparison, compared
+from dbern.ledger.identity import compared
 from dbern.ledger.remains import Remains
 from dbern.ledger.schema import ledger_id_of
 from dbern.ledger.staging import Staging
@@ -260,11 +260,6 @@ class BudgetLedger:
         """The release that holds a name; None when it is free (a refund frees it)."""
         with self._backend.read() as connection:
             return rows.named(connection, dataset, name)
-
-    def compare(self, request: Request) -> Comparison | None:
-        """What differs between a request and the release that holds its name; changes nothing."""
-        found = self.find(request.dataset, request.name)
-        return None if found is None else compared(found, request)
 
     def begin_reading(self, reservation: Reservation) -> Reservation:
         """Record, durably, that the first record is about to be read: no refund from here on.

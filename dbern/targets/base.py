@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, ValidationError
 
@@ -68,11 +68,6 @@ class Learner(Section, ABC):
     def identity(self) -> dict[str, Any]:
         """What makes this learner this one besides its parameters, as JSON values."""
         return {}
-
-    @classmethod
-    def from_params(cls, parameters: Mapping[str, Any]) -> Self:
-        """The learner with these parameters."""
-        return cls(**parameters)
 
     @abstractmethod
     def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:

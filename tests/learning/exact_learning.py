@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import mpmath
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 
 from dbern.bernstein.reproducing import ArcCosine, Gaussian, Linear, Polynomial, Stationary
 from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square
+from dbern.learning.objective import Objective
 from dbern.learning.risk import Risk
+from dbern.learning.solver import _mix, _step
 from dbern.learning.user import UserLoss
 
 
@@ -119,3 +122,25 @@ def sample(n, seed=0):
     points = rng.uniform(size=(n, 2))
     chance = 1 / (1 + np.exp(-6 * (points[:, 0] - points[:, 1])))
     return points, np.where(rng.uniform(size=n) < chance, 1.0, -1.0)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """So many plain steps, as long as they may be in a shard that holds every row."""
+
+    steps: int
+
+    def run(self, problem: Objective) -> np.ndarray:
+        step = _step(problem.risk, problem.risk.most_weight)
+        state = problem.zero()
+        for _ in range(self.steps):
+            state = _mix(state, problem.pull(state), step)
+        return state
+
+
+def smoothing_distance(loss: Hinge, total: float) -> float:
+    """Bound on the distance of the rounded hinge's minimizer from the hinge's, at total weight C.
+
+    Both objectives are 1-strongly convex, and the losses differ by at most half the width.
+    """
+    return math.sqrt(total * loss.width / 2) * (1 + 2.0**-40)

@@ -82,12 +82,6 @@ def test_hinge_is_rounded_from_below_by_half_its_width():
     assert gap.max() == pytest.approx(0.2)
 
 
-def test_huber_like_square_is_the_square_inside_its_threshold():
-    loss = Huber.like_square(bound=1.0, kappa=1.0, total=4.0)
-    labels, f = np.linspace(-1, 1, 9)[:, None], np.linspace(-2, 2, 101)
-    np.testing.assert_array_equal(loss.derivative(labels, f), Square().derivative(labels, f))
-
-
 @pytest.mark.parametrize(
     "make",
     [

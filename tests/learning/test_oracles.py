@@ -7,13 +7,13 @@ from dataclasses import replace
 import cvxpy as cp
 import numpy as np
 import pytest
-from exact_learning import GRID, KERNELS, RADIUS, distance, sample
+from closed_hinge import closed_form, is_closed
+from exact_learning import GRID, KERNELS, RADIUS, distance, sample, smoothing_distance
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
 
 from dbern.bernstein.reproducing import Linear
 from dbern.errors import SpecError
-from dbern.learning.hinge import closed_form, is_closed
 from dbern.learning.losses import Hinge, Logistic, Square
 from dbern.learning.model import Expansion
 from dbern.learning.objective import DualObjective
@@ -48,7 +48,7 @@ def test_hinge_against_a_cone_solver(cost, width):
     model = solve(risk, Certified(1e-6), points, labels)
     np.testing.assert_allclose(model(GRID), conic(rounded=True)(GRID), atol=2e-4)
     apart = distance(risk.kernel, [(1.0, model)], [(1.0, conic(rounded=False))])
-    assert apart <= risk.loss.smoothing_distance(cost) + 2e-4
+    assert apart <= smoothing_distance(risk.loss, cost) + 2e-4
     if cost * 1.0 <= 1 - width:
         assert apart < 1e-5  # the closed form is both solutions
 
@@ -97,7 +97,7 @@ def test_closed_form_is_what_the_solver_finds(cost):
     closed = closed_form(risk, points, labels)
     model = solve(risk, Certified(1e-7), points, labels)
     apart = distance(risk.kernel, [(1.0, closed)], [(1.0, model)])
-    assert apart <= (1e-6 if is_closed(risk, width) else risk.loss.smoothing_distance(cost))
+    assert apart <= (1e-6 if is_closed(risk, width) else smoothing_distance(risk.loss, cost))
 
 
 def test_closed_form_is_refused_where_it_is_not_the_minimizer():

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from exact_learning import EIGHTY_BITS, GRID, LOSSES, RADIUS, sample
+from exact_learning import EIGHTY_BITS, GRID, LOSSES, RADIUS, Plain, sample
 from test_stability import worst
 
 from dbern.bernstein.reproducing import Gaussian, Linear
@@ -15,7 +15,7 @@ from dbern.learning.losses import Logistic
 from dbern.learning.projected import project_gaussian
 from dbern.learning.risk import Risk
 from dbern.learning.rounding import state_error, value_error
-from dbern.learning.solver import Certified, Stable, solve
+from dbern.learning.solver import Certified, solve
 
 pytestmark = pytest.mark.slow  # searches: `make test` runs them
 
@@ -95,7 +95,7 @@ def test_float_error_of_primal_iterates_is_within_its_bound(loss, name):
         )
         pull = -np.longdouble(risk.weight) * (features.T @ slopes)
         state = (1 - step) * state + step * pull
-    floats = solve(risk, Stable(6), points, labels).weights[:, 0]
+    floats = solve(risk, Plain(6), points, labels).weights[:, 0]
     found = float(np.sqrt(np.square(floats - state).sum()))
     bound = state_error(risk, risk.most_weight)
     assert found <= bound <= 1e-5 * risk.sensitivity

@@ -13,6 +13,7 @@ from exact_learning import (
     KERNELS,
     LOSSES,
     RADIUS,
+    Plain,
     distance,
     exact_gram,
     iterate,
@@ -27,7 +28,7 @@ from dbern.learning.model import Expansion
 from dbern.learning.objective import DualObjective, objective
 from dbern.learning.risk import Risk
 from dbern.learning.rounding import mean_state_error, prediction_error, state_error, value_error
-from dbern.learning.solver import Certified, Stable, one_vs_rest, solve
+from dbern.learning.solver import Certified, _plain_steps, one_vs_rest, solve
 
 
 def norm_of(kernel, model) -> float:
@@ -81,7 +82,7 @@ def test_float_error_of_the_iterates_is_within_its_bound(loss, kernel):
     gram = exact_gram(risk.kernel, points)
     step = 1 / (1 + risk.smoothness(risk.most_weight)) / (1 + 2.0**-40)
     for steps in (1, 10, 300):
-        floats = coefficients_by_record(solve(risk, Stable(steps), points, labels), points)
+        floats = coefficients_by_record(solve(risk, Plain(steps), points, labels), points)
         exact = iterate(risk, gram, labels, np.longdouble(risk.weight), step, steps)
         found = apart(gram, floats, exact)
         bound = state_error(risk, risk.most_weight)
@@ -94,7 +95,7 @@ def test_float_error_of_the_iterates_is_within_its_bound(loss, kernel):
 def test_float_error_of_values_is_within_its_bound():
     points, labels = sample(1500, seed=5)
     risk = risk_of("logistic", "gaussian", 50.0, 1500)
-    model = solve(risk, Stable(20), points, labels)
+    model = solve(risk, Plain(20), points, labels)
     at = GRID[:3]
     exact = [
         math.fsum(
@@ -151,11 +152,11 @@ def test_the_proved_number_of_steps_is_enough_without_a_certificate(loss):
     model = problem.model(method.run(problem))
     assert distance(risk.kernel, [(1.0, model)], [(1.0, sharp)]) <= 1.0001e-5
     assert problem.pulls == method.most_steps(risk)
-    plain = Stable.for_distance(risk, 1e-5)
-    model = solve(risk, plain, points, labels)
+    steps = _plain_steps(risk, risk.most_weight, 1e-5)
+    model = solve(risk, Plain(steps), points, labels)
     found = distance(risk.kernel, [(1.0, model)], [(1.0, sharp)])
-    assert found <= plain.distance(risk) <= 1.0001e-5
-    early = solve(risk, Stable(plain.steps // 4), points, labels)
+    assert found <= 1e-5 + mean_state_error(risk) <= 1.0001e-5
+    early = solve(risk, Plain(steps // 4), points, labels)
     assert distance(risk.kernel, [(1.0, early)], [(1.0, sharp)]) > 1e-5 or loss == "hinge"
 
 
@@ -169,7 +170,8 @@ def test_acceleration_certifies_within_its_expected_steps():
         problem.pull = lambda state, pull=pull, counted=counted: counted.append(1) or pull(state)
         method.run(problem)
         assert len(counted) <= method.expected_steps(risk)
-        assert method.expected_steps(risk) < Stable.for_distance(risk, method.tolerance).steps / 2
+        plain = _plain_steps(risk, risk.most_weight, method.tolerance)
+        assert method.expected_steps(risk) < plain / 2
 
 
 def test_float_error_is_small_beside_r_at_a_million_rows_in_one_shard():
@@ -234,7 +236,7 @@ def test_a_gram_matrix_too_large_to_keep_is_recomputed(monkeypatch):
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "linear"])
-@pytest.mark.parametrize("method", [Stable(5), Certified(1e-6)])
+@pytest.mark.parametrize("method", [Plain(5), Certified(1e-6)])
 def test_an_empty_shard_is_the_zero_function(kernel, method):
     risk = risk_of("hinge", kernel, 5.0, 100, shards=10)
     model = solve(risk, method, np.empty((0, 2)), np.empty(0))
@@ -246,7 +248,7 @@ def test_a_user_s_loss_that_breaks_its_word_cannot_break_the_bound():
     points, labels = sample(20)
     liar = replace(LOSSES["user"], gradient=lambda y, f: np.where(y > 0, np.nan, 1e300 * (f - y)))
     risk = Risk(liar, KERNELS["gaussian"], 1.0, 20, RADIUS, 2)
-    model = solve(risk, Stable(10), points, labels)
+    model = solve(risk, Plain(10), points, labels)
     assert np.abs(model.coefficients).sum() <= 1.0
     assert np.isfinite(model(GRID)).all()
 
@@ -259,6 +261,6 @@ def test_wrong_shapes_are_refused():
         (np.zeros(3), np.zeros(3)),
     ):
         with pytest.raises(SpecError, match=r"points \(n, 2\)"):
-            solve(risk, Stable(1), points, labels)
+            solve(risk, Plain(1), points, labels)
     with pytest.raises(SpecError, match=r"target\.gap"):
         Certified(0.0)

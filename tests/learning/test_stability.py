@@ -15,11 +15,11 @@ from exact_learning import KERNELS, LOSSES, RADIUS, distance, risk_of
 
 from dbern.bernstein.reproducing import Gaussian, Linear
 from dbern.errors import SpecError
-from dbern.learning.losses import Hinge, Huber, Logistic, Square
+from dbern.learning.losses import Hinge, Logistic, Square
 from dbern.learning.model import Expansion, LinearModel
 from dbern.learning.objective import objective
 from dbern.learning.risk import Risk
-from dbern.learning.solver import Certified, Stable, solve
+from dbern.learning.solver import Certified, solve
 from dbern.privacy.content import content_buckets
 
 pytestmark = pytest.mark.slow  # searches: `make test` runs them
@@ -157,22 +157,6 @@ def test_shards_by_position_are_not_stable_in_a_sorted_file():
     assert moved(fit(risk, points, labels), fit(risk, other, labels)) <= 1.00002 * risk.sensitivity
 
 
-@pytest.mark.parametrize("shards", [1, 3])
-def test_plain_steps_are_stable_after_any_number_of_them(shards):
-    risk = risk_of("hinge", "gaussian", 3.0, N, shards=shards)
-    rng = np.random.default_rng(2)
-    for steps in (1, 2, 3, 7, 40):
-        method = Stable(steps)
-        bound = risk.sensitivity + method.instability(risk)
-        found = 0.0
-        for points, labels in databases(rng):
-            base = fit(risk, points, labels, method)
-            for other in neighbors(points, labels, rng):
-                found = max(found, moved(base, fit(risk, *other, method)))
-        assert found <= bound
-    assert method.instability(risk) < 1e-9 * risk.sensitivity
-
-
 def test_a_longer_step_than_the_theorem_s_does_not_contract():
     # All records in one place and a quadratic loss: the gradient's Lipschitz constant is beta.
     risk = risk_of("square", "gaussian", 20.0, N)
@@ -211,17 +195,6 @@ def test_slope_is_the_papers_at_a_large_cost_and_smaller_at_a_small_one():
     assert logistic.slope == pytest.approx(1 / (1 + math.exp(-logistic.slope)))
     assert risk_of("square", "gaussian", 1.0, shards=9).slope == pytest.approx(1 + 3)
     assert risk_of("hinge").slope == 1
-
-
-def test_huber_like_square_has_the_square_s_minimizer_and_a_small_slope_in_shards():
-    risk = risk_of("square", "gaussian", 2.0, N)
-    alike = replace(risk, loss=Huber.like_square(1.0, risk.kappa, 2.0))
-    rng = np.random.default_rng(4)
-    points, labels = rng.uniform(size=(N, 2)), rng.choice([-1.0, 1.0], N)
-    first, second = (solve(r, Certified(1e-11), points, labels) for r in (risk, alike))
-    assert moved([first], [second]) < 1e-10
-    many = replace(alike, shards=1000, n=10**6)
-    assert many.slope < 3 < replace(risk, shards=1000, n=10**6).slope / 10
 
 
 def test_more_rows_than_the_normalizer_weigh_more():

@@ -260,4 +260,4 @@ def test_a_covariance_is_of_a_gaussian_and_parameters_come_back():
     with pytest.raises(dbern.SpecError, match=r"^target\.bandwidth: is missing; write bandwidth"):
         NadarayaWatson()
     for one in (KernelDensity(covariance=H2), NadarayaWatson(bandwidth=[1.0])):
-        assert type(one).from_params(one.get_params()) == one
+        assert type(one)(**one.get_params()) == one

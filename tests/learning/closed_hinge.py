@@ -1,4 +1,4 @@
-"""The support vector machine in closed form, where the cost is small.
+"""An oracle for the solver: the support vector machine in closed form, where the cost is small.
 
 Theorem. Labels +-1, hinge ``max(0, 1 - l f)``, or rounded over a width (0 for the hinge itself),
 a set of records of total weight c. If ``c kappa^2 <= 1 - width`` the minimizer is

@@ -213,6 +213,17 @@ def test_slope_is_the_papers_at_a_large_cost_and_smaller_at_a_small_one():
     assert risk_of("hinge").slope == 1
 
 
+def test_the_distance_of_functions_that_are_nearly_one_does_not_cancel():
+    """What this module measures with: it must not depend on how a processor rounds."""
+    points = np.random.default_rng(5).uniform(size=(N, 2))
+    one = Expansion(KERNELS["gaussian"], points, np.linspace(-1.0, 1.0, N)[:, None])
+    small = np.ones((N, 1))
+    other = replace(one, coefficients=one.coefficients + 2.0**-40 * small)
+    exact = 2.0**-40 * math.sqrt((small.T @ one.kernel(points, points) @ small).item())
+    assert moved([one], [other]) == pytest.approx(exact, rel=1e-3)
+    assert moved([one], [one]) == 0.0
+
+
 def test_huber_like_square_has_the_square_s_minimizer_and_a_small_slope_in_shards():
     risk = risk_of("square", "gaussian", 2.0, N)
     alike = replace(risk, loss=Huber.like_square(1.0, risk.kappa, 2.0))

@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dbern.arrays import FloatArray
 from dbern.certificate import Certificate, combined, lower_bound
-from dbern.combination import Combination
+from dbern.combination import Answer, Combination
 from dbern.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.synopsis.deciding import Deciding, Order, Question, require_probabilities
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
 from dbern.synopsis.grids import grid_axes, labelled, on_grid
 from dbern.synopsis.points import Points, as_points, check_shape, confidence, like, orders, plain
@@ -26,12 +27,6 @@ from dbern.synopsis.store import ReleasedStore
 
 if TYPE_CHECKING:
     import xarray
-
-Order: TypeAlias = int | Sequence[int] | str | None
-"""Order of the iterated operator: one, one per axis, "auto", or None for the released one."""
-
-_Smoothings: TypeAlias = tuple[Smoothing, ...] | None
-"""One for each released array; None for the nearest node's value."""
 
 
 def open_synopsis(url: str | Path) -> Synopsis:
@@ -46,7 +41,7 @@ def open_synopsis(url: str | Path) -> Synopsis:
     return Synopsis(url)
 
 
-class Synopsis:
+class Synopsis(Deciding):
     """A released function. Call it with points to get values.
 
     Parameters
@@ -113,8 +108,8 @@ class Synopsis:
         """
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
-        smoothings = None if method == "nearest" else self._smoothings(h)
-        return self._answered(points, smoothings)
+        question = Question(None) if method == "nearest" else self._question(h)
+        return self._answered(points, question)
 
     def iter_batches(self, batches: Iterable[Points], h: Order = None) -> Iterator[Any]:
         """Answer more points than fit into memory: batch by batch, as the answers are taken.
@@ -131,45 +126,34 @@ class Synopsis:
                 "iter_batches: these are points of one batch: call the synopsis, or write a list "
                 "of batches"
             )
-        smoothings = self._smoothings(h)
-        return (self._answered(points, smoothings) for points in batches)
+        question = self._question(h)
+        return (self._answered(points, question) for points in batches)
 
-    def _answered(self, points: Points, smoothings: _Smoothings) -> Any:
+    def _question(self, h: Order, answer: Answer = "value") -> Question:
+        smoothings = self._smoothings(h)
+        if answer == "value":
+            return Question(smoothings)
+        if answer == "probability":
+            require_probabilities(self.combination, self.metadata["target"])
+        pairs = zip(self.arrays, smoothings, strict=True)
+        return Question(smoothings, answer, tuple(one.deviation(own) for one, own in pairs))
+
+    def _answered(self, points: Points, question: Question) -> Any:
         array = plain(points, self.domain)
         if not isinstance(array, np.ndarray):
-            return self._lazy(array, smoothings)
-        values = self._evaluate(array, smoothings, len(array), available_cores())
-        return like(points, values, self.combination.columns)  # tables are answered in kind
+            return self._lazy(array, question)
+        values = self._evaluate(array, question, len(array), available_cores())
+        return like(points, values, self.combination.columns_of(question.answer))  # in kind
 
-    def evaluator(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
+    def evaluator(
+        self, total: int, h: Order = None, answer: Answer = "value"
+    ) -> Callable[[FloatArray], FloatArray]:
         """For a request of `total` points that comes in batches: what evaluates one.
 
         It takes points (m, l) in axis order and gives the values that `self(points, h)` would for
-        all points at once. Threads may share it.
+        all points at once, or its decisions or probabilities. Threads may share it.
         """
-        return partial(self._evaluate, smoothings=self._smoothings(h), total=total)
-
-    def decision_function(self, points: Points, h: Order = None) -> Any:
-        """The values, by scikit-learn's name: their sign or largest column is the class."""
-        if not self.classes:
-            raise SpecError("decision_function: this function has no classes; call the synopsis")
-        return self(points, h)
-
-    def predict(self, points: Points, h: Order = None) -> Any:
-        """The class of each point, by the sign of the value or the largest column.
-
-        A function without classes predicts its values. Outside the bounds the first class.
-
-        Returns
-        -------
-        array (m,)
-        """
-        if not self.classes:
-            return self(points, h)
-        values = self(plain(points, self.domain), h)
-        middle = self.combination.threshold
-        codes = values.argmax(axis=1) if values.ndim == 2 else (values > middle).astype(np.int64)
-        return np.array(self.classes)[codes]
+        return partial(self._evaluate, question=self._question(h, answer), total=total)
 
     def score_samples(self, points: Points, h: Order = None) -> Any:
         """Logarithm of a density, by scikit-learn's name; minus infinity where it is not above 0.
@@ -185,24 +169,29 @@ class Synopsis:
         with np.errstate(divide="ignore"):
             return np.log(np.maximum(values, 0.0))
 
-    @property
-    def classes(self) -> tuple[Any, ...]:
-        """Public labels of the columns, or of the signs of the value; empty where it has none."""
-        return self.combination.classes
-
     def _evaluate(
-        self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
+        self, points: FloatArray, question: Question, total: int, threads: int = 1
     ) -> FloatArray:
-        """Values at points (m, l) in data units, a part of a request of `total`."""
-        combination, parts = self.combination, self._parts(points, smoothings, total, threads)
+        """Answers at points (m, l) in data units, a part of a request of `total`."""
+        combination, answer = self.combination, question.answer
+        parts = self._parts(points, question.smoothings, total, threads)
         unit = self.domain.to_unit(points) if combination.of_points else None
-        values = combination.values(parts, unit)
+        if answer == "value":
+            values = combination.values(parts, unit)
+        else:
+            values = combination.decisions(parts, unit, question.noise)
+        if answer == "probability":
+            values = combination.probabilities(values)
         if combination.kind != "linear" or combination.of_points:  # else it is NaN there already
             values[~self.domain.inside(points)] = np.nan
         return values
 
     def _parts(
-        self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
+        self,
+        points: FloatArray,
+        smoothings: tuple[Smoothing, ...] | None,
+        total: int,
+        threads: int = 1,
     ) -> list[FloatArray]:
         """Values of every array, NaN outside the bounds of its axes; a vector as it is."""
         return [
@@ -215,10 +204,11 @@ class Synopsis:
             for i, array in enumerate(self.arrays)
         ]
 
-    def _lazy(self, points: Any, smoothings: _Smoothings) -> Any:
+    def _lazy(self, points: Any, question: Question) -> Any:
         check_shape(points.shape, self.domain)
         total = LEAST_RESAMPLED if np.isnan(points.shape[0]) else points.shape[0]
-        columns = len(self.classes) if self.combination.several else 0
+        several = self.combination.several or question.answer == "probability"
+        columns = len(self.classes) if several else 0
         empty = np.empty((0,) * (2 if columns else 1))
         facts: dict[str, Any] = {"dtype": np.float64, "meta": empty}
         if points.ndim == 2:
@@ -226,7 +216,7 @@ class Synopsis:
             facts |= {"chunks": (points.chunks[0], (columns,))} if columns else {"drop_axis": 1}
         elif columns:
             facts |= {"new_axis": 1, "chunks": (points.chunks[0], (columns,))}
-        return points.map_blocks(_block, self, smoothings, total, **facts)
+        return points.map_blocks(_block, self, question, total, **facts)
 
     def choose(self) -> Smoothing:
         """Order and rank with the least estimated mean squared error (`h="auto"`).
@@ -379,10 +369,8 @@ class Synopsis:
         return tuple(array.smoothing([order[a] for a in array.axes]) for array in self.arrays)
 
 
-def _block(
-    points: FloatArray, synopsis: Synopsis, smoothings: _Smoothings, total: int
-) -> FloatArray:
-    return synopsis._evaluate(as_points(points, synopsis.domain), smoothings, total)
+def _block(points: FloatArray, synopsis: Synopsis, question: Question, total: int) -> FloatArray:
+    return synopsis._evaluate(as_points(points, synopsis.domain), question, total)
 
 
 @lru_cache(maxsize=8)

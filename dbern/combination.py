@@ -11,14 +11,16 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from dbern.arrays import FloatArray
 from dbern.likelihoods import (
+    gaussian_log_scores,
     gaussian_score_error,
     gaussian_scores,
+    kernel_log_scores,
     kernel_score_error,
     kernel_scores,
 )
@@ -28,6 +30,9 @@ KINDS = (
     *("naive-bayes", "gaussian-naive-bayes"),
 )
 _BAYES = KINDS[6:]
+
+Answer: TypeAlias = Literal["value", "decision", "probability"]
+"""What is asked of a point: the function, what decides between classes, or their probabilities."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,50 @@ class Combination:
             return np.asarray(2 * stacked - stacked.sum(axis=-1, keepdims=True))
         return np.asarray(stacked)
 
+    def decisions(
+        self, parts: Sequence[FloatArray], unit: FloatArray | None, noise: Sequence[float]
+    ) -> FloatArray:
+        """What decides between classes: above zero for the second of two, or the largest column.
+
+        Of naive Bayes the log odds of the second of two classes, of more the logarithms of their
+        probabilities; of "sigmoid" the log odds; of anything else the values.
+
+        Parameters
+        ----------
+        parts, unit
+            As of `values`.
+        noise : sequence of float
+            The standard deviation of the noise of each part, in its order.
+        """
+        if self.kind == "sigmoid":
+            return Combination(constant=self.constant).values(parts, unit)
+        if self.kind not in _BAYES:
+            return self.values(parts, unit)
+        logs = self._log_scores(parts, unit, noise)
+        if len(logs) == 2:
+            return np.asarray(logs[1] - logs[0])
+        logs = logs - logs.max(axis=0)
+        return np.moveaxis(logs - np.log(np.exp(logs).sum(axis=0)), 0, -1)
+
+    def probabilities(self, decisions: FloatArray) -> FloatArray:
+        """Probabilities (m, classes), from `decisions` that are log odds or log probabilities."""
+        if self.several:
+            return np.asarray(np.exp(decisions))
+        return np.stack([0.5 - 0.5 * np.tanh(0.5 * decisions),
+                         0.5 + 0.5 * np.tanh(0.5 * decisions)], axis=-1)  # fmt: skip
+
+    def _log_scores(
+        self, parts: Sequence[FloatArray], unit: FloatArray | None, noise: Sequence[float]
+    ) -> FloatArray:
+        """One for each class but for a number that all have in common, (classes, m)."""
+        axes, classes = len(self.peaks), len(self.classes)
+        if self.kind == "gaussian-naive-bayes" and unit is not None:
+            moments = parts[0].reshape(classes, 1 + 2 * axes)
+            return gaussian_log_scores(moments, unit - 0.5, self.floors, noise[0])
+        sums = np.reshape(parts[: axes * classes], (axes, classes, *parts[0].shape))
+        of_sums = np.reshape(noise[: axes * classes], (axes, classes))
+        return kernel_log_scores(sums, parts[-1], self.peaks, self.floors, [*of_sums, noise[-1]])
+
     def _scores(self, parts: Sequence[FloatArray], unit: FloatArray | None) -> FloatArray:
         """One for each class, (classes, m)."""
         axes, classes = len(self.peaks), len(self.classes)
@@ -117,8 +166,19 @@ class Combination:
         return several or self.kind in ("stack", "one-vs-rest")
 
     @property
+    def log_odds(self) -> bool:
+        """Whether `decisions` are log odds, or logarithms of probabilities, by its kind alone."""
+        return self.kind in (*_BAYES, "sigmoid")
+
+    @property
     def columns(self) -> list[str]:
         """Names of the values' columns in a table: "value", or one for each class."""
+        return self.columns_of("value")
+
+    def columns_of(self, answer: Answer) -> list[str]:
+        """Names of an answer's columns in a table: "value", "value_no", "probability_no"."""
+        if answer == "probability":
+            return [f"probability_{label}" for label in self.classes]
         return [f"value_{label}" for label in self.classes] if self.several else ["value"]
 
     @property

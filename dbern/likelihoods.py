@@ -3,6 +3,13 @@
 The score of a class is ``F = Pr(y | class) Pr(class)``, a product over axes. What is released is
 noisy, so it is first moved to the nearest numbers that some records could have, which is
 post-processing; then F is a Lipschitz function of them, which bounds its error.
+
+Classes are told apart, and ranked, by the logarithms of scores: their differences are log ratios of
+probabilities, where the difference of two scores is large wherever records are dense. A logarithm
+of noisy numbers needs a floor. Each floor here is a standard deviation of the noise over a noisy
+share: the deviation follows from the published law, order and lattice of a release, the share is
+one of the released numbers. So no floor, and nothing else in a logarithm, depends on a record but
+through what is released: it is post-processing, and costs no privacy.
 """
 
 from __future__ import annotations
@@ -62,6 +69,50 @@ def kernel_score_error(sums: Sequence[float], share: float, peaks: Sequence[floa
     return min(top, top * (moved + (len(peaks) - 1) * share))
 
 
+def kernel_log_scores(
+    sums: FloatArray,
+    shares: FloatArray,
+    peaks: Sequence[float],
+    floors: Sequence[float],
+    noise: Sequence[FloatArray | float],
+) -> FloatArray:
+    """``ln p + sum_i ln((q_i + t_i) / (g_i + t_i))``: log scores but for a number common to all.
+
+    q_i is the likelihood of a class as in `kernel_scores`, g_i that of all classes together (the
+    mean of theirs by shares), t_i the noise of q_i: where both likelihoods are far below it, the
+    axis says nothing, and where no axis does the shares decide. Without noise this is
+    ``ln F - sum_i ln g_i``.
+
+    Parameters
+    ----------
+    sums, shares, peaks, floors
+        As of `kernel_scores`; a share counts as at least its noise.
+    noise : sequence of array (classes,), and last a float
+        Standard deviations of the noise of the sums, axis by axis, and of that of the shares; > 0.
+
+    Returns
+    -------
+    array (classes, ...)
+
+    Examples
+    --------
+    >>> sums = np.array([[[0.6, -0.1], [0.2, -0.3]]])
+    >>> noise = [np.array([0.001, 0.001]), 0.001]
+    >>> logs = kernel_log_scores(sums, np.array([0.5, 0.5]), [2.0], [0.0], noise)
+    >>> (logs[0] - logs[1]).round(2).tolist()  # three to one, and nothing known
+    [1.1, 0.0]
+    """
+    *of_sums, of_shares = noise
+    share = _share(np.maximum(shares, min(float(of_shares), 1.0)), sums[0].ndim)
+    logs = np.broadcast_to(np.log(share), sums[0].shape)
+    for own, peak, floor, deviation in zip(sums, peaks, floors, of_sums, strict=True):
+        likely = np.clip(own / share, floor, peak)
+        together = (share * likely).sum(axis=0) / share.sum()
+        unsure = np.reshape(deviation, share.shape) / share
+        logs = logs + np.log((likely + unsure) / (together + unsure))
+    return np.asarray(logs)
+
+
 def gaussian_scores(
     moments: FloatArray, points: FloatArray, peaks: Sequence[float], floors: Sequence[float]
 ) -> FloatArray:
@@ -94,14 +145,56 @@ def gaussian_scores(
     share = _share(moments[:, 0], points.ndim)
     scores = np.broadcast_to(share, (len(moments), *points.shape[:-1]))
     for axis, (peak, floor) in enumerate(zip(peaks, floors, strict=True)):
-        first, second = (
-            _over(moments[:, 1 + axis + skip].reshape(share.shape), share) for skip in (0, axes)
-        )
-        mean = np.clip(first, -0.5, 0.5)
-        variance = np.maximum(np.minimum(second, 0.25) - mean**2, floor**2)
+        mean, variance = _mean_and_variance(moments, share, axis, axes, floor)
         apart = points[..., axis] - mean
         scores = scores * peak * floor / np.sqrt(variance) * np.exp(-(apart**2) / (2 * variance))
     return np.asarray(np.where(share > 0, scores, 0.0))
+
+
+def gaussian_log_scores(
+    moments: FloatArray, points: FloatArray, floors: Sequence[float], noise: float
+) -> FloatArray:
+    """``ln p - sum_i (ln sigma_i + (u_i - mu_i)^2 / (2 sigma_i^2))``: log scores less a constant.
+
+    As in `gaussian_scores`, with a share of at least its noise, and variances of at least theirs:
+    a variance that is lost in its noise would make a likelihood surer than anything is known.
+
+    Parameters
+    ----------
+    moments, points, floors
+        As of `gaussian_scores`.
+    noise : float
+        The standard deviation of the noise of every released number; positive.
+
+    Returns
+    -------
+    array (classes, ...)
+
+    Examples
+    --------
+    >>> moments = np.array([[0.5, 0.1, 0.03], [0.5, -0.1, 0.03]])
+    >>> logs = gaussian_log_scores(moments, np.array([[0.0], [0.3]]), [0.1], 1e-4)
+    >>> (logs[0] - logs[1]).round(2).tolist()
+    [0.0, 6.0]
+    """
+    axes = len(floors)
+    share = _share(np.maximum(moments[:, 0], min(noise, 1.0)), points.ndim)
+    logs = np.broadcast_to(np.log(share), (len(moments), *points.shape[:-1]))
+    for axis, floor in enumerate(floors):
+        mean, variance = _mean_and_variance(moments, share, axis, axes, floor)
+        variance = np.maximum(variance, noise / share)
+        logs = logs - 0.5 * np.log(variance) - (points[..., axis] - mean) ** 2 / (2 * variance)
+    return np.asarray(logs)
+
+
+def _mean_and_variance(
+    moments: FloatArray, share: FloatArray, axis: int, axes: int, floor: float
+) -> tuple[FloatArray, FloatArray]:
+    first, second = (
+        _over(moments[:, 1 + axis + skip].reshape(share.shape), share) for skip in (0, axes)
+    )
+    mean = np.clip(first, -0.5, 0.5)
+    return mean, np.maximum(np.minimum(second, 0.25) - mean**2, floor**2)
 
 
 def gaussian_score_error(moment: float, peaks: Sequence[float], floors: Sequence[float]) -> float:

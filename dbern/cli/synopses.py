@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dbern.cli.output import common, report, shown_progress
 from dbern.errors import printable
 from dbern.reporting.guarantee import signed_by
+
+if TYPE_CHECKING:
+    from dbern.combination import Answer
 
 
 def _order(
@@ -57,6 +60,12 @@ SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path()
     help="Free post-processing: nonnegative, normalized, increasing:AXIS or decreasing:AXIS; may "
     "be repeated.",
 )
+@click.option(
+    "--probabilities",
+    is_flag=True,
+    help='Write the probability of each class, "probability_CLASS", instead of values: of naive '
+    "Bayes, and of logistic loss and two classes.",
+)
 @common
 def query(
     synopsis_path: str,
@@ -65,6 +74,7 @@ def query(
     once: bool,
     order: int | str | None,
     shapes: tuple[str, ...],
+    probabilities: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -84,8 +94,9 @@ def query(
     synopsis = open_synopsis(synopsis_path)
     if shapes:
         synopsis = synopsis.shaped(*shapes)
+    asked: Answer = "probability" if probabilities else "value"
     with shown_progress(quiet) as progress:
-        rows = answer(synopsis, queries, answers, h=order, progress=progress)
+        rows = answer(synopsis, queries, answers, h=order, asked=asked, progress=progress)
     done = synopsis.metadata.get("post_processing", [])
     text = f"answered {rows} rows in {answers}"
     report(

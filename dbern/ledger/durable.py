@@ -65,4 +65,5 @@ def private_directory(path: Path) -> None:
                 f"{path} must be a directory of this user alone; run: chmod 700 {path}"
             ) from None
         return
+    path.chmod(0o700)  # a umask may have taken the owner's own bits
     sync_directory(path.parent)

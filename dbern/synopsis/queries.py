@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -20,12 +20,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from threadpoolctl import threadpool_limits
 
+from dbern.arrays import FloatArray
 from dbern.columns import is_number, is_time, numbers
+from dbern.combination import Answer
 from dbern.errors import ReleaseError, SpecError
 from dbern.objects import check_url, creating, identity, is_url, open_file
 from dbern.progress import Progress, silent
+from dbern.synopsis.deciding import Order
 from dbern.synopsis.evaluator import available_cores
-from dbern.synopsis.reader import Order, Synopsis
+from dbern.synopsis.reader import Synopsis
 
 _BATCH_ROWS = 1 << 16
 _GROUP_ROWS, _GROUP_BYTES = 1 << 19, 1 << 27  # of the answers' row groups
@@ -37,12 +40,14 @@ def answer(
     answers: str | Path,
     *,
     h: Order = None,
+    asked: Answer = "value",
     progress: Progress = silent,
 ) -> int:
     """Copy `queries` to `answers`, adding values; order and all columns are kept.
 
-    They are in a column ``value``, or in one ``value_<class>`` for each class. Post-processing is
-    named in the metadata of these fields, as JSON under ``post_processing``.
+    They are in a column ``value``, or in one ``value_<class>`` for each class, probabilities in
+    ``probability_<class>``. Post-processing is named in the metadata of these fields, as JSON under
+    ``post_processing``.
 
     Parameters
     ----------
@@ -50,6 +55,8 @@ def answer(
         Parquet files, or objects as ``s3://bucket/name``. The answers appear whole or not at all.
     h : int, one per axis, or "auto", optional
         Order of the iterated operator.
+    asked : str
+        "value", or "probability" of each class: `Synopsis.predict_proba`.
 
     Returns
     -------
@@ -59,15 +66,17 @@ def answer(
     Raises
     ------
     SpecError
-        For a queries file that is not Parquet or lacks an axis, or answers that exist.
+        For a queries file that is not Parquet or lacks an axis, answers that exist, or a synopsis
+        without probabilities that are asked for.
     ReleaseError
         Where the answers cannot be written.
     """
-    with _opened(queries, synopsis) as file:
-        schema = file.schema_arrow
-        for name in synopsis.combination.columns:
+    names = synopsis.combination.columns_of(asked)
+    with _opened(queries, synopsis, names) as file:
+        schema, total = file.schema_arrow, file.metadata.num_rows
+        for name in names:
             schema = schema.append(pa.field(name, pa.float64(), metadata=_label(synopsis)))
-        total, evaluate = file.metadata.num_rows, _evaluator(synopsis, file, h)
+        evaluate = _evaluator(synopsis, synopsis.evaluator(total, h, asked), names)
         with (
             _written(answers) as sink,
             pq.ParquetWriter(sink, schema, use_dictionary=_texts(file)) as writer,
@@ -196,8 +205,10 @@ def _label(synopsis: Synopsis) -> dict[str, str] | None:
 
 
 @contextmanager
-def _opened(queries: str | Path, synopsis: Synopsis) -> Iterator[pq.ParquetFile]:
-    """The queries, checked to have what the synopsis asks for."""
+def _opened(
+    queries: str | Path, synopsis: Synopsis, names: Sequence[str]
+) -> Iterator[pq.ParquetFile]:
+    """The queries, checked to have what the synopsis asks for, and room for the answers' names."""
     with ExitStack() as held:
         try:
             source: Any = Path(queries)
@@ -215,11 +226,13 @@ def _opened(queries: str | Path, synopsis: Synopsis) -> Iterator[pq.ParquetFile]
                 f"{queries}: cannot be read as Parquet ({type(error).__name__}); write the path "
                 "or s3:// URL of a Parquet file"
             ) from None
-        _check_columns(queries, file.schema_arrow, synopsis)
+        _check_columns(queries, file.schema_arrow, synopsis, names)
         yield file
 
 
-def _check_columns(path: str | Path, schema: pa.Schema, synopsis: Synopsis) -> None:
+def _check_columns(
+    path: str | Path, schema: pa.Schema, synopsis: Synopsis, names: Sequence[str]
+) -> None:
     for name, unit in ((axis.name, axis.unit) for axis in synopsis.domain.axes):
         if schema.names.count(name) > 1:
             raise SpecError(f'{path}: has a column "{name}" twice; rename one of them')
@@ -235,7 +248,7 @@ def _check_columns(path: str | Path, schema: pa.Schema, synopsis: Synopsis) -> N
                 f"{path}: column {name} is of type {kind}; write numbers"
                 + (", dates or timestamps" if unit else "")
             )
-    for name in synopsis.combination.columns:
+    for name in names:
         if name in schema.names:
             raise SpecError(f'{path}: has a column "{name}" already; rename it')
 
@@ -269,14 +282,16 @@ def _texts(file: pq.ParquetFile) -> list[str]:
 _Evaluate: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
-def _evaluator(synopsis: Synopsis, file: pq.ParquetFile, h: Order) -> _Evaluate:
+def _evaluator(
+    synopsis: Synopsis, values: Callable[[FloatArray], FloatArray], names: Sequence[str]
+) -> _Evaluate:
     """What adds the columns of values to a batch."""
-    values, axes = synopsis.evaluator(file.metadata.num_rows, h), synopsis.domain.axes
+    axes = synopsis.domain.axes
 
     def evaluate(batch: pa.RecordBatch) -> pa.RecordBatch:
         points = np.column_stack([numbers(batch.column(axis.name), axis.unit) for axis in axes])
         found = values(points).reshape(batch.num_rows, -1)
-        for name, column in zip(synopsis.combination.columns, found.T, strict=True):
+        for name, column in zip(names, found.T, strict=True):
             batch = batch.append_column(name, pa.array(np.ascontiguousarray(column)))
         return batch
 

@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dbern.arrays import FloatArray
 from dbern.certificate import Certificate, combined, lower_bound
-from dbern.combination import Combination
+from dbern.combination import Answer, Combination
 from dbern.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget, PrivacyUnit
 from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.synopsis.deciding import Order, Question, require_probabilities
 from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
 from dbern.synopsis.grids import labelled, values_on_grid
 from dbern.synopsis.points import (
@@ -35,12 +36,6 @@ from dbern.synopsis.store import ReleasedStore
 
 if TYPE_CHECKING:
     import xarray
-
-Order: TypeAlias = int | Sequence[int] | str | None
-"""Order of the iterated operator: one, one per axis, "auto", or None for the released one."""
-
-_Smoothings: TypeAlias = tuple[Smoothing, ...] | None
-"""One for each released array; None for the nearest node's value."""
 
 
 def open_synopsis(url: str | Path) -> Synopsis:
@@ -91,6 +86,11 @@ class Synopsis:
         """What is promised: differential privacy, or random differential privacy only."""
         return self._store.guarantee
 
+    @property
+    def classes(self) -> tuple[Any, ...]:
+        """Public labels of the classes or groups, in order; empty where it has none."""
+        return self.combination.classes
+
     @cached_property
     def domain(self) -> Domain:
         """Axes and bounds, in the order of a point's coordinates."""
@@ -124,8 +124,8 @@ class Synopsis:
         """
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
-        smoothings = None if method == "nearest" else self._smoothings(h)
-        return self._answered(points, smoothings)
+        question = Question(None) if method == "nearest" else self._question(h)
+        return self._answered(points, question)
 
     def iter_batches(self, batches: Iterable[Points], h: Order = None) -> Iterator[Any]:
         """Answer more points than fit into memory: batch by batch, as the answers are taken.
@@ -142,45 +142,94 @@ class Synopsis:
                 "iter_batches: these are points of one batch: call the synopsis, or write a list "
                 "of batches"
             )
-        smoothings = self._smoothings(h)
-        return (self._answered(points, smoothings) for points in batches)
+        question = self._question(h)
+        return (self._answered(points, question) for points in batches)
 
-    def _answered(self, points: Points, smoothings: _Smoothings) -> Any:
+    def _question(self, h: Order, answer: Answer = "value") -> Question:
+        smoothings = self._smoothings(h)
+        if answer == "value":
+            return Question(smoothings)
+        if answer == "probability":
+            require_probabilities(self.combination, self.metadata["target"])
+        pairs = zip(self.arrays, smoothings, strict=True)
+        return Question(smoothings, answer, tuple(one.deviation(own) for one, own in pairs))
+
+    def _answered(self, points: Points, question: Question) -> Any:
         array = plain(points, self.domain)
         if not isinstance(array, np.ndarray):
-            return self._lazy(array, smoothings)
-        values = self._evaluate(array, smoothings, len(array), available_cores())
-        return self._like(points, values)
+            return self._lazy(array, question)
+        values = self._evaluate(array, question, len(array), available_cores())
+        return self._like(points, values, question.answer)
 
-    def _like(self, points: Points, values: Any) -> Any:
+    def _like(self, points: Points, values: Any, answer: Answer = "value") -> Any:
         """Tables and grids are answered in kind."""
-        return like(points, values, self.domain, self.combination.columns, self.classes)
+        names = self.combination.columns_of(answer)
+        return like(points, values, self.domain, names, self.classes)
 
-    def evaluator(self, total: int, h: Order = None) -> Callable[[FloatArray], FloatArray]:
+    def evaluator(
+        self, total: int, h: Order = None, answer: Answer = "value"
+    ) -> Callable[[FloatArray], FloatArray]:
         """For a request of `total` points that comes in batches: what evaluates one.
 
         It takes points (m, l) in axis order and gives the values that `self(points, h)` would for
-        all points at once. Threads may share it.
+        all points at once, or its decisions or probabilities. Threads may share it.
         """
-        return partial(self._evaluate, smoothings=self._smoothings(h), total=total)
+        return partial(self._evaluate, question=self._question(h, answer), total=total)
 
     def decision_function(self, points: Points, h: Order = None) -> Any:
-        """The values, by scikit-learn's name: their sign or largest column is the class."""
+        """What decides: above zero for the second of two classes, or the largest column's class.
+
+        Of naive Bayes the log odds of the second of two classes, of more the logarithms of their
+        probabilities: not the values, which are differences of densities and large where records
+        are many. Of other classifiers the values, or what a sigmoid is taken of. No band is
+        promised for them but for that of the values. NaN outside the bounds.
+
+        Returns
+        -------
+        array (m,) or (m, classes)
+
+        Raises
+        ------
+        SpecError
+            Where what was released has no classes.
+        """
         if not self.classes:
             raise SpecError("decision_function: this function has no classes; call the synopsis")
-        return self(points, h)
+        return self._answered(points, self._question(h, "decision"))
 
     def predict(self, points: Points, h: Order = None) -> Any:
-        """The class of each point, array (m,), by the sign of the value or the largest column.
+        """The class of each point, by `decision_function`.
 
         A function without classes predicts its values. Outside the bounds the first class.
+
+        Returns
+        -------
+        array (m,)
         """
         if not self.classes:
             return self(points, h)
-        values = self(plain(points, self.domain), h)
-        middle = self.combination.threshold
-        codes = values.argmax(axis=1) if values.ndim == 2 else (values > middle).astype(np.int64)
+        values = self.decision_function(plain(points, self.domain), h)
+        codes = values.argmax(axis=1) if values.ndim == 2 else (values > 0).astype(np.int64)
         return gridded(points, np.array(self.classes)[codes], self.domain)
+
+    def predict_proba(self, points: Points, h: Order = None) -> Any:
+        """The probability of each class: of naive Bayes, and of logistic loss and two classes.
+
+        Where the noise hides what records say of a point, naive Bayes answers with the shares of
+        the classes. NaN outside the bounds.
+
+        Returns
+        -------
+        array (m, classes)
+            In the order of `classes`; rows sum to one. A table gives columns
+            ``probability_<class>``.
+
+        Raises
+        ------
+        SpecError
+            Where what was released gives no probabilities.
+        """
+        return self._answered(points, self._question(h, "probability"))
 
     def score_samples(self, points: Points, h: Order = None) -> Any:
         """Logarithm of a density, by scikit-learn's name; NaN outside the bounds.
@@ -199,24 +248,29 @@ class Synopsis:
             found = np.log(np.maximum(values, 0.0))  # maximum keeps NaN
         return gridded(points, found, self.domain, self.classes)
 
-    @property
-    def classes(self) -> tuple[Any, ...]:
-        """Public labels of the columns, or of the signs of the value; empty where it has none."""
-        return self.combination.classes
-
     def _evaluate(
-        self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
+        self, points: FloatArray, question: Question, total: int, threads: int = 1
     ) -> FloatArray:
-        """Values at points (m, l) in data units, a part of a request of `total`."""
-        combination, parts = self.combination, self._parts(points, smoothings, total, threads)
+        """Answers at points (m, l) in data units, a part of a request of `total`."""
+        combination, answer = self.combination, question.answer
+        parts = self._parts(points, question.smoothings, total, threads)
         unit = self.domain.to_unit(points) if combination.of_points else None
-        values = combination.values(parts, unit)
+        if answer == "value":
+            values = combination.values(parts, unit)
+        else:
+            values = combination.decisions(parts, unit, question.noise)
+        if answer == "probability":
+            values = combination.probabilities(values)
         if combination.kind != "linear" or combination.of_points:  # else it is NaN there already
             values[~self.domain.inside(points)] = np.nan
         return values
 
     def _parts(
-        self, points: FloatArray, smoothings: _Smoothings, total: int, threads: int = 1
+        self,
+        points: FloatArray,
+        smoothings: tuple[Smoothing, ...] | None,
+        total: int,
+        threads: int = 1,
     ) -> list[FloatArray]:
         """Values of every array, NaN outside the bounds of its axes; a vector as it is."""
         return [
@@ -229,10 +283,11 @@ class Synopsis:
             for i, array in enumerate(self.arrays)
         ]
 
-    def _lazy(self, points: Any, smoothings: _Smoothings) -> Any:
+    def _lazy(self, points: Any, question: Question) -> Any:
         check_shape(points.shape, self.domain)
         total = LEAST_RESAMPLED if np.isnan(points.shape[0]) else points.shape[0]
-        columns = len(self.classes) if self.combination.several else 0
+        several = self.combination.several or question.answer == "probability"
+        columns = len(self.classes) if several else 0
         empty = np.empty((0,) * (2 if columns else 1))
         facts: dict[str, Any] = {"dtype": np.float64, "meta": empty}
         if points.ndim == 2:
@@ -240,7 +295,7 @@ class Synopsis:
             facts |= {"chunks": (points.chunks[0], (columns,))} if columns else {"drop_axis": 1}
         elif columns:
             facts |= {"new_axis": 1, "chunks": (points.chunks[0], (columns,))}
-        return points.map_blocks(_block, self, smoothings, total, **facts)
+        return points.map_blocks(_block, self, question, total, **facts)
 
     def choose(self) -> Smoothing:
         """Order and rank with the least estimated mean squared error (`h="auto"`).
@@ -394,10 +449,8 @@ class Synopsis:
         return tuple(array.smoothing([order[a] for a in array.axes]) for array in self.arrays)
 
 
-def _block(
-    points: FloatArray, synopsis: Synopsis, smoothings: _Smoothings, total: int
-) -> FloatArray:
-    return synopsis._evaluate(as_points(points, synopsis.domain), smoothings, total)
+def _block(points: FloatArray, synopsis: Synopsis, question: Question, total: int) -> FloatArray:
+    return synopsis._evaluate(as_points(points, synopsis.domain), question, total)
 
 
 @lru_cache(maxsize=8)

@@ -30,6 +30,7 @@ from dbern.synopsis.evaluator import Polynomial
 from dbern.synopsis.kept import Kept
 from dbern.synopsis.selection import (
     Smoothing,
+    noise_deviation,
     select,
     smoothed,
     smoothings,
@@ -84,6 +85,11 @@ class ReleasedVector:
         """None that grows with a grid."""
         del counts
         return 0
+
+    def deviation(self, smoothing: Smoothing) -> float:
+        """The standard deviation of every entry's noise, from public facts alone."""
+        del smoothing
+        return _deviation(self._facts)
 
     def smoothing(self, h: Sequence[int]) -> Smoothing:
         """None."""
@@ -144,9 +150,12 @@ class ReleasedArray:
     @cached_property
     def chosen(self) -> Smoothing:
         """Order and rank with the least estimated mean squared error."""
-        scale = self._facts["noise"]["scale"]
-        deviation = scale if isinstance(self.law, GaussianNoise) else math.sqrt(2) * scale
+        deviation = _deviation(self._facts)
         return select(self._released_blocks(), deviation, self.coordinates, self.order)
+
+    def deviation(self, smoothing: Smoothing) -> float:
+        """The root mean square of its values' noise over the domain, from public facts alone."""
+        return noise_deviation(_deviation(self._facts), self.coordinates, smoothing)
 
     def values(
         self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
@@ -306,6 +315,13 @@ class ReleasedArray:
         used = smoothed(self.coordinates, smoothing)
         whole = Slab(0, 0, self.lattice.shape[0])
         return iterate(used.to_lattice(values, whole), smoothing.h)
+
+
+def _deviation(facts: Mapping[str, Any]) -> float:
+    """The standard deviation of the noise of a released value, in data units."""
+    gaussian = isinstance(noise_law(facts["noise"]["law"]), GaussianNoise)
+    scale: float = facts["noise"]["scale"]
+    return scale if gaussian else math.sqrt(2) * scale
 
 
 def _cube(names: Sequence[str]) -> Domain:

@@ -91,6 +91,18 @@ def select(
     return candidates[int(np.argmin(estimates))]
 
 
+def noise_deviation(deviation: float, coordinates: Coordinates, smoothing: Smoothing) -> float:
+    """The root mean square of the noise of the values over the domain, from public facts alone.
+
+    Parameters
+    ----------
+    deviation : float
+        Standard deviation of the noise of a released value.
+    """
+    basis = next(_bases(coordinates, [smoothing]))
+    return deviation * math.sqrt(_product(basis, basis))
+
+
 def _apart(blocks: Blocks, bases: Sequence[Sequence[FloatArray]], reference: int) -> list[float]:
     """Squared distances of each map's values from those of the reference."""
     shape = [len(matrix) for matrix in bases[0]]

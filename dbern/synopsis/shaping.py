@@ -58,9 +58,10 @@ from dbern.bernstein.shapes import monotone, polynomial_range, positive_mean
 from dbern.certificate import Certificate
 from dbern.domain import Domain
 from dbern.errors import SpecError
+from dbern.synopsis.deciding import Order
 from dbern.synopsis.evaluator import Polynomial
 from dbern.synopsis.points import Points, plain
-from dbern.synopsis.reader import Order, Synopsis, arrived
+from dbern.synopsis.reader import Synopsis, arrived
 from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.sharded import ShardedPolynomial

@@ -520,5 +520,6 @@ def test_doctor_looks_at_what_a_client_needs_of_its_own(monkeypatch, tmp_path):
     secret.chmod(0o440)  # as a cluster mounts it
     assert found()["ledger's secret"] == "good"
     assert "00" * 32 not in str(databases.database(HOST))
+    secret.chmod(0o600)  # or nobody but root could write it
     secret.write_text("short")
     assert found()["ledger's secret"] == "mend"

@@ -180,6 +180,8 @@ def enter(folder: str, output: str, environment: dict[str, str]) -> None:
     """Make a forked process like one that was started there; it ends with who forks."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    # Background jobs and nohup ignore Ctrl-C, and Python leaves it so; here it is to be heard.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(folder)
     os.environ.update(environment)
     tempfile.tempdir = None

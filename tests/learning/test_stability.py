@@ -197,6 +197,17 @@ def test_slope_is_the_papers_at_a_large_cost_and_smaller_at_a_small_one():
     assert risk_of("hinge").slope == 1
 
 
+def test_the_distance_of_functions_that_are_nearly_one_does_not_cancel():
+    """What this module measures with: it must not depend on how a processor rounds."""
+    points = np.random.default_rng(5).uniform(size=(N, 2))
+    one = Expansion(KERNELS["gaussian"], points, np.linspace(-1.0, 1.0, N)[:, None])
+    small = np.ones((N, 1))
+    other = replace(one, coefficients=one.coefficients + 2.0**-40 * small)
+    exact = 2.0**-40 * math.sqrt((small.T @ one.kernel(points, points) @ small).item())
+    assert moved([one], [other]) == pytest.approx(exact, rel=1e-3)
+    assert moved([one], [one]) == 0.0
+
+
 def test_more_rows_than_the_normalizer_weigh_more():
     usual, more = risk_of("hinge", n=10), risk_of("hinge", n=10, rows=30)
     assert more.most_weight == pytest.approx(3 * usual.most_weight)

@@ -9,6 +9,7 @@ import pytest
 
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.ledger import BudgetLedger
+from dbern.ledger.durable import private_directory
 from dbern.ledger.keys import KeyFiles
 from dbern.privacy.budget import Budget
 
@@ -39,6 +40,16 @@ def test_an_open_umask_changes_nothing(ledger, ask, keys, path):
     finally:
         os.umask(before)
     assert {file.stat().st_mode & 0o077 for file in (keys, *keys.iterdir(), path)} == {0}
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o077, 0o177, 0o377])
+def test_the_folder_of_keys_is_the_owner_s_whatever_the_umask(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        private_directory(tmp_path / "keys")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o700
 
 
 def test_the_key_is_nowhere_in_the_database(ledger, held, path, advance):

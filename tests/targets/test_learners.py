@@ -179,6 +179,8 @@ def test_densities_by_group_are_those_of_the_groups(project, client, monkeypatch
     plan, synopsis = released(project, client, monkeypatch, "groups", columns)
     values = synopsis(POINTS)
     assert values.shape == (41, 3)
+    with pytest.raises(dbern.SpecError, match="a kernel-density has none"):
+        synopsis.predict_proba(POINTS)
     for i, group in enumerate("abc"):
         keep = where(columns, lambda j, group=group: columns["group"][j] == group)
         exact = bumps(POINTS, columns, 0.2, keep).sum(axis=1) / (300 * 0.2 * np.sqrt(2 * np.pi))
@@ -202,6 +204,8 @@ def test_the_machine_is_the_closed_form(project, client, monkeypatch):
     assert np.abs(found - exact / 200).max() <= certificate.approximation + certificate.rounding
     assert synopsis.predict(POINTS).tolist() == np.where(found > 0, "yes", "no").tolist()
     np.testing.assert_array_equal(synopsis.decision_function(POINTS), found)
+    with pytest.raises(dbern.SpecError, match="a support-vector-machine has none; use decision_f"):
+        synopsis.predict_proba(POINTS)
 
 
 def test_more_machines_are_one_against_the_rest(project, client, monkeypatch):

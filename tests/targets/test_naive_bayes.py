@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zarr
 from conformance import CASES, LABEL, THREE, Case, integers
@@ -17,12 +19,15 @@ from dbern.advice import tradeoff
 from dbern.components.products import NaiveBayesProduct
 from dbern.components.vectors import ClassSums
 from dbern.likelihoods import (
+    gaussian_log_scores,
     gaussian_score_error,
     gaussian_scores,
+    kernel_log_scores,
     kernel_score_error,
     kernel_scores,
 )
 from dbern.planning import plan_files
+from dbern.synopsis.store import ReleasedStore
 
 WIDTH = 0.15
 KERNEL = {"kind": "naive-bayes", "bandwidth": [WIDTH], "floor": 0.0}
@@ -227,14 +232,17 @@ def table(rows, classes, rng):
 
 
 def released(project, client, monkeypatch, target, columns, classes, *, noise=False, **mechanism):
+    """Without noise unless it is asked for, at an epsilon at which no law expects much of it."""
     if not noise:
         monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+        project.grant("1000000")
     project.write(columns)
     content = spec(target, {"column": "label", "classes": classes}, 2, len(columns["x"]))
     content = content.model_dump(exclude_none=True)
     content["release"]["output"] = str(project.output)
     content["data"]["source"] = str(project.folder / "data")
     content["budget"] |= {"ledger": project.url, "dataset": "trips"}
+    content["budget"]["epsilon"] = "1.0" if noise else "1000000"
     content["mechanism"] = {"noise": "laplace", "k": 60, "h": 8, **mechanism}
     made = dbern.ReleaseSpec(**content)
     return made, dbern.plan(made), dbern.release(made, client=client).synopsis
@@ -248,6 +256,22 @@ def by_class(columns, classes):
         if x is not None and y is not None
     ]
     return [np.array([(x, y) for x, y, c in rows if c == one]).reshape(-1, 2) for one in classes]
+
+
+def assert_posterior(synopsis, scores):
+    """Decisions and probabilities are those of the scores (classes, m), where these say much."""
+    known = scores.max(axis=0) > 0.05
+    exact = (scores / scores.sum(axis=0)).T[known]
+    found, decided = synopsis.predict_proba(GRID)[known], synopsis.decision_function(GRID)[known]
+    np.testing.assert_allclose(found, exact, atol=0.05)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
+    logs = np.log(found)
+    logs = logs[:, 1] - logs[:, 0] if len(scores) == 2 else logs
+    np.testing.assert_allclose(decided, logs, atol=1e-6)
+    sure = np.ptp(exact, axis=1) > 0.2
+    best = np.array(synopsis.classes)[exact.argmax(axis=1)]
+    assert known.sum() > 30 < sure.sum()
+    assert (synopsis.predict(GRID)[known] == best)[sure].all()
 
 
 @pytest.mark.thorough
@@ -275,7 +299,8 @@ def test_the_factored_release_is_naive_bayes(project, client, monkeypatch, class
     best = (exact > 0) if found.ndim == 1 else exact.argmax(axis=1)
     predicted = synopsis.predict(GRID)
     assert predicted[clear].tolist() == np.array(classes)[best.astype(int)][clear].tolist()
-    np.testing.assert_array_equal(synopsis.decision_function(GRID), found)
+    if sizes == "usual":
+        assert_posterior(synopsis, np.stack(scores))
     np.testing.assert_allclose(synopsis.grid(9).values.reshape(found.shape), found, atol=1e-9)
     low, high = synopsis.interval(GRID)
     assert ((low <= exact) & (exact <= high)).all()
@@ -321,6 +346,7 @@ def test_the_gaussian_release_is_that_of_scikit_learn(project, client, monkeypat
     allowed = made.combination.error([vector.approximation + vector.rounding])
     assert np.abs(found - exact).max() <= allowed < 0.1
     assert found.max() > 1
+    assert_posterior(synopsis, exact.T)
     clear = np.ptp(found, axis=1) > 0.1
     assert (synopsis.predict(GRID) == model.predict(GRID))[clear].all()
     grid = synopsis.grid(9)
@@ -380,6 +406,126 @@ def test_scores_of_a_lazy_array_and_of_many_points_are_the_same(project, client,
     np.testing.assert_allclose(lazy.compute(scheduler="sync"), synopsis(GRID), atol=1e-12)
     many = np.tile(GRID, (500, 1))
     np.testing.assert_allclose(synopsis(many)[:81], synopsis(GRID), atol=1e-12)
+    chances = synopsis.predict_proba(da.from_array(GRID, chunks=(20, 2)))
+    assert chances.shape == (81, 3)
+    np.testing.assert_allclose(chances.compute(scheduler="sync"), synopsis.predict_proba(GRID))
+    arrow = pa.table({"x": GRID[:, 0], "y": GRID[:, 1]})
+    names = ["probability_0", "probability_1", "probability_2"]
+    assert synopsis.predict_proba(arrow).column_names == names
+    assert np.isnan(synopsis.predict_proba(np.array([[0.5, 1.5]]))).all()
+
+
+# --- what ranks, and what noise leaves of it ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "yes", "no"),
+    [
+        ({**KERNEL, "bandwidth": [0.05]}, [(540, 0.3, 0.03), (95, 0.8, 0.05)],
+         [(360, 0.3, 0.03), (5, 0.8, 0.05)]),
+        (NORMAL, [(900, 0.4, 0.06)], [(100, 0.4, 0.05)]),
+    ],
+    ids=["kernel", "gaussian"],
+)  # fmt: skip
+def test_points_are_ranked_by_probability_and_not_by_density(
+    project, client, monkeypatch, target, yes, no
+):
+    """Most records lie where the second class is only a little likelier than elsewhere."""
+    rng = np.random.default_rng(9)
+    parts = [rng.normal(middle, spread, (rows, 2)) for rows, middle, spread in (*yes, *no)]
+    x, y = np.clip(np.vstack(parts), 0, 1).T
+    labels = np.repeat(["yes", "no"], [sum(rows for rows, *_ in one) for one in (yes, no)])
+    columns = {"x": x.tolist(), "y": y.tolist(), "label": labels.tolist()}
+    *_, synopsis = released(project, client, monkeypatch, target, columns, ["no", "yes"])
+    middle = yes[0][1]
+    points = np.array([[middle] * 2, [0.8 if len(yes) > 1 else 0.65] * 2])
+    dense, sparse = synopsis(points)
+    assert dense > 2 * sparse > 0
+    chances = synopsis.predict_proba(points)[:, 1]
+    assert chances[0] < 0.9 < 0.92 < chances[1]
+    decisions = synopsis.decision_function(points)
+    np.testing.assert_allclose(decisions, np.log(chances / (1 - chances)), rtol=1e-6)
+
+
+def test_where_noise_hides_the_likelihoods_the_shares_decide():
+    shares, noise = np.array([0.75, 0.25]), [np.array([0.01, 0.01])] * 2 + [0.001]
+    lost = kernel_log_scores(np.full((2, 2, 1), -0.02), shares, [9.0] * 2, [0.0] * 2, noise)
+    assert (lost[0] - lost[1]).item() == pytest.approx(math.log(3))
+    one = np.array([[[0.3], [-0.02]], [[-0.02], [-0.02]]])  # the first axis knows the first class
+    found = kernel_log_scores(one, shares, [9.0] * 2, [0.0] * 2, noise)
+    assert math.log(3) < (found[0] - found[1]).item() < math.log(3 * 31 * 3)
+    absent = kernel_log_scores(one, np.array([0.75, -0.1]), [9.0] * 2, [0.0] * 2, noise)
+    assert (absent[0] - absent[1]).item() > math.log(0.75 / 0.001) - 1
+    assert np.isfinite(absent).all()
+
+
+def test_a_variance_that_noise_hides_is_as_large_as_the_noise():
+    moments = np.array([[0.5, 0.0, -0.001], [0.5, 0.0, 0.02]])
+    logs = gaussian_log_scores(moments, np.array([[0.0], [0.3]]), [0.001], 0.01)
+    np.testing.assert_allclose(logs[0, 0] - logs[0, 1], 0.3**2 / (2 * 0.02))
+    absent = gaussian_log_scores(-moments, np.array([[0.0]]), [0.001], 0.01)
+    assert np.isfinite(absent).all()
+
+
+@pytest.mark.parametrize("axes", [1, 3])
+def test_log_scores_without_noise_are_logarithms_of_scores(axes):
+    rng = np.random.default_rng(10)
+    shares, peaks, floors = np.array([0.5, 0.3, 0.2]), [4.0] * axes, [0.01] * axes
+    sums = rng.uniform(-0.1, 1.0, (axes, 3, 50))
+    noise = [np.full(3, 1e-12)] * axes + [1e-12]
+    exact = np.log(kernel_scores(sums, shares, peaks, floors))
+    found = kernel_log_scores(sums, shares, peaks, floors, noise)
+    np.testing.assert_allclose(found - found[0], exact - exact[0], atol=1e-8)
+    moments = np.array([[p, 0.1 * p, 0.05 * p] for p in shares])
+    points = rng.uniform(-0.5, 0.5, (50, 1))
+    exact = np.log(gaussian_scores(moments, points, [4.0], [0.1]))
+    found = gaussian_log_scores(moments, points, [0.1], 1e-12)
+    np.testing.assert_allclose(found - found[0], exact - exact[0], atol=1e-9)
+
+
+def test_the_noise_that_decisions_expect_is_public_and_what_there_is(project, client, monkeypatch):
+    """It is known with no coefficient read, the same for other records, and that of the draws."""
+    columns = table(120, ["no", "yes"], np.random.default_rng(11))
+    given = project, client, monkeypatch, KERNEL
+    *_, noisy = released(*given, columns, ["no", "yes"], noise=True)
+    opened = dbern.open(noisy.url)
+    with monkeypatch.context() as patch:
+        for name in ("values", "shard"):
+            patch.setattr(ReleasedStore, name, lambda *_: pytest.fail("a coefficient was read"))
+        expected = opened._question(None, "decision").noise
+    points = np.linspace(0.0, 1.0, 201)
+    draws = {}
+    for array, deviation in zip(noisy.arrays[:4], expected, strict=False):
+        exact = by_class(columns, ["no", "yes"])[int(array.name.endswith("yes"))]
+        axis = int(array.axes == ("y",))
+        bumps = np.exp(-(((points[:, None] - exact[:, axis]) / WIDTH) ** 2) / 2).sum(axis=1)
+        truth = bumps / (120 * WIDTH * math.sqrt(2 * math.pi))
+        values = array.values(points[:, None], array.smoothing(array.order), 201)
+        draws[array.name] = np.sqrt(np.mean((values - truth) ** 2)) / deviation
+    assert len(draws) == 4
+    assert all(0.3 < ratio < 2.5 for ratio in draws.values()), draws
+    assert 0.6 < np.sqrt(np.mean(np.square(list(draws.values())))) < 1.5, draws
+
+
+def test_probabilities_by_the_command_line(project, client, monkeypatch, run):
+    columns = table(100, ["no", "yes"], np.random.default_rng(12))
+    *_, synopsis = released(project, client, monkeypatch, NORMAL, columns, ["no", "yes"])
+    queries = project.folder / "queries.parquet"
+    pq.write_table(pa.table({"id": np.arange(81), "x": GRID[:, 0], "y": GRID[:, 1]}), queries)
+    ran = run("query", "out.zarr", queries, "--out", "a.parquet", "--probabilities")
+    assert ran.code == 0, ran.err
+    found = pq.read_table(project.folder / "a.parquet")
+    assert found.column_names == ["id", "x", "y", "probability_no", "probability_yes"]
+    both = np.column_stack([found["probability_no"], found["probability_yes"]])
+    np.testing.assert_array_equal(both, synopsis.predict_proba(GRID))
+
+
+def test_a_joint_release_leaves_no_probabilities(project, client, monkeypatch):
+    columns = table(120, ["no", "yes"], np.random.default_rng(13))
+    *_, synopsis = released(project, client, monkeypatch, JOINT, columns, ["no", "yes"], k=2, h=1)
+    np.testing.assert_array_equal(synopsis.decision_function(GRID), synopsis(GRID))
+    with pytest.raises(dbern.SpecError, match=r'joint release .*release = "factored"'):
+        synopsis.predict_proba(GRID)
 
 
 # --- plans and errors --------------------------------------------------------------------------

@@ -192,14 +192,17 @@ def test_logistic_regression_is_that_of_scikit_learn(project, client, monkeypatc
     peer = linear_model.LogisticRegression(C=40 / 300, fit_intercept=False, tol=1e-12)
     peer.fit(np.column_stack([x, np.ones(len(x))]), y == "yes")
     exact = np.column_stack([POINTS, np.ones(41)]) @ peer.coef_[0]
-    exact = 1 / (1 + np.exp(-exact)) if link == "sigmoid" else exact
+    odds, chance = exact, 1 / (1 + np.exp(-exact))
+    exact = chance if link == "sigmoid" else exact
     assert plan.k == plan.h == ()
     assert plan.components[0].entries == ("weight of x", "weight of the constant")
     assert plan.certificate.approximation < 1e-15
     # The certified tolerance of the solver is a share of the sensitivity.
     assert np.abs(synopsis(POINTS) - exact).max() <= allowed(plan) < 2e-3
-    middle = 0.5 if link == "sigmoid" else 0.0
-    assert synopsis.predict(POINTS).tolist() == np.where(exact > middle, "yes", "no").tolist()
+    assert synopsis.predict(POINTS).tolist() == np.where(odds > 0, "yes", "no").tolist()
+    np.testing.assert_allclose(synopsis.decision_function(POINTS), odds, atol=0.01)
+    both = np.column_stack([1 - chance, chance])
+    np.testing.assert_allclose(synopsis.predict_proba(POINTS), both, atol=2e-3)
 
 
 def test_ridge_regression_is_that_of_scikit_learn(project, client, monkeypatch):
@@ -224,6 +227,8 @@ def test_more_classes_are_one_model_each(project, client, monkeypatch):
         exact = np.column_stack([POINTS, np.ones(41)]) @ peer.coef_[0]
         assert np.abs(found[:, c] - exact).max() <= allowed(plan) < 2e-3
     assert synopsis.predict(POINTS).tolist() == found.argmax(axis=1).tolist()
+    with pytest.raises(dbern.SpecError, match="of more than two classes has none; use decision_f"):
+        synopsis.predict_proba(POINTS)
 
 
 def test_records_beyond_the_unit_ball_are_projected():

@@ -58,9 +58,9 @@ _HEAD = """\
 @click.option("--dataset", metavar="NAME", help="The account that pays.")
 @common
 def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> None:
-    """Write a commented spec, asking for what no option gives, and again for what is wrong.
+    """Write a commented spec, asking for what no option gives.
 
-    Looks at no data and overwrites nothing.
+    On a terminal it asks again for what is wrong. Looks at no data and overwrites nothing.
 
     For example: dbern init --source "trips/*.parquet" --axis x=0,10 --axis y=0,10 --set
     "bandwidth=[0.6, 0.6]" --epsilon 1.0 --dataset city

@@ -134,9 +134,10 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> None:
 )
 @common
 def verify(synopsis_path: str, trusted: tuple[str, ...], as_json: bool, quiet: bool) -> None:
-    """Check every byte of a synopsis against its manifest, and who signed that.
+    """Check every byte of a synopsis, and who signed it.
 
-    Without --trusted anybody may have signed it: it says with which keys, and not whose they are.
+    The bytes are those of its manifest, or it ends with exit code 5. Without --trusted anybody may
+    have signed: it says with which keys, and not whose they are.
     """
     del quiet
     from dbern.synopsis.reader import open_synopsis

@@ -39,6 +39,7 @@ _NOISES = (
     *("discrete-gaussian", "spectral-gaussian", "binned-gaussian"),
 )
 _LARGEST = 1e300  # of a number that is computed with: sums of a few stay finite
+_LEAST_FLOOR = 1e-100  # of what is divided by, squared
 _MOST_ROWS = 10**15
 _PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
 ABSENT: Any = None  # a key that may be left out; where it is written it is no null
@@ -228,6 +229,8 @@ class CombineFacts(Facts):
         count, several = len(set(self.classes or ())), self.kind in ("stack", "one-vs-rest")
         allowed = count == 0 if ranged else count >= 1 if several else count in (0, 2)
         allowed = count >= 2 if self.bayes else allowed
+        divided = self.kind == "gaussian-naive-bayes" and min(self.floors or [1]) < _LEAST_FLOOR
+        require(not divided, "floors: must be above 0")
         require(allowed and count == len(self.classes or ()), "classes do not fit the kind")
         return self
 

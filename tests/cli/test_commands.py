@@ -34,7 +34,7 @@ def queries(project):
     return path
 
 
-COMMANDS = ["plan", "release", "query", "show", "report", "export", "verify", "inspect",
+COMMANDS = ["plan", "release", "query", "show", "report", "export", "verify", "sign", "inspect",
             "ledger", "ledger init", "ledger grant", "ledger status", "ledger abandon",
             "demo", "init", "target", "target list", "doctor"]  # fmt: skip
 
@@ -78,7 +78,8 @@ def test_0_for_the_whole_story(project, run, queries):
     ran = run("show", "out.zarr")
     assert ran.code == 0
     assert "epsilon 1, neighbors replace-one, unit row" in ran.out
-    assert re.fullmatch(r"\d+ objects are as released\n", run("verify", "out.zarr").out)
+    said = r"\d+ objects are as released\nunsigned: nothing says whose it is\n"
+    assert re.fullmatch(said, run("verify", "out.zarr").out)
     ran = run("ledger", "status", "--ledger", "sqlite:///ledger.db")
     assert ran.code == 0
     assert "density: committed, epsilon 1" in ran.out
@@ -322,7 +323,7 @@ def test_json_is_exactly_one_object_everywhere(project, run, queries):
             {"rows", "answers", "post_processing"},
         ),
         (("show", "out.zarr"), {"epsilon", "domain", "components", "certificate"}),
-        (("verify", "out.zarr"), {"objects", "ok"}),
+        (("verify", "out.zarr"), {"objects", "ok", "signers"}),
         (("ledger", "init", *ledger), {"ledger", "created"}),
         (("ledger", "grant", *ledger, "--dataset", "trips", "--epsilon", "0.1"), {"remaining"}),
         (("ledger", "status", *ledger), {"datasets"}),

@@ -23,6 +23,7 @@ from projects import Project, Ran, records
 import dbern
 from dbern.cli import main as command_line
 from dbern.errors import DbernError, IntegrityError, printable
+from dbern.synopsis.facts import CombineFacts, checked
 from dbern.synopsis.files import is_object_name
 
 POINTS = np.array([[5.0, 0.0], [0.0, -1.0], [9.0, 0.7]])
@@ -111,6 +112,8 @@ def test_a_mutated_store_is_answered_or_refused(stores, ways, tmp_path, run, noi
         try:
             opened = dbern.open(store)
             values = opened(POINTS)
+            if index >= SAMPLE // 2:
+                opened.band()
             refused = ""
         except IntegrityError as error:
             refused = str(error)
@@ -245,6 +248,14 @@ def test_an_array_that_is_not_as_the_format_says_is_refused(copied, name, path, 
     redigest(copied, name, json.dumps(document).encode())
     with pytest.raises(IntegrityError, match=f"{name} is damaged: {path[0]}"):
         dbern.open(copied)
+
+
+def test_floors_that_are_divided_by_are_above_zero():
+    """Bands of Gaussian naive Bayes divide by them."""
+    facts = {"kind": "gaussian-naive-bayes", "classes": [0, 1], "peaks": [1.0], "floors": [0.0]}
+    with pytest.raises(IntegrityError, match="floors: must be above 0"):
+        checked(CombineFacts, json.dumps(facts).encode(), "store", "zarr.json")
+    assert checked(CombineFacts, json.dumps(facts | {"floors": [0.1]}).encode(), "store", "x")
 
 
 def test_what_a_later_minor_version_adds_is_left_out(copied, stores):

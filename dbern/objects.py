@@ -9,6 +9,7 @@ without the server's text.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import secrets
@@ -90,7 +91,7 @@ class Objects:
         """A client, which may hold credentials, does not travel."""
         return Objects, (self.url,)
 
-    def read(self, name: str, most: int) -> bytes:
+    def read(self, name: str, most: float = math.inf) -> bytes:
         """One whole object, in one request.
 
         Raises
@@ -101,13 +102,13 @@ class Objects:
         with _told():
             return bytes(self._found(name, most).bytes())
 
-    def parts(self, name: str, most: int) -> Iterator[bytes]:
+    def parts(self, name: str, most: float) -> Iterator[bytes]:
         """The same in parts, for what is never whole in memory."""
         with _told():
             for part in self._found(name, most).stream(min_chunk_size=_STREAMED_BYTES):
                 yield bytes(part)
 
-    def _found(self, name: str, most: int) -> Any:
+    def _found(self, name: str, most: float) -> Any:
         import obstore
 
         found = obstore.get(self._client, self._key(name))

@@ -8,7 +8,7 @@ _OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions, halves of a le
 
 
 def printable(text: str, keep: str = "") -> str:
-    """A stranger's text with what a terminal would obey written out, but for what is in `keep`.
+    r"""A stranger's text with what a terminal would obey written out, but for what is in `keep`.
 
     Examples
     --------

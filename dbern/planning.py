@@ -43,6 +43,7 @@ from dbern.components.capabilities import (
 from dbern.components.counting import Counters
 from dbern.components.protected import most_rows
 from dbern.components.sums import oblique_of
+from dbern.discovery import discover
 from dbern.errors import SpecError
 from dbern.objects import is_url
 from dbern.plans import (
@@ -51,7 +52,7 @@ from dbern.plans import (
     ReleasePlan,
 )
 from dbern.privacy.sensitivity import Sensitivity
-from dbern.records import FileFacts, discover, read_footers
+from dbern.records import FileFacts, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
 from dbern.targets.bandwidths import unit_notes
 from dbern.workers import cost

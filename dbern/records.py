@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import hmac
 import re
@@ -32,7 +31,7 @@ from dbern.columns import (
 )
 from dbern.domain import Column
 from dbern.errors import SpecError
-from dbern.objects import identity, is_url, matching, open_file
+from dbern.objects import identity, is_url, open_file
 
 BATCH_ROWS = 1 << 16
 """Rows in memory at a time."""
@@ -69,65 +68,6 @@ class FileFacts:
     def rows(self) -> int:
         """Rows of the file, null and out-of-bounds ones included."""
         return sum(self.row_groups)
-
-
-def discover(source: str) -> tuple[str, ...]:
-    """The Parquet files of a path, a folder (searched to its depth) or a glob, sorted.
-
-    `source` may be a URL, for which a prefix stands for a folder.
-
-    Raises
-    ------
-    SpecError
-        Where there are none.
-    """
-    files = _objects(source) if is_url(source) else _files(source)
-    if not files:
-        raise SpecError(
-            f"data.source: no Parquet file at {source}; write a path, folder or glob that has some"
-        )
-    return files
-
-
-def _objects(source: str) -> tuple[str, ...]:
-    try:
-        return tuple(matching(source))
-    except OSError as error:
-        raise SpecError(
-            f"data.source: {source} cannot be listed ({error.strerror}); check the bucket, and the "
-            "endpoint and credentials in the environment"
-        ) from None
-
-
-def _files(source: str) -> tuple[str, ...]:
-    path = Path(source)
-    if path.is_dir():
-        found = [p for p in path.rglob("*.parquet") if not _hidden(p.relative_to(path))]
-    elif path.exists():
-        found = [path]
-    else:
-        # Path.glob takes no absolute pattern.
-        found = [Path(p) for p in glob.glob(source, recursive=True)]  # noqa: PTH207
-    files = tuple(sorted({p for p in found if p.is_file()}))
-    _refuse_twins(files)
-    return tuple(map(str, files))
-
-
-def _refuse_twins(files: Sequence[Path]) -> None:
-    """A file under two names would count its rows twice: twice the sensitivity of the plan."""
-    names: dict[tuple[int, int], Path] = {}
-    for path in files:
-        found = path.stat()
-        other = names.setdefault((found.st_dev, found.st_ino), path)
-        if other != path:
-            raise SpecError(
-                f"data.source: {path} is the same file as {other}; write a source without links"
-            )
-
-
-def _hidden(path: Path) -> bool:
-    """Whether a part of the path marks it as not data, such as ``_temporary``."""
-    return any(part.startswith(("_", ".")) for part in path.parts)
 
 
 def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tuple[FileFacts, ...]:

@@ -28,7 +28,7 @@ LAYERS = [
     {"components", "noise_bounds"},
     {"learning"},
     {"bernstein", "privacy", "combination", "columns"},
-    {"domain", "complaints", "sections", "likelihoods", "functions", "oblique"},
+    {"discovery", "domain", "complaints", "sections", "likelihoods", "functions", "oblique"},
     {"times", "objects", "limits"},
     {"endpoints"},
     {"errors"},

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dbern.discovery import discover
 from dbern.domain import Column
 from dbern.errors import SpecError
 from dbern.records import (
     BATCH_ROWS,
     UnreadableFileError,
-    discover,
     footer_tag,
     read_batches,
     read_footers,

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,13 @@ from dbern.arrays import Int64Array
 from dbern.bernstein.lattice import Slab
 from dbern.components.counting import Counters, StoppedError
 from dbern.connecting import UNREACHABLE, connect
-from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, ReleaseError
+from dbern.errors import (
+    DbernError,
+    EnvironmentRefusedError,
+    ExhaustedError,
+    IntegrityError,
+    ReleaseError,
+)
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
 from dbern.reading import Portion, Reading
@@ -84,6 +91,7 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
         f"a task failed ({place}); run the same command again, after giving the workers more "
         "memory if that was a MemoryError"
     ),
+    **{what: partial(ExhaustedError, what) for what in ("memory", "files", "threads")},
 }
 
 
@@ -96,11 +104,15 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
     try:
         with threadpool_limits(1):
             state = counters.count(reading, salt, index)
+    except ExhaustedError as error:
+        return Outcome(None, failure=error.what, place=reading.place)
     except (UnreadableFileError, EnvironmentRefusedError):  # a worker may lack obstore
         return Outcome(None, failure="unreadable", place=reading.place)
     except StoppedError as stopped:
         return Outcome(None, failure=stopped.failure, place=stopped.place)
     except BaseException as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
+        if isinstance(error, MemoryError):
+            return Outcome(None, failure="memory", place=reading.place)
         return Outcome(None, failure="internal", place=_kind(error))
     return Outcome(state, reading.rows if index == 0 else 0)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class DbernError(Exception):
     """Anything that stops ``dbern``; the message says what was wrong, where, and what mends it.
@@ -38,6 +40,46 @@ class EnvironmentRefusedError(DbernError):
 
     kind = "environment"
     exit_code = 4
+
+
+class ExhaustedError(EnvironmentRefusedError):
+    """A process may use too little of what it runs on.
+
+    Parameters
+    ----------
+    what : "memory", "files" or "threads"
+        Of which there is too little.
+    place : str
+        Which file was being read, if one was.
+    """
+
+    def __init__(self, what: str, place: str = "") -> None:
+        mend = {
+            "memory": "there is too little memory; raise the limit (of a container, a worker or "
+            "ulimit -v), shorten texts of hundreds of megabytes",
+            "files": "too many files are open; raise the limit (ulimit -n 1024)",
+            "threads": "no more threads can be started; raise the limits of memory and threads (of "
+            "a container, ulimit -v, ulimit -u)",
+        }[what]
+        super().__init__(f"{place and place + ': '}{mend} and run the same command again")
+        self.what = what
+
+
+def exhausted(error: BaseException, place: str = "") -> ExhaustedError | None:
+    """What an exception says there is too little of, if that is what it says.
+
+    Examples
+    --------
+    >>> print(exhausted(OSError(24, ""), "a"))
+    a: too many files are open; raise the limit (ulimit -n 1024) and run the same command again
+    """
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return ExhaustedError("memory", place)
+    if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
+        return ExhaustedError("files", place)
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        return ExhaustedError("threads", place)
+    return None
 
 
 class IntegrityError(DbernError):

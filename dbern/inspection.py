@@ -16,7 +16,8 @@ from typing import Any
 from dbern.discovery import discover
 from dbern.errors import SpecError
 from dbern.objects import is_url
-from dbern.records import FileFacts, FoundColumn, read_schemas
+from dbern.records import FileFacts
+from dbern.schemas import FoundColumn, read_schemas
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SHOWN_FILES = 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,23 +24,28 @@ from dbern.columns import (
     as_floats,
     check_kind,
     ids_as,
-    is_number,
-    is_text,
-    is_time,
+    may_be_text,
     of_text,
-    plain_type,
 )
 from dbern.domain import Column
-from dbern.errors import SpecError
+from dbern.errors import ExhaustedError, SpecError, exhausted
 from dbern.objects import identity, is_url, open_file
 
 BATCH_ROWS = 1 << 16
 """Rows in memory at a time."""
 
-_READERS = 8
+READERS = 8
+"""Files whose footers are read at once."""
+
 _BUFFER_BYTES, _REMOTE_BUFFER_BYTES = 1 << 18, 1 << 22  # of one column; a request each
 _PAGE_BYTES = 1 << 20
 """Of a page as writers make them, before compression."""
+
+_TEXT_BYTES, _TEXT_COPIES = 64, 5
+"""Of a text on average, where more make batches smaller; and of a batch's texts, as measured."""
+
+_FEWER = 8
+_PERHAPS_TOO_LARGE = (MemoryError, pa.ArrowCapacityError, pa.ArrowNotImplementedError)
 
 
 class UnreadableFileError(Exception):
@@ -78,7 +84,7 @@ def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tupl
     SpecError
         For a file that is not Parquet, a missing column, or a column of the wrong type.
     """
-    with ThreadPoolExecutor(_READERS) as pool:
+    with ThreadPoolExecutor(READERS) as pool:
         found = list(pool.map(lambda path: _footer(str(path), columns), files))
     for column in columns:
         kinds = sorted({kind for _, ids in found for name, kind in ids if name == column.name})
@@ -97,12 +103,22 @@ def file_facts(path: str) -> FileFacts:
     ------
     UnreadableFileError
         Where there is no readable footer.
+    ExhaustedError
+        Where memory or open files are too few.
     """
+    with _failures_told(path), _parquet(path) as file:
+        return _facts(path, file.metadata)
+
+
+@contextmanager
+def _failures_told(path: str) -> Iterator[None]:
+    """Failures of the reader without its text, and apart from those of the process."""
     try:
-        with _parquet(path) as file:
-            return _facts(path, file.metadata)
-    except (OSError, pa.ArrowException):
-        raise UnreadableFileError from None
+        yield
+    except pa.ArrowCapacityError:
+        raise ExhaustedError("memory", path) from None
+    except (OSError, MemoryError, pa.ArrowException) as error:
+        raise exhausted(error, path) or UnreadableFileError from None
 
 
 @contextmanager
@@ -121,12 +137,19 @@ def _facts(path: str, metadata: pq.FileMetaData) -> FileFacts:
     return FileFacts(path, size, groups)
 
 
-def _opened(path: str) -> tuple[FileFacts, pa.Schema]:
+def opened(path: str) -> tuple[FileFacts, pa.Schema]:
+    """What a file's footer says.
+
+    Raises
+    ------
+    SpecError
+        For a file that is not Parquet.
+    """
     try:
         with _parquet(path) as file:
             return _facts(path, file.metadata), file.schema_arrow
-    except (OSError, pa.ArrowException) as error:
-        raise SpecError(
+    except (OSError, MemoryError, pa.ArrowException) as error:
+        raise exhausted(error, path) or SpecError(
             f"data.source: {path} cannot be read as Parquet ({type(error).__name__}); "
             "mend or remove that file"
         ) from None
@@ -134,63 +157,12 @@ def _opened(path: str) -> tuple[FileFacts, pa.Schema]:
 
 def _footer(path: str, columns: Sequence[Column]) -> tuple[FileFacts, list[tuple[str, str]]]:
     """Facts of a file, and what ids of its columns are compared as, those of folders as text."""
-    facts, schema = _opened(path)
+    facts, schema = opened(path)
     for column in columns:
         _check_column(path, schema, column)
     inside = dict(leaves(schema))
     kinds = [(c.name, ids_as(inside[c.name]) if c.name in inside else "text") for c in columns]
     return facts, kinds
-
-
-@dataclass(frozen=True)
-class FoundColumn:
-    """A column of a file or of its folders, by its schema alone.
-
-    Attributes
-    ----------
-    name : str
-        Of nested ones with dots.
-    kind : str
-        Its type, or "folder".
-    bounds : "numbers", "times" or ""
-        What its bounds are where it is an axis or a response; empty where it cannot be one.
-    listed : bool
-        Whether its values can be listed, for a label, a group or a filter.
-    """
-
-    name: str
-    kind: str
-    bounds: str
-    listed: bool
-
-
-def read_schemas(
-    files: Sequence[str],
-) -> tuple[tuple[FileFacts, tuple[FoundColumn, ...]], ...]:
-    """What the footers of the files say: no value, no statistic.
-
-    Raises
-    ------
-    SpecError
-        For a file that is not Parquet.
-    """
-    with ThreadPoolExecutor(_READERS) as pool:
-        return tuple(pool.map(_found, files))
-
-
-def _found(path: str) -> tuple[FileFacts, tuple[FoundColumn, ...]]:
-    facts, schema = _opened(path)
-    inside = {name: _column(name, kind) for name, kind in leaves(schema)}
-    names = [name for name in folder_values(path) if name not in inside]
-    folders = [FoundColumn(name, "folder", "numbers", listed=True) for name in names]
-    return facts, (*inside.values(), *folders)
-
-
-def _column(name: str, kind: pa.DataType) -> FoundColumn:
-    plain = plain_type(kind)
-    listed = pa.types.is_integer(plain) or pa.types.is_boolean(plain) or is_text(plain)
-    bounds = "times" if is_time(kind) else "numbers" if is_number(kind) else ""
-    return FoundColumn(name, " ".join(str(kind).split()), bounds, listed)
 
 
 def _check_column(path: str, schema: pa.Schema, column: Column) -> None:
@@ -228,20 +200,20 @@ def folder_values(path: str) -> dict[str, str]:
 
 
 def footer_tag(path: str, salt: bytes) -> str:
-    """Keyed fingerprint of a file's size and footer, which changes with nearly any rewrite.
+    """Keyed fingerprint of a file's size, footer and time of change: nearly any rewrite changes it.
 
     Of an object, of its size and entity tag. These describe the records, so the tag is keyed by
     the release's private salt; it goes to workers to be compared, and is never stored or shown.
+    It is taken anew whenever counting begins, so a file that was brought back since, with another
+    time, is counted; the time tells files apart whose footers, without statistics, are the same.
 
     Raises
     ------
     UnreadableFileError
         Where the file cannot be opened.
     """
-    try:
-        size, content = _object_tag(path) if is_url(path) else _size_and_footer(path)
-    except OSError:
-        raise UnreadableFileError from None
+    with _failures_told(path):
+        size, content = _object_tag(path) if is_url(path) else _file_tag(path)
     return hmac.new(salt, size.to_bytes(8, "big") + content, hashlib.sha256).hexdigest()
 
 
@@ -250,13 +222,13 @@ def _object_tag(url: str) -> tuple[int, bytes]:
     return size, tag.encode()
 
 
-def _size_and_footer(path: str) -> tuple[int, bytes]:
+def _file_tag(path: str) -> tuple[int, bytes]:
     with Path(path).open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - 8))
+        found = os.fstat(file.fileno())
+        file.seek(max(0, found.st_size - 8))
         length = int.from_bytes(file.read(4), "little")
-        file.seek(max(0, size - 8 - length))
-        return size, file.read()
+        file.seek(max(0, found.st_size - 8 - length))
+        return found.st_size, found.st_mtime_ns.to_bytes(16, "big", signed=True) + file.read()
 
 
 def read_batches(
@@ -266,37 +238,109 @@ def read_batches(
 
     Of a column with categories, the position of each value among them, NaN for any other. A column
     that the file has not is what its folder says. Rows whose value of `only` is not one of its
-    categories are null in every column.
+    categories are null in every column. Checksums of pages are compared where the file has them.
 
     Raises
     ------
     UnreadableFileError
-        Where the file cannot be opened or decoded.
+        Where the file cannot be opened or decoded, or a page is not what its checksum says.
+    ExhaustedError
+        Where not even one row at a time fits into memory, or too few files may be open.
     """
     wanted = (*columns, only) if only else tuple(columns)
-    try:
-        # Buffers ahead would hold the columns of all row groups asked for: memory would follow n.
-        buffer = _REMOTE_BUFFER_BYTES if is_url(path) else _BUFFER_BYTES
-        with _parquet(path, pre_buffer=False, buffer_size=buffer) as file:
-            parts = {".".join(parts): parts for parts, _ in _leaves(file.schema_arrow)}
-            names = [column.name for column in wanted if column.name in parts]
-            stream = file.iter_batches(
-                BATCH_ROWS, row_groups=list(row_groups), columns=names, use_threads=False
-            )
-            for batch in stream:
-                yield _records(
+    # Buffers ahead would hold the columns of all row groups asked for: memory would follow n.
+    buffer = _REMOTE_BUFFER_BYTES if is_url(path) else _BUFFER_BYTES
+    with (
+        _failures_told(path),
+        _parquet(
+            path, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
+        ) as file,
+    ):
+        yield from _Stream(path, file, wanted, only).batches(row_groups)
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """Some columns of an open file, in batches that are made smaller where texts are long."""
+
+    path: str
+    file: pq.ParquetFile
+    columns: tuple[Column, ...]
+    only: Column | None
+
+    def batches(self, row_groups: Sequence[int]) -> Iterator[dict[str, FloatArray]]:
+        """All batches of some row groups.
+
+        Arrow's texts have 31-bit offsets, and those of one nested column cannot be in two parts:
+        a batch of long texts fails where a smaller one does not. So what fails is read again,
+        first by row groups and then in fewer rows at a time: whether a release fails must not
+        depend on how long a record's text is, as long as there is memory for one row.
+        """
+        waiting, skip = [(tuple(row_groups), BATCH_ROWS)], 0  # rows that were yielded already
+        while waiting:
+            groups, rows = waiting.pop()
+            inside = sum(self.file.metadata.row_group(group).num_rows for group in groups)
+            if 0 < inside <= skip:
+                skip -= inside
+                continue
+            rows = min(rows, self._rows_of_text(groups))
+            try:
+                for done, records in self._read(groups, rows, skip):
+                    skip = done
+                    yield records
+                skip = 0
+            except _PERHAPS_TOO_LARGE:
+                if len(groups) == rows == 1:
+                    raise
+                alone = len(groups) == 1
+                fewer = max(1, rows // _FEWER) if alone else rows
+                waiting += [((group,), fewer) for group in reversed(groups)]
+
+    def _read(
+        self, groups: Sequence[int], rows: int, skip: int
+    ) -> Iterator[tuple[int, dict[str, FloatArray]]]:
+        """Batches from the row `skip` on, each with the number of the row that follows it."""
+        inside, done = {".".join(parts): parts for parts, _ in _leaves(self.file.schema_arrow)}, 0
+        names = [column.name for column in self.columns if column.name in inside]
+        for batch in self.file.iter_batches(
+            rows, row_groups=list(groups), columns=names, use_threads=False
+        ):
+            first, done = done, done + len(batch)
+            if done <= skip:
+                continue
+            rest = batch.slice(max(0, skip - first))
+            yield (
+                done,
+                _records(
                     {
-                        column: as_floats(_leaf(batch, parts[column.name]), column)
-                        if column.name in parts
+                        column: as_floats(_leaf(rest, inside[column.name]), column)
+                        if column.name in inside
                         else _repeated(
-                            of_text(folder_values(path)[column.name], column), batch.num_rows
+                            of_text(folder_values(self.path)[column.name], column), len(rest)
                         )
-                        for column in wanted
+                        for column in self.columns
                     },
-                    only,
-                )
-    except (OSError, pa.ArrowException):
-        raise UnreadableFileError from None
+                    self.only,
+                ),
+            )
+
+    def _rows_of_text(self, groups: Sequence[int]) -> int:
+        """Rows of which the texts, as long as these are on average, fit into what is planned.
+
+        By the sizes in the footer, which describe the records: nothing but memory and time follow.
+        """
+        names = {column.name for column in self.columns if may_be_text(column)}
+        schema, metadata = self.file.schema, self.file.metadata
+        texts = [
+            i
+            for i in range(len(schema))
+            if schema.column(i).path in names and schema.column(i).physical_type == "BYTE_ARRAY"
+        ]
+        longest = 1
+        for group in map(metadata.row_group, groups if texts else ()):
+            size = max(group.column(i).total_uncompressed_size for i in texts)
+            longest = max(longest, size // max(1, group.num_rows))
+        return max(1, BATCH_ROWS * _TEXT_BYTES // longest)
 
 
 def _repeated(value: float | tuple[float, float], rows: int) -> FloatArray:
@@ -324,6 +368,7 @@ def reading_bytes(
     """Memory that `read_batches` takes: two batches and their floats, buffers, pages in two forms.
 
     With `only`, its column and a copy of the others; `remote`: with the buffers of an object store.
+    Texts count as long as they are planned to be on average: what they are is not public.
 
     Examples
     --------
@@ -332,7 +377,9 @@ def reading_bytes(
     """
     buffer = _REMOTE_BUFFER_BYTES if remote else _BUFFER_BYTES
     each = (4 if only else 3) * 8 * BATCH_ROWS + buffer + 2 * _PAGE_BYTES
-    return each * (len(columns) + (only is not None))
+    wanted = [*columns, *([only] if only else [])]
+    texts = sum(map(may_be_text, wanted))
+    return each * len(wanted) + texts * _TEXT_COPIES * _TEXT_BYTES * BATCH_ROWS
 
 
 def write_records(path: Path, columns: Mapping[str, FloatArray], group: int = 1 << 17) -> None:

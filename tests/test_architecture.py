@@ -21,7 +21,7 @@ LAYERS = [
     {"releasing", "reconciling", "reporting", "diagnosis"},
     {"engine", "advice", "publishing", "inspection", "journal", "xarray"},
     {"planning"},
-    {"workers", "connecting", "calibrating", "reading"},
+    {"workers", "connecting", "calibrating", "reading", "schemas"},
     {"plans"},
     {"spec", "records", "ledger", "synopsis", "choice"},
     {"targets", "certificate", "terms", "costs"},
@@ -49,7 +49,7 @@ OWNERS = {  # prefixes of module names
         *("dbern.engine", "dbern.connecting", "dbern.diagnosis.clusters", "dbern.journal"),
     ),
     "pyarrow": (
-        *("dbern.records", "dbern.columns", "dbern.objects"),
+        *("dbern.records", "dbern.schemas", "dbern.columns", "dbern.objects"),
         *("dbern.synopsis.queries", "dbern.synopsis.points"),
     ),
     "obstore": ("dbern.objects",),

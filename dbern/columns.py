@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -156,7 +157,7 @@ def _distinct_ids(values: pa.Array) -> FloatArray:
         ids = (_id_of(value.as_buffer()) for value in listed.cast(pa.large_binary()))
     else:
         ids = (_id_of(value.as_py()) for value in listed)
-    pairs = np.fromiter(ids, dtype=np.dtype((np.float64, 2)), count=len(listed))
+    pairs = np.fromiter(chain.from_iterable(ids), np.float64, 2 * len(listed)).reshape(-1, 2)
     return pairs if places is None else _placed(pairs, places)
 
 

@@ -87,7 +87,8 @@ def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[o
             f"data.source: searches the whole disk from {root}; write a folder that holds the "
             "data, such as /data/**/*.parquet"
         )
-    seen, waiting = 0, [(str(folder), 0, (root,))]
+    seen = 0
+    waiting: list[tuple[str, int, tuple[Path, ...]]] = [(str(folder), 0, (root,))]
     while waiting:
         place, depth, through = waiting.pop()
         deep = "**" in pattern[: depth + 1]

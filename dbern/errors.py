@@ -56,7 +56,7 @@ class ExhaustedError(EnvironmentRefusedError):
     def __init__(self, what: str, place: str = "") -> None:
         mend = {
             "memory": "there is too little memory; raise the limit (of a container, a worker or "
-            "ulimit -v), shorten texts of hundreds of megabytes",
+            "ulimit -v), or write shorter texts or fewer and larger row groups,",
             "files": "too many files are open; raise the limit (ulimit -n 1024)",
             "threads": "no more threads can be started; raise the limits of memory and threads (of "
             "a container, ulimit -v, ulimit -u)",

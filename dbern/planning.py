@@ -112,10 +112,17 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         calibration=calibration_of(spec),
         components=planned,
         certificate=combined(spec.combination, errors, least),
-        cost=cost(counters, n, remote=is_url(spec.source)),
+        cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.source)),
         notes=(*spec.learner.notes(n), *unit_notes(spec.domain, spec.learner)),
         random_dp=random_privacy(spec.components, spec.charge),
     )
+
+
+def _listed(spec: ReleaseSpec, files: Sequence[FileFacts]) -> Sequence[FileFacts]:
+    """What of the files is public: where the number of rows is private, no more than how many."""
+    if spec.protection.private_rows:
+        return [FileFacts(file.path, 0, ()) for file in files]
+    return files
 
 
 def _component(

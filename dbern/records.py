@@ -6,33 +6,28 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dbern.arrays import FloatArray
 from dbern.columns import (
-    as_floats,
     check_kind,
     ids_as,
     may_be_text,
-    of_text,
 )
 from dbern.domain import Column
 from dbern.errors import ExhaustedError, SpecError, exhausted
+from dbern.limits import memory_limit
 from dbern.objects import identity, is_url, open_file
-
-BATCH_ROWS = 1 << 16
-"""Rows in memory at a time."""
+from dbern.streams import BATCH_ROWS as BATCH_ROWS
+from dbern.streams import TEXT_BYTES, TEXT_COPIES, Stream, folder_values, leaves
 
 READERS = 8
 """Files whose footers are read at once."""
@@ -41,11 +36,8 @@ _BUFFER_BYTES, _REMOTE_BUFFER_BYTES = 1 << 18, 1 << 22  # of one column; a reque
 _PAGE_BYTES = 1 << 20
 """Of a page as writers make them, before compression."""
 
-_TEXT_BYTES, _TEXT_COPIES = 64, 5
-"""Of a text on average, where more make batches smaller; and of a batch's texts, as measured."""
-
-_FEWER = 8
-_PERHAPS_TOO_LARGE = (MemoryError, pa.ArrowCapacityError, pa.ArrowNotImplementedError)
+_LARGE_FOOTER, _FOOTER_COPIES = 1 << 24, 10
+"""Bytes from which a footer is looked at; and of memory for each of its bytes, as measured."""
 
 
 class UnreadableFileError(Exception):
@@ -64,11 +56,14 @@ class FileFacts:
         Bytes.
     row_groups : tuple of int
         Rows of each row group.
+    columns : int
+        That the footer describes for each row group; 0 where that is not known.
     """
 
     path: str
     size: int
     row_groups: tuple[int, ...]
+    columns: int = field(default=0, compare=False)
 
     @property
     def rows(self) -> int:
@@ -134,7 +129,7 @@ def _parquet(path: str, **options: Any) -> Iterator[pq.ParquetFile]:
 def _facts(path: str, metadata: pq.FileMetaData) -> FileFacts:
     groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
     size = identity(path)[0] if is_url(path) else Path(path).stat().st_size
-    return FileFacts(path, size, groups)
+    return FileFacts(path, size, groups, metadata.num_columns)
 
 
 def opened(path: str) -> tuple[FileFacts, pa.Schema]:
@@ -146,6 +141,7 @@ def opened(path: str) -> tuple[FileFacts, pa.Schema]:
         For a file that is not Parquet.
     """
     try:
+        _check_footer(path)
         with _parquet(path) as file:
             return _facts(path, file.metadata), file.schema_arrow
     except (OSError, MemoryError, pa.ArrowException) as error:
@@ -153,6 +149,18 @@ def opened(path: str) -> tuple[FileFacts, pa.Schema]:
             f"data.source: {path} cannot be read as Parquet ({type(error).__name__}); "
             "mend or remove that file"
         ) from None
+
+
+def _check_footer(path: str) -> None:
+    """Refuse a footer that is larger than memory before it is read: the system would end it all."""
+    if is_url(path):
+        return
+    with Path(path).open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - 8))
+        length = int.from_bytes(file.read(4), "little")
+    if _LARGE_FOOTER < length < size and _FOOTER_COPIES * length > memory_limit():
+        raise ExhaustedError("memory", path)
 
 
 def _footer(path: str, columns: Sequence[Column]) -> tuple[FileFacts, list[tuple[str, str]]]:
@@ -178,25 +186,6 @@ def _check_column(path: str, schema: pa.Schema, column: Column) -> None:
         place = f"{of_role[0]}.column" if of_role else key
         raise SpecError(f'{place}: {path} has no column "{name}"; write one of: {there}')
     check_kind(path, kinds[0], column)
-
-
-def leaves(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    """Names and types of a file's columns; those of nested ones with dots, ``trip.start.x``."""
-    return [(".".join(parts), kind) for parts, kind in _leaves(schema)]
-
-
-def _leaves(fields: Iterable[pa.Field]) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
-    for field in fields:
-        if pa.types.is_struct(field.type):
-            yield from (((field.name, *rest), kind) for rest, kind in _leaves(field.type))
-        else:
-            yield (field.name,), field.type
-
-
-def folder_values(path: str) -> dict[str, str]:
-    """What the folders of a path say, such as ``day=2026-01-01``; the nearest one of a name."""
-    parts = (part.partition("=") for part in Path(path).parent.parts)
-    return {unquote(name): unquote(value) for name, equal, value in parts if name and equal}
 
 
 def footer_tag(path: str, salt: bytes) -> str:
@@ -256,110 +245,7 @@ def read_batches(
             path, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
         ) as file,
     ):
-        yield from _Stream(path, file, wanted, only).batches(row_groups)
-
-
-@dataclass(frozen=True)
-class _Stream:
-    """Some columns of an open file, in batches that are made smaller where texts are long."""
-
-    path: str
-    file: pq.ParquetFile
-    columns: tuple[Column, ...]
-    only: Column | None
-
-    def batches(self, row_groups: Sequence[int]) -> Iterator[dict[str, FloatArray]]:
-        """All batches of some row groups.
-
-        Arrow's texts have 31-bit offsets, and those of one nested column cannot be in two parts:
-        a batch of long texts fails where a smaller one does not. So what fails is read again,
-        first by row groups and then in fewer rows at a time: whether a release fails must not
-        depend on how long a record's text is, as long as there is memory for one row.
-        """
-        waiting, skip = [(tuple(row_groups), BATCH_ROWS)], 0  # rows that were yielded already
-        while waiting:
-            groups, rows = waiting.pop()
-            inside = sum(self.file.metadata.row_group(group).num_rows for group in groups)
-            if 0 < inside <= skip:
-                skip -= inside
-                continue
-            rows = min(rows, self._rows_of_text(groups))
-            try:
-                for done, records in self._read(groups, rows, skip):
-                    skip = done
-                    yield records
-                skip = 0
-            except _PERHAPS_TOO_LARGE:
-                if len(groups) == rows == 1:
-                    raise
-                alone = len(groups) == 1
-                fewer = max(1, rows // _FEWER) if alone else rows
-                waiting += [((group,), fewer) for group in reversed(groups)]
-
-    def _read(
-        self, groups: Sequence[int], rows: int, skip: int
-    ) -> Iterator[tuple[int, dict[str, FloatArray]]]:
-        """Batches from the row `skip` on, each with the number of the row that follows it."""
-        inside, done = {".".join(parts): parts for parts, _ in _leaves(self.file.schema_arrow)}, 0
-        names = [column.name for column in self.columns if column.name in inside]
-        for batch in self.file.iter_batches(
-            rows, row_groups=list(groups), columns=names, use_threads=False
-        ):
-            first, done = done, done + len(batch)
-            if done <= skip:
-                continue
-            rest = batch.slice(max(0, skip - first))
-            yield (
-                done,
-                _records(
-                    {
-                        column: as_floats(_leaf(rest, inside[column.name]), column)
-                        if column.name in inside
-                        else _repeated(
-                            of_text(folder_values(self.path)[column.name], column), len(rest)
-                        )
-                        for column in self.columns
-                    },
-                    self.only,
-                ),
-            )
-
-    def _rows_of_text(self, groups: Sequence[int]) -> int:
-        """Rows of which the texts, as long as these are on average, fit into what is planned.
-
-        By the sizes in the footer, which describe the records: nothing but memory and time follow.
-        """
-        names = {column.name for column in self.columns if may_be_text(column)}
-        schema, metadata = self.file.schema, self.file.metadata
-        texts = [
-            i
-            for i in range(len(schema))
-            if schema.column(i).path in names and schema.column(i).physical_type == "BYTE_ARRAY"
-        ]
-        longest = 1
-        for group in map(metadata.row_group, groups if texts else ()):
-            size = max(group.column(i).total_uncompressed_size for i in texts)
-            longest = max(longest, size // max(1, group.num_rows))
-        return max(1, BATCH_ROWS * _TEXT_BYTES // longest)
-
-
-def _repeated(value: float | tuple[float, float], rows: int) -> FloatArray:
-    return np.full((rows, *np.shape(value)), value)
-
-
-def _leaf(batch: pa.RecordBatch, parts: Sequence[str]) -> pa.Array:
-    """A column of a batch, null where what it is nested in is."""
-    values = batch.column(parts[0])
-    return pc.struct_field(values, list(parts[1:])) if len(parts) > 1 else values
-
-
-def _records(values: Mapping[Column, FloatArray], only: Column | None) -> dict[str, FloatArray]:
-    """Columns by name, without the one that says which rows count."""
-    named = {column.name: floats for column, floats in values.items() if column != only}
-    if only is None:
-        return named
-    out = np.isnan(values[only])
-    return {name: np.where(out, np.nan, floats.T).T for name, floats in named.items()}
+        yield from Stream(path, file, wanted, only).batches(row_groups)
 
 
 def reading_bytes(
@@ -379,7 +265,7 @@ def reading_bytes(
     each = (4 if only else 3) * 8 * BATCH_ROWS + buffer + 2 * _PAGE_BYTES
     wanted = [*columns, *([only] if only else [])]
     texts = sum(map(may_be_text, wanted))
-    return each * len(wanted) + texts * _TEXT_COPIES * _TEXT_BYTES * BATCH_ROWS
+    return each * len(wanted) + texts * TEXT_COPIES * TEXT_BYTES * BATCH_ROWS
 
 
 def write_records(path: Path, columns: Mapping[str, FloatArray], group: int = 1 << 17) -> None:

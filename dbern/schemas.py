@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dbern.columns import is_number, is_text, is_time, plain_type
-from dbern.records import READERS, FileFacts, folder_values, leaves, opened
+from dbern.records import READERS, FileFacts, opened
+from dbern.streams import folder_values, leaves
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ LAYERS = [
     {"workers", "connecting", "calibrating", "reading", "schemas"},
     {"plans"},
     {"spec", "records", "ledger", "synopsis", "choice"},
-    {"targets", "certificate", "terms", "costs"},
+    {"targets", "certificate", "terms", "costs", "streams"},
     {"components", "noise_bounds"},
     {"learning"},
     {"bernstein", "privacy", "combination", "columns"},
@@ -49,7 +49,7 @@ OWNERS = {  # prefixes of module names
         *("dbern.engine", "dbern.connecting", "dbern.diagnosis.clusters", "dbern.journal"),
     ),
     "pyarrow": (
-        *("dbern.records", "dbern.schemas", "dbern.columns", "dbern.objects"),
+        *("dbern.records", "dbern.streams", "dbern.schemas", "dbern.columns", "dbern.objects"),
         *("dbern.synopsis.queries", "dbern.synopsis.points"),
     ),
     "obstore": ("dbern.objects",),

@@ -30,6 +30,7 @@ from dbern.errors import (
     ExhaustedError,
     IntegrityError,
     ReleaseError,
+    exhausted,
 )
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.progress import Progress
@@ -111,8 +112,8 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
     except StoppedError as stopped:
         return Outcome(None, failure=stopped.failure, place=stopped.place)
     except BaseException as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
-        if isinstance(error, MemoryError):
-            return Outcome(None, failure="memory", place=reading.place)
+        if said := exhausted(error):
+            return Outcome(None, failure=said.what, place=reading.place)
         return Outcome(None, failure="internal", place=_kind(error))
     return Outcome(state, reading.rows if index == 0 else 0)
 

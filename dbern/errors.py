@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+
+_NOT_LOADED = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
+"""What the loader of shared libraries says where memory is short."""
 
 
 class DbernError(Exception):
@@ -73,13 +77,26 @@ def exhausted(error: BaseException, place: str = "") -> ExhaustedError | None:
     >>> print(exhausted(OSError(24, ""), "a"))
     a: too many files are open; raise the limit (ulimit -n 1024) and run the same command again
     """
-    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-        return ExhaustedError("memory", place)
-    if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE):
-        return ExhaustedError("files", place)
-    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
-        return ExhaustedError("threads", place)
+    for one in _chain(error):
+        code = one.errno if isinstance(one, OSError) else None
+        unloaded = isinstance(one, ImportError) and any(text in str(one) for text in _NOT_LOADED)
+        if isinstance(one, MemoryError) or unloaded or code == errno.ENOMEM:
+            return ExhaustedError("memory", place)
+        if code in (errno.EMFILE, errno.ENFILE):
+            return ExhaustedError("files", place)
+        if isinstance(one, RuntimeError) and str(one) == "can't start new thread":
+            return ExhaustedError("threads", place)
     return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An exception and those that it was raised from, as a cluster's that cannot start is."""
+    seen: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in seen:
+        seen.append(following)
+        yield following
+        following = following.__cause__
 
 
 class IntegrityError(DbernError):

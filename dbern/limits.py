@@ -36,6 +36,12 @@ def memory_limit(own: Path = _SELF, mount: Path = _MOUNT) -> int:
     return min(limits)
 
 
+def address_limit() -> int | None:
+    """Bytes of addresses that this process may use (``ulimit -v``), if that is limited."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
 def _groups(own: Path, mount: Path) -> Iterator[int]:
     """Limits of the process's groups and of all above them; "max", for none, is no number."""
     try:

@@ -39,6 +39,7 @@ from dbern.terms import protection_of
 from dbern.times import bounds_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TOO_DEEP = "is nested too deeply; write tables and lists as docs/spec.md has them"
 _LATER = "is not available in this version"
 ADVANCED = "laplace-advanced"
 _GAUSSIAN = ("discrete-gaussian", "spectral-gaussian", "binned-gaussian")
@@ -87,6 +88,8 @@ class ReleaseSpec(Section):
             super().__init__(**sections)
         except ValidationError as error:
             raise SpecError("\n".join(explain(error, ReleaseSpec))) from None
+        except RecursionError:
+            raise SpecError(f"spec: {_TOO_DEEP}") from None
         self._parsed = _parse(self)
 
     @classmethod
@@ -110,9 +113,15 @@ class ReleaseSpec(Section):
             raise SpecError(
                 f"{path}: no such spec; write its path, or make one: dbern init {path}"
             ) from None
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except RecursionError:
+            raise SpecError(f"{path}: {_TOO_DEEP}") from None
+        except (OSError, ValueError) as error:  # such as of an integer of too many digits
             raise SpecError(f"{path}: cannot be read as TOML ({error}); mend that line") from None
-        spec = cls(**_with_partition(content, partition))
+        try:
+            filled = _with_partition(content, partition)
+        except RecursionError:
+            raise SpecError(f"{path}: {_TOO_DEEP}") from None
+        spec = cls(**filled)
         spec._base = path.resolve().parent
         return spec
 

@@ -7,9 +7,11 @@ depends on values but the values.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +23,7 @@ from dbern.errors import SpecError
 from dbern.times import TICKS, TimeUnit, moment_of
 
 _LIMB = 64
+_LONG_BYTES = 256
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -43,6 +46,11 @@ def is_number(kind: pa.DataType) -> bool:
 def is_text(kind: pa.DataType) -> bool:
     """Whether values are text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def may_be_text(column: Column) -> bool:
+    """Whether the spec lets the column hold text."""
+    return column.ids or any(isinstance(value, str) for value in column.categories)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -74,9 +82,33 @@ def as_floats(values: pa.Array, column: Column) -> FloatArray:
         return _ids(values)
     if column.categories:
         if pa.types.is_dictionary(values.type):
-            values = values.dictionary_decode()
-        values = pc.index_in(values, value_set=pa.array(column.categories, type=values.type))
+            listed, places = _listed(values)
+            return _placed(_positions(listed, column), places)
+        return _positions(values, column)
     return numbers(values, column.unit)
+
+
+def _positions(values: pa.Array, column: Column) -> FloatArray:
+    known = pa.array(column.categories, type=values.type)
+    return numbers(pc.index_in(values, value_set=known))
+
+
+def _listed(values: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
+    """The values of a dictionary that occur, each once, and where each row's is among them.
+
+    A row's own copy of its value, which may be long, is never made.
+    """
+    occurring = values.indices.dictionary_encode()
+    return values.dictionary.take(occurring.dictionary), occurring.indices
+
+
+def _placed(listed: FloatArray, places: pa.Array) -> FloatArray:
+    """What is listed, (n,) or (n, 2), at each place; NaN where there is none."""
+    index = places.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    known = ~np.isnan(index)
+    found = np.full((len(index), *listed.shape[1:]), np.nan)
+    found[known] = listed[index[known].astype(np.int64)]
+    return found
 
 
 def ids_as(kind: pa.DataType) -> str:
@@ -111,20 +143,25 @@ def _ids(values: pa.Array) -> FloatArray:
 
 def _distinct_ids(values: pa.Array) -> FloatArray:
     """The ids of text and decimals, each distinct value's computed once."""
-    if not pa.types.is_dictionary(values.type):
-        values = _at_least_128(values).dictionary_encode()
-    listed = values.dictionary
+    places = None
+    if pa.types.is_dictionary(values.type):
+        listed, places = _listed(values)
+    elif is_text(values.type) and values.nbytes > _LONG_BYTES * len(values):
+        listed = values  # telling long ones apart would copy them
+    else:
+        encoded = _at_least_128(values).dictionary_encode()
+        listed, places = encoded.dictionary, encoded.indices
+    ids: Iterator[tuple[float, float]]
     if is_text(listed.type):
-        listed = listed.cast(pa.large_binary())  # what is no Unicode has a hash too
-    pairs = [_id_of(value) for value in listed.to_pylist()]
-    places = values.indices.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    known = ~np.isnan(places)
-    found = np.full((len(places), 2), np.nan)
-    found[known] = np.array(pairs, dtype=np.float64).reshape(-1, 2)[places[known].astype(np.int64)]
-    return found
+        # What is no Unicode has a hash too; taken from the buffer, for a text may be long.
+        ids = (_id_of(value.as_buffer()) for value in listed.cast(pa.large_binary()))
+    else:
+        ids = (_id_of(value.as_py()) for value in listed)
+    pairs = np.fromiter(chain.from_iterable(ids), np.float64, 2 * len(listed)).reshape(-1, 2)
+    return pairs if places is None else _placed(pairs, places)
 
 
-def _id_of(value: bytes | Decimal | None) -> tuple[float, float]:
+def _id_of(value: bytes | pa.Buffer | Decimal | None) -> tuple[float, float]:
     if value is None:
         return np.nan, np.nan
     if isinstance(value, Decimal):

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,14 @@ from threadpoolctl import threadpool_limits
 from dbern.arrays import Int64Array
 from dbern.bernstein.lattice import Slab
 from dbern.components.counting import Counters, StoppedError
-from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, ReleaseError
+from dbern.errors import (
+    DbernError,
+    EnvironmentRefusedError,
+    ExhaustedError,
+    IntegrityError,
+    ReleaseError,
+    exhausted,
+)
 from dbern.plain import opened, packed, unpacked
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.privacy.mechanism import Noise, to_grid
@@ -85,6 +93,7 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
         f"a task failed ({place}); run the same command again, after giving the workers more "
         "memory if that was a MemoryError"
     ),
+    **{what: partial(ExhaustedError, what) for what in ("memory", "files", "threads")},
 }
 
 
@@ -97,11 +106,15 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
     try:
         with threadpool_limits(1):
             state = counters.count(reading, salt, index)
+    except ExhaustedError as error:
+        return Outcome(None, failure=error.what, place=reading.place)
     except (UnreadableFileError, EnvironmentRefusedError):  # a worker may lack obstore
         return Outcome(None, failure="unreadable", place=reading.place)
     except StoppedError as stopped:
         return Outcome(None, failure=stopped.failure, place=stopped.place)
     except BaseException as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
+        if said := exhausted(error):
+            return Outcome(None, failure=said.what, place=reading.place)
         return Outcome(None, failure="internal", place=_kind(error))
     return Outcome(state, reading.rows if index == 0 else 0)
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import unicodedata
+from collections.abc import Iterator
+
+_NOT_LOADED = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
+"""What the loader of shared libraries says where memory is short."""
 
 _OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions, halves of a letter, line ends
 
@@ -64,6 +69,59 @@ class EnvironmentRefusedError(DbernError):
 
     kind = "environment"
     exit_code = 4
+
+
+class ExhaustedError(EnvironmentRefusedError):
+    """A process may use too little of what it runs on.
+
+    Parameters
+    ----------
+    what : "memory", "files" or "threads"
+        Of which there is too little.
+    place : str
+        Which file was being read, if one was.
+    """
+
+    def __init__(self, what: str, place: str = "") -> None:
+        mend = {
+            "memory": "there is too little memory; raise the limit (of a container, a worker or "
+            "ulimit -v), or write shorter texts or fewer and larger row groups,",
+            "files": "too many files are open; raise the limit (ulimit -n 1024)",
+            "threads": "no more threads can be started; raise the limits of memory and threads (of "
+            "a container, ulimit -v, ulimit -u)",
+        }[what]
+        super().__init__(f"{place and place + ': '}{mend} and run the same command again")
+        self.what = what
+
+
+def exhausted(error: BaseException, place: str = "") -> ExhaustedError | None:
+    """What an exception says there is too little of, if that is what it says.
+
+    Examples
+    --------
+    >>> print(exhausted(OSError(24, ""), "a"))
+    a: too many files are open; raise the limit (ulimit -n 1024) and run the same command again
+    """
+    for one in _chain(error):
+        code = one.errno if isinstance(one, OSError) else None
+        unloaded = isinstance(one, ImportError) and any(text in str(one) for text in _NOT_LOADED)
+        if isinstance(one, MemoryError) or unloaded or code == errno.ENOMEM:
+            return ExhaustedError("memory", place)
+        if code in (errno.EMFILE, errno.ENFILE):
+            return ExhaustedError("files", place)
+        if isinstance(one, RuntimeError) and str(one) == "can't start new thread":
+            return ExhaustedError("threads", place)
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An exception and those that it was raised from, as a cluster's that cannot start is."""
+    seen: list[BaseException] = []
+    following: BaseException | None = error
+    while following is not None and following not in seen:
+        seen.append(following)
+        yield following
+        following = following.__cause__
 
 
 class IntegrityError(DbernError):

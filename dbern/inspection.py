@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dbern.discovery import discover
 from dbern.errors import SpecError
 from dbern.objects import is_url
-from dbern.records import FileFacts, FoundColumn, discover, read_schemas
+from dbern.records import FileFacts
+from dbern.schemas import FoundColumn, read_schemas
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SHOWN_FILES = 10

@@ -54,6 +54,12 @@ def memory_used() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def address_limit() -> int | None:
+    """Bytes of addresses that this process may use (``ulimit -v``), if that is limited."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
 def _groups(own: Path, mount: Path) -> Iterator[int]:
     """Limits of the process's groups and of all above them; "max", for none, is no number."""
     try:

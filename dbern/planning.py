@@ -45,6 +45,7 @@ from dbern.components.composing import require_one_charge
 from dbern.components.counting import Counters
 from dbern.components.protected import most_rows
 from dbern.components.sums import oblique_of
+from dbern.discovery import discover
 from dbern.errors import SpecError
 from dbern.objects import is_url
 from dbern.plans import (
@@ -53,7 +54,7 @@ from dbern.plans import (
     ReleasePlan,
 )
 from dbern.privacy.sensitivity import Sensitivity
-from dbern.records import FileFacts, discover, read_footers
+from dbern.records import FileFacts, read_footers
 from dbern.spec import ADVANCED, ReleaseSpec
 from dbern.targets.bandwidths import unit_notes
 from dbern.workers import cost
@@ -120,10 +121,17 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         calibration=calibration_of(spec),
         components=planned,
         certificate=combined(spec.combination, errors, least),
-        cost=cost(counters, n, remote=is_url(spec.source)),
+        cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.source)),
         notes=(*spec.learner.notes(n), *unit_notes(spec.domain, spec.learner)),
         random_dp=random_privacy(spec.components, spec.charge),
     )
+
+
+def _listed(spec: ReleaseSpec, files: Sequence[FileFacts]) -> Sequence[FileFacts]:
+    """What of the files is public: where the number of rows is private, no more than how many."""
+    if spec.protection.private_rows:
+        return [FileFacts(file.path, 0, ()) for file in files]
+    return files
 
 
 def _component(

@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import hmac
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dbern.arrays import FloatArray
 from dbern.columns import (
-    as_floats,
     check_kind,
     ids_as,
-    is_number,
-    is_text,
-    is_time,
-    of_text,
-    plain_type,
+    may_be_text,
 )
 from dbern.domain import Column
-from dbern.errors import SpecError
-from dbern.objects import identity, is_url, matching, open_file
+from dbern.errors import ExhaustedError, SpecError, exhausted
+from dbern.limits import memory_limit
+from dbern.objects import identity, is_url, open_file
+from dbern.streams import BATCH_ROWS as BATCH_ROWS
+from dbern.streams import TEXT_BYTES, TEXT_COPIES, Stream, folder_values, leaves
 
-BATCH_ROWS = 1 << 16
-"""Rows in memory at a time."""
+READERS = 8
+"""Files whose footers are read at once."""
 
-_READERS = 8
 _BUFFER_BYTES, _REMOTE_BUFFER_BYTES = 1 << 18, 1 << 22  # of one column; a request each
 _PAGE_BYTES = 1 << 20
 """Of a page as writers make them, before compression."""
+
+_LARGE_FOOTER, _FOOTER_COPIES = 1 << 24, 10
+"""Bytes from which a footer is looked at; and of memory for each of its bytes, as measured."""
 
 
 class UnreadableFileError(Exception):
@@ -59,75 +56,19 @@ class FileFacts:
         Bytes.
     row_groups : tuple of int
         Rows of each row group.
+    columns : int
+        That the footer describes for each row group; 0 where that is not known.
     """
 
     path: str
     size: int
     row_groups: tuple[int, ...]
+    columns: int = field(default=0, compare=False)
 
     @property
     def rows(self) -> int:
         """Rows of the file, null and out-of-bounds ones included."""
         return sum(self.row_groups)
-
-
-def discover(source: str) -> tuple[str, ...]:
-    """The Parquet files of a path, a folder (searched to its depth) or a glob, sorted.
-
-    `source` may be a URL, for which a prefix stands for a folder.
-
-    Raises
-    ------
-    SpecError
-        Where there are none.
-    """
-    files = _objects(source) if is_url(source) else _files(source)
-    if not files:
-        raise SpecError(
-            f"data.source: no Parquet file at {source}; write a path, folder or glob that has some"
-        )
-    return files
-
-
-def _objects(source: str) -> tuple[str, ...]:
-    try:
-        return tuple(matching(source))
-    except OSError as error:
-        raise SpecError(
-            f"data.source: {source} cannot be listed ({error.strerror}); check the bucket, and the "
-            "endpoint and credentials in the environment"
-        ) from None
-
-
-def _files(source: str) -> tuple[str, ...]:
-    path = Path(source)
-    if path.is_dir():
-        found = [p for p in path.rglob("*.parquet") if not _hidden(p.relative_to(path))]
-    elif path.exists():
-        found = [path]
-    else:
-        # Path.glob takes no absolute pattern.
-        found = [Path(p) for p in glob.glob(source, recursive=True)]  # noqa: PTH207
-    files = tuple(sorted({p for p in found if p.is_file()}))
-    _refuse_twins(files)
-    return tuple(map(str, files))
-
-
-def _refuse_twins(files: Sequence[Path]) -> None:
-    """A file under two names would count its rows twice: twice the sensitivity of the plan."""
-    names: dict[tuple[int, int], Path] = {}
-    for path in files:
-        found = path.stat()
-        other = names.setdefault((found.st_dev, found.st_ino), path)
-        if other != path:
-            raise SpecError(
-                f"data.source: {path} is the same file as {other}; write a source without links"
-            )
-
-
-def _hidden(path: Path) -> bool:
-    """Whether a part of the path marks it as not data, such as ``_temporary``."""
-    return any(part.startswith(("_", ".")) for part in path.parts)
 
 
 def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tuple[FileFacts, ...]:
@@ -138,7 +79,7 @@ def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tupl
     SpecError
         For a file that is not Parquet, a missing column, or a column of the wrong type.
     """
-    with ThreadPoolExecutor(_READERS) as pool:
+    with ThreadPoolExecutor(READERS) as pool:
         found = list(pool.map(lambda path: _footer(str(path), columns), files))
     for column in columns:
         kinds = sorted({kind for _, ids in found for name, kind in ids if name == column.name})
@@ -157,12 +98,22 @@ def file_facts(path: str) -> FileFacts:
     ------
     UnreadableFileError
         Where there is no readable footer.
+    ExhaustedError
+        Where memory or open files are too few.
     """
+    with _failures_told(path), _parquet(path) as file:
+        return _facts(path, file.metadata)
+
+
+@contextmanager
+def _failures_told(path: str) -> Iterator[None]:
+    """Failures of the reader without its text, and apart from those of the process."""
     try:
-        with _parquet(path) as file:
-            return _facts(path, file.metadata)
-    except (OSError, pa.ArrowException):
-        raise UnreadableFileError from None
+        yield
+    except pa.ArrowCapacityError:
+        raise ExhaustedError("memory", path) from None
+    except (OSError, MemoryError, pa.ArrowException) as error:
+        raise exhausted(error, path) or UnreadableFileError from None
 
 
 @contextmanager
@@ -178,79 +129,48 @@ def _parquet(path: str, **options: Any) -> Iterator[pq.ParquetFile]:
 def _facts(path: str, metadata: pq.FileMetaData) -> FileFacts:
     groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
     size = identity(path)[0] if is_url(path) else Path(path).stat().st_size
-    return FileFacts(path, size, groups)
+    return FileFacts(path, size, groups, metadata.num_columns)
 
 
-def _opened(path: str) -> tuple[FileFacts, pa.Schema]:
-    try:
-        with _parquet(path) as file:
-            return _facts(path, file.metadata), file.schema_arrow
-    except (OSError, pa.ArrowException) as error:
-        raise SpecError(
-            f"data.source: {path} cannot be read as Parquet ({type(error).__name__}); "
-            "mend or remove that file"
-        ) from None
-
-
-def _footer(path: str, columns: Sequence[Column]) -> tuple[FileFacts, list[tuple[str, str]]]:
-    """Facts of a file, and what ids of its columns are compared as, those of folders as text."""
-    facts, schema = _opened(path)
-    for column in columns:
-        _check_column(path, schema, column)
-    inside = dict(leaves(schema))
-    kinds = [(c.name, ids_as(inside[c.name]) if c.name in inside else "text") for c in columns]
-    return facts, kinds
-
-
-@dataclass(frozen=True)
-class FoundColumn:
-    """A column of a file or of its folders, by its schema alone.
-
-    Attributes
-    ----------
-    name : str
-        Of nested ones with dots.
-    kind : str
-        Its type, or "folder".
-    bounds : "numbers", "times" or ""
-        What its bounds are where it is an axis or a response; empty where it cannot be one.
-    listed : bool
-        Whether its values can be listed, for a label, a group or a filter.
-    """
-
-    name: str
-    kind: str
-    bounds: str
-    listed: bool
-
-
-def read_schemas(
-    files: Sequence[str],
-) -> tuple[tuple[FileFacts, tuple[FoundColumn, ...]], ...]:
-    """What the footers of the files say: no value, no statistic.
+def opened(path: str) -> tuple[FileFacts, pa.Schema]:
+    """What a file's footer says.
 
     Raises
     ------
     SpecError
         For a file that is not Parquet.
     """
-    with ThreadPoolExecutor(_READERS) as pool:
-        return tuple(pool.map(_found, files))
+    try:
+        _check_footer(path)
+        with _parquet(path) as file:
+            return _facts(path, file.metadata), file.schema_arrow
+    except (OSError, MemoryError, pa.ArrowException) as error:
+        raise exhausted(error, path) or SpecError(
+            f"data.source: {path} cannot be read as Parquet ({type(error).__name__}); "
+            "mend or remove that file"
+        ) from None
 
 
-def _found(path: str) -> tuple[FileFacts, tuple[FoundColumn, ...]]:
-    facts, schema = _opened(path)
-    inside = {name: _column(name, kind) for name, kind in leaves(schema)}
-    names = [name for name in folder_values(path) if name not in inside]
-    folders = [FoundColumn(name, "folder", "numbers", listed=True) for name in names]
-    return facts, (*inside.values(), *folders)
+def _check_footer(path: str) -> None:
+    """Refuse a footer that is larger than memory before it is read: the system would end it all."""
+    if is_url(path):
+        return
+    with Path(path).open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - 8))
+        length = int.from_bytes(file.read(4), "little")
+    if _LARGE_FOOTER < length < size and _FOOTER_COPIES * length > memory_limit():
+        raise ExhaustedError("memory", path)
 
 
-def _column(name: str, kind: pa.DataType) -> FoundColumn:
-    plain = plain_type(kind)
-    listed = pa.types.is_integer(plain) or pa.types.is_boolean(plain) or is_text(plain)
-    bounds = "times" if is_time(kind) else "numbers" if is_number(kind) else ""
-    return FoundColumn(name, " ".join(str(kind).split()), bounds, listed)
+def _footer(path: str, columns: Sequence[Column]) -> tuple[FileFacts, list[tuple[str, str]]]:
+    """Facts of a file, and what ids of its columns are compared as, those of folders as text."""
+    facts, schema = opened(path)
+    for column in columns:
+        _check_column(path, schema, column)
+    inside = dict(leaves(schema))
+    kinds = [(c.name, ids_as(inside[c.name]) if c.name in inside else "text") for c in columns]
+    return facts, kinds
 
 
 def _check_column(path: str, schema: pa.Schema, column: Column) -> None:
@@ -268,40 +188,21 @@ def _check_column(path: str, schema: pa.Schema, column: Column) -> None:
     check_kind(path, kinds[0], column)
 
 
-def leaves(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    """Names and types of a file's columns; those of nested ones with dots, ``trip.start.x``."""
-    return [(".".join(parts), kind) for parts, kind in _leaves(schema)]
-
-
-def _leaves(fields: Iterable[pa.Field]) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
-    for field in fields:
-        if pa.types.is_struct(field.type):
-            yield from (((field.name, *rest), kind) for rest, kind in _leaves(field.type))
-        else:
-            yield (field.name,), field.type
-
-
-def folder_values(path: str) -> dict[str, str]:
-    """What the folders of a path say, such as ``day=2026-01-01``; the nearest one of a name."""
-    parts = (part.partition("=") for part in Path(path).parent.parts)
-    return {unquote(name): unquote(value) for name, equal, value in parts if name and equal}
-
-
 def footer_tag(path: str, salt: bytes) -> str:
-    """Keyed fingerprint of a file's size and footer, which changes with nearly any rewrite.
+    """Keyed fingerprint of a file's size, footer and time of change: nearly any rewrite changes it.
 
     Of an object, of its size and entity tag. These describe the records, so the tag is keyed by
     the release's private salt; it goes to workers to be compared, and is never stored or shown.
+    It is taken anew whenever counting begins, so a file that was brought back since, with another
+    time, is counted; the time tells files apart whose footers, without statistics, are the same.
 
     Raises
     ------
     UnreadableFileError
         Where the file cannot be opened.
     """
-    try:
-        size, content = _object_tag(path) if is_url(path) else _size_and_footer(path)
-    except OSError:
-        raise UnreadableFileError from None
+    with _failures_told(path):
+        size, content = _object_tag(path) if is_url(path) else _file_tag(path)
     return hmac.new(salt, size.to_bytes(8, "big") + content, hashlib.sha256).hexdigest()
 
 
@@ -310,13 +211,13 @@ def _object_tag(url: str) -> tuple[int, bytes]:
     return size, tag.encode()
 
 
-def _size_and_footer(path: str) -> tuple[int, bytes]:
+def _file_tag(path: str) -> tuple[int, bytes]:
     with Path(path).open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - 8))
+        found = os.fstat(file.fileno())
+        file.seek(max(0, found.st_size - 8))
         length = int.from_bytes(file.read(4), "little")
-        file.seek(max(0, size - 8 - length))
-        return size, file.read()
+        file.seek(max(0, found.st_size - 8 - length))
+        return found.st_size, found.st_mtime_ns.to_bytes(16, "big", signed=True) + file.read()
 
 
 def read_batches(
@@ -326,56 +227,25 @@ def read_batches(
 
     Of a column with categories, the position of each value among them, NaN for any other. A column
     that the file has not is what its folder says. Rows whose value of `only` is not one of its
-    categories are null in every column.
+    categories are null in every column. Checksums of pages are compared where the file has them.
 
     Raises
     ------
     UnreadableFileError
-        Where the file cannot be opened or decoded.
+        Where the file cannot be opened or decoded, or a page is not what its checksum says.
+    ExhaustedError
+        Where not even one row at a time fits into memory, or too few files may be open.
     """
     wanted = (*columns, only) if only else tuple(columns)
-    try:
-        # Buffers ahead would hold the columns of all row groups asked for: memory would follow n.
-        buffer = _REMOTE_BUFFER_BYTES if is_url(path) else _BUFFER_BYTES
-        with _parquet(path, pre_buffer=False, buffer_size=buffer) as file:
-            parts = {".".join(parts): parts for parts, _ in _leaves(file.schema_arrow)}
-            names = [column.name for column in wanted if column.name in parts]
-            stream = file.iter_batches(
-                BATCH_ROWS, row_groups=list(row_groups), columns=names, use_threads=False
-            )
-            for batch in stream:
-                yield _records(
-                    {
-                        column: as_floats(_leaf(batch, parts[column.name]), column)
-                        if column.name in parts
-                        else _repeated(
-                            of_text(folder_values(path)[column.name], column), batch.num_rows
-                        )
-                        for column in wanted
-                    },
-                    only,
-                )
-    except (OSError, pa.ArrowException):
-        raise UnreadableFileError from None
-
-
-def _repeated(value: float | tuple[float, float], rows: int) -> FloatArray:
-    return np.full((rows, *np.shape(value)), value)
-
-
-def _leaf(batch: pa.RecordBatch, parts: Sequence[str]) -> pa.Array:
-    """A column of a batch, null where what it is nested in is."""
-    values = batch.column(parts[0])
-    return pc.struct_field(values, list(parts[1:])) if len(parts) > 1 else values
-
-
-def _records(values: Mapping[Column, FloatArray], only: Column | None) -> dict[str, FloatArray]:
-    """Columns by name, without the one that says which rows count."""
-    named = {column.name: floats for column, floats in values.items() if column != only}
-    if only is None:
-        return named
-    out = np.isnan(values[only])
-    return {name: np.where(out, np.nan, floats.T).T for name, floats in named.items()}
+    # Buffers ahead would hold the columns of all row groups asked for: memory would follow n.
+    buffer = _REMOTE_BUFFER_BYTES if is_url(path) else _BUFFER_BYTES
+    with (
+        _failures_told(path),
+        _parquet(
+            path, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
+        ) as file,
+    ):
+        yield from Stream(path, file, wanted, only).batches(row_groups)
 
 
 def reading_bytes(
@@ -384,6 +254,7 @@ def reading_bytes(
     """Memory that `read_batches` takes: two batches and their floats, buffers, pages in two forms.
 
     With `only`, its column and a copy of the others; `remote`: with the buffers of an object store.
+    Texts count as long as they are planned to be on average: what they are is not public.
 
     Examples
     --------
@@ -392,7 +263,9 @@ def reading_bytes(
     """
     buffer = _REMOTE_BUFFER_BYTES if remote else _BUFFER_BYTES
     each = (4 if only else 3) * 8 * BATCH_ROWS + buffer + 2 * _PAGE_BYTES
-    return each * (len(columns) + (only is not None))
+    wanted = [*columns, *([only] if only else [])]
+    texts = sum(map(may_be_text, wanted))
+    return each * len(wanted) + texts * TEXT_COPIES * TEXT_BYTES * BATCH_ROWS
 
 
 def write_records(path: Path, columns: Mapping[str, FloatArray], group: int = 1 << 17) -> None:

@@ -40,6 +40,7 @@ from dbern.terms import protection_of
 from dbern.times import bounds_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TOO_DEEP = "is nested too deeply; write tables and lists as docs/spec.md has them"
 ADVANCED = "laplace-advanced"
 _GAUSSIAN = ("discrete-gaussian", "spectral-gaussian", "binned-gaussian")
 _LAPLACE = ("laplace", "spectral-laplace", "binned-laplace")
@@ -86,6 +87,8 @@ class ReleaseSpec(Section):
             super().__init__(**sections)
         except ValidationError as error:
             raise SpecError("\n".join(explain(error, ReleaseSpec))) from None
+        except RecursionError:
+            raise SpecError(f"spec: {_TOO_DEEP}") from None
         self._parsed = _parse(self)
 
     @classmethod
@@ -109,11 +112,17 @@ class ReleaseSpec(Section):
             raise SpecError(
                 f"{path}: no such spec; write its path, or make one: dbern init {path}"
             ) from None
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except RecursionError:
+            raise SpecError(f"{path}: {_TOO_DEEP}") from None
+        except (OSError, ValueError) as error:  # such as of an integer of too many digits
             raise SpecError(f"{path}: cannot be read as TOML ({error}); mend that line") from None
+        try:
+            filled = _with_partition(content, partition)
+        except RecursionError:
+            raise SpecError(f"{path}: {_TOO_DEEP}") from None
         base = path.resolve().parent
         with importable(base):
-            spec = cls(**_with_partition(content, partition))
+            spec = cls(**filled)
         spec._base = base
         return spec
 

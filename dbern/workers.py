@@ -7,7 +7,7 @@ import math
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -20,7 +20,7 @@ from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.limits import memory_limit
 from dbern.plain import answer, opened, shown
 from dbern.progress import Progress, silent
-from dbern.records import BATCH_ROWS, reading_bytes
+from dbern.records import BATCH_ROWS, READERS, FileFacts, reading_bytes
 
 WAIT_SECONDS = 60.0
 """How long a cluster without workers is waited for, unless the caller says."""
@@ -39,14 +39,23 @@ _RELEASED_COPIES = 5 + WRITERS
 _PROCESS_BYTES = 420 << 20
 """Measured: modules, compiled loops, threads, and what planning leaves."""
 
+_FILE_BYTES, _GROUP_BYTES, _CHUNK_BYTES = 8000, 1500, 1500
+"""Measured: of a file and of a row group as listed, and of each of its columns in a footer."""
+
 
 def task_rows(rows: int) -> int:
     """Rows of one counting task: a second or so of work, and enough tasks to share it out."""
     return max(1, min(TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
 
 
-def cost(counters: Counters, n: int, *, remote: bool = False) -> Cost:
-    """What counting n rows will take, as measured or more; `remote`: from an object store."""
+def cost(
+    counters: Counters, n: int, files: Sequence[FileFacts] = (), *, remote: bool = False
+) -> Cost:
+    """What counting n rows of files will take, as measured or more.
+
+    `remote`: from an object store. Of files without row groups, as where the number of rows is
+    private, no more than the names count.
+    """
     lattices = [part.coordinates.lattice for part in counters.parts]
     slabs = sum(sum(1 for _ in lattice.slabs()) for lattice in lattices)
     slab = max(8 * lattice.slab_layers * lattice.layer for lattice in lattices)
@@ -57,6 +66,13 @@ def cost(counters: Counters, n: int, *, remote: bool = False) -> Cost:
     waiting = min(tasks, 8 * (1 + math.ceil(math.log(tasks, 8)))) * counters.state_bytes
     reading = reading_bytes(counters.columns, counters.filter, remote=remote)
     reading += batch + counters.gathered_bytes
+    listed = _FILE_BYTES * len(files) + _GROUP_BYTES * sum(len(file.row_groups) for file in files)
+    # A footer is in memory whole for each thread that reads: those of the plan, one when work is
+    # shared out, and those of tasks. With a local cluster the worker's process is the client's.
+    footers = sorted(_CHUNK_BYTES * len(file.row_groups) * file.columns for file in files)
+    largest = footers[-1] if footers else 0
+    listed += sum(footers[-READERS:]) + largest
+    reading += largest
     working = 5 * counters.state_bytes + max(reading, tables + 6 * slab)
     # What is released of a lattice that is derived is whole there: blocks, sum, file, and floats.
     derived = [part.coordinates.layout.size for part in counters.parts if maps_of(part.coordinates)]
@@ -65,9 +81,9 @@ def cost(counters: Counters, n: int, *, remote: bool = False) -> Cost:
         rows=n,
         tasks=tasks,
         slabs=slabs,
-        worker_bytes=_PROCESS_BYTES + waiting + working,
+        worker_bytes=_PROCESS_BYTES + listed + waiting + working,
         thread_bytes=working,
-        client_bytes=_PROCESS_BYTES + writing,
+        client_bytes=_PROCESS_BYTES + listed + writing,
     )
 
 
@@ -140,7 +156,8 @@ def check_memory(client: Any, cost: Cost) -> None:
             raise EnvironmentRefusedError(
                 f"worker {shown(worker)} offers {offered >> 20} MiB and the plan takes up to "
                 f"{-(-needed // 2**20)} MiB with {threads} threads; start workers with a larger "
-                "--memory-limit or fewer --nthreads, or write a smaller mechanism.k"
+                "--memory-limit or fewer --nthreads, write a smaller mechanism.k, or write the "
+                "data in fewer and larger files and row groups"
             )
 
 
@@ -157,8 +174,8 @@ def _check_own_memory(cost: Cost) -> None:
         raise EnvironmentRefusedError(
             f"the releasing process may use {offered >> 20} MiB and the plan takes up to "
             f"{-(-cost.client_bytes // 2**20)} MiB there; raise the limit that it is started with "
-            "(its container's, its service's or ulimit's), release from a larger machine, or write "
-            "a smaller mechanism.k"
+            "(its container's, its service's or ulimit's), release from a larger machine, write a "
+            "smaller mechanism.k, or write the data in fewer and larger files and row groups"
         )
 
 

@@ -11,11 +11,11 @@ from distributed import Client
 import dbern
 from dbern import publishing, releasing
 from dbern.connecting import UNREACHABLE, connect
+from dbern.discovery import discover
 from dbern.errors import IntegrityError, ReleaseError
 from dbern.ledger import BudgetLedger
 from dbern.privacy.calibration import LaplaceNoise
 from dbern.privacy.mechanism import privatize
-from dbern.records import discover
 
 
 def test_a_name_reserved_anew_before_the_lock_is_left_alone(project, client, monkeypatch):

@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern import workers
+from dbern import records, workers
 from dbern.bernstein.basis import iterate
 from dbern.costs import Cost
 from dbern.errors import EnvironmentRefusedError
 from dbern.limits import memory_limit
-from dbern.records import BATCH_ROWS, reading_bytes
+from dbern.planning import plan_files
+from dbern.records import BATCH_ROWS, FileFacts, reading_bytes
 from dbern.synopsis.evaluator import Polynomial
 
 _RELEASE = """
@@ -81,6 +82,61 @@ def test_memory_of_reading_does_not_follow_the_row_groups(tmp_path):
     subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "a.parquet"), "10"], check=True, timeout=300
     )
+
+
+def listed(project, files, **changes):
+    cost = plan_files(project.spec(**changes), files).cost
+    return np.array([cost.client_bytes, cost.worker_bytes, cost.thread_bytes])
+
+
+def test_files_row_groups_and_columns_are_planned_for(project):
+    few = listed(project, [FileFacts("a", 1, (400_000,), 2)])
+    groups = listed(project, [FileFacts("a", 1, (4,) * 100_000, 2)]) - few
+    assert groups[0] > 100_000 * 3000  # about 2 kB of a row group's footer, and it as listed
+    assert groups[1] > 100_000 * 5000
+    assert groups[2] > 100_000 * 2000
+    wide = listed(project, [FileFacts("a", 1, (4,) * 100_000, 20)]) - few
+    assert (wide > 100_000 * 18_000).all()
+    files = listed(project, [FileFacts(f"{i}", 1, (4,), 2) for i in range(100_000)]) - few
+    assert (files[:2] > 100_000 * 4000).all()  # and no footer but eight
+    assert files[2] < 1 << 20
+
+
+def test_where_rows_are_private_only_the_number_of_files_is_planned_for(project):
+    spec = project.spec(data={"neighbors": "add-or-remove-one", "normalizer": "1000"})
+    one, other = (
+        plan_files(spec, [FileFacts("a", size, groups, columns), FileFacts("b", 1, (1,), 2)])
+        for size, groups, columns in [(1, (3,), 2), (900, (1, 2) * 400, 5)]
+    )
+    assert one.to_dict() == other.to_dict()
+
+
+def test_a_footer_larger_than_memory_is_refused_before_it_is_read(project, monkeypatch):
+    spec = project.spec()
+    monkeypatch.setattr(records, "_LARGE_FOOTER", 100)
+    assert dbern.plan(spec)
+    monkeypatch.setattr(records, "memory_limit", lambda: 1000)
+    with pytest.raises(EnvironmentRefusedError, match=r"part-0\.parquet: there is too little mem"):
+        dbern.plan(spec)
+
+
+@pytest.mark.slow
+def test_many_row_groups_take_less_memory_than_is_planned_for_them(project):
+    """One row each, as a writer leaves them that flushes after every record."""
+    rng, found = np.random.default_rng(4), []
+    for groups in (300, 40_000):
+        other = project.twin(str(groups))
+        for path in other.files():
+            path.unlink()
+        schema = pa.schema([("x", pa.float64()), ("y", pa.float64())])
+        with pq.ParquetWriter(other.folder / "data" / "a.parquet", schema) as writer:
+            for x, y in zip(rng.uniform(0, 10, groups), rng.uniform(-1, 1, groups), strict=True):
+                writer.write_table(pa.table({"x": [x], "y": [y]}))
+        found.append(peak_of(other))
+    (few, few_planned), (many, many_planned) = found
+    assert many < many_planned
+    assert (many - few) / 40_000 > 1000  # or there was nothing to plan for
+    assert many - few < many_planned - few_planned
 
 
 def test_a_filter_is_read_too_and_planned_for(project):

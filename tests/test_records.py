@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -11,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dbern.discovery import discover
 from dbern.domain import Column
 from dbern.errors import SpecError
 from dbern.records import (
     BATCH_ROWS,
     UnreadableFileError,
-    discover,
     footer_tag,
     read_batches,
     read_footers,
@@ -107,6 +108,21 @@ def test_footer_tags_need_the_salt_and_follow_the_file(tmp_path):
     short = tmp_path / "short"
     short.write_bytes(b"abc")
     assert footer_tag(str(short), b"salt") != tag
+
+
+def test_a_file_of_the_same_footer_is_told_apart_by_its_time(tmp_path):
+    """Without statistics a footer says where the columns are, and no more."""
+    path, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    for file, values in [(path, np.arange(10.0)), (other, np.arange(1.0, 11.0))]:
+        pq.write_table(
+            pa.table({"x": values}), file, write_statistics=False, compression="none",
+            use_dictionary=False,
+        )  # fmt: skip
+    assert path.read_bytes()[-200:] == other.read_bytes()[-200:]
+    os.utime(path, (1, 1))
+    tag = footer_tag(str(path), b"salt")
+    other.replace(path)
+    assert footer_tag(str(path), b"salt") != tag
 
 
 def test_sources_are_a_file_a_folder_or_a_glob(tmp_path):

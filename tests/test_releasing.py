@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern import clusters, engine, publishing, releasing
+from dbern import clusters, engine, publishing, reading, releasing
 from dbern.errors import (
     BudgetError,
     DbernError,
@@ -393,6 +394,28 @@ def test_changed_files_stop_a_release_until_they_are_charged(
     assert not project.output.exists()
     path.write_bytes(original)
     dbern.release(project.spec(), client=client)
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+def test_a_file_that_changes_while_it_is_read_is_noticed_and_may_be_brought_back(
+    project, client, monkeypatch
+):
+    """Its size and footer stay: the time of its change tells, until counting begins anew."""
+    spec, path = project.spec(), project.files()[0]
+    read, original = reading.read_batches, path.read_bytes()
+
+    def late(where, *arguments):
+        yield from read(where, *arguments)
+        if where == str(path):
+            path.write_bytes(original[:4] + bytes([original[4] ^ 1]) + original[5:])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "read_batches", late)
+        with pytest.raises(IntegrityError, match=r"part-0\.parquet changed since"):
+            dbern.release(spec, client=client)
+    path.write_bytes(original)
+    os.utime(path, (1, 1))
+    assert dbern.release(spec, client=client).synopsis.verify()
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
 
 

@@ -228,8 +228,9 @@ def planted_in_attributes(monkeypatch):
     original = publishing._attributes
 
     def leaking(spec, plan, *rest):
+        from dbern.discovery import discover
         from dbern.domain import Column
-        from dbern.records import discover, read_batches
+        from dbern.records import read_batches
 
         bad = 0
         for path in discover(spec.source):

@@ -302,3 +302,22 @@ def test_partition_and_spec_must_agree(tmp_path):
     path.write_text("release = 3\n")
     with pytest.raises(SpecError, match=r"(?m)^release: "):
         ReleaseSpec.load(path)
+
+
+DEEP = {
+    "lists": "extra = " + "[" * 10_000 + "]" * 10_000,
+    "tables": "[target." + ".".join(["a"] * 10_000) + "]\nx = 1",
+    "inline tables": "extra = " + "{a = " * 10_000 + "1" + "}" * 10_000,
+    "digits": "extra = " + "1" * 5_000,
+}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_a_spec_that_python_cannot_take_in_is_refused_in_a_sentence(tmp_path, kind):
+    path = tmp_path / "release.toml"
+    path.write_text(DEEP[kind])
+    said = "cannot be read as TOML" if kind == "digits" else "is nested too deeply; write"
+    with pytest.raises(SpecError, match=said) as refusal:
+        ReleaseSpec.load(path)
+    assert str(refusal.value).startswith(f"{path}: ")
+    assert refusal.value.exit_code == 2

@@ -20,6 +20,7 @@ from object_server import KEY, SECRET
 
 import dbern
 from dbern import diagnosis
+from dbern.discovery import discover
 from dbern.errors import (
     EnvironmentRefusedError,
     IntegrityError,
@@ -27,7 +28,6 @@ from dbern.errors import (
     SpecError,
 )
 from dbern.objects import Objects, _matches, check_url, matching
-from dbern.records import discover
 from dbern.releasing import abandon
 
 SMALL = {"mechanism": {"k": [40, 8]}}  # four slabs of 100 coefficients

@@ -21,9 +21,14 @@ from dbern.cli.signing import sign
 from dbern.cli.sources import inspect
 from dbern.cli.starting import init
 from dbern.cli.synopses import query, show, verify
-from dbern.errors import DbernError
+from dbern.errors import DbernError, EnvironmentRefusedError, exhausted
+from dbern.limits import address_limit
 
 INTERRUPTED = 130
+_LEAST_ADDRESSES, _RELEASE_ADDRESSES = 640 << 20, 2560 << 20
+"""Measured on two cores: libraries and threads take far more addresses than memory."""
+
+_HELP = {"-h", "--help", "--version"}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -60,6 +65,7 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str], as_json: bool) -> int:
     try:
+        _check_addresses(arguments)
         return int(cli.main(arguments, prog_name="dbern", standalone_mode=False) or 0)
     except click.ClickException as error:
         if as_json:
@@ -74,9 +80,24 @@ def _run(arguments: list[str], as_json: bool) -> int:
     except DbernError as error:
         return _fail(error.kind, str(error), error.exit_code, as_json)
     except Exception as error:  # noqa: BLE001 -- the text of an unforeseen error may quote a value
+        if said := exhausted(error):
+            return _fail(said.kind, str(said), said.exit_code, as_json)
         frames = "".join(traceback.format_tb(error.__traceback__))
         message = f"{type(error).__name__} (its text is withheld, it may quote a record)\n{frames}"
         return _fail("internal", f"internal error: {message}please report this", 1, as_json)
+
+
+def _check_addresses(arguments: list[str]) -> None:
+    """Refuse to load libraries that try for ever, or die, where addresses are too few."""
+    limit = address_limit()
+    if limit is None or not arguments or _HELP & set(arguments):
+        return
+    least = _RELEASE_ADDRESSES if arguments[0] == "release" else _LEAST_ADDRESSES
+    if limit < least:
+        raise EnvironmentRefusedError(
+            f"{limit >> 20} MiB of addresses (ulimit -v) are too little memory to start in; allow "
+            f"{least >> 20} MiB or more, or limit memory by a control group instead"
+        )
 
 
 def _fail(kind: str, message: str, code: int, as_json: bool) -> int:

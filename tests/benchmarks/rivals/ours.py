@@ -18,12 +18,13 @@ import numpy as np
 import dbern
 from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.basis import bernstein_basis
+from dbern.discovery import discover
 from dbern.engine import Outcome, Piece, center, count, merge, share_out
 from dbern.noise_bounds import synthesis_matrices
 from dbern.plans import ReleasePlan
 from dbern.privacy.entropy import KEY_BYTES
 from dbern.privacy.mechanism import privatize
-from dbern.records import discover, read_footers, write_records
+from dbern.records import read_footers, write_records
 from rivals.mechanism import Mechanism, Product
 from rivals.tasks import Task
 

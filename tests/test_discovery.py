@@ -1,0 +1,80 @@
+"""Searching for files: what a source names, and searches that would not end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dbern import discovery
+from dbern.discovery import discover
+from dbern.errors import SpecError
+
+
+def made(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+
+
+@pytest.mark.parametrize("source", ["/", "/**", "/**/*.parquet", "//**", "/tmp/../**/a.parquet"])
+def test_the_whole_disk_is_not_searched(source):
+    with pytest.raises(SpecError, match=r"data\.source: searches the whole disk"):
+        discover(source)
+
+
+@pytest.mark.parametrize("link", ["back", "deep/back", "to/and/from"])
+def test_links_that_lead_back_end_a_search(tmp_path, link):
+    """`glob` follows each of them 40 levels deep, and two of them 2^40 times."""
+    made(tmp_path, "data/a.parquet", "data/other/b.parquet")
+    first = tmp_path / "data" / link
+    first.parent.mkdir(parents=True, exist_ok=True)
+    first.symlink_to(tmp_path / "data")
+    (tmp_path / "data" / "second").symlink_to(tmp_path / "data")
+    with pytest.raises(SpecError, match="is a link that leads back to"):
+        discover(str(tmp_path / "data" / "**" / "x*.parquet"))
+    names = [Path(path).name for path in discover(str(tmp_path / "data"))]  # which follows none
+    assert names == ["a.parquet", "b.parquet"]
+
+
+def test_links_between_two_folders_end_a_search(tmp_path):
+    made(tmp_path, "one/a.parquet", "two/b.parquet")
+    (tmp_path / "one" / "there").symlink_to(tmp_path / "two")
+    (tmp_path / "two" / "there").symlink_to(tmp_path / "one")
+    with pytest.raises(SpecError, match="is a link that leads back to"):
+        discover(str(tmp_path / "one" / "**" / "*.parquet"))
+
+
+def test_links_onward_are_followed(tmp_path):
+    made(tmp_path, "far/day=1/a.parquet", "here/b.parquet", "here/.cache/c.parquet")
+    (tmp_path / "here" / "far").symlink_to(tmp_path / "far")
+    (tmp_path / "here" / ".cache" / "back").symlink_to(tmp_path)  # `**` enters no hidden folder
+    for pattern in ("**/*.parquet", "**", "**/**/*.parquet"):
+        found = discover(str(tmp_path / "here" / pattern))
+        assert [Path(path).name for path in found] == ["b.parquet", "a.parquet"]
+    (found,) = discover(str(tmp_path / "here" / "*" / "*" / "*.parquet"))
+    assert found.endswith("here/far/day=1/a.parquet")
+
+
+@pytest.mark.parametrize("source", ["", "**/*.parquet", "*/*.parquet"])
+def test_a_search_has_a_most(tmp_path, monkeypatch, source):
+    made(tmp_path, *(f"sub/{i}.parquet" for i in range(20)))
+    monkeypatch.setattr(discovery, "_MOST_ENTRIES", 21)
+    assert len(discover(str(tmp_path / source))) == 20
+    monkeypatch.setattr(discovery, "_MOST_ENTRIES", 20)
+    with pytest.raises(SpecError, match=f"more than 20 entries to search below {tmp_path}"):
+        discover(str(tmp_path / source))
+
+
+def test_only_what_a_pattern_can_enter_is_counted(tmp_path, monkeypatch):
+    made(tmp_path, "day=1/a.parquet", *(f"other/{i}" for i in range(20)))
+    monkeypatch.setattr(discovery, "_MOST_ENTRIES", 5)
+    assert len(discover(str(tmp_path / "day=*" / "*.parquet"))) == 1
+
+
+@pytest.mark.parametrize("source", ["x" * 5000, "a\0b", "*\0", "x" * 5000 + "/*"])
+def test_what_no_path_can_be_is_refused_in_a_sentence(source):
+    with pytest.raises(SpecError, match=re.escape("data.source: ")) as error:
+        discover(source)
+    assert "; write a " in str(error.value)

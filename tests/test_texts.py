@@ -1,0 +1,217 @@
+"""Long texts and damaged pages: files fail where they are damaged, not by what is in them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dbern.components.counting import Counters
+from dbern.domain import Column
+from dbern.engine import _FAILURES, Portion, count
+from dbern.errors import EnvironmentRefusedError, ExhaustedError, ReleaseError
+from dbern.records import UnreadableFileError, footer_tag, read_batches, reading_bytes
+
+X = Column("x", "data.bounds.x")
+GROUP = Column("trip.kind", "data.group.values", ("a" * 50, "bb"))
+USER = Column("trip.kind", "data.unit.column", ids=True)
+SALT = b"a test's salt"
+
+
+def written(path, texts, group=100, **options):
+    nested = pa.StructArray.from_arrays([pa.array(texts)], ["kind"])
+    columns = {"x": np.arange(float(len(texts))), "trip": nested}
+    pq.write_table(pa.table(columns), path, row_group_size=group, **options)
+    return path
+
+
+def read(path, *columns, only=None):
+    groups = range(pq.ParquetFile(path).metadata.num_row_groups)
+    batches = list(read_batches(str(path), groups, columns, only))
+    found = [np.concatenate([batch[c.name] for batch in batches]) for c in columns]
+    return found, [len(batch[columns[0].name]) for batch in batches]
+
+
+@contextmanager
+def short(monkeypatch, most, error):
+    """Batches of more bytes than `most` fail as Arrow's do at 2^31."""
+    original = pq.ParquetFile.iter_batches
+
+    def batches(self, *args, **options):
+        for batch in original(self, *args, **options):
+            if batch.column(batch.num_columns - 1).nbytes > most:
+                raise error
+            yield batch
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pq.ParquetFile, "iter_batches", batches)
+        yield
+
+
+ERRORS = [
+    pa.ArrowNotImplementedError("Nested data conversions not implemented for chunked array"),
+    pa.ArrowCapacityError("array cannot contain more than 2147483646 bytes"),
+    pa.ArrowMemoryError("malloc of size 2147483646 failed"),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize(
+    ("columns", "only"), [((X, GROUP), None), ((X, USER), None), ((X,), GROUP)]
+)
+def test_texts_too_long_for_one_batch_are_read_in_several(
+    tmp_path, monkeypatch, error, columns, only
+):
+    texts = ["bb", "a" * 50, "other", None] * 75
+    texts[210] = "c" * 2000
+    path = written(tmp_path / "a.parquet", texts, store_schema=False)
+    whole, sizes = read(path, *columns, only=only)
+    assert sizes == [300]
+    with short(monkeypatch, 2100, error):
+        parts, sizes = read(path, *columns, only=only)
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert max(sizes) > 10 * min(sizes)  # the others' row groups are read as before
+
+
+def test_one_text_without_memory_is_no_damaged_file(tmp_path, monkeypatch):
+    path = written(tmp_path / "a.parquet", ["bb"] * 20)
+    portion = Portion(str(path), footer_tag(str(path), SALT), (0,), 20)
+    counters = Counters((Told(),), None)
+    for error in ERRORS[1:]:
+        with short(monkeypatch, 1, error), pytest.raises(ExhaustedError) as failure:
+            read(path, X, GROUP)
+        assert failure.value.__suppress_context__
+        with short(monkeypatch, 1, error):
+            outcome = count(counters, [portion], SALT)
+        assert (outcome.failure, outcome.place) == ("memory", str(path))
+    said = _FAILURES[outcome.failure](outcome.place)
+    assert isinstance(said, EnvironmentRefusedError)
+    assert str(said).startswith(f"{path}: there is too little memory; raise the limit")
+    assert "Parquet" not in str(said)
+
+
+class Told:
+    """A statistic of two columns that counts nothing."""
+
+    columns, shape = (X, GROUP), (1,)
+
+    def add(self, state, records):
+        state += 1
+
+
+def test_nested_dictionaries_of_several_row_groups_are_read(tmp_path):
+    """Which Arrow cannot put into one batch: they are two dictionaries."""
+    texts = pa.array(["bb", "a" * 50, None, "bb", "other", "a" * 50]).dictionary_encode()
+    path = written(tmp_path / "a.parquet", texts, group=3)
+    (kinds,), (ids,) = read(path, GROUP)[0], read(path, USER)[0]
+    np.testing.assert_array_equal(kinds, [1, 0, np.nan, 1, np.nan, 0])
+    np.testing.assert_array_equal(np.isnan(ids).any(axis=1), [False, False, True] + [False] * 3)
+    assert len(np.unique(ids[~np.isnan(ids[:, 0])], axis=0)) == 3
+
+
+def test_ids_of_texts_are_one_number_however_they_are_stored(tmp_path):
+    texts = ["u1", "u" * 3000, None, "u1", "\u00e9" * 500, "u" * 3000]
+    kinds = [
+        pa.array(texts),
+        pa.array(texts, pa.large_string()),
+        pa.array(texts).dictionary_encode(),
+    ]
+    short_ones = [pa.array(texts[i : i + 1]) for i in range(len(texts))]
+    found = [
+        read(written(tmp_path / f"{i}.parquet", kind), USER)[0][0] for i, kind in enumerate(kinds)
+    ]
+    alone = [
+        read(written(tmp_path / f"one-{i}.parquet", kind), USER)[0][0]
+        for i, kind in enumerate(short_ones)
+    ]
+    for each in (*found, np.concatenate(alone)):
+        np.testing.assert_array_equal(each, found[0])
+
+
+def test_memory_of_reading_long_texts_is_what_is_planned(tmp_path):
+    code = (
+        "import sys, pyarrow as pa; from dbern.records import *; from dbern.domain import Column;"
+        "columns = [Column('trip.kind', '', ids=True)];"
+        "[None for _ in read_batches(sys.argv[1], [0], columns)];"
+        "assert pa.default_memory_pool().max_memory() <= reading_bytes(columns)"
+    )
+    texts = [f"{i}".zfill(1000) for i in range(50_000)]
+    path = written(tmp_path / "a.parquet", texts, 50_000, use_dictionary=False)
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, timeout=300)
+    assert reading_bytes([GROUP]) == reading_bytes([USER]) > reading_bytes([X])
+
+
+_READ = """
+import json, re, sys
+from dbern.records import read_batches
+from dbern.domain import Column
+columns = [Column("x", ""), Column("trip.kind", "", ("a", "b"))]
+rows = [len(batch["x"]) for batch in read_batches(sys.argv[1], [0], columns)]
+peak = int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
+print(json.dumps([sum(rows), peak]))
+"""
+
+
+@pytest.mark.slow
+def test_three_nested_texts_of_together_more_than_two_gigabytes_are_read(tmp_path):
+    text = pa.DictionaryArray.from_arrays(
+        pa.array([0] * 3, pa.int32()), pa.array(["a" * 760_000_000])
+    )
+    path = written(tmp_path / "a.parquet", text, compression="zstd", store_schema=False)
+    del text
+    assert path.stat().st_size < 100_000
+    command = [sys.executable, "-c", _READ, str(path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
+    rows, peak = json.loads(done.stdout)
+    assert rows == 3
+    assert peak < 6 << 30
+
+
+# --- damaged pages -------------------------------------------------------------------------------
+
+
+def damaged(path, column, offset):
+    """One bit of a page of values flipped, which decodes as before."""
+    chunk = pq.ParquetFile(path).metadata.row_group(0).column(column)
+    end = chunk.data_page_offset + chunk.total_compressed_size
+    content = bytearray(path.read_bytes())
+    content[min(end, chunk.data_page_offset + chunk.total_compressed_size) - offset] ^= 1
+    path.write_bytes(content)
+
+
+PAGES = {"compression": "none", "use_dictionary": False, "row_group_size": 1000}
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_a_page_that_is_not_what_its_checksum_says_is_not_read(tmp_path, version):
+    path, options = tmp_path / "a.parquet", {**PAGES, "data_page_version": version}
+    table = pa.table({"x": np.arange(1000.0)})
+    pq.write_table(table, path, **options, write_page_checksum=True)
+    assert read(path, X)[0][0].tolist() == list(range(1000))
+    damaged(path, 0, 80)
+    with pytest.raises(UnreadableFileError):
+        read(path, X)
+    portion = Portion(str(path), footer_tag(str(path), SALT), (0,), 1000)
+    counters = Counters((OfX(),), None)
+    outcome = count(counters, [portion], SALT)
+    assert (outcome.failure, outcome.place) == ("unreadable", str(path))
+    said = _FAILURES[outcome.failure](outcome.place)
+    assert isinstance(said, ReleaseError)
+    assert f"{path} cannot be read as Parquet" in str(said)
+    pq.write_table(table, path, **options)  # without checksums nobody can tell
+    damaged(path, 0, 80)
+    assert read(path, X)[0][0].tolist() != list(range(1000))
+
+
+class OfX(Told):
+    """The same of one column."""
+
+    columns = (X,)

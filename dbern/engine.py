@@ -90,8 +90,7 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
         "the same, and run the same command again"
     ),
     "internal": lambda place: ReleaseError(
-        f"a task failed ({place}); run the same command again, after giving the workers more "
-        "memory if that was a MemoryError"
+        f"a task failed ({place}); run the same command again, and report it if it fails again"
     ),
     **{what: partial(ExhaustedError, what) for what in ("memory", "files", "threads")},
 }
@@ -113,9 +112,7 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
     except StoppedError as stopped:
         return Outcome(None, failure=stopped.failure, place=stopped.place)
     except BaseException as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
-        if said := exhausted(error):
-            return Outcome(None, failure=said.what, place=reading.place)
-        return Outcome(None, failure="internal", place=_kind(error))
+        return _failed(error, reading.place)
     return Outcome(state, reading.rows if index == 0 else 0)
 
 
@@ -128,7 +125,7 @@ def merge(outcomes: Sequence[Outcome]) -> Outcome:
                 return outcome
             total = outcome.state.copy() if total is None else np.add(total, outcome.state, total)
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
-        return Outcome(None, failure="internal", place=_kind(error))
+        return _failed(error)
     return Outcome(total, sum(outcome.rows for outcome in outcomes))
 
 
@@ -143,7 +140,7 @@ def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt:
             )
             origin = state_tag(total.state, salt)
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
-        return Outcome(None, failure="internal", place=_kind(error))
+        return _failed(error)
     return Outcome(granules, total.rows, origin=origin)
 
 
@@ -152,11 +149,18 @@ def sent(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt: b
     try:
         return _packed(center(total, counters, piece, noise, salt))
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
-        return _packed(Outcome(None, failure="internal", place=_kind(error)))
+        return _packed(_failed(error))
 
 
 def _packed(outcome: Outcome) -> bytes:
     return packed(outcome.state, outcome.rows, outcome.failure, outcome.place, outcome.origin)
+
+
+def _failed(error: BaseException, place: str = "") -> Outcome:
+    """The code of a failure: too little of something, or one that nobody foresaw."""
+    if said := exhausted(error):
+        return Outcome(None, failure=said.what, place=place)
+    return Outcome(None, failure="internal", place=_kind(error))
 
 
 def _kind(error: BaseException) -> str:

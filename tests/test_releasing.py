@@ -714,7 +714,7 @@ def raising(*_arguments, **_named):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("place", ["dbern.records.as_floats", "dbern.engine.to_grid",
+@pytest.mark.parametrize("place", ["dbern.streams.as_floats", "dbern.engine.to_grid",
                                    "dbern.reading.read_batches"])  # fmt: skip
 def test_a_failing_task_says_its_type_and_nothing_else(project, client, monkeypatch, caplog, place):
     caplog.set_level("DEBUG")

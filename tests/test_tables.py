@@ -13,7 +13,7 @@ import pytest
 
 import dbern
 from dbern import columns as rules
-from dbern import records as reading
+from dbern import schemas
 
 ROWS, DAYS = 60, (20454.0, 20819.0)
 BOUNDS = {"trip.start.x": [0, 10], "when": ["2026-01-01", "2027-01-01"]}
@@ -229,7 +229,7 @@ def test_inspect_says_the_same_whatever_the_values(project, run):
 
 
 def test_a_statistic_in_inspect_is_caught(project, run, monkeypatch):
-    original = reading._opened
+    original = schemas.opened
 
     def leaking(path):
         facts, schema = original(path)
@@ -237,7 +237,7 @@ def test_a_statistic_in_inspect_is_caught(project, run, monkeypatch):
         extra = pa.field(f"least_{column.min}" if column.has_min_max else "none", pa.int8())
         return facts, schema.append(extra)
 
-    monkeypatch.setattr(reading, "_opened", leaking)
+    monkeypatch.setattr(schemas, "opened", leaking)
     assert blind(project, run) == list(TABLES)
 
 

@@ -27,11 +27,11 @@ CEILINGS = {
     "epsilon": 10,                       # 6: to the noise's scale
     "bandwidth": 36,                     # 14: to an answer
     # what there is
-    "modules": 213,                      # 85: those that read what strangers wrote were added
-    "modules at the top": 42,            # 9
-    "lines": 36_410,                     # 24,000
+    "modules": 216,                      # 85: those that read what strangers wrote were added
+    "modules at the top": 45,            # 9
+    "lines": 36_820,                     # 24,000
     "protocols": 32,
-    "isinstance": 213,                   # 60: of these some 40 look at what strangers wrote
+    "isinstance": 218,                   # 60: of these some 40 look at what strangers wrote
 }  # fmt: skip
 
 

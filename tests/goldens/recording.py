@@ -214,8 +214,8 @@ class Recorder:
 
     def _integers(self) -> dict[str, bytes]:
         """Exact sums, known by the keyed digest taken of them, and the staged integers."""
-        data = b"".join(path.read_bytes() for path in sorted((self.folder / "data").iterdir()))
-        states = [one for one in SEEN.keyed if one[8:] not in data]
+        # The other keyed digests are those of footers, which end as Parquet files do.
+        states = [one for one in SEEN.keyed if not one.endswith(b"PAR1")]
         if len(states) != 1:
             raise RuntimeError(f"{SEEN.case}: {len(states)} states were keyed, not one")
         found = {"state": states[0]}

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dbern import targets
+    from dbern.data.storage import published
     from dbern.errors import (
         BudgetError,
         DbernError,
@@ -19,13 +19,12 @@ if TYPE_CHECKING:
         SpecError,
     )
     from dbern.ledger import BudgetLedger
-    from dbern.planning import plan
-    from dbern.plans import ReleasePlan
+    from dbern.planning.planner import plan
+    from dbern.planning.plans import ReleasePlan
+    from dbern.planning.spec import ReleaseSpec
     from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
     from dbern.privacy.random_privacy import RandomPrivacy
-    from dbern.releasing import Release, release
-    from dbern.spec import ReleaseSpec
-    from dbern.synopsis.places import published
+    from dbern.releasing.run import Release, release
     from dbern.synopsis.reader import Synopsis
     from dbern.synopsis.reader import open_synopsis as open  # noqa: A004 -- the documented name
 
@@ -39,16 +38,16 @@ _HOMES = {
     "Neighbors": "dbern.privacy.budget",
     "PrivacyUnit": "dbern.privacy.budget",
     "RandomPrivacy": "dbern.privacy.random_privacy",
-    "Release": "dbern.releasing",
+    "Release": "dbern.releasing.run",
     "ReleaseError": "dbern.errors",
-    "ReleasePlan": "dbern.plans",
-    "ReleaseSpec": "dbern.spec",
+    "ReleasePlan": "dbern.planning.plans",
+    "ReleaseSpec": "dbern.planning.spec",
     "SpecError": "dbern.errors",
     "Synopsis": "dbern.synopsis.reader",
     "open": "dbern.synopsis.reader",
-    "plan": "dbern.planning",
-    "published": "dbern.synopsis.places",
-    "release": "dbern.releasing",
+    "plan": "dbern.planning.planner",
+    "published": "dbern.data.storage",
+    "release": "dbern.releasing.run",
     "targets": "dbern",
 }
 _RENAMED = {"open": "open_synopsis"}

@@ -8,18 +8,281 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 
-from dbern.bernstein.bias import Approximation
-from dbern.bernstein.coordinates import Coordinates, PlainCoordinates
-from dbern.bernstein.maps import axis_maps, maps_of
+import numpy as np
+from scipy.fft import dct
+from scipy.special import bdtr
+
+from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
+from dbern.bernstein.kernels import OUTWARD
 from dbern.combination import Combination
-from dbern.noise_bounds import (
-    largest_draw,
-    lattice_norm,
-    linear_noise_bound,
-    noise_bound,
-    released_norm,
-)
-from dbern.privacy.mechanism import Noise
+from dbern.privacy.calibration import GaussianNoise, gaussian_tail, tail
+from dbern.privacy.keystream import KeyStream
+from dbern.privacy.mechanism import Noise, public_stream
+from dbern.strategies.approximation import lebesgue_constant, sup_norm
+from dbern.strategies.base import Coordinates
+from dbern.strategies.bias import Approximation
+from dbern.strategies.bins import BinnedCoordinates
+from dbern.strategies.gram import GramCoordinates, lattice_sup_norm
+from dbern.strategies.lattice import PlainCoordinates
+from dbern.strategies.maps import axis_maps, maps_of, synthesis_matrix
+from dbern.strategies.spectral import SpectralCoordinates
+from dbern.types import FloatArray
+
+# --- Bounds on the sup of released noise: public laws and linear maps, simulated or in closed form
+
+
+_MOST_DRAWS = 1000
+_FEWEST_DRAWS = 128
+# Oversampling of the nodes, and the draws that must be affordable with it.
+_ENCLOSURES = (
+    (8, _MOST_DRAWS), (4, _FEWEST_DRAWS), (3, _FEWEST_DRAWS), (2, _FEWEST_DRAWS),
+)  # fmt: skip
+_FIELD_VALUES = 1 << 22  # numbers in memory at a time
+_CUT = 1e-5  # of the norm, left out of a polynomial to enclose the rest at fewer nodes
+_ROUNDING = 1e-11  # of the norm: far above the floats' error of the coefficients
+_WORK = 4e9  # multiplications that a simulated quantile may take: under a second
+_SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough to draw at
+_LARGEST_SHARE = Fraction(1, 10)  # of beta, for the largest draw beside the values at nodes
+_SIMULATION_SHARE = 0.1  # of beta, spent on the simulation's own uncertainty
+
+
+def lattice_norm(coordinates: Coordinates, h: Sequence[int]) -> float:
+    """Bound the sup of the polynomial by the largest error of a lattice value before release.
+
+    Of bins there is none: nothing is released of lattice values.
+    """
+    if isinstance(coordinates, BinnedCoordinates):
+        return 0.0
+    if isinstance(coordinates, GramCoordinates):
+        whole = coordinates.spectrum.synthesis @ coordinates.spectrum.analysis
+        return OUTWARD * lattice_sup_norm(coordinates.lattice.k, h, whole)
+    spectra = coordinates.spectra if isinstance(coordinates, SpectralCoordinates) else None
+    axes = zip(coordinates.lattice.k, h, spectra or [None] * len(h), strict=True)
+    return OUTWARD * math.prod(lebesgue_constant(*axis) for axis in axes)
+
+
+def synthesis_matrices(coordinates: Coordinates, h: Sequence[int]) -> list[FloatArray]:
+    """Per axis, what takes released values to coefficients of the Bernstein basis.
+
+    Of coordinates of the whole lattice, what takes its values there: `whole_synthesis` comes first.
+    """
+    if isinstance(coordinates, GramCoordinates):
+        return [iterated_matrix(*axis) for axis in zip(coordinates.lattice.k, h, strict=True)]
+    axes = zip(coordinates.lattice.k, h, axis_maps(coordinates), strict=True)
+    return [synthesis_matrix(*axis) for axis in axes]
+
+
+def whole_synthesis(coordinates: Coordinates) -> FloatArray | None:
+    """From released to lattice values, (k_1 + 1, .., k_l + 1, d); None where axes factor."""
+    if not isinstance(coordinates, GramCoordinates):
+        return None
+    return coordinates.spectrum.synthesis.reshape(*coordinates.lattice.shape, -1)
+
+
+def released_norm(coordinates: Coordinates, h: Sequence[int]) -> float:
+    """Bound the sup of the polynomial by the largest error of a released value."""
+    if isinstance(coordinates, GramCoordinates):
+        return OUTWARD * lattice_sup_norm(coordinates.lattice.k, h, coordinates.spectrum.synthesis)
+    matrices = synthesis_matrices(coordinates, h)
+    norms = [sup_norm(k, m) for k, m in zip(coordinates.lattice.k, matrices, strict=True)]
+    return OUTWARD * math.prod(norms)
+
+
+def noise_bound(coordinates: Coordinates, h: Sequence[int], law: Noise, beta: Fraction) -> float:
+    """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
+
+    The smaller of two proved bounds: the union bound over coefficients times the operator's norm,
+    and a simulated quantile of the very law, evaluated at enclosing nodes; where that takes too
+    long, the tail of its values at the nodes.
+    """
+    union = released_norm(coordinates, h) * largest_draw(law, coordinates.layout.size, beta)
+    few = len(h) <= _SIMULATED_AXES
+    simulated = _simulated_quantile(coordinates, h, law, float(beta)) if few else None
+    return min(union, tail_at_nodes(coordinates, h, law, beta) if simulated is None else simulated)
+
+
+def tail_at_nodes(coordinates: Coordinates, h: Sequence[int], law: Noise, beta: Fraction) -> float:
+    """Chernoff's bound for the value at a node, and the union bound over nodes.
+
+    A value is ``sum_j c_j X_j``, X of the law. With a, m at least ``|c|_2``, ``|c|_inf`` of every
+    node (both factor over axes): *Laplace* of scale s has ``E e^(u X) = 1 / (1 - (cosh u - 1) /
+    (cosh(1/s) - 1)) <= 1 / (1 - u^2 s^2)`` for ``u s < 1``, because ``(cosh x - 1) / x^2``
+    increases, and ``-ln(1 - x) <= x / (1 - x)``: so ``P(value >= t)`` is at most
+    ``exp(u^2 s^2 a^2 / (1 - u^2 s^2 m^2) - u t)``. *Gaussian*: the discrete law too is
+    sub-Gaussian (Canonne, Kamath and Steinke 2020), ``exp(u^2 sigma^2 a^2 / 2 - u t)``.
+    """
+    enclosure = enclose(coordinates, h, oversampling=8)
+    a = math.prod(float(np.linalg.norm(basis, axis=1).max()) for basis in enclosure.bases)
+    m = math.prod(float(np.abs(basis).max()) for basis in enclosure.bases)
+    nodes = math.prod(len(basis) for basis in enclosure.bases)
+    level = math.log(2 * nodes / float(beta * (1 - _LARGEST_SHARE)))
+    if isinstance(law, GaussianNoise):
+        reached = law.sigma * a * math.sqrt(2 * level)
+    else:
+        shares = np.linspace(0.001, 0.999, 999)  # of 1 / (s m); any u < 1 / (s m) is valid
+        exponents = (shares * a / m) ** 2 / (1 - shares**2)
+        reached = law.scale * m * float(((level + exponents) / shares).min())
+    granule = math.ldexp(1.0, law.granularity_exponent)
+    largest = largest_draw(law, coordinates.layout.size, beta * _LARGEST_SHARE)
+    return OUTWARD * (enclosure.factor * granule * reached + enclosure.loose * largest)
+
+
+def largest_draw(law: Noise, count: int, beta: Fraction) -> float:
+    """What none of so many draws reaches with probability ``1 - beta``: the union bound."""
+    if isinstance(law, GaussianNoise):
+        return gaussian_tail(law, count, beta)
+    return tail(law, count, beta)
+
+
+def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta: Fraction) -> float:
+    """Bound ``sup_y |c n_0 + sum_j n_j y_j|`` of every linear function at once.
+
+    Their `count` weights are, of each in turn, those of coordinates in [0, 1] and, unless c is
+    zero, that of c. The sup is where all y_j with positive, or all with negative n_j are one. The
+    smaller of a simulated quantile and ``l + c`` entries.
+    """
+    bound = OUTWARD * (axes + constant) * largest_draw(law, count, beta)
+    draws = min(_MOST_DRAWS, _FIELD_VALUES // count)
+    rank = _quantile_rank(draws, float(beta))
+    if rank is None:
+        return bound
+    drawn = _drawn(law, draws * count, public_stream("certificate", 0))
+    weights = drawn.reshape(draws, -1, axes + (constant > 0))
+    slopes, middle = weights[..., :axes], 0.0 if constant == 0 else constant * weights[..., -1]
+    high = middle + np.maximum(slopes, 0.0).sum(axis=-1)
+    low = middle + np.minimum(slopes, 0.0).sum(axis=-1)
+    sups = np.maximum(np.abs(high), np.abs(low)).max(axis=-1)
+    granule = math.ldexp(1.0, law.granularity_exponent)
+    return min(bound, OUTWARD * granule * float(np.sort(sups)[rank]))
+
+
+def _simulated_quantile(
+    coordinates: Coordinates, h: Sequence[int], law: Noise, beta: float
+) -> float | None:
+    """An upper confidence bound on the quantile from independent draws under a public key.
+
+    The r-th smallest of R draws exceeds the ``1 - 0.9 beta`` quantile with probability at least
+    ``1 - 0.1 beta`` when ``P(Bin(R, 1 - 0.9 beta) >= r) <= 0.1 beta``; together at most beta.
+    None where that takes too many draws. The enclosing nodes bound the sup from the grid.
+    """
+    for oversampling, wanted in _ENCLOSURES:
+        enclosure = enclose(coordinates, h, oversampling)
+        work = _field_work(enclosure.bases) + coordinates.lattice.size * coordinates.layout.size
+        draws = int(min(_MOST_DRAWS, _WORK / work))
+        if draws >= wanted:
+            break
+    else:
+        return None
+    rank = _quantile_rank(draws, beta)
+    if rank is None:
+        return None
+    fields, largest = noise_sups(enclosure.bases, law, draws, first=whole_synthesis(coordinates))
+    sups = np.sort(enclosure.factor * fields + enclosure.loose * largest)
+    granule = math.ldexp(1.0, law.granularity_exponent)
+    return OUTWARD * granule * float(sups[rank])
+
+
+def _quantile_rank(draws: int, beta: float) -> int | None:
+    """Which of so many draws in order, from 0, will do; None where that takes more of them."""
+    level = 1 - (1 - _SIMULATION_SHARE) * beta
+    ranks = np.arange(1, draws + 1)
+    enough = 1 - bdtr(ranks - 1, draws, level) <= _SIMULATION_SHARE * beta
+    return int(np.argmax(enough)) if enough.any() else None
+
+
+@dataclass(frozen=True)
+class Enclosure:
+    """Per axis, released values to values at nodes, and what these say of the sup in between.
+
+    The sup is at most `factor` times the largest value at the nodes plus `loose` times the largest
+    released value.
+    """
+
+    bases: list[FloatArray]
+    factor: float
+    loose: float
+
+
+def enclose(coordinates: Coordinates, h: Sequence[int], oversampling: int) -> Enclosure:
+    """Nodes for the degree that an axis really has: smooth synthesis has much less than k.
+
+    With M an axis's map to polynomials, cut after the Chebyshev degree D where the coefficients
+    beyond sum to t, ``P = P_D + R``: nodes of degree D enclose P_D, whose values there are those of
+    P but for R. Over axes with norms n_i, ``|R| <= (prod (n_i + t_i) - prod n_i) max |x|``, with
+    n_i + t_i for the norm of the cut one.
+    """
+    bases, factor, whole, grown = [], 1.0, 1.0, 1.0
+    if isinstance(coordinates, GramCoordinates):
+        for k, matrix in zip(
+            coordinates.lattice.k, synthesis_matrices(coordinates, h), strict=True
+        ):
+            nodes, axis_factor = enclosing_nodes(k, oversampling)
+            bases.append(bernstein_basis(nodes, k) @ matrix)
+            factor *= axis_factor
+        return Enclosure(bases, factor, 0.0)
+    for k, matrix in zip(coordinates.lattice.k, synthesis_matrices(coordinates, h), strict=True):
+        degree, norm, tail = _effective_degree(k, matrix)
+        nodes, axis_factor = enclosing_nodes(degree, oversampling)
+        bases.append(bernstein_basis(nodes, k) @ matrix)
+        factor, whole, grown = factor * axis_factor, whole * norm, grown * (norm + 2 * tail)
+    return Enclosure(bases, factor, OUTWARD * (1 + factor) * (grown - whole))
+
+
+def _effective_degree(k: int, matrix: FloatArray) -> tuple[int, float, float]:
+    """The degree D, a bound on the norm, and what the Chebyshev coefficients beyond D sum to."""
+    nodes = (1 - np.cos((np.arange(k + 1) + 0.5) * np.pi / (k + 1))) / 2
+    values = bernstein_basis(nodes, k) @ matrix
+    coefficients = np.abs(dct(values, type=2, axis=0)).sum(axis=1) / (k + 1)
+    tails = np.append(np.cumsum(coefficients[::-1])[::-1], 0.0)  # of degree a and beyond
+    norm = float(tails[0])
+    degree = max(1, int(np.argmax(tails <= _CUT * np.abs(values).sum(axis=1).max())) - 1)
+    return degree, norm, float(tails[degree + 1]) + _ROUNDING * norm
+
+
+def _field_work(bases: Sequence[FloatArray]) -> float:
+    shape, work = [basis.shape[1] for basis in bases], 0.0
+    for axis, basis in enumerate(bases):
+        work += math.prod(shape) * basis.shape[0]
+        shape[axis] = basis.shape[0]
+    return work
+
+
+def noise_sups(
+    bases: Sequence[FloatArray],
+    law: Noise,
+    draws: int,
+    label: str = "certificate",
+    first: FloatArray | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Sup norms of `draws` noise fields and of the noise itself, in granules; from a public key.
+
+    `first` takes all values to those of the lattice at once. Another `label` gives independent
+    draws: what a choice was made on must not certify it.
+    """
+    shape = tuple(basis.shape[1] for basis in bases) if first is None else first.shape[-1:]
+    largest = max(math.prod(shape), math.prod(basis.shape[0] for basis in bases))
+    together = max(1, min(draws, _FIELD_VALUES // largest))
+    sups, sizes = np.empty(draws), np.empty(draws)
+    for start in range(0, draws, together):
+        count = min(together, draws - start)
+        size = count * math.prod(shape)
+        fields = _drawn(law, size, public_stream(label, start))
+        sizes[start : start + count] = np.abs(fields.reshape(-1, count)).max(axis=0)
+        fields = fields.reshape(*shape, count)  # the draw goes to the front as the axes rotate
+        fields = fields if first is None else np.tensordot(first, fields, axes=(-1, 0))
+        for basis in bases:
+            fields = np.tensordot(fields, basis, axes=(0, 1))
+        sups[start : start + count] = np.abs(fields.reshape(count, -1)).max(axis=1)
+    return sups, sizes
+
+
+def _drawn(law: Noise, count: int, stream: KeyStream) -> FloatArray:
+    """Noise in granules."""
+    zeros = np.zeros(count, dtype=np.int64)
+    return law.draw(count, stream).added_to(zeros).astype(np.float64)
+
+
+# --- Proved bounds on sup_y |released(y) - F_D(y)|, from public facts alone
 
 _ROOM = 2.0**-32  # for rounding, downward
 

@@ -1,8 +1,23 @@
 """How released arrays make the released function: a closed list, described in FORMAT.md.
 
+Naive Bayes from released numbers: scores of classes, and how far errors can move them.
+
+The score of a class is ``F = Pr(y | class) Pr(class)``, a product over axes. What is released is
+noisy, so it is first moved to the nearest numbers that some records could have, which is
+post-processing; then F is a Lipschitz function of them, which bounds its error.
+
+Classes are told apart, and ranked, by the logarithms of scores: their differences are log ratios of
+probabilities, where the difference of two scores is large wherever records are dense. A logarithm
+of noisy numbers needs a floor. Each floor here is a standard deviation of the noise over a noisy
+share: the deviation follows from the published law, order and lattice of a release, the share is
+one of the released numbers. So no floor, and nothing else in a logarithm, depends on a record but
+through what is released: it is post-processing, and costs no privacy.
+
+How released arrays make the released function: a closed list, described in FORMAT.md.
+
 A combination is post-processing. Its error bound follows from those of its parts; where a quotient
 makes that impossible for the worst database, the bound is the width of the public range that every
-value is cut to. Those of naive Bayes are proved in `dbern.likelihoods`.
+value is cut to. Those of naive Bayes are proved in `dbern.combination`.
 """
 
 from __future__ import annotations
@@ -15,15 +30,221 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from dbern.arrays import FloatArray
-from dbern.likelihoods import (
-    gaussian_log_scores,
-    gaussian_score_error,
-    gaussian_scores,
-    kernel_log_scores,
-    kernel_score_error,
-    kernel_scores,
-)
+from dbern.types import FloatArray
+
+# --- Naive Bayes from released numbers: scores of classes, and how far errors can move them
+
+
+def kernel_scores(
+    sums: FloatArray, shares: FloatArray, peaks: Sequence[float], floors: Sequence[float]
+) -> FloatArray:
+    """``p prod_i q_i`` with ``q_i = s_i / p`` cut to [floor_i, peak_i]; zero where p <= 0.
+
+    Parameters
+    ----------
+    sums : array (axes, classes, ...)
+        s: the kernel sums of each class over n, in data units.
+    shares : array (classes,)
+        p: the records of each class over n; cut to [0, 1].
+    peaks, floors : sequence of float, one an axis
+        The public range of a likelihood in data units: the kernel's largest value, and what a
+        likelihood at least counts as.
+
+    Returns
+    -------
+    array (classes, ...)
+
+    Examples
+    --------
+    >>> sums = np.array([[[0.6]], [[0.2]]])
+    >>> kernel_scores(sums, np.array([0.5]), [2.0, 2.0], [0.0, 0.0]).round(3).tolist()
+    [[0.24]]
+    """
+    share = _share(shares, sums[0].ndim)
+    scores = np.broadcast_to(share, sums[0].shape)
+    for own, peak, floor in zip(sums, peaks, floors, strict=True):
+        scores = scores * np.clip(_over(own, share), floor, peak)
+    return np.asarray(np.where(share > 0, scores, 0.0))
+
+
+def kernel_score_error(sums: Sequence[float], share: float, peaks: Sequence[float]) -> float:
+    """Bound the error of a score where each sum is off by at most `sums` and p by `share`.
+
+    The records' own (s, p) lie in the convex cone ``0 <= s_i <= peak_i p``, because p counts the
+    very records whose kernels s_i adds up, and what `kernel_scores` uses is ``s~_i = s_i`` cut to
+    [floor_i p, peak_i p]. A cut moves no further than its number or its ends:
+    ``|s~_i - s~_i'| <= max(|s_i - s_i'|, peak_i |p - p'|)``. On the cone ``F = prod_i s~_i /
+    p^{l-1}`` has ``|dF/ds~_i| <= prod_{j != i} peak_j`` and ``|dF/dp| <= (l - 1) prod_j peak_j``;
+    it is homogeneous, so continuous at its tip, and the way between two points stays inside.
+    """
+    top = math.prod(peaks)
+    moved = sum(max(one, peak * share) / peak for one, peak in zip(sums, peaks, strict=True))
+    return min(top, top * (moved + (len(peaks) - 1) * share))
+
+
+def kernel_log_scores(
+    sums: FloatArray,
+    shares: FloatArray,
+    peaks: Sequence[float],
+    floors: Sequence[float],
+    noise: Sequence[FloatArray | float],
+) -> FloatArray:
+    """``ln p + sum_i ln((q_i + t_i) / (g_i + t_i))``: log scores but for a number common to all.
+
+    q_i is the likelihood of a class as in `kernel_scores`, g_i that of all classes together (the
+    mean of theirs by shares), t_i the noise of q_i: where both likelihoods are far below it, the
+    axis says nothing, and where no axis does the shares decide. Without noise this is
+    ``ln F - sum_i ln g_i``.
+
+    Parameters
+    ----------
+    sums, shares, peaks, floors
+        As of `kernel_scores`; a share counts as at least its noise.
+    noise : sequence of array (classes,), and last a float
+        Standard deviations of the noise of the sums, axis by axis, and of that of the shares; > 0.
+
+    Returns
+    -------
+    array (classes, ...)
+
+    Examples
+    --------
+    >>> sums = np.array([[[0.6, -0.1], [0.2, -0.3]]])
+    >>> noise = [np.array([0.001, 0.001]), 0.001]
+    >>> logs = kernel_log_scores(sums, np.array([0.5, 0.5]), [2.0], [0.0], noise)
+    >>> (logs[0] - logs[1]).round(2).tolist()  # three to one, and nothing known
+    [1.1, 0.0]
+    """
+    *of_sums, of_shares = noise
+    share = _share(np.maximum(shares, min(float(of_shares), 1.0)), sums[0].ndim)
+    logs = np.broadcast_to(np.log(share), sums[0].shape)
+    for own, peak, floor, deviation in zip(sums, peaks, floors, of_sums, strict=True):
+        likely = np.clip(own / share, floor, peak)
+        together = (share * likely).sum(axis=0) / share.sum()
+        unsure = np.reshape(deviation, share.shape) / share
+        logs = logs + np.log((likely + unsure) / (together + unsure))
+    return np.asarray(logs)
+
+
+def gaussian_scores(
+    moments: FloatArray, points: FloatArray, peaks: Sequence[float], floors: Sequence[float]
+) -> FloatArray:
+    """``p prod_i peak_i (floor_i / sigma_i) exp(-(u_i - mu_i)^2 / (2 sigma_i^2))``.
+
+    With ``mu_i = m_i / p`` cut to [-1/2, 1/2], and ``sigma_i^2 = q_i / p - mu_i^2``, the quotient
+    cut to at most 1/4 and the difference to at least ``floor_i^2``; zero where p is not above 0.
+
+    Parameters
+    ----------
+    moments : array (classes, 1 + 2 axes)
+        Of each class, over n: p, the records; m, the sums of each axis's centred position u in
+        [-1/2, 1/2]; q, those of their squares.
+    points : array (..., axes)
+        u.
+    peaks, floors : sequence of float, one an axis
+        The largest likelihood, in data units, and the least standard deviation, in those of u.
+
+    Returns
+    -------
+    array (classes, ...)
+
+    Examples
+    --------
+    >>> moments = np.array([[1.0, 0.25, 0.0625]])
+    >>> gaussian_scores(moments, np.array([[0.25], [0.35]]), [4.0], [0.1]).round(3).tolist()
+    [[4.0, 2.426]]
+    """
+    axes = len(peaks)
+    share = _share(moments[:, 0], points.ndim)
+    scores = np.broadcast_to(share, (len(moments), *points.shape[:-1]))
+    for axis, (peak, floor) in enumerate(zip(peaks, floors, strict=True)):
+        mean, variance = _mean_and_variance(moments, share, axis, axes, floor)
+        apart = points[..., axis] - mean
+        scores = scores * peak * floor / np.sqrt(variance) * np.exp(-(apart**2) / (2 * variance))
+    return np.asarray(np.where(share > 0, scores, 0.0))
+
+
+def gaussian_log_scores(
+    moments: FloatArray, points: FloatArray, floors: Sequence[float], noise: float
+) -> FloatArray:
+    """``ln p - sum_i (ln sigma_i + (u_i - mu_i)^2 / (2 sigma_i^2))``: log scores less a constant.
+
+    As in `gaussian_scores`, with a share of at least its noise, and variances of at least theirs:
+    a variance that is lost in its noise would make a likelihood surer than anything is known.
+
+    Parameters
+    ----------
+    moments, points, floors
+        As of `gaussian_scores`.
+    noise : float
+        The standard deviation of the noise of every released number; positive.
+
+    Returns
+    -------
+    array (classes, ...)
+
+    Examples
+    --------
+    >>> moments = np.array([[0.5, 0.1, 0.03], [0.5, -0.1, 0.03]])
+    >>> logs = gaussian_log_scores(moments, np.array([[0.0], [0.3]]), [0.1], 1e-4)
+    >>> (logs[0] - logs[1]).round(2).tolist()
+    [0.0, 6.0]
+    """
+    axes = len(floors)
+    share = _share(np.maximum(moments[:, 0], min(noise, 1.0)), points.ndim)
+    logs = np.broadcast_to(np.log(share), (len(moments), *points.shape[:-1]))
+    for axis, floor in enumerate(floors):
+        mean, variance = _mean_and_variance(moments, share, axis, axes, floor)
+        variance = np.maximum(variance, noise / share)
+        logs = logs - 0.5 * np.log(variance) - (points[..., axis] - mean) ** 2 / (2 * variance)
+    return np.asarray(logs)
+
+
+def _mean_and_variance(
+    moments: FloatArray, share: FloatArray, axis: int, axes: int, floor: float
+) -> tuple[FloatArray, FloatArray]:
+    first, second = (
+        _over(moments[:, 1 + axis + skip].reshape(share.shape), share) for skip in (0, axes)
+    )
+    mean = np.clip(first, -0.5, 0.5)
+    return mean, np.maximum(np.minimum(second, 0.25) - mean**2, floor**2)
+
+
+def gaussian_score_error(moment: float, peaks: Sequence[float], floors: Sequence[float]) -> float:
+    """Bound the error of a score where every released number is off by at most `moment`, e.
+
+    The records' own (p, m_i, q_i) lie in the convex set ``|m_i| <= p/2``,
+    ``m_i^2/p <= q_i <= p/4``, and so does what `gaussian_scores` uses: p cut to [0, 1], m_i to
+    [-p/2, p/2] (then it is off by e at most, as its ends are by e/2), q_i to [m_i^2/p, p/4]. The
+    lower end is off by ``|2 m_i/p| e + (m_i/p)^2 e <= 1.25 e``, so q_i is by 1.25 e. (The score
+    does not see the cut from below: there the variance is at its floor anyway.)
+
+    With ``A = prod_i peak_i``, the largest product of likelihoods, and f_i the floors, on that set
+
+        ``|dF/dmu_i| <= A p e^{-1/2} / f_i``,   ``|dF/dvar_i| <= A p / (2 f_i^2)``,
+
+    since ``z exp(-z^2/2) <= e^{-1/2}`` and ``|z^2 - 1| exp(-z^2/2) <= 1``, sigma_i >= f_i. Hence
+    ``|dF/dq_i| <= A / (2 f_i^2)``; ``|dF/dm_i| <= A (e^{-1/2}/f_i + 1/(2 f_i^2))``, as
+    ``|2 mu_i| <= 1``; and ``|dF/dp| <= A (1 + sum_i (e^{-1/2}/(2 f_i) + 1/(8 f_i^2)))``, as
+    ``|mu_i| <= 1/2`` and ``|2 mu_i^2 - q_i/p| <= 1/4``. What they make of e, e and 1.25 e is
+
+        ``A e (1 + sum_i (1.5 e^{-1/2} / f_i + 1.25 / f_i^2))``.
+    """
+    top = math.prod(peaks)
+    slope = 1 + sum(1.5 * math.exp(-0.5) / floor + 1.25 / floor**2 for floor in floors)
+    return min(top, top * slope * moment)
+
+
+def _share(shares: FloatArray, dimensions: int) -> FloatArray:
+    """Shares of the classes, cut to [0, 1], with their axis first of so many."""
+    return np.asarray(np.clip(shares, 0.0, 1.0).reshape(-1, *[1] * (dimensions - 1)))
+
+
+def _over(numbers: FloatArray, share: FloatArray) -> FloatArray:
+    return np.asarray(numbers / np.where(share > 0, share, np.inf))
+
+
+# --- How released arrays make the released function: a closed list, described in FORMAT.md
 
 KINDS = (
     *("linear", "sigmoid", "response", "stack", "one-vs-rest", "ratio"),
@@ -55,7 +276,7 @@ class Combination:
     low, high : float
         The public range of a ratio or a response.
     peaks, floors : tuple of float
-        Of naive Bayes, one an axis: see `dbern.likelihoods`.
+        Of naive Bayes, one an axis: see `dbern.combination`.
     constant : float, optional
         Where it is stated, what is released is one vector of weights, and the arrays of the kind
         are the linear functions that these make (`linear_values`).

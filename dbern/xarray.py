@@ -14,20 +14,17 @@ from typing import Any
 import numpy as np
 import xarray
 
-from dbern.arrays import FloatArray
-from dbern.bernstein.basis import MOST_H, iterate, iterated_matrix
-from dbern.bernstein.blocks import Blocks
-from dbern.bernstein.lattice import Lattice
-from dbern.domain import Axis, Domain
+from dbern.bernstein.basis import MOST_H, Blocks, iterate, iterated_matrix
+from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import DbernError, SpecError
-from dbern.synopsis.evaluator import Polynomial
+from dbern.strategies.base import Lattice
+from dbern.synopsis.arrays import MOST_LOADED, ShardedPolynomial
+from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.grids import coordinates, grid_axes
-from dbern.synopsis.kept import Kept
 from dbern.synopsis.points import Points, as_points, like
-from dbern.synopsis.released import MOST_LOADED
-from dbern.synopsis.sharded import ShardedPolynomial
 from dbern.synopsis.store import SHARD_BYTES
-from dbern.times import TimeUnit
+from dbern.system import Kept
+from dbern.types import FloatArray
 
 _COEFFICIENTS = "coefficients"
 

@@ -108,7 +108,8 @@ def client() -> Iterator[Any]:
 
     memory = "distributed.worker.memory"
     kept = {f"{memory}.target": False, f"{memory}.spill": False}
-    # As in `dbern.clusters.cluster`: no size of this process, and no pause, takes the worker away.
+    # As in `dbern.cluster.connection.cluster`: no size of this process, and no pause, takes the
+    # worker away.
     kept |= {f"{memory}.pause": False, "distributed.scheduler.worker-ttl": None}
     with (
         dask.config.set(kept),
@@ -156,12 +157,12 @@ def object_server() -> Iterator[ObjectServer]:
 @pytest.fixture
 def bucket(object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     """A fresh bucket, with an environment in which releases can use it; refusals come soon."""
-    from dbern.objects import _arrow
+    from dbern.data.objects import _arrow
 
     pytest.importorskip("obstore", reason="obstore is not installed here: pip install obstore")
     for name, value in object_server.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("dbern.objects._RETRIES", 1)
+    monkeypatch.setattr("dbern.data.objects._RETRIES", 1)
     object_server.fault = lambda _request: None
     made = Bucket(object_server)
     object_server.requests.clear()
@@ -173,7 +174,7 @@ def bucket(object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iter
 @pytest.fixture
 def fast_cluster(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Releases of this process use the session's cluster instead of starting one each."""
-    monkeypatch.setattr("dbern.releasing.cluster", lambda *_: nullcontext(client))
+    monkeypatch.setattr("dbern.releasing.run.cluster", lambda *_: nullcontext(client))
 
 
 @pytest.fixture

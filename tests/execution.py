@@ -30,12 +30,12 @@ METADATA = {
 _FIXED = """
 def _fix(number=__import__("itertools").count()):
     import hashlib, types
-    import dbern.ledger.keys, dbern.ledger.rows
+    import dbern.ledger.secrets, dbern.ledger.tables
     draw = lambda *_: hashlib.sha256(b"demonstration %d" % next(number)).digest()
-    dbern.ledger.keys.new_key = draw
-    dbern.ledger.rows.new_id = lambda: draw().hex()[:32]
-    dbern.ledger.rows.now = lambda: "2026-11-20T12:00:00+00:00"
-    dbern.ledger.rows.secrets = types.SimpleNamespace(token_bytes=draw)
+    dbern.ledger.secrets.new_key = draw
+    dbern.ledger.tables.new_id = lambda: draw().hex()[:32]
+    dbern.ledger.tables.now = lambda: "2026-11-20T12:00:00+00:00"
+    dbern.ledger.tables.secrets = types.SimpleNamespace(token_bytes=draw)
 _fix()
 del _fix
 """

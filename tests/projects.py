@@ -19,7 +19,7 @@ import pytest
 
 if TYPE_CHECKING:
     from dbern.ledger import BudgetLedger, Reservation
-    from dbern.spec import ReleaseSpec
+    from dbern.planning.spec import ReleaseSpec
 
 KEY = bytes(range(32))
 SALT = bytes(range(100, 132))
@@ -70,7 +70,7 @@ class Project:
         from dbern.privacy.budget import Budget
 
         with pytest.MonkeyPatch.context() as patch:  # synopses of twins carry it
-            patch.setattr("dbern.ledger.schema.new_ledger_id", lambda: LEDGER_ID)
+            patch.setattr("dbern.ledger.tables.new_ledger_id", lambda: LEDGER_ID)
             BudgetLedger.create(self.url)
         with self.ledger() as ledger:
             ledger.grant("trips", Budget.parse(epsilon), **terms)
@@ -98,7 +98,7 @@ class Project:
 
         A double underscore in a section's name is its dot; a value None removes the key.
         """
-        from dbern.spec import ReleaseSpec
+        from dbern.planning.spec import ReleaseSpec
 
         sections = {name: dict(keys) for name, keys in _SPEC.items()}
         if self.shared:
@@ -159,11 +159,11 @@ def objects(store: Path) -> dict[str, bytes]:
 
 
 def fix_reservations(setattr_: Callable[[str, Any], None]) -> None:
-    for module in ("keys", "wrapping"):
+    for module in ("secrets", "postgres"):
         setattr_(f"dbern.ledger.{module}.new_key", lambda: KEY)
-    setattr_("dbern.ledger.rows.new_id", lambda: RELEASE_ID)
-    setattr_("dbern.ledger.rows.now", lambda: CREATED)
-    setattr_("dbern.ledger.rows.secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
+    setattr_("dbern.ledger.tables.new_id", lambda: RELEASE_ID)
+    setattr_("dbern.ledger.tables.now", lambda: CREATED)
+    setattr_("dbern.ledger.tables.secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
 
 
 class Draws:
@@ -189,9 +189,9 @@ class Draws:
         return hashlib.sha256(f"{self._place} {next(self._numbers)}".encode()).digest()
 
     def replace(self, setattr_: Callable[[str, Any], None]) -> None:
-        for module in ("keys", "wrapping"):
+        for module in ("secrets", "postgres"):
             setattr_(f"dbern.ledger.{module}.new_key", self)
-        setattr_("dbern.ledger.rows.secrets", SimpleNamespace(token_bytes=self))
+        setattr_("dbern.ledger.tables.secrets", SimpleNamespace(token_bytes=self))
 
 
 @dataclass(frozen=True)

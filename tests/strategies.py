@@ -8,10 +8,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dbern.bernstein.lattice import Slab
-from dbern.planning import plan_files
-from dbern.plans import ReleasePlan
-from dbern.spec import ReleaseSpec
+from dbern.planning.planner import plan_files
+from dbern.planning.plans import ReleasePlan
+from dbern.planning.spec import ReleaseSpec
+from dbern.strategies.base import Slab
 
 MINIMAL: dict[str, dict[str, Any]] = {
     "release": {"name": "demo", "output": "out/demo.zarr"},

@@ -9,13 +9,14 @@ import pytest
 from distributed import Client
 
 import dbern
-from dbern import publishing, releasing
-from dbern.connecting import UNREACHABLE, connect
-from dbern.discovery import discover
+from dbern.cluster.connection import UNREACHABLE, connect
+from dbern.data.discovery import discover
 from dbern.errors import IntegrityError, ReleaseError
 from dbern.ledger import BudgetLedger
 from dbern.privacy.calibration import LaplaceNoise
 from dbern.privacy.mechanism import privatize
+from dbern.releasing import publish as publishing
+from dbern.releasing import run as releasing
 
 
 def test_a_name_reserved_anew_before_the_lock_is_left_alone(project, client, monkeypatch):
@@ -144,7 +145,7 @@ def test_an_axis_that_no_store_can_hold_is_refused_before_the_charge(name):
 
 
 def test_other_types_of_the_same_classes_are_another_release():
-    from dbern.ledger.identity import changes
+    from dbern.ledger.values import changes
 
     assert changes({"classes": [0, 1]}, {"classes": [False, True]})
     assert not changes({"bounds": [0, 1]}, {"bounds": [0.0, 1.0]})

@@ -11,20 +11,27 @@ import pytest
 import reference
 from strategies import density_plan, density_spec, sections
 
-from dbern.bernstein.approximation import bump_error
 from dbern.bernstein.basis import bernstein_basis, iterated_basis
-from dbern.bernstein.bias import Bumps
-from dbern.bernstein.coordinates import PlainCoordinates
 from dbern.bernstein.kernels import Gaussian
-from dbern.bernstein.lattice import Lattice
-from dbern.certificate import Certificate, combined, lower_bound
+from dbern.certificate import (
+    Certificate,
+    combined,
+    enclose,
+    lattice_norm,
+    lower_bound,
+    released_norm,
+    synthesis_matrices,
+)
 from dbern.combination import KINDS, Combination
-from dbern.noise_bounds import enclose, lattice_norm, released_norm, synthesis_matrices
-from dbern.planning import plan_files
+from dbern.planning.planner import plan_files
+from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.calibration import tail
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.mechanism import public_stream
-from dbern.spec import ReleaseSpec
+from dbern.strategies.approximation import bump_error
+from dbern.strategies.base import Lattice
+from dbern.strategies.bias import Bumps
+from dbern.strategies.lattice import PlainCoordinates
 
 ONE = [(0.3, 20, 1), (0.1, 20, 1), (0.1, 20, 4), (0.05, 10, 2), (0.02, 20, 3), (0.2, 64, 8),
        (1.0, 5, 2), (0.1, 1, 1), (0.15, 20, 50), (0.01, 100, 2)]  # fmt: skip

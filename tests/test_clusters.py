@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import serialization
 from distributed import Client, LocalCluster, Security
 
 import dbern
-from dbern import diagnosis
-from dbern.clusters import cluster
+from dbern.cli import diagnosis
+from dbern.cluster.connection import cluster
 from dbern.errors import EnvironmentRefusedError, ReleaseError
 from deploy import certificates
 
@@ -35,7 +35,7 @@ def scheduler(**options):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr("dbern.clusters._CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("dbern.cluster.connection._CONNECT_SECONDS", 0.3)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -54,7 +54,7 @@ def test_what_was_reserved_before_stays_so_and_goes_on(project, client, monkeypa
         raise ReleaseError("gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("dbern.releasing.add_up", gone)
+        patch.setattr("dbern.releasing.run.add_up", gone)
         with pytest.raises(ReleaseError, match="gone"):
             dbern.release(project.spec(), client=client)
     with pytest.raises(EnvironmentRefusedError, match="no scheduler answers"):
@@ -88,7 +88,7 @@ def test_workers_that_are_still_coming_are_waited_for(project):
 
 def test_the_command_line_passes_the_wait_on(run, project, monkeypatch):
     asked = []
-    monkeypatch.setattr("dbern.releasing.cluster", lambda *given: asked.append(given[:2]))
+    monkeypatch.setattr("dbern.releasing.run.cluster", lambda *given: asked.append(given[:2]))
     for more in ([], ["--wait-for-workers", "7.5"]):
         run("release", project.spec_path.name, "--scheduler", "tls://a:1", *more)
     assert asked == [("tls://a:1", 60.0), ("tls://a:1", 7.5)]
@@ -283,4 +283,4 @@ def test_certificates_in_memory_will_do():
         Client(local, set_as_default=False) as given,
         pytest.raises(EnvironmentRefusedError, match="has no workers"),
     ):
-        dbern.clusters.same_cluster(given, 0).__enter__()
+        dbern.cluster.connection.same_cluster(given, 0).__enter__()

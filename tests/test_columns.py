@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.columns import numbers
+from dbern.data.columns import numbers
+from dbern.data.domain import TICKS, TimeUnit, bounds_of, moment_of
 from dbern.errors import SpecError
-from dbern.times import TICKS, TimeUnit, bounds_of, moment_of
 
 KINDS = [pa.decimal32, pa.decimal64, pa.decimal128, pa.decimal256]
 MOST = [9, 18, 38, 76]

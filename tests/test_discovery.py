@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dbern import discovery
-from dbern.discovery import discover
+from dbern.data import discovery
+from dbern.data.discovery import discover
 from dbern.errors import SpecError
 
 

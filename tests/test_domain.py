@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.domain import Axis, Domain, Outside
+from dbern.data.domain import Axis, Domain, Outside
 from dbern.errors import SpecError
 
 BOX = (Axis("x", -1.0, 3.0), Axis("y", 10.0, 20.0))

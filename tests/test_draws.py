@@ -6,8 +6,10 @@ from hashlib import sha256
 
 import pytest
 
-from dbern.ledger import keys, rows, wrapping
-from dbern.privacy import entropy
+from dbern.ledger import postgres as wrapping
+from dbern.ledger import secrets as keys
+from dbern.ledger import tables as rows
+from dbern.privacy import keystream as entropy
 
 
 def drawn(place: str, number: int) -> bytes:

@@ -11,10 +11,9 @@ from pathlib import Path
 import object_server
 import pytest
 
-from dbern.endpoints import credentials, settings, trusted
+from dbern.data.objects import Objects, creating, credentials, open_file, settings, trusted
+from dbern.data.storage import Bucket
 from dbern.errors import EnvironmentRefusedError
-from dbern.objects import Objects, creating, open_file
-from dbern.synopsis.places import Bucket
 
 VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ACCESS_KEY_ID", "AWS_CA_BUNDLE",
              "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_SHARED_CREDENTIALS_FILE",
@@ -106,8 +105,8 @@ def test_both_clients_speak_tls_by_an_authority_of_ones_own(bare, tmp_path):
     role = certificates.issue(tmp_path / "objects", "store", ["127.0.0.1"])
     server, stop = object_server.start(role)
     try:
-        bare.setattr("dbern.objects._RETRIES", 0)
-        bare.setattr("dbern.objects._RETRY_SECONDS", 2)
+        bare.setattr("dbern.data.objects._RETRIES", 0)
+        bare.setattr("dbern.data.objects._RETRY_SECONDS", 2)
         file = tmp_path / "credentials"
         file.write_text(FILE)
         bare.setenv("AWS_ENDPOINT_URL", server.environment["AWS_ENDPOINT_URL"])

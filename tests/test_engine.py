@@ -20,13 +20,10 @@ from strategies import density_spec, whole
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern
-from dbern.clusters import cluster
-from dbern.components.counting import Counters
-from dbern.domain import Column
-from dbern.engine import (
+from dbern.cluster.connection import at_work, check_workers, cluster, say_environment, submitted
+from dbern.cluster.graph import (
     Outcome,
     Piece,
-    Portion,
     _arriving,
     add_up,
     center,
@@ -35,12 +32,13 @@ from dbern.engine import (
     merge,
     share_out,
 )
+from dbern.counting.passes import Counters, Portion
+from dbern.data.domain import Column
+from dbern.data.parquet import FileFacts, UnreadableFileError, footer_tag, read_footers
 from dbern.errors import EnvironmentRefusedError, ReleaseError
-from dbern.planning import plan
+from dbern.planning.planner import plan
 from dbern.privacy.laplace import MAX_CENTER
-from dbern.progress import silent
-from dbern.records import FileFacts, UnreadableFileError, footer_tag, read_footers
-from dbern.workers import at_work, check_workers, say_environment, submitted
+from dbern.system import silent
 
 SALT = b"a test's salt"
 ROWS = 1000
@@ -225,8 +223,8 @@ def test_work_is_shared_out_completely_and_in_bounds(tmp_path):
 @pytest.mark.slow
 def test_a_hundred_thousand_row_groups_are_few_tasks(monkeypatch):
     """Of files that are not there: 10^5 of one row group each, and one of as many row groups."""
-    monkeypatch.setattr("dbern.engine.footer_tag", lambda path, _salt: path)
-    monkeypatch.setattr("dbern.engine.file_facts", lambda path: by_path[path])
+    monkeypatch.setattr("dbern.cluster.graph.footer_tag", lambda path, _salt: path)
+    monkeypatch.setattr("dbern.cluster.graph.file_facts", lambda path: by_path[path])
     for rows in (1_000, 1_000_000):
         many = [FileFacts(f"{i}", 1, (rows,)) for i in range(100_000)]
         for files in (many, [FileFacts("all", 1, (rows,) * 100_000)]):
@@ -257,7 +255,7 @@ def test_a_graph_is_never_large_and_a_task_costs_little(client, table, monkeypat
         return future
 
     monkeypatch.setattr(client, "submit", counted)
-    monkeypatch.setattr("dbern.engine.count", lambda *_: Outcome(np.ones(4, np.int64), 1))
+    monkeypatch.setattr("dbern.cluster.graph.count", lambda *_: Outcome(np.ones(4, np.int64), 1))
     begin = time.process_time()
     total = add_up(client, counters, [()] * 2000, SALT, silent).result()
     spent = time.process_time() - begin
@@ -414,8 +412,8 @@ def one_worker_paused():
 
 @pytest.mark.slow
 def test_workers_that_stay_paused_are_not_waited_for_for_ever(project, monkeypatch):
-    monkeypatch.setattr("dbern.engine._PATIENCE_SECONDS", 1)
-    monkeypatch.setattr("dbern.engine._LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("dbern.cluster.graph._PATIENCE_SECONDS", 1)
+    monkeypatch.setattr("dbern.cluster.graph._LOOK_SECONDS", 0.1)
     with (
         one_worker_paused() as client,
         pytest.raises(ReleaseError, match="all are paused, short of memory"),
@@ -490,7 +488,7 @@ def test_a_worker_that_dies_while_it_is_asked_is_asked_again(client, monkeypatch
     with pytest.raises(EnvironmentRefusedError, match="ModuleNotFoundError") as caught:
         check_workers(client)
     assert "a text" not in str(caught.value)
-    monkeypatch.setattr("dbern.workers._ASK_SECONDS", 0.0)
+    monkeypatch.setattr("dbern.cluster.connection._ASK_SECONDS", 0.0)
     answers[:] = [CommClosedError(), say_environment()]
     with pytest.raises(EnvironmentRefusedError, match="does not answer"):
         check_workers(client)

@@ -15,7 +15,7 @@ import time
 import pytest
 
 import dbern
-from dbern import diagnosis
+from dbern.cli import diagnosis
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ from distributed.core import error_message
 from distributed.protocol import to_serialize
 from distributed.protocol.serialize import Pickled
 import distributed.worker
-import dbern.engine
+import dbern.cluster.graph
 
 FOLDER = pathlib.Path(os.environ["MARKS"])
 CODE = "import os, pathlib; pathlib.Path({!r}, str(os.getpid())).touch()".format(str(FOLDER))
@@ -49,7 +49,7 @@ class Forwarded:  # to the scheduler, which unpickles it, an object that it pass
     def __reduce__(self):
         return Pickled, ({"pickled-obj": pickle.dumps(Mark())}, [])
 
-def count(*arguments, actual=dbern.engine.count):
+def count(*arguments, actual=dbern.cluster.graph.count):
     if route() == "error":
         raise ValueError
     return Whole() if route() == "type" else actual(*arguments)
@@ -58,7 +58,7 @@ def failed(error, status="error", actual=error_message):
     told = actual(error, status)
     return {**told, "exception": to_serialize(pickle.dumps(Mark()))} if route() == "error" else told
 
-dbern.engine.count, distributed.worker.error_message = count, failed
+dbern.cluster.graph.count, distributed.worker.error_message = count, failed
 
 def dask_setup(worker):
     from distributed.protocol.serialize import ToPickle

@@ -15,14 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern import records, workers
 from dbern.bernstein.basis import iterate
-from dbern.costs import Cost
+from dbern.cluster import connection as workers
+from dbern.data import parquet as records
+from dbern.data.parquet import FileFacts, reading_bytes
+from dbern.data.streams import BATCH_ROWS
 from dbern.errors import EnvironmentRefusedError
-from dbern.limits import memory_limit
-from dbern.planning import plan_files
-from dbern.records import BATCH_ROWS, FileFacts, reading_bytes
-from dbern.synopsis.evaluator import Polynomial
+from dbern.planning.planner import plan_files
+from dbern.planning.plans import Cost
+from dbern.synopsis.evaluate import Polynomial
+from dbern.system import memory_limit
 
 _RELEASE = """
 import json, os, re, sys
@@ -73,7 +75,8 @@ def test_peak_memory_is_flat_in_the_rows_and_under_what_the_plan_says(project):
 def test_memory_of_reading_does_not_follow_the_row_groups(tmp_path):
     """What Arrow has allocated at most, which buffers read ahead for all row groups exceed."""
     code = (
-        "import sys, pyarrow as pa; from dbern.records import *; from dbern.domain import Column;"
+        "import sys, pyarrow as pa; from dbern.data.parquet import *;"
+        "from dbern.data.domain import Column;"
         "columns = [Column('x', ''), Column('y', '')];"
         "[None for _ in read_batches(sys.argv[1], range(int(sys.argv[2])), columns)];"
         "assert pa.default_memory_pool().max_memory() <= reading_bytes(columns)"
@@ -228,7 +231,7 @@ def test_odd_files_of_control_groups_are_no_limits(tmp_path):
 @pytest.mark.parametrize("kind", ["RLIMIT_AS", "RLIMIT_DATA"])
 def test_a_limit_of_its_own_counts(kind):
     code = (
-        "import resource; from dbern.limits import memory_limit\n"
+        "import resource; from dbern.system import memory_limit\n"
         f"resource.setrlimit(resource.{kind}, (1 << 29, resource.RLIM_INFINITY))\n"
         "print(memory_limit())"
     )
@@ -270,7 +273,7 @@ def test_ten_million_coefficients_are_chosen_and_shaped_in_parts(project):
 _ANSWER = """
 import re, sys
 import dbern
-from dbern.synopsis.queries import answer
+from dbern.synopsis.tables import answer
 folder = sys.argv[1]
 assert answer(dbern.open(folder + "/out.zarr"), folder + "/q.parquet", folder + "/a.parquet")
 print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024)

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dbern.oblique import Oblique, _residuals, decorrelate
+from dbern.bernstein.oblique import Oblique, _residuals, decorrelate
 
 
 def covariance(rng, axes, strength=1.0):

@@ -16,11 +16,11 @@ from distributed.protocol.serialize import ToPickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.engine import Outcome, _arrived
+from dbern.cluster.graph import Outcome, _arrived
+from dbern.cluster.plain import Closed, answer, exception_of, opened, packed, shown, unpacked
+from dbern.cluster.wire import _decoded
 from dbern.errors import IntegrityError
-from dbern.plain import Closed, answer, exception_of, opened, packed, shown, unpacked
 from dbern.privacy.laplace import MAX_CENTER
-from dbern.wire import _decoded
 
 STATE = np.array([[1, -2], [2**61, 0]])
 TAG = "0f" * 32

@@ -14,14 +14,13 @@ import pytest
 from hypothesis import given, settings
 from strategies import density_plan, density_spec, sections, spec_sections
 
-import dbern.records
+import dbern.data.parquet
 from dbern.certificate import printed_sum
+from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
-from dbern.planning import plan, plan_files
-from dbern.plans import ReleasePlan
-from dbern.records import FileFacts, write_records
-from dbern.spec import ReleaseSpec
-from dbern.workers import task_rows
+from dbern.planning.planner import plan, plan_files
+from dbern.planning.plans import ReleasePlan, task_rows
+from dbern.planning.spec import ReleaseSpec
 
 
 @pytest.mark.slow
@@ -187,7 +186,7 @@ def test_planning_reads_no_record(source, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("a record was read")
 
-    monkeypatch.setattr(dbern.records, "read_batches", refuse)
+    monkeypatch.setattr(dbern.data.parquet, "read_batches", refuse)
     for method in ("iter_batches", "read", "read_row_group", "read_row_groups", "scan_contents"):
         monkeypatch.setattr(pq.ParquetFile, method, refuse)
     for function in ("read_table", "read_pandas", "ParquetDataset"):

@@ -12,18 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbern.discovery import discover
-from dbern.domain import Column
-from dbern.errors import SpecError
-from dbern.records import (
-    BATCH_ROWS,
+from dbern.data.discovery import discover
+from dbern.data.domain import Column, TimeUnit
+from dbern.data.parquet import (
     UnreadableFileError,
     footer_tag,
     read_batches,
     read_footers,
     write_records,
 )
-from dbern.times import TimeUnit
+from dbern.data.streams import BATCH_ROWS
+from dbern.errors import SpecError
 
 
 def plain(*names):

@@ -15,7 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern import clusters, engine, publishing, reading, releasing
+from dbern.cluster import connection as clusters
+from dbern.cluster import graph as engine
+from dbern.counting import passes as reading
+from dbern.data import storage as places
 from dbern.errors import (
     BudgetError,
     DbernError,
@@ -26,8 +29,9 @@ from dbern.errors import (
 )
 from dbern.ledger import BudgetLedger, State
 from dbern.privacy.mechanism import privatize
-from dbern.releasing import abandon
-from dbern.synopsis import places
+from dbern.releasing import publish as publishing
+from dbern.releasing import run as releasing
+from dbern.releasing.run import abandon
 
 
 def direct_density(points, x, y, n, bandwidth=(2.0, 0.4)):
@@ -159,7 +163,7 @@ def test_bytes_do_not_depend_on_slabs_staged_out_of_order_or_threads(
     project, client, helpers, monkeypatch
 ):
     spec = {"mechanism": {"k": [200, 8], "h": 1}}
-    monkeypatch.setattr("dbern.bernstein.lattice.SLAB_COEFFICIENTS", 200)
+    monkeypatch.setattr("dbern.strategies.base.SLAB_COEFFICIENTS", 200)
     other = project.twin("other")
     dbern.release(project.spec(**spec), client=client)
     assert sum("/c/" in name for name in helpers.objects(project.output)) > 5
@@ -181,7 +185,7 @@ def test_the_slab_size_changes_shards_but_no_coefficient(project, client, monkey
     spec = {"mechanism": {"k": [60, 8], "h": 1}}
     other = project.twin("other")
     whole = dbern.release(project.spec(**spec), client=client).synopsis
-    monkeypatch.setattr("dbern.bernstein.lattice.SLAB_COEFFICIENTS", 100)
+    monkeypatch.setattr("dbern.strategies.base.SLAB_COEFFICIENTS", 100)
     cut = dbern.release(other.spec(**spec), client=client).synopsis
     assert cut.verify() > whole.verify()
     points = np.random.default_rng(3).uniform([0, -1], [10, 1], (50, 2))
@@ -714,8 +718,8 @@ def raising(*_arguments, **_named):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("place", ["dbern.streams.as_floats", "dbern.engine.to_grid",
-                                   "dbern.reading.read_batches"])  # fmt: skip
+@pytest.mark.parametrize("place", ["dbern.data.streams.as_floats", "dbern.cluster.graph.to_grid",
+                                   "dbern.counting.passes.read_batches"])  # fmt: skip
 def test_a_failing_task_says_its_type_and_nothing_else(project, client, monkeypatch, caplog, place):
     caplog.set_level("DEBUG")
     monkeypatch.setattr(place, raising)
@@ -736,7 +740,7 @@ def test_no_task_raises_because_the_scheduler_logs_its_arguments(
         monkeypatch.setattr(engine, "np", SimpleNamespace(add=raising))
         monkeypatch.setattr(engine, "task_rows", lambda _rows: 10)
     else:
-        monkeypatch.setattr(f"dbern.components.counting.{place}", raising)
+        monkeypatch.setattr(f"dbern.counting.passes.{place}", raising)
     with pytest.raises(ReleaseError):
         dbern.release(project.spec(), client=client)
     salt = repr(project.reservation().salt)
@@ -776,7 +780,7 @@ def test_no_key_or_seal_reaches_a_task(project, client, monkeypatch, fixed):
     """Everything that is sent to the cluster is pickled here and searched."""
     import cloudpickle
 
-    from dbern.privacy.entropy import subkey
+    from dbern.privacy.keystream import subkey
 
     key = bytes(range(32))
     secrets = [key, *(subkey(key, use) for use in ("staging", "seal")),

@@ -213,7 +213,7 @@ def test_one_unit_less_changes_nothing_but_coefficients(traces, changes, unit):
 
 def test_a_count_of_rows_is_caught(traces, monkeypatch):
     """As if the footers were counted, which is what planning does for replaced rows."""
-    counted = "dbern.planning.public_rows"
+    counted = "dbern.planning.planner.public_rows"
     monkeypatch.setattr(counted, lambda _spec, files: sum(file.rows for file in files))
     how = {"changes": ADDED, "neighbors": Neighbors.ADD_OR_REMOVE_ONE}
     base, _ = traces(2.5, 0.5, "base", **how)
@@ -223,14 +223,14 @@ def test_a_count_of_rows_is_caught(traces, monkeypatch):
 
 
 def planted_in_attributes(monkeypatch):
-    from dbern import publishing
+    from dbern.releasing import publish as publishing
 
     original = publishing._attributes
 
     def leaking(spec, plan, *rest):
-        from dbern.discovery import discover
-        from dbern.domain import Column
-        from dbern.records import read_batches
+        from dbern.data.discovery import discover
+        from dbern.data.domain import Column
+        from dbern.data.parquet import read_batches
 
         bad = 0
         for path in discover(spec.source):
@@ -244,7 +244,7 @@ def planted_in_attributes(monkeypatch):
 def planted_in_progress(monkeypatch):
     import click
 
-    from dbern.components.sums import KernelSumStatistic
+    from dbern.counting.kernel_sums import KernelSumStatistic
 
     original = KernelSumStatistic.add
 
@@ -256,7 +256,7 @@ def planted_in_progress(monkeypatch):
 
 
 def planted_in_the_log(monkeypatch):
-    from dbern.components.sums import KernelSumStatistic
+    from dbern.counting.kernel_sums import KernelSumStatistic
 
     original = KernelSumStatistic.add
 
@@ -270,7 +270,7 @@ def planted_in_the_log(monkeypatch):
 def planted_in_the_plan(monkeypatch):
     """A sensitivity taken from the data: the classic mistake."""
 
-    from dbern import releasing
+    from dbern.releasing import run as releasing
 
     original = releasing.plan_files
 
@@ -288,8 +288,8 @@ def planted_in_the_plan(monkeypatch):
 
 def planted_durations(monkeypatch):
     """How long a stage took, in the log instead of the run record."""
-    from dbern.journal import Journal
-    from dbern.ledger.runs import RunRecord
+    from dbern.ledger.secrets import RunRecord
+    from dbern.releasing.run import Journal
 
     original = Journal.__init__
 

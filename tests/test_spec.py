@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from strategies import sections, spec_sections, toml
 
 from dbern.errors import SpecError
-from dbern.planning import plan_files
-from dbern.spec import ReleaseSpec
+from dbern.planning.planner import plan_files
+from dbern.planning.spec import ReleaseSpec
 
 
 @given(content=spec_sections())

@@ -19,16 +19,16 @@ import pytest
 from object_server import KEY, SECRET
 
 import dbern
-from dbern import diagnosis
-from dbern.discovery import discover
+from dbern.cli import diagnosis
+from dbern.data.discovery import discover
+from dbern.data.objects import Objects, _matches, check_url, matching
 from dbern.errors import (
     EnvironmentRefusedError,
     IntegrityError,
     ReleaseError,
     SpecError,
 )
-from dbern.objects import Objects, _matches, check_url, matching
-from dbern.releasing import abandon
+from dbern.releasing.run import abandon
 
 SMALL = {"mechanism": {"k": [40, 8]}}  # four slabs of 100 coefficients
 POINTS = np.array([[1.0, 0.1], [5.0, -0.4], [9.9, 0.9]])
@@ -48,7 +48,7 @@ def remote(project, bucket, output="out.zarr", **changes):
 
 @pytest.fixture
 def slabs(monkeypatch):
-    monkeypatch.setattr("dbern.bernstein.lattice.SLAB_COEFFICIENTS", 100)
+    monkeypatch.setattr("dbern.strategies.base.SLAB_COEFFICIENTS", 100)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_private_number_of_rows_is_counted_from_a_bucket(project, bucket, clie
 @pytest.mark.slow
 def test_no_object_is_asked_for_twice(project, bucket, fixed, slabs, client, monkeypatch):
     dbern.release(remote(project, bucket, **SMALL), client=client)
-    monkeypatch.setattr("dbern.synopsis.released.MOST_LOADED", 100)
+    monkeypatch.setattr("dbern.synopsis.arrays.MOST_LOADED", 100)
     server = bucket.server
     server.requests.clear()
     opened = dbern.open(bucket.url("out.zarr"))
@@ -186,7 +186,7 @@ def test_sources_are_an_object_a_prefix_or_a_glob(bucket):
 @pytest.mark.slow
 def test_a_file_that_changes_while_it_is_read_is_noticed(project, bucket, client, monkeypatch):
     """Its size and footer stay: the entity tag tells."""
-    from dbern import reading
+    from dbern.counting import passes as reading
 
     spec = remote(project, bucket)
     original = reading.read_batches
@@ -252,7 +252,7 @@ def test_a_store_that_fails_at_a_put_loses_nothing(project, bucket, undisturbed,
 
 @pytest.mark.slow
 def test_a_store_that_stalls_is_asked_again(project, bucket, undisturbed, client, monkeypatch):
-    monkeypatch.setattr("dbern.objects._TIMEOUT_SECONDS", 3)
+    monkeypatch.setattr("dbern.data.objects._TIMEOUT_SECONDS", 3)
     seen = set()
 
     def stall(request):
@@ -266,9 +266,9 @@ def test_a_store_that_stalls_is_asked_again(project, bucket, undisturbed, client
 
 
 KILLS = [
-    ("dbern.objects:Objects.create", 1, "after"),
-    ("dbern.objects:Objects.write", 1, "before"),
-    ("dbern.objects:Objects.write", 8, "after"),
+    ("dbern.data.objects:Objects.create", 1, "after"),
+    ("dbern.data.objects:Objects.write", 1, "before"),
+    ("dbern.data.objects:Objects.write", 8, "after"),
     ("dbern.synopsis.writer:publish", 1, "before"),
     ("dbern.synopsis.writer:publish", 1, "after"),
 ]
@@ -368,7 +368,7 @@ def test_a_store_with_another_clock_is_warned_of_and_no_probe_is_left(
         return found
 
     assert clock().state == "good"
-    set_clock("dbern.objects", lambda: time.time() - 600)
+    set_clock("dbern.data.objects", lambda: time.time() - 600)
     begin = time.monotonic()
     found = clock()
     took = time.monotonic() - begin

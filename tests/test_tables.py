@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern import columns as rules
-from dbern import schemas
+from dbern.data import columns as rules
+from dbern.data import inspection as schemas
 
 ROWS, DAYS = 60, (20454.0, 20819.0)
 BOUNDS = {"trip.start.x": [0, 10], "when": ["2026-01-01", "2027-01-01"]}

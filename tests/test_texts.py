@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbern.components.counting import Counters
-from dbern.domain import Column
-from dbern.engine import _FAILURES, Portion, count
+from dbern.cluster.graph import _FAILURES, count
+from dbern.counting.passes import Counters, Portion
+from dbern.data.domain import Column
+from dbern.data.parquet import UnreadableFileError, footer_tag, read_batches, reading_bytes
 from dbern.errors import EnvironmentRefusedError, ExhaustedError, ReleaseError
-from dbern.records import UnreadableFileError, footer_tag, read_batches, reading_bytes
 
 X = Column("x", "data.bounds.x")
 GROUP = Column("trip.kind", "data.group.values", ("a" * 50, "bb"))
@@ -138,7 +138,8 @@ def test_ids_of_texts_are_one_number_however_they_are_stored(tmp_path):
 
 def test_memory_of_reading_long_texts_is_what_is_planned(tmp_path):
     code = (
-        "import sys, pyarrow as pa; from dbern.records import *; from dbern.domain import Column;"
+        "import sys, pyarrow as pa; from dbern.data.parquet import *;"
+        "from dbern.data.domain import Column;"
         "columns = [Column('trip.kind', '', ids=True)];"
         "[None for _ in read_batches(sys.argv[1], [0], columns)];"
         "assert pa.default_memory_pool().max_memory() <= reading_bytes(columns)"
@@ -151,8 +152,8 @@ def test_memory_of_reading_long_texts_is_what_is_planned(tmp_path):
 
 _READ = """
 import json, re, sys
-from dbern.records import read_batches
-from dbern.domain import Column
+from dbern.data.parquet import read_batches
+from dbern.data.domain import Column
 columns = [Column("x", ""), Column("trip.kind", "", ("a", "b"))]
 rows = [len(batch["x"]) for batch in read_batches(sys.argv[1], [0], columns)]
 peak = int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024

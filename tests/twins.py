@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dbern.bernstein.bins import local_weights
-from dbern.bernstein.resampling import Pieces
-from dbern.bernstein.rows import Rows, Terms
+from dbern.bernstein.pieces import Pieces
+from dbern.counting.loops import Rows, Terms
+from dbern.strategies.bins import local_weights
 
 
 def evaluate_pieces(
@@ -35,7 +35,7 @@ def evaluate_pieces(
 
 
 def add_rows(state: np.ndarray, rows: Rows, terms: Terms) -> None:
-    """What ``dbern.bernstein.counting.add_rows`` does: the definition of a record's integers."""
+    """What ``dbern.counting.loops.add_rows`` does: the definition of a record's integers."""
     points = np.column_stack(rows.columns)
     low, high = np.array(rows.low), np.array(rows.high)
     kept = np.isfinite(points).all(axis=1)

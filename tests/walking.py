@@ -40,9 +40,9 @@ from goldens.cases import Case, points, write
 from goldens.recording import SEEN, client, intercept
 
 TASKS = (
-    "dbern.engine:count",
-    "dbern.engine:merge",
-    "dbern.engine:center",
+    "dbern.cluster.graph:count",
+    "dbern.cluster.graph:merge",
+    "dbern.cluster.graph:center",
     "dbern.privacy.mechanism:privatize",
 )
 """From a record to a noised integer: where these functions are now."""

@@ -20,10 +20,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from dbern.arrays import FloatArray
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
-from dbern.bernstein.spectrum import UNIT_ROUNDOFF
 from dbern.errors import SpecError
+from dbern.types import UNIT_ROUNDOFF, FloatArray
 
 _LEAST_EXPONENT = -700.0  # exp below is subnormal or zero: 1e-304, far below every stated error
 

@@ -34,10 +34,16 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, roots_legendre
 
-from dbern.arrays import FloatArray
-from dbern.bernstein.basis import MOST_K, bernstein_basis, enclosing_nodes
-from dbern.bernstein.blocks import Blocks, blocks_of, on_axes
+from dbern.bernstein.basis import (
+    MOST_K,
+    Blocks,
+    bernstein_basis,
+    blocks_of,
+    enclosing_nodes,
+    on_axes,
+)
 from dbern.bernstein.kernels import OUTWARD
+from dbern.types import FloatArray
 
 _RAISED = 8  # how often k goes into the degree at which coefficients are made monotone
 _MOST_VALUES = 1 << 22  # numbers in an array

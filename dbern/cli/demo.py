@@ -15,8 +15,8 @@ from dbern.errors import SpecError
 if TYPE_CHECKING:
     import xarray
 
-    from dbern.arrays import FloatArray
-    from dbern.progress import Progress
+    from dbern.system import Progress
+    from dbern.types import FloatArray
 
 _MARKER = ".dbern-demo"
 _FILES = 8
@@ -72,11 +72,11 @@ def demo(rows: int, folder: Path, as_json: bool, quiet: bool) -> None:
     import numpy as np
 
     from dbern.ledger import BudgetLedger
-    from dbern.planning import plan
+    from dbern.planning.planner import plan
+    from dbern.planning.spec import ReleaseSpec
     from dbern.privacy.budget import Budget
-    from dbern.releasing import release
+    from dbern.releasing.run import release
     from dbern.reporting import draw_beside
-    from dbern.spec import ReleaseSpec
 
     def say(text: str) -> None:
         if not quiet:
@@ -133,7 +133,7 @@ def _begin(folder: Path) -> None:
 
 
 def _write_trips(folder: Path, rows: int, progress: Progress) -> None:
-    from dbern.records import write_records
+    from dbern.data.parquet import write_records
 
     counts = [rows // _FILES + (file < rows % _FILES) for file in range(_FILES)]
     for file, count in enumerate(counts):
@@ -166,9 +166,9 @@ def _truth(folder: Path, like: xarray.DataArray, progress: Progress) -> xarray.D
     """The density straight from its definition on the grid, by no code of the release's."""
     import numpy as np
 
-    from dbern.discovery import discover
-    from dbern.domain import Column
-    from dbern.records import read_batches, read_footers
+    from dbern.data.discovery import discover
+    from dbern.data.domain import Column
+    from dbern.data.parquet import read_batches, read_footers
 
     total, rows = np.zeros(like.shape), 0
     names = [str(name) for name in like.dims]

@@ -26,7 +26,7 @@ def doctor(
     output; transport, dashboards, versions and memory of a cluster. Exit code 4 if something must
     be mended before a release; warnings alone are 0.
     """
-    from dbern import diagnosis
+    from dbern.cli import diagnosis
 
     findings = diagnosis.installation()
     if url is not None:

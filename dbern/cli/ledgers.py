@@ -221,7 +221,7 @@ def status(
 def abandon(url: str, dataset: str, name: str, as_json: bool, quiet: bool) -> None:
     """Give a release up. Refunded if no record was read; else its charge stands."""
     from dbern.ledger import BudgetLedger
-    from dbern.releasing import abandon as give_up
+    from dbern.releasing.run import abandon as give_up
 
     with shown_progress(quiet) as progress, BudgetLedger.open(url) as opened:
         given_up = give_up(opened, dataset, name, progress)
@@ -254,7 +254,7 @@ def reconcile(
     """
     del quiet
     from dbern.ledger import BudgetLedger, Reconciled
-    from dbern.reconciling import reconcile as account_for
+    from dbern.releasing.reconcile import reconcile as account_for
 
     if not places and not restored:
         raise click.UsageError("name the folders where synopses are, or write --restored")

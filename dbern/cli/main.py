@@ -13,16 +13,15 @@ from dbern.cli.demo import demo
 from dbern.cli.doctor import doctor
 from dbern.cli.learners import target
 from dbern.cli.ledgers import ledger
-from dbern.cli.lines import JsonLines, tell
+from dbern.cli.output import JsonLines, tell
 from dbern.cli.releases import plan, release
 from dbern.cli.reports import export
 from dbern.cli.reports import report as write_report
-from dbern.cli.signing import sign
 from dbern.cli.sources import inspect
 from dbern.cli.starting import init
-from dbern.cli.synopses import query, show, verify
+from dbern.cli.synopses import query, show, sign, verify
 from dbern.errors import DbernError, EnvironmentRefusedError, exhausted
-from dbern.limits import address_limit
+from dbern.system import address_limit
 
 INTERRUPTED = 130
 _LEAST_ADDRESSES, _RELEASE_ADDRESSES = 640 << 20, 2560 << 20

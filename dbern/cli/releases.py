@@ -38,11 +38,11 @@ def plan(
     A spec is code: modules that it names as module:name (an oracle's function, a reference, kernels
     and losses) are imported and run here. Plan only specs that you would run as a program.
     """
-    from dbern.advice import smallest_epsilon, tradeoff
     from dbern.ledger import resolve_url
-    from dbern.planning import plan as make_plan
+    from dbern.planning.planner import plan as make_plan
+    from dbern.planning.planner import smallest_epsilon, tradeoff
+    from dbern.planning.spec import ReleaseSpec
     from dbern.privacy.budget import decimal_text
-    from dbern.spec import ReleaseSpec
 
     if table and target_error is not None:
         raise click.UsageError("--table and --target-error exclude each other")
@@ -125,8 +125,8 @@ def release(
     and losses) are imported and run, here and on workers, with the records. Release only specs that
     you would run as a program.
     """
-    from dbern.releasing import release as publish
-    from dbern.spec import ReleaseSpec
+    from dbern.planning.spec import ReleaseSpec
+    from dbern.releasing.run import release as publish
 
     silent = quiet or as_json or log_format == "json"
     with imports_noted(silent=silent), shown_progress(quiet, log_format) as progress:

@@ -64,7 +64,7 @@ def export(synopsis_path: str, out: Path | None, as_json: bool, quiet: bool) -> 
 
     What a synopsis knows is filled in; what only its publisher knows is left empty, and named.
     """
-    from dbern.reporting.deployment import as_yaml, blanks, deployment_of
+    from dbern.reporting.registry import as_yaml, blanks, deployment_of
     from dbern.synopsis.reader import open_synopsis
 
     content = deployment_of(open_synopsis(synopsis_path).metadata)
@@ -77,7 +77,7 @@ def export(synopsis_path: str, out: Path | None, as_json: bool, quiet: bool) -> 
 
 
 def _synopsis(path: str) -> str:
-    from dbern.reporting.pages import synopsis_page
+    from dbern.reporting.html import synopsis_page
     from dbern.synopsis.reader import open_synopsis
 
     return synopsis_page(open_synopsis(path))

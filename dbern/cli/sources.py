@@ -23,7 +23,7 @@ from dbern.cli.output import common, report
 def inspect(source: str, rows: bool, spec_path: str | None, as_json: bool, quiet: bool) -> None:
     """Show columns and types of Parquet files. Never a value or a statistic."""
     del quiet
-    from dbern.inspection import inspect_source, write_skeleton
+    from dbern.data.inspection import inspect_source, write_skeleton
 
     found = inspect_source(source)
     text = found.explain(rows=rows)

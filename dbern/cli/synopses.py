@@ -1,17 +1,22 @@
-"""``dbern query``, ``dbern show`` and ``dbern verify``: all that an analyst needs."""
+"""``dbern show``, ``verify``, ``query`` and ``sign``: look at, check and use a synopsis."""
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dbern.cli.output import common, report, shown_progress
-from dbern.errors import printable
+from dbern.errors import EnvironmentRefusedError, printable
 from dbern.reporting.guarantee import signed_by
 
 if TYPE_CHECKING:
     from dbern.combination import Answer
+
+
+# --- dbern query, dbern show and dbern verify: all that an analyst needs
 
 
 def _order(
@@ -84,8 +89,8 @@ def query(
     then "value"; of several classes or groups "value_CLASS" each. Outside the bounds, and where a
     coordinate is missing, values are NaN.
     """
-    from dbern.synopsis.queries import answer, is_there
     from dbern.synopsis.reader import open_synopsis
+    from dbern.synopsis.tables import answer, is_there
 
     if once and is_there(answers):
         there = {"answers": answers, "already": True, "rows": None}
@@ -196,6 +201,49 @@ def _random(facts: dict[str, Any]) -> str:
 
 
 def _bound(axis: dict[str, Any], end: str) -> str:
-    from dbern.times import TimeUnit
+    from dbern.data.domain import TimeUnit
 
     return TimeUnit(axis["unit"]).text(axis[end]) if "unit" in axis else f"{axis[end]:g}"
+
+
+# --- dbern sign: say whose a synopsis is
+
+PASSPHRASE = "DBERN_SIGNING_PASSPHRASE"  # noqa: S105 -- the variable's name
+
+
+@click.command()
+@SYNOPSIS
+@click.option(
+    "--key",
+    required=True,
+    metavar="PRIVATE.pem",
+    type=click.Path(),
+    help="Ed25519 private key (PKCS #8, PEM), from: openssl genpkey -algorithm ed25519.",
+)
+@common
+def sign(synopsis_path: str, key: str, as_json: bool, quiet: bool) -> None:
+    """Sign a synopsis, so that others can tell that it is yours.
+
+    Every byte is checked first; then a signature of the manifest is put beside it. Give the public
+    key away: openssl pkey -in PRIVATE.pem -pubout. The passphrase of an encrypted key is asked for,
+    or taken from DBERN_SIGNING_PASSPHRASE.
+    """
+    del quiet
+    from dbern.synopsis.signatures import private_key_of
+    from dbern.synopsis.store import ReleasedStore
+
+    private = private_key_of(key, _passphrase)
+    signer = ReleasedStore(synopsis_path).sign(private)
+    report({"signer": signer}, f"signed by {signer}", as_json=as_json)
+
+
+def _passphrase() -> str:
+    given = os.environ.get(PASSPHRASE)
+    if given is not None:
+        return given
+    if not sys.stdin.isatty():
+        raise EnvironmentRefusedError(
+            f"--key: is encrypted, and there is no terminal to ask for its passphrase; set "
+            f"{PASSPHRASE}"
+        )
+    return str(click.prompt("passphrase of the key", hide_input=True, err=True))

@@ -2,7 +2,7 @@
 
 from dbern.ledger.backend import resolve_url
 from dbern.ledger.ledger import BudgetLedger
-from dbern.ledger.staging import Staging
+from dbern.ledger.secrets import Staging
 from dbern.ledger.values import (
     Abandoned,
     AuditLine,

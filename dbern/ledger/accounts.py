@@ -9,7 +9,8 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from dbern.errors import BudgetError, IntegrityError, SpecError
-from dbern.ledger import refusals, rows
+from dbern.ledger import refusals
+from dbern.ledger import tables as rows
 from dbern.ledger.accounting import (
     ACCOUNTANTS,
     PERIODS,
@@ -21,7 +22,7 @@ from dbern.ledger.accounting import (
     rho_of_charge,
 )
 from dbern.ledger.backend import Backend
-from dbern.ledger.epochs import writing
+from dbern.ledger.restore import writing
 from dbern.ledger.values import (
     PENDING,
     DatasetStatus,

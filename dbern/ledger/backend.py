@@ -11,12 +11,12 @@ from urllib.parse import parse_qsl, urlsplit
 from sqlalchemy import Connection
 
 from dbern.errors import SpecError
-from dbern.ledger.keys import Keys
 from dbern.ledger.marks import Mark, Point
 from dbern.ledger.postgres import PostgresBackend
 from dbern.ledger.refusals import not_installed
-from dbern.ledger.schema import VERSION, facts_of, ledger_id_of, migrate, set_facts, version_of
+from dbern.ledger.secrets import Keys
 from dbern.ledger.sqlite import SqliteBackend
+from dbern.ledger.tables import VERSION, facts_of, ledger_id_of, migrate, set_facts, version_of
 
 _SQLITE = "sqlite:///"
 _POSTGRES = "postgresql+psycopg://"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Self
 
-from dbern.ledger import accounts, epochs, reconciliation, refusals, rows
+from sqlalchemy import Connection
+
+from dbern.errors import DbernError
+from dbern.ledger import accounts, refusals, restore, tables
 from dbern.ledger.backend import Backend, backend_of, check_installed, start_mark
-from dbern.ledger.epochs import writing
-from dbern.ledger.identity import compared
-from dbern.ledger.remains import Remains
-from dbern.ledger.schema import ledger_id_of
-from dbern.ledger.staging import Staging
+from dbern.ledger.restore import writing
+from dbern.ledger.secrets import RunRecord, Staging, destroy_staging, sweep_staging
+from dbern.ledger.tables import ledger_id_of
 from dbern.ledger.values import (
     LIVE,
     PENDING,
@@ -24,9 +26,113 @@ from dbern.ledger.values import (
     Request,
     Reservation,
     State,
+    compared,
     require_positive,
 )
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+
+# --- What a release keeps outside its row while it is under way: its key and its staged center
+
+
+class Remains:
+    """The keys and the staging of one ledger; both die when their release is over."""
+
+    def __init__(self, backend: Backend, ledger_id: str) -> None:
+        self._backend = backend
+        self._ledger_id = ledger_id
+
+    def begin(self, connection: Connection, release_id: str) -> None:
+        """Make the key of a release that is about to be reserved.
+
+        It is there before its row, or with it: a crash leaves an orphan key at most, never a
+        charge without one. The write lock held here keeps `sweep` from taking it for an orphan.
+
+        Raises
+        ------
+        EnvironmentRefusedError
+            When there is no place for key or staging; nothing is charged.
+        """
+        self._staging_root()
+        self._backend.keys(connection).create(release_id)
+
+    def key(self, reservation: Reservation) -> bytes:
+        """The release key.
+
+        Raises
+        ------
+        IntegrityError
+            When it is missing or damaged.
+        """
+        with self._backend.read() as connection:
+            key = self._backend.keys(connection).read(reservation.release_id)
+            if key is None:
+                raise self._keyless(connection, reservation)
+        return key
+
+    def staging(self, reservation: Reservation) -> Staging:
+        """Where the exact center is staged."""
+        return Staging(self._staging_root() / reservation.release_id, self.key(reservation))
+
+    def run_record(self, release_id: str) -> RunRecord:
+        """The private record of a release's runs, which outlives it."""
+        runs = self._backend.runs(self._ledger_id)
+        return RunRecord(None if runs is None else runs / f"{release_id}.jsonl")
+
+    def sweep(self) -> None:
+        """Remove keys, staging and locks of releases that are over.
+
+        Reservation makes its key under the same write lock, so no new key can be swept.
+
+        Raises
+        ------
+        EnvironmentRefusedError
+            When one cannot be removed.
+        """
+        with writing(self._backend) as connection:
+            live = tables.live_ids(connection)
+            try:
+                self._backend.keys(connection).sweep(live)
+                staging = self._backend.staging(self._ledger_id)
+                if staging is not None:
+                    sweep_staging(staging, live)
+                self._backend.sweep_locks(live)
+            except OSError as error:
+                raise refusals.not_swept(self._backend.url, error) from error
+
+    def destroy(self, reservation: Reservation) -> None:
+        """Remove key and staging of a release that is over.
+
+        Under the write lock, so that no other process's sweep is at the same files.
+
+        Raises
+        ------
+        ReleaseError
+            When one cannot be removed.
+        """
+        with writing(self._backend) as connection:
+            try:
+                self._backend.keys(connection).destroy(reservation.release_id)
+                staging = self._backend.staging(self._ledger_id)
+                if staging is not None:
+                    destroy_staging(staging / reservation.release_id)
+            except OSError as error:
+                raise refusals.not_destroyed(reservation, error) from error
+
+    def _keyless(self, connection: Connection, reservation: Reservation) -> DbernError:
+        found = tables.identified(connection, reservation.release_id)
+        if found is None or found.state not in LIVE:
+            return refusals.moved_on(found, reservation.state.value)
+        where = self._backend.keys(connection).where
+        return refusals.key_missing(self._backend.url, found, where)
+
+    def _staging_root(self) -> Path:
+        root = self._backend.staging(self._ledger_id)
+        if root is None or not root.parent.is_dir():
+            raise refusals.no_staging(root)
+        return root
+
+
+# --- The budget ledger: what was granted, what each release cost, and how far each has come
 
 
 class BudgetLedger:
@@ -147,14 +253,14 @@ class BudgetLedger:
             When the amount is not above zero, or accountant, period or delta cannot be.
         """
         require_positive(budget)
-        detail = rows.amount_columns(budget)
+        detail = tables.amount_columns(budget)
         logged = accounts.refusals_logged(self._backend, dataset, None, detail)
         with logged, writing(self._backend) as connection:
             accounts.granted_terms(
                 connection, dataset, neighbors, unit, accountant, period, random_dp
             )
-            rows.add_grant(connection, dataset, budget)
-            return accounts.account(connection, self.url, dataset, rows.now())
+            tables.add_grant(connection, dataset, budget)
+            return accounts.account(connection, self.url, dataset, tables.now())
 
     def status(self, dataset: str | None = None) -> list[DatasetStatus]:
         """The account of one dataset, or of all.
@@ -165,17 +271,17 @@ class BudgetLedger:
             When `dataset` was never granted a budget.
         """
         with self._backend.read() as connection:
-            names = rows.dataset_names(connection) if dataset is None else [dataset]
-            at = rows.now()
+            names = tables.dataset_names(connection) if dataset is None else [dataset]
+            at = tables.now()
             return [accounts.account(connection, self.url, name, at) for name in names]
 
     def require_account(self, request: Request) -> None:
         """Refuse a new release without a grant on its terms, as `reserve` would, unplanned."""
-        detail = rows.amount_columns(request.charge)
+        detail = tables.amount_columns(request.charge)
         logged = accounts.refusals_logged(self._backend, request.dataset, request.name, detail)
         with logged, self._backend.read() as connection:
-            epochs.require_reconciled(connection, self._backend)
-            at = rows.now()
+            restore.require_reconciled(connection, self._backend)
+            at = tables.now()
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
 
@@ -193,40 +299,40 @@ class BudgetLedger:
             When the files changed after reading began.
         """
         require_positive(request.charge, request.rho)
-        detail = rows.amount_columns(request.charge)
+        detail = tables.amount_columns(request.charge)
         logged = accounts.refusals_logged(self._backend, request.dataset, request.name, detail)
         with logged, writing(self._backend) as connection:
-            found = rows.named(connection, request.dataset, request.name)
+            found = tables.named(connection, request.dataset, request.name)
             if found is not None and (
                 refusal := refusals.unlike(self.url, compared(found, request))
             ):
                 raise refusal
             if found is None or found.state in PENDING:
-                epochs.require_reconciled(connection, self._backend)
-            at = rows.now()  # one time decides in which period it is paid and in which it counts
+                restore.require_reconciled(connection, self._backend)
+            at = tables.now()  # one time decides in which period it is paid and in which it counts
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
             if found is not None:
                 return found
             accounts.require_cover(self.url, status, request)
-            release_id = rows.new_id()
+            release_id = tables.new_id()
             self._remains.begin(connection, release_id)
-            return rows.add_release(connection, request, release_id, at)
+            return tables.add_release(connection, request, release_id, at)
 
     def log(self, dataset: str | None = None) -> list[AuditLine]:
         """The audit log, which only grows: of one dataset, or all of it, oldest line first."""
         with self._backend.read() as connection:
-            return rows.log(connection, dataset)
+            return tables.log(connection, dataset)
 
     def is_pending(self) -> bool:
         """Whether spending is stopped until published releases are reconciled."""
         with self._backend.read() as connection:
-            return epochs.is_pending(connection, self._backend)
+            return restore.is_pending(connection, self._backend)
 
     def declare_restored(self) -> None:
         """Stop spending, because the database was put back to an earlier state."""
         with writing(self._backend) as connection:
-            epochs.begin(connection, self._backend, "declared")
+            restore.begin(connection, self._backend, "declared")
 
     def reconcile(self, published: Sequence[Published], *, more: bool = False) -> Reconciled:
         """Charge every published release that the ledger does not know, then let spending go on.
@@ -248,18 +354,18 @@ class BudgetLedger:
             When a release's guarantee is not the one that the ledger charged; nothing changed.
         """
         with writing(self._backend) as connection:
-            pending = epochs.is_pending(connection, self._backend)
-            known = reconciliation.Known(self.url, self.id, pending)
-            done = reconciliation.reconcile(connection, known, published)
+            pending = restore.is_pending(connection, self._backend)
+            known = restore.Known(self.url, self.id, pending)
+            done = restore.reconcile(connection, known, published)
             if not more:
-                epochs.reconciled(connection)
+                restore.reconciled(connection)
         self.sweep()
         return done
 
     def find(self, dataset: str, name: str) -> Reservation | None:
         """The release that holds a name; None when it is free (a refund frees it)."""
         with self._backend.read() as connection:
-            return rows.named(connection, dataset, name)
+            return tables.named(connection, dataset, name)
 
     def begin_reading(self, reservation: Reservation) -> Reservation:
         """Record, durably, that the first record is about to be read: no refund from here on.
@@ -306,7 +412,7 @@ class BudgetLedger:
             When it is over.
         """
         with writing(self._backend) as connection:
-            changed = rows.moved(connection, reservation.release_id, LIVE, {"output": output})
+            changed = tables.moved(connection, reservation.release_id, LIVE, {"output": output})
             return accounts.recorded(connection, reservation, changed, "open", "set-output")
 
     def abandon(self, dataset: str, name: str, release_id: str | None = None) -> Abandoned:
@@ -320,14 +426,14 @@ class BudgetLedger:
             When it is abandoned and the key could not be removed; the next opening tries again.
         """
         with writing(self._backend) as connection:
-            found = rows.named(connection, dataset, name)
+            found = tables.named(connection, dataset, name)
             meant = found is not None and release_id in (None, found.release_id)
             if found is None or found.state not in LIVE or not meant:
                 raise refusals.not_abandonable(dataset, name, found if meant else None)
             refunded = found.state is State.RESERVED
             after = State.REFUNDED if refunded else State.ABANDONED
             values = {"state": after.value}
-            changed = rows.moved(connection, found.release_id, [found.state], values)
+            changed = tables.moved(connection, found.release_id, [found.state], values)
             given_up = accounts.recorded(connection, found, changed, found.state.value, after.value)
         self._remains.destroy(given_up)
         return Abandoned(given_up, refunded)
@@ -387,7 +493,7 @@ class BudgetLedger:
     ) -> Reservation:
         with writing(self._backend) as connection:
             if after is not State.COMMITTED:
-                epochs.require_reconciled(connection, self._backend)
+                restore.require_reconciled(connection, self._backend)
             change = {"state": after.value, **values}
-            changed = rows.moved(connection, reservation.release_id, [before], change)
+            changed = tables.moved(connection, reservation.release_id, [before], change)
             return accounts.recorded(connection, reservation, changed, before.value, after.value)

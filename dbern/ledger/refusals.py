@@ -18,14 +18,16 @@ from dbern.errors import (
     SpecError,
 )
 from dbern.ledger.accounting import Amount, Zcdp
-from dbern.ledger.identity import Comparison, listed, named
 from dbern.ledger.values import (
     PENDING,
+    Comparison,
     DatasetStatus,
     Published,
     Reservation,
     State,
     Terms,
+    listed,
+    named,
 )
 from dbern.privacy.budget import Budget, decimal_text
 

@@ -22,8 +22,8 @@ from typing import ClassVar, Final, Literal
 
 from dbern.errors import SpecError
 from dbern.privacy import gaussian, laplace
-from dbern.privacy.entropy import KeyStream
 from dbern.privacy.gaussian import MAX_SIGMA, discrete_gaussian
+from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import MAX_CENTER, MAX_SCALE, SignedNoise, discrete_laplace
 from dbern.privacy.zcdp import gaussian_tail_granules, rho_for, rho_of
 

@@ -51,8 +51,7 @@ from typing import Final
 
 import numpy as np
 
-from dbern.arrays import BoolArray, UInt64Array
-from dbern.privacy.entropy import KeyStream
+from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import (
     MAX_SCALE,
     SignedNoise,
@@ -62,6 +61,7 @@ from dbern.privacy.laplace import (
     _reciprocal,
     _uniform,
 )
+from dbern.types import BoolArray, UInt64Array
 
 STREAM_VERSION: Final = 1
 BATCH: Final = 13312  # seven fill a block of 65536 but for odds of 1e-14; part of version 1

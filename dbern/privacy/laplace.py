@@ -41,8 +41,8 @@ from typing import Final
 
 import numpy as np
 
-from dbern.arrays import BoolArray, Int64Array, UInt64Array
-from dbern.privacy.entropy import KeyStream
+from dbern.privacy.keystream import KeyStream
+from dbern.types import BoolArray, Int64Array, UInt64Array
 
 STREAM_VERSION: Final = 1
 BATCH: Final = 13184  # eight batches fill a block of 65536 but for odds of 1e-12; part of version 1

@@ -7,11 +7,11 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from dbern.arrays import FloatArray, Int64Array
 from dbern.errors import IntegrityError
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
-from dbern.privacy.entropy import KEY_BYTES, KeyStream, subkey
+from dbern.privacy.keystream import KEY_BYTES, KeyStream, subkey
 from dbern.privacy.laplace import MAX_CENTER, SignedNoise
+from dbern.types import FloatArray, Int64Array
 
 CANONICAL_BLOCK: Final = 65536
 

@@ -1,25 +1,275 @@
-"""Pictures as inline SVG that follows the page's colour scheme: matplotlib draws, CSS colours."""
+"""Pictures of released functions as inline SVG that follows the page's color scheme."""
 
 from __future__ import annotations
 
 import base64
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbern.arrays import FloatArray
-from dbern.domain import Axis
-from dbern.errors import EnvironmentRefusedError
-from dbern.reporting.colors import SCHEMES, class_colour, shade
-from dbern.reporting.panels import Panel, Picture, label
-from dbern.times import TimeUnit
+from dbern.data.domain import Axis, TimeUnit
+from dbern.errors import EnvironmentRefusedError, printable
+from dbern.synopsis.reader import Synopsis
+from dbern.types import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+# --- The colours of pages and pictures, once for each scheme; one accent, and shades of it
+
+
+SCHEMES = ("light", "dark")
+
+INK = {
+    "light": {
+        "paper": "#fbfaf7", "card": "#f3f1ec", "ink": "#1d2124", "muted": "#5a6167",
+        "rule": "#dedad2", "accent": "#0a6b6b", "wash": "#d3e5e2",
+    },
+    "dark": {
+        "paper": "#14181a", "card": "#1c2124", "ink": "#ebe8e2", "muted": "#a5acb1",
+        "rule": "#333a3e", "accent": "#63c9c1", "wash": "#1f4646",
+    },
+}  # fmt: skip
+"""Text colours have a contrast of at least 4.5 on paper, card and wash."""
+
+MAP = {
+    "light": ("#f3f1ec", "#c9e0dc", "#7ab8b3", "#2b8383", "#0b4e54", "#052b33"),
+    "dark": ("#1c2124", "#17393d", "#1d6063", "#2f9390", "#7ccdc4", "#e3f7f0"),
+}
+"""From the least value to the largest, even in lightness."""
+
+CLASSES = ("#b9ad94", "#0f9a96", "#7d80cc", "#d59a3a", "#c96f86", "#7d93a3")
+_SURE, _DOUBTFUL = 0.5, 0.18
+
+
+def channels(colour: str) -> FloatArray:
+    """Red, green and blue between 0 and 1.
+
+    Examples
+    --------
+    >>> channels("#ff0033").tolist()
+    [1.0, 0.0, 0.2]
+    """
+    return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+
+
+def shade(values: FloatArray, scheme: str) -> FloatArray:
+    """Colours (.., 3) of values between 0 and 1."""
+    stops = np.array([channels(colour) for colour in MAP[scheme]])
+    places = np.linspace(0.0, 1.0, len(stops))
+    return np.stack([np.interp(values, places, stop) for stop in stops.T], axis=-1)
+
+
+def class_colour(index: int, scheme: str, *, sure: bool = True) -> FloatArray:
+    """A class's tint on the scheme's paper: text in ink can be read on it."""
+    share = _SURE if sure else _DOUBTFUL
+    paper = channels(INK[scheme]["paper"])
+    return share * channels(CLASSES[index % len(CLASSES)]) + (1 - share) * paper
+
+
+def text(colour: FloatArray) -> str:
+    """As ``#rrggbb``."""
+    return "#" + "".join(f"{round(255 * float(part)):02x}" for part in colour)
+
+
+# --- What a picture of a released function shows: curves with their band, maps, or class regions
+
+MOST_PANELS = 12
+"""Most groups or classes that are drawn; a picture says so where it leaves some out."""
+
+_MOST_NAMED = 8  # axes that are not drawn
+_THICKNESS = 13  # places along the third axis, of which every other one is a slice
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One curve or one map on a regular grid.
+
+    Parameters
+    ----------
+    title : str
+        Which group, class or slice; empty where there is only one panel.
+    values : array (n,) or (n, m)
+        In data units; of regions, the place of the class in the list of all.
+    low, high : array (n,), optional
+        Ends of the simultaneous band, of a curve.
+    leads : array (n, m, classes), optional
+        Of regions, by how much each class is ahead of the best other; below zero where behind.
+    doubt : float
+        Of regions, the lead up to which the band leaves the class in doubt.
+    """
+
+    title: str
+    values: FloatArray
+    low: FloatArray | None = None
+    high: FloatArray | None = None
+    leads: FloatArray | None = None
+    doubt: float = 0.0
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Panels over the same one or two axes.
+
+    Parameters
+    ----------
+    kind : "curve", "map" or "regions"
+    axes : tuple of Axis
+        One of a curve, two of a map or regions.
+    panels : tuple of Panel
+    classes : tuple of str
+        Of regions, and of a curve whose side of `threshold` is the class.
+    threshold : float, optional
+        The value above which the second of two classes is decided for.
+    left_out : int
+        How many groups or classes are not drawn.
+    fixed : str
+        Where the axes that are not drawn are fixed; empty where all are drawn or sliced.
+    """
+
+    kind: str
+    axes: tuple[Axis, ...]
+    panels: tuple[Panel, ...]
+    classes: tuple[str, ...] = ()
+    threshold: float | None = None
+    left_out: int = 0
+    fixed: str = ""
+
+    @property
+    def low(self) -> float:
+        """The least value drawn, its band included."""
+        return min(float(np.min(p.values if p.low is None else p.low)) for p in self.panels)
+
+    @property
+    def high(self) -> float:
+        """The largest value drawn, its band included."""
+        return max(float(np.max(p.values if p.high is None else p.high)) for p in self.panels)
+
+
+def label(axis: Axis) -> str:
+    """An axis's name, with the zone of times."""
+    return printable(f"{axis.name} (UTC)" if axis.unit is TimeUnit.SECONDS else axis.name)
+
+
+def told(axis: Axis, value: float) -> str:
+    """A place on an axis in words: a number, or a date or time."""
+    return axis.unit.text(value) if axis.unit else f"{value:.4g}"
+
+
+def is_classifier(synopsis: Synopsis) -> bool:
+    """Whether its values decide on classes; densities of groups do not."""
+    return bool(synopsis.classes) and synopsis.metadata["target"]["kind"] != "kernel-density"
+
+
+def picture_of(synopsis: Synopsis, places: int) -> Picture:
+    """What to draw of a function: a curve, maps or slices on `places` places an axis.
+
+    One axis gives a curve for each group or class, two axes a map for each group or one of the
+    class regions, three axes such maps at six places of the third axis, and more one such map
+    through the middle of the others. The band is simultaneous over the whole domain, at the
+    confidence of the certificate.
+    """
+    axes = synopsis.domain.axes
+    if len(axes) == 1:
+        return _curves(synopsis, places)
+    fixed = _fixed(axes[2:]) if len(axes) > 3 else ""
+    if fixed:
+        slices = [("", _through_the_middle(synopsis, places))]
+    else:
+        values = synopsis.grid([places, places, _THICKNESS][: len(axes)]).to_numpy()
+        slices = [("", values)] if len(axes) == 2 else list(_slices(axes[2], values))
+    labels = tuple(printable(str(label)) for label in synopsis.classes)
+    if is_classifier(synopsis):
+        panels = [_regions(synopsis, title, part) for title, part in slices]
+        return Picture("regions", axes[:2], tuple(panels), labels, fixed=fixed)
+    if not synopsis.combination.several:
+        panels = [Panel(title, part) for title, part in slices]
+        return Picture("map", axes[:2], tuple(panels), fixed=fixed)
+    drawn = [
+        Panel(" · ".join(filter(None, (label, title))), part[..., column])
+        for column, label in enumerate(labels)
+        for title, part in (slices if len(slices) == 1 else slices[1::2])
+    ]
+    left_out = len(labels) - len(labels) * min(len(drawn), MOST_PANELS) // len(drawn)
+    shown = tuple(drawn[:MOST_PANELS])
+    return Picture("map", axes[:2], shown, left_out=left_out, fixed=fixed)
+
+
+def _through_the_middle(synopsis: Synopsis, places: int) -> FloatArray:
+    """Values (places, places) or (places, places, classes) along the first two axes."""
+    first, second, *others = synopsis.domain.axes
+    points = np.empty((places, places, 2 + len(others)))
+    points[..., 0] = first.at(np.linspace(0.0, 1.0, places))[:, None]
+    points[..., 1] = second.at(np.linspace(0.0, 1.0, places))
+    points[..., 2:] = [_middle(axis) for axis in others]
+    values = np.asarray(synopsis(points.reshape(places**2, -1)))
+    return values.reshape(places, places, *values.shape[1:])
+
+
+def _middle(axis: Axis) -> float:
+    return axis.low + axis.width / 2
+
+
+def _fixed(axes: Sequence[Axis]) -> str:
+    """Where axes are in the middle, in words; of very many the first."""
+    named = ", ".join(f"{axis.name} = {told(axis, _middle(axis))}" for axis in axes[:_MOST_NAMED])
+    more = len(axes) - _MOST_NAMED
+    return f"{named} and {more} more in their middle" if more > 0 else named
+
+
+def _slices(axis: Axis, values: FloatArray) -> Iterator[tuple[str, FloatArray]]:
+    for index in range(1, _THICKNESS, 2):
+        place = axis.low + axis.width * index / (_THICKNESS - 1)
+        yield printable(f"{axis.name} = {told(axis, place)}"), values[:, :, index]
+
+
+def _curves(synopsis: Synopsis, places: int) -> Picture:
+    (axis,) = synopsis.domain.axes
+    points = axis.at(np.linspace(0.0, 1.0, places))
+    values = np.asarray(synopsis(points)).reshape(places, -1)
+    certificate = synopsis.metadata["certificate"]
+    low, high = values - certificate["total"], values + certificate["total"]
+    if synopsis.combination.kind == "ratio":  # narrower where there are many records
+        low, high = (
+            end.reshape(places, -1) for end in synopsis.interval(points, certificate["beta"])
+        )
+    labels = tuple(printable(str(label)) for label in synopsis.classes)
+    titles = labels if synopsis.combination.several else ("",)
+    panels = [
+        Panel(title, values[:, i], low[:, i], high[:, i])
+        for i, title in enumerate(titles[:MOST_PANELS])
+    ]
+    two = len(labels) == 2 and not synopsis.combination.several
+    return Picture(
+        "curve",
+        (axis,),
+        tuple(panels),
+        labels if two else (),
+        synopsis.combination.threshold if two else None,
+        len(titles) - len(panels),
+    )
+
+
+def _regions(synopsis: Synopsis, title: str, values: FloatArray) -> Panel:
+    width = synopsis.metadata["certificate"]["total"]
+    if values.ndim == 2:
+        margin = values - synopsis.combination.threshold
+        leads = np.stack([-margin, margin], axis=-1)
+    else:
+        ordered = np.sort(values, axis=-1)
+        best, second = ordered[..., -1:], ordered[..., -2:-1]
+        leads = values - np.where(values == best, second, best)
+        width *= 2  # of two columns, each within the band
+    return Panel(title, leads.argmax(axis=-1).astype(np.float64), leads=leads, doubt=width)
+
+
+# --- Pictures as inline SVG that follows the page's colour scheme: matplotlib draws, CSS colours
 
 # Colours that no picture has: each becomes a variable of the page's style.
 VARIABLES = {
@@ -65,7 +315,7 @@ def draw(picture: Picture, name: str) -> dict[str, str]:
         Where matplotlib is not installed.
     """
     curve = picture.kind == "curve"
-    return {form: (_curves if curve else _maps)(picture, form, name) for form in WIDTHS}
+    return {form: (_draw_curves if curve else _maps)(picture, form, name) for form in WIDTHS}
 
 
 def drawn(
@@ -109,7 +359,7 @@ def _tidied(svg: str, below: str) -> str:
     return f'<svg viewBox="{view}" aria-hidden="true" focusable="false">{below}{rest}'
 
 
-def _curves(picture: Picture, form: str, name: str) -> str:
+def _draw_curves(picture: Picture, form: str, name: str) -> str:
     (axis,), count = picture.axes, len(picture.panels)
     columns = 1 if count == 1 or form == "narrow" else 2 if count in (2, 4) else 3
     rows = -(-count // columns)
@@ -212,7 +462,7 @@ def _lines(axes: Axes, picture: Picture, panel: Panel) -> None:
         inside = panel.values == index
         if panel.leads is not None and not inside.all():
             axes.contour(*grids, panel.leads[..., index].T, [0.0], **style)
-        x, y = _middle(inside)
+        x, y = _widest_place(inside)
         name = picture.classes[index]
         axes.text(
             grids[0][x],
@@ -225,7 +475,7 @@ def _lines(axes: Axes, picture: Picture, panel: Panel) -> None:
         )
 
 
-def _middle(inside: FloatArray) -> tuple[int, int]:
+def _widest_place(inside: FloatArray) -> tuple[int, int]:
     """The place of a region that is farthest from its edge, nearly."""
     from scipy.ndimage import distance_transform_edt
 

@@ -7,10 +7,10 @@ from textwrap import wrap
 
 import numpy as np
 
-from dbern.arrays import FloatArray
-from dbern.domain import Axis
-from dbern.reporting.panels import Panel, Picture, picture_of, told
+from dbern.data.domain import Axis
+from dbern.reporting.pictures import Panel, Picture, picture_of, told
 from dbern.synopsis.reader import Synopsis
+from dbern.types import FloatArray
 
 _BRAILLE = 0x2800
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # by column, from the top

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from dbern.arrays import FloatArray
-from dbern.bernstein.resampling import Pieces
+from dbern.bernstein.pieces import Pieces
 from dbern.compiling import compiled
+from dbern.types import FloatArray
 
 _BLOCK = 1 << 14  # points and what is known of them fit the cache of a core
 _CACHED_TABLE = 1 << 17  # numbers; a larger table is gone through in order of its cells
@@ -32,7 +32,7 @@ def evaluate_pieces(
 
     Examples
     --------
-    >>> from dbern.bernstein.resampling import resample
+    >>> from dbern.bernstein.pieces import resample
     >>> line = resample(np.array([0.0, 0.5, 1.0]))
     >>> evaluate_pieces(line, np.array([[5.0], [11.0]]), [0.0], [10.0]).round(9).tolist()
     [0.5, nan]

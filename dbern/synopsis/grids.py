@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbern.arrays import FloatArray
 from dbern.combination import Combination
-from dbern.domain import Axis, Domain
+from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.limits import memory_limit, memory_used
-from dbern.synopsis.released import ReleasedArray, ReleasedVector
-from dbern.synopsis.selection import Smoothing
+from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing
+from dbern.system import memory_limit, memory_used
+from dbern.types import FloatArray
 
 if TYPE_CHECKING:
     import xarray
@@ -50,7 +49,7 @@ def grid_axes(
 
     Examples
     --------
-    >>> from dbern.domain import Axis
+    >>> from dbern.data.domain import Axis
     >>> grid_axes(3, Domain((Axis("x", 0, 9),)))
     [array([0. , 0.5, 1. ])]
     """

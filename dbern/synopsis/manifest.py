@@ -10,10 +10,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from dbern.data.storage import MANIFEST, Place, failures_told, is_object_name
 from dbern.errors import IntegrityError, printable
-from dbern.synopsis.facts import FORMAT, FORMAT_VERSION, Facts, Text, checked, require
-from dbern.synopsis.files import is_object_name
-from dbern.synopsis.places import MANIFEST, Place, failures_told
+from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION, Facts, Text, checked, require
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "Entry", "Manifest", "digest", "digest_of", "publish"]
 

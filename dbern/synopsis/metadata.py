@@ -1,17 +1,434 @@
-"""The attributes of a synopsis's root as one checked whole; FORMAT.md says what each key means."""
+"""What the metadata of a synopsis may say, checked by one strict model before it is used.
+
+What the metadata of a synopsis may say: one strict model of the attributes of its root.
+
+A synopsis may come from a stranger, so nothing is used before this model has looked at it: types,
+ranges, finite numbers, closed lists, and whether the parts fit each other. Keys that are not known
+are left out, as FORMAT.md promises to later minor versions.
+"""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+import re
+from collections.abc import Callable, Collection, Iterator
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
-from dbern.bernstein.gram import MOST_POINTS
-from dbern.synopsis import facts as of
-from dbern.synopsis import function_classes as classes
-from dbern.synopsis.facts import Facts, Text, checked, require
+from dbern.bernstein.basis import MOST_H, MOST_K
+from dbern.bernstein.kernels import KERNELS
+from dbern.bernstein.oblique import Oblique
+from dbern.combination import KINDS
+from dbern.data.domain import Axis
+from dbern.errors import DbernError, IntegrityError, printable
+from dbern.privacy.budget import exact
+from dbern.privacy.calibration import EXPONENTS
+from dbern.privacy.laplace import MAX_SCALE
+from dbern.strategies.bias import GramBall, approximation_of
+from dbern.strategies.gram import MOST_POINTS
+
+# --- What the metadata of a synopsis may say: one strict model of the attributes of its root
+
+
+FORMAT, FORMAT_VERSION = "dbern-synopsis", 1
+
+_NOISES = (
+    *("laplace", "spectral-laplace", "binned-laplace", "laplace-advanced"),
+    *("discrete-gaussian", "spectral-gaussian", "binned-gaussian"),
+)
+_LARGEST = 1e300  # of a number that is computed with: sums of a few stay finite
+_LEAST_FLOOR = 1e-100  # of what is divided by, squared
+_MOST_ROWS = 10**15
+_PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
+ABSENT: Any = None  # a key that may be left out; where it is written it is no null
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Facts(BaseModel):
+    """Strict: a type is never guessed. Keys that are not known are left out."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False, frozen=True)
+
+    def states(self, key: str) -> bool:
+        """Whether a key that may be left out is there."""
+        return key in self.model_fields_set
+
+
+def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
+    """What an object's JSON says, by its model.
+
+    Parameters
+    ----------
+    where, name : str
+        The store and the object, for errors.
+
+    Raises
+    ------
+    IntegrityError
+        Naming the object and the key.
+    """
+    try:
+        found = model.model_validate_json(text)
+        json.loads(text, parse_constant=_refused, parse_float=_finite)  # of every other key, too
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        key = ".".join(map(str, problem["loc"]))
+        raise damaged(where, name, key, problem["msg"]) from None
+    except (ValueError, RecursionError) as error:
+        raise damaged(where, name, "", str(error)) from None
+    return found
+
+
+def damaged(where: str, name: str, key: str, why: str) -> IntegrityError:
+    """The error for an object that says what no release says."""
+    key = f"{printable(key)}: " if key else ""
+    return IntegrityError(
+        f"{where}: {name} is damaged: {key}{why}; copy the synopsis again, or ask whoever "
+        "published it"
+    )
+
+
+def _refused(constant: str) -> float:
+    raise ValueError(f"holds {constant}, which is no finite number")
+
+
+def _finite(text: str) -> float:
+    return found if math.isfinite(found := float(text)) else _refused("an overflow")
+
+
+def made(make: Callable[..., Any], *given: Any) -> Any:
+    """What the rest of the package makes of it; its refusals are those of the model."""
+    try:
+        return make(*given)
+    except (DbernError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(str(error).partition(";")[0]) from None
+
+
+def require(holds: object, why: str) -> None:
+    """Refuse within a model what does not hold."""
+    if not holds:
+        raise ValueError(why)
+
+
+def one_of(names: Collection[str]) -> Callable[[str], str]:
+    """Refuse what is not listed."""
+
+    def listed(name: str) -> str:
+        require(name in names, f"is none of {', '.join(names)}")
+        return name
+
+    return listed
+
+
+def _plain(name: str) -> str:
+    require(_PLAIN.fullmatch(name), "is no plain name")
+    return name
+
+
+def number(text: str) -> float:
+    """An exact decimal or fraction as a float.
+
+    Raises
+    ------
+    ValueError
+        For anything else, or what no float holds.
+    """
+    return float(made(lambda: float(exact(text, "value"))))
+
+
+def _number(text: str) -> str:
+    number(text)
+    return text
+
+
+def _above_zero(text: str) -> str:
+    require(number(text) > 0, "must be above 0")
+    return text
+
+
+Text = Annotated[str, StringConstraints(max_length=10_000)]
+Name = Annotated[str, StringConstraints(max_length=255), AfterValidator(_plain)]
+Exact = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_number)]
+Share = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_above_zero)]
+_Category = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Text
+Positive = Annotated[float, Field(gt=0, le=_LARGEST)]
+NotNegative = Annotated[float, Field(ge=0, le=_LARGEST)]
+Granule = Annotated[float, Field(ge=1e-305, le=1e150)]  # of which values are up to 2^63
+Count = Annotated[int, Field(ge=1, le=_MOST_ROWS)]
+Lattice = Annotated[list[Annotated[int, Field(ge=1, le=MOST_K)]], Field(min_length=1)]
+Orders = Annotated[list[Annotated[int, Field(ge=1, le=MOST_H)]], Field(min_length=1)]
+
+
+class _Axis(Facts):
+    name: Name
+    low: float
+    high: float
+    unit: Literal["days since 1970-01-01", "seconds since 1970-01-01"] = ABSENT
+
+    @model_validator(mode="after")
+    def _is_one(self) -> _Axis:
+        axis = made(Axis.from_dict, self.model_dump(exclude_unset=True))
+        if axis.unit is not None:
+            for end in (axis.low, axis.high):
+                made(axis.unit.text, end)
+        return self
+
+
+class _Filter(Facts):
+    column: Text
+    values: list[_Category]
+
+
+class DomainFacts(Facts):
+    """The box of the bounds, and which rows count."""
+
+    axes: Annotated[list[_Axis], Field(min_length=1)]
+    outside: Literal["drop", "clamp"]
+    volume: Positive | None
+    filter: _Filter = ABSENT
+
+    @model_validator(mode="after")
+    def _is_one(self) -> DomainFacts:
+        require(len({axis.name for axis in self.axes}) == len(self.axes), "an axis is there twice")
+        return self
+
+
+class TargetFacts(BaseModel):
+    """The learner's parameters, which are shown and never computed with, and the rows."""
+
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+    kind: Text
+    n: Count = ABSENT
+    normalizer: Count = ABSENT
+
+    @model_validator(mode="after")
+    def _is_one(self) -> TargetFacts:
+        require((self.n is None) != (self.normalizer is None), "needs n or normalizer")
+        return self
+
+
+class CombineFacts(Facts):
+    """How the arrays make the function."""
+
+    kind: Annotated[str, AfterValidator(one_of(KINDS))]
+    classes: list[_Category] = ABSENT
+    low: float = ABSENT
+    high: float = ABSENT
+    peaks: list[Positive] = ABSENT
+    floors: list[NotNegative] = ABSENT
+    constant: NotNegative = ABSENT
+
+    @model_validator(mode="after")
+    def _is_one(self) -> CombineFacts:
+        ranged = self.kind in ("ratio", "response")
+        require((self.low is None, self.high is None) == (not ranged,) * 2, "low and high")
+        require(not ranged or self.low < self.high, "low must be below high")
+        count, several = len(set(self.classes or ())), self.kind in ("stack", "one-vs-rest")
+        allowed = count == 0 if ranged else count >= 1 if several else count in (0, 2)
+        allowed = count >= 2 if self.bayes else allowed
+        divided = self.kind == "gaussian-naive-bayes" and min(self.floors or [1]) < _LEAST_FLOOR
+        require(not divided, "floors: must be above 0")
+        require(allowed and count == len(self.classes or ()), "classes do not fit the kind")
+        return self
+
+    @property
+    def bayes(self) -> bool:
+        """Whether it makes scores of classes."""
+        return self.kind.endswith("naive-bayes")
+
+
+class RandomFacts(Facts):
+    """Where the guarantee is random differential privacy only."""
+
+    guarantee: Text = ABSENT
+    gamma: Share
+    distribution: Text
+    samples: Count
+    order: Count
+    seed: Annotated[int, Field(ge=0)]
+
+
+class CertificateFacts(Facts):
+    """A bound on the error."""
+
+    approximation: NotNegative
+    rounding: NotNegative
+    noise: NotNegative
+    total: NotNegative
+    beta: Annotated[float, Field(gt=0, lt=1)]
+    lower_bound: NotNegative
+
+
+class _Laplace(Facts):
+    kind: Literal["laplace"]
+    scale: Annotated[int, Field(ge=1, le=MAX_SCALE)]
+    granularity_exponent: Annotated[int, Field(ge=EXPONENTS.start, lt=EXPONENTS.stop)]
+    l1_sensitivity_granules: Annotated[int, Field(ge=0)]
+
+
+class _Gaussian(Facts):
+    kind: Literal["discrete-gaussian"]
+    sigma: Annotated[int, Field(ge=1, le=MAX_SCALE)]
+    granularity_exponent: Annotated[int, Field(ge=EXPONENTS.start, lt=EXPONENTS.stop)]
+    l2_sensitivity_granules_squared: Annotated[int, Field(ge=0)]
+
+
+class NoiseFacts(Facts):
+    """What was added, and its exact law."""
+
+    kind: Annotated[str, AfterValidator(one_of(_NOISES))]
+    scale: Positive
+    granularity: Granule
+    law: Annotated[_Laplace | _Gaussian, Field(discriminator="kind")]
+
+    @model_validator(mode="after")
+    def _is_one(self) -> NoiseFacts:
+        gaussian = self.kind.endswith("gaussian")
+        require(gaussian == isinstance(self.law, _Gaussian), "law does not fit the kind")
+        return self
+
+
+class SensitivityFacts(Facts):
+    """What the noise was calibrated to."""
+
+    function: NotNegative
+    l1: NotNegative | None = None
+    l2: NotNegative | None = None
+    derivation: list[Text]
+
+
+class ErrorsFacts(Facts):
+    """Bounds on what is off besides the noise."""
+
+    lattice: NotNegative
+    released: NotNegative
+
+
+class ObliqueFacts(Facts):
+    """Coordinates that are no axes."""
+
+    rows: list[list[float]]
+    low: list[float]
+    width: list[Positive]
+
+    @model_validator(mode="after")
+    def _is_one(self) -> ObliqueFacts:
+        axes = len(self.rows)
+        require(all(len(row) == axes for row in self.rows), "rows are not square")
+        facts = self.model_dump()
+        same = made(lambda: Oblique.from_dict(facts).to_dict()) == facts
+        require(same, "low and width are not those of rows")
+        return self
+
+
+class FeaturesFacts(Facts):
+    """Of what a vector holds the weights."""
+
+    axes: Count
+    constant: NotNegative
+
+
+# --- The classes of functions that a synopsis's certificate may speak of, as its metadata has them
+
+_NARROWEST, _WIDEST = 9e-5, 1.1e4  # bandwidths, with room for roundings
+_MOST_DERIVATIVES = 100
+
+
+class _Bump(Facts):
+    name: Annotated[str, AfterValidator(one_of(KERNELS))]
+    bandwidth: Annotated[float, Field(ge=_NARROWEST, le=_WIDEST)]
+
+
+class FunctionClass(Facts):
+    """The class of functions of a certificate, whose constants `approximation_of` checks too."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> FunctionClass:
+        found = made(approximation_of, self.model_dump(by_alias=True, exclude_unset=True))
+        if isinstance(found, GramBall):
+            require(math.isfinite(made(lambda: found.cube.largest)), "the kernel overflows")
+        return self
+
+
+class MixtureClass(FunctionClass):
+    """Mixtures of kernel bumps."""
+
+    name: Literal["mixture of bumps"] = Field(alias="class")
+    kernels: list[_Bump]
+    attained: bool = ABSENT
+
+
+class LinearClass(FunctionClass):
+    """Affine functions."""
+
+    name: Literal["linear"] = Field(alias="class")
+
+
+class HolderClass(FunctionClass):
+    """Functions of a stated exponent."""
+
+    name: Literal["holder"] = Field(alias="class")
+    constant: Positive
+    exponent: Positive
+
+
+class SmoothClass(FunctionClass):
+    """Functions with bounded derivatives."""
+
+    name: Literal["smooth"] = Field(alias="class")
+    order: Annotated[int, Field(ge=1, le=_MOST_DERIVATIVES)]
+    bound: Positive
+
+
+class _Polynomial(Facts):
+    name: Literal["polynomial"]
+    degree: Count
+    scale: Positive
+    constant: NotNegative
+
+
+class _ArcCosine(Facts):
+    name: Literal["arc-cosine"]
+    constant: NotNegative
+
+
+class BallClass(FunctionClass):
+    """A ball of one of our kernels."""
+
+    name: Literal["reproducing ball"] = Field(alias="class")
+    kernel: Annotated[_Polynomial | _ArcCosine, Field(discriminator="name")]
+    low: list[float]
+    width: list[Positive]
+    radius: NotNegative
+
+
+class _Planned(Facts):
+    k: Lattice
+    h: Orders
+    rank: Annotated[int, Field(ge=0)]
+    error: NotNegative
+
+
+class StatedClass(FunctionClass):
+    """A ball of a user's kernel."""
+
+    name: Literal["stated ball"] = Field(alias="class")
+    size: NotNegative
+    planned: _Planned
+
+
+# --- The attributes of a synopsis's root as one checked whole; FORMAT.md says what each key means
 
 MOST_COEFFICIENTS = 1_000_000_000
 """Most values of one lattice, and of one vector."""
@@ -21,12 +438,7 @@ _LEAST_EPSILON, _MOST_EPSILON = 1e-9, 1e12
 _LEARNED = ("linear", "sigmoid", "response", "stack", "one-vs-rest")  # of linear functions
 
 _Class = Annotated[
-    classes.MixtureClass
-    | classes.LinearClass
-    | classes.HolderClass
-    | classes.SmoothClass
-    | classes.BallClass
-    | classes.StatedClass,
+    MixtureClass | LinearClass | HolderClass | SmoothClass | BallClass | StatedClass,
     Field(discriminator="name"),
 ]
 
@@ -34,22 +446,22 @@ _Class = Annotated[
 class Component(Facts):
     """One lattice, or one vector, and its noise law, for one or more arrays."""
 
-    arrays: Annotated[list[of.Name], Field(min_length=1)]
+    arrays: Annotated[list[Name], Field(min_length=1)]
     axes: list[Text]
-    share: of.Share
-    value_unit: of.Positive
-    spectral: Literal["lattice"] = of.ABSENT
-    k: of.Lattice = of.ABSENT
-    h: of.Orders = of.ABSENT
-    oblique: of.ObliqueFacts = of.ABSENT
-    entries: Annotated[list[Text], Field(min_length=1)] = of.ABSENT
-    features: of.FeaturesFacts = of.ABSENT
-    additive: bool = of.ABSENT
-    sensitivity: of.SensitivityFacts
-    noise: of.NoiseFacts
-    certificate: of.CertificateFacts
-    approximation: _Class = of.ABSENT
-    errors: of.ErrorsFacts
+    share: Share
+    value_unit: Positive
+    spectral: Literal["lattice"] = ABSENT
+    k: Lattice = ABSENT
+    h: Orders = ABSENT
+    oblique: ObliqueFacts = ABSENT
+    entries: Annotated[list[Text], Field(min_length=1)] = ABSENT
+    features: FeaturesFacts = ABSENT
+    additive: bool = ABSENT
+    sensitivity: SensitivityFacts
+    noise: NoiseFacts
+    certificate: CertificateFacts
+    approximation: _Class = ABSENT
+    errors: ErrorsFacts
 
     @model_validator(mode="after")
     def _is_one(self) -> Component:
@@ -76,13 +488,13 @@ class Component(Facts):
         require(not whole or self.family == "spectral", "spectral: the noise is of another kind")
         require(not whole or self.size <= MOST_POINTS, f"k: more than {MOST_POINTS} points")
         kind = self.approximation
-        if isinstance(kind, classes.MixtureClass):
+        if isinstance(kind, MixtureClass):
             require(len(kind.kernels) == axes, "approximation: one kernel an axis")
-        elif isinstance(kind, classes.BallClass):
+        elif isinstance(kind, BallClass):
             both = len(kind.low) == len(kind.width) == axes
             require(both, "approximation: low and width need one entry an axis")
-        ball = isinstance(kind, classes.BallClass | classes.StatedClass)
-        fits = ball if whole else isinstance(kind, classes.MixtureClass) or not self.family
+        ball = isinstance(kind, BallClass | StatedClass)
+        fits = ball if whole else isinstance(kind, MixtureClass) or not self.family
         require(fits, "approximation: does not fit the noise")
 
     @property
@@ -116,24 +528,24 @@ class Released(Facts):
     release_id: Text
     name: Text
     created: Text
-    dataset: Text = of.ABSENT
-    ledger_id: Text = of.ABSENT
-    combine: of.CombineFacts
-    domain: of.DomainFacts
-    target: of.TargetFacts
+    dataset: Text = ABSENT
+    ledger_id: Text = ABSENT
+    combine: CombineFacts
+    domain: DomainFacts
+    target: TargetFacts
     components: Annotated[list[Component], Field(min_length=1)]
-    epsilon: of.Share
-    delta: of.Exact
-    rho: of.Share | None = of.ABSENT
+    epsilon: Share
+    delta: Exact
+    rho: Share | None = ABSENT
     neighbors: Literal["replace-one", "add-or-remove-one"]
     unit: Text
-    random_dp: of.RandomFacts = of.ABSENT
-    certificate: of.CertificateFacts
-    post_processing: Literal["never stored"] = of.ABSENT  # readers say what they did, no store
+    random_dp: RandomFacts = ABSENT
+    certificate: CertificateFacts
+    post_processing: Literal["never stored"] = ABSENT  # readers say what they did, no store
 
     @model_validator(mode="after")
     def _is_one(self) -> Released:
-        epsilon, delta = of.number(self.epsilon), of.number(self.delta)
+        epsilon, delta = number(self.epsilon), number(self.delta)
         within = _LEAST_EPSILON <= epsilon <= _MOST_EPSILON
         require(within, f"epsilon: not from {_LEAST_EPSILON:g} to {_MOST_EPSILON:g}")
         require(0 <= delta < 1, "delta: not from 0 to below 1")

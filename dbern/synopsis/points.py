@@ -10,12 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dbern.arrays import FloatArray
 from dbern.bernstein.basis import MOST_H
-from dbern.domain import Domain
+from dbern.data.domain import Domain, TimeUnit, moment_of
 from dbern.errors import SpecError
-from dbern.limits import memory_limit
-from dbern.times import TimeUnit, moment_of
+from dbern.system import memory_limit
+from dbern.types import FloatArray
 
 Points: TypeAlias = Any
 """A numpy or dask array (m, l), or (m,) where l = 1, or a table or xarray object by column name."""
@@ -34,7 +33,7 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
 
     Examples
     --------
-    >>> from dbern.domain import Axis
+    >>> from dbern.data.domain import Axis
     >>> as_points({"y": [1, 2], "x": [3, 4]}, Domain((Axis("x", 0, 9), Axis("y", 0, 9)))).tolist()
     [[3.0, 1.0], [4.0, 2.0]]
     """
@@ -69,7 +68,7 @@ def like(
     Examples
     --------
     >>> import pyarrow as pa
-    >>> from dbern.domain import Axis
+    >>> from dbern.data.domain import Axis
     >>> table = pa.table({"x": [1.0, 2.0]})
     >>> like(table, np.array([0.5, 0.25]), Domain((Axis("x", 0, 9),)), ["value"]).to_pylist()
     [0.5, 0.25]
@@ -275,7 +274,7 @@ def orders(h: Any, domain: Domain) -> dict[str, int]:
 
     Examples
     --------
-    >>> from dbern.domain import Axis
+    >>> from dbern.data.domain import Axis
     >>> orders(4, Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0))))
     {'x': 4, 'y': 4}
     """

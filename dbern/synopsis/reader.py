@@ -1,24 +1,24 @@
-"""``Synopsis``: query a released function; never touches data, ledger or key."""
+"""``Synopsis``: a released function that answers queries, bands and decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from dbern.arrays import FloatArray
 from dbern.certificate import Certificate, combined, lower_bound
 from dbern.combination import Answer, Combination
-from dbern.domain import Axis, Domain
+from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget, PrivacyUnit
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.synopsis.deciding import Order, Question, require_probabilities
-from dbern.synopsis.evaluator import LEAST_RESAMPLED, available_cores
+from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing
+from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores
 from dbern.synopsis.grids import labelled, values_on_grid
 from dbern.synopsis.points import (
     Points,
@@ -30,12 +30,64 @@ from dbern.synopsis.points import (
     orders,
     plain,
 )
-from dbern.synopsis.released import ReleasedArray, ReleasedVector
-from dbern.synopsis.selection import Smoothing
 from dbern.synopsis.store import ReleasedStore
+from dbern.types import FloatArray
 
 if TYPE_CHECKING:
     import xarray
+
+
+# --- What is asked of a synopsis at each point, and which synopses have probabilities
+
+
+Order: TypeAlias = int | Sequence[int] | str | None
+"""Order of the iterated operator: one, one per axis, "auto", or None for the released one."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of every point of a request.
+
+    Attributes
+    ----------
+    smoothings : tuple of Smoothing, optional
+        One for each released array; None for the nearest node's value.
+    noise : tuple of float
+        The deviation of the noise of each array, where `answer` needs it.
+    """
+
+    smoothings: tuple[Smoothing, ...] | None
+    answer: Answer = "value"
+    noise: tuple[float, ...] = ()
+
+
+def require_probabilities(combination: Combination, target: Mapping[str, Any]) -> None:
+    """Refuse a function that leaves no probabilities of its classes.
+
+    Raises
+    ------
+    SpecError
+        Which says what does.
+    """
+    kind = target["kind"]
+    if not combination.classes:
+        raise SpecError("probabilities: this function has no classes; ask for its values")
+    logistic = kind == "logistic-regression" or target.get("loss") == "logistic"
+    if combination.log_odds or (logistic and not combination.several):
+        return
+    if kind == "naive-bayes":
+        raise SpecError(
+            "probabilities: a joint release is the difference of two scores, which do not follow "
+            'from it; release naive Bayes with release = "factored", or ask for decisions'
+        )
+    several = " of more than two classes" if logistic else ""
+    raise SpecError(
+        f"probabilities: a {kind}{several} has none; use decision_function or predict, or release "
+        "naive-bayes or, of two classes, logistic-regression"
+    )
+
+
+# --- Synopsis: query a released function; never touches data, ledger or key
 
 
 def open_synopsis(url: str | Path) -> Synopsis:

@@ -29,9 +29,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import StringConstraints
 
+from dbern.data.storage import Place, failures_told
 from dbern.errors import EnvironmentRefusedError, IntegrityError, SpecError
-from dbern.synopsis.facts import Facts, checked, damaged
-from dbern.synopsis.places import Place, failures_told
+from dbern.synopsis.metadata import Facts, checked, damaged
 
 PrivateKey: TypeAlias = Ed25519PrivateKey
 """What signs."""

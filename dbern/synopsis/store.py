@@ -11,16 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dbern.arrays import FloatArray
-from dbern.errors import IntegrityError, SpecError, printable
-from dbern.privacy.budget import Budget
-from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.synopsis.facts import damaged
-from dbern.synopsis.files import too_large
-from dbern.synopsis.kept import Kept
-from dbern.synopsis.manifest import Entry, Manifest, digest, digest_of
-from dbern.synopsis.metadata import as_dict, released_of
-from dbern.synopsis.places import (
+from dbern.data.storage import (
     MANIFEST,
     MOST_METADATA,
     ROOT,
@@ -28,7 +19,13 @@ from dbern.synopsis.places import (
     failures_told,
     owner,
     place_at,
+    too_large,
 )
+from dbern.errors import IntegrityError, SpecError, printable
+from dbern.privacy.budget import Budget
+from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.synopsis.manifest import Entry, Manifest, digest, digest_of
+from dbern.synopsis.metadata import as_dict, damaged, released_of
 from dbern.synopsis.signatures import (
     PrivateKey,
     is_signature,
@@ -39,6 +36,8 @@ from dbern.synopsis.signatures import (
 )
 from dbern.synopsis.stored import described, stored_arrays
 from dbern.synopsis.writer import ABSENT
+from dbern.system import Kept
+from dbern.types import FloatArray
 
 SHARD_BYTES = 1 << 28
 """Most bytes of shards that are kept after they were read."""

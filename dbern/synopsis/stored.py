@@ -17,13 +17,23 @@ from pydantic import ConfigDict, Field
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
+from dbern.data.storage import ROOT
 from dbern.errors import EnvironmentRefusedError
-from dbern.limits import memory_limit
-from dbern.synopsis.facts import ABSENT as UNSET
-from dbern.synopsis.facts import Facts, Granule, ObliqueFacts, Text, checked, damaged
-from dbern.synopsis.metadata import MOST_COEFFICIENTS, Component, Released, lattices
-from dbern.synopsis.places import ROOT
+from dbern.synopsis.metadata import ABSENT as UNSET
+from dbern.synopsis.metadata import (
+    MOST_COEFFICIENTS,
+    Component,
+    Facts,
+    Granule,
+    ObliqueFacts,
+    Released,
+    Text,
+    checked,
+    damaged,
+    lattices,
+)
 from dbern.synopsis.writer import ABSENT
+from dbern.system import memory_limit
 
 _NUMBER = 8  # bytes of every number of a store
 _INDEX, _CHECKSUM = 16, 4  # bytes of a shard's index: of a chunk, and at its end

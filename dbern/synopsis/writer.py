@@ -13,16 +13,16 @@ from zarr.codecs import BytesCodec, ZstdCodec
 from zarr.core.buffer import Buffer
 from zarr.storage import MemoryStore
 
-from dbern.arrays import FloatArray, Int64Array
-from dbern.bernstein.bins import AxisBins
-from dbern.bernstein.gram import LatticeSpectrum
-from dbern.bernstein.lattice import Layout, Slab
-from dbern.bernstein.maps import AxisMap
-from dbern.bernstein.spectrum import AxisSpectrum
+from dbern.bernstein.oblique import Oblique
+from dbern.data.storage import MANIFEST, ROOT, Place, failures_told, is_published, owner
 from dbern.errors import ReleaseError, SpecError
-from dbern.oblique import Oblique
+from dbern.strategies.base import Layout, Slab
+from dbern.strategies.bins import AxisBins
+from dbern.strategies.gram import LatticeSpectrum
+from dbern.strategies.maps import AxisMap
+from dbern.strategies.spectral import AxisSpectrum
 from dbern.synopsis.manifest import Entry, Manifest, digest, publish
-from dbern.synopsis.places import MANIFEST, ROOT, Place, failures_told, is_published, owner
+from dbern.types import FloatArray, Int64Array
 
 ABSENT = int(np.iinfo(np.int64).min)
 """Fill value: a coefficient that is not there, never one that was released."""

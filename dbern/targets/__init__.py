@@ -9,17 +9,16 @@ from __future__ import annotations
 import difflib
 from importlib.metadata import entry_points
 
-from dbern.components.sums import KernelSum
+from dbern.counting.kernel_sums import KernelSum
 from dbern.errors import SpecError
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths
-from dbern.targets.density import KernelDensity
-from dbern.targets.erm import LogisticRegression, RidgeRegression
+from dbern.targets.density import KernelDensity, NadarayaWatson
 from dbern.targets.kernel_erm import KernelERM
+from dbern.targets.linear import LogisticRegression, RidgeRegression
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
 from dbern.targets.oracle import Oracle
 from dbern.targets.priestley_chao import PriestleyChao
-from dbern.targets.regression import NadarayaWatson
 from dbern.targets.support_vectors import SupportVectorMachine
 
 __all__ = [

@@ -1,9 +1,9 @@
 """Bandwidths of kernel sums: one an axis, or a full covariance of a Gaussian.
 
-A full covariance H is released in oblique coordinates (`dbern.oblique`), where its density is a
-product over axes: sensitivities, noise, certificates and choices are those of product kernels over
-the box of these coordinates. A value in data units is that in the box's unit cube times ``1 /
-(volume of the domain x volume of the box)``.
+A full covariance H is released in oblique coordinates (`dbern.bernstein.oblique`), where its
+density is a product over axes: sensitivities, noise, certificates and choices are those of product
+kernels over the box of these coordinates. A value in data units is that in the box's unit cube
+times ``1 / (volume of the domain x volume of the box)``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, model_validator
 
 from dbern.bernstein.kernels import Kernel, kernel_of
-from dbern.components.base import WHOLE
-from dbern.components.sums import KernelSum
-from dbern.components.weighings import Weighing
-from dbern.domain import Axis, Domain
+from dbern.bernstein.oblique import Oblique, decorrelate
+from dbern.counting.kernel_sums import KernelSum, Weighing
+from dbern.counting.measurement import WHOLE
+from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.oblique import Oblique, decorrelate
 from dbern.targets.base import KernelName, Learner, Lengths
 
 _NARROWEST, _WIDEST = 1e-4, 1e4

@@ -1,24 +1,104 @@
 """What a learner is: public parameters, what is released of records, how that makes the function.
 
+What a learner is: public parameters, what is released of records, how that makes the function.
+
 What is released are *components* (`dbern.components`), and a public combination makes the function
 of them.
 """
 
 from __future__ import annotations
 
+import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from collections.abc import Iterable, Mapping
+from types import NoneType
+from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from dbern.bernstein.kernels import KERNELS
 from dbern.combination import Combination
-from dbern.complaints import explain
-from dbern.components.base import Component, Vector
-from dbern.domain import RecordSchema
+from dbern.counting.measurement import Component, Vector
+from dbern.data.domain import RecordSchema
 from dbern.errors import SpecError
-from dbern.sections import Section
+
+
+class Section(BaseModel):
+    """Strict and frozen; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+# --- What is wrong with a spec's schema, in the words of the file: the key, and what to write
+
+_NEAR = 0.75
+"""Below it "bandwidth" would be taken for "width", another key."""
+
+_WHAT = {
+    "missing": "is missing",
+    "greater_than": "must be above {gt:g}",
+    "finite_number": "must be finite",
+    "too_short": "has too few entries",
+    "too_long": "has too many entries",
+}
+
+
+def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> Iterable[str]:
+    """One line per wrong key: the key, what is wrong, what to write; repeats are merged."""
+    seen = set()
+    for problem in error.errors():
+        names = _field_path(problem["loc"], model)
+        if names in seen:
+            continue
+        seen.add(names)
+        yield f"{prefix}{'.'.join(names)}: {_complaint(problem, names, model)}"
+
+
+def _field_path(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, ...]:
+    """The part of a location that names keys of the file, without pydantic's union branches."""
+    fields: Any = model
+    names = []
+    for part in loc:
+        if not isinstance(part, str):
+            break
+        names.append(part)
+        field = fields.model_fields.get(part) if fields is not None else None
+        fields = _section(field.annotation) if field is not None else None
+        if fields is None and part != "bounds":
+            break
+    return tuple(names)
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    """The section that a key holds, if it holds one and nothing else but None."""
+    kinds = [kind for kind in get_args(annotation) or (annotation,) if kind is not NoneType]
+    if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], BaseModel):
+        return kinds[0]
+    return None
+
+
+def _complaint(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> str:
+    fields: Any = model
+    hint = ""
+    for part in names:
+        siblings = fields.model_fields if fields is not None else {}
+        field = siblings.get(part)
+        if field is None and problem["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(part, siblings, n=1, cutoff=_NEAR)
+            return (
+                f"unknown key; write {near[0]}"
+                if near
+                else (f"unknown key; write one of: {', '.join(siblings)}")
+            )
+        if field is None:
+            break
+        hint = field.description or hint
+        fields = _section(field.annotation)
+    what = _WHAT.get(problem["type"], "has a wrong value or type").format(**problem.get("ctx", {}))
+    return f"{what}; write {hint}"
+
+
+# --- What a learner is: public parameters, what is released of records, how that makes the functio
 
 Lengths = Annotated[
     tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...], Field(strict=False)

@@ -1,17 +1,30 @@
-"""Kernel density estimation: ``F_D(y) = (1/n) sum_i K(y - d_i)``, K a product or a Gaussian.
+"""Kernel densities and Nadaraya-Watson regression.
 
-Its sensitivities, also for densities by group, are proved in `dbern.components.sums`.
+Kernel density estimation: ``F_D(y) = (1/n) sum_i K(y - d_i)``, K a product or a Gaussian.
+
+Its sensitivities, also for densities by group, are proved in `dbern.counting.kernel_sums`.
+
+Nadaraya-Watson regression: a weighted mean of the responses near a point.
+
+``F(y) = sum_i l_i K(y - d_i) / sum_i K(y - d_i)``, from two released sums over n: of responses,
+centred and scaled to [-1, 1], and of ones. Their sensitivities are proved in
+`dbern.counting.kernel_sums`; each takes half of the budget, which for Laplace noise is the joint
+calibration: both move by at most ``2 max_t sum_v K / n``. The quotient is post-processing, cut to
+the public range.
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import ClassVar
 
 from dbern.combination import Combination
-from dbern.components.sums import KernelSum
-from dbern.components.weighings import ALIKE, ByCategory
-from dbern.domain import RecordSchema
+from dbern.counting.kernel_sums import ALIKE, ByCategory, ByResponse, KernelSum, Present
+from dbern.data.domain import RecordSchema, Response
+from dbern.errors import SpecError
 from dbern.targets.bandwidths import Smoother
+
+# --- Kernel density estimation: F_D(y) = (1/n) sum_i K(y - d_i), K a product or a Gaussian
 
 
 class KernelDensity(Smoother):
@@ -55,3 +68,58 @@ class KernelDensity(Smoother):
         if schema.group is None:
             return Combination()
         return Combination("stack", schema.group.categories)
+
+
+# --- Nadaraya-Watson regression: a weighted mean of the responses near a point
+
+_HALF = Fraction(1, 2)
+
+
+class NadarayaWatson(Smoother):
+    """Regression of a bounded response on the axes.
+
+    Parameters
+    ----------
+    bandwidth : sequence of float
+        Per axis, in data units: standard deviation of the Gaussian, length scale of Laplace and
+        Matern kernels, half-width of compact ones.
+    covariance : sequence of sequences of float
+        Instead of it: the covariance of a Gaussian, symmetric and positive definite.
+    kernel : str
+        One of `dbern.bernstein.kernels.KERNELS`.
+
+    Raises
+    ------
+    SpecError
+        For a bandwidth that is not positive and finite, an unknown kernel, or both a bandwidth and
+        a covariance.
+
+    Examples
+    --------
+    >>> NadarayaWatson(bandwidth=[0.5]).get_params()
+    {'bandwidth': (0.5,), 'covariance': (), 'kernel': 'gaussian'}
+    """
+
+    kind: ClassVar[str] = "nadaraya-watson"
+    uses: ClassVar[tuple[str, ...]] = ("response",)
+
+    def components(self, schema: RecordSchema) -> tuple[KernelSum, ...]:
+        """The sum of responses and the density of the records that have one."""
+        response, domain = _response(schema), schema.domain
+        return (
+            self.kernel_sum("numerator", domain, ByResponse(response), _HALF),
+            self.kernel_sum("denominator", domain, Present(response), _HALF),
+        )
+
+    def combination(self, schema: RecordSchema) -> Combination:
+        """The quotient, in units of the response."""
+        response = _response(schema)
+        return Combination("ratio", low=response.low, high=response.high)
+
+
+def _response(schema: RecordSchema) -> Response:
+    if schema.response is None:
+        raise SpecError(
+            "data.response: is missing; write [data.response] with column and bounds = [-1.0, 1.0]"
+        )
+    return schema.response

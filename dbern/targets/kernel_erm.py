@@ -8,21 +8,20 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from dbern.bernstein.gram import CubeKernel
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
 from dbern.combination import Combination
-from dbern.components.base import Component, Vector
-from dbern.components.expansions import STATIONARY, GramSpace, ProductSpace
-from dbern.components.hypotheses import Space
-from dbern.components.spaces import LinearSpace
-from dbern.domain import Domain, RecordSchema
+from dbern.counting.measurement import Component, Vector
+from dbern.data.domain import Domain, RecordSchema
+from dbern.erm.gram import STATIONARY, GramSpace, ProductSpace
+from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
+from dbern.erm.spaces import LinearSpace, Space
+from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.errors import SpecError
-from dbern.functions import source_digest
-from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
-from dbern.learning.user import UserKernel, UserLoss, imported
+from dbern.strategies.gram import CubeKernel
+from dbern.system import source_digest
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Learner, Lengths
-from dbern.targets.erm import (
+from dbern.targets.linear import (
     CONSTANT,
     COST,
     SHARDS,

@@ -1,4 +1,4 @@
-"""Any function of records and points, named in the spec; see `dbern.components.black_boxes`."""
+"""Any function of records and points, named in the spec; see `dbern.targets.black_boxes`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from dbern.bernstein.bias import Approximation
-from dbern.bernstein.smoothness import Holder, Linear, Smooth
-from dbern.components.black_boxes import BlackBox
-from dbern.components.sampling import UNIFORM, Sampling, load_distribution
-from dbern.components.user_functions import load
-from dbern.domain import RecordSchema
+from dbern.data.domain import RecordSchema
 from dbern.errors import SpecError
-from dbern.functions import source_digest
 from dbern.privacy.budget import exact
 from dbern.privacy.random_privacy import MOST_SAMPLES, fewest_samples, order_statistic
-from dbern.sections import Section
-from dbern.targets.base import Learner
+from dbern.strategies.bias import Approximation, Holder, Linear, Smooth
+from dbern.system import source_digest
+from dbern.targets.base import Learner, Section
+from dbern.targets.black_boxes import UNIFORM, BlackBox, Sampling, load, load_distribution
 
 _Pair = Annotated[tuple[float, float], Field(strict=False)]
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

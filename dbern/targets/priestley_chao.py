@@ -1,24 +1,503 @@
 """Priestley-Chao regression: responses weighted by the gaps between the records' positions.
 
+Records in the order of their positions, in bounded memory: what a sum over gaps is made of.
+
+Each pass goes over all records and keeps those of one run of positions, with the nearest position
+below: whatever else there is, its gaps are then known, and the integers of all passes add up.
+Equal positions are kept once, with the sum of their responses and their number. A run is of whole
+cells, 2^-16 of the axis, which hold at most 2^16 distinct positions each. Where there are several
+passes, each first counts the records of every cell, and takes the cells that begin in its equal
+part of them: it holds at most that part and one cell more, however the records are spread.
+
+Positions, sums, counts and gaps are integers, and an atom is a function of its own integers: the
+result depends on no order, partition or number of passes or workers.
+
+Sums over gaps: responses weighted by the gaps between the records' positions.
+
+``F(y) = sum_{j >= 2} c(x_j - x_{j-1}) m_j K(y - x_j)`` over the distinct positions ``x_1 < x_2 <
+..`` of the records on one axis: K is a density (the paper's ``K(u/b)/b``), m_j the mean response of
+the records at x_j, in [-1, 1] of half its public range from the middle, and ``c(u) = min(u, G)``
+cuts gaps at a public G. Positions are integers in steps of 2^-32 of the axis, gaps and G too.
+
+Sensitivity under replace-one, for all databases
+------------------------------------------------
+``F = sum_j v_j K(. - x_j)`` is K smoothed over a signed measure v on the axis.
+
+*One more record*, at p with response r, changes v by at most 2G in total variation. Between
+neighbours, with ``a = p - x_{j-1}`` and ``b = x_j - p``, p gets ``c(a) |r|``, and x_j changes by
+``(c(a + b) - c(b)) |m_j| <= c(a)``, as c is subadditive: together at most ``2 c(a) <= 2G``. Below
+all others, p weighs nothing, being first, and x_1 gets ``c(x_1 - p) <= G``. Above all others, p
+gets at most G. At a position that q records have, their mean moves by ``|r - m|/(q + 1) <= 1``: at
+most G. A replacement takes a record away and adds one, and no v is larger than the sum of its
+gaps, which is at most one:
+
+    ``|v - v'| <= tau = min(4G, 2)``,  half of 4G with the null record.
+
+*Released values* are a public linear map of v, ``sum_j v_j T K_{x_j}``. They move by at most ``tau
+max_t |T K_t|`` in any norm: ``S(F) <= tau sup K``, ``Delta1 <= tau max_t sum_v K(v/k - t)`` for
+lattice values, and tau for B-spline bins, whose weights sum to one at every t. With the response's
+half-range B this is the corrected bound ``4 B G sup K / b``. It is attained: let p be one step
+below an x_j with the other sign and a >= G, then taking p away moves v by -G at p and by -G (less a
+step) at x_j; let the record come back in the same way, with signs turned, elsewhere. The paper asks
+instead that every record have some neighbour within c/n, which does not bound its gaps, so its
+``4 B c sup K / (n b)`` is false; and where equal positions count in order of arrival, another order
+of the same records moves F beyond any such bound. Both are in the tests.
+
+Rounding adds nothing
+---------------------
+Responses are integers in units of ``2^-R``, at most ``2^R`` in absolute value. The mean is rounded
+by ``floor(u + 1/2)``, which keeps order and commutes with integers: numbers in ``[-2^R, 2^R]`` stay
+there, and two that differ by at most the integer ``2^R`` still do. Nothing else was used of means,
+so tau holds for the integers ``c(x_j - x_{j-1}) m_j`` exactly.
+
+Effective kernel
+----------------
+The atoms (x_j, v_j) are summed like records of a kernel sum (`dbern.counting.kernel_sums`) with
+weights ``2^g v_j`` in [-1, 1] and normalizer ``2^g <= 1/G``. Each is represented within rho. Taking
+a record away replaces at most two atoms by one, and adding one replaces one by two: six atoms enter
+where a kernel sum has two, so what it adds to the movement is taken three times.
+
+Priestley-Chao regression: responses weighted by the gaps between the records' positions.
+
 ``F(y) = sum_{j >= 2} min(x_j - x_{j-1}, G) m_j K(y - x_j)`` over the distinct positions ``x_1 < x_2
-< ..``, m_j the mean response at x_j. Its sensitivities are proved in `dbern.components.gaps`.
+< ..``, m_j the mean response at x_j. Its sensitivities are proved in
+`dbern.targets.priestley_chao`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
 
+import numpy as np
 from pydantic import Field
 
+from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.combination import Combination
-from dbern.components.gaps import GapSum
-from dbern.components.ordering import POSITION_BITS
-from dbern.domain import RecordSchema
+from dbern.counting.kernel_sums import ByResponse, KernelSum
+from dbern.counting.measurement import WHOLE, Statistic
+from dbern.data.domain import Axis, Column, Domain, RecordSchema, Response
 from dbern.errors import SpecError
+from dbern.strategies.base import BumpBound, Coordinates, Entries, Slab
+from dbern.strategies.bias import Bumps
+from dbern.strategies.bins import BinnedCoordinates
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths
-from dbern.targets.erm import of_responses, response_of
+from dbern.targets.linear import of_responses, response_of
+from dbern.types import FloatArray, Int64Array, UInt64Array
+
+# --- Records in the order of their positions, in bounded memory: what a sum over gaps is made of
+
+
+POSITION_BITS = 32
+
+_CELL_BITS = 16
+_CELLS = 1 << (POSITION_BITS - _CELL_BITS)
+_IN_CELL = 1 << _CELL_BITS
+_LEAST_MERGED = 1 << 18  # records that are gathered before they are put in order
+_POSITION_BYTES = 220  # of a position while runs are merged: measured
+
+
+def pass_bytes(rows: int, *, whole: bool) -> int:
+    """Memory of a pass that is to hold so many positions; one of several may hold a cell's more."""
+    held = rows if whole else rows + _IN_CELL
+    return _POSITION_BYTES * (held + _LEAST_MERGED) + 4 * 8 * _CELLS
+
+
+@dataclass(frozen=True)
+class Run:
+    """Distinct positions in order, sums of their responses, and how many these are."""
+
+    positions: Int64Array
+    sums: Int64Array
+    counts: Int64Array
+
+    @classmethod
+    def of(cls, keys: UInt64Array, response_unit: int) -> Run:
+        """That of records by their keys."""
+        keys = np.sort(keys)
+        responses = (keys & np.uint64((1 << POSITION_BITS) - 1)).astype(np.int64) - response_unit
+        positions = (keys >> np.uint64(POSITION_BITS)).astype(np.int64)
+        return cls(positions, responses, np.ones(len(keys), dtype=np.int64)).reduced()
+
+    def reduced(self) -> Run:
+        """Equal positions, which are neighbours, as one."""
+        first = np.flatnonzero(np.diff(self.positions, prepend=-1))
+        if len(first) == len(self.positions):
+            return self
+        sums, counts = (np.add.reduceat(each, first) for each in (self.sums, self.counts))
+        return Run(self.positions[first], sums, counts)
+
+    def merged(self, other: Run) -> Run:
+        """The run of both."""
+        positions = np.concatenate([self.positions, other.positions])
+        order = np.argsort(positions, kind="stable")
+        sums = np.concatenate([self.sums, other.sums])[order]
+        counts = np.concatenate([self.counts, other.counts])[order]
+        return Run(positions[order], sums, counts).reduced()
+
+
+@dataclass
+class OrderedPass:
+    """One pass, of all positions: batches of records in, the integers of their atoms out.
+
+    Parameters
+    ----------
+    keys : callable
+        Position and response of a batch's records that count, in one number each, in that order.
+    atoms : callable
+        Adds to a state the atoms of a run whose nearest position below is given, if there is one.
+    response_unit : int
+        What a key's response exceeds the response by, which is at most that.
+    """
+
+    keys: Callable[[Mapping[str, FloatArray]], UInt64Array] = field(repr=False)
+    atoms: Callable[[Int64Array, Run, int | None], None] = field(repr=False)
+    response_unit: int
+    _waiting: list[UInt64Array] = field(default_factory=list, repr=False)
+    _rows: int = 0
+    _run: Run | None = field(default=None, repr=False)
+    _before: int | None = None
+
+    def add(self, records: Mapping[str, FloatArray]) -> None:
+        """Keep the batch's records that are in this pass's run."""
+        mine = self._chosen(self.keys(records))
+        self._waiting.append(mine)
+        self._rows += len(mine)
+        if self._rows > max(_LEAST_MERGED, 0 if self._run is None else len(self._run.positions)):
+            self._merge()
+
+    def _chosen(self, keys: UInt64Array) -> UInt64Array:
+        return keys
+
+    def _merge(self) -> None:
+        """Put what waits in order; at least half of what is sorted is new."""
+        run = Run.of(np.concatenate(self._waiting), self.response_unit)
+        self._waiting.clear()
+        self._rows = 0
+        self._run = run if self._run is None else self._run.merged(run)
+
+    def finish(self, state: Int64Array) -> None:
+        """Add the run's atoms to `state`, in place."""
+        if self._waiting:
+            self._merge()
+        if self._run is not None and len(self._run.positions):
+            self.atoms(state, self._run, self._before)
+
+
+@dataclass
+class SurveyedPass(OrderedPass):
+    """One of several passes: see the top of the module.
+
+    Parameters
+    ----------
+    index : int
+        Which.
+    rows : int
+        Distinct positions that each is to hold.
+    """
+
+    index: int = field(kw_only=True)
+    rows: int = field(kw_only=True)
+    _cells: Int64Array = field(default_factory=lambda: np.zeros(_CELLS, dtype=np.int64), repr=False)
+
+    def survey(self, records: Mapping[str, FloatArray]) -> None:
+        """Count the batch's records in their cells."""
+        cells = self.keys(records) >> np.uint64(POSITION_BITS + _CELL_BITS)
+        self._cells += np.bincount(cells.astype(np.int64), minlength=_CELLS)
+
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        """The first position of the run and the first beyond it."""
+        most = np.minimum(self._cells, _IN_CELL)
+        begins = np.cumsum(most) - most
+        ends = np.searchsorted(begins // self.rows, [self.index, self.index + 1])
+        low, high = (ends << _CELL_BITS).tolist()
+        return low, high
+
+    def _chosen(self, keys: UInt64Array) -> UInt64Array:
+        """Those in the run; the nearest position below it is remembered."""
+        low, high = (np.uint64(end) for end in self._ends)
+        positions = keys >> np.uint64(POSITION_BITS)
+        below = positions[positions < low]
+        if len(below):
+            self._before = max(int(below.max()), -1 if self._before is None else self._before)
+        return keys[(positions >= low) & (positions < high)]
+
+
+# --- Sums over gaps: responses weighted by the gaps between the records' positions
+
+PASS_ROWS = 1 << 20
+"""Distinct positions that a pass is to hold."""
+
+_MOST_BITS = 30
+_TIMES = 3  # as many atoms as one of a kernel sum: see the top of the module
+
+
+@dataclass(frozen=True)
+class GapSum:
+    """A Priestley-Chao estimate as a component: see the top of the module.
+
+    Parameters
+    ----------
+    domain : Domain
+        The one axis.
+    max_gap : int
+        G in steps of a position.
+    n : int
+        Public number of rows; 0 before a plan: only a plan's component has sensitivities.
+    """
+
+    name: str
+    domain: Domain
+    kernels: tuple[Kernel, ...]
+    response: Response
+    max_gap: int
+    n: int = 0
+    share: Fraction = WHOLE
+
+    outputs: ClassVar[int] = 1
+    binned: ClassVar[bool] = True
+    spectral: ClassVar[bool] = True
+    additive: ClassVar[bool] = False
+
+    def for_rows(self, n: int) -> GapSum:
+        """The same for n records."""
+        return replace(self, n=n)
+
+    @property
+    def unit(self) -> float:
+        """Half the response's range; gaps and densities have inverse units."""
+        return self.response.radius
+
+    @property
+    def approximation(self) -> Bumps:
+        """A mixture of bumps with signed weights, which sum to one at most; none above G."""
+        return Bumps(self.kernels, attained=False)
+
+    @property
+    def variation(self) -> float:
+        """tau, exact."""
+        return math.ldexp(min(4 * self.max_gap, 2 << POSITION_BITS), -POSITION_BITS)
+
+    @property
+    def function_movement(self) -> float:
+        """``n tau sup K``."""
+        return OUTWARD * self.n * self.variation * math.prod(one.peak for one in self.kernels)
+
+    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+        """n tau/2 times the move of a signed bump, whose variation is two."""
+        bound = (
+            coordinates.bump_bound_l2(self.kernels, signed=True)
+            if norm == 2
+            else coordinates.bump_bound(self.kernels, apart=True, quick=quick)
+        )
+        times = self.n * self.variation / 2
+        return BumpBound(
+            OUTWARD * times * bound.value,
+            f"2 G n = {times:.6g} (G = max_gap's share of the axis) times {bound.derivation}",
+        )
+
+    @property
+    def scale(self) -> int:
+        """g: weights of ``2^g`` times a gap are at most one."""
+        return POSITION_BITS - (self.max_gap - 1).bit_length()
+
+    @property
+    def response_bits(self) -> int:
+        """R: no sum of responses overflows, and no number made of one."""
+        return min(_MOST_BITS, 60 - self.n.bit_length())
+
+    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
+        """Sums of atoms, each so accurate that all that a record moves meet the tolerance."""
+        each = tolerance * 2.0**self.scale / (_TIMES * n)
+        atoms = atom_sum(self.kernels).statistic(coordinates, 1 << self.scale, each)
+        return GapStatistic(self.for_rows(n), atoms)
+
+    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
+        """The statistic that a plan has chosen."""
+        atoms = atom_sum(self.kernels).restore(coordinates, 1 << self.scale, counting)
+        return GapStatistic(self.for_rows(n), atoms)
+
+
+@dataclass(frozen=True)
+class Atoms:
+    """Atoms count with the weights that they come with."""
+
+    columns: tuple[Column, ...] = ()
+    outputs: int = 1
+    signed: bool = True
+
+    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[None, None, FloatArray]:
+        """All, first, theirs."""
+        return None, None, records["weight"]
+
+
+def atom_sum(kernels: tuple[Kernel, ...]) -> KernelSum:
+    """The sum over atoms, at positions in the unit interval."""
+    return KernelSum("atoms", Domain((Axis("position", 0.0, 1.0),)), kernels, Atoms())
+
+
+@dataclass(frozen=True)
+class GapStatistic:
+    """A sum over gaps resolved: `atoms` are added up as a kernel sum's records are.
+
+    The kernel sum's normalizer is ``2^g``, and the absolute weights of all atoms sum to at most
+    that; there are at most n atoms, each rounded by at most a unit of its integers.
+    """
+
+    component: GapSum
+    atoms: Statistic
+
+    @property
+    def coordinates(self) -> Coordinates | Entries:
+        """What is released."""
+        return self.atoms.coordinates
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The axis and the response."""
+        return (*self.component.domain.columns, self.component.response.column)
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """How atoms are counted."""
+        return self.atoms.counting
+
+    @property
+    def description(self) -> str:
+        """The atoms' and the passes."""
+        passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
+        return f"{self.atoms.description}, of gaps in {passes}"
+
+    @property
+    def _scale(self) -> int:
+        return 1 << self.component.scale
+
+    @property
+    def _atoms_times(self) -> float:
+        """What n atoms are of the normalizer, and a record's in a movement: three for one."""
+        return OUTWARD * _TIMES * self.component.n / self._scale
+
+    @property
+    def _spread(self) -> float:
+        """Absolute integers of all atoms, of what a kernel sum's are at most."""
+        units = math.ldexp(self._scale, self.atoms.counting["bits"])
+        return OUTWARD * (1 + self.component.n / units)
+
+    @property
+    def _response_error(self) -> float:
+        """A response rounded, and a mean: half a unit each. Gaps sum to one at most."""
+        return 2.0**-self.component.response_bits
+
+    @property
+    def kernel_error(self) -> float:
+        """What a replaced record's atoms are off by, times n; no less than all atoms together."""
+        return self._atoms_times * self.atoms.kernel_error
+
+    @property
+    def position_error(self) -> float:
+        """That of positions in the middle of their step, and of the rounded responses."""
+        peak = OUTWARD * max(kernel.peak for kernel in self.component.kernels)
+        return self.atoms.position_error + peak * self._response_error
+
+    @property
+    def float_error(self) -> float:
+        """The atoms'; of bins, whose errors are counted nowhere else, what they are off exactly."""
+        floats = self._spread * self.atoms.float_error
+        if isinstance(self.coordinates, BinnedCoordinates):
+            return OUTWARD * (floats + self.kernel_error + self._response_error)
+        return floats
+
+    @property
+    def value_bound(self) -> float:
+        """The atoms', all of them off by what they may be."""
+        peak = min(1.0, *(kernel.peak for kernel in self.component.kernels))
+        return OUTWARD * self.atoms.value_bound * self._spread * (1 + self.kernel_error / peak)
+
+    def kernel_error_norm(self, norm: int) -> float:
+        """Three times that of a kernel sum, in units of n."""
+        return self._atoms_times * self.atoms.kernel_error_norm(norm)
+
+    def float_error_norm(self, norm: int) -> float:
+        """The atoms', whose integers sum to no more than `_spread`."""
+        return self._spread * self.atoms.float_error_norm(norm)
+
+    @property
+    def batch_bytes(self) -> int:
+        """Positions, responses, keys and what they are made of."""
+        return 8 * 20
+
+    @property
+    def table_bytes(self) -> int:
+        """The atoms'."""
+        return self.atoms.table_bytes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The atoms'."""
+        return self.atoms.shape
+
+    @property
+    def passes(self) -> int:
+        """Equal parts of the rows."""
+        return -(-self.component.n // PASS_ROWS)
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Memory of one pass."""
+        whole = self.passes == 1
+        return pass_bytes(self.component.n if whole else PASS_ROWS, whole=whole)
+
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        """Records are not added one by one."""
+        raise NotImplementedError("gaps are between records: these are gathered in order")
+
+    def gather(self, salt: bytes, index: int) -> OrderedPass:
+        """What one pass puts in order."""
+        del salt
+        made = self.keys, self.add_atoms, 1 << self.component.response_bits
+        if self.passes == 1:
+            return OrderedPass(*made)
+        return SurveyedPass(*made, index=index, rows=PASS_ROWS)
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Released values of one slab, in unit-cube units."""
+        return self.atoms.finish(state, output, slab)
+
+    def keys(self, records: Mapping[str, FloatArray]) -> UInt64Array:
+        """Position and response of the records that count, in one number each, in that order.
+
+        The step of a position is public and no part of the error: the function is that of records
+        at the middle of their step.
+        """
+        component = self.component
+        kept, unit = component.domain.bounded(records)
+        known, _, weight = ByResponse(component.response)(records)
+        place = np.floor(unit[known[kept], 0] * 2.0**POSITION_BITS).astype(np.uint64)
+        place = np.minimum(place, np.uint64((1 << POSITION_BITS) - 1))
+        unit_response = 1 << component.response_bits
+        response = np.rint(weight[kept & known] * unit_response) + unit_response
+        return np.asarray((place << np.uint64(POSITION_BITS)) | response.astype(np.uint64))
+
+    def add_atoms(self, state: Int64Array, run: Run, before: int | None) -> None:
+        """Add the atoms of a run of positions whose nearest one below is `before`, if any."""
+        bits = self.component.response_bits
+        first = run.positions[:1] if before is None else np.array([before])  # no gap, or to there
+        gaps = np.diff(run.positions, prepend=first)
+        gaps = np.minimum(gaps, self.component.max_gap)
+        means = (2 * run.sums + run.counts) // (2 * run.counts)  # floor(mean + 1/2)
+        weight = gaps.astype(np.float64) * means.astype(np.float64)
+        weight = np.ldexp(weight, self.component.scale - POSITION_BITS - bits)
+        position = np.ldexp(run.positions + 0.5, -POSITION_BITS)
+        self.atoms.add(state, {"position": position, "weight": weight})
+
+
+# --- Priestley-Chao regression: responses weighted by the gaps between the records' positions
 
 _NARROWEST = 1e-7  # of the axis: hundreds of steps of a position
 

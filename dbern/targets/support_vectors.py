@@ -9,9 +9,9 @@ and including margin one. By strong convexity this is the minimiser:
 
     ``F(y) = (C/n) sum_i l_i K(d_i, y)``,
 
-a signed kernel sum, exact, with no solver; its sensitivities are proved in `dbern.components.sums`.
-For larger C the hinge is rounded over a public width and the machine is solved for
-(`dbern.components.risk_minimizers`).
+a signed kernel sum, exact, with no solver; its sensitivities are proved in
+`dbern.counting.kernel_sums`. For larger C the hinge is rounded over a public width and the machine
+is solved for (`dbern.erm.measurement`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from typing import ClassVar
 from pydantic import Field
 
 from dbern.combination import Combination
-from dbern.components.base import Component, Vector
-from dbern.components.sums import KernelSum
-from dbern.components.weighings import ByCategory, BySign
-from dbern.domain import RecordSchema
-from dbern.learning.losses import Hinge
+from dbern.counting.kernel_sums import ByCategory, BySign, KernelSum
+from dbern.counting.measurement import Component, Vector
+from dbern.data.domain import RecordSchema
+from dbern.erm.losses import Hinge
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Learner, Lengths
-from dbern.targets.erm import Shards, gaussian_space, minimizer, note, of_classes
+from dbern.targets.linear import Shards, gaussian_space, minimizer, note, of_classes
 
 
 class SupportVectorMachine(Learner):

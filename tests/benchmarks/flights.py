@@ -25,10 +25,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
 
 import dbern
-from dbern.arrays import BoolArray, FloatArray
-from dbern.clusters import cluster
+from dbern.cluster.connection import cluster
 from dbern.ledger import BudgetLedger
 from dbern.privacy.budget import Budget
+from dbern.types import BoolArray, FloatArray
 
 LATE = 15
 BOUNDS = {"time": [0.0, 24.0], "distance": [0.0, 5000.0]}

@@ -13,9 +13,9 @@ from rivals.ours import Planned, planned
 from rivals.tasks import figure_one, grid, mixture
 
 from dbern.bernstein.basis import bernstein_basis
-from dbern.noise_bounds import synthesis_matrices
+from dbern.certificate import synthesis_matrices
 from dbern.privacy.calibration import GaussianNoise
-from dbern.synopsis.selection import ORDERS, Smoothing, select, smoothed, whole_ranks
+from dbern.synopsis.arrays import ORDERS, Smoothing, select, smoothed, whole_ranks
 
 REPEATS = int(os.environ.get("DBERN_REPEATS", "20"))
 TASKS = {"figure 1, b .1": figure_one(0.1), "figure 1, b .05": figure_one(0.05), "2-d": mixture()}

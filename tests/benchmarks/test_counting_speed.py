@@ -25,14 +25,14 @@ import twins
 from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
-from dbern.bernstein.lattice import Slab
-from dbern.bernstein.maps import BinnedCoordinates
-from dbern.components.counting import Counters
-from dbern.engine import Portion, count
-from dbern.planning import plan
-from dbern.plans import ReleasePlan
-from dbern.records import footer_tag, read_batches, write_records
-from dbern.spec import ReleaseSpec
+from dbern.cluster.graph import count
+from dbern.counting.passes import Counters, Portion
+from dbern.data.parquet import footer_tag, read_batches, write_records
+from dbern.planning.planner import plan
+from dbern.planning.plans import ReleasePlan
+from dbern.planning.spec import ReleaseSpec
+from dbern.strategies.base import Slab
+from dbern.strategies.bins import BinnedCoordinates
 
 ROWS, MANY, FEW = (16_000_000, 1_000_000, 2_000) if BENCH else (20_000, 20_000, 100)
 COLUMNS = {"l=1 k=20": (1, 20), "l=2 k=20": (2, 20), "l=2 k=100": (2, 100), "l=3 k=20": (3, 20)}

@@ -21,13 +21,11 @@ from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
 from dbern.bernstein.reproducing import Gaussian
-from dbern.learning.losses import Hinge, Logistic, Loss
-from dbern.learning.model import Expansion
-from dbern.learning.objective import _gram
-from dbern.learning.projected import project_gaussian
-from dbern.learning.risk import Risk
-from dbern.learning.solver import Certified, solve
-from dbern.privacy.content import content_buckets
+from dbern.erm.losses import Hinge, Logistic, Loss
+from dbern.erm.risk import Risk
+from dbern.erm.solver import Certified, Expansion, _gram, solve
+from dbern.erm.spaces import project_gaussian
+from dbern.privacy.keystream import content_buckets
 
 SCALES = (0.25, 0.25)
 NODES = [np.linspace(0, 1, 21)] * 2

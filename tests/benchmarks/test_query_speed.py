@@ -14,9 +14,9 @@ from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds
 
 from dbern.bernstein.basis import bernstein_basis, iterate
-from dbern.bernstein.resampling import TOLERANCE, Pieces, resample
-from dbern.domain import Axis, Domain
-from dbern.synopsis.evaluator import LEAST_RESAMPLED, Polynomial, evaluate
+from dbern.bernstein.pieces import TOLERANCE, Pieces, resample
+from dbern.data.domain import Axis, Domain
+from dbern.synopsis.evaluate import LEAST_RESAMPLED, Polynomial, evaluate
 
 COLUMNS = {"l=1 k=20": (20,), "l=2 k=20": (20,) * 2, "l=2 k=100": (100,) * 2,
            "l=3 k=20": (20,) * 3, "l=2 k=400": (400 if BENCH else 60,) * 2}  # fmt: skip

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.polynomial import chebyshev
 
-from dbern.bernstein.approximation import lebesgue_constant
 from dbern.bernstein.basis import (
     MOST_H,
     MOST_K,
@@ -21,6 +20,7 @@ from dbern.bernstein.basis import (
     iterated_basis,
     iterated_matrix,
 )
+from dbern.strategies.approximation import lebesgue_constant
 
 POINTS = [Fraction(0), Fraction(1), Fraction(1, 2), Fraction(1, 64), Fraction(45, 128)]
 FLOATS = np.array([float(y) for y in POINTS])

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbern.bernstein.basis import bernstein_basis
-from dbern.bernstein.bins import (
+from dbern.bernstein.kernels import Gaussian, kernel_of
+from dbern.strategies.bins import (
     AxisBins,
     axis_bins,
     bin_matrix,
@@ -19,8 +20,7 @@ from dbern.bernstein.bins import (
     local_weights,
     prior,
 )
-from dbern.bernstein.kernels import Gaussian, kernel_of
-from dbern.bernstein.maps import released_bumps
+from dbern.strategies.maps import released_bumps
 
 
 def b_spline(x: Fraction, degree: int) -> Fraction:

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import reference
 
-from dbern.bernstein.approximation import (
+from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.kernels import KERNELS, kernel_of
+from dbern.strategies.approximation import (
     _derivative_bound,
     _lipschitz_constants,
     bump_error,
     evaluation_matrix,
     lebesgue_constant,
 )
-from dbern.bernstein.basis import bernstein_basis
-from dbern.bernstein.kernels import KERNELS, kernel_of
-from dbern.bernstein.spectrum import axis_spectrum
+from dbern.strategies.spectral import axis_spectrum
 
 NAMES = [name for name in KERNELS if name != "gaussian"]
 CASES = [(0.3, 20, 4), (0.1, 20, 1), (0.1, 40, 8), (0.05, 10, 2), (0.9, 6, 3), (0.2, 1, 1),
@@ -111,7 +111,7 @@ def test_a_grid_alone_is_no_bound():
 def test_where_refinement_ends_early_the_bound_still_holds(name, monkeypatch):
     kernel = kernel_of(name, 0.07)
     refined = bump_error.__wrapped__(kernel, 30, 3)
-    monkeypatch.setattr("dbern.bernstein.approximation._SQUARES_WORK", 2e6)
+    monkeypatch.setattr("dbern.strategies.approximation._SQUARES_WORK", 2e6)
     rough = bump_error.__wrapped__(kernel, 30, 3)
     assert refined <= 1.03 * rough
     assert rough <= 3 * kernel.peak

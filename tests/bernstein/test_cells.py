@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
-from dbern.bernstein.moments import (
+from dbern.counting.moments import (
     Cells,
     MomentSketch,
     cells_for,

@@ -8,9 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dbern.bernstein import gram
-from dbern.bernstein.bias import approximation_of
-from dbern.bernstein.gram import (
+from dbern.bernstein.reproducing import ArcCosine, Polynomial
+from dbern.certificate import synthesis_matrices, whole_synthesis
+from dbern.erm.user import UserKernel
+from dbern.errors import SpecError
+from dbern.strategies import gram
+from dbern.strategies.base import Lattice, Slab
+from dbern.strategies.bias import GramBall, Released, StatedBall, approximation_of
+from dbern.strategies.gram import (
     CubeKernel,
     GramCoordinates,
     LatticeSpectrum,
@@ -18,14 +23,8 @@ from dbern.bernstein.gram import (
     lattice_spectrum,
     lattice_sup_norm,
 )
-from dbern.bernstein.gram_bias import GramBall, Released, StatedBall
-from dbern.bernstein.lattice import Lattice, Slab
-from dbern.bernstein.maps import coordinates_of, map_from_dict, map_to_dict, to_released
-from dbern.bernstein.reproducing import ArcCosine, Polynomial
-from dbern.errors import SpecError
-from dbern.learning.user import UserKernel
-from dbern.noise_bounds import synthesis_matrices, whole_synthesis
-from dbern.synopsis.selection import Smoothing, select, smoothed
+from dbern.strategies.maps import coordinates_of, map_from_dict, map_to_dict, to_released
+from dbern.synopsis.arrays import Smoothing, select, smoothed
 
 
 def cosine(x, y):

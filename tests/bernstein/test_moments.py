@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbern.bernstein.kernels import Gaussian
-from dbern.bernstein.moments import (
+from dbern.counting.moments import (
     Cells,
     MomentSketch,
     chebyshev_table,

@@ -10,10 +10,10 @@ import twins
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from dbern.bernstein import resampling
+from dbern.bernstein import pieces as resampling
 from dbern.bernstein.basis import bernstein_basis, iterate
-from dbern.bernstein.resampling import TOLERANCE, resample
-from dbern.synopsis.evaluator import evaluate, evaluate_grid
+from dbern.bernstein.pieces import TOLERANCE, resample
+from dbern.synopsis.evaluate import evaluate, evaluate_grid
 
 ENDS = [0.0, 1.0, 0.5, 5e-324, 1e-310, 2.3e-308, 1e-17, 1 - 2**-53, 0.5 + 2**-53, 0.5 - 2**-54]
 KINDS = ["noise", "spike", "smooth", "zero", "constant", "tiny"]

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.bernstein.approximation import bump_error, evaluation_matrix
 from dbern.bernstein.basis import bernstein_basis
-from dbern.bernstein.coordinates import PlainCoordinates, SpectralCoordinates
 from dbern.bernstein.kernels import Gaussian
-from dbern.bernstein.lattice import Lattice
-from dbern.bernstein.spectrum import AxisSpectrum, axis_spectrum
+from dbern.strategies.approximation import bump_error, evaluation_matrix
+from dbern.strategies.base import Lattice
+from dbern.strategies.lattice import PlainCoordinates
+from dbern.strategies.spectral import AxisSpectrum, SpectralCoordinates, axis_spectrum
 
 CASES = [(0.3, 12, 5), (0.1, 30, 9), (0.1, 30, 99), (0.05, 40, 14), (0.02, 60, 30), (2.0, 9, 4)]
 

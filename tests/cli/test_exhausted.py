@@ -39,7 +39,7 @@ def test_what_there_is_too_little_of_is_said(project, run, monkeypatch, what, er
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("dbern.planning.plan", fail)
+    monkeypatch.setattr("dbern.planning.planner.plan", fail)
     ran = run("plan", str(project.spec_path))
     assert ran.code == 4
     assert ran.err.count("\n") == 1

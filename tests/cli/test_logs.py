@@ -52,7 +52,7 @@ def test_a_failure_is_a_line_too(project, run, monkeypatch):
     def failing(*_):
         raise OSError(SECRET)
 
-    monkeypatch.setattr("dbern.releasing.add_up", failing)
+    monkeypatch.setattr("dbern.releasing.run.add_up", failing)
     ran = run("release", "release.toml", "--log-format", "json")
     last = lines(ran.err)[-1]
     assert ran.code == last["exit_code"] == 1
@@ -68,7 +68,7 @@ def test_a_failure_is_a_line_too(project, run, monkeypatch):
 
 
 def test_of_other_libraries_warnings_are_told_without_what_fills_them_in(project, run, monkeypatch):
-    from dbern import releasing
+    from dbern.releasing import run as releasing
 
     original = releasing.add_up
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dbern.functions import imports_told
+from dbern.system import imports_told
 
 PLAN, RELEASE = ("plan", "release.toml"), ("release", "release.toml")
 MODULE = """

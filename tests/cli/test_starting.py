@@ -14,15 +14,15 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from dbern import diagnosis
-from dbern.cli import starting
+from dbern.cli import diagnosis, starting
+from dbern.cli import diagnosis as clusters
+from dbern.cli import diagnosis as databases
 from dbern.cli.main import cli
-from dbern.diagnosis import clusters, databases
+from dbern.data.domain import TimeUnit, moment_of
 from dbern.errors import SpecError
+from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
-from dbern.spec import ReleaseSpec
 from dbern.targets import kinds, learner_of
-from dbern.times import TimeUnit, moment_of
 
 BASE = ("--source", "data/*.parquet", "--axis", "x=0,10", "--axis", "y=-1,1", "--epsilon", "0.5",
         "--dataset", "trips")  # fmt: skip
@@ -326,15 +326,15 @@ def test_doctor_without_a_ledger_or_with_another_file(project, run):
 
 def test_doctor_warns_of_a_repository_and_a_network_disk(project, run, monkeypatch):
     (project.folder / ".git").mkdir()
-    monkeypatch.setattr("dbern.diagnosis.ledgers._file_system", lambda path: "nfs4")
+    monkeypatch.setattr("dbern.cli.diagnosis._file_system", lambda path: "nfs4")
     ran = run("doctor", "--ledger", project.url, "--json")
     assert (ran.code, states(ran)["ledger's disk"]) == (0, "warn")
     assert states(ran)["ledger's folder"] == "warn"
 
 
 def test_locks_and_links_that_exclude_no_one_are_found(project, run, monkeypatch):
-    monkeypatch.setattr("dbern.diagnosis.ledgers.fcntl.flock", lambda file, how: None)
-    monkeypatch.setattr("dbern.diagnosis.outputs.os.link", lambda source, target: None)
+    monkeypatch.setattr("dbern.cli.diagnosis.fcntl.flock", lambda file, how: None)
+    monkeypatch.setattr("dbern.cli.diagnosis.os.link", lambda source, target: None)
     ran = run("doctor", "--ledger", project.url, "--output", "o.zarr", "--json")
     found = states(ran)
     assert (ran.code, found["file locks"], found["create-if-absent"]) == (4, "mend", "mend")
@@ -344,9 +344,9 @@ def test_locks_and_links_that_exclude_no_one_are_found(project, run, monkeypatch
 def test_old_packages_missing_ones_and_a_wrong_clock_are_found(monkeypatch, set_clock):
     asked = ["numpy>=99.0", "no-such-package>=1.0", "zarr>=3.0"]
     monkeypatch.setattr(
-        "dbern.diagnosis.versions.requires", lambda name: [*asked, 'extra>=1; extra == "x"']
+        "dbern.cli.diagnosis.requires", lambda name: [*asked, 'extra>=1; extra == "x"']
     )
-    set_clock("dbern.diagnosis.versions", lambda: 3600.0)
+    set_clock("dbern.cli.diagnosis", lambda: 3600.0)
     found = {one.what: one for one in diagnosis.installation()}
     assert found["numpy"].state == found["no-such-package"].state == found["clock"].state == "mend"
     assert found["numpy"].mend == 'run: python -m pip install "numpy>=99.0"'
@@ -356,7 +356,7 @@ def test_old_packages_missing_ones_and_a_wrong_clock_are_found(monkeypatch, set_
 
 def test_a_ledger_written_in_the_future_is_found(project, set_clock):
     past = time.time() - 86400
-    set_clock("dbern.diagnosis.ledgers", lambda: past)
+    set_clock("dbern.cli.diagnosis", lambda: past)
     found = {one.what: one for one in diagnosis.ledger(project.url)}
     assert found["ledger content"].state == "mend"
     assert "of the future" in found["ledger content"].found
@@ -367,7 +367,7 @@ def history(project, monkeypatch):
     """Append grants at these times to the log, each by one second later where none is given."""
 
     def at(*times, period="day"):
-        monkeypatch.setattr("dbern.ledger.rows.now", lambda: now[0])
+        monkeypatch.setattr("dbern.ledger.tables.now", lambda: now[0])
         now = ["2026-11-20T08:00:00+00:00"]
         with project.ledger() as ledger:
             for number, now[0] in enumerate(times):
@@ -422,23 +422,23 @@ def test_a_short_step_back_into_a_period_that_is_over_is_found(history):
      ("tcp://0.0.0.0:8786", "warn")],
 )  # fmt: skip
 def test_plain_tcp_beyond_loopback_is_warned_of(address, state):
-    assert clusters._transport(address).state == state
+    assert clusters._scheduler_transport(address).state == state
 
 
 def test_doctor_on_a_cluster(client, monkeypatch):
-    monkeypatch.setattr("dbern.diagnosis.clusters._connected", lambda address: client_of(client))
+    monkeypatch.setattr("dbern.cli.diagnosis._connected", lambda address: client_of(client))
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["workers"].state == "good"
     assert found["worker memory"].state == "good"
-    monkeypatch.setattr("dbern.diagnosis.clusters._memory_settings", lambda: spilling)
+    monkeypatch.setattr("dbern.cli.diagnosis._memory_settings", lambda: spilling)
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["worker memory"].state == "mend"
     assert found["worker clocks"].state == "warn"
-    monkeypatch.setattr("dbern.diagnosis.clusters.is_loopback", lambda host: False)
+    monkeypatch.setattr("dbern.cli.diagnosis.is_loopback", lambda host: False)
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["dashboards"].state == "warn"
     monkeypatch.setattr(
-        "dbern.workers.version", lambda name: f"other {os.getpid()} {time.time_ns()}"
+        "dbern.cluster.connection.version", lambda name: f"other {os.getpid()} {time.time_ns()}"
     )
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["workers"].state == "mend"
@@ -461,7 +461,7 @@ def spilling(dask_worker):
 
 
 def test_a_scheduler_that_is_not_there(monkeypatch):
-    monkeypatch.setattr("dbern.diagnosis.clusters._CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("dbern.cli.diagnosis._CONNECT_SECONDS", 0.2)
     (found,) = diagnosis.scheduler("tcp://127.0.0.1:9")
     assert (found.what, found.state) == ("scheduler", "mend")
 

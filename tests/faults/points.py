@@ -7,28 +7,28 @@ import random
 from collections.abc import Iterator
 
 LEDGER, WRITER = "dbern.ledger.ledger:BudgetLedger", "dbern.synopsis.writer:SynopsisWriter"
-STAGING, RELEASING = "dbern.ledger.staging:Staging", "dbern.releasing"
+STAGING, RELEASING = "dbern.ledger.secrets:Staging", "dbern.releasing.run"
 
 # Every call that one stage of a release makes of another, in about the order of its story.
 STAGES = (
     *(f"{LEDGER}.{name}" for name in ("find", "reserve", "lock", "begin_reading", "staging")),
-    "dbern.ledger.keys:KeyFiles.create",
+    "dbern.ledger.secrets:KeyFiles.create",
     *(f"{RELEASING}:{name}" for name in ("footers", "plan_files", "check_memory", "share_out")),
     *(f"{RELEASING}:{name}" for name in ("add_up", "centers", "publish")),
     *(f"{STAGING}.{name}" for name in ("clear", "put", "seal", "verify", "get")),
-    "dbern.ledger.staging:write_new",
+    "dbern.ledger.secrets:write_new",
     *(f"{LEDGER}.{name}" for name in ("spend", "key", "require_lock", "commit")),
     *(f"{WRITER}.{name}" for name in ("begin", "write", "finish", "published", "is_begun")),
     "dbern.synopsis.writer:_create_component",
-    "dbern.publishing:privatize",
+    "dbern.releasing.publish:privatize",
     *("dbern.synopsis.writer:publish", "pathlib:Path.rename", "os:link"),
-    *("dbern.ledger.remains:Remains.destroy", "dbern.ledger.keys:KeyFiles.destroy"),
-    "dbern.ledger.remains:destroy_staging",
+    *("dbern.ledger.ledger:Remains.destroy", "dbern.ledger.secrets:KeyFiles.destroy"),
+    "dbern.ledger.ledger:destroy_staging",
 )
 SYNCED = "os:fsync"
 STATEMENT = "sqlalchemy.engine.default:DefaultDialect.do_execute"
 TRANSACTION = "sqlalchemy.engine.default:DefaultDialect.do_commit"
-STORE_WRITE, STORE_READ = "dbern.synopsis.places:_write", "dbern.synopsis.places:Folder.read"
+STORE_WRITE, STORE_READ = "dbern.data.storage:_write", "dbern.data.storage:Folder.read"
 
 PLACES = [*STAGES, SYNCED, STATEMENT, TRANSACTION, STORE_WRITE, STORE_READ]
 

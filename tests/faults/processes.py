@@ -20,7 +20,7 @@ import runner
 
 CONTEXT = multiprocessing.get_context("forkserver")
 PRELOADED = (
-    *("runner", "dbern.cli.main", "dbern.releasing", "dbern.bernstein.compiled", "psycopg"),
+    *("runner", "dbern.cli.main", "dbern.releasing.run", "dbern.counting.loops", "psycopg"),
     *("distributed.cli.dask_worker", "distributed.cli.dask_scheduler", "zarr.storage"),
     *("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg", "dask.array"),
 )

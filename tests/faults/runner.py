@@ -148,20 +148,20 @@ def counted(places: list[str]) -> dict[str, int]:
 
 
 def fix_reservations() -> None:
-    for module in ("keys", "wrapping"):
+    for module in ("secrets", "postgres"):
         replace(f"dbern.ledger.{module}:new_key", lambda: KEY)
-    replace("dbern.ledger.rows:new_id", lambda: RELEASE_ID)
-    replace("dbern.ledger.rows:now", lambda: CREATED)
-    replace("dbern.ledger.rows:secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
+    replace("dbern.ledger.tables:new_id", lambda: RELEASE_ID)
+    replace("dbern.ledger.tables:now", lambda: CREATED)
+    replace("dbern.ledger.tables:secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
 
 
 def run(settings: dict[str, Any], arguments: list[str]) -> int:
     fix_reservations()
-    replace("dbern.bernstein.lattice:SLAB_COEFFICIENTS", settings.get("slab", 1 << 20))
+    replace("dbern.strategies.base:SLAB_COEFFICIENTS", settings.get("slab", 1 << 20))
     if settings.get("rows_a_task"):
-        replace("dbern.engine:task_rows", lambda _rows: settings["rows_a_task"])
+        replace("dbern.cluster.graph:task_rows", lambda _rows: settings["rows_a_task"])
     if settings.get("fan_in"):
-        replace("dbern.engine:_FAN_IN", settings["fan_in"])
+        replace("dbern.cluster.graph:_FAN_IN", settings["fan_in"])
     if settings.get("bug"):
         BUGS[settings["bug"]]()
     calls = counted(settings.get("count", []))
@@ -204,8 +204,8 @@ def worker(
     enter(folder, output, environment)
     if leak:
         LEAKS[leak]()
-    replace("dbern.bernstein.lattice:SLAB_COEFFICIENTS", SLAB)
-    engine: Any = importlib.import_module("dbern.engine")
+    replace("dbern.strategies.base:SLAB_COEFFICIENTS", SLAB)
+    engine: Any = importlib.import_module("dbern.cluster.graph")
     for name in ("count", "merge", "center"):
         setattr(engine, name, watched_task(getattr(engine, name)))
     importlib.import_module("distributed.cli.dask_worker").main(arguments)
@@ -281,7 +281,7 @@ def end(what: str | int) -> None:
 def commits_before_the_manifest() -> None:
     ledger: Any = importlib.import_module("dbern.ledger.ledger").BudgetLedger
     writer: Any = importlib.import_module("dbern.synopsis.writer").SynopsisWriter
-    publish: Any = importlib.import_module("dbern.publishing").publish
+    publish: Any = importlib.import_module("dbern.releasing.publish").publish
     committing: list[Any] = []
     finish, commit = writer.finish, ledger.commit
 
@@ -293,7 +293,7 @@ def commits_before_the_manifest() -> None:
         committing[0]()
         return str(finish(*arguments, **named))
 
-    replace("dbern.releasing:publish", publishing)
+    replace("dbern.releasing.run:publish", publishing)
     writer.finish, ledger.commit = finishing, lambda *_: None
 
 
@@ -310,7 +310,7 @@ def charges_after_the_noise() -> None:
 
 
 def draws_other_noise_each_time() -> None:
-    original: Any = importlib.import_module("dbern.publishing")._noise_key
+    original: Any = importlib.import_module("dbern.releasing.publish")._noise_key
 
     def other(key: bytes, *rest: Any) -> bytes:
         first = Path("..", f"{Path().resolve().name}-first-to-draw")
@@ -319,45 +319,45 @@ def draws_other_noise_each_time() -> None:
         mine = first.read_text(encoding="ascii") == str(os.getpid())
         return bytes(original(key, *rest) if mine else os.urandom(32))
 
-    replace("dbern.publishing:_noise_key", other)
+    replace("dbern.releasing.publish:_noise_key", other)
 
 
 def keeps_the_key() -> None:
-    replace("dbern.ledger.keys:KeyFiles.destroy", lambda *_: None)
+    replace("dbern.ledger.secrets:KeyFiles.destroy", lambda *_: None)
 
 
 def sends_the_key_to_workers() -> None:
-    add_up: Any = importlib.import_module("dbern.releasing").add_up
+    add_up: Any = importlib.import_module("dbern.releasing.run").add_up
     kept = []
 
     def sending(client: Any, *rest: Any) -> Any:
         kept.append(client.submit(len, KEY))
         return add_up(client, *rest)
 
-    replace("dbern.releasing:add_up", sending)
+    replace("dbern.releasing.run:add_up", sending)
 
 
 def says_the_key() -> None:
-    read: Any = importlib.import_module("dbern.ledger.keys").KeyFiles.read
+    read: Any = importlib.import_module("dbern.ledger.secrets").KeyFiles.read
 
     def saying(*arguments: Any) -> Any:
         key = read(*arguments)
         sys.stderr.write(f"the key is {key!r}\n")
         return key
 
-    replace("dbern.ledger.keys:KeyFiles.read", saying)
+    replace("dbern.ledger.secrets:KeyFiles.read", saying)
 
 
 def leaking(leak: Callable[[Any], None]) -> Callable[[], None]:
     def plant_leak() -> None:
-        original: Any = importlib.import_module("dbern.reading").read_batches
+        original: Any = importlib.import_module("dbern.counting.passes").read_batches
 
         def batches(*arguments: Any) -> Any:
             for batch in original(*arguments):
                 leak(batch)
                 yield batch
 
-        replace("dbern.reading:read_batches", batches)
+        replace("dbern.counting.passes:read_batches", batches)
 
     return plant_leak
 

@@ -16,7 +16,7 @@ LEDGER, WRITER = points.LEDGER, points.WRITER
 # place, call, when, state that the ledger must be in afterwards; the slow ones lie in between.
 STATES = [
     (f"{LEDGER}.reserve", 1, "before", None),
-    ("dbern.ledger.keys:KeyFiles.create", 1, "after", None),
+    ("dbern.ledger.secrets:KeyFiles.create", 1, "after", None),
     (f"{LEDGER}.reserve", 1, "after", "reserved"),
     (f"{LEDGER}.begin_reading", 1, "before", "reserved"),
     (f"{LEDGER}.begin_reading", 1, "after", "reading"),
@@ -33,8 +33,8 @@ STATES = [
     ("dbern.synopsis.writer:publish", 1, "before", "spent"),
     ("dbern.synopsis.writer:publish", 1, "after", "spent"),
     (f"{LEDGER}.commit", 1, "before", "spent"),
-    ("dbern.ledger.remains:Remains.destroy", 1, "before", "committed"),
-    ("dbern.ledger.remains:destroy_staging", 1, "before", "committed"),
+    ("dbern.ledger.ledger:Remains.destroy", 1, "before", "committed"),
+    ("dbern.ledger.ledger:destroy_staging", 1, "before", "committed"),
     (f"{LEDGER}.commit", 1, "after", "committed"),
 ]
 
@@ -81,7 +81,7 @@ def test_killed_over_and_over_it_still_goes_on(local):
 
 
 INTERRUPTED = [
-    ("dbern.reading:read_batches", 1, "before"),
+    ("dbern.counting.passes:read_batches", 1, "before"),
     (f"{points.STAGING}.put", 2, "after"),
     (f"{WRITER}.begin", 1, "after"),
     (f"{WRITER}.finish", 1, "before"),
@@ -105,8 +105,8 @@ def test_ctrl_c_is_130_and_it_goes_on(local, place, call, when, as_json):
 
 
 FULL = [
-    ("dbern.ledger.staging:write_new", 1, "reading"),
-    ("dbern.ledger.staging:write_new", 3, "reading"),
+    ("dbern.ledger.secrets:write_new", 1, "reading"),
+    ("dbern.ledger.secrets:write_new", 3, "reading"),
     (points.STORE_WRITE, 1, "spent"),
     (points.STORE_WRITE, 9, "spent"),
     ("os:link", "manifest.json", "spent"),

@@ -22,7 +22,7 @@ import sweep
 import zarr
 from projects import Project
 
-from dbern.privacy.entropy import subkey
+from dbern.privacy.keystream import subkey
 
 pytestmark = pytest.mark.slow
 

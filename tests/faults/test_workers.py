@@ -20,8 +20,8 @@ pytestmark = pytest.mark.slow
 # A preload of the workers: counting a portion takes a while and leaves a mark, or kills its worker.
 SLOW = """
 import os, pathlib, time
-import dbern.reading as reading
-from dbern.records import read_batches as original  # the preload may be run twice
+import dbern.counting.passes as reading
+from dbern.data.parquet import read_batches as original  # the preload may be run twice
 def slowly(*arguments):
     pathlib.Path(os.environ["MARKS"], str(os.getpid())).touch()
     time.sleep(float(os.environ["SECONDS"]))
@@ -138,7 +138,7 @@ def test_tasks_that_kill_their_workers_end_in_a_clear_error_and_it_goes_on_later
     undisturbed = project.twin("undisturbed")
     dbern.release(undisturbed.spec(), client=client)
     (cluster.folder / "slow.py").write_text(
-        "import os, signal\nimport dbern.reading as reading\n"
+        "import os, signal\nimport dbern.counting.passes as reading\n"
         "reading.read_batches = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     for _ in range(4):
@@ -207,7 +207,7 @@ def test_a_cluster_without_workers_or_scheduler_is_refused(project, cluster):
 
 
 def test_a_local_release_listens_to_no_one_outside(project, tmp_path):
-    settings = {"faults": [["dbern.releasing:add_up", 1, "before", f"wait:{tmp_path / 'in'}"]]}
+    settings = {"faults": [["dbern.releasing.run:add_up", 1, "before", f"wait:{tmp_path / 'in'}"]]}
     release = subprocess.Popen(
         [sys.executable, str(RUNNER), json.dumps(settings), "release", "release.toml"],
         cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

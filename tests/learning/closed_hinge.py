@@ -19,11 +19,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbern.arrays import FloatArray
+from dbern.erm.losses import Hinge
+from dbern.erm.risk import Risk
+from dbern.erm.solver import Expansion
 from dbern.errors import SpecError
-from dbern.learning.losses import Hinge
-from dbern.learning.model import Expansion
-from dbern.learning.risk import Risk
+from dbern.types import FloatArray
 
 
 def is_closed(risk: Risk, width: float = 0.0) -> bool:

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from dbern.bernstein.reproducing import ArcCosine, Gaussian, Linear, Polynomial, Stationary
-from dbern.learning.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square
-from dbern.learning.objective import Objective
-from dbern.learning.risk import Risk
-from dbern.learning.solver import _mix, _step
-from dbern.learning.user import UserLoss
+from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square
+from dbern.erm.risk import Risk
+from dbern.erm.solver import Objective, _mix, _step
+from dbern.erm.user import UserLoss
 
 
 def pseudo_huber(labels, predictions):

@@ -13,12 +13,10 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
 
 from dbern.bernstein.reproducing import Linear
+from dbern.erm.losses import Hinge, Logistic, Square
+from dbern.erm.risk import Risk
+from dbern.erm.solver import Certified, DualObjective, Expansion, solve
 from dbern.errors import SpecError
-from dbern.learning.losses import Hinge, Logistic, Square
-from dbern.learning.model import Expansion
-from dbern.learning.objective import DualObjective
-from dbern.learning.risk import Risk
-from dbern.learning.solver import Certified, solve
 
 pytestmark = pytest.mark.slow  # searches: `make test` runs them
 

@@ -10,12 +10,11 @@ from exact_learning import EIGHTY_BITS, GRID, LOSSES, RADIUS, Plain, sample
 from test_stability import worst
 
 from dbern.bernstein.reproducing import Gaussian, Linear
-from dbern.learning import objective as objectives
-from dbern.learning.losses import Logistic
-from dbern.learning.projected import project_gaussian
-from dbern.learning.risk import Risk
-from dbern.learning.rounding import state_error, value_error
-from dbern.learning.solver import Certified, solve
+from dbern.erm import solver as objectives
+from dbern.erm.losses import Logistic
+from dbern.erm.risk import Risk, state_error, value_error
+from dbern.erm.solver import Certified, solve
+from dbern.erm.spaces import project_gaussian
 
 pytestmark = pytest.mark.slow  # searches: `make test` runs them
 

@@ -18,9 +18,9 @@ from dbern.bernstein.reproducing import (
     Stationary,
     box_radius,
 )
+from dbern.erm.solver import Expansion
+from dbern.erm.user import UserKernel, UserLoss
 from dbern.errors import SpecError
-from dbern.learning.model import Expansion
-from dbern.learning.user import UserKernel, UserLoss
 
 NARROW = {
     "narrow gaussian": Gaussian((0.01, 0.02)),

@@ -9,11 +9,10 @@ from exact_learning import GRID, KERNELS, RADIUS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.learning.losses import Hinge, Huber, Logistic
-from dbern.learning.risk import Risk
-from dbern.learning.solver import Certified, solve
-from dbern.privacy.content import content_buckets, content_words
-from dbern.privacy.entropy import subkey
+from dbern.erm.losses import Hinge, Huber, Logistic
+from dbern.erm.risk import Risk
+from dbern.erm.solver import Certified, solve
+from dbern.privacy.keystream import content_buckets, content_words, subkey
 
 SALT = bytes(range(32))
 

@@ -21,14 +21,19 @@ from exact_learning import (
     sample,
 )
 
+from dbern.erm import solver as objectives
+from dbern.erm.losses import Hinge
+from dbern.erm.risk import Risk, mean_state_error, prediction_error, state_error, value_error
+from dbern.erm.solver import (
+    Certified,
+    DualObjective,
+    Expansion,
+    _plain_steps,
+    objective,
+    one_vs_rest,
+    solve,
+)
 from dbern.errors import SpecError
-from dbern.learning import objective as objectives
-from dbern.learning.losses import Hinge
-from dbern.learning.model import Expansion
-from dbern.learning.objective import DualObjective, objective
-from dbern.learning.risk import Risk
-from dbern.learning.rounding import mean_state_error, prediction_error, state_error, value_error
-from dbern.learning.solver import Certified, _plain_steps, one_vs_rest, solve
 
 
 def norm_of(kernel, model) -> float:

@@ -14,13 +14,11 @@ import pytest
 from exact_learning import KERNELS, LOSSES, RADIUS, distance, risk_of
 
 from dbern.bernstein.reproducing import Gaussian, Linear
+from dbern.erm.losses import Hinge, Logistic, Square
+from dbern.erm.risk import Risk
+from dbern.erm.solver import Certified, Expansion, LinearModel, objective, solve
 from dbern.errors import SpecError
-from dbern.learning.losses import Hinge, Logistic, Square
-from dbern.learning.model import Expansion, LinearModel
-from dbern.learning.objective import objective
-from dbern.learning.risk import Risk
-from dbern.learning.solver import Certified, solve
-from dbern.privacy.content import content_buckets
+from dbern.privacy.keystream import content_buckets
 
 pytestmark = pytest.mark.slow  # searches: `make test` runs them
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from dbern.ledger import BudgetLedger, Request, Reservation
-from dbern.ledger.keys import KeyFiles
+from dbern.ledger.secrets import KeyFiles
 from dbern.privacy.budget import Budget
 
 
@@ -35,7 +35,7 @@ def url(database: str, path: Path, request: pytest.FixtureRequest) -> str:
 def keys_held(url: str) -> Callable[[], set[str]]:
     """The releases that have a key, in whichever way the ledger keeps it."""
     from dbern.ledger.backend import backend_of
-    from dbern.ledger.wrapping import wrapped
+    from dbern.ledger.postgres import wrapped
 
     def held() -> set[str]:
         backend = backend_of(url)

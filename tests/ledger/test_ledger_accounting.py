@@ -164,7 +164,7 @@ def test_no_charge_is_free(zcdp, rho):
 )
 def test_a_budget_is_whole_again_in_each_period(ledger, monkeypatch, period, within, after):
     clock = ["2026-03-01T00:00:00+00:00"]
-    monkeypatch.setattr("dbern.ledger.rows.now", lambda: clock[0])
+    monkeypatch.setattr("dbern.ledger.tables.now", lambda: clock[0])
     ledger.grant("nightly", Budget.parse("1"), period=period)
     first = ledger.reserve(request("first", "0.7", dataset="nightly"))
     clock[0] = within
@@ -197,7 +197,7 @@ def test_a_period_is_the_datasets_for_good(ledger):
 
 def test_zcdp_by_period(ledger, monkeypatch):
     clock = ["2026-12-28T12:00:00+00:00"]
-    monkeypatch.setattr("dbern.ledger.rows.now", lambda: clock[0])
+    monkeypatch.setattr("dbern.ledger.tables.now", lambda: clock[0])
     ledger.grant("both", GRANT, accountant="zcdp", period="week")
     ledger.reserve(request("one", "0.2", dataset="both"))
     clock[0] = "2027-01-03T12:00:00+00:00"  # still the last week of 2026

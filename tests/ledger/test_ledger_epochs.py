@@ -309,7 +309,7 @@ def test_in_zcdp_its_rho_is_charged(ledger, found):
 
 
 def test_it_counts_in_the_period_of_its_reservation(ledger, found, monkeypatch):
-    monkeypatch.setattr("dbern.ledger.rows.now", lambda: "2026-11-21T01:00:00+00:00")
+    monkeypatch.setattr("dbern.ledger.tables.now", lambda: "2026-11-21T01:00:00+00:00")
     ledger.grant("nightly", Budget.parse("1"), period="day")
     ledger.reconcile([found(dataset="nightly")])
     (status,) = ledger.status("nightly")

@@ -9,7 +9,8 @@ from fractions import Fraction
 import pytest
 
 from dbern.errors import BudgetError, EnvironmentRefusedError
-from dbern.ledger import BudgetLedger, Request, State, schema
+from dbern.ledger import BudgetLedger, Request, State
+from dbern.ledger import tables as schema
 from dbern.privacy.budget import Budget, PrivacyUnit
 
 

@@ -18,8 +18,7 @@ from dbern.errors import (
 )
 from dbern.ledger import BudgetLedger, Request, resolve_url
 from dbern.ledger.backend import backend_of
-from dbern.ledger.postgres import PostgresBackend
-from dbern.ledger.wrapping import secret_of
+from dbern.ledger.postgres import PostgresBackend, secret_of
 from dbern.privacy.budget import Budget
 
 

@@ -245,7 +245,7 @@ def test_two_triggers_at_once_spend_once(folder):
 def test_a_killed_night_goes_on_for_the_same_charge(folder):
     command = [sys.executable, "-m", "pipelines.catch_up", *NIGHTLY, "--last", "1"]
     killed = (
-        "import os, signal\nimport dbern.releasing as r\n"
+        "import os, signal\nimport dbern.releasing.run as r\n"
         "r.publish = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"  # charged, not published
         "from pipelines import catch_up\ncatch_up.main()"
     )

@@ -12,7 +12,7 @@ from functools import cache
 
 from reference_laplace import _bernoulli, _uniform, _where, _words
 
-from dbern.privacy.entropy import KeyStream
+from dbern.privacy.keystream import KeyStream
 
 BATCH = 13312
 _DIGITS = Context(prec=400)

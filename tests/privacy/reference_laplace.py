@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbern.privacy.entropy import KeyStream
+from dbern.privacy.keystream import KeyStream
 
 BATCH = 13184
 INVERSE_E = Fraction(Context(prec=400).exp(Decimal(-1)))  # 400 digits: beyond any comparison here

@@ -18,8 +18,8 @@ from scipy import stats
 from dbern.errors import IntegrityError
 from dbern.privacy import gaussian
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
-from dbern.privacy.entropy import KeyStream, subkey
 from dbern.privacy.gaussian import discrete_gaussian
+from dbern.privacy.keystream import KeyStream, subkey
 from dbern.privacy.laplace import SignedNoise
 from dbern.privacy.mechanism import privatize, to_grid
 

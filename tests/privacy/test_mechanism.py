@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_laplace import saturated, twin
 
-from dbern.arrays import Int64Array
 from dbern.errors import IntegrityError
 from dbern.privacy.calibration import LaplaceNoise
-from dbern.privacy.entropy import KeyStream, subkey
+from dbern.privacy.keystream import KeyStream, subkey
 from dbern.privacy.mechanism import privatize, public_stream, to_grid, uniform
+from dbern.types import Int64Array
 
 KEY = hashlib.sha256(b"a fixed test key").digest()
 NOISE = LaplaceNoise(scale=41965, granularity_exponent=-21, l1_sensitivity_granules=41965)

@@ -13,8 +13,8 @@ from samples import make
 
 from dbern.ledger import BudgetLedger
 from dbern.reporting.budgets import ledger_page
-from dbern.reporting.colors import INK, channels
-from dbern.reporting.pages import synopsis_page
+from dbern.reporting.html import synopsis_page
+from dbern.reporting.pictures import INK, channels
 
 pytestmark = pytest.mark.slow
 WIDTHS = (390, 1280)

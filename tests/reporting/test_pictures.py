@@ -8,10 +8,8 @@ from datetime import date
 import numpy as np
 import pytest
 
-from dbern.domain import Axis
-from dbern.reporting.panels import Panel, Picture
-from dbern.reporting.pictures import draw
-from dbern.times import TimeUnit
+from dbern.data.domain import Axis, TimeUnit
+from dbern.reporting.pictures import Panel, Picture, draw
 
 pytestmark = pytest.mark.slow  # matplotlib
 

@@ -21,12 +21,10 @@ from projects import Project
 from samples import EVIL, KINDS, make
 
 import dbern
-from dbern.reporting.colors import CLASSES, INK, SCHEMES, channels, class_colour
-from dbern.reporting.deployment import blanks, deployment_of
 from dbern.reporting.guarantee import guarantee_of
-from dbern.reporting.pages import synopsis_page
-from dbern.reporting.panels import picture_of
-from dbern.reporting.recipes import recipes
+from dbern.reporting.html import recipes, synopsis_page
+from dbern.reporting.pictures import CLASSES, INK, SCHEMES, channels, class_colour, picture_of
+from dbern.reporting.registry import blanks, deployment_of
 from dbern.reporting.terminal import drawing
 
 pytestmark = pytest.mark.slow
@@ -71,7 +69,7 @@ def test_a_page_depends_on_the_synopsis_alone(made, tmp_path):
 def test_a_page_is_the_same_in_another_process(made):
     synopsis = made("curve")
     program = (
-        "import sys, dbern; from dbern.reporting.pages import synopsis_page as p; "
+        "import sys, dbern; from dbern.reporting.html import synopsis_page as p; "
         "sys.stdout.write(p(dbern.open(sys.argv[1])))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONUTF8": "1"}

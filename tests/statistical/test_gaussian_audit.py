@@ -15,11 +15,11 @@ import opendp.prelude as dp
 import pytest
 from scipy import stats
 
-from dbern.arrays import FloatArray, Int64Array
 from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, gaussian_tail
-from dbern.privacy.entropy import KeyStream
 from dbern.privacy.gaussian import discrete_gaussian
+from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import privatize
+from dbern.types import FloatArray, Int64Array
 
 pytestmark = pytest.mark.slow
 

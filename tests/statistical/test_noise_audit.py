@@ -18,12 +18,12 @@ import pytest
 from scipy import stats
 
 import dbern
-from dbern.arrays import FloatArray, Int64Array
-from dbern.planning import plan_files
+from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import LaplaceNoise, calibrate_laplace, tail
-from dbern.privacy.entropy import KeyStream
+from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.mechanism import privatize, to_grid
+from dbern.types import FloatArray, Int64Array
 
 pytestmark = pytest.mark.slow
 

@@ -14,10 +14,9 @@ from projects import Project, records
 
 import dbern
 import dbern.xarray
-from dbern.domain import Axis, Domain
+from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_points
-from dbern.times import TimeUnit
 
 POINTS = np.array([[1.0, 0.2], [9.0, -0.5], [11.0, 0.0]])
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.1, 1.03]}  # -1.1 + 2.13 is below 1.03
@@ -170,7 +169,7 @@ def test_xarray_is_not_imported_unless_it_is_wanted():
 
 
 def test_an_axis_of_dates_is_one_everywhere(tmp_path, client):
-    from dbern.reporting.pages import synopsis_page
+    from dbern.reporting.html import synopsis_page
     from dbern.reporting.terminal import drawing
 
     project = Project(tmp_path)

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from dbern.bernstein.basis import iterate
-from dbern.bernstein.resampling import TOLERANCE, Pieces, resample
-from dbern.domain import Axis, Domain
-from dbern.synopsis import compiled, evaluator
-from dbern.synopsis.evaluator import LEAST_RESAMPLED, Polynomial, evaluate
+from dbern.bernstein.pieces import TOLERANCE, Pieces, resample
+from dbern.data.domain import Axis, Domain
+from dbern.synopsis import compiled
+from dbern.synopsis import evaluate as evaluator
+from dbern.synopsis.evaluate import LEAST_RESAMPLED, Polynomial, evaluate
 
 BOX = Domain((Axis("x", -3.0, 7.0), Axis("y", 1e6, 1e6 + 1), Axis("z", 0.0, 1e-30)))
 MANY = LEAST_RESAMPLED
@@ -123,8 +124,9 @@ def test_without_pieces_a_large_request_takes_the_slow_way(monkeypatch):
 def test_small_requests_do_without_the_compiler():
     """Which takes half a second to import: `import dbern` and the command line must not pay it."""
     code = (
-        "import sys, numpy, dbern.cli.main, dbern.synopsis.queries as q;"
-        "from dbern.synopsis.evaluator import Polynomial; from dbern.domain import Axis, Domain;"
+        "import sys, numpy, dbern.cli.main, dbern.synopsis.tables as q;"
+        "from dbern.synopsis.evaluate import Polynomial;"
+        "from dbern.data.domain import Axis, Domain;"
         "Polynomial(numpy.ones(3), Domain((Axis('x', 0.0, 1.0),)))(numpy.zeros((1, 1)), 1);"
         "assert 'numba' not in sys.modules"
     )

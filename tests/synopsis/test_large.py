@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from projects import Project, fix_reservations, records
 
 import dbern
-from dbern.bernstein.basis import bernstein_basis
-from dbern.bernstein.blocks import Blocks, on_axes
-from dbern.bernstein.coordinates import PlainCoordinates
-from dbern.bernstein.lattice import Lattice
-from dbern.domain import Axis, Domain
+from dbern.bernstein.basis import Blocks, bernstein_basis, on_axes
+from dbern.data.domain import Axis, Domain
 from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
-from dbern.synopsis import released, spilled, store
-from dbern.synopsis.released import ReleasedArray
-from dbern.synopsis.selection import Smoothing, select
+from dbern.strategies.base import Lattice
+from dbern.strategies.lattice import PlainCoordinates
+from dbern.synopsis import arrays as released
+from dbern.synopsis import shaping as spilled
+from dbern.synopsis import store
+from dbern.synopsis.arrays import ReleasedArray, Smoothing, select
 from dbern.synopsis.shaping import ShapedArray
 
 AXES = (Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3))
@@ -169,7 +169,7 @@ def test_the_criterion_in_blocks_is_that_of_the_whole(case):
         assert select(blocks, deviation, coordinates, h) == expected
     assert set(shards.reads.values()) == {4}  # once for each choice, and above
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbern.synopsis.selection._SUMS", 1)  # one candidate at a time
+        patch.setattr("dbern.synopsis.arrays._SUMS", 1)  # one candidate at a time
         assert select(blocks, 0.0, coordinates, h) == chosen[0]
 
 
@@ -185,7 +185,7 @@ def release(tmp_path_factory, client):
         spec = project.spec(mechanism={"k": [30, 8], "h": 3, "noise": noise})
         with pytest.MonkeyPatch.context() as patch:
             fix_reservations(patch.setattr)  # whichever test wants it first
-            patch.setattr("dbern.bernstein.lattice.SLAB_COEFFICIENTS", 45)
+            patch.setattr("dbern.strategies.base.SLAB_COEFFICIENTS", 45)
             return dbern.release(spec, client=client).url
 
     return made
@@ -242,7 +242,7 @@ def test_what_is_chosen_and_shaped_is_the_same(release, noise, monkeypatch):
 def test_a_dataset_of_xarray_is_read_in_blocks(plain, monkeypatch):
     import dbern.xarray
 
-    monkeypatch.setattr("dbern.bernstein.lattice.SLAB_COEFFICIENTS", 45)
+    monkeypatch.setattr("dbern.strategies.base.SLAB_COEFFICIENTS", 45)
     dataset = xarray.open_zarr(plain, group="components/density", consolidated=False)
     expected = dataset.dbern(POINTS, h=4)
     monkeypatch.setattr(dbern.xarray, "MOST_LOADED", 0)

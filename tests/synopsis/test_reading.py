@@ -17,11 +17,11 @@ import pytest
 from mutations import absent_shard, redigest
 
 import dbern
-from dbern.bernstein.resampling import resample
+from dbern.bernstein.pieces import resample
 from dbern.errors import IntegrityError, ReleaseError, SpecError
-from dbern.synopsis.evaluator import LEAST_RESAMPLED
-from dbern.synopsis.queries import answer
-from dbern.synopsis.released import ReleasedArray
+from dbern.synopsis.arrays import ReleasedArray
+from dbern.synopsis.evaluate import LEAST_RESAMPLED
+from dbern.synopsis.tables import answer
 
 ABSENT = -(2**63)
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0], "z": [-2.2, 1.7]}  # -2.2 + 3.9 is above 1.7
@@ -249,9 +249,7 @@ def test_blocks_of_a_large_lazy_request_share_its_way_and_its_table(two, monkeyp
     points = np.random.default_rng(4).uniform([0, -1], [10, 1], (LEAST_RESAMPLED, 2))
     expected = two(points, h=2)
     made = []
-    monkeypatch.setattr(
-        "dbern.synopsis.evaluator.resample", lambda b: made.append(1) or resample(b)
-    )
+    monkeypatch.setattr("dbern.synopsis.evaluate.resample", lambda b: made.append(1) or resample(b))
     lazy = pickle.loads(pickle.dumps(two))(da.from_array(points, chunks=(5000, 2)), h=2)
     np.testing.assert_array_equal(lazy.compute(scheduler="threads"), expected)
     again = da.from_array(points, chunks=(5000, 2))
@@ -444,7 +442,7 @@ def asked(path, rows, **options):
 
 @pytest.mark.parametrize(("rows", "batch"), [(0, 10), (1, 10), (1000, 37), (1000, 1 << 16)])
 def test_answers_keep_the_order_and_every_column(two, files, rows, batch, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.queries._BATCH_ROWS", batch)
+    monkeypatch.setattr("dbern.synopsis.tables._BATCH_ROWS", batch)
     table = asked(files[0], rows, row_group_size=300)
     told = []
     count = answer(two, *files, h=2, progress=lambda *told_: told.append(told_))
@@ -466,8 +464,8 @@ def test_answers_keep_the_order_and_every_column(two, files, rows, batch, monkey
     [("_GROUP_ROWS", 120, [150, 150, 50]), ("_GROUP_BYTES", 1, [50] * 7)],
 )
 def test_row_groups_are_gathered_up_to_a_limit(two, files, limit, value, groups, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.queries._BATCH_ROWS", 50)
-    monkeypatch.setattr(f"dbern.synopsis.queries.{limit}", value)
+    monkeypatch.setattr("dbern.synopsis.tables._BATCH_ROWS", 50)
+    monkeypatch.setattr(f"dbern.synopsis.tables.{limit}", value)
     asked(files[0], 350)
     assert answer(two, *files) == 350
     written = pq.ParquetFile(files[1]).metadata
@@ -487,7 +485,7 @@ def test_many_queries_are_answered_as_one_large_request(two, files, h):
     points = np.random.default_rng(3).uniform(low, high, (count, 2))
     pq.write_table(pa.table({"x": points[:, 0], "y": points[:, 1]}), files[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbern.synopsis.queries._BATCH_ROWS", 999)
+        patch.setattr("dbern.synopsis.tables._BATCH_ROWS", 999)
         answer(two, *files, h=h)
     values = pq.read_table(files[1])["value"].to_numpy()
     np.testing.assert_array_equal(values, two(points, h=h))
@@ -532,8 +530,8 @@ def test_queries_that_are_not_parquet_are_refused(two, files, content):
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), MemoryError()])
 def test_a_failure_removes_the_draft(two, files, error, monkeypatch):
     asked(files[0], 100)
-    monkeypatch.setattr("dbern.synopsis.queries._BATCH_ROWS", 10)
-    monkeypatch.setattr("dbern.synopsis.queries._GROUP_ROWS", 20)
+    monkeypatch.setattr("dbern.synopsis.tables._BATCH_ROWS", 10)
+    monkeypatch.setattr("dbern.synopsis.tables._GROUP_ROWS", 20)
     original, calls = pq.ParquetWriter.write_table, []
 
     def full(self, table, *rest):

@@ -8,11 +8,11 @@ import pytest
 import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian
-from dbern.noise_bounds import synthesis_matrices
-from dbern.planning import plan_files
+from dbern.certificate import synthesis_matrices
+from dbern.planning.planner import plan_files
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.mechanism import public_stream
-from dbern.synopsis.selection import select, smoothed, smoothings
+from dbern.synopsis.arrays import select, smoothed, smoothings
 
 
 def figure_one(bandwidth, epsilon, noise):

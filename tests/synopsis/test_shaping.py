@@ -14,7 +14,7 @@ from projects import fix_reservations
 import dbern
 from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
-from dbern.synopsis.queries import answer
+from dbern.synopsis.tables import answer
 
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0]}
 BANDWIDTH = {"x": 1.5, "y": 0.4}

@@ -9,13 +9,12 @@ import pytest
 from projects import Project, records
 
 import dbern
-from dbern.bernstein.basis import iterate, iterated_matrix
-from dbern.bernstein.blocks import Blocks
-from dbern.domain import Axis, Domain
+from dbern.bernstein.basis import Blocks, iterate, iterated_matrix
+from dbern.data.domain import Axis, Domain
 from dbern.errors import IntegrityError
 from dbern.synopsis import store
-from dbern.synopsis.evaluator import Polynomial
-from dbern.synopsis.sharded import ShardedPolynomial
+from dbern.synopsis.arrays import ShardedPolynomial
+from dbern.synopsis.evaluate import Polynomial
 
 BOX = Domain((Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3)))
 
@@ -23,8 +22,8 @@ BOX = Domain((Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3)))
 @pytest.mark.parametrize("h", [1, 3, 50])
 @pytest.mark.parametrize("k", [(9,), (200,), (30, 6), (10, 4, 7)])
 def test_values_are_those_of_the_whole_lattice(k, h, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.sharded._ROWS", 30)
-    monkeypatch.setattr("dbern.synopsis.sharded._GRID_VALUES", 24)
+    monkeypatch.setattr("dbern.synopsis.arrays._ROWS", 30)
+    monkeypatch.setattr("dbern.synopsis.arrays._GRID_VALUES", 24)
     domain, layers = Domain(BOX.axes[: len(k)]), 4
     values = np.random.default_rng(1).laplace(size=[count + 1 for count in k])
     shards = [values[start : start + layers] for start in range(0, len(values), layers)]
@@ -48,13 +47,13 @@ def url(tmp_path_factory, client):
     made.grant()
     spec = made.spec(mechanism={"k": [150, 2]})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbern.bernstein.lattice.SLAB_COEFFICIENTS", 15)
+        patch.setattr("dbern.strategies.base.SLAB_COEFFICIENTS", 15)
         return dbern.release(spec, client=client).url
 
 
 def test_only_the_shards_that_matter_are_read_and_the_last_are_kept(url, monkeypatch):
     expected = dbern.open(url)(np.array([[1.0, 0.1], [1.2, -0.9], [10.0, 0.0]]))
-    monkeypatch.setattr("dbern.synopsis.released.MOST_LOADED", 100)
+    monkeypatch.setattr("dbern.synopsis.arrays.MOST_LOADED", 100)
     reads, digests = [], []
     original = store.ReleasedStore._decoded
     monkeypatch.setattr(
@@ -90,7 +89,7 @@ def test_no_more_is_kept_than_fits(url, monkeypatch):
 
 
 def test_a_damaged_shard_is_refused_when_it_is_read(url, tmp_path, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.released.MOST_LOADED", 100)
+    monkeypatch.setattr("dbern.synopsis.arrays.MOST_LOADED", 100)
     copy = shutil.copytree(url, tmp_path / "copy.zarr")
     path = copy / "components/density/coefficients/c/15/0"
     path.write_bytes(path.read_bytes()[::-1])

@@ -11,7 +11,7 @@ import pytest
 
 import dbern
 from dbern.errors import ReleaseError, SpecError
-from dbern.synopsis.queries import answer
+from dbern.synopsis.tables import answer
 
 pytestmark = pytest.mark.slow
 
@@ -72,8 +72,8 @@ def test_answers_that_are_there_stay(project, synopsis, bucket, table, run):
 def test_large_answers_go_in_parts_and_those_that_fail_never_appear(
     synopsis, bucket, table, monkeypatch
 ):
-    monkeypatch.setattr("dbern.objects._PART_BYTES", 5 << 20)
-    monkeypatch.setattr("dbern.synopsis.queries._GROUP_ROWS", 50_000)
+    monkeypatch.setattr("dbern.data.objects._PART_BYTES", 5 << 20)
+    monkeypatch.setattr("dbern.synopsis.tables._GROUP_ROWS", 50_000)
     original, calls = pq.ParquetWriter.write_table, []
 
     def failing(self, group, *rest):

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from dbern.components.counting import Counters
-from dbern.planning import plan_files
-from dbern.plans import PlannedComponent, ReleasePlan
+from dbern.counting.passes import Counters
+from dbern.planning.planner import plan_files
+from dbern.planning.plans import PlannedComponent, ReleasePlan
+from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import to_grid
-from dbern.spec import ReleaseSpec
 
 NULL = math.nan
 AXES = "xyzuvw"

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import dbern
-from dbern.advice import smallest_epsilon, tradeoff
-from dbern.planning import plan_files
-from dbern.plans import ReleasePlan
+from dbern.planning.planner import plan_files, smallest_epsilon, tradeoff
+from dbern.planning.plans import ReleasePlan
 from dbern.privacy.mechanism import to_grid
 
 

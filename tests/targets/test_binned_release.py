@@ -9,8 +9,8 @@ import pytest
 from conformance import CASES, integers
 
 import dbern
-from dbern.components.binned import BinnedSumStatistic
-from dbern.planning import plan_files
+from dbern.counting.kernel_sums import BinnedSumStatistic
+from dbern.planning.planner import plan_files
 
 
 @pytest.mark.parametrize("axes", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
@@ -38,8 +38,8 @@ def test_no_replacement_moves_the_bins_beyond_the_plan(axes, noise):
 
 
 def test_a_plan_with_half_the_movement_is_caught(monkeypatch):
-    from dbern.bernstein.coordinates import BumpBound
-    from dbern.bernstein.maps import BinnedCoordinates
+    from dbern.strategies.base import BumpBound
+    from dbern.strategies.bins import BinnedCoordinates
 
     monkeypatch.setattr(BinnedCoordinates, "bump_bound", lambda *_a, **_k: BumpBound(1.0, "half"))
     spec = CASES["density"].spec(1, 2, "binned-laplace", k=8)

@@ -11,15 +11,14 @@ import pytest
 from conformance import CASES, counted, everyone, largest_moves
 
 import dbern
-from dbern import publishing
-from dbern.components import black_box_statistics as statistics
-from dbern.components import black_boxes as boxes
-from dbern.components.made_up import uniform_records
-from dbern.components.user_functions import load
-from dbern.domain import Axis, Column, Domain, Outside, RecordSchema, Response
-from dbern.planning import plan_files
+from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
+from dbern.planning.planner import plan_files
 from dbern.privacy.mechanism import public_stream
-from dbern.releasing import abandon
+from dbern.releasing import publish as publishing
+from dbern.releasing.run import abandon
+from dbern.targets import black_boxes as boxes
+from dbern.targets import black_boxes as statistics
+from dbern.targets.black_boxes import load, uniform_records
 
 TARGET = {
     "kind": "oracle",

@@ -13,10 +13,10 @@ from scipy.stats import gaussian_kde, multivariate_normal
 
 import dbern
 import dbern.xarray
-from dbern import publishing
-from dbern.noise_bounds import synthesis_matrices
-from dbern.planning import plan_files, problem_of
-from dbern.synopsis.evaluator import evaluate
+from dbern.certificate import synthesis_matrices
+from dbern.planning.planner import plan_files, problem_of
+from dbern.releasing import publish as publishing
+from dbern.synopsis.evaluate import evaluate
 from dbern.targets import KernelDensity, NadarayaWatson
 
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0], "z": [100.0, 101.0]}
@@ -189,7 +189,7 @@ def test_every_query_of_a_release_agrees(project, client, monkeypatch):
     many = synopsis(np.tile(points, (400, 1)))
     np.testing.assert_allclose(many[: len(points)], found, atol=1e-8 * exact.max())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbern.synopsis.released._GRID_POINTS", 11)  # two rows at a time
+        patch.setattr("dbern.synopsis.arrays._GRID_POINTS", 11)  # two rows at a time
         grid = synopsis.grid((7, 5))
     at = np.array(list(itertools.product(grid["x"].values, grid["y"].values)))
     np.testing.assert_allclose(grid.values.ravel(), synopsis(at), atol=1e-9 * exact.max())

@@ -11,12 +11,11 @@ import reference
 from strategies import density_plan, density_spec, whole
 
 from dbern.bernstein.kernels import Gaussian
-from dbern.bernstein.moments import Cells, truncation_error
-from dbern.components.sketches import smallest_sketch
+from dbern.counting.moments import Cells, smallest_sketch, truncation_error
 from dbern.errors import SpecError
-from dbern.plans import ReleasePlan
+from dbern.planning.plans import ReleasePlan
+from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.mechanism import to_grid
-from dbern.spec import ReleaseSpec
 from dbern.targets import KernelDensity
 
 # bandwidth and k per axis: narrow, matched, wide, beyond the domain, mixed axes

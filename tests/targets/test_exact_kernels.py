@@ -26,14 +26,13 @@ from sklearn.metrics.pairwise import laplacian_kernel, polynomial_kernel
 from test_risk_minimizers import POINTS, allowed, gaussian, released, table
 
 import dbern
-from dbern.bernstein import gram
-from dbern.components.counting import StoppedError
-from dbern.learning.losses import Logistic
-from dbern.learning.objective import objective
-from dbern.learning.solver import Certified
-from dbern.learning.user import Secant, UserLoss
-from dbern.planning import plan_files
-from dbern.plans import ReleasePlan
+from dbern.counting.passes import StoppedError
+from dbern.erm.losses import Logistic
+from dbern.erm.solver import Certified, objective
+from dbern.erm.user import Secant, UserLoss
+from dbern.planning.planner import plan_files
+from dbern.planning.plans import ReleasePlan
+from dbern.strategies import gram
 
 PEERS = {
     "laplace": lambda x, y: laplacian_kernel(x, y, gamma=1 / 0.4),

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import dbern
-from dbern.bernstein.coordinates import PlainCoordinates, SpectralCoordinates
 from dbern.bernstein.kernels import Gaussian
-from dbern.bernstein.lattice import Lattice
-from dbern.bernstein.spectrum import axis_spectrum
-from dbern.planning import plan_files
+from dbern.planning.planner import plan_files
 from dbern.privacy.mechanism import to_grid
 from dbern.privacy.zcdp import delta_of
+from dbern.strategies.base import Lattice
+from dbern.strategies.lattice import PlainCoordinates
+from dbern.strategies.spectral import SpectralCoordinates, axis_spectrum
 
 
 def planned(bandwidths, n, delta="1e-5", **mechanism):

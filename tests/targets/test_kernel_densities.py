@@ -11,10 +11,10 @@ from strategies import density_plan, density_spec, sections
 
 from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.errors import SpecError
-from dbern.planning import plan_files
-from dbern.plans import ReleasePlan
+from dbern.planning.planner import plan_files
+from dbern.planning.plans import ReleasePlan
+from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.mechanism import to_grid
-from dbern.spec import ReleaseSpec
 
 NAMES = [name for name in KERNELS if name != "gaussian"]
 DEFINITE = [name for name in NAMES if KERNELS[name].positive_definite]

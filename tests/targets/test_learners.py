@@ -12,10 +12,11 @@ import pytest
 from conformance import CASES, counted, everyone, integers, largest_moves, loss, moves, replaced
 
 import dbern
-from dbern import publishing
-from dbern.bernstein.coordinates import BumpBound, PlainCoordinates
-from dbern.components.sums import KernelSum
-from dbern.planning import plan_files
+from dbern.counting.kernel_sums import KernelSum
+from dbern.planning.planner import plan_files
+from dbern.releasing import publish as publishing
+from dbern.strategies.base import BumpBound
+from dbern.strategies.lattice import PlainCoordinates
 
 QUICK = {"density", "groups", "machine", "regression", "bayes", "gaps"}
 QUICK_NOISES = {"laplace", "binned-laplace", "discrete-gaussian"}
@@ -52,7 +53,9 @@ def test_no_replacement_moves_the_integers_of_two_axes_beyond_the_plan(name, noi
 
 @pytest.mark.parametrize("name", ["regression", "bayes"])
 def test_shares_above_the_budget_spend_more_than_the_charge(name, monkeypatch):
-    monkeypatch.setattr("dbern.planning.share_of_budget", lambda spec, component: spec.charge)
+    monkeypatch.setattr(
+        "dbern.planning.planner.share_of_budget", lambda spec, component: spec.charge
+    )
     assert loss(*replaced(CASES[name], 1, "laplace", k=9)) > 1
 
 
@@ -243,7 +246,7 @@ def test_regression_is_the_weighted_mean_of_the_clamped_responses(project, clien
 def test_the_answers_have_one_column_a_class(project, client, monkeypatch, tmp_path):
     import pyarrow.parquet as pq
 
-    from dbern.synopsis.queries import answer
+    from dbern.synopsis.tables import answer
 
     columns = table(50, np.random.default_rng(5))
     _, synopsis = released(project, client, monkeypatch, "groups", columns)
@@ -279,8 +282,8 @@ def test_dask_in_dask_out_with_classes(project, client, monkeypatch):
 def test_categories_of_any_type_are_read(tmp_path, values, classes):
     import pyarrow.parquet as pq
 
-    from dbern.domain import Column
-    from dbern.records import read_batches, read_footers
+    from dbern.data.domain import Column
+    from dbern.data.parquet import read_batches, read_footers
 
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"c": values}), path)
@@ -300,8 +303,8 @@ def test_categories_of_any_type_are_read(tmp_path, values, classes):
 def test_categories_that_a_column_cannot_hold_are_refused(tmp_path, values, classes):
     import pyarrow.parquet as pq
 
-    from dbern.domain import Column
-    from dbern.records import read_footers
+    from dbern.data.domain import Column
+    from dbern.data.parquet import read_footers
 
     pq.write_table(pa.table({"c": values}), tmp_path / "a.parquet")
     with pytest.raises(dbern.SpecError, match=r"^data\.label\.classes: c is of type .*; write "):
@@ -320,8 +323,8 @@ def test_categories_that_a_column_cannot_hold_are_refused(tmp_path, values, clas
 def test_a_column_that_is_not_there_is_named_by_its_own_key(tmp_path, key, place):
     import pyarrow.parquet as pq
 
-    from dbern.domain import Column
-    from dbern.records import read_footers
+    from dbern.data.domain import Column
+    from dbern.data.parquet import read_footers
 
     pq.write_table(pa.table({"c": [1]}), tmp_path / "a.parquet")
     with pytest.raises(dbern.SpecError, match=rf'^{place}: .* no column "d"; .* of: c$'):

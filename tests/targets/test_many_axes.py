@@ -12,10 +12,10 @@ from conformance import AXES, CASES, LABEL, integers, loss, moves, replaced
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
-from dbern.noise_bounds import noise_sups, synthesis_matrices, tail_at_nodes
-from dbern.planning import plan_files
+from dbern.certificate import noise_sups, synthesis_matrices, tail_at_nodes
+from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise
-from dbern.synopsis.evaluator import evaluate
+from dbern.synopsis.evaluate import evaluate
 
 WIDTH = 0.35
 
@@ -24,8 +24,8 @@ WIDTH = 0.35
 def few_candidates(request, monkeypatch):
     """One way of binning instead of 27: the choice is not what is tested here."""
     if not request.node.get_closest_marker("slow"):
-        monkeypatch.setattr("dbern.choice.products._BIN_RESOLUTIONS", (1.3,))
-        monkeypatch.setattr("dbern.choice.products._RIDGES", (1.0,))
+        monkeypatch.setattr("dbern.planning.choose._BIN_RESOLUTIONS", (1.3,))
+        monkeypatch.setattr("dbern.planning.choose._RIDGES", (1.0,))
 
 
 def spec_of(axes, noise="binned-laplace", *, n=1000, target=None, data=None, **mechanism):
@@ -73,8 +73,8 @@ def test_no_replacement_moves_the_integers_of_four_axes_beyond_the_plan(name, no
 
 
 def test_half_the_movement_would_be_caught_in_four_axes(monkeypatch):
-    from dbern.bernstein.coordinates import BumpBound
-    from dbern.bernstein.maps import BinnedCoordinates
+    from dbern.strategies.base import BumpBound
+    from dbern.strategies.bins import BinnedCoordinates
 
     monkeypatch.setattr(BinnedCoordinates, "bump_bound", lambda *_a, **_k: BumpBound(1.0, "half"))
     assert max(moves(*replaced(CASES["density"], 4, "binned-laplace", k=3))) > 1

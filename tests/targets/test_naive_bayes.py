@@ -14,11 +14,7 @@ import zarr
 from conformance import CASES, LABEL, THREE, Case, integers
 
 import dbern
-from dbern import publishing
-from dbern.advice import tradeoff
-from dbern.components.products import NaiveBayesProduct
-from dbern.components.vectors import ClassSums
-from dbern.likelihoods import (
+from dbern.combination import (
     gaussian_log_scores,
     gaussian_score_error,
     gaussian_scores,
@@ -26,8 +22,10 @@ from dbern.likelihoods import (
     kernel_score_error,
     kernel_scores,
 )
-from dbern.planning import plan_files
+from dbern.planning.planner import plan_files, tradeoff
+from dbern.releasing import publish as publishing
 from dbern.synopsis.store import ReleasedStore
+from dbern.targets.naive_bayes import ClassSums, NaiveBayesProduct
 
 WIDTH = 0.15
 KERNEL = {"kind": "naive-bayes", "bandwidth": [WIDTH], "floor": 0.0}

@@ -13,12 +13,12 @@ from conformance import CASES, NULL, Case, counted, integers
 from test_learners import POINTS, released, table
 
 import dbern
-from dbern.advice import tradeoff
-from dbern.bernstein.bins import bin_matrix
-from dbern.components import gaps, ordering
-from dbern.components.gaps import GapStatistic, GapSum
-from dbern.domain import Axis, Domain, Response
-from dbern.planning import plan_files
+from dbern.data.domain import Axis, Domain, Response
+from dbern.planning.planner import plan_files, tradeoff
+from dbern.strategies.bins import bin_matrix
+from dbern.targets import priestley_chao as gaps
+from dbern.targets import priestley_chao as ordering
+from dbern.targets.priestley_chao import GapStatistic, GapSum
 
 STEPS = 1 << 32
 GAPS = CASES["gaps"]
@@ -362,7 +362,7 @@ def test_noise_is_in_proportion_to_the_gap():
 
 
 def test_the_table_compares_noises(monkeypatch):
-    monkeypatch.setattr("dbern.advice.footers", lambda _spec: ())
+    monkeypatch.setattr("dbern.planning.planner.footers", lambda _spec: ())
     options = tradeoff(GAPS.spec(1, 1000, "auto"))
     assert {"laplace", "binned-laplace", "spectral-laplace"} == {one.noise_kind for one in options}
 

@@ -10,14 +10,13 @@ import pytest
 from conformance import CASES, everyone, integers, moves
 
 import dbern
-from dbern import publishing
-from dbern.bernstein.coordinates import BumpBound
-from dbern.components.capabilities import for_rows
-from dbern.components.protected import most_rows
-from dbern.components.risk_models import RiskModel
-from dbern.components.sums import KernelSum
-from dbern.planning import plan_files
-from dbern.records import FileFacts
+from dbern.counting.kernel_sums import KernelSum
+from dbern.counting.measurement import for_rows, most_rows
+from dbern.data.parquet import FileFacts
+from dbern.erm.models import RiskModel
+from dbern.planning.planner import plan_files
+from dbern.releasing import publish as publishing
+from dbern.strategies.base import BumpBound
 
 UNPROVED = {"oracle", "oracle shards", "gaps"}
 MINIMIZERS = ("kernel-erm", "support-vector-machine", "logistic-regression", "ridge-regression")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dbern
-from dbern.plans import ReleasePlan
+from dbern.planning.plans import ReleasePlan
 from dbern.privacy.mechanism import public_stream, uniform
 from dbern.privacy.random_privacy import RandomPrivacy
 

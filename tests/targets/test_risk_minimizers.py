@@ -16,17 +16,15 @@ from sklearn import linear_model
 from sklearn.kernel_ridge import KernelRidge
 
 import dbern
-from dbern import publishing
-from dbern.advice import tradeoff
-from dbern.bernstein.coordinates import BumpBound
 from dbern.certificate import vector_bound
-from dbern.components import risk_statistics
-from dbern.components.gathering import Gathering
-from dbern.components.linear_functions import LinearFunctions
-from dbern.components.risk_minimizers import RiskMinimizer
-from dbern.components.risk_models import RiskModel
-from dbern.planning import plan_files
+from dbern.counting.passes import Gathering
+from dbern.erm import models as risk_statistics
+from dbern.erm.measurement import LinearFunctions, RiskMinimizer
+from dbern.erm.models import RiskModel
+from dbern.planning.planner import plan_files, tradeoff
 from dbern.privacy.calibration import GaussianNoise
+from dbern.releasing import publish as publishing
+from dbern.strategies.base import BumpBound
 
 POINTS = np.linspace(0, 1, 41)
 SOLVED = [name for name, case in CASES.items() if "C" in case.target]
@@ -288,7 +286,7 @@ def test_a_pass_keeps_its_shards_and_every_record_is_in_one():
 
 
 def test_equal_records_are_kept_once(monkeypatch):
-    monkeypatch.setattr("dbern.components.gathering._LEAST_MERGED", 100)
+    monkeypatch.setattr("dbern.counting.passes._LEAST_MERGED", 100)
     gathering = Gathering(lambda r: r["d"], lambda r, c: np.array([int(c.sum())]), SALT, 1, 1, 0)
     for _ in range(100):
         gathering.add({"d": np.tile([[0.25, 1.0], [0.5, -1.0]], (50, 1))})
@@ -482,7 +480,7 @@ def test_any_zarr_reader_can_rebuild_a_linear_function(project, client, monkeypa
 
 
 def test_a_linear_function_has_no_trade_off(monkeypatch):
-    monkeypatch.setattr("dbern.advice.footers", lambda _spec: ())
+    monkeypatch.setattr("dbern.planning.planner.footers", lambda _spec: ())
     with pytest.raises(dbern.SpecError, match="leaves no k"):
         tradeoff(CASES["logistic"].spec(1, 50, "laplace"))
     assert tradeoff(CASES["kernel logistic"].spec(1, 50, "laplace", k=9))

@@ -9,12 +9,12 @@ from typing import ClassVar
 import pytest
 
 import dbern
-from dbern.components.capabilities import random_privacy
-from dbern.components.composing import require_one_charge
-from dbern.components.sums import KernelSum
-from dbern.domain import Axis, Domain
+from dbern.counting.kernel_sums import KernelSum
+from dbern.counting.measurement import random_privacy
+from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.planning import plan_files
+from dbern.planning.planner import plan_files
+from dbern.planning.spec import require_one_charge
 from dbern.targets import Learner, Lengths, axis_kernels
 
 HALF = Fraction(1, 2)
@@ -40,7 +40,7 @@ def learner(*parts):
 @pytest.fixture
 def several(monkeypatch):
     def known(*parts):
-        monkeypatch.setattr("dbern.spec.learner_of", lambda kind: learner(*parts))
+        monkeypatch.setattr("dbern.planning.spec.learner_of", lambda kind: learner(*parts))
 
     return known
 
@@ -93,9 +93,9 @@ def test_what_a_component_becomes_for_its_rows_is_looked_at_too(project, several
     several(("one", HALF), ("two", HALF))
     spec = project.spec(target={"kind": "several", "bandwidth": None})
     whole = lambda component, n: replace(component, share=Fraction(1))  # noqa: E731
-    monkeypatch.setattr("dbern.planning.for_rows", whole)
+    monkeypatch.setattr("dbern.planning.planner.for_rows", whole)
     with pytest.raises(SpecError, match="add up to 2"):
-        plan_files(spec, dbern.planning.footers(spec))
+        plan_files(spec, dbern.planning.planner.footers(spec))
 
 
 def test_random_privacy_is_that_of_one_estimate():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dbern
-from dbern.planning import plan_files
+from dbern.planning.planner import plan_files
 from dbern.privacy.mechanism import to_grid
 
 

@@ -14,17 +14,16 @@ import pytest
 from conformance import CASES, SALT, counted, everyone, integers, moves
 
 import dbern
-from dbern import publishing
-from dbern.columns import as_floats
-from dbern.components import bounding
-from dbern.components.bounding import Bounding
-from dbern.components.counting import Counters
-from dbern.domain import Axis, Column, Domain
-from dbern.planning import plan_files
+from dbern.counting import passes as bounding
+from dbern.counting.passes import Bounding, Counters
+from dbern.data.columns import as_floats
+from dbern.data.domain import Axis, Column, Domain
+from dbern.data.parquet import read_batches, read_footers
+from dbern.planning.planner import plan_files
 from dbern.privacy.budget import PrivacyUnit, Protection
-from dbern.privacy.content import content_words
+from dbern.privacy.keystream import content_words
 from dbern.privacy.mechanism import privatize
-from dbern.records import read_batches, read_footers
+from dbern.releasing import publish as publishing
 
 NULL = math.nan
 USERS = {"unit": {"column": "user", "max_contributions": 3}, "normalizer": "4"}
@@ -88,7 +87,7 @@ def test_no_unit_moves_other_released_values_beyond_the_plan(neighbors, noise):
 
 
 def test_the_sensitivity_of_one_row_is_caught(monkeypatch):
-    monkeypatch.setattr("dbern.components.protected._rows", lambda bound, _protection: bound)
+    monkeypatch.setattr("dbern.counting.measurement._rows", lambda bound, _protection: bound)
     assert units("density", "add-or-remove-one") > 1
 
 
@@ -386,7 +385,7 @@ def test_passes_keep_whole_shards_of_units(monkeypatch):
     records = everyone(case, 1, np.random.default_rng(1))
     records = [{**r, "user": float(i % 9)} for i, r in enumerate(records)]
     whole = counted(plan.counters(spec), [records])
-    monkeypatch.setattr("dbern.components.risk_statistics.PASS_ROWS", 20)
+    monkeypatch.setattr("dbern.erm.models.PASS_ROWS", 20)
     counters = plan.counters(spec)
     assert counters.passes == 2
     np.testing.assert_array_equal(counted(counters, [records]), whole)

@@ -22,7 +22,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dbern.arrays import FloatArray
+from dbern.types import FloatArray
 from rivals.mechanism import LaplaceNoise, Mechanism, Setting, Statistic
 from rivals.tasks import Task
 

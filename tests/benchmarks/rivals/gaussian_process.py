@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
-from dbern.arrays import FloatArray
+from dbern.types import FloatArray
 from rivals.mechanism import IsotropicNoise, Mechanism, Product, Statistic, mean
 from rivals.tasks import RBF, Task
 

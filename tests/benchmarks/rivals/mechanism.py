@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
-from dbern.arrays import FloatArray, Int64Array
+from dbern.types import FloatArray, Int64Array
 from rivals.tasks import Task
 
 TUNING_DRAWS = 16

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 import dbern
-from dbern.arrays import FloatArray, Int64Array
 from dbern.bernstein.basis import bernstein_basis
-from dbern.discovery import discover
-from dbern.engine import Outcome, Piece, center, count, merge, share_out
-from dbern.noise_bounds import synthesis_matrices
-from dbern.plans import ReleasePlan
-from dbern.privacy.entropy import KEY_BYTES
+from dbern.certificate import synthesis_matrices
+from dbern.cluster.graph import Outcome, Piece, center, count, merge, share_out
+from dbern.data.discovery import discover
+from dbern.data.parquet import read_footers, write_records
+from dbern.planning.plans import ReleasePlan
+from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import privatize
-from dbern.records import read_footers, write_records
+from dbern.types import FloatArray, Int64Array
 from rivals.mechanism import Mechanism, Product
 from rivals.tasks import Task
 

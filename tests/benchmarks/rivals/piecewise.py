@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from dbern.arrays import FloatArray
+from dbern.types import FloatArray
 from rivals.mechanism import Mechanism, Product, Setting, Statistic
 from rivals.printed import noisy_lattice
 from rivals.tasks import Task

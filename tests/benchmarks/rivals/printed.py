@@ -14,8 +14,8 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from dbern.arrays import FloatArray
 from dbern.bernstein.basis import iterated_basis
+from dbern.types import FloatArray
 from rivals.mechanism import LaplaceNoise, Mechanism, Product, Setting, Statistic, mean
 from rivals.tasks import RBF, Task
 

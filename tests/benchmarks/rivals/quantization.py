@@ -18,7 +18,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from dbern.arrays import FloatArray
+from dbern.types import FloatArray
 from rivals.mechanism import LaplaceNoise, Mechanism, Product, Setting, Statistic, mean
 from rivals.tasks import RBF, Task
 

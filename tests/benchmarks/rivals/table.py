@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from dbern.arrays import FloatArray
+from dbern.types import FloatArray
 from rivals.functional import Functional
 from rivals.gaussian_process import GaussianProcess
 from rivals.laplace_process import LaplaceProcess

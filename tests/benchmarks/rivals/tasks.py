@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dbern.arrays import FloatArray
+from dbern.types import FloatArray
 
 FLIGHTS = Path(__file__).resolve().parents[4] / "shared" / "data" / "flights.parquet"
 _BLOCK = 1 << 14  # records at a time

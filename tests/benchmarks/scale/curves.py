@@ -11,11 +11,11 @@ from typing import Any
 
 from timing import with_blocks
 
-from dbern.engine import add_up, share_out
-from dbern.planning import footers, plan
-from dbern.progress import silent
-from dbern.spec import ReleaseSpec
-from dbern.workers import TASK_ROWS, WRITERS
+from dbern.cluster.graph import add_up, share_out
+from dbern.planning.planner import footers, plan
+from dbern.planning.plans import TASK_ROWS, WRITERS
+from dbern.planning.spec import ReleaseSpec
+from dbern.system import silent
 from scale.runs import Run, cluster, measure, write_files
 from scale.weak import MEASURED, PAGE, Costs, report
 

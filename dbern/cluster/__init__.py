@@ -1,0 +1,1 @@
+"""The Dask cluster: the graph of a release, connections, worker checks."""

@@ -1,0 +1,364 @@
+"""Connect to a scheduler, and check that its workers can do what a release needs."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import re
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from dbern.cluster.plain import answer, opened, shown
+from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
+from dbern.planning.plans import Cost
+from dbern.system import Progress, memory_limit, silent
+
+if TYPE_CHECKING:
+    from distributed import Client, Security
+
+
+# --- Connect to a scheduler, and leave nothing behind where that fails
+
+
+UNREACHABLE = (OSError, RuntimeError, TimeoutError, TypeError, ValueError)
+"""What connecting raises: nobody there, plain TCP where encryption is required, no port."""
+
+
+def connect(address: str, seconds: float, security: Security | None = None) -> Client:
+    """A client of the scheduler at an address, of distributed's configured certificates or others.
+
+    It unpickles nothing that it is sent: see `dbern.cluster.wire`.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        Where a file of `tls://` will not do, or either side refuses the other's certificate.
+    OSError, RuntimeError, TimeoutError, TypeError, ValueError
+        Those of `UNREACHABLE`.
+    """
+    from dbern.cluster.tls import check_files, refusal
+    from dbern.cluster.wire import PlainClient, configured, is_tls
+
+    secured = security or configured(address)
+    if not is_tls(address):
+        return PlainClient(address, timeout=seconds, security=secured)
+    check_files(secured)
+    try:
+        return PlainClient(address, timeout=seconds, security=secured)
+    except UNREACHABLE as error:
+        if told := refusal(error, secured):
+            raise EnvironmentRefusedError(told) from None
+        raise
+
+
+def apart(client: Client, seconds: float) -> Client:
+    """A client of the same scheduler, with the same certificates, which unpickles nothing.
+
+    Raises
+    ------
+    EnvironmentRefusedError, OSError, RuntimeError, TimeoutError, TypeError, ValueError
+        As `connect`.
+    """
+    return connect(client.scheduler.address, seconds, client.security)
+
+
+def is_here(client: Client) -> bool:
+    """Whether scheduler and workers are this very process, and nothing crosses a wire."""
+    return str(client.scheduler.address).startswith("inproc://")
+
+
+# --- What a release takes of the workers of a cluster, what they offer, and whether they are alike
+
+WAIT_SECONDS = 60.0
+"""How long a cluster without workers is waited for, unless the caller says."""
+
+_SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
+
+_ASK_SECONDS, _ASK_AGAIN_SECONDS = 10.0, 0.1
+_LOOK_SECONDS = 0.2
+_VERSION = re.compile(r"[\w .+!-]{1,64}", re.ASCII)
+
+
+@contextmanager
+def scheduler_there() -> Iterator[None]:
+    """What is asked of a scheduler that is gone, or was going, fails as this."""
+    try:
+        yield
+    except (CancelledError, OSError, TimeoutError) as error:
+        raise ReleaseError(
+            f"the scheduler is gone ({type(error).__name__}); start it again and run the same "
+            "command again"
+        ) from None
+
+
+def threads(client: Any) -> int:
+    """Of all workers that there are."""
+    with _connected(client):
+        found = client.nthreads()
+    return sum(n for n in _dict(found).values() if type(n) is int)
+
+
+def submitted(client: Any, task: Callable[..., Any], *arguments: object) -> Any:
+    """The future of a task."""
+    with _connected(client):
+        return client.submit(task, *arguments, pure=False)
+
+
+@contextmanager
+def _connected(client: Any) -> Iterator[None]:
+    with scheduler_there():
+        if client.status == "closed":  # it tried in vain to connect again, and has no scheduler
+            raise ConnectionError
+        yield
+
+
+def at_work(client: Any) -> bool:
+    """Whether a worker takes tasks, or is at one; short of memory it only ends those it is at."""
+    if not threads(client):  # which finds a scheduler gone, where the next would repeat old news
+        return False
+    with scheduler_there():
+        workers = _dict(client.scheduler_info(n_workers=-1).get("workers")).values()
+    return any(
+        worker.get("status") == "running"
+        or _dict(_dict(worker.get("metrics")).get("task_counts")).get("executing")
+        for worker in map(_dict, workers)
+    )
+
+
+def _dict(found: object) -> dict[Any, Any]:
+    """A dict, or none: of what a scheduler or a worker says, which may be anything."""
+    return found if isinstance(found, dict) else {}
+
+
+def check_memory(client: Any, cost: Cost) -> None:
+    """Refuse workers, or a releasing process, that may use less memory than the plan says.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        With both numbers, and what to change.
+    """
+    _check_own_memory(cost)
+    for worker, told in answers(client, say_offer).items():
+        offered, threads = told.get("memory"), told.get("threads")
+        if type(offered) is not int or type(threads) is not int:
+            raise unlike(worker)
+        needed = cost.memory(threads)
+        if 0 < offered < needed:
+            raise EnvironmentRefusedError(
+                f"worker {shown(worker)} offers {offered >> 20} MiB and the plan takes up to "
+                f"{-(-needed // 2**20)} MiB with {threads} threads; start workers with a larger "
+                "--memory-limit or fewer --nthreads, write a smaller mechanism.k, or write the "
+                "data in fewer and larger files and row groups"
+            )
+
+
+def say_offer(dask_worker: Any) -> bytes:
+    """The memory limit of a worker in bytes, zero for none, and its threads."""
+    memory = int(dask_worker.memory_manager.memory_limit or 0)
+    return said({"memory": memory, "threads": dask_worker.state.nthreads})
+
+
+def _check_own_memory(cost: Cost) -> None:
+    """The same of this process; what others use is not looked at, for it changes by the minute."""
+    offered = memory_limit()
+    if offered < cost.client_bytes:
+        raise EnvironmentRefusedError(
+            f"the releasing process may use {offered >> 20} MiB and the plan takes up to "
+            f"{-(-cost.client_bytes // 2**20)} MiB there; raise the limit that it is started with "
+            "(its container's, its service's or ulimit's), release from a larger machine, write a "
+            "smaller mechanism.k, or write the data in fewer and larger files and row groups"
+        )
+
+
+def environment() -> dict[str, str]:
+    """Versions that must agree between this process and the workers."""
+    return {"python": platform.python_version(), **{name: version(name) for name in _SAME}}
+
+
+def say_environment() -> bytes:
+    """A worker's `environment`."""
+    return said(environment())
+
+
+def said(facts: dict[str, Any]) -> bytes:
+    """What a worker answers a question with: bytes, for nothing else is opened where the key is."""
+    return json.dumps(facts).encode()
+
+
+def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -> None:
+    """Refuse a cluster without workers, without dbern, or with other versions than here.
+
+    Parameters
+    ----------
+    wait : float
+        Seconds that workers have to come where there are none.
+    """
+    here = environment()
+    _wait_for_workers(client, wait, progress)
+    told = answers(client, say_environment)
+    if not told:
+        raise _no_workers(wait)
+    for worker, there in told.items():
+        if not all(isinstance(there.get(name), str) and _VERSION.fullmatch(there[name])
+                   for name in here):  # fmt: skip
+            raise unlike(worker)
+        differing = [f"{name} {there[name]} there, {here[name]} here" for name in here
+                     if there[name] != here[name]]  # fmt: skip
+        if differing:
+            raise EnvironmentRefusedError(
+                f"worker {shown(worker)} runs other versions ({'; '.join(differing)}); install the "
+                "same"
+            )
+
+
+def _wait_for_workers(client: Any, wait: float, progress: Progress) -> None:
+    """Until there is one, or the time is over."""
+    began, told = time.monotonic(), -1
+    while not threads(client) and (waited := time.monotonic() - began) < wait:
+        if int(waited) > told:
+            told = int(waited)
+            progress("waiting for workers, seconds", told, math.ceil(wait))
+        time.sleep(min(_LOOK_SECONDS, wait))
+
+
+def _no_workers(wait: float) -> EnvironmentRefusedError:
+    waited = f", and none came in {wait:g} s" if wait else ""
+    return EnvironmentRefusedError(
+        f"the cluster has no workers{waited}; start some with `dask worker`, or wait longer for "
+        "them with --wait-for-workers SECONDS"
+    )
+
+
+def unlike(worker: str) -> IntegrityError:
+    """A worker that answers a question with something else."""
+    return IntegrityError(
+        f"worker {shown(worker)} answers as no worker of this version does; find out what runs "
+        "there, and start one that runs what is here"
+    )
+
+
+def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, Any]]:
+    """What each worker answers; while one is dying all are asked again, until it is gone.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        Where one cannot answer.
+    IntegrityError
+        Where one answers with anything but a JSON object in bytes.
+    """
+    end = math.inf
+    while True:
+        with scheduler_there():
+            found: dict[str, Any] = client.run(question, on_error="return")
+        failures = [one for one in found.values() if isinstance(one, Exception)]
+        if not failures:
+            return {worker: answer(opened(one)) for worker, one in found.items()}
+        now = time.monotonic()  # who hangs takes the first question until the scheduler lets go
+        end = min(end, now + _ASK_SECONDS)
+        if not all(isinstance(one, OSError) for one in failures) or now >= end:
+            kinds = ", ".join(sorted({type(one).__name__ for one in failures}))
+            raise EnvironmentRefusedError(
+                f"a worker cannot say what it runs ({kinds}): it has no dbern, lacks a package or "
+                "does not answer; install there what is here, or use one image for all"
+            )
+        time.sleep(_ASK_AGAIN_SECONDS)
+
+
+# --- The cluster that counts: threads of this process, a scheduler's workers, or a given client's
+
+_CONNECT_SECONDS = 10
+
+
+@contextmanager
+def cluster(
+    address: str | None = None, wait: float = WAIT_SECONDS, progress: Progress = silent
+) -> Iterator[Client]:
+    """Connect to a running scheduler, or start one worker of threads in this process.
+
+    Decoding and counting release the interpreter's lock, so threads use all cores and a small
+    release does not wait for processes to start. `wait`: seconds that workers have to come.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        Where no scheduler answers, no worker comes, or one runs other versions.
+    """
+    import dask
+
+    memory = "distributed.worker.memory"
+    settings: dict[str, bool | None] = {f"{memory}.target": False, f"{memory}.spill": False}
+    if address is None:
+        # What else this process holds, a notebook's tables say, would pause its worker for ever.
+        settings[f"{memory}.pause"] = False
+        # A worker in this process is there while the process is: nobody waits for its heartbeats.
+        settings["distributed.scheduler.worker-ttl"] = None
+    with dask.config.set(settings):
+        if address is None:
+            with _local() as client:
+                yield client
+            return
+        with _reached(connect, address, address) as client:
+            check_workers(client, wait, progress)
+            yield client
+
+
+@contextmanager
+def same_cluster(
+    given: Client, wait: float = WAIT_SECONDS, progress: Progress = silent
+) -> Iterator[Client]:
+    """The cluster of a client of the caller, who may unpickle what it likes: over one of our own.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        As `cluster`.
+    """
+    if is_here(given):
+        check_workers(given, wait, progress)
+        yield given
+        return
+    with _reached(apart, given, given.scheduler.address) as client:
+        check_workers(client, wait, progress)
+        yield client
+
+
+def _reached(connected: Callable[[Any, float], Client], whom: object, address: str) -> Client:
+    try:
+        return connected(whom, _CONNECT_SECONDS)
+    except UNREACHABLE as error:
+        raise EnvironmentRefusedError(
+            f"no scheduler answers at {address} ({type(error).__name__}); start one with `dask "
+            "scheduler`, write its address as tls://host:8786, or leave out --scheduler"
+        ) from None
+
+
+@contextmanager
+def _local() -> Iterator[Client]:
+    import dask
+    from distributed import Client, LocalCluster, Security
+
+    with (
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=dask.system.CPU_COUNT,
+            processes=False,
+            # No byte leaves the process, whatever the configuration asks of clusters.
+            security=Security(require_encryption=False, tls_ca_file=None),
+            # Without these, HTTP is served on every interface even with no dashboard.
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+            worker_dashboard_address="127.0.0.1:0",
+        ) as local,
+        Client(local) as client,
+    ):
+        # One that is under way when the cluster closes would be logged as an error.
+        (worker,) = local.workers.values()
+        client.loop.add_callback(worker.periodic_callbacks["heartbeat"].stop)
+        yield client

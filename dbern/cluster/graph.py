@@ -1,0 +1,373 @@
+"""The Dask graph: count row groups, add up in a tree, contract to lattice slabs.
+
+Tasks return codes instead of raising, because the scheduler logs a failing task's arguments and
+ships exception text. No key, and nothing derived from one, is ever an argument of a task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dbern.cluster.connection import at_work, scheduler_there, submitted, threads
+from dbern.cluster.plain import opened, packed, unpacked
+from dbern.counting.passes import Counters, Portion, Reading, StoppedError
+from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, footer_tag
+from dbern.errors import (
+    DbernError,
+    EnvironmentRefusedError,
+    ExhaustedError,
+    IntegrityError,
+    ReleaseError,
+    exhausted,
+)
+from dbern.planning.plans import task_rows
+from dbern.privacy.laplace import MAX_CENTER
+from dbern.privacy.mechanism import Noise, to_grid
+from dbern.strategies.base import Slab
+from dbern.system import Progress
+from dbern.types import Int64Array
+
+if TYPE_CHECKING:
+    from distributed import Client as Client
+    from distributed import Future
+
+
+_FAN_IN = 8
+_MOST_TASKS = 10_000  # of files whose rows nobody may count: one a file up to here
+_AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, few partial sums
+_POLL_SECONDS = 0.005
+_LOOK_SECONDS = 2.0
+_PATIENCE_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One slab of one output of one component: what a task rounds to the grid."""
+
+    part: int
+    output: int
+    slab: Slab
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A task's result, or the code and the public place of its failure."""
+
+    state: Int64Array | None = field(repr=False)
+    rows: int = 0
+    failure: str = ""
+    place: str = ""
+    origin: str = field(default="", repr=False)
+    """Keyed fingerprint of the sums that lattice values come from."""
+
+
+_FAILURES: dict[str, Callable[[str], DbernError]] = {
+    "unreadable": lambda place: ReleaseError(
+        f"{place} cannot be read as Parquet; restore that file, or the workers' access to it "
+        "(s3:// needs dbern[s3] and credentials there), and run the same command again"
+    ),
+    "changed": lambda place: IntegrityError(
+        f"{place} changed since the reservation; restore it and run the same command again"
+    ),
+    "stopped": lambda place: ReleaseError(
+        f'{place}: failed on these records, and on_failure = "stop": nothing is published and the '
+        "charge stands; `dbern ledger abandon` it, mend the function, choose a new release.name"
+    ),
+    "unlike": lambda place: EnvironmentRefusedError(
+        f"{place}: a worker cannot import it, or has another text of its module than this process; "
+        "install the same on all workers, or start them with PYTHONPATH set to a folder that holds "
+        "the same, and run the same command again"
+    ),
+    "internal": lambda place: ReleaseError(
+        f"a task failed ({place}); run the same command again, and report it if it fails again"
+    ),
+    **{what: partial(ExhaustedError, what) for what in ("memory", "files", "threads")},
+}
+
+
+# --- tasks: run on workers, importable, never raise ------------------------------------------
+
+
+def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0) -> Outcome:
+    """Add up the records of some portions, or one pass over all; rows count in the first."""
+    reading = Reading(portions, counters, salt)
+    try:
+        with threadpool_limits(1):
+            state = counters.count(reading, salt, index)
+    except ExhaustedError as error:
+        return Outcome(None, failure=error.what, place=reading.place)
+    except (UnreadableFileError, EnvironmentRefusedError):  # a worker may lack obstore
+        return Outcome(None, failure="unreadable", place=reading.place)
+    except StoppedError as stopped:
+        return Outcome(None, failure=stopped.failure, place=stopped.place)
+    except BaseException as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
+        return _failed(error, reading.place)
+    return Outcome(state, reading.rows if index == 0 else 0)
+
+
+def merge(outcomes: Sequence[Outcome]) -> Outcome:
+    """Add up partial sums; the first failure wins."""
+    total: Int64Array | None = None
+    try:
+        for outcome in outcomes:
+            if outcome.state is None:
+                return outcome
+            total = outcome.state.copy() if total is None else np.add(total, outcome.state, total)
+    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
+        return _failed(error)
+    return Outcome(total, sum(outcome.rows for outcome in outcomes))
+
+
+def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt: bytes) -> Outcome:
+    """Released values of one slab, rounded to the noise's grid and given as integers."""
+    if total.state is None:
+        return total
+    try:
+        with threadpool_limits(1):
+            granules = to_grid(
+                counters.finish(total.state, piece.part, piece.output, piece.slab), noise
+            )
+            origin = state_tag(total.state, salt)
+    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
+        return _failed(error)
+    return Outcome(granules, total.rows, origin=origin)
+
+
+def sent(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt: bytes) -> bytes:
+    """`center`, as bytes: the only result that leaves the cluster, where nobody unpickles it."""
+    try:
+        return _packed(center(total, counters, piece, noise, salt))
+    except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
+        return _packed(_failed(error))
+
+
+def _packed(outcome: Outcome) -> bytes:
+    return packed(outcome.state, outcome.rows, outcome.failure, outcome.place, outcome.origin)
+
+
+def _failed(error: BaseException, place: str = "") -> Outcome:
+    """The code of a failure: too little of something, or one that nobody foresaw."""
+    if said := exhausted(error):
+        return Outcome(None, failure=said.what, place=place)
+    return Outcome(None, failure="internal", place=_kind(error))
+
+
+def _kind(error: BaseException) -> str:
+    """Which of Python's own exceptions it is: names of others may hold values, as texts may."""
+    return next(one.__name__ for one in type(error).__mro__ if one.__module__ == "builtins")
+
+
+def state_tag(state: Int64Array, salt: bytes) -> str:
+    """Keyed fingerprint of partial sums; private, compared in the releasing process only."""
+    return hmac.new(salt, np.ascontiguousarray(state).tobytes(), hashlib.sha256).hexdigest()
+
+
+# --- the releasing process -------------------------------------------------------------------
+
+
+def passes(
+    counters: Counters, tasks: Sequence[tuple[Portion, ...]]
+) -> list[tuple[tuple[Portion, ...], int]]:
+    """What each counting task reads: some portions once, or all of them in each pass."""
+    if not counters.passes:
+        return [(task, 0) for task in tasks]
+    whole = tuple(portion for task in tasks for portion in task)
+    return [(whole, index) for index in range(counters.passes)]
+
+
+def share_out(
+    files: Sequence[FileFacts], salt: bytes, *, whole: bool = False
+) -> list[tuple[Portion, ...]]:
+    """Tasks of a sensible size: large files in parts, small ones together.
+
+    `whole`: without a look at how many rows there are, as many files for each task.
+
+    Raises
+    ------
+    IntegrityError, UnreadableFileError
+        Where a file is not of the size and row groups of its facts, or cannot be opened.
+    """
+    if whole:
+        portions, together = _portions(files, salt, sys.maxsize), -(-len(files) // _MOST_TASKS)
+        return list(iter(lambda: tuple(islice(portions, together)), ()))
+    size = task_rows(sum(file.rows for file in files))
+    tasks: list[tuple[Portion, ...]] = []
+    bundle, rows = list[Portion](), 0
+    for portion in _portions(files, salt, size):
+        if bundle and rows + portion.rows > size:
+            tasks.append(tuple(bundle))
+            bundle, rows = [], 0
+        bundle.append(portion)
+        rows += portion.rows
+    return [*tasks, tuple(bundle)] if bundle else tasks
+
+
+def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Portion]:
+    for file in files:
+        tag = footer_tag(file.path, salt)  # tagged, then compared
+        if file_facts(file.path) != file:
+            raise _FAILURES["changed"](file.path)
+        if not file.row_groups:
+            yield Portion(file.path, tag, (), 0)
+        first = rows = 0
+        for group, here in enumerate(file.row_groups):
+            rows += here
+            if rows >= size or group == len(file.row_groups) - 1:
+                yield Portion(file.path, tag, tuple(range(first, group + 1)), rows)
+                first, rows = group + 1, 0
+
+
+def add_up(
+    client: Client,
+    counters: Counters,
+    tasks: Sequence[tuple[Portion, ...]],
+    salt: bytes,
+    progress: Progress,
+) -> Future:
+    """Count all tasks and add their sums up in a tree; the total stays on the cluster.
+
+    Partial sums are merged eight at a time as soon as they are there, and tasks are submitted a
+    few ahead of the workers, so neither records nor partial sums pile up anywhere.
+    """
+    from distributed import as_completed
+
+    window = _AHEAD * max(1, threads(client))
+    work = passes(counters, tasks)
+    waiting = iter(work)
+    level: dict[str, int] = {}
+    finished: dict[int, list[Future]] = {}
+    done, active = 0, as_completed(loop=client.loop)
+
+    def submit(depth: int, function: Callable[..., Outcome], *arguments: object) -> None:
+        future = submitted(client, function, *arguments)
+        level[future.key] = depth
+        active.add(future)
+
+    for task, index in islice(waiting, window):
+        submit(0, count, counters, task, salt, index)
+    for future in _arriving(client, active):
+        depth = level.pop(future.key)
+        peers = finished.setdefault(depth, [])
+        peers.append(future)
+        if depth == 0:
+            done += 1
+            progress("reading and counting", done, len(work))
+            for task, index in islice(waiting, 1):
+                submit(0, count, counters, task, salt, index)
+        if len(peers) == _FAN_IN:
+            submit(depth + 1, merge, finished.pop(depth))
+    rest = [future for peers in finished.values() for future in peers]
+    return submitted(client, merge, rest)
+
+
+def centers(
+    client: Client,
+    total: Future,
+    counters: Counters,
+    pieces: Sequence[tuple[Piece, Noise]],
+    salt: bytes,
+) -> Iterator[tuple[Piece, Int64Array, int]]:
+    """Yield each piece's integers and the number of rows read, as workers finish them.
+
+    Raises
+    ------
+    ReleaseError
+        The first failure of any task behind the total.
+    IntegrityError
+        Where a file changed, or slabs come from different sums: a lost total was counted again
+        from files that had changed under the same footers. Or where what a worker sent is not what
+        the plan expects.
+    """
+    from distributed import as_completed
+
+    window = _AHEAD * max(1, threads(client))
+    waiting = iter(pieces)
+    piece_of: dict[str, Piece] = {}
+    origins: set[str] = set()
+    active = as_completed(loop=client.loop)
+
+    def submit(piece: Piece, noise: Noise) -> None:
+        future = submitted(client, sent, total, counters, piece, noise, salt)
+        piece_of[future.key] = piece
+        active.add(future)
+
+    for piece, noise in islice(waiting, window):
+        submit(piece, noise)
+    for future in _arriving(client, active):
+        with scheduler_there():
+            try:
+                result = future.result(timeout=_PATIENCE_SECONDS)
+            except TimeoutError:  # lost with its worker since
+                active.add(future)
+                continue
+        outcome = _arrived(result, counters, piece_of[future.key])
+        if outcome.state is None:
+            raise _FAILURES[outcome.failure](outcome.place)
+        origins.add(outcome.origin)
+        if len(origins) > 1:
+            raise _FAILURES["changed"]("data.source")
+        yield piece_of.pop(future.key), outcome.state, outcome.rows
+        for piece, noise in islice(waiting, 1):
+            submit(piece, noise)
+
+
+def _arrived(result: object, counters: Counters, piece: Piece) -> Outcome:
+    """What `sent` packed, of the size that the plan expects, or a failure that is known here."""
+    layout = counters.parts[piece.part].coordinates.layout
+    size = math.prod(layout.slab_shape(piece.slab))
+    outcome = Outcome(*unpacked(opened(result), size, MAX_CENTER))
+    if outcome.failure and outcome.failure not in _FAILURES:
+        return Outcome(None, failure="internal", place="a failure that is unknown here")
+    return outcome
+
+
+def _arriving(client: Client, active: Any) -> Iterator[Future]:
+    """Futures as they finish; a cluster without a worker that works is not waited for for ever.
+
+    A result that was lost with its worker since is computed again, and waited for.
+    """
+    looked = last_seen = time.monotonic()
+    while not active.is_empty():
+        if active.has_ready():
+            future = next(active)
+            status = future.status  # once: it may be lost the moment after
+            if status == "lost":
+                active.add(future)
+                continue
+            if status != "finished":
+                raise _given_up(future, status)
+            yield future
+            last_seen = time.monotonic()  # whoever took it may have taken its time
+            continue
+        time.sleep(_POLL_SECONDS)
+        now = time.monotonic()
+        if now - looked < _LOOK_SECONDS:
+            continue
+        looked = now
+        last_seen = now if at_work(client) else last_seen
+        if now - last_seen > _PATIENCE_SECONDS:
+            raise ReleaseError(
+                f"for {_PATIENCE_SECONDS} s the cluster has had no workers, or all are paused, "
+                "short of memory; start some with the memory that `dbern plan` says, and run the "
+                "same command again"
+            )
+
+
+def _given_up(future: Future, status: str) -> ReleaseError:
+    kind = type(future.exception()).__name__ if status == "error" else status
+    return ReleaseError(
+        f"the cluster gave up on a task ({kind}); bring its workers back and run the same "
+        "command again"
+    )

@@ -1,0 +1,249 @@
+"""A client of a scheduler that unpickles nothing, whatever a worker or the scheduler sends.
+
+distributed's own client unpickles results, exceptions, types of results, answers and events, and
+its scheduler whatever a worker marks as pickled: a worker could run code in the releasing process.
+Here one place reads all messages, `_decoded`, and what it gives the client holds numbers, texts,
+lists, sets and dicts alone. Everything else that a message holds is in a `Closed`, which is opened
+by `dbern.cluster.plain.opened`, as bytes, or by nobody. So that no other connection is made, the
+client never asks workers themselves; and it subscribes to no events.
+
+What is sent is pickled as ever: workers and scheduler run what the releasing process tells them.
+"""
+
+from __future__ import annotations
+
+import ssl
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+from distributed import Client, Security
+from distributed.client import CommClosedError, dumps
+from distributed.comm import registry
+from distributed.comm.addressing import parse_address
+from distributed.comm.tcp import (
+    TCP,
+    TLS,
+    TCPBackend,
+    TCPConnector,
+    TLSBackend,
+    TLSConnector,
+    convert_stream_closed_error,
+    read_bytes_rw,
+)
+from distributed.protocol.compression import decompress
+from distributed.protocol.utils import msgpack_opts, unpack_frames
+from tornado.iostream import StreamClosedError
+
+from dbern.cluster.plain import Closed, exception_of
+from dbern.errors import IntegrityError
+
+_LENGTH = struct.Struct("Q")
+_PREFIX = "plain+"
+
+
+def _decoded(frames: list[Any]) -> Any:
+    """A message of distributed's protocol: msgpack first, then frames that it refers to."""
+
+    def of_dict(pairs: dict[Any, Any]) -> Any:
+        if "__Set__" in pairs:
+            return set(pairs.get("as-list", ()))
+        offset = pairs.get("__Serialized__")
+        if type(offset) is int and 0 < offset < len(frames):
+            return _closed(frames, offset)
+        if any(mark in pairs for mark in ("__Serialized__", "__Pickled__", "__Enum__")):
+            return Closed()
+        if pairs.get("status") == "uncaught-error":  # distributed raises its text
+            return {"status": "uncaught-error", "exception_text": ""}
+        return {_plain(key): _plain(value) for key, value in pairs.items()}
+
+    def of_list(items: list[Any]) -> Any:
+        return tuple(map(_plain, items))
+
+    hooks = {"object_hook": of_dict, "list_hook": of_list, "ext_hook": lambda *_: Closed()}
+    return _plain(msgpack.loads(frames[0], **hooks, **msgpack_opts))
+
+
+def _plain(value: Any) -> Any:
+    """The value, unless it could be taken for a pickle."""
+    if value is None or isinstance(value, bool | int | float | str | tuple | dict | set | Closed):
+        return value
+    return Closed(value if type(value) is bytes else None)
+
+
+def _closed(frames: list[Any], offset: int) -> Closed:
+    """What was serialized by its sender; bytes are told by their head, which names their type."""
+    head = msgpack.loads(frames[offset], use_list=False, **msgpack_opts)
+    own = frames[offset + 1 : offset + 1 + head["num-sub-frames"]]
+    if head.get("serializer") != "dask" or head.get("type") != "bytes":
+        return Closed()
+    if any(head.get("compression", ())):
+        own = decompress(head, own)
+    return Closed(own[0] if len(own) == 1 else b"".join(own))
+
+
+class _Reading:
+    """How a connection of distributed's reads, but for the decoding, as bytes of whole frames."""
+
+    stream: Any
+    abort: Callable[[], None]
+
+    async def read(self, deserializers: object = None) -> Any:
+        """One message.
+
+        Raises
+        ------
+        CommClosedError
+            Where the connection is closed, or what came cannot be decoded, which closes it.
+        """
+        del deserializers
+        stream = self.stream
+        if stream is None:
+            raise CommClosedError
+        try:
+            (length,) = _LENGTH.unpack(await stream.read_bytes(_LENGTH.size))
+            frames, lengths = unpack_frames(await read_bytes_rw(stream, length), partial=True)
+            for length in lengths:
+                frames.append(await read_bytes_rw(stream, length))
+        except (StreamClosedError, ssl.SSLError) as error:
+            self.stream, self._closed = None, True
+            convert_stream_closed_error(self, error)
+        except MemoryError:
+            self.abort()
+            raise CommClosedError("a message of more than memory") from None
+        except BaseException:
+            self.abort()  # who knows how much of it was read
+            raise
+        try:
+            return _decoded(frames)
+        except Exception as error:  # noqa: BLE001 -- whatever it is, its sender chose it
+            self.abort()
+            kind = type(error).__name__
+            raise CommClosedError(f"a message that cannot be decoded ({kind})") from None
+
+
+class _PlainTCP(_Reading, TCP):  # type: ignore[misc]  # has no types
+    """Plain TCP."""
+
+
+class _PlainTLS(_Reading, TLS):  # type: ignore[misc]  # has no types
+    """Mutual TLS."""
+
+
+class _Connecting:
+    """Connects as distributed does; errors that it is sent are not unpickled to be raised."""
+
+    async def connect(self, address: str, deserialize: bool = True, **options: Any) -> Any:
+        del deserialize
+        return await super().connect(address, deserialize=False, **options)  # type: ignore[misc]
+
+
+class _TCPConnector(_Connecting, TCPConnector):  # type: ignore[misc]  # has no types
+    comm_class = _PlainTCP
+
+
+class _TLSConnector(_Connecting, TLSConnector):  # type: ignore[misc]  # has no types
+    comm_class = _PlainTLS
+
+
+class _TCPBackend(TCPBackend):  # type: ignore[misc]  # has no types
+    _connector_class = _TCPConnector
+
+
+class _TLSBackend(TLSBackend):  # type: ignore[misc]  # has no types
+    _connector_class = _TLSConnector
+
+
+def is_tls(address: str) -> bool:
+    """Whether the address is one of TLS, by itself or by the configured scheme."""
+    return bool(parse_address(address)[0] == "tls")
+
+
+def configured(address: str) -> Any:
+    """distributed's `Security` for an address, as its own client would find it."""
+    from distributed.client import _maybe_call_security_loader
+
+    return _maybe_call_security_loader(address) or Security()
+
+
+registry.backends[f"{_PREFIX}tcp"] = _TCPBackend()
+registry.backends[f"{_PREFIX}tls"] = _TLSBackend()
+
+
+class PlainClient(Client):  # type: ignore[misc]  # has no types
+    """A client whose every connection reads as above, to a scheduler of tcp:// or tls://.
+
+    It closes itself where it cannot connect: distributed's own does so after some failures only,
+    and one that is half made waits at its end.
+    """
+
+    _start_arg: Any
+
+    def __init__(self, address: str, timeout: float, security: Any) -> None:
+        super().__init__(
+            address, timeout=timeout, security=security, set_as_default=False,
+            direct_to_workers=False,
+        )  # fmt: skip
+
+    async def _start(self, **arguments: Any) -> None:
+        try:
+            scheme, place = parse_address(self._start_arg)
+            self._start_arg = f"{_PREFIX}{scheme}://{place}"  # ValueError where there is no such
+            await super()._start(**arguments)
+        except Exception:
+            await self._close()
+            raise
+
+    def subscribe_topic(self, topic: str, handler: object) -> None:
+        """Nothing: a worker says what it likes under any topic."""
+
+    def _handle_task_erred(
+        self, key: Any = None, exception: object = None, traceback: object = None
+    ) -> None:
+        del traceback
+        super()._handle_task_erred(key, exception_of(exception), None)
+
+    async def _gather_remote(self, *arguments: Any) -> Any:
+        reply = await super()._gather_remote(*arguments)
+        if not isinstance(reply, dict) or not (
+            isinstance(reply.get("data"), dict) or isinstance(reply.get("keys"), tuple)
+        ):
+            raise _unlike()
+        return reply
+
+    async def _run(self, function: Any, *arguments: Any, on_error: str, **_: Any) -> dict[str, Any]:
+        asked = {"op": "run", "function": dumps(function), "args": dumps(arguments),
+                 "kwargs": dumps({}), "wait": True}  # fmt: skip
+        replies = await self.scheduler.broadcast(msg=asked, on_error="return_pickle")
+        if not isinstance(replies, dict):
+            raise _unlike()
+        answers = {worker: _answered(reply) for worker, reply in replies.items()}
+        failed = [one for one in answers.values() if isinstance(one, Exception)]
+        if failed and on_error == "raise":
+            raise failed[0]
+        return answers
+
+    async def _run_on_scheduler(self, function: Any, *arguments: Any, **_: Any) -> Any:
+        reply = await self.scheduler.run_function(
+            function=dumps(function), args=dumps(arguments), kwargs=dumps({}), wait=True
+        )
+        if not isinstance(reply, dict) or reply.get("status") != "OK":
+            raise _unlike()
+        return reply.get("result")
+
+
+def _unlike() -> IntegrityError:
+    return IntegrityError(
+        "the scheduler does not answer as one of this version does; find out what runs there, and "
+        "start it anew"
+    )
+
+
+def _answered(reply: Any) -> Any:
+    """The result in a reply to a question, or an exception of the kind that it tells of."""
+    if not isinstance(reply, dict):  # a scheduler's that could not ask
+        return exception_of(reply)
+    return (
+        reply.get("result") if reply.get("status") == "OK" else exception_of(reply.get("exception"))
+    )

@@ -1,1 +1,0 @@
-"""What is released of records: each component proves its sensitivity and says how workers count."""

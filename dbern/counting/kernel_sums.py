@@ -1,0 +1,663 @@
+"""Weighted kernel sums over records, counted exactly.
+
+Public rules from a record to an output and a weight: what a kernel sum adds up.
+
+Every rule decides by one record alone, with single IEEE operations. `Summands` are all that is
+public about what a sum adds: the rule, and where records are.
+
+Counting records into B-spline bins: integers from the record to the noise.
+
+A record of weight w adds ``round(2^s w beta_j(t))`` to each of the (p + 1)^l bins j that its
+position t touches. What it adds differs from ``2^s w beta_j(t)`` by half a unit for the rounding
+and far less than another half for the floats that computed it (a few dozen roundings of numbers up
+to one, 2^-53 each, with s at most 40): by rho = 2^-s at most, in units of w beta. Replacing a
+record then moves the bins by at most ``2 (p + 1)^l rho / n`` more than exact weights would, in the
+l1 norm, and by ``2 (p + 1)^{l/2} rho / n`` in the l2 norm, whether it stays in its output or not.
+
+Weighted kernel sums ``F_o(y) = (1/n) sum_i [o_i = o] w_i K(y - d_i)``, K a product of axes.
+
+A public rule gives each record an output o and a weight w in [-1, 1]. Densities, regression sums,
+class sums and the closed form of the hinge are all of this form. The axes may be some of those that
+a record must be valid in: one that is not is the null record of every sum over the same box.
+
+Sensitivity under replace-one
+-----------------------------
+Let ``K_t = (K(p - t))_{p in P} >= 0`` be the contribution of a record of weight one, zero for the
+null record. Replacing a record moves the released values by ``(w K_t - w' K_t') / n``, the two in
+one output or in two.
+
+*One output, weights in [0, 1]*: pointwise, two numbers in ``[0, sup K]`` differ by at most
+``sup K``: ``S(F) <= sup K / n`` and ``Delta1 <= N S(F)``. Summed, ``|w K_t - w' K_t'|_1 <=
+|K_t|_1 + |K_t'|_1 <= 2 max_t sum_v K(v/k - t)``, and for a product kernel the maximum factors over
+axes because every term is a product of nonnegative axis terms and the axes of t vary
+independently. A maximum over pairs is a convex function of the weights: it is attained at weights
+of zero (the null record) or one.
+
+*Signed weights*: ``S(F) <= 2 sup K / n``, and nothing cancels: ``Delta1 <= 2 max_t |K_t|_1 / n``,
+``Delta2 <= 2 max_t |K_t|_2 / n``, attained by turning a sign. *Several outputs*: a record that
+changes its output moves each by at most ``sup K / n``, and all of them together by ``(|K_t|_1 +
+|K_t'|_1) / n``: ``N S(F)`` is no bound, ``2 max_t |K_t|_1 / n`` is.
+
+Sensitivity under add-or-remove-one
+-----------------------------------
+One record more moves one output by ``w K_t / n``, n the public normalizer, and ``|w| <= 1``: ``S(F)
+<= sup K / n``, ``Delta1 <= max_t |K_t|_1 / n`` and ``Delta2 <= max_t |K_t|_2 / n``, whatever signs
+and outputs. That is half of what opposite signs can do under replace-one.
+
+Effective kernel
+----------------
+Records enter through integers that represent K~ with ``|K~ - K| <= rho`` everywhere. A replacement
+then moves each lattice value by at most ``2 rho / n`` more, and coordinate j of a linear map T by
+``2 rho |T_j|_1 / n``: the norm of these (``2 N rho / n`` for lattice values) enters Delta. In two
+outputs each moves by half of that: no more in either norm. A record added moves them by half.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.bernstein.oblique import Oblique
+from dbern.counting.loops import EQUAL, Rows, Terms, add_rows, strides
+from dbern.counting.measurement import WHOLE, Statistic
+from dbern.counting.moments import (
+    MomentSketch,
+    chebyshev_table,
+    contract,
+    contraction_error,
+    mapped_table,
+    sketch_cost,
+    smallest_sketch,
+    truncation_error,
+)
+from dbern.data.domain import Column, Domain, Outside, Response
+from dbern.errors import SpecError
+from dbern.strategies.base import BumpBound, Coordinates, Slab
+from dbern.strategies.bias import Bumps
+from dbern.strategies.bins import BinnedCoordinates
+from dbern.types import UNIT_ROUNDOFF, BoolArray, FloatArray, Int64Array
+
+# --- Public rules from a record to an output and a weight: what a kernel sum adds up
+
+
+WEIGHING_BYTES = 64
+"""Memory of a record's output, weight and the temporaries on the way there."""
+
+
+class Weighing(Protocol):
+    """The public rule from a record to an output and a weight; frozen and importable."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Columns it reads."""
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs there are."""
+
+    @property
+    def signed(self) -> bool:
+        """Whether weights may be negative."""
+
+    def __call__(
+        self, records: Mapping[str, FloatArray]
+    ) -> tuple[BoolArray | None, Int64Array | None, FloatArray | None]:
+        """Which records count, their outputs and weights, each (m,); None: all, first, one.
+
+        Outputs and weights of records that do not count may be anything finite.
+        """
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Every record counts one."""
+
+    columns: tuple[Column, ...] = ()
+    outputs: int = 1
+    signed: bool = False
+
+    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[None, None, None]:
+        """All, first, one."""
+        del records
+        return None, None, None
+
+
+ALIKE = Alike()
+
+
+@dataclass(frozen=True)
+class ByCategory:
+    """Each record counts one in the output of its category; an unknown one is the null record."""
+
+    column: Column
+    signed: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The category's."""
+        return (self.column,)
+
+    @property
+    def outputs(self) -> int:
+        """One a category."""
+        return len(self.column.categories)
+
+    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, Int64Array, None]:
+        """Known categories, their positions, one."""
+        codes = records[self.column.name]
+        known = np.isfinite(codes)
+        return known, np.where(known, codes, 0).astype(np.int64), None
+
+
+@dataclass(frozen=True)
+class BySign:
+    """The second of two categories counts plus one, the first minus one."""
+
+    column: Column
+    outputs: int = 1
+    signed: bool = True
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The category's."""
+        return (self.column,)
+
+    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, FloatArray]:
+        """Known categories, first, plus or minus one."""
+        codes = records[self.column.name]
+        known = np.isfinite(codes)
+        return known, None, 2.0 * np.where(known, codes, 0.0) - 1.0
+
+
+@dataclass(frozen=True)
+class ByResponse:
+    """The response, clamped to its bounds, as a share of their half-width from their middle.
+
+    Only single IEEE operations; the division rounds to at most one because the radius is rounded
+    outward.
+    """
+
+    response: Response
+    outputs: int = 1
+    signed: bool = True
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The response's."""
+        return (self.response.column,)
+
+    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, FloatArray]:
+        """Finite responses, first, numbers in [-1, 1]."""
+        values = records[self.response.name]
+        known = np.isfinite(values)
+        clamped = np.clip(np.where(known, values, 0.0), self.response.low, self.response.high)
+        return known, None, np.clip((clamped - self.response.middle) / self.response.radius, -1, 1)
+
+
+@dataclass(frozen=True)
+class Present:
+    """Every record with a finite response counts one."""
+
+    response: Response
+    outputs: int = 1
+    signed: bool = False
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The response's."""
+        return (self.response.column,)
+
+    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, None]:
+        """Finite responses, first, one."""
+        return np.isfinite(records[self.response.name]), None, None
+
+
+@dataclass(frozen=True)
+class Summands:
+    """What of each record a kernel sum adds up: its position, output and weight.
+
+    Parameters
+    ----------
+    domain : Domain
+        The axes of the sum.
+    box : Domain, optional
+        All axes in which a record must be valid to count; by default those.
+    oblique : Oblique, optional
+        From positions in the box to those in `domain`.
+    """
+
+    domain: Domain
+    weighing: Weighing
+    box: Domain | None = None
+    oblique: Oblique | None = None
+
+    @property
+    def outputs(self) -> int:
+        """As many as the weighing has."""
+        return self.weighing.outputs
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the axes and those of the weights."""
+        return (self.box or self.domain).columns + self.weighing.columns
+
+    def rows(self, records: Mapping[str, FloatArray]) -> Rows:
+        """A batch as it is added up: axes with their bounds, outputs and weights."""
+        axes = self.domain.axes
+        counts, output, weight = self.weighing(records)
+        if self.box is not None:
+            kept, unit = self.box.bounded(records)
+            counts = kept if counts is None else kept & counts
+            if self.oblique is not None:
+                columns = np.zeros((len(axes), len(kept)))
+                columns[:, kept] = self.oblique.positions(unit).T
+                ends = [0.0] * len(axes), [1.0] * len(axes)
+                return Rows(list(columns), *ends, True, counts, output, weight)
+        return Rows(
+            [records[axis.name] for axis in axes],
+            [axis.low for axis in axes],
+            [axis.high for axis in axes],
+            self.domain.outside is Outside.CLAMP,
+            counts,
+            output,
+            weight,
+        )
+
+    @property
+    def shift(self) -> float:
+        """Bound on what a position is rounded by, in shares of its axis.
+
+        Eight roundings; oblique, those of l products, of their factors and of l sums besides, and
+        the same of the points that are asked for.
+        """
+        return UNIT_ROUNDOFF * (8 if self.oblique is None else 24 + 4 * self.domain.dimensions)
+
+    @property
+    def row_bytes(self) -> int:
+        """Memory that a record of a batch takes before it is added."""
+        return WEIGHING_BYTES + (0 if self.oblique is None else 48 * self.domain.dimensions)
+
+    @property
+    def coordinates_text(self) -> str:
+        """What a description says of the axes."""
+        return "" if self.oblique is None else ", in oblique coordinates"
+
+
+# --- Counting records into B-spline bins: integers from the record to the noise
+
+
+@dataclass(frozen=True)
+class BinnedSumStatistic:
+    """A kernel sum before its kernel: bins, one array for each output.
+
+    Parameters
+    ----------
+    bits : int
+        s; ``n 2^s < 2^62`` so that no sum overflows.
+    """
+
+    summands: Summands
+    coordinates: BinnedCoordinates
+    n: int
+    bits: int
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The summands'."""
+        return self.summands.columns
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """The fixed-point bits."""
+        return {"bits": self.bits}
+
+    @property
+    def description(self) -> str:
+        """Bins and degree."""
+        bins = " x ".join(map(str, self.coordinates.layout.shape))
+        text = f"{bins} bins, B-splines of degree {self.coordinates.bins[0].degree}"
+        return text + self.summands.coordinates_text
+
+    @property
+    def kernel_error(self) -> float:
+        """rho."""
+        return 2.0**-self.bits
+
+    @property
+    def position_error(self) -> float:
+        """A bin's share of a position that is a few roundings off; slopes are at most 2 g."""
+        return OUTWARD * self.summands.shift * sum(2 * axis.cells for axis in self.coordinates.bins)
+
+    @property
+    def float_error(self) -> float:
+        """An integer as a float, and a division, of at most one; and what bins are off exactly."""
+        return OUTWARD * (3 * UNIT_ROUNDOFF + self.kernel_error + self.position_error)
+
+    @property
+    def value_bound(self) -> float:
+        """No bin exceeds one, but for rounding."""
+        return 1.001
+
+    def kernel_error_norm(self, norm: int) -> float:
+        """See the top of the module."""
+        touched = math.prod(axis.degree + 1 for axis in self.coordinates.bins)
+        return OUTWARD * 2 * self.kernel_error * (math.sqrt(touched) if norm == 2 else touched)
+
+    def float_error_norm(self, norm: int) -> float:
+        """``3 2^-53`` of the sum of all bins of all outputs, which is at most one."""
+        del norm
+        return OUTWARD * 3 * UNIT_ROUNDOFF
+
+    @property
+    def batch_bytes(self) -> int:
+        """What the weighing makes; records are located and added block by block."""
+        return self.summands.row_bytes
+
+    @property
+    def table_bytes(self) -> int:
+        """None."""
+        return 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Outputs, bins."""
+        return (self.summands.outputs, *self.coordinates.layout.shape)
+
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        """Add a batch of records to `state`, in place."""
+        add_rows(state, self.summands.rows(records), self._terms)
+
+    @cached_property
+    def _terms(self) -> Terms:
+        axes = self.coordinates.bins
+        touched = itertools.product(range(axes[0].degree + 1), repeat=len(axes))
+        indices = np.array(list(touched), dtype=np.int64)
+        extents = self.coordinates.layout.shape
+        return Terms(
+            indices=indices,
+            places=indices @ np.array(strides(extents), dtype=np.int64),
+            outputs=self.summands.outputs,
+            extents=extents,
+            periods=tuple(axis.cells for axis in axes),
+            edges=(EQUAL,) * len(axes),
+            bits=self.bits,
+            order=axes[0].degree,
+            splines=True,
+        )
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Bins of one slab over n."""
+        part = state[output, slab.start : slab.stop].astype(np.float64)
+        return np.ldexp(part, -self.bits) / self.n
+
+
+# --- Weighted kernel sums F_o(y) = (1/n) sum_i [o_i = o] w_i K(y - d_i), K a product of axes
+
+_MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
+
+
+@dataclass(frozen=True)
+class KernelSum:
+    """A weighted kernel sum as a component: see the top of the module.
+
+    Parameters
+    ----------
+    domain : Domain
+        The axes it is a function of.
+    box : Domain, optional
+        All axes in which a record must be valid to count, `domain` among them; by default those.
+    oblique : Oblique, optional
+        From positions in the box to those in `domain`, whose axes are then oblique.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.kernels import Gaussian
+    >>> from dbern.data.domain import Axis
+    >>> square = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
+    >>> density = KernelSum("density", square, (Gaussian(0.1), Gaussian(0.1)))
+    >>> density.outputs, round(density.function_movement, 3)
+    (1, 15.915)
+    """
+
+    name: str
+    domain: Domain
+    kernels: tuple[Kernel, ...]
+    weighing: Weighing = ALIKE
+    unit: float = 1.0
+    share: Fraction = WHOLE
+    box: Domain | None = None
+    oblique: Oblique | None = None
+
+    @property
+    def outputs(self) -> int:
+        """As many as the weighing has."""
+        return self.weighing.outputs
+
+    @property
+    def approximation(self) -> Bumps:
+        """An output is a mixture of at most n bumps over n."""
+        return Bumps(self.kernels)
+
+    @property
+    def function_movement(self) -> float:
+        """``sup K``, twice that with signs."""
+        peak = OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
+        return 2 * peak if self.weighing.signed else peak
+
+    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+        """See the proof at the top of this module."""
+        signed = self.weighing.signed
+        if norm == 2:
+            return coordinates.bump_bound_l2(self.kernels, signed=signed, several=self.outputs > 1)
+        apart = signed or self.outputs > 1
+        return coordinates.bump_bound(self.kernels, apart=apart, quick=quick)
+
+    @property
+    def added_function_movement(self) -> float:
+        """``sup K``."""
+        return OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
+
+    def added_movement(
+        self, coordinates: Coordinates, norm: int, *, quick: bool = False
+    ) -> BumpBound:
+        """See the proof at the top of this module."""
+        if norm == 2:
+            return coordinates.bump_bound_l2(self.kernels, signed=True).half
+        return coordinates.bump_bound(self.kernels, apart=True, quick=quick).half
+
+    @property
+    def binned(self) -> bool:
+        """A sum over records may be binned first and smoothed after the noise."""
+        return True
+
+    @property
+    def spectral(self) -> bool:
+        """Bumps are bounded in spectral coordinates."""
+        return True
+
+    @property
+    def additive(self) -> bool:
+        """It is a sum over records, and two bumps attain S(F)."""
+        return True
+
+    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
+        """The bins, or the cheapest sketch whose kernel error is at most `tolerance`, or nearly.
+
+        From about a billion rows on, the integers are too short for the tolerance the plan asks
+        for; the plan then shows the larger rounding part.
+
+        Raises
+        ------
+        SpecError
+            Where no sketch of reasonable size is that accurate.
+        """
+        kernels = self.kernels
+        bits = min(_MOST_BITS, 62 - n.bit_length())
+        if isinstance(coordinates, BinnedCoordinates):
+            return BinnedSumStatistic(self.summands, coordinates, n, bits)
+        # Rounding of the moments alone costs up to this: no sketch can do better.
+        floor = 2.0 ** (1 - bits) * math.prod(4 * kernel.peak for kernel in kernels)
+        tolerance = max(tolerance, floor)
+        k = coordinates.lattice.k
+        sketches = (smallest_sketch(kernels, k, order, bits, tolerance) for order in range(9))
+        found = [sketch for sketch in sketches if sketch is not None]
+        if not found and any(kernel.kinks for kernel in kernels):
+            raise SpecError(
+                f'mechanism.k: too fine for exact integer sums of kernel "{kernels[0].name}" over '
+                f"{len(kernels)} axes (now {list(k)}); write a smaller k, a larger bandwidth, "
+                'noise = "binned-laplace" or kernel = "gaussian"'
+            )
+        if not found:
+            raise SpecError(
+                f"target.bandwidth: too narrow for exact integer sums over {len(kernels)} "
+                "axes; write a larger bandwidth or fewer axes"
+            )
+        best = min(found, key=lambda sketch: sketch_cost(sketch, coordinates.lattice.shape))
+        return KernelSumStatistic(self.summands, kernels, coordinates, best, n)
+
+    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
+        """The statistic that a plan has chosen."""
+        if isinstance(coordinates, BinnedCoordinates):
+            return BinnedSumStatistic(self.summands, coordinates, n, counting["bits"])
+        sketch = MomentSketch.from_dict(dict(counting))
+        return KernelSumStatistic(self.summands, self.kernels, coordinates, sketch, n)
+
+    @property
+    def summands(self) -> Summands:
+        """What of each record is added up."""
+        return Summands(self.domain, self.weighing, self.box, self.oblique)
+
+
+@dataclass(frozen=True)
+class KernelSumStatistic:
+    """A kernel sum resolved to integers: what workers count and contract."""
+
+    summands: Summands
+    kernels: tuple[Kernel, ...]
+    coordinates: Coordinates
+    sketch: MomentSketch
+    n: int
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The summands'."""
+        return self.summands.columns
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """The sketch."""
+        return self.sketch.to_dict()
+
+    @property
+    def description(self) -> str:
+        """Cells and moments."""
+        cells = " x ".join(map(str, self.sketch.cells))
+        text = f"{cells} cells x {len(self.sketch.indices)} integer moments"
+        return text + self.summands.coordinates_text
+
+    @cached_property
+    def kernel_error(self) -> float:
+        """Bound rho on ``|K~ - K|``."""
+        return truncation_error(self.kernels, self.sketch.axes, self.sketch.order, self.sketch.bits)
+
+    @cached_property
+    def float_error(self) -> float:
+        """Bound on the float error of any one coordinate."""
+        return self._row_error * math.prod(
+            float(self.coordinates.row_sums(axis).max()) for axis in range(len(self.kernels))
+        )
+
+    @cached_property
+    def _row_error(self) -> float:
+        """Bound on the float error of a coordinate whose row of the map sums to one."""
+        # The division by n rounds once more, a value of at most the kernel's peak.
+        division = 2 * UNIT_ROUNDOFF * math.prod(kernel.peak for kernel in self.kernels)
+        mapped = self.coordinates.matrix(0) is not None
+        terms = [nodes + 2 if mapped else 0 for nodes in self.coordinates.lattice.shape]
+        sketch = self.sketch
+        error = contraction_error(self.kernels, sketch.axes, sketch.order, terms)
+        return OUTWARD * (division + error)
+
+    def kernel_error_norm(self, norm: int) -> float:
+        """Bound on what the kernel error adds to the sensitivity, times n.
+
+        A coordinate's error is at most ``2 rho |T_j|_1``; this is the norm of these.
+        """
+        return OUTWARD * 2 * self.kernel_error * self._rows(norm)
+
+    def float_error_norm(self, norm: int) -> float:
+        """Bound on the norm of the float errors of all coordinates of one database."""
+        outputs = math.sqrt(self.summands.outputs) if norm == 2 else self.summands.outputs
+        return OUTWARD * outputs * self._row_error * self._rows(norm)
+
+    def _rows(self, norm: int) -> float:
+        """The norm of the row sums ``|T_j|_1``, which factors over axes."""
+        axes = (self.coordinates.row_sums(axis) for axis in range(len(self.kernels)))
+        return OUTWARD * math.prod(float((rows**norm).sum() ** (1 / norm)) for rows in axes)
+
+    @property
+    def position_error(self) -> float:
+        """Bound on the change of F by rounding positions: accuracy only, never privacy."""
+        peaks = math.prod(kernel.peak for kernel in self.kernels)
+        shift = self.summands.shift
+        return OUTWARD * shift * sum(peaks * kernel.slope / kernel.peak for kernel in self.kernels)
+
+    @property
+    def value_bound(self) -> float:
+        """No lattice value exceeds ``sup K + rho``, plus everything floats can add."""
+        peak = math.prod(kernel.peak for kernel in self.kernels)
+        norm = math.prod(
+            float(self.coordinates.row_sums(axis).max()) for axis in range(len(self.kernels))
+        )
+        return OUTWARD * norm * (1.001 * peak + self.kernel_error)
+
+    @property
+    def batch_bytes(self) -> int:
+        """What the weighing makes; records are located and added block by block."""
+        return self.summands.row_bytes
+
+    @property
+    def table_bytes(self) -> int:
+        """The per-axis tables."""
+        shape, cells = self.coordinates.lattice.shape, self.sketch.cells
+        entries = sum(nodes * count for nodes, count in zip(shape, cells, strict=True))
+        return 8 * (self.sketch.order + 2) * entries
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Multi-indices, outputs, cells."""
+        indices, *cells = self.sketch.shape
+        return (indices, self.summands.outputs, *cells)
+
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        """Add a batch of records to `state`, in place."""
+        add_rows(state, self.summands.rows(records), self._terms)
+
+    @cached_property
+    def _terms(self) -> Terms:
+        return self.sketch.terms(self.summands.outputs)
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Coordinates of one slab, in unit-cube units."""
+        tables = [
+            mapped_table(
+                chebyshev_table(kernel, self.coordinates.lattice.k[axis], cells, self.sketch.order),
+                self.coordinates.matrix(axis),
+            )
+            for axis, (kernel, cells) in enumerate(zip(self.kernels, self.sketch.axes, strict=True))
+        ]
+        tables[0] = tables[0][:, slab.start : slab.stop]
+        return contract(self.sketch, state[:, output], tables) / self.n
+
+
+def oblique_of(component: object) -> Oblique | None:
+    """The oblique coordinates of a component, where it has some."""
+    return component.oblique if isinstance(component, KernelSum) else None

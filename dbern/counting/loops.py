@@ -1,0 +1,385 @@
+"""Add batches of records to integer sums: the compiled loops and the arrays they run over.
+
+A batch of records, and what each adds and where, as arrays that loops run over.
+
+A record adds a product of one factor an axis for each of some *terms*: Chebyshev polynomials of
+its offset in its cell (`moments`), or the B-splines that live there (`bins`).
+
+Add a batch of records to integer sums: the loops that are compiled, one pass over a batch.
+
+Stages of plain loops over a block of records, so that all but the last addition is done for
+several records at once. The order of operations on one record is that of the slow twins which
+the tests keep, and no operation is fused: the integers are the same, bit for bit.
+
+Add records to integer sums.
+
+Only single IEEE operations on one record at a time, none fused: a record adds the same integers on
+every host and beside any other records. One that does not count adds zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numba import types
+
+from dbern.compiling import compiled, inlined
+from dbern.types import BoolArray, FloatArray, Int64Array
+
+# --- A batch of records, and what each adds and where, as arrays that loops run over
+
+
+EQUAL = (0.0, 1.0)
+"""Edges of a period that is one cell."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A batch of records as it was read, and the public rules from there to the unit cube.
+
+    Parameters
+    ----------
+    columns : sequence of arrays (m,)
+        One an axis, in data units; NaN for null.
+    low, high : sequence of float
+        Their bounds.
+    clamp : bool
+        What becomes of finite values outside: moved to the bound, or not counted.
+    counts : array (m,), optional
+        Which records may count; all.
+    output : array (m,), optional
+        Which output each adds to; the first.
+    weight : array (m,), optional
+        In [-1, 1]; one.
+    """
+
+    columns: Sequence[FloatArray]
+    low: Sequence[float]
+    high: Sequence[float]
+    clamp: bool = False
+    counts: BoolArray | None = None
+    output: Int64Array | None = None
+    weight: FloatArray | None = None
+
+
+def unit_rows(
+    positions: FloatArray, output: Int64Array | None = None, weight: FloatArray | None = None
+) -> Rows:
+    """Records at unit-cube positions (m, l), all of which count.
+
+    Examples
+    --------
+    >>> unit_rows(np.array([[0.25, 0.5]])).low
+    [0.0, 0.0]
+    """
+    axes = positions.shape[1]
+    return Rows(list(positions.T), [0.0] * axes, [1.0] * axes, output=output, weight=weight)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a record adds, and where.
+
+    Parameters
+    ----------
+    indices : array (terms, l)
+        Which factor of each axis.
+    places : array (terms,)
+        Where in the flat state a record of the first output and cells adds the term.
+    outputs : int
+        Layers of cells.
+    extents : tuple of int
+        Length of each axis of such a layer.
+    periods : tuple of int
+        Equal periods of each axis.
+    edges : tuple of tuple of float
+        Where the cells of a period begin and end, from 0 to 1; ``(0, 1)`` for equal cells.
+    bits : int
+        A weight of one is the integer ``2^bits``.
+    order : int
+        Degree of the B-splines, or largest degree of the polynomials.
+    splines : bool
+        Whether factors are B-splines.
+    """
+
+    indices: Int64Array
+    places: Int64Array
+    outputs: int
+    extents: tuple[int, ...]
+    periods: tuple[int, ...]
+    edges: tuple[tuple[float, ...], ...]
+    bits: int
+    order: int
+    splines: bool
+
+    @property
+    def reach(self) -> int:
+        """Least size of the state."""
+        last = [p * (len(e) - 1) - 1 for p, e in zip(self.periods, self.edges, strict=True)]
+        cell = np.ravel_multi_index((self.outputs - 1, *last), (self.outputs, *self.extents))
+        return int(cell) + int(self.places.max()) + 1
+
+
+def strides(extents: Sequence[int]) -> list[int]:
+    """How far apart neighbours along each axis of a C-contiguous array are, in entries.
+
+    Examples
+    --------
+    >>> strides((2, 3, 4))
+    [12, 4, 1]
+    """
+    return [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]
+
+
+# --- Add a batch of records to integer sums: the loops that are compiled, one pass over a batch
+
+_BLOCK = 512  # records: what is known of them stays in a core's first cache
+
+_COLUMN = types.Array(types.float64, 1, "C", readonly=True)
+_INTEGERS = types.Array(types.int64, 1, "C", readonly=True)
+_ROWS = (_COLUMN, _INTEGERS, types.Array(types.boolean, 1, "C", readonly=True))
+
+
+def add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
+    """Add records to the flat `state`, in place; see `dbern.counting.loops.add_rows`."""
+    dimensions = len(rows.columns)
+    run = compiled(_run(dimensions, terms.order, terms.splines), _signature(dimensions))
+    run(
+        state,
+        tuple(_read_only(column, np.float64) for column in rows.columns),
+        np.array([rows.low, rows.high], dtype=np.float64),
+        rows.clamp,
+        _read_only(() if rows.weight is None else rows.weight, np.float64),
+        _read_only(() if rows.output is None else rows.output, np.int64),
+        _read_only(() if rows.counts is None else rows.counts, np.bool_),
+        terms.indices,
+        terms.places,
+        np.array([terms.extents, terms.periods], dtype=np.int64),
+        tuple(_read_only(edges, np.float64) for edges in terms.edges),
+        float(1 << terms.bits),
+    )
+
+
+def _read_only(values: Any, dtype: Any) -> Any:
+    view = np.ascontiguousarray(values, dtype=dtype).view()
+    view.flags.writeable = False
+    return view
+
+
+@lru_cache
+def _signature(dimensions: int) -> Any:
+    columns = types.UniTuple(_COLUMN, dimensions)
+    table, bounds = types.int64[:, ::1], types.float64[:, ::1]
+    return types.void(types.int64[::1], columns, bounds, types.boolean, *_ROWS, table,
+                      types.int64[::1], table, columns, types.float64)  # fmt: skip
+
+
+@lru_cache
+def _run(dimensions: int, order: int, splines: bool) -> Callable[..., None]:
+    """The pass over a batch; the numbers are compiled in."""
+    last = dimensions - 1
+    block = _BLOCK
+
+    def run(state: Any, columns: Any, bounds: Any, clamp: Any, weight: Any, output: Any,
+            counts: Any, indices: Any, places: Any, sizes: Any, edges: Any, unit: Any,
+            ) -> None:  # fmt: skip
+        places_of = np.empty(block, np.uint64)  # signed ones would be checked for their sign
+        offset, whole = np.empty(block), np.empty(block, np.int64)
+        factors = np.empty((dimensions, order + 1, block))
+        products = np.empty((dimensions, block))
+        for first in range(0, len(columns[0]), block):
+            stop = min(first + block, len(columns[0]))
+            place, scale = places_of[: stop - first], products[0]
+            _begin(weight[first:stop], output[first:stop], counts[first:stop], unit, scale, place)
+            for axis in range(dimensions):
+                low, high, parts = bounds[0, axis], bounds[1, axis], len(edges[axis]) - 1
+                _bound(columns[axis][first:stop], low, high, clamp, scale, offset)
+                _locate(sizes[0, axis], sizes[1, axis], parts, offset, place)
+                if parts == 1:
+                    _center(offset)
+                else:
+                    _cut(edges[axis], offset, place)
+                if splines and order == 2:
+                    _quadratic(offset, factors[axis])
+                elif splines:
+                    _splines(offset, order, factors[axis])
+                else:
+                    _chebyshev(offset, order, factors[axis])
+            for i in range(len(place)):  # a record that does not count may be anywhere
+                place[i] = place[i] if scale[i] != 0.0 else np.uint64(0)
+            for n in range(len(indices)):
+                axis = 0  # products of the axes before are those of the last term
+                while n > 0 and axis < last and indices[n, axis] == indices[n - 1, axis]:
+                    axis += 1
+                for further in range(axis, last):
+                    _multiply(factors[further, indices[n, further]], products, further)
+                factor = factors[last, indices[n, last]]
+                _add(state[np.uint64(places[n]) :], place, products[last], factor, whole)
+
+    return run
+
+
+@inlined
+def _begin(weight: Any, output: Any, counts: Any, unit: Any, scale: Any, place: Any) -> None:
+    """What each record's product starts from, zero if it does not count, and its output."""
+    for i in range(len(place)):
+        scale[i] = unit
+        place[i] = 0
+    if len(weight) > 0:
+        for i in range(len(weight)):
+            scale[i] = weight[i] * unit
+    if len(counts) > 0:
+        for i in range(len(counts)):
+            scale[i] = scale[i] if counts[i] else 0.0
+    if len(output) > 0:
+        for i in range(len(output)):
+            place[i] = np.uint64(output[i])
+
+
+@inlined
+def _bound(column: Any, low: Any, high: Any, clamp: Any, scale: Any, position: Any) -> None:
+    """Positions in the unit interval, as `Domain.bounded` has them; any for the null record."""
+    width = high - low
+    for i in range(len(column)):
+        x = column[i]
+        if clamp:
+            inside = np.abs(x) < np.inf
+            x = min(max(x, low), high)
+        else:
+            inside = (low <= x) & (x <= high)
+        scale[i] = scale[i] if inside else 0.0
+        x = x if inside else low
+        position[i] = min(max((x - low) / width, 0.0), 1.0)
+
+
+@inlined
+def _locate(extent: Any, periods: Any, parts: Any, offset: Any, place: Any) -> None:
+    """From positions to shares of a period; `place` moves on to the period's first cell."""
+    count, most = float(periods), np.int64(periods - 1)
+    across, within = np.uint64(extent), np.uint64(parts)
+    for i in range(len(place)):
+        scaled = offset[i] * count
+        period = min(np.int64(scaled), most)
+        offset[i] = scaled - period
+        place[i] = place[i] * across + np.uint64(period) * within
+
+
+@inlined
+def _center(offset: Any) -> None:
+    """From shares of a cell to offsets in [-1, 1]."""
+    for i in range(len(offset)):
+        offset[i] = 2.0 * offset[i] - 1.0
+
+
+@inlined
+def _cut(edges: Any, offset: Any, place: Any) -> None:
+    """From shares of a period to offsets in [-1, 1] in the cells it is cut into."""
+    for i in range(len(place)):
+        low, high = 0, len(edges) - 2  # the last edge but one that is not above the share
+        while low < high:
+            middle = (low + high + 1) // 2
+            if edges[middle] <= offset[i]:
+                low = middle
+            else:
+                high = middle - 1
+        share = (offset[i] - edges[low]) / (edges[low + 1] - edges[low])
+        offset[i] = 2.0 * share - 1.0
+        place[i] += np.uint64(low)
+
+
+@inlined
+def _splines(offset: Any, degree: Any, weights: Any) -> None:
+    """`dbern.strategies.bins.local_weights`, in place."""
+    for i in range(len(offset)):
+        weights[0, i] = 1.0
+    for d in range(1, degree + 1):
+        for i in range(len(offset)):  # the last one has a single part
+            share = (offset[i] + 1.0) / 2.0 / d
+            weights[d, i] = share * weights[d - 1, i]
+            weights[d - 1, i] = (1.0 - share) * weights[d - 1, i]
+        for r in range(d - 2, -1, -1):
+            for i in range(len(offset)):
+                share = ((offset[i] + 1.0) / 2.0 + (d - 1 - r)) / d
+                weights[r + 1, i] += share * weights[r, i]
+                weights[r, i] = (1.0 - share) * weights[r, i]
+
+
+@inlined
+def _quadratic(offset: Any, weights: Any) -> None:
+    """The same for degree 2, which is that of bins, in one pass: twice as fast."""
+    for i in range(len(offset)):
+        u = (offset[i] + 1.0) / 2.0
+        last, share, lower = 1.0 - u, u / 2.0, (u + 1.0) / 2.0
+        weights[0, i] = (1.0 - lower) * last
+        weights[1, i] = (1.0 - share) * u + lower * last
+        weights[2, i] = share * u
+
+
+@inlined
+def _chebyshev(offset: Any, order: Any, powers: Any) -> None:
+    """``T_0 .. T_order`` of the offsets."""
+    for i in range(len(offset)):
+        powers[0, i] = 1.0
+    if order > 0:
+        for i in range(len(offset)):
+            powers[1, i] = offset[i]
+    for a in range(2, order + 1):
+        for i in range(len(offset)):
+            powers[a, i] = 2.0 * offset[i] * powers[a - 1, i] - powers[a - 2, i]
+
+
+@inlined
+def _multiply(factor: Any, products: Any, axis: Any) -> None:
+    """The products of one more axis."""
+    for i in range(len(factor)):
+        products[axis + 1, i] = products[axis, i] * factor[i]
+
+
+@inlined
+def _add(sums: Any, place: Any, product: Any, factor: Any, whole: Any) -> None:
+    """Round the products and add them; two loops, because only the first may run abreast."""
+    for i in range(len(place)):
+        whole[i] = np.int64(np.rint(product[i] * factor[i]))
+    for i in range(len(place)):
+        sums[place[i]] += whole[i]
+
+
+# --- Add records to integer sums
+
+
+def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
+    """Add records to a C-contiguous `state`, in place; the interpreter's lock is not held.
+
+    Raises
+    ------
+    IndexError
+        For arrays of different lengths, outputs that there are not, or a smaller state.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dbern.counting.loops import EQUAL, unit_rows
+    >>> pairs = np.array([[0], [1]])
+    >>> terms = Terms(pairs, pairs[:, 0], 1, (3,), (2,), (EQUAL,), 4, 1, splines=True)
+    >>> state = np.zeros(3, dtype=np.int64)
+    >>> add_rows(state, unit_rows(np.array([[0.125], [1.0]])), terms)
+    >>> state.tolist()
+    [12, 4, 16]
+    """
+    # The loops check nothing: what they are given must stay inside its arrays.
+    given = (rows.counts, rows.output, rows.weight)
+    lengths = {len(array) for array in (*rows.columns, *given) if array is not None}
+    if len(lengths) != 1 or not state.flags.c_contiguous or state.size < terms.reach:
+        raise IndexError("columns of different lengths, or too small a state")
+    if lengths == {0}:
+        return
+    output = rows.output
+    if output is not None and (output.min() < 0 or output.max() >= terms.outputs):
+        raise IndexError("an output that there is not")
+
+    add_terms(state.reshape(-1), rows, terms)

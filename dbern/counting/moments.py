@@ -1,0 +1,400 @@
+"""Count kernel sums by exact integer moments in cells.
+
+Exact integer sketches of kernel sums: cells and integer moments of the offset.
+
+Each axis is cut into public cells (`Cells`), equal ones where the kernel is smooth. A record in
+cell j at offset u in [-1, 1] adds, for every multi-index a of total order at most p, the integer
+``round(2^s prod_i T_{a_i}(u_i))`` (T the Chebyshev polynomials) to its cell. Integer sums are
+exact in any order, so partitioning, order and retries cannot change them. A kernel at lattice
+point v is then ``sum_a prod_i c_{a_i}(v_i, j_i) T_{a_i}(u_i)`` up to a proved error, with the
+public tables ``c_a(v, j)``, the Chebyshev coefficients of ``u -> K(v - center_j - radius_j u)``.
+
+Kinks
+-----
+A kernel with kinks is smooth on every cell, because edges lie at all of its kinks ``v/k +- d``, up
+to the rounding of an edge to a float: that moves an edge from its kink by at most 2^-54 of a
+period, so by ``delta <= 2^-54``. On a cell C let A be the affine map onto the part of C between
+its kinks; then ``x -> K(v/k - A(x))`` is smooth on C, within ``slope delta`` of K, and has no
+larger radius: its coefficients are what tables approximate and bounds are proved for. The part is
+never empty: rounding keeps the order of kinks, and equal edges are one.
+
+Rounding of a position needs no bound for privacy: a record's integers are those of a record at
+``center + radius u`` with the float u in [-1, 1] that it was given, exactly.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.counting.loops import Terms, add_rows, unit_rows
+from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
+
+# --- Exact integer sketches of kernel sums: cells and integer moments of the offset
+
+
+_NODES = 32
+_SUM_ULPS = 2 * _NODES + 2 * 8 * 16
+"""Error of one table entry in units of ``peak * 2^-53``, besides twice that of a kernel value (the
+mean over the nodes doubles it): the weight's (the cosine of an angle up to 8 pi, whose roundings
+shift it by 8 pi 2^-53 each), and at most one rounding for each node that is summed."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of one axis: equal periods of the unit interval, each cut at the same fractions.
+
+    Parameters
+    ----------
+    periods : int
+    cuts : tuple of float
+        Inside (0, 1), increasing; none for equal cells.
+
+    Examples
+    --------
+    >>> Cells(2, (0.25,)).centers.tolist()
+    [0.0625, 0.3125, 0.5625, 0.8125]
+    """
+
+    periods: int
+    cuts: tuple[float, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many cells there are."""
+        return self.periods * (len(self.cuts) + 1)
+
+    @cached_property
+    def _edges(self) -> FloatArray:
+        return np.array([0.0, *self.cuts, 1.0])
+
+    @cached_property
+    def centers(self) -> FloatArray:
+        """Middles of the cells in order, shape (count,)."""
+        middles = (self._edges[:-1] + self._edges[1:]) / 2
+        return np.asarray((np.arange(self.periods)[:, None] + middles) / self.periods).ravel()
+
+    @cached_property
+    def inverse_radii(self) -> FloatArray:
+        """Two divided by the cells' widths, shape (count,)."""
+        return np.tile(2 * self.periods / np.diff(self._edges), self.periods)
+
+    @cached_property
+    def radius(self) -> float:
+        """Half the width of the widest cell."""
+        return 0.5 * float(np.diff(self._edges).max()) / self.periods
+
+    def locate(self, positions: FloatArray) -> tuple[Int64Array, FloatArray]:
+        """Cell and offset in [-1, 1] of each position, by single IEEE operations."""
+        scaled = positions * self.periods
+        period = np.minimum(scaled.astype(np.int64), self.periods - 1)
+        fraction = scaled - period  # exact
+        if not self.cuts:
+            return period, 2.0 * fraction - 1.0
+        part = np.searchsorted(self._edges[1:-1], fraction, side="right")
+        # At most one: both differences are rounded the same way.
+        share = (fraction - self._edges[part]) / np.diff(self._edges)[part]
+        return period * (len(self.cuts) + 1) + part, 2.0 * share - 1.0
+
+
+def cells_for(kernel: Kernel, k: int, density: float) -> Cells:
+    """Fewest cells, `density` or more to a unit, on each of which every ``K(v/k - .)`` is smooth.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.kernels import kernel_of
+    >>> cells_for(kernel_of("gaussian", 0.1), k=10, density=4.5)
+    Cells(periods=5, cuts=())
+    >>> cells_for(kernel_of("laplace", 0.1), k=10, density=16)
+    Cells(periods=20, cuts=())
+    >>> cells_for(kernel_of("epanechnikov", 0.125), k=2, density=1)
+    Cells(periods=2, cuts=(0.25, 0.75))
+    """
+    if not kernel.kinks:
+        return Cells(max(1, math.ceil(density)))
+    scaled = [Fraction(kink) * k for kink in kernel.kinks]
+    edges = sorted({Fraction(0), Fraction(1), *(s % 1 for s in scaled), *(-s % 1 for s in scaled)})
+    counts = [max(1, math.ceil(float(high - low) * density / k)) for low, high in pairwise(edges)]
+    if len(edges) == 2:  # lattice points alone: equal cells
+        return Cells(k * counts[0])
+    # `linspace` ends at the edges themselves, each rounded once.
+    pieces = zip(pairwise(map(float, edges)), counts, strict=True)
+    cuts = np.unique(np.concatenate([np.linspace(*ends, count + 1) for ends, count in pieces]))
+    return Cells(k, tuple(cuts[1:-1].tolist()))
+
+
+@dataclass(frozen=True)
+class MomentSketch:
+    """The integers a record becomes, and how they add up.
+
+    Parameters
+    ----------
+    axes : tuple of Cells
+        Cells of each axis.
+    order : int
+        Largest total order p of the moments kept.
+    bits : int
+        Fixed-point bits s of each moment; ``rows * 2^bits < 2^62`` so that no sum overflows.
+
+    Examples
+    --------
+    >>> sketch = MomentSketch(axes=(Cells(2),), order=1, bits=4)
+    >>> state = sketch.empty()
+    >>> sketch.add(state, np.array([[0.25], [0.5], [1.0]]))
+    >>> state.tolist()
+    [[16, 32], [0, 0]]
+    """
+
+    axes: tuple[Cells, ...]
+    order: int
+    bits: int
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """How many cells each axis has."""
+        return tuple(axis.count for axis in self.axes)
+
+    @cached_property
+    def indices(self) -> tuple[tuple[int, ...], ...]:
+        """Multi-indices of total order at most p, in C order."""
+        every = itertools.product(range(self.order + 1), repeat=len(self.axes))
+        return tuple(index for index in every if sum(index) <= self.order)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the state: one array of cells for each multi-index."""
+        return (len(self.indices), *self.cells)
+
+    @property
+    def state_bytes(self) -> int:
+        """Memory of one state."""
+        return 8 * math.prod(self.shape)
+
+    def empty(self) -> Int64Array:
+        """The state of no records."""
+        return np.zeros(self.shape, dtype=np.int64)
+
+    def add(
+        self,
+        state: Int64Array,
+        positions: FloatArray,
+        output: Int64Array | None = None,
+        weight: FloatArray | None = None,
+    ) -> None:
+        """Add records at unit-cube `positions` (m, l) to `state`, in place.
+
+        With `output` (m,) the state has a second axis, and each record adds to its own layer of
+        it; with `weight` (m,), in [-1, 1], to each of its integers' sums in proportion.
+        """
+        layers = state[0].size // math.prod(self.cells)
+        add_rows(state, unit_rows(positions, output, weight), self.terms(layers))
+
+    def terms(self, outputs: int) -> Terms:
+        """What a record adds to a state of shape (indices, outputs, cells)."""
+        return Terms(
+            indices=np.array(self.indices, dtype=np.int64),
+            places=np.arange(len(self.indices)) * (outputs * math.prod(self.cells)),
+            outputs=outputs,
+            extents=self.cells,
+            periods=tuple(axis.periods for axis in self.axes),
+            edges=tuple((0.0, *axis.cuts, 1.0) for axis in self.axes),
+            bits=self.bits,
+            order=self.order,
+            splines=False,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        axes = [{"periods": axis.periods, "cuts": list(axis.cuts)} for axis in self.axes]
+        return {"axes": axes, "order": self.order, "bits": self.bits}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> MomentSketch:
+        """What `to_dict` wrote."""
+        axes = (Cells(one["periods"], tuple(one["cuts"])) for one in content["axes"])
+        return cls(tuple(axes), content["order"], content["bits"])
+
+
+def chebyshev_table(kernel: Kernel, k: int, cells: Cells, order: int) -> FloatArray:
+    """Coefficients ``c_a(v, j)``, shape (order + 1, k + 1, cells), each within `table_error`.
+
+    Gauss-Chebyshev quadrature with 32 nodes, exact up to aliasing from degrees 64 - a and up.
+    """
+    theta = (np.arange(_NODES) + 0.5) * np.pi / _NODES
+    offset = np.arange(k + 1)[:, None] / k - cells.centers
+    table = np.zeros((order + 1, k + 1, cells.count))
+    for angle in theta:
+        values = kernel(offset - math.cos(angle) / cells.inverse_radii)
+        for degree in range(order + 1):
+            weight = (2 if degree else 1) * math.cos(degree * angle) / _NODES
+            table[degree] += weight * values
+    return table
+
+
+def table_error(kernel: Kernel, cells: Cells, order: int) -> float:
+    """Bound on the error of one entry of `chebyshev_table`: rounding and aliasing.
+
+    Raises
+    ------
+    ValueError
+        Where a cell is wider than two bandwidths: the aliasing bound is proved only below that,
+        but for polynomials, which have no aliasing.
+    """
+    first = kernel.chebyshev_bound(2 * _NODES - order, cells.radius)
+    if cells.radius > kernel.bandwidth and first > 0:
+        raise ValueError("a cell must be at most two bandwidths wide")
+    # The bounds at least halve with each degree from there on, so doubling covers the other turns.
+    alias = 2 * sum(
+        kernel.chebyshev_bound(2 * _NODES * turn + sign * degree, cells.radius)
+        for degree in range(order + 1)
+        for turn in (1, 2, 3)
+        for sign in (-1, 1)
+    )
+    # Nodes, centers and lattice points are rounded too: at most 8 roundings of numbers up to 1,
+    # twice as many for unequal cells, and an edge may be one from its kink.
+    shift = (17 if kernel.kinks else 8) * UNIT_ROUNDOFF * kernel.slope
+    ulps = 2 * kernel.ulps + _SUM_ULPS
+    return OUTWARD * (ulps * UNIT_ROUNDOFF * kernel.peak + 2 * shift + alias)
+
+
+def contract(sketch: MomentSketch, state: Int64Array, tables: Sequence[FloatArray]) -> FloatArray:
+    """``sum_a sum_j prod_i c_{a_i}(v_i, j_i) state[a, j] / 2^bits`` for the tables' v.
+
+    Parameters
+    ----------
+    state : array, `sketch.shape`
+    tables : sequence of arrays (order + 1, rows_i, cells_i)
+        `chebyshev_table` of each axis, or some rows of it.
+
+    Returns
+    -------
+    array (rows_1, .., rows_l)
+        Within `contraction_error` of the exact sum.
+    """
+    partial: dict[tuple[int, ...], FloatArray] = {
+        index: np.ldexp(moment.astype(np.float64), -sketch.bits)
+        for index, moment in zip(sketch.indices, state, strict=True)
+    }
+    for table in tables:  # each step replaces the first cell axis by a last lattice axis
+        reduced: dict[tuple[int, ...], FloatArray] = {}
+        for index, values in partial.items():
+            term = np.tensordot(values, table[index[0]], axes=(0, 1))
+            rest = index[1:]
+            reduced[rest] = reduced[rest] + term if rest in reduced else term
+        partial = reduced
+    return partial[()]
+
+
+def mapped_table(table: FloatArray, matrix: FloatArray | None) -> FloatArray:
+    """Apply a matrix (d, k + 1) to the lattice points of a table (order + 1, k + 1, cells)."""
+    return table if matrix is None else np.asarray(np.matmul(matrix, table))
+
+
+def truncation_error(
+    kernels: Sequence[Kernel], axes: Sequence[Cells], order: int, bits: int
+) -> float:
+    """Bound rho on ``|K~ - K|``, K~ the kernel that the integers and exact tables represent.
+
+    With ``E_i(x) = sum_a e_{i,a} x^a`` for the per-axis coefficient bounds, what total-degree
+    truncation drops is at most the part of ``prod_i E_i`` above order p, and each kept moment is
+    rounded by less than ``2^-bits`` (half of that, and the float recurrence's own error). On an
+    axis with kinks an edge may be 2^-54 from its kink (see the module), which changes the axis's
+    factor by the slope times that; twice that covers the products of such changes.
+    """
+    product = _degree_bounds(kernels, axes, order)
+    kept = product[: order + 1].sum()
+    peaks = math.prod(kernel.peak for kernel in kernels)
+    edges = sum(peaks * kernel.slope / kernel.peak for kernel in kernels if kernel.kinks)
+    dropped = product[order + 1 :].sum() + kept * 2.0**-bits
+    return OUTWARD * float(dropped + UNIT_ROUNDOFF * edges)
+
+
+def _degree_bounds(kernels: Sequence[Kernel], axes: Sequence[Cells], order: int) -> FloatArray:
+    """Coefficients of ``prod_i E_i``; each axis's infinite tail is lumped beyond `order`."""
+    product = np.ones(1)
+    for kernel, cells in zip(kernels, axes, strict=True):
+        degree, tail = kernel.degree_for(1e-18, cells.radius)
+        degree = max(degree, order + 1)
+        bounds = [kernel.chebyshev_bound(a, cells.radius) for a in range(degree + 1)]
+        product = np.convolve(product, np.array([*bounds, tail]))
+    return product
+
+
+def contraction_error(
+    kernels: Sequence[Kernel], axes: Sequence[Cells], order: int, terms: Sequence[int]
+) -> float:
+    """Bound the float error of `contract` for any records, divided by their number.
+
+    Tables may have gone through a linear map per axis (`mapped_table`) whose rows have `terms`
+    entries that sum to one in absolute value (zero terms: no map); for other rows the bound grows
+    with the product of their sums. The map's product adds its own rounding.
+
+    The absolute moments of all cells sum to at most `count` for each index, so the terms of the
+    contraction sum to at most ``count * prod_i sum_a e_{i,a}`` in absolute value; a sum of D
+    rounded products errs by at most ``(D + 1) 2^-53`` of that to first order, whatever the order
+    of summation or fused operations, and the factor 2 covers the higher orders.
+    """
+    exact, perturbed, depth = 1.0, 1.0, 8
+    for kernel, cells, terms_i in zip(kernels, axes, terms, strict=True):
+        bound = sum(kernel.chebyshev_bound(a, cells.radius) for a in range(order + 1))
+        error = (order + 1) * table_error(kernel, cells, order)
+        error += 2 * terms_i * UNIT_ROUNDOFF * (bound + error)
+        exact *= bound
+        perturbed *= bound + error
+        depth += cells.count + order + 2
+    return OUTWARD * (2 * depth * UNIT_ROUNDOFF * perturbed + (perturbed - exact))
+
+
+# --- Which cells and moments a kernel sum is counted with: the cheapest that is accurate enough
+
+_LARGEST_STATE = 1 << 28
+_CACHE_BYTES = 1 << 22
+_MOST_CUTS = 1000  # of a period of cells: plans list them
+
+
+def sketch_cost(sketch: MomentSketch, nodes: Sequence[int]) -> float:
+    """Relative time: moments a record adds, slower out of cache, and the tables to contract."""
+    tables = (sketch.order + 2) * sum(
+        count * cells for count, cells in zip(nodes, sketch.cells, strict=True)
+    )
+    adding = len(sketch.indices) * (1 + sketch.state_bytes / _CACHE_BYTES)
+    return adding + 8 * tables / _CACHE_BYTES
+
+
+def smallest_sketch(
+    kernels: Sequence[Kernel], k: Sequence[int], order: int, bits: int, tolerance: float
+) -> MomentSketch | None:
+    """Fewest cells (in proportion to the axes' inverse bandwidths) that meet the tolerance."""
+
+    def sketch(density: float) -> MomentSketch:
+        # Rounded up past the division's rounding, so that a cell is at most two bandwidths wide.
+        axes = (
+            cells_for(kernel, each, OUTWARD * density / kernel.bandwidth)
+            for kernel, each in zip(kernels, k, strict=True)
+        )
+        return MomentSketch(tuple(axes), order, bits)
+
+    def fits(density: float) -> bool:
+        return truncation_error(kernels, sketch(density).axes, order, bits) <= tolerance
+
+    low, high = 0.5, 0.5
+    while not fits(high):
+        low, high = high, 2 * high
+        following = sketch(high)
+        cuts = max(len(axis.cuts) for axis in following.axes)
+        if following.state_bytes > 2 ** len(kernels) * _LARGEST_STATE or cuts > _MOST_CUTS:
+            return None
+    while high - low > 0.02 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    best = sketch(high)
+    return best if best.state_bytes <= _LARGEST_STATE else None

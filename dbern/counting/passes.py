@@ -1,0 +1,429 @@
+"""How workers count: portions or passes of records, and how many rows of a unit count.
+
+At most u rows of each unit: which ones are counted, in passes over buckets of units.
+
+Kept are the u rows of a unit with the smallest keyed hashes of unit and row. So what is kept of a
+unit depends on its own rows and a private salt alone, not on their order, on files or workers, or
+on other units: a unit that changes, changes at most u rows of its own, before and after. Equal
+rows have equal hashes and are kept as often as they are there, up to u in all. Ids are two floats
+each (`dbern.data.columns`), so that no two units are one: where they share u rows, one that leaves
+makes room for rows of the other, and up to 2u counted rows change. Numbers are exact up to 106
+bits; longer ones and text are 106 bits of a hash: 2^106 trials to find an id that meets a given
+one.
+
+A pass keeps the units of one bucket, a keyed hash of their ids, so no more rows are in memory than
+a share of them; nothing is written to disk. A row without an id, or outside the box, is the null
+record and takes no other row's place.
+
+Gathering the records of some shards from all of them, in bounded memory.
+
+A shard is a keyed hash of content, so equal records share one and are kept once, with their number.
+Distinct ones spread evenly: a pass that keeps 1 of p groups of shards keeps about that share of the
+distinct records, whatever the data, and the salt is drawn after the data was fixed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from dbern.counting.measurement import Statistic
+from dbern.data.domain import Column, Domain, RecordSchema
+from dbern.data.parquet import footer_tag, read_batches
+from dbern.privacy.budget import PrivacyUnit
+from dbern.privacy.keystream import content_buckets, content_words
+from dbern.strategies.base import Slab
+from dbern.types import BoolArray, FloatArray, Int64Array, UInt64Array
+
+# --- At most u rows of each unit: which ones are counted, in passes over buckets of units
+
+
+PASS_ROWS = 1 << 22
+"""Rows that a pass keeps where there are as many as the normalizer says."""
+
+_BATCH_ROWS = 1 << 16
+_COPIES = 5  # of the rows of a pass: gathered, joined, sorted, their hashes and their order
+
+
+def bounding_passes(rows: int) -> int:
+    """Passes over about so many rows, where nothing else says how many."""
+    return max(1, -(-rows // PASS_ROWS))
+
+
+@dataclass(frozen=True)
+class Bounding:
+    """How many rows of each unit are counted, and how they are found.
+
+    Parameters
+    ----------
+    column : Column
+        The units' ids.
+    unit : PrivacyUnit
+        Of at most so many rows.
+    box : Domain
+        Axes in which a row must be valid to count.
+    content : tuple of Column
+        Columns that are counted: what a row is.
+    rows : int
+        Public normalizer: about how many rows there are.
+    buckets, passes : int
+        A pass keeps units of the buckets b with ``b mod passes`` its index.
+    """
+
+    column: Column
+    unit: PrivacyUnit
+    box: Domain
+    content: tuple[Column, ...]
+    rows: int
+    buckets: int
+    passes: int
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Memory of one pass of as many rows as the normalizer says, with room for an uneven one.
+
+        Units of many rows make passes uneven before their rows are bounded.
+        """
+        width, share = len(self.content) + 3, 2 * -(-self.rows // self.passes)
+        return 8 * width * (_COPIES * min(self.rows, share) + 4 * _BATCH_ROWS)
+
+    def bounded(
+        self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int
+    ) -> Iterator[dict[str, FloatArray]]:
+        """Batches of the rows that one pass keeps, once all records were seen."""
+        kept = _Kept(self.unit.max_contributions, salt)
+        for batch in batches:
+            ids = np.atleast_2d(batch[self.column.name].T).T
+            counts = self._counts(batch, ids)
+            buckets = content_buckets(ids[counts], salt, self.buckets)
+            counts[counts] = buckets % self.passes == index
+            kept.add(ids[counts], np.column_stack([batch[c.name][counts] for c in self.content]))
+        ids, rows = kept.finish()
+        for start in range(0, len(rows), _BATCH_ROWS):
+            part = slice(start, start + _BATCH_ROWS)
+            named = {c.name: rows[part, i].copy() for i, c in enumerate(self.content)}
+            yield {**named, self.column.name: ids[part]}
+
+    def _counts(self, batch: Mapping[str, FloatArray], ids: FloatArray) -> BoolArray:
+        """Rows that have an id and are not the null record of every sum over the box."""
+        inside, _ = self.box.bounded(batch)
+        return np.asarray(inside & ~np.isnan(ids).any(axis=1))
+
+
+@dataclass
+class _Kept:
+    """The rows of one pass: those with the smallest hashes of each unit, so far."""
+
+    most: int
+    salt: bytes = field(repr=False)
+    _ids: list[FloatArray] = field(default_factory=list, repr=False)
+    _rows: list[FloatArray] = field(default_factory=list, repr=False)
+    _waiting: int = 0
+
+    def add(self, ids: FloatArray, rows: FloatArray) -> None:
+        """Take rows (m, d) of units (m, e) in."""
+        # Adding 0.0 makes one zero of two, here as in the hash.
+        self._ids.append(ids + 0.0)
+        self._rows.append(rows + 0.0)
+        self._waiting += len(ids)
+        if self._waiting > max(2 * _BATCH_ROWS, len(self._ids[0])):
+            self._merge()
+
+    def _merge(self) -> None:
+        ids, rows = np.concatenate(self._ids), np.concatenate(self._rows)
+        hashes = content_words(np.column_stack([ids, rows]), self.salt)
+        chosen = _smallest(ids, hashes, rows, self.most)
+        self._ids, self._rows, self._waiting = [ids[chosen]], [rows[chosen]], 0
+
+    def finish(self) -> tuple[FloatArray, FloatArray]:
+        """Units (m, e) and rows (m, d), sorted by unit."""
+        if not self._ids:
+            return np.zeros((0, 2)), np.zeros((0, 0))
+        self._merge()
+        return self._ids[0], self._rows[0]
+
+
+def _smallest(ids: FloatArray, hashes: UInt64Array, rows: FloatArray, most: int) -> Int64Array:
+    """Indices of the `most` rows of each unit with the smallest hashes; of one hash, by content."""
+    order = np.lexsort((*rows.T, hashes, *ids.T))
+    ids = ids[order]
+    differs = (ids[1:] != ids[:-1]).any(axis=1)
+    first = np.flatnonzero(np.concatenate([np.ones(min(1, len(ids)), bool), differs]))
+    rank = np.arange(len(ids)) - np.repeat(first, np.diff(np.append(first, len(ids))))
+    return np.asarray(order[rank < most])
+
+
+# --- Gathering the records of some shards from all of them, in bounded memory
+
+_LEAST_MERGED = 1 << 17  # rows that are gathered before equal ones are looked for
+
+
+@dataclass
+class Gathering:
+    """One pass: batches of records in, the sum over its shards of what they solve to out.
+
+    Parameters
+    ----------
+    rows : callable
+        Content (m', d) of a batch's records that count.
+    solved : callable
+        Integers of one shard, from its distinct rows in sorted order and their counts.
+    salt : bytes
+        Keys the hash.
+    shards, passes, index : int
+        The pass keeps shards s with ``s mod passes = index``.
+    names : callable, optional
+        What (m', e) a record's shard is a hash of; its content unless stated.
+    """
+
+    rows: Callable[[Mapping[str, FloatArray]], FloatArray]
+    solved: Callable[[FloatArray, FloatArray], Int64Array]
+    salt: bytes = field(repr=False)
+    shards: int
+    passes: int
+    index: int
+    names: Callable[[Mapping[str, FloatArray]], FloatArray] | None = None
+    _kept: list[FloatArray] = field(default_factory=list, repr=False)
+    _waiting: int = 0
+
+    def add(self, records: Mapping[str, FloatArray]) -> None:
+        """Keep the batch's records that are in this pass's shards, each with its shard and 1."""
+        rows = self.rows(records)
+        names = rows if self.names is None else self.names(records)
+        shard = content_buckets(names, self.salt, self.shards)
+        mine = shard % self.passes == self.index
+        self._kept.append(np.column_stack([shard[mine], rows[mine], np.ones(int(mine.sum()))]))
+        self._waiting += len(self._kept[-1])
+        if self._waiting > max(_LEAST_MERGED, len(self._kept[0])):
+            self._merge()
+
+    def _merge(self) -> None:
+        """Count equal rows, in sorted order; at least half of what is sorted is new."""
+        rows = np.concatenate(self._kept)
+        self._kept.clear()
+        rows = rows[np.lexsort(rows[:, -2::-1].T)]
+        differs = (rows[1:, :-1] != rows[:-1, :-1]).any(axis=1)
+        first = np.flatnonzero(np.concatenate([np.ones(min(1, len(rows)), bool), differs]))
+        if len(rows):
+            counts = np.add.reduceat(rows[:, -1], first)
+            rows = rows[first]
+            rows[:, -1] = counts
+        self._kept, self._waiting = [rows], 0
+
+    def finish(self, state: Int64Array) -> None:
+        """Solve the shards, and add their integers to `state`, in place."""
+        if not self._kept:
+            return
+        self._merge()
+        (rows,) = self._kept
+        edges = np.searchsorted(rows[:, 0], np.arange(self.shards + 1))
+        for first, last in itertools.pairwise(edges.tolist()):
+            if first < last:  # a shard of no records has weights of zero
+                state += self.solved(rows[first:last, 1:-1], rows[first:last, -1])
+
+
+# --- How workers count: all components' statistics as one, over portions or in passes
+
+
+class StoppedError(Exception):
+    """Counting cannot go on, for a reason that is safe to tell: its code and its public place."""
+
+    def __init__(self, failure: str, place: str) -> None:
+        super().__init__(failure)
+        self.failure, self.place = failure, place
+
+
+class Gathered(Protocol):
+    """One pass of a statistic over all records, on one worker."""
+
+    def add(self, records: Mapping[str, FloatArray]) -> None:
+        """Take a batch in."""
+
+    def finish(self, state: Int64Array) -> None:
+        """Add what the pass amounts to to a state, in place."""
+
+
+@runtime_checkable
+class Surveying(Protocol):
+    """A pass that sees all records once before any is added: they are read twice."""
+
+    def survey(self, records: Mapping[str, FloatArray]) -> None:
+        """Look at a batch."""
+
+
+@runtime_checkable
+class GatheringStatistic(Protocol):
+    """A statistic whose records must meet: each of its `passes` goes over all of them.
+
+    States of different passes add up. Which records a pass keeps depends on their content and on
+    the salt alone.
+    """
+
+    @property
+    def passes(self) -> int:
+        """How many."""
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Memory of one pass."""
+
+    def gather(self, salt: bytes, index: int) -> Gathered:
+        """Begin one."""
+
+
+@runtime_checkable
+class ShardedStatistic(GatheringStatistic, Protocol):
+    """One whose records meet in shards, which may be of whole units."""
+
+    @property
+    def shards(self) -> int:
+        """How many."""
+
+
+@dataclass(frozen=True)
+class Counters:
+    """All components' statistics as one: states are flat and add up.
+
+    Where there is a `filter`, they get the null record for every record whose value of that column
+    is not one of its categories; where there is a `bounding`, the records that it keeps.
+    """
+
+    parts: tuple[Statistic, ...]
+    filter: Column | None
+    bounding: Bounding | None = None
+
+    @classmethod
+    def of(
+        cls, parts: Sequence[Statistic], schema: RecordSchema, unit: PrivacyUnit, n: int
+    ) -> Self:
+        """Those of records of this schema and unit, about n of them."""
+        if schema.unit is None:
+            return cls(tuple(parts), schema.filter)
+        columns = tuple(dict.fromkeys(column for part in parts for column in part.columns))
+        gathering = [part for part in parts if isinstance(part, ShardedStatistic)]
+        # Records that meet share a bucket of units.
+        passes = max((part.passes for part in gathering), default=bounding_passes(n))
+        buckets = max((part.shards for part in gathering), default=passes)
+        bounding = Bounding(schema.unit, unit, schema.domain, columns, n, buckets, passes)
+        return cls(tuple(parts), schema.filter, bounding)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Every column that a part reads, once, and the ids of units."""
+        ids = (self.bounding.column,) if self.bounding else ()
+        parts = (column for part in self.parts for column in part.columns)
+        return tuple(dict.fromkeys((*parts, *ids)))
+
+    @property
+    def state_bytes(self) -> int:
+        """Memory of one state."""
+        return 8 * sum(_sizes(self.parts))
+
+    def empty(self) -> Int64Array:
+        """The state of no records."""
+        return np.zeros(sum(_sizes(self.parts)), dtype=np.int64)
+
+    @property
+    def passes(self) -> int:
+        """Passes over all records; 0 where any part of them can be counted by itself."""
+        if self.bounding:
+            return self.bounding.passes
+        return max((part.passes for part in self._gathering), default=0)
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Memory of one pass besides its state."""
+        bounding = self.bounding.gathered_bytes if self.bounding else 0
+        return bounding + sum(part.gathered_bytes for part in self._gathering)
+
+    @property
+    def _gathering(self) -> list[GatheringStatistic]:
+        return [part for part in self.parts if isinstance(part, GatheringStatistic)]
+
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        """Add a batch of records to `state`, in place."""
+        for part, own in zip(self.parts, self._views(state), strict=True):
+            part.add(own, records)
+
+    def count(
+        self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int = 0
+    ) -> Int64Array:
+        """The state of some records, or of one pass over all of them.
+
+        Sums count in the first, or where units are bounded, what each pass keeps. A pass may go
+        over the batches twice (`Surveying`); not over bounded ones.
+        """
+        state = self.empty()
+        gathered: list[tuple[Gathered, Int64Array]] = []
+        sums: list[tuple[Statistic, Int64Array]] = []
+        for part, own in zip(self.parts, self._views(state), strict=True):
+            if not isinstance(part, GatheringStatistic):
+                sums += [(part, own)] if index == 0 or self.bounding else []
+            elif self.bounding or index < part.passes:
+                gathered.append((part.gather(salt, index), own))
+        if self.bounding:
+            batches = self.bounding.bounded(batches, salt, index)
+        surveying = [one for one, _ in gathered if isinstance(one, Surveying)]
+        for batch in batches if surveying else ():
+            for each in surveying:
+                each.survey(batch)
+        for batch in batches:
+            for part, own in sums:
+                part.add(own, batch)
+            for one, _ in gathered:
+                one.add(batch)
+        for one, own in gathered:
+            one.finish(own)
+        return state
+
+    def finish(self, state: Int64Array, part: int, output: int, slab: Slab) -> FloatArray:
+        """Released values of one slab of one output of one part."""
+        return self.parts[part].finish(self._views(state)[part], output, slab)
+
+    def _views(self, state: Int64Array) -> list[Int64Array]:
+        ends = np.cumsum(_sizes(self.parts)).tolist()
+        pieces = np.split(state, ends[:-1])
+        return [own.reshape(part.shape) for own, part in zip(pieces, self.parts, strict=True)]
+
+
+def _sizes(parts: Sequence[Statistic]) -> list[int]:
+    return [int(np.prod(part.shape)) for part in parts]
+
+
+# --- What a task reads: the batches of some portions of files, which must be what was reserved
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Some row groups of one file, and the keyed tag that the file's footer must still have."""
+
+    path: str
+    tag: str = field(repr=False)
+    row_groups: tuple[int, ...]
+    rows: int
+
+
+@dataclass
+class Reading:
+    """The batches of some portions, anew each time; where it is, and how many rows it read."""
+
+    portions: Sequence[Portion]
+    counters: Counters
+    salt: bytes = field(repr=False)
+    place: str = ""
+    rows: int = 0
+
+    def __iter__(self) -> Iterator[dict[str, FloatArray]]:
+        self.rows = 0
+        for portion in self.portions:
+            self.place = portion.path
+            groups, counters = portion.row_groups, self.counters
+            for batch in read_batches(self.place, groups, counters.columns, counters.filter):
+                yield batch
+                self.rows += len(next(iter(batch.values())))
+            if footer_tag(self.place, self.salt) != portion.tag:
+                raise StoppedError("changed", self.place)

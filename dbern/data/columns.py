@@ -1,0 +1,301 @@
+"""Arrow columns to 64-bit floats: one rule for each type, single IEEE operations only.
+
+A value that 64-bit floats cannot hold is the nearest one that they can; null is NaN. Nothing here
+depends on values but the values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dbern.data.domain import TICKS, Column, TimeUnit, moment_of
+from dbern.errors import SpecError
+from dbern.types import FloatArray
+
+_LIMB = 64
+_LONG_BYTES = 256
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def is_time(kind: pa.DataType) -> bool:
+    """Whether values are dates or timestamps."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether values are numbers, booleans (0 and 1) included."""
+    types = pa.types
+    return bool(
+        types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+        or types.is_decimal(kind)
+    )
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values are text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def may_be_text(column: Column) -> bool:
+    """Whether the spec lets the column hold text."""
+    return column.ids or any(isinstance(value, str) for value in column.categories)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values: that of a dictionary's."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def can_hold(kind: pa.DataType, column: Column) -> bool:
+    """Whether a column could hold each of the listed values."""
+    plain, values = plain_type(kind), column.categories
+    fits = (
+        (pa.types.is_boolean(plain) and all(isinstance(v, bool) for v in values))
+        or (pa.types.is_integer(plain) and all(type(v) is int for v in values))
+        or (is_text(plain) and all(isinstance(v, str) for v in values))
+    )
+    try:
+        pa.array(values, type=plain if fits else None)
+    except (pa.ArrowException, OverflowError):  # an integer that the column's type cannot hold
+        return False
+    return fits
+
+
+def as_floats(values: pa.Array, column: Column) -> FloatArray:
+    """Values (m,) of a column: numbers, times in the column's unit, or positions of categories.
+
+    Of ids two floats each, (m, 2).
+    """
+    if column.ids:
+        return _ids(values)
+    if column.categories:
+        if pa.types.is_dictionary(values.type):
+            listed, places = _listed(values)
+            return _placed(_positions(listed, column), places)
+        return _positions(values, column)
+    return numbers(values, column.unit)
+
+
+def _positions(values: pa.Array, column: Column) -> FloatArray:
+    known = pa.array(column.categories, type=values.type)
+    return numbers(pc.index_in(values, value_set=known))
+
+
+def _listed(values: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
+    """The values of a dictionary that occur, each once, and where each row's is among them.
+
+    A row's own copy of its value, which may be long, is never made.
+    """
+    occurring = values.indices.dictionary_encode()
+    return values.dictionary.take(occurring.dictionary), occurring.indices
+
+
+def _placed(listed: FloatArray, places: pa.Array) -> FloatArray:
+    """What is listed, (n,) or (n, 2), at each place; NaN where there is none."""
+    index = places.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    known = ~np.isnan(index)
+    found = np.full((len(index), *listed.shape[1:]), np.nan)
+    found[known] = listed[index[known].astype(np.int64)]
+    return found
+
+
+def ids_as(kind: pa.DataType) -> str:
+    """What ids of a type are compared as: equal ones of two such types need not be one unit."""
+    plain = plain_type(kind)
+    if is_text(plain):
+        return "text"
+    return "floats" if pa.types.is_floating(plain) else "exact numbers"
+
+
+def _ids(values: pa.Array) -> FloatArray:
+    """Two floats a value (m, 2), equal for equal ids alone: see `dbern.counting.passes`.
+
+    Of a number the nearest float and what is left of it, of text 106 bits of a hash.
+    """
+    if pa.types.is_decimal(values.type) and values.type.scale == 0:
+        with suppress(pa.ArrowInvalid):  # the same, and faster, where all are short enough
+            values = _at_least_128(values).cast(pa.int64())
+    kind = plain_type(values.type)
+    if is_text(kind) or pa.types.is_decimal(kind):
+        return _distinct_ids(values)
+    near = numbers(values)
+    rest = np.zeros(len(near))
+    if pa.types.is_integer(kind) and kind.bit_width == _LIMB:
+        whole = values.fill_null(0).to_numpy(zero_copy_only=False)
+        high = (whole >> 32).astype(np.float64) * 2.0**32
+        low = (whole & 0xFFFFFFFF).astype(np.float64)
+        # Dekker's fast sum: high is zero or the larger, so the rest is exact.
+        rest = low - ((high + low) - high)
+    return np.column_stack([near, np.where(np.isnan(near), np.nan, rest)])
+
+
+def _distinct_ids(values: pa.Array) -> FloatArray:
+    """The ids of text and decimals, each distinct value's computed once."""
+    places = None
+    if pa.types.is_dictionary(values.type):
+        listed, places = _listed(values)
+    elif is_text(values.type) and values.nbytes > _LONG_BYTES * len(values):
+        listed = values  # telling long ones apart would copy them
+    else:
+        encoded = _at_least_128(values).dictionary_encode()
+        listed, places = encoded.dictionary, encoded.indices
+    ids: Iterator[tuple[float, float]]
+    if is_text(listed.type):
+        # What is no Unicode has a hash too; taken from the buffer, for a text may be long.
+        ids = (_id_of(value.as_buffer()) for value in listed.cast(pa.large_binary()))
+    else:
+        ids = (_id_of(value.as_py()) for value in listed)
+    pairs = np.fromiter(chain.from_iterable(ids), np.float64, 2 * len(listed)).reshape(-1, 2)
+    return pairs if places is None else _placed(pairs, places)
+
+
+def _id_of(value: bytes | pa.Buffer | Decimal | None) -> tuple[float, float]:
+    if value is None:
+        return np.nan, np.nan
+    if isinstance(value, Decimal):
+        whole, near = Fraction(value), float(value)
+        rest = float(whole - Fraction(near))
+        if Fraction(near) + Fraction(rest) == whole:
+            return near, rest
+        value = str(whole).encode()
+    digest = int.from_bytes(hashlib.blake2b(value, digest_size=16).digest(), "big")
+    return float(digest >> 75), float((digest >> 22) & ((1 << 53) - 1))
+
+
+def numbers(values: pa.Array, unit: TimeUnit | None = None) -> FloatArray:
+    """Numbers (m,), or dates and timestamps in `unit`; null is NaN.
+
+    Examples
+    --------
+    >>> numbers(pa.array([True, None]))
+    array([ 1., nan])
+    """
+    kind = values.type
+    if is_time(kind):
+        if unit is None:
+            raise TypeError("times without a unit")
+        ticks = values.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())
+        return unit.of_ticks(_plain(ticks), TICKS[_tick(kind)])
+    return _decimals(values) if pa.types.is_decimal(kind) else _plain(values)
+
+
+def _tick(kind: pa.DataType) -> str:
+    if pa.types.is_timestamp(kind):
+        return str(kind.unit)
+    return "D" if pa.types.is_date32(kind) else "ms"
+
+
+def _plain(values: pa.Array) -> FloatArray:
+    # An unsafe cast rounds integers beyond 2^53 to the nearest float instead of refusing the value.
+    floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return np.asarray(floats, dtype=np.float64)
+
+
+def _at_least_128(values: pa.Array) -> pa.Array:
+    """Decimals of fewer bits as those of 128, which all of Arrow knows; others as they are."""
+    kind = values.type
+    if pa.types.is_decimal(kind) and kind.bit_width < 2 * _LIMB:
+        return values.cast(pa.decimal128(kind.precision, kind.scale))
+    return values
+
+
+def _decimals(values: pa.Array) -> FloatArray:
+    """Unscaled integers from their 64-bit limbs, over a power of ten.
+
+    Arrow's own cast is one expression in C++, which compilers may fuse; numpy rounds each step.
+    Up to 2^53 the integer is exact, and the quotient the nearest float to the decimal.
+    """
+    values, kind = _at_least_128(values), values.type
+    width, end = values.type.bit_width // _LIMB, values.offset + len(values)
+    if values.null_count == len(values):  # which may have no buffer
+        return np.full(len(values), np.nan)
+    limbs = np.frombuffer(values.buffers()[1], dtype="<u8", count=end * width)
+    limbs = limbs.reshape(-1, width)[values.offset :]
+    negative = limbs[:, -1] >> np.uint64(_LIMB - 1) == 1
+    # Of a negative number the complement is its size less one: limbs of one sign never cancel.
+    limbs = np.where(negative[:, None], ~limbs, limbs)
+    total = np.zeros(len(values))
+    for limb in limbs.T[::-1]:
+        total = total * 2.0**_LIMB + limb.astype(np.float64)
+    total = np.where(negative, -(total + 1), total)
+    scale = float(10 ** abs(kind.scale))
+    found = total / scale if kind.scale >= 0 else total * scale
+    if values.null_count > 0:
+        found[values.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return found
+
+
+def of_text(text: str, column: Column) -> float | tuple[float, float]:
+    """What a folder ``column=text`` says, as the spec types it; NaN where it does not fit.
+
+    Of ids two floats.
+
+    Examples
+    --------
+    >>> of_text("7.5", Column("x", "data.bounds.x"))
+    7.5
+    >>> of_text("no", Column("done", "data.group.values", ("yes", "no")))
+    1.0
+    """
+    if column.ids:
+        return _id_of(None if text == _NO_VALUE else text.encode())
+    if text == _NO_VALUE:
+        return np.nan
+    if column.categories:
+        return next((float(i) for i, v in enumerate(column.categories) if _is(text, v)), np.nan)
+    try:
+        return float(text) if column.unit is None else column.unit.of(moment_of(text))
+    except (ValueError, OverflowError):
+        return np.nan
+
+
+def _is(text: str, value: str | int | bool) -> bool:
+    if isinstance(value, bool):
+        return text.lower() == str(value).lower()
+    try:
+        return text == value if isinstance(value, str) else int(text) == value
+    except ValueError:
+        return False
+
+
+def check_kind(path: str, kind: pa.DataType, column: Column) -> None:
+    """Refuse a column of a file whose type is not what the spec takes it for.
+
+    Raises
+    ------
+    SpecError
+        With the type, and what to write instead.
+    """
+    is_of = f"{column.key}: is of type {kind} in {path}"
+    if column.ids:
+        if not (is_text(plain_type(kind)) or is_number(kind)):
+            raise SpecError(f"{is_of}; ids are numbers or text: convert it to one of them")
+    elif column.categories:
+        if not can_hold(kind, column):
+            raise SpecError(
+                f"{column.key}: {column.name} is of type {kind} in {path}; write values that it "
+                "can hold, or convert the column to integers, booleans or text"
+            )
+    elif is_time(kind) and column.unit is None:
+        raise SpecError(
+            f"{is_of}; write two dates, such as [2026-01-01, 2027-01-01], or two times, such as "
+            "[2026-01-01T00:00:00Z, 2026-01-02T00:00:00Z]"
+        )
+    elif is_number(kind) and column.unit is not None:
+        raise SpecError(f"{is_of}, and its bounds are times; write two numbers")
+    elif not (is_time(kind) or is_number(kind)):
+        raise SpecError(
+            f"{is_of}; only integers, floats, decimals, booleans, dates and timestamps are "
+            "available here in this version: convert the column or choose another"
+        )

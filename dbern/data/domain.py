@@ -1,0 +1,427 @@
+"""Public facts about a record: axes, bounds, the map to the unit cube, and dates as numbers.
+
+Dates and times as numbers: days or seconds since the beginning of 1970, UTC.
+
+Only single IEEE operations on whole numbers of ticks, so a time is the same number on every host.
+What has no time zone is taken as UTC, in a spec and in a file alike.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dbern.errors import SpecError
+from dbern.types import BoolArray, FloatArray, Int64Array
+
+# --- Public facts about a record: which columns are axes, their bounds, the map to the unit cube
+
+
+_LEAST_WIDTH = 1e-100
+_PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
+_RESERVED = ("coefficients", "spectral", "binned", "value", "zarr.json")
+
+
+class Outside(enum.Enum):
+    """What becomes of a finite value outside its public bounds."""
+
+    DROP = "drop"
+    CLAMP = "clamp"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One column and its public bounds, in data units: of dates and times, those of `unit`.
+
+    Raises
+    ------
+    SpecError
+        Where the bounds are not finite, reversed, or too close to tell apart.
+
+    Examples
+    --------
+    >>> Axis("delay", -60.0, 180.0).width
+    240.0
+    """
+
+    name: str
+    low: float
+    high: float
+    unit: TimeUnit | None = None
+
+    def __post_init__(self) -> None:
+        where = f"data.bounds.{self.name}"
+        if not _PLAIN.fullmatch(self.name) or self.name in _RESERVED:
+            raise SpecError(
+                f"{where}: this name cannot be an axis of a synopsis; rename the column: no "
+                f"slash, no leading '.' or '__', and none of {', '.join(_RESERVED)}"
+            )
+        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+            raise SpecError(f"{where}: both bounds must be finite; write {self.name} = [0.0, 1.0]")
+        if not self.low < self.high:
+            raise SpecError(
+                f"{where}: the lower bound must be below the upper one; "
+                f"write {self.name} = [low, high]"
+            )
+        told_apart = (
+            self.low + self.width * 1e-9 > self.low and self.high > self.high - self.width * 1e-9
+        )
+        if not (_LEAST_WIDTH <= self.width <= 1 / _LEAST_WIDTH and told_apart):
+            raise SpecError(
+                f"{where}: the bounds are too far apart or too close for 64-bit floats; "
+                "rescale the column"
+            )
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Axis:
+        """Read what `to_dict` wrote."""
+        unit = TimeUnit(content["unit"]) if "unit" in content else None
+        return cls(content["name"], content["low"], content["high"], unit)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values; a unit only where there is one."""
+        content: dict[str, Any] = {"name": self.name, "low": self.low, "high": self.high}
+        return content | ({"unit": self.unit.value} if self.unit else {})
+
+    @property
+    def width(self) -> float:
+        """Length of the axis in data units."""
+        return self.high - self.low
+
+    def at(self, positions: FloatArray) -> FloatArray:
+        """Positions of the unit interval in data units, never outside the bounds.
+
+        ``low + 1 * (high - low)`` need not be `high`, and what is above it has no value.
+
+        Examples
+        --------
+        >>> Axis("y", -1.0, 1 / 3).at(np.array([0.0, 0.75, 1.0])).tolist()
+        [-1.0, 0.0, 0.3333333333333333]
+        """
+        inner = np.minimum(self.low + positions * self.width, self.high)
+        return np.where(positions == 1.0, self.high, inner)
+
+    @property
+    def counted(self) -> str:
+        """What lengths along an axis of times are counted in, in parentheses; else nothing.
+
+        Examples
+        --------
+        >>> Axis("when", 0.0, 9.0, TimeUnit.DAYS).counted, Axis("x", 0.0, 9.0).counted
+        (' (days)', '')
+        """
+        return f" ({self.unit.name.lower()})" if self.unit else ""
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Of its coordinates, by the CF conventions: xarray.decode_cf makes dates of such units."""
+        return {"units": self.unit.value} if self.unit else {}
+
+    @property
+    def column(self) -> Column:
+        """What is read."""
+        return Column(self.name, f"data.bounds.{self.name}", unit=self.unit)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The box of the public bounds; axis order is the order of every point and lattice.
+
+    Examples
+    --------
+    >>> box = Domain((Axis("x", 0.0, 10.0), Axis("y", -1.0, 1.0)))
+    >>> box.names, box.volume
+    (('x', 'y'), 20.0)
+    """
+
+    axes: tuple[Axis, ...]
+    outside: Outside = Outside.DROP
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names in axis order."""
+        return tuple(axis.name for axis in self.axes)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """What is read of a record."""
+        return tuple(axis.column for axis in self.axes)
+
+    @property
+    def dimensions(self) -> int:
+        """Number of axes, ``l`` in the paper."""
+        return len(self.axes)
+
+    @property
+    def volume(self) -> float:
+        """Volume of the box in data units: a density there is the unit-cube density over this."""
+        return math.prod(axis.width for axis in self.axes)
+
+    def to_unit(self, points: FloatArray) -> FloatArray:
+        """Map points (m, l) affinely to the unit cube; what lies outside stays outside."""
+        low = np.array([axis.low for axis in self.axes])
+        width = np.array([axis.width for axis in self.axes])
+        return np.asarray((points - low) / width)
+
+    def inside(self, points: FloatArray) -> BoolArray:
+        """Which points (m, l), in data units, lie in the closed box (NaN does not)."""
+        low = np.array([axis.low for axis in self.axes])
+        high = np.array([axis.high for axis in self.axes])
+        return np.asarray(((points >= low) & (points <= high)).all(axis=-1))
+
+    def bounded(self, columns: Mapping[str, FloatArray]) -> tuple[BoolArray, FloatArray]:
+        """Which records count (m,), and their unit-cube positions (m', l); the rest are null.
+
+        A record with a value that is missing, NaN or infinite is the null record, and so is one
+        outside the bounds under ``drop``. All arithmetic is single IEEE operations, so a record
+        maps to the same position on every host.
+        """
+        points = np.column_stack([columns[name] for name in self.names])
+        kept = np.asarray(np.isfinite(points).all(axis=1))
+        if self.outside is Outside.CLAMP:
+            low, high = zip(*((axis.low, axis.high) for axis in self.axes), strict=True)
+            points = np.clip(points, low, high)
+        else:
+            kept &= self.inside(points)
+        return kept, np.clip(self.to_unit(points[kept]), 0.0, 1.0)
+
+    def axis(self, index: int) -> Domain:
+        """The interval of one axis."""
+        return Domain((self.axes[index],), self.outside)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column to read: numbers, or with `categories` the position of its value among them.
+
+    `key` is where the spec names it; `unit` is what dates and times are counted in. With `ids` the
+    values, numbers or text, only tell apart what is not equal, as two floats each.
+    """
+
+    name: str
+    key: str
+    categories: tuple[str | int | bool, ...] = ()
+    unit: TimeUnit | None = None
+    ids: bool = False
+
+    def __post_init__(self) -> None:
+        if len(set(self.categories)) < len(self.categories):
+            raise SpecError(f"{self.key}: a value is listed twice; write each value once")
+
+
+@dataclass(frozen=True)
+class Response:
+    """A numeric column and its public bounds: values outside are clamped to them."""
+
+    name: str
+    low: float
+    high: float
+    unit: TimeUnit | None = None
+
+    def __post_init__(self) -> None:
+        finite = math.isfinite(self.low) and math.isfinite(self.high)
+        # Bounds that are nearly one have no half-width to divide by.
+        if not (finite and self.low < self.high and self.radius >= _LEAST_WIDTH):
+            raise SpecError(
+                "data.response.bounds: must be two finite numbers, the lower one first; write "
+                "bounds = [-1.0, 1.0]"
+            )
+
+    @property
+    def middle(self) -> float:
+        """Center of the bounds."""
+        return (self.low + self.high) / 2
+
+    @property
+    def radius(self) -> float:
+        """Half their distance, rounded outward: no clamped value is farther from the middle."""
+        return (self.high - self.low) / 2 * (1 + 2.0**-50)
+
+    @property
+    def column(self) -> Column:
+        """What is read."""
+        return Column(self.name, "data.response.column", unit=self.unit)
+
+
+@dataclass(frozen=True)
+class RecordSchema:
+    """What the spec says about a record: axes, and a label, response or group where it has one.
+
+    A record whose value of `filter` is not one of its categories is the null record, and so is one
+    without an id of its `unit` of privacy, where that is not the record.
+    """
+
+    domain: Domain
+    label: Column | None = None
+    response: Response | None = None
+    group: Column | None = None
+    filter: Column | None = None
+    unit: Column | None = None
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Every column that is read."""
+        response = self.response and self.response.column
+        others = (self.label, response, self.group, self.filter, self.unit)
+        return self.domain.columns + tuple(column for column in others if column)
+
+    @property
+    def classes(self) -> Column:
+        """The label, for who cannot do without.
+
+        Raises
+        ------
+        SpecError
+            Where there is none.
+        """
+        if self.label is None:
+            raise SpecError(
+                'data.label: is missing; write [data.label] with column and classes = ["no", "yes"]'
+            )
+        return self.label
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise SpecError(
+                f'data: the column "{twice}" has two roles; write it once among bounds, label, '
+                "response, group, filter and unit"
+            )
+
+
+# --- Dates and times as numbers: days or seconds since the beginning of 1970, UTC
+
+Bound: TypeAlias = float | datetime | date
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY = 86400
+TICKS = {
+    "D": Fraction(_DAY),
+    "s": Fraction(1),
+    "ms": Fraction(1, 10**3),
+    "us": Fraction(1, 10**6),
+    "ns": Fraction(1, 10**9),
+}
+"""Seconds of a tick, by numpy's and Arrow's name of it."""
+
+
+class TimeUnit(enum.Enum):
+    """What an axis of dates or times counts, in the words of the CF conventions."""
+
+    DAYS = "days since 1970-01-01"
+    SECONDS = "seconds since 1970-01-01"
+
+    @property
+    def seconds(self) -> int:
+        """Of one unit."""
+        return _DAY if self is TimeUnit.DAYS else 1
+
+    def of(self, moment: date) -> float:
+        """A date (its beginning) or a time as a number, correctly rounded.
+
+        Examples
+        --------
+        >>> TimeUnit.DAYS.of(date(1970, 1, 3)), TimeUnit.SECONDS.of(datetime(1970, 1, 1, 1))
+        (2.0, 3600.0)
+        """
+        if not isinstance(moment, datetime):
+            moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return (moment - _EPOCH) / timedelta(seconds=self.seconds)
+
+    def of_ticks(self, ticks: Int64Array | FloatArray, tick: Fraction) -> FloatArray:
+        """Ticks since 1970 as numbers (m,): one conversion and one division, or multiplication."""
+        ratio = tick / self.seconds
+        floats = np.asarray(ticks, dtype=np.float64)
+        if ratio.numerator == 1:
+            return floats / float(ratio.denominator)
+        return floats * float(ratio)
+
+    def of_datetimes(self, values: np.ndarray[Any, Any]) -> FloatArray:
+        """An array of datetime64 as numbers, not-a-time as NaN.
+
+        Examples
+        --------
+        >>> TimeUnit.DAYS.of_datetimes(np.array(["1970-01-02T12", "NaT"], "datetime64[ms]"))
+        array([1.5, nan])
+        """
+        name, count = np.datetime_data(values.dtype)
+        if name not in TICKS or count != 1:
+            name = "ns" if name in ("ps", "fs", "as") else "s"
+            values = values.astype(f"datetime64[{name}]")
+        numbers = self.of_ticks(values.astype(np.int64), TICKS[name])
+        return np.where(np.isnat(values), np.nan, numbers)
+
+    def text(self, value: float) -> str:
+        """A bound as a date or a time again.
+
+        Examples
+        --------
+        >>> TimeUnit.DAYS.text(20454.0), TimeUnit.SECONDS.text(5400.0)
+        ('2026-01-01', '1970-01-01T01:30:00Z')
+        """
+        moment = _EPOCH + timedelta(seconds=value * self.seconds)
+        whole = self is TimeUnit.DAYS
+        return moment.date().isoformat() if whole else f"{moment:%Y-%m-%dT%H:%M:%S}Z"
+
+
+def moment_of(text: str) -> date:
+    """A date or a time in ISO form.
+
+    Raises
+    ------
+    ValueError
+        For anything else.
+
+    Examples
+    --------
+    >>> moment_of("2026-01-01"), moment_of("2026-01-01T12:30:00Z").isoformat()
+    (datetime.date(2026, 1, 1), '2026-01-01T12:30:00+00:00')
+    """
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return datetime.fromisoformat(text)
+
+
+def bounds_of(bounds: Sequence[Bound], key: str) -> tuple[float, float, TimeUnit | None]:
+    """Two bounds as numbers, and their unit: days of two dates, seconds of two times.
+
+    Raises
+    ------
+    SpecError
+        Where they are of different kinds; `key` names them.
+
+    Examples
+    --------
+    >>> bounds_of([date(1970, 1, 2), date(1970, 1, 3)], "data.bounds.day")
+    (1.0, 2.0, <TimeUnit.DAYS: 'days since 1970-01-01'>)
+    """
+    low, high = bounds
+    kinds = {_unit(low), _unit(high)}
+    if len(kinds) > 1:
+        raise SpecError(
+            f"{key}: both bounds must be of one kind; write two numbers, two dates such as "
+            "[2026-01-01, 2027-01-01] or two times such as "
+            "[2026-01-01T00:00:00Z, 2026-01-02T00:00:00Z]"
+        )
+    (unit,) = kinds
+    if isinstance(low, date) and isinstance(high, date) and unit is not None:
+        return unit.of(low), unit.of(high), unit
+    return float(low), float(high), None  # type: ignore[arg-type]  # numbers, both
+
+
+def _unit(bound: Bound) -> TimeUnit | None:
+    if isinstance(bound, datetime):
+        return TimeUnit.SECONDS
+    return TimeUnit.DAYS if isinstance(bound, date) else None

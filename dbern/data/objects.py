@@ -1,0 +1,495 @@
+"""Objects in S3 and the settings and credentials that the environment gives for them.
+
+What the environment says of an object store: where it is, whom to trust, and credentials.
+
+The variables are those of Amazon's own tools, so that one environment serves all. Credentials stay
+out of `Settings`, which is compared and kept; nothing here is ever in a spec, a graph or a log.
+
+Objects in S3: the one owner of obstore and of Arrow's S3 client.
+
+Both take credentials from the environment, from a file that it names, or from the identity of the
+machine, never from a URL.
+Neither client travels: what a graph, a spec or a ledger holds is a URL. Failures are `OSError`
+without the server's text.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from configparser import ConfigParser, Error
+from contextlib import contextmanager
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dbern.errors import EnvironmentRefusedError, SpecError
+
+# --- What the environment says of an object store: where it is, whom to trust, and credentials
+
+
+_AUTHORITY, _CREDENTIALS = "AWS_CA_BUNDLE", "AWS_SHARED_CREDENTIALS_FILE"
+_REGION = "us-east-1"
+
+
+class Settings(NamedTuple):
+    """Which store, and how to speak to it.
+
+    Attributes
+    ----------
+    server : str
+        Its address; empty for Amazon's.
+    region : str
+        Its region.
+    authority : str
+        A file of certificates to trust; empty for the system's.
+    credentials, profile : str
+        A file of credentials, and which of them; empty where the environment or the identity of
+        the machine gives them.
+    changed : tuple of int
+        When the two files were last changed: whoever keeps a client makes another one then.
+    """
+
+    server: str
+    region: str
+    authority: str
+    credentials: str
+    profile: str
+    changed: tuple[int, int]
+
+
+def settings() -> Settings:
+    """What the variables of this process say just now."""
+    named = os.environ.get
+    authority = named(_AUTHORITY) or ""
+    given = "" if named("AWS_ACCESS_KEY_ID") else named(_CREDENTIALS) or ""
+    return Settings(
+        server=named("AWS_ENDPOINT_URL_S3") or named("AWS_ENDPOINT_URL") or "",
+        region=named("AWS_REGION") or named("AWS_DEFAULT_REGION") or _REGION,
+        authority=authority,
+        credentials=given,
+        profile=named("AWS_PROFILE") or "default",
+        changed=(_changed(authority), _changed(given)),
+    )
+
+
+def trusted(given: Settings) -> bytes | None:
+    """Certificates to trust besides the system's, as PEM; None where none are named.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        Where the file cannot be read.
+    """
+    return _content(given.authority, _AUTHORITY).encode() if given.authority else None
+
+
+def credentials(given: Settings) -> dict[str, str]:
+    """What the file of credentials holds, by the names that obstore has for it; empty without one.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        Where it cannot be read, or has no such profile; the message never holds its content.
+    """
+    if not given.credentials:
+        return {}
+    parser = ConfigParser(interpolation=None)
+    try:
+        parser.read_string(_content(given.credentials, _CREDENTIALS))
+        found = parser[given.profile]
+        needed = {name: found[f"aws_{name}"] for name in ("access_key_id", "secret_access_key")}
+    except (Error, KeyError):
+        raise EnvironmentRefusedError(
+            f"{_CREDENTIALS}: {given.credentials} has no profile {given.profile} with "
+            "aws_access_key_id and aws_secret_access_key; write both below its name in brackets, "
+            "or name another in AWS_PROFILE"
+        ) from None
+    token = found.get("aws_session_token")
+    return {**needed, "session_token": token} if token else needed
+
+
+def _changed(file: str) -> int:
+    try:
+        return Path(file).stat().st_mtime_ns if file else 0
+    except (OSError, ValueError):  # said when it is read
+        return 0
+
+
+def _content(file: str, variable: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        shown = "no path" if {"\n", "="} & set(file) else file  # but the content itself
+        raise EnvironmentRefusedError(
+            f"{variable} names {shown}, which cannot be read ({type(error).__name__}); write the "
+            f"path of a file that is mounted, or unset {variable}"
+        ) from None
+
+
+# --- Objects in S3: the one owner of obstore and of Arrow's S3 client
+
+_URL = re.compile(r"s3://([a-z0-9][a-z0-9.-]*)/(.+)")
+_MAGIC = re.compile(r"[*\[]")
+_TIMEOUT_SECONDS = 30
+_RETRIES, _RETRY_SECONDS = 5, 60
+_ATTEMPTS, _WAIT_SECONDS = 4, 0.1
+_STREAMED_BYTES = 1 << 20
+_PART_BYTES, _PARTS = 32 << 20, 2  # in flight; 10000 parts are the most that an object may have
+
+
+def is_url(where: str) -> bool:
+    """Whether it is anything but a path."""
+    return "://" in where
+
+
+def check_url(url: str, what: str) -> str:
+    """The URL, if it is one of S3 that holds no secret; `what` names it in the error.
+
+    Raises
+    ------
+    SpecError
+        Otherwise; the message never repeats the URL.
+
+    Examples
+    --------
+    >>> check_url("s3://bucket/a/b.zarr/", "release.output")
+    's3://bucket/a/b.zarr'
+    """
+    if not url.startswith("s3://"):
+        raise SpecError(
+            f"{what}: only paths and s3:// URLs are available in this version; write one such as "
+            "s3://bucket/name"
+        )
+    if set("?#") & set(url) or "@" in url.split("/")[2]:
+        raise SpecError(
+            f"{what}: a URL has no user, query or fragment here, for credentials come from the "
+            "environment alone; write one such as s3://bucket/name"
+        )
+    plain = url.rstrip("/")
+    if not _URL.fullmatch(plain) or "//" in plain[len("s3://") :]:
+        raise SpecError(f"{what}: is no URL of a bucket and a name; write s3://bucket/name")
+    return plain
+
+
+class Objects:
+    """The objects below a URL, by their names relative to it.
+
+    Parameters
+    ----------
+    url : str
+        As ``s3://bucket/prefix``.
+
+    Raises
+    ------
+    OSError
+        From any method, where the store refuses or does not answer; `FileNotFoundError` where the
+        object, or the bucket, is not there.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._bucket, self._prefix = _parts(url)
+        self._client = _client(self._bucket, settings())
+
+    def __reduce__(self) -> tuple[type[Objects], tuple[str]]:
+        """A client, which may hold credentials, does not travel."""
+        return Objects, (self.url,)
+
+    def read(self, name: str, most: float = math.inf) -> bytes:
+        """One whole object, in one request.
+
+        Raises
+        ------
+        OSError
+            With EFBIG before anything of more than `most` bytes is fetched.
+        """
+        with _told():
+            return bytes(self._found(name, most).bytes())
+
+    def parts(self, name: str, most: float) -> Iterator[bytes]:
+        """The same in parts, for what is never whole in memory."""
+        with _told():
+            for part in self._found(name, most).stream(min_chunk_size=_STREAMED_BYTES):
+                yield bytes(part)
+
+    def _found(self, name: str, most: float) -> Any:
+        import obstore
+
+        found = obstore.get(self._client, self._key(name))
+        if found.meta["size"] > most:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        return found
+
+    def write(self, name: str, data: bytes) -> None:
+        """Put one whole object, in place of any that is there."""
+        import obstore
+
+        with _told():
+            obstore.put(self._client, self._key(name), data, use_multipart=False)
+
+    def create(self, name: str, data: bytes) -> None:
+        """Put an object that is not there, by ``If-None-Match: *``.
+
+        Where an answer is lost, the object may be there all the same: then its bytes say whether
+        it is this one. That is success, as for files.
+
+        Raises
+        ------
+        FileExistsError
+            Where other bytes are there.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        for attempt in range(_ATTEMPTS):
+            lost: OSError | None = None
+            try:
+                with _told():
+                    obstore.put(
+                        self._client, self._key(name), data, mode="create", use_multipart=False
+                    )
+            except AlreadyExistsError:
+                pass
+            except (PermissionError, FileNotFoundError):
+                raise
+            except OSError as error:
+                lost = error
+            else:
+                return
+            try:
+                found = self.read(name, most=len(data))
+            except FileNotFoundError:  # it never arrived, or was taken away since
+                time.sleep(_WAIT_SECONDS * 2**attempt)
+                continue
+            except OSError as error:
+                if error.errno != errno.EFBIG:
+                    raise
+                found = b""  # a larger one is another
+            if found != data:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            return
+        raise lost or OSError(errno.EIO, "no answer")
+
+    def sizes(self) -> dict[str, int]:
+        """Names and bytes of all objects, sorted."""
+        import obstore
+
+        with _told():
+            found = obstore.list(self._client, prefix=self._prefix).collect()
+        start = len(self._prefix) + 1
+        return dict(sorted((one["path"][start:], one["size"]) for one in found))
+
+    def remove(self, names: Sequence[str]) -> None:
+        """Remove objects; those that are not there already are no failure."""
+        import obstore
+
+        if names:
+            with _told():
+                obstore.delete(self._client, [self._key(name) for name in names])
+
+    def excludes(self) -> bool:
+        """Whether the store creates a name once only, tried with an object that is removed."""
+        name = _probe()
+        try:
+            self.create(name, b"first")
+            try:
+                self.create(name, b"second")
+            except FileExistsError:
+                return True
+            return False
+        finally:
+            self.remove([name])
+
+    def skew(self) -> float:
+        """Seconds, rounded, that the store's clock is ahead of this one's, tried alike."""
+        import obstore
+
+        name = _probe()
+        try:
+            self.create(name, b"first")
+            with _told():
+                made = obstore.head(self._client, self._key(name))["last_modified"]
+            return float(round(made.timestamp() - time.time()))
+        finally:
+            self.remove([name])
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{name}"
+
+
+def matching(url: str) -> list[str]:
+    """URLs of what a source names: one object, Parquet files below a prefix, or a glob; sorted."""
+    bucket, key = _parts(url)
+    magic = _MAGIC.search(key)
+    if magic is None:
+        try:
+            identity(url)
+        except FileNotFoundError:
+            below = Objects(url).sizes()
+            return [
+                f"{url}/{name}"
+                for name in below
+                if name.endswith(".parquet") and not any(map(_hidden, name.split("/")))
+            ]
+        return [url]
+    start = key[: magic.start()].rpartition("/")[0]
+    pattern = key[len(start) :].lstrip("/").split("/")
+    place = f"s3://{bucket}/{start}".rstrip("/")
+    names = Objects(place).sizes() if start else _whole(bucket)
+    return [f"{place}/{name}" for name in names if _matches(name.split("/"), pattern)]
+
+
+def identity(url: str) -> tuple[int, str]:
+    """Size of an object, and its entity tag, which changes with its content.
+
+    The tag may be a hash of the records: it is private.
+    """
+    import obstore
+
+    bucket, key = _parts(url)
+    with _told():
+        found = obstore.head(_client(bucket, settings()), key)
+    return found["size"], found["e_tag"] or ""
+
+
+def open_file(url: str) -> Any:
+    """An object as a file of Arrow's, read in ranges."""
+    bucket, key = _parts(url)
+    return _arrow(settings()).open_input_file(f"{bucket}/{key}")
+
+
+@contextmanager
+def creating(url: str) -> Iterator[Any]:
+    """A file to write to, for an object that is not there: it appears, whole, after the block.
+
+    It goes in parts, so that its size is bounded by no memory. Where the block fails nothing
+    appears; parts that had arrived are the store's to clear away. The store is asked beforehand
+    whether the object is there: of two that write it at once the later one's stays.
+
+    Raises
+    ------
+    FileExistsError
+        Where the object is there.
+    OSError
+        Where the store refuses or does not answer.
+    """
+    import obstore
+
+    try:
+        identity(url)
+    except FileNotFoundError:
+        pass
+    else:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    bucket, key = _parts(url)
+    with _told():
+        file = obstore.open_writer(
+            _client(bucket, settings()), key, buffer_size=_PART_BYTES, max_concurrency=_PARTS
+        )
+        yield file
+        file.close()  # here alone: what is closed appears
+
+
+def _probe() -> str:
+    return f".dbern-probe-{secrets.token_hex(8)}"
+
+
+def _parts(url: str) -> tuple[str, str]:
+    found = _URL.fullmatch(check_url(url, "URL"))
+    if found is None:
+        raise SpecError("URL: is no URL of a bucket and a name; write s3://bucket/name")
+    return found[1], found[2]
+
+
+@lru_cache(maxsize=32)
+def _client(bucket: str, given: Settings) -> Any:
+    try:
+        from obstore.store import S3Store
+    except ImportError:
+        raise EnvironmentRefusedError(
+            "s3:// needs obstore, here and on the workers; run: pip install 'dbern[s3]'"
+        ) from None
+    options: dict[str, Any] = {"endpoint": given.server} if given.server else {}
+    certificates = trusted(given)
+    return S3Store(
+        bucket,
+        **options,
+        **credentials(given),
+        region=given.region,
+        client_options={
+            "allow_http": given.server.startswith("http://"),
+            "timeout": timedelta(seconds=_TIMEOUT_SECONDS),
+            **({"root_certificate": certificates} if certificates else {}),
+        },
+        retry_config={
+            "max_retries": _RETRIES,
+            "retry_timeout": timedelta(seconds=_RETRY_SECONDS),
+        },
+    )
+
+
+@lru_cache(maxsize=8)
+def _arrow(given: Settings) -> Any:
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+
+    scheme, _, host = given.server.partition("://")
+    named = {"scheme": scheme, "endpoint_override": host.rstrip("/")} if given.server else {}
+    return S3FileSystem(
+        **named,
+        tls_ca_file_path=given.authority or None,
+        region=given.region,
+        request_timeout=_TIMEOUT_SECONDS,
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_RETRIES),
+    )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Failures of obstore as `OSError`, without their texts: these quote the server."""
+    from obstore import exceptions
+
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
+    except exceptions.AlreadyExistsError:
+        raise
+    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+    except exceptions.BaseError as error:
+        raise OSError(errno.EIO, f"object store: {type(error).__name__}") from None
+
+
+def _whole(bucket: str) -> list[str]:
+    import obstore
+
+    with _told():
+        return sorted(one["path"] for one in obstore.list(_client(bucket, settings())).collect())
+
+
+def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a name fits a glob as of files: ``*`` stays inside a part, ``**`` is any number."""
+    if not pattern:
+        return not parts
+    first, rest = pattern[0], pattern[1:]
+    if first == "**":
+        return any(
+            _matches(parts[depth:], rest or ["*"])
+            for depth in range(len(parts))
+            if not any(part.startswith(".") for part in parts[:depth])
+        )
+    if not parts or (parts[0].startswith(".") and not first.startswith(".")):
+        return False
+    return fnmatchcase(parts[0], first) and _matches(parts[1:], rest)
+
+
+def _hidden(part: str) -> bool:
+    return part.startswith(("_", "."))

@@ -1,0 +1,471 @@
+"""Folders and buckets that hold synopses, read as a stranger may have filled them.
+
+Files of a folder that a stranger may have filled: plain ones, below it, of a size that is known.
+
+A link could lead out of the folder, a device has no end, and a FIFO waits for somebody to write.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from dbern.data.objects import Objects, check_url, is_url
+from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, printable
+
+# --- Files of a folder that a stranger may have filled: plain ones, below it, of a size that is kn
+
+
+_BLOCK = 1 << 20
+_PART = re.compile(r"(?!\.)[^/\\\x00-\x1f]+")
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_KINDS = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder", stat.S_IFREG: "file", stat.S_IFIFO: "FIFO"}
+
+
+def is_object_name(name: str) -> bool:
+    """Whether a stranger's name is one of something below a store, on any file system.
+
+    Examples
+    --------
+    >>> is_object_name("components/f/c/0"), is_object_name("a/../../b"), is_object_name("/etc/b")
+    (True, False, False)
+    """
+    return all(map(_PART.fullmatch, name.split("/")))
+
+
+def parts_of(root: Path, name: str, most: int) -> Iterator[bytes]:
+    """The content of a plain file below a folder, block by block.
+
+    Raises
+    ------
+    IntegrityError
+        Where it has more than `most` bytes, is no plain file, or is behind a link.
+    OSError
+        Where it is not there, or cannot be read.
+    """
+    handle = _open(root, name)
+    try:
+        left = os.fstat(handle).st_size
+        if left > most:
+            raise too_large(root, name, most)
+        while left and (part := os.read(handle, min(_BLOCK, left))):
+            left -= len(part)
+            yield part
+    finally:
+        os.close(handle)
+
+
+def names_below(root: Path) -> Iterator[str]:
+    """Everything below a folder but folders, links not followed, in no order.
+
+    Raises
+    ------
+    OSError
+        Where a folder cannot be read.
+    """
+    for folder, folders, files in os.walk(root, onerror=_raise):
+        for name in folders + files:
+            path = Path(folder, name)
+            if name in files or path.is_symlink():
+                yield path.relative_to(root).as_posix()
+
+
+def no_plain_file(root: Path, name: str, kind: str) -> IntegrityError:
+    """The error for what is there in place of a plain file."""
+    return IntegrityError(
+        f"{root}: {name} is a {kind} or behind one, and objects are plain files; copy the synopsis "
+        "again, with what its links point to"
+    )
+
+
+def too_large(where: Path | str, name: str, most: int) -> IntegrityError:
+    """The error for an object of more bytes than it can have."""
+    return IntegrityError(
+        f"{where}: {printable(name)} is not what was released: it has more than {most} bytes; "
+        "copy the synopsis again"
+    )
+
+
+def _open(root: Path, name: str) -> int:
+    *folders, last = name.split("/")
+    here = os.open(root, _FOLDER)
+    try:
+        for folder in folders:
+            _require(stat.S_IFDIR, folder, here, root, name)
+            inner = os.open(folder, _FOLDER | os.O_NOFOLLOW, dir_fd=here)
+            os.close(here)
+            here = inner
+        _require(stat.S_IFREG, last, here, root, name)
+        handle = os.open(last, _FILE, dir_fd=here)
+    finally:
+        os.close(here)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):  # put there since it was looked at
+        os.close(handle)
+        raise no_plain_file(root, name, "device")
+    return handle
+
+
+def _require(kind: int, part: str, folder: int, root: Path, name: str) -> None:
+    found = stat.S_IFMT(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode)
+    if (kind, found) == (stat.S_IFDIR, stat.S_IFREG):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    if found != kind:
+        raise no_plain_file(root, name, _KINDS.get(found, "device"))
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+# --- Where a synopsis is: a folder, or a prefix of a bucket. Both hold objects by their names
+
+MANIFEST = "manifest.json"
+ROOT = "zarr.json"
+
+MOST_METADATA = 1 << 24
+"""Most bytes of an object that is read before anything says how large it is."""
+
+
+class Folder:
+    """A folder of a file system, written so that what is torn is never taken for anything else.
+
+    Parameters
+    ----------
+    path : Path
+        The folder, there or not.
+
+    Raises
+    ------
+    OSError
+        From any method, where it cannot be read or written.
+    """
+
+    noun, worth_threads = "folder", 16
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def exists(self) -> bool:
+        """Whether anything is there."""
+        return self.path.exists()
+
+    def try_writing(self) -> None:
+        """Make a file without a name in the nearest folder that is there, and nothing else."""
+        path = self.path.absolute()
+        tempfile.TemporaryFile(dir=next(one for one in path.parents if one.exists())).close()
+
+    def read(self, name: str, most: int = MOST_METADATA) -> bytes:
+        """One object.
+
+        Raises
+        ------
+        IntegrityError
+            Where it has more than `most` bytes, is no plain file, or is behind a link.
+        """
+        return b"".join(self.parts(name, most))
+
+    def parts(self, name: str, most: int) -> Iterator[bytes]:
+        """The same in parts, for what is never whole in memory."""
+        return parts_of(self.path, name, most)
+
+    def names(self) -> list[str]:
+        """Everything but folders and the manifest, whatever it is, sorted."""
+        return sorted(name for name in names_below(self.path) if name != MANIFEST)
+
+    def begin(self, objects: Mapping[str, bytes], release_id: str) -> None:
+        """Make the folder with its first objects, at once: it says whose it is from the start."""
+        draft = self._beside(release_id, "new")
+        for name, data in objects.items():
+            _write(draft / name, data)
+        draft.rename(self.path)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write one object, whole or not at all."""
+        _write(self.path / name, data)
+
+    def settle(self) -> None:
+        """Make every object durable, and that it is there."""
+        for name in self.names():
+            _sync(self.path / name)
+        folders = [path for path in self.path.rglob("*") if path.is_dir()]
+        for folder in (*folders, self.path, self.path.parent):
+            _sync(folder)
+
+    def create(self, name: str, data: bytes) -> None:
+        """Create an object, whole or not at all, unless the same one is there.
+
+        Raises
+        ------
+        FileExistsError
+            Where another is there.
+        """
+        target, draft = self.path / name, self.path / f"{name}.{os.getpid()}.tmp"
+        if target.parent != self.path:
+            target.parent.mkdir(exist_ok=True)
+            if target.parent.is_symlink():
+                raise no_plain_file(self.path, name, "link")
+        try:
+            with draft.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(draft, target)  # fails where the target exists: create-if-absent
+            except FileExistsError:
+                if self.read(name) != data:
+                    raise
+        finally:
+            draft.unlink(missing_ok=True)
+        for folder in {target.parent, self.path}:
+            _sync(folder)
+
+    def tidy(self) -> None:
+        """Remove drafts of the manifest that a process left when it was killed."""
+        for draft in self.path.glob(f"{MANIFEST}.*.tmp"):
+            draft.unlink(missing_ok=True)
+
+    def discard(self, release_id: str) -> None:
+        """Remove what an interrupted attempt of this release left, and nothing else."""
+        dead = self._beside(release_id, "dead")
+        for remains in (dead, self._beside(release_id, "new")):
+            shutil.rmtree(remains, ignore_errors=True)
+        if self.exists() and not (self.path / MANIFEST).exists() and owner(self) == release_id:
+            self.path.rename(dead)  # first: half removed it would be no one's
+            shutil.rmtree(dead)
+
+    def _beside(self, release_id: str, what: str) -> Path:
+        """A hidden sibling that belongs to this release alone."""
+        return self.path.with_name(f".{self.path.name}.{release_id}.{what}")
+
+
+class Bucket:
+    """A prefix of a bucket: no object is ever renamed, and the root metadata says whose it is.
+
+    Parameters
+    ----------
+    url : str
+        As ``s3://bucket/name.zarr``.
+
+    Raises
+    ------
+    SpecError
+        For any other URL.
+    OSError
+        From any method, where the store refuses or does not answer.
+    """
+
+    noun, worth_threads = "prefix", 2
+
+    def __init__(self, url: str) -> None:
+        self.url = check_url(url, "the synopsis")
+        self._objects = Objects(self.url)
+        self.write = self._objects.write
+        self.create = self._objects.create
+
+    def __reduce__(self) -> tuple[type[Bucket], tuple[str]]:
+        """The URL travels, and what may hold credentials does not."""
+        return Bucket, (self.url,)
+
+    def __str__(self) -> str:
+        return self.url
+
+    def exists(self) -> bool:
+        """Whether anything is there."""
+        return bool(self._objects.sizes())
+
+    def try_writing(self) -> None:
+        """Nothing: ``dbern doctor`` puts an object that it has to remove again."""
+
+    def read(self, name: str, most: int = MOST_METADATA) -> bytes:
+        """One object.
+
+        Raises
+        ------
+        IntegrityError
+            Where it has more than `most` bytes; none of them is fetched.
+        """
+        with self._told(name, most):
+            return self._objects.read(name, most)
+
+    def parts(self, name: str, most: int) -> Iterator[bytes]:
+        """The same in parts, for what is never whole in memory."""
+        with self._told(name, most):
+            yield from self._objects.parts(name, most)
+
+    @contextmanager
+    def _told(self, name: str, most: int) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno != errno.EFBIG:
+                raise
+            raise too_large(self.url, name, most) from None
+
+    def names(self) -> list[str]:
+        """Every object but the manifest, sorted."""
+        return [name for name in self._objects.sizes() if name != MANIFEST]
+
+    def begin(self, objects: Mapping[str, bytes], release_id: str) -> None:
+        """Create the root metadata, which claims the prefix, then the other first objects.
+
+        Raises
+        ------
+        FileExistsError
+            Where another release claimed it.
+        EnvironmentRefusedError
+            Where the store creates a name twice: nothing could be published exactly once.
+        """
+        del release_id  # is in the root metadata
+        self.create(ROOT, objects[ROOT])
+        if not self._objects.excludes():
+            raise EnvironmentRefusedError(
+                f"{self}: the object store does not heed If-None-Match; choose one that does"
+            )
+        for name, data in objects.items():
+            if name != ROOT:
+                self.write(name, data)
+
+    def settle(self) -> None:
+        """Nothing: an object that was put is durable."""
+
+    def tidy(self) -> None:
+        """Nothing: an object has no draft."""
+
+    def discard(self, release_id: str) -> None:
+        """Remove what an interrupted attempt of this release left, and nothing else."""
+        names = self._objects.sizes()
+        if names and MANIFEST not in names and owner(self) == release_id:
+            self._objects.remove([name for name in names if name != ROOT])
+            self._objects.remove([ROOT])  # last: without it the rest would be no one's
+
+
+Place: TypeAlias = Folder | Bucket
+
+
+def place_at(where: str | Path) -> Place:
+    """The place of a path or URL.
+
+    Raises
+    ------
+    SpecError
+        For a URL that is not of S3, or holds a secret.
+    """
+    if isinstance(where, str) and is_url(where):
+        return Bucket(where)
+    return Folder(Path(where))
+
+
+def is_published(place: Place) -> bool:
+    """Whether there is a manifest."""
+    try:
+        place.read(MANIFEST)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def published(where: str | Path) -> list[str]:
+    """The whole synopses right below a folder or a prefix, in the order of their names.
+
+    Parameters
+    ----------
+    where : path or URL
+        A folder, there or not, or a prefix as ``s3://bucket/name``.
+
+    Returns
+    -------
+    list of str
+        Their paths or URLs; partitions that are named by their dates come the newest last.
+
+    Raises
+    ------
+    SpecError
+        For a URL that is not of S3, or holds a secret.
+    ReleaseError
+        Where the store cannot be read.
+
+    Examples
+    --------
+    >>> published("no-such-folder")
+    []
+    """
+    place = place_at(where)
+    with failures_told(place, "read"):
+        if isinstance(place, Folder):
+            try:
+                found = sorted(place.path.iterdir())
+            except FileNotFoundError:
+                return []
+            return [str(path) for path in found if (path / MANIFEST).exists()]
+        names = (name.split("/") for name in Objects(place.url).sizes())
+        return sorted(f"{place}/{name[0]}" for name in names if name[1:] == [MANIFEST])
+
+
+def owner(place: Place) -> str | None:
+    """The release whose unfinished store this is, by its root metadata, which is written first."""
+    try:
+        root = json.loads(place.read(ROOT))
+        found = root["attributes"]["release_id"]
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+@contextmanager
+def failures_told(place: Place, done: str = "written") -> Iterator[None]:
+    """Say of a store that cannot be written, or read, what to do about it.
+
+    Raises
+    ------
+    ReleaseError
+        In place of any `OSError`.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise _storage_error(place, done, error) from None
+
+
+def _storage_error(place: Place, done: str, error: OSError) -> ReleaseError:
+    if isinstance(place, Bucket):
+        mend = "check the bucket, and the endpoint and credentials in the environment,"
+    elif error.errno == errno.ENOSPC:
+        mend = "the disk is full: free some space"
+    else:
+        mend = "mend the folder"
+    why = error.strerror or type(error).__name__
+    text = f"{place}: cannot be {done} ({why}); {mend} and run the same command again"
+    if done == "written":
+        text += ": nothing is lost, and it will not be charged twice"
+    return ReleaseError(text)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.partial")
+    draft.write_bytes(data)
+    draft.replace(path)
+
+
+def _sync(path: Path) -> None:
+    """Make a file's content, or a folder's entries, durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,1 @@
+"""Solve a shard of a regularized risk with a proved distance to its minimizer."""

@@ -1,0 +1,416 @@
+"""Regularized risk minimizers as released measurements: functions on a lattice, or weights.
+
+Risk minimizers as functions on a lattice; their sensitivity is proved in `risk_models`.
+
+Linear functions are released by their weights instead (`dbern.erm.measurement`).
+
+*Weights of features* are d numbers: the mean over shards is off by ``2^-s sqrt(d) / 2`` in norm,
+and a value by that times ``sup |phi|``; together with the floats of the linear map this is the
+float error, which the noise's calibration counts twice.
+
+*Kernels without features*: a shard is solved with the Gram matrix of its own records, ``f_s =
+sum_i alpha_i K(d_i, .)``, and evaluated at the lattice points; these values are stored in steps of
+``2^-s``, each rounded by half a step, so the sum over shards is exact. Released is a public linear
+map of their mean. The float error of a value is that of evaluating the expansions
+(`dbern.erm.risk.value_error`), half a step, and that of the map: what rows of T that sum
+to one make of N products of values at most V.
+
+Linear risk minimizers, released by their weights: as many numbers as there are features.
+
+``f(y) = w . y + w_0 constant`` in unit-cube coordinates, for each of q outputs.
+
+Sensitivity under replace-one
+-----------------------------
+The weights of one output move by at most ``r`` (and the solver's distance) in the Euclidean norm
+(`dbern.erm.models`), so by ``sqrt(l + 1) r`` in the l1 norm (``sqrt(l) r`` without a
+constant feature): q times that, and ``sqrt(q) r`` in the l2 norm, for q outputs, as every record is
+in the problem of each. ``S(f) <= r sup |phi| = r sqrt(l + constant^2)``.
+
+Why not the corners
+-------------------
+Values at the 2^l corners, k = 1 and h = 1 of the mechanism, would make the function as exactly, and
+their l1 norm is a maximum over all signs, ``r max_s |sum_v s_v phi(v)|``: at l = 1, 2, 3 and a
+constant of 1 that is 2.2, 4.9 and 10.6 times r, where the weights have 1.4, 1.7 and 2. For every
+constant and either norm the largest error over the cube is smaller from the weights (the tests
+compare them), so nothing else is offered; and there are no 2^l numbers, so any number of axes.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+
+from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.counting.measurement import WHOLE, Statistic, Vector
+from dbern.data.domain import Column
+from dbern.erm.gram import GramSpace
+from dbern.erm.models import MOST_BITS, RiskModel, SolvedStatistic, SolvedWeights
+from dbern.erm.risk import BLOCK, value_error
+from dbern.erm.solver import STORED_ROWS
+from dbern.erm.spaces import FeatureSpace, LinearSpace, Space
+from dbern.privacy.budget import Protection
+from dbern.strategies.base import BumpBound, Coordinates, Entries, Slab
+from dbern.strategies.bias import Approximation
+from dbern.strategies.gram import CubeKernel
+from dbern.strategies.maps import to_released
+from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
+
+# --- Risk minimizers as functions on a lattice; their sensitivity is proved in risk_models
+
+
+@dataclass(frozen=True)
+class RiskMinimizer(RiskModel):
+    """A regularized risk minimizer as a function on the lattice, before that is chosen."""
+
+    space: Space
+    name: str = "decision"
+    share: Fraction = WHOLE
+
+    binned = False
+    spectral = True
+    additive = False
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The space's."""
+        return self.space.kernels
+
+    @property
+    def cube(self) -> CubeKernel | None:
+        """The space's, where it has no other kernels."""
+        return self.space.cube if isinstance(self.space, GramSpace) else None
+
+    @property
+    def largest_lattice(self) -> int:
+        """The space's."""
+        return self.space.largest_lattice
+
+    @cached_property
+    def approximation(self) -> Approximation:
+        """The space's, for the norm of the mean of the minimizers, concave in a shard's weight."""
+        total = min(self.risk.most_weight / self.risk.shards, OUTWARD * OUTWARD * self.cost)
+        norm = self.risk.norm(total) / self.unit
+        return self.space.approximation(OUTWARD * norm * math.sqrt(self.space.volume))
+
+    @property
+    def unit(self) -> float:
+        """``C M c``."""
+        return self.cost * self.risk.slope * self.space.volume
+
+    @property
+    def _moved(self) -> float:
+        """n times what a record can do to the weights of one output, in units of values."""
+        return OUTWARD * self.n * self.moved / self.unit
+
+    @property
+    def function_movement(self) -> float:
+        """``n (r + instability) sup |phi|``."""
+        return OUTWARD * self._moved * self.space.reach
+
+    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+        """See the proof at the top of `risk_models`."""
+        del quick
+        gain = self.space.gain(coordinates, norm)
+        outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
+        text = f"{self.outputs}{'^{1/2}' if norm == 2 else ''} x " if self.outputs > 1 else ""
+        return BumpBound(
+            OUTWARD * outputs * self._moved * gain.value,
+            f"{text}r {gain.derivation}, r = {self.steps}M C kappa / n and twice the solver's "
+            "distance",
+        )
+
+    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
+        """Weights as fine as 64-bit integers allow, whatever the tolerance."""
+        del tolerance
+        return _statistic(self.for_rows(n) if self.n != n else self, coordinates)
+
+    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
+        """The statistic that a plan has chosen."""
+        return _statistic(self.restored(n, counting), coordinates)
+
+
+def _statistic(component: RiskMinimizer, coordinates: Coordinates) -> Statistic:
+    """Weights of features, or where there are none values on the lattice."""
+    if isinstance(component.space, FeatureSpace):
+        return RiskStatistic(component, coordinates)
+    return ValueStatistic(component, coordinates)
+
+
+@dataclass(frozen=True)
+class OnLattice(SolvedStatistic):
+    """A solution of which coordinates of a lattice are released."""
+
+    component: RiskMinimizer
+    coordinates: Coordinates
+
+    @property
+    def _unit(self) -> float:
+        return self.component.unit
+
+    @property
+    @abstractmethod
+    def _row_error(self) -> float:
+        """Bound on the error of a value whose row of the map sums to one."""
+
+    @cached_property
+    def float_error(self) -> float:
+        """Bound on the error of any one released value, fixed point included."""
+        return self._row_error * self._largest_row
+
+    def float_error_norm(self, norm: int) -> float:
+        """The same of all values of all outputs: the norm of the row sums, which factors."""
+        outputs = math.sqrt(self.component.outputs) if norm == 2 else self.component.outputs
+        axes = (self.coordinates.row_sums(axis) for axis in range(len(self.coordinates.lattice.k)))
+        rows = math.prod(float((sums**norm).sum() ** (1 / norm)) for sums in axes)
+        return OUTWARD * outputs * self._row_error * rows
+
+    @property
+    def _largest_row(self) -> float:
+        axes = range(len(self.coordinates.lattice.k))
+        return math.prod(float(self.coordinates.row_sums(axis).max()) for axis in axes)
+
+    @cached_property
+    def position_error(self) -> float:
+        """That of the weights at its largest, and the kernel's cut: accuracy, never privacy."""
+        space = self.component.space
+        return (
+            OUTWARD * (space.reach * self.weight_error + space.cut_error(self._risk)) / self._unit
+        )
+
+    @property
+    def value_bound(self) -> float:
+        """``sup |phi|`` times the norm of the mean, mapped; and everything floats can add."""
+        reach = self.component.space.reach
+        return OUTWARD * 1.001 * self._largest_row * reach * self.mean_norm / self._unit
+
+
+@dataclass(frozen=True)
+class RiskStatistic(OnLattice, SolvedWeights):
+    """A risk minimizer's coordinates, from its weights."""
+
+    @property
+    def _space(self) -> FeatureSpace:
+        return cast("FeatureSpace", self.component.space)
+
+    @cached_property
+    def _row_error(self) -> float:
+        """By stationarity the mean of the minimizers has weights that sum to at most C M.
+
+        Times the most rows over n.
+        """
+        space, risk = self._space, self._risk
+        mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
+        rest = self.component.method.distance(risk) + self.step
+        floats = space.value_error(self.coordinates, mass, rest)
+        floats += 6 * UNIT_ROUNDOFF * space.reach * self.mean_norm
+        return OUTWARD * (floats + self.step * space.reach) / self._unit
+
+    @property
+    def table_bytes(self) -> int:
+        """Features at the lattice points of each axis, mapped, and the products under way."""
+        nodes = self.coordinates.lattice.shape
+        return 8 * 3 * (sum(nodes) + max(nodes)) * self._space.size
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Released values of one slab."""
+        mean = self.mean(state[output])
+        return self._space.values(mean, self.coordinates, slab) / self._unit
+
+
+@dataclass(frozen=True)
+class ValueStatistic(OnLattice):
+    """A solution is its values on the lattice."""
+
+    @property
+    def solution(self) -> str:
+        """Where."""
+        return f"values at {self.coordinates.lattice.size} lattice points"
+
+    @property
+    def bits(self) -> int:
+        """s: the sum over shards stays below 2^62."""
+        norm = self._risk.norm(self._risk.most_weight) + self._apart + 1
+        largest = self._risk.shards * max(1.0, self.component.space.reach) * norm
+        return min(MOST_BITS, 61 - math.frexp(largest)[1])
+
+    @property
+    def step(self) -> float:
+        """The functions themselves are not rounded."""
+        return 0.0
+
+    @cached_property
+    def _row_error(self) -> float:
+        space, risk = self.component.space, self._risk
+        radius = max(space.radius, risk.radius)
+        floats = value_error(risk, radius) + math.ldexp(0.5, -self.bits)
+        depth = 6 + sum(nodes + 4 for nodes in self.coordinates.lattice.shape)
+        if len(self.coordinates.layout.shape) != len(self.coordinates.lattice.shape):
+            depth = 10 + self.coordinates.lattice.size  # one product over the whole lattice
+        floats += 2 * depth * UNIT_ROUNDOFF * (space.reach * self.mean_norm + floats)
+        return OUTWARD * floats / self._unit
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Memory of one pass: its records, a shard's Gram matrix, and values under way."""
+        heavy = min(self._pass_rows, math.ceil(1.25 * self._risk.n / self._risk.shards) + 64)
+        gram = heavy**2 if heavy <= STORED_ROWS else BLOCK**2
+        values = self.coordinates.lattice.size * (2 * self.component.outputs + BLOCK)
+        return self._rows_bytes + 8 * (2 * gram + values)
+
+    @property
+    def table_bytes(self) -> int:
+        """The mean's values, and the products under way."""
+        return 8 * 4 * self.coordinates.lattice.size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Outputs, then the lattice."""
+        return (self.component.outputs, *self.coordinates.lattice.shape)
+
+    def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+        problem, state = self.component.fitted(rows[:, :-1], rows[:, -1], counts)
+        lattice, space = self.coordinates.lattice, self.component.space
+        axes = space.nodes([lattice.nodes(axis) for axis in range(len(lattice.k))])
+        values = problem.model(state).on_grid(axes)
+        return np.rint(np.ldexp(np.moveaxis(values, -1, 0), self.bits)).astype(np.int64)
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Released values of one slab."""
+        mean = np.ldexp(state[output].astype(np.float64), -self.bits) / self._risk.shards
+        return to_released(self.coordinates, mean, slab) / self._unit
+
+
+# --- Linear risk minimizers, released by their weights: as many numbers as there are features
+
+
+@dataclass(frozen=True)
+class LinearFunctions(Vector):
+    """The weights of every output, one output after the other; see the top of the module."""
+
+    model: RiskModel
+
+    @classmethod
+    def of(cls, model: RiskModel, *, share: Fraction = WHOLE) -> LinearFunctions:
+        """Those of a model of linear functions.
+
+        Examples
+        --------
+        >>> from dbern.data.domain import Axis, Column, Domain
+        >>> from dbern.erm.losses import Logistic
+        >>> from dbern.counting.kernel_sums import BySign
+        >>> label = BySign(Column("late", "data.label.classes", (False, True)))
+        >>> box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
+        >>> weights = LinearFunctions.of(
+        ...     RiskModel(box, Logistic(), LinearSpace(2, 1.0), label, cost=1.0)
+        ... ).for_rows(1000)
+        >>> weights.entries, 3.4 < weights.movement(1).value < 5
+        (('weight of x', 'weight of y', 'weight of the constant'), True)
+        """
+        names = [f"weight of {name}" for name in model.domain.names]
+        if cast("LinearSpace", model.space).size > len(names):
+            names.append("weight of the constant")
+        outputs = range(model.outputs)
+        entries = names if model.outputs == 1 else [f"{a}, {i}" for i in outputs for a in names]
+        return cls("weights", share, tuple(entries), model)
+
+    def for_rows(self, n: int) -> LinearFunctions:
+        """The same for n records."""
+        return replace(self, model=self.model.for_rows(n))
+
+    def protected(self, protection: Protection, ids: Column | None) -> LinearFunctions:
+        """The same for other neighbours."""
+        return replace(self, model=self.model.protected(protection, ids))
+
+    @property
+    def features(self) -> tuple[int, float]:
+        """Axes, and the constant."""
+        return self._space.dimensions, self._space.constant
+
+    @property
+    def _space(self) -> LinearSpace:
+        return cast("LinearSpace", self.model.space)
+
+    @property
+    def _moved(self) -> float:
+        return OUTWARD * self.model.n * self.model.moved
+
+    @property
+    def entry_movement(self) -> float:
+        """n times the largest move of a function's value, which exceeds that of its weights."""
+        return OUTWARD * self._moved * max(1.0, self._space.reach)
+
+    def movement(self, norm: int) -> BumpBound:
+        """See the top of the module."""
+        outputs, size = self.model.outputs, self._space.size
+        times = math.sqrt(outputs) if norm == 2 else outputs * math.sqrt(size)
+        text = "r" if outputs == 1 else f"{outputs}{'^{1/2}' if norm == 2 else ''} x r"
+        text += f" sqrt({size})" if norm == 1 else ""
+        return BumpBound(
+            OUTWARD * times * self._moved,
+            f"{text}, r = {self.model.steps}M C kappa / n and twice the solver's distance",
+        )
+
+    def statistic(self, n: int) -> WeightStatistic:
+        """Weights as fine as 64-bit integers allow."""
+        return WeightStatistic(self.model.for_rows(n) if self.model.n != n else self.model)
+
+    def restore(self, n: int, counting: Mapping[str, Any]) -> WeightStatistic:
+        """With the planned shards."""
+        return WeightStatistic(self.model.restored(n, counting))
+
+
+@dataclass(frozen=True)
+class WeightStatistic(SolvedWeights):
+    """The means of the shards' weights as they are."""
+
+    @property
+    def _size(self) -> int:
+        return self._features.size
+
+    @property
+    def coordinates(self) -> Entries:
+        """One entry a weight."""
+        return Entries(self.component.outputs * self._size)
+
+    @property
+    def _float_norm(self) -> float:
+        """Of one output: fixed point; an integer as a float, and a division."""
+        return OUTWARD * (self.step + 4 * UNIT_ROUNDOFF * self.mean_norm)
+
+    @property
+    def float_error(self) -> float:
+        """No entry's is larger than the norm."""
+        return self._float_norm
+
+    def float_error_norm(self, norm: int) -> float:
+        """Of all outputs."""
+        outputs = self.component.outputs
+        times = math.sqrt(outputs) if norm == 2 else outputs * math.sqrt(self._size)
+        return OUTWARD * times * self._float_norm
+
+    @property
+    def position_error(self) -> float:
+        """No entry is farther from its meaning than the weights."""
+        return self.weight_error
+
+    @property
+    def value_bound(self) -> float:
+        """No entry exceeds the norm."""
+        return OUTWARD * 1.001 * self.mean_norm
+
+    @property
+    def table_bytes(self) -> int:
+        """None."""
+        return 0
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """The entries of one slab."""
+        del output
+        return np.asarray(self.mean(state.reshape(-1)[slab.start : slab.stop]))

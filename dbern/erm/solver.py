@@ -1,0 +1,520 @@
+"""Solve a shard's objective to within a stated distance of its minimizer.
+
+A shard's objective as the solver sees it: where the loss pulls a state, and how far off it is.
+
+``pull(w) = -grad P(w) = -a sum_i L'(l_i, f_w(d_i)) phi(d_i)``, so ``grad J(w) = w - pull(w)``.
+Equal records are merged into one with their number as weight, in sorted order: the objective is
+the same, the Gram matrix smaller, and the result free of the order of the records.
+
+Gradient methods from zero, whose output is within a stated distance of the minimizer.
+
+Write ``J = P + |w|^2/2`` for a shard's objective, c for its total weight: P is convex, its gradient
+Lipschitz with ``beta = c kappa^2 curvature``. Steps are ``w - eta grad J(w)`` with
+``eta = 1/(1 + beta)``; float errors are those of `dbern.erm.risk`.
+
+Lemma (contraction). ``T(w) = w - eta grad J(w)`` with ``0 < eta <= 2/(2 + beta)`` satisfies
+``|T(w) - T(w')| <= (1 - eta) |w - w'|``. Proof. With ``d = w - w'``, ``p = grad P(w) - grad P(w')``
+and cocoercivity ``<p, d> >= |p|^2 / beta``: ``|(1-eta) d - eta p|^2 <= (1-eta)^2 |d|^2 +
+(eta^2 - 2 eta (1-eta)/beta) |p|^2``, and the bracket is at most 0 for ``eta (2 + beta) <= 2``.
+(Half of that longest step leaves room for the errors of floats.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from dbern.bernstein.kernels import OUTWARD
+from dbern.bernstein.reproducing import ExplicitKernel, Kernel, ProductKernel
+from dbern.erm.risk import BLOCK, Risk, mean_state_error, state_error, sum_by_pairs, summation_error
+from dbern.errors import SpecError
+from dbern.types import UNIT_ROUNDOFF, FloatArray
+
+# --- Fitted functions: expansions in records' features, which are as private as the records
+
+
+_CACHED_TERMS = 1 << 16
+
+
+class Model(Protocol):
+    """A fitted function with q outputs; its values are bounded by no noise: private."""
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        """Values (m, q) at points (m, l)."""
+
+    def on_grid(self, axes: Sequence[FloatArray]) -> FloatArray:
+        """Values (k_1, .., k_l, q) at the product of the axes' coordinates."""
+
+
+def _grid_points(axes: Sequence[FloatArray]) -> FloatArray:
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """``f(y) = sum_i alpha_i K(d_i, y)`` for records d (n, l) and coefficients (n, q)."""
+
+    kernel: Kernel
+    records: FloatArray
+    coefficients: FloatArray
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        """Values (m, q); sums over records as `rounding` counts them."""
+        shape = (len(points), self.coefficients.shape[1])
+        if not len(self.records):
+            return np.zeros(shape)
+        height = max(1, _CACHED_TERMS // BLOCK)
+
+        def term(block: slice) -> FloatArray:
+            values = np.empty(shape)
+            for top in range(0, len(points), height):
+                rows = slice(top, top + height)
+                gram = self.kernel(points[rows], self.records[block])
+                np.matmul(gram, self.coefficients[block], out=values[rows])
+            return values
+
+        return sum_by_pairs(term, len(self.records))
+
+    def on_grid(self, axes: Sequence[FloatArray]) -> FloatArray:
+        """Values on a grid: for product kernels the axes' factors and one matrix product."""
+        shape = (*(len(axis) for axis in axes), self.coefficients.shape[1])
+        kernel = self.kernel
+        if not (isinstance(kernel, ProductKernel) and kernel.product):
+            return self(_grid_points(axes)).reshape(shape)
+        if not len(self.records):
+            return np.zeros(shape)
+        half = (len(axes) + 1) // 2
+
+        def term(block: slice) -> FloatArray:
+            records = self.records[block]
+            factors = [kernel.along(i, records[:, i], axis) for i, axis in enumerate(axes)]
+            left = _rowwise_products(factors[:half])
+            right = _rowwise_products([*factors[half:], self.coefficients[block]])
+            return np.asarray((left.T @ right).reshape(shape))
+
+        return sum_by_pairs(term, len(self.records))
+
+
+def _rowwise_products(factors: Sequence[FloatArray]) -> FloatArray:
+    result = factors[0]
+    for factor in factors[1:]:
+        result = (result[:, :, None] * factor[:, None, :]).reshape(len(result), -1)
+    return result
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """``f(y) = features(y) . weights`` for weights (p, q)."""
+
+    kernel: ExplicitKernel
+    weights: FloatArray
+
+    def __call__(self, points: FloatArray) -> FloatArray:
+        """Values (m, q)."""
+        return np.asarray(self.kernel.features(points) @ self.weights)
+
+    def on_grid(self, axes: Sequence[FloatArray]) -> FloatArray:
+        """Values on a grid."""
+        return self(_grid_points(axes)).reshape(*(len(axis) for axis in axes), -1)
+
+
+# --- A shard's objective as the solver sees it: where the loss pulls a state, and how far off it i
+
+STORED_ROWS = 8192
+"""Up to this many distinct records the Gram matrix is kept (512 MiB), beyond it recomputed."""
+
+STORED_FEATURES = 1 << 25
+"""Up to this many numbers the explicit features are kept (256 MiB), beyond it recomputed."""
+
+_CACHED = 1 << 16  # entries of the Gram matrix computed at a time
+
+
+class Objective(Protocol):
+    """One shard; states are arrays (size, q) with a column for each of q models."""
+
+    @property
+    def risk(self) -> Risk:
+        """The public constants."""
+
+    @property
+    def total(self) -> float:
+        """The shard's weight, rounded outward."""
+
+    def zero(self) -> FloatArray:
+        """The state of w = 0."""
+
+    def pull(self, state: FloatArray) -> FloatArray:
+        """``-grad P``."""
+
+    def distance(self, state: FloatArray, pull: FloatArray, exact: bool) -> float:
+        """Bound on ``|state - pull|``, the gradient's norm but for its float error.
+
+        The largest of the q models; `exact` spends a product with the Gram matrix on it.
+        """
+
+    def model(self, state: FloatArray) -> Model:
+        """What the state predicts."""
+
+
+def objective(
+    risk: Risk, points: FloatArray, labels: FloatArray, counts: FloatArray | None = None
+) -> Objective:
+    """The shard's objective, in explicit features where the kernel has them.
+
+    `counts` (n,) says how many equal records a row stands for, of rows that are distinct and
+    sorted; without them equal ones are merged where there is a Gram matrix.
+
+    Raises
+    ------
+    SpecError
+        For points or labels of the wrong shape.
+    """
+    labels = labels[:, None] if labels.ndim == 1 else labels
+    if points.ndim != 2 or points.shape[1] != risk.dimensions or len(labels) != len(points):
+        raise SpecError(
+            f"target: a shard needs points (n, {risk.dimensions}) and as many labels; pass one row "
+            "per record"
+        )
+    labels = risk.loss.admissible(labels)
+    if isinstance(risk.kernel, ExplicitKernel):
+        return PrimalObjective(risk, risk.kernel, points, labels, counts)
+    return DualObjective(risk, points, labels, counts)
+
+
+class DualObjective:
+    """States are the coefficients of an expansion in the records' features."""
+
+    def __init__(
+        self,
+        risk: Risk,
+        points: FloatArray,
+        labels: FloatArray,
+        counts: FloatArray | None = None,
+    ) -> None:
+        distinct = np.column_stack([points, labels])
+        if counts is None:
+            distinct, found = np.unique(distinct, axis=0, return_counts=True)
+            counts = found.astype(np.float64)
+        self.risk = risk
+        self.total = OUTWARD * risk.weight * float(counts.sum())
+        self._points = np.ascontiguousarray(distinct[:, : points.shape[1]])
+        self._labels = distinct[:, points.shape[1] :]
+        self._weights = (risk.weight * counts)[:, None]
+        self._gram = _gram(risk.kernel, self._points) if len(distinct) <= STORED_ROWS else None
+
+    def zero(self) -> FloatArray:
+        """No coefficients."""
+        return np.zeros_like(self._labels)
+
+    def pull(self, state: FloatArray) -> FloatArray:
+        """Coefficients ``-a_i L'_i``."""
+        slopes = _slopes(self.risk, self._labels, self._predictions(state))
+        return np.asarray(-self._weights * slopes)
+
+    def distance(self, state: FloatArray, pull: FloatArray, exact: bool) -> float:
+        """See `Objective`: ``sqrt(v'Kv)`` with the float error of ``v'Kv``, or ``kappa |v|_1``.
+
+        The Euclidean norm of the coefficients v is no norm of the Hilbert space.
+        """
+        difference = state - pull
+        order = 2 * len(difference) * UNIT_ROUNDOFF  # sums down a column are in sequence
+        largest = float(np.abs(difference).sum(axis=0).max(initial=0.0)) * (1 + order)
+        bound = self.risk.kappa * largest
+        if exact and largest > 0:
+            square = float((difference * self._predictions(difference)).sum(axis=0).max())
+            inner = summation_error(self.risk) * self.risk.kappa**2
+            kernel = self.risk.kernel.error(self.risk.dimensions, self.risk.radius)
+            error = 2 * (inner + kernel + order * self.risk.kappa**2) * largest**2
+            bound = min(bound, math.sqrt(max(square, 0.0) + error))
+        return OUTWARD * bound
+
+    def model(self, state: FloatArray) -> Model:
+        """The expansion."""
+        return Expansion(self.risk.kernel, self._points, state)
+
+    def _predictions(self, state: FloatArray) -> FloatArray:
+        """``K alpha``."""
+        if not len(state):
+            return state
+        gram = self._gram
+        if gram is None:
+            return Expansion(self.risk.kernel, self._points, state)(self._points)
+        return sum_by_pairs(lambda block: np.asarray(gram[block].T @ state[block]), len(state))
+
+
+class PrimalObjective:
+    """States are weights of explicit features, block by block: any number of records."""
+
+    def __init__(
+        self,
+        risk: Risk,
+        kernel: ExplicitKernel,
+        points: FloatArray,
+        labels: FloatArray,
+        counts: FloatArray | None = None,
+    ) -> None:
+        self.risk = risk
+        rows = len(points) if counts is None else float(counts.sum())
+        self.total = OUTWARD * risk.weight * rows
+        self._counts = None if counts is None else counts[:, None]
+        self._kernel = kernel
+        self._points = points
+        self._labels = labels
+        self._size = kernel.features(points[:0]).shape[1]
+        kept = len(points) * self._size <= STORED_FEATURES
+        self._features = kernel.features(points) if kept else None
+
+    def zero(self) -> FloatArray:
+        """No weights."""
+        return np.zeros((self._size, self._labels.shape[1]))
+
+    def pull(self, state: FloatArray) -> FloatArray:
+        """``-a sum_i c_i L'_i x_i``, in blocks of `BLOCK` records; c_i their counts."""
+
+        def term(block: slice) -> FloatArray:
+            kept = self._features
+            features = self._kernel.features(self._points[block]) if kept is None else kept[block]
+            slopes = _slopes(self.risk, self._labels[block], features @ state)
+            slopes = slopes if self._counts is None else slopes * self._counts[block]
+            return np.asarray(features.T @ slopes)
+
+        if not len(self._points):
+            return self.zero()
+        return np.asarray(-self.risk.weight * sum_by_pairs(term, len(self._points)))
+
+    def distance(self, state: FloatArray, pull: FloatArray, exact: bool) -> float:  # noqa: ARG002
+        """The Euclidean norm: that of the Hilbert space, for explicit features."""
+        return OUTWARD * float(np.linalg.norm(state - pull, axis=0).max(initial=0.0))
+
+    def model(self, state: FloatArray) -> Model:
+        """The linear function."""
+        return LinearModel(self._kernel, state)
+
+
+def _slopes(risk: Risk, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+    """dL/df clipped at M; a user's loss that is not a number pulls nowhere."""
+    derivative = risk.loss.derivative(labels, predictions)
+    return np.clip(np.nan_to_num(derivative, nan=0.0), -risk.slope, risk.slope)
+
+
+def _gram(kernel: Kernel, points: FloatArray) -> FloatArray:
+    count = len(points)
+    values = np.empty((count, count))
+    height = max(1, _CACHED // max(count, 1))
+    for first in range(0, count, height):
+        rows = slice(first, first + height)
+        values[rows] = kernel(points[rows], points)
+    return values
+
+
+# --- Gradient methods from zero, whose output is within a stated distance of the minimizer
+
+_CHECK_EVERY = 8
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Steps fitted to each shard's own weight, to a proved distance from its minimizer.
+
+    Sensitivity is that of the minimizers, r, plus twice the distance. The number of steps may
+    depend on the shard (its size is private; time is not part of the guarantee) because the
+    distance is reached on every database: there is no cap below the proved worst case.
+
+    *Certificate.* J is 1-strongly convex, so ``|w - w*| <= |grad J(w)|``: whenever the gradient's
+    norm is at most the tolerance, the state is the answer, float error as in `rounding`.
+
+    *Plain steps* reach it: ``(1 - eta)^T |w*|`` is at most the tolerance after a number of steps
+    known in advance, certified on the way or not. This is the proof for every database.
+
+    *Accelerated steps* come first where they are expected to be fewer; if floats kept them from a
+    certificate, plain steps follow. With ``q = 1 + beta`` (J is q-smooth), ``theta = q^(-1/2)``:
+    ``y = (x + theta z)/(1 + theta)``, ``g = grad J(y)``, ``x+ = y - g/q``,
+    ``z+ = (1 - theta) z + theta (y - g)``. Lemma: ``E = J(x) - J* + |z - w*|^2/2`` satisfies
+    ``E+ <= (1 - theta) E``. Proof. ``J(x+) <= J(y) - |g|^2/(2q)``. With
+    ``p = (1-theta)(z - w*) + theta (y - w*)``, ``|z+ - w*|^2/2 = |p|^2/2 - theta <g, p> +
+    |g|^2/(2q)``, and ``|p|^2 <= (1-theta)|z - w*|^2 + theta |y - w*|^2``. From
+    ``theta (z - w*) = (y - x) + theta (y - w*)``, ``theta <g, p> = (1-theta) <g, y - x> +
+    theta <g, y - w*>``, at least ``(1-theta)(J(y) - J(x)) + theta (J(y) - J* + |y - w*|^2/2)`` by
+    convexity and strong convexity. Adding up leaves ``(1-theta)(J(x) - J*) +
+    (1-theta)|z - w*|^2/2``. From zero ``E_0 <= min(c L(0), (c M kappa)^2)``, and ``|y - w*| <=
+    sqrt(2 E)``, so ``|grad J(y)| <= q sqrt(2 E)`` falls below the tolerance.
+
+    Parameters
+    ----------
+    tolerance : float
+        Distance allowed to the iteration; floats add theirs. `for_sensitivity` chooses it.
+    observed : bool
+        Whether the last state is looked at too: where the number of steps rests on what somebody
+        states of a loss, it need not be enough.
+
+    Raises
+    ------
+    SpecError
+        For a tolerance that is not positive; from `run`, where the last state is looked at and not
+        within the tolerance.
+
+    Examples
+    --------
+    >>> Certified(1e-9).tolerance
+    1e-09
+    """
+
+    tolerance: float
+    observed: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.tolerance > 0:
+            raise SpecError("target.gap: must be positive; write gap = 1e-9")
+
+    @classmethod
+    def for_sensitivity(cls, risk: Risk, share: float = 2.0**-8) -> Certified:
+        """The tolerance that adds that share of r to r."""
+        return cls(share * risk.sensitivity / 2)
+
+    def run(self, problem: Objective) -> FloatArray:
+        """A state within the tolerance and the float error of the shard's minimizer."""
+        risk, total = problem.risk, problem.total
+        plain = _plain_steps(risk, total, self.tolerance)
+        accelerated = self._accelerated_steps(risk, total)
+        if accelerated < plain:
+            certified = self._accelerated(problem, accelerated)
+            if certified is not None:
+                return certified
+        return self._plain(problem, plain)
+
+    def _plain(self, problem: Objective, steps: int) -> FloatArray:
+        step = _step(problem.risk, problem.total)
+        state = problem.zero()
+        for count in range(steps):
+            pull = problem.pull(state)
+            if self._is_near(problem, state, pull, count):
+                break
+            state = _mix(state, pull, step)
+        else:
+            if self.observed:
+                self._look(problem, state)
+        return state
+
+    def _look(self, problem: Objective, state: FloatArray) -> None:
+        floats = state_error(problem.risk, problem.total)
+        if not problem.distance(state, problem.pull(state), True) <= self.tolerance + floats:
+            raise SpecError(
+                "target.loss: did not converge, so it is not what is stated of it: convex, "
+                "Lipschitz and as smooth; write larger constants, or a loss that is"
+            )
+
+    def _accelerated(self, problem: Objective, steps: int) -> FloatArray | None:
+        momentum = _momentum(problem.risk, problem.total)
+        state, leading = problem.zero(), problem.zero()
+        for count in range(steps):
+            point = _mix(state, leading, momentum / (1 + momentum))
+            pull = problem.pull(point)
+            if self._is_near(problem, point, pull, count):
+                return point
+            # grad J(y) = y - pull, so both updates are averages with the pull.
+            state = _mix(point, pull, momentum**2)
+            leading = _mix(leading, pull, momentum)
+        return None
+
+    def _is_near(self, problem: Objective, state: FloatArray, pull: FloatArray, count: int) -> bool:
+        exact = count % _CHECK_EVERY == _CHECK_EVERY - 1
+        return problem.distance(state, pull, exact) <= self.tolerance
+
+    def instability(self, risk: Risk) -> float:
+        """Twice the distance."""
+        return 2 * self.distance(risk)
+
+    def distance(self, risk: Risk) -> float:
+        """The tolerance and the float error, in the mean over shards."""
+        return self.tolerance + mean_state_error(risk)
+
+    def most_steps(self, risk: Risk) -> int:
+        """Steps on a shard that holds every row, after accelerated steps that failed."""
+        return self._most(risk, risk.most_weight)
+
+    def expected_steps(self, risk: Risk) -> int:
+        """Proved steps on a shard of average weight, floats aside: what to plan time with."""
+        total = risk.most_weight / risk.shards
+        return min(_plain_steps(risk, total, self.tolerance), self._accelerated_steps(risk, total))
+
+    def _most(self, risk: Risk, total: float) -> int:
+        plain = _plain_steps(risk, total, self.tolerance)
+        accelerated = self._accelerated_steps(risk, total)
+        return plain + (accelerated if accelerated < plain else 0)
+
+    def _accelerated_steps(self, risk: Risk, total: float) -> int:
+        energy = min(total * risk.loss.at_zero, (total * risk.slope * risk.kappa) ** 2)
+        momentum = _momentum(risk, total)
+        # Half of the tolerance, as the computed norm is a bound; then up to the next exact check.
+        start = 2 * math.sqrt(2 * energy) / momentum**2
+        return _CHECK_EVERY + _steps_until(start, self.tolerance, -0.5 * math.log1p(-momentum))
+
+
+def solve(risk: Risk, method: Certified, points: FloatArray, labels: FloatArray) -> Model:
+    """Fit one shard.
+
+    Parameters
+    ----------
+    risk : Risk
+    method : Certified
+    points : array (n_s, l)
+        The shard's records, within the risk's radius; the null record left out.
+    labels : array (n_s,) or (n_s, q)
+        One column a model; signs for classification (`one_vs_rest`).
+
+    Returns
+    -------
+    Model
+        With a Gram matrix the same, bit for bit on one machine, for any order of the records.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.reproducing import Gaussian
+    >>> from dbern.erm.losses import Logistic
+    >>> risk = Risk(Logistic(), Gaussian((0.5,)), cost=1.0, n=4, radius=1.0, dimensions=1)
+    >>> x = np.array([[0.1], [0.2], [0.8], [0.9]])
+    >>> model = solve(risk, Certified(1e-10), x, np.array([-1.0, -1, 1, 1]))
+    >>> model(np.array([[0.0], [1.0]])).round(3).ravel()
+    array([-0.166,  0.166])
+    """
+    problem = objective(risk, points, labels)
+    return problem.model(method.run(problem))
+
+
+def one_vs_rest(classes: FloatArray, count: int) -> FloatArray:
+    """Labels (n, count): 1 in the column of the record's class (0 to count - 1), -1 elsewhere.
+
+    Examples
+    --------
+    >>> one_vs_rest(np.array([2.0, 0.0]), 3)
+    array([[-1., -1.,  1.],
+           [ 1., -1., -1.]])
+    """
+    return np.where(classes[:, None] == np.arange(count), 1.0, -1.0)
+
+
+def _mix(first: FloatArray, second: FloatArray, share: float) -> FloatArray:
+    return np.asarray((1 - share) * first + share * second)
+
+
+def _step(risk: Risk, total: float) -> float:
+    return 1 / (1 + risk.smoothness(total)) / OUTWARD
+
+
+def _momentum(risk: Risk, total: float) -> float:
+    """theta; J is smoother than ``1/theta^2``, which is all that the proof needs."""
+    return 1 / math.sqrt(1 + risk.smoothness(total)) / OUTWARD
+
+
+def _plain_steps(risk: Risk, total: float, distance: float) -> int:
+    return _steps_until(risk.norm(total), distance, -math.log1p(-_step(risk, total)))
+
+
+def _steps_until(start: float, end: float, rate: float) -> int:
+    if start <= end:
+        return 0
+    return math.ceil(OUTWARD * math.log(start / end) / rate) + 1

@@ -1,0 +1,599 @@
+"""Finite feature spaces that risk minimizers are learned in and released from.
+
+The Gaussian kernel cut to finitely many features: all records at once, no Gram matrix.
+
+Features of one axis: ``phi(x) = T K_x``, ``K_x`` the kernel at the lattice points and T the stored
+analysis matrix ``~ mu^(-1/2) U'`` of its Gram matrix G (`dbern.strategies.spectral`); of l axes:
+all products. The kernel learned with is ``K_d(x, y) = phi(x) . phi(y)``, positive definite by form,
+whatever T is. ``kappa^2`` is the product over axes of ``lambda_max(T G T')``, about 1: K_x is the
+value of ``sum_v c_v K_v`` against the feature of x, so ``|T K_x|^2 <= lambda_max(T G T') K(x, x)``.
+
+A linear function ``w . phi`` is determined by its values on the lattice, and up to the rounding of
+T its d weights are the spectral coordinates ``T psi`` of these values.
+
+Theorem (cost of the cut). Let ``|K - K_d| <= delta`` on the cube, and let the minimizers of a risk
+of total weight c with K and with K_d have values f and f_d. Then ``|f_d - f| <= c M delta
+(1 + kappa sqrt(c Λ)/2)`` everywhere, Λ the loss's curvature. Proof. ``f_d = sum_i alpha_i
+K_d(x_i, .)`` with ``alpha_i = -a_i L'(f_d(x_i))``, ``sum |alpha_i| <= c M``. Let w~ have the same
+coefficients with K: its values differ from f_d by at most ``e = c M delta``, so w~ is stationary
+for K but for errors e of its predictions, and by the certificates of `dbern.erm.risk`
+``|w~ - w*| <= e sqrt(c Λ)/2``; add ``|f_d - <w~, phi>| <= e``.
+
+Delta. The difference of the kernels is ``<(1 - A) phi_x, phi_y>`` with A of norm at most
+``1 + t``, ``t = lambda_max(T G T') - 1``; it is at most ``sup_x D(x, x) + 2 t``,
+``D(x, x) = 1 - |phi(x)|^2`` (Cauchy-Schwarz for ``|1 - A|``, which is ``1 - A`` but for t), and for
+products of factors at most 1 + t the axes' differences add up, times the bounds of the others.
+
+Finite feature spaces that risk minimizers are learned in and released from.
+
+A function of a space is ``f(y) = w . phi(y)``, phi public, so its released coordinates are a public
+linear map ``y = (T_1 x .. x T_l) (phi(p))_p w`` of its weights. What one record can do to them is
+the norm of that map times what it can do to w. The map is computed in floats; its error is bounded
+by the Euclidean norm of w, and enters the noise like every other float error.
+
+*Gaussian kernels* are cut to features (`dbern.erm.spaces`), ``phi(x) = T K_x`` with a
+stored T of their own, fine enough for the public n. The norm of f in the kernel's own Hilbert space
+is ``(w' T G T' w)^{1/2} <= lambda_max(T G T')^{1/2} |w|``, as f is ``sum_v (T'w)_v K_v``; and of
+the coordinates a function of norm one can have, `Coordinates.ball_bound` knows. It speaks of
+densities ``K / c``, c the product of their ``b sqrt(2 pi)``, in whose Hilbert space norms are
+``sqrt(c)`` times as large.
+
+*Linear functions* are released by their weights (`dbern.erm.measurement`). Records are
+projected to the unit ball of unit-cube coordinates (Aldà and Rubinstein's assumption), which bounds
+kappa; the function is that of all points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from dbern.bernstein import kernels as densities
+from dbern.bernstein.kernels import EXP_ULPS, OUTWARD, Gaussian
+from dbern.bernstein.kernels import Kernel as Density
+from dbern.bernstein.reproducing import ExplicitKernel, Kernel, Linear
+from dbern.erm.risk import Risk
+from dbern.erm.solver import STORED_FEATURES
+from dbern.errors import SpecError
+from dbern.strategies.base import BumpBound, Coordinates, Slab
+from dbern.strategies.bias import Approximation, Bumps
+from dbern.strategies.spectral import AxisSpectrum, axis_spectrum
+from dbern.types import UNIT_ROUNDOFF, FloatArray
+
+# --- The Gaussian kernel cut to finitely many features: all records at once, no Gram matrix
+
+
+@dataclass(frozen=True)
+class ProjectedGaussian:
+    """``phi(x) . phi(y)`` for points of the unit cube; use `project_gaussian`.
+
+    Attributes
+    ----------
+    scales : tuple of float
+        Standard deviations per axis, in unit-cube units.
+    spectra : tuple of AxisSpectrum
+        T of each axis, for the density with that standard deviation, with weighting 1/2.
+
+    Examples
+    --------
+    >>> kernel = project_gaussian([0.3], k=[20], rank=[8])
+    >>> kernel.features(np.array([[0.5], [0.6]])).shape
+    (2, 8)
+    >>> bool(abs(kernel(np.array([[0.5]]), np.array([[0.6]])) - np.exp(-1 / 18)) < 1e-5)
+    True
+    """
+
+    scales: tuple[float, ...]
+    spectra: tuple[AxisSpectrum, ...]
+
+    @cached_property
+    def _maps(self) -> tuple[FloatArray, ...]:
+        """``sqrt(peak) T'`` of each axis: T belongs to the density, peak times this kernel."""
+        pairs = zip(self.scales, self.spectra, strict=True)
+        return tuple(np.asarray(s.analysis.T * math.sqrt(_peak(b))) for b, s in pairs)
+
+    def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        """Values (m, n)."""
+        return np.asarray(self.features(x) @ self.features(y).T)
+
+    def features(self, x: FloatArray) -> FloatArray:
+        """Products (m, d_1 .. d_l) of the axes' features, the last axis fastest."""
+        result = self.along_axis(0, x[:, 0])
+        for axis in range(1, len(self.scales)):
+            factor = self.along_axis(axis, x[:, axis])
+            size = result.shape[1] * factor.shape[1]
+            result = (result[:, :, None] * factor[:, None, :]).reshape(len(x), size)
+        return result
+
+    def along_axis(self, axis: int, x: FloatArray) -> FloatArray:
+        """The features (m, d_axis) of one axis at coordinates (m,)."""
+        table = self._maps[axis]
+        z = (x[:, None] - np.arange(len(table)) / (len(table) - 1)) / self.scales[axis]
+        z *= z
+        z *= -0.5
+        return np.asarray(np.exp(np.maximum(z, -700.0)) @ table)
+
+    @cached_property
+    def _norms(self) -> tuple[float, ...]:
+        """``lambda_max(T G T')`` of each axis, bounded."""
+        pairs = zip(self.scales, self.spectra, strict=True)
+        return tuple(max(1.0, s.gram_norm(densities.Gaussian(b))) for b, s in pairs)
+
+    def bound(self, radius: float) -> float:  # noqa: ARG002 - the same on the whole cube
+        """``kappa^2``."""
+        return OUTWARD * math.prod(self._norms)
+
+    def error(self, dimensions: int, radius: float) -> float:  # noqa: ARG002 - the cube's
+        """Float error of K_d: of both points' features, and of their product."""
+        count = math.prod(spectrum.rank for spectrum in self.spectra)
+        product = (count + 2) * UNIT_ROUNDOFF * self.bound(radius)
+        return OUTWARD * (2.01 * math.sqrt(self.bound(radius)) * self.feature_error + product)
+
+    @cached_property
+    def feature_error(self) -> float:
+        """Float error of a point's features, in the Euclidean norm.
+
+        On an axis every kernel value errs by ``EXP_ULPS + 8`` units, the product by one per term,
+        of at most the row sums of the map; the axes' relative errors add up, and products round.
+        """
+        relative = 0.0
+        for table in self._maps:
+            rows = np.abs(table).sum(axis=0)
+            ulps = (EXP_ULPS + 12 + len(table)) * UNIT_ROUNDOFF
+            relative += ulps * float(np.linalg.norm(rows)) + 2 * UNIT_ROUNDOFF
+        return 1.01 * relative * math.sqrt(self.bound(1.0))
+
+    def feature_errors(self, axis: int) -> FloatArray:
+        """Float error of each feature (d,) of one axis: that of every kernel value, weighed."""
+        table = self._maps[axis]
+        rows = np.abs(table).sum(axis=0)
+        return np.asarray(rows * ((EXP_ULPS + 12 + len(table)) * UNIT_ROUNDOFF))
+
+    def feature_sups(self, axis: int) -> FloatArray:
+        """Bound each feature (d,) of one axis over the unit interval, as `cut` is bounded."""
+        x, factor, error = self._enclosing(axis)
+        rows = np.abs(self._maps[axis]).sum(axis=0)
+        slack = rows * error + self.feature_errors(axis)
+        largest = np.abs(self.along_axis(axis, x)).max(axis=0) + slack
+        return np.asarray(OUTWARD * (largest * factor + slack))
+
+    def _enclosing(self, axis: int) -> tuple[FloatArray, float, float]:
+        """Points whose largest value bounds a polynomial of twice a kernel's degree, by a factor.
+
+        The kernel at each lattice point is a polynomial of that degree up to the error.
+        """
+        density = densities.Gaussian(self.scales[axis])
+        degree, error = density.degree_for(1e-15, 0.5)
+        nodes = 8 * degree
+        x = 0.5 + 0.5 * np.cos((2 * np.arange(nodes) + 1) * (math.pi / (2 * nodes)))
+        return x, 1 / math.cos(math.pi * 2 * degree / (2 * nodes)), error / density.peak
+
+    @cached_property
+    def cut(self) -> float:
+        """Bound delta on ``|K - K_d|`` over the cube; see the module."""
+        axes = [self._axis_cut(axis) for axis in range(len(self.scales))]
+        return OUTWARD * self.bound(1.0) * sum(axes)
+
+    def _axis_cut(self, axis: int) -> float:
+        # 1 - |phi|^2 is within `tail` of a polynomial, bounded by its values at Chebyshev nodes
+        # (Ehlich and Zeller): the kernel at each lattice point is expanded on the unit interval.
+        x, factor, error = self._enclosing(axis)
+        rows = float(np.linalg.norm(np.abs(self._maps[axis]).sum(axis=0)))
+        square = np.square(self.along_axis(axis, x)).sum(axis=1)
+        tail = 3 * rows * error + 3 * self.feature_error
+        largest = float(np.abs(1 - square).max()) + tail
+        defect = largest * factor + tail
+        return defect + 2 * (self._norms[axis] - 1)
+
+    def cut_error(self, risk: Risk) -> float:
+        """The theorem's bound on what the cut changes of the minimizer, at any point."""
+        total = risk.most_weight
+        amplified = 1 + math.sqrt(total * risk.loss.curvature) / 2
+        return OUTWARD * total * risk.slope * self.cut * amplified
+
+
+def project_gaussian(
+    scales: Sequence[float], k: Sequence[int], rank: Sequence[int]
+) -> ProjectedGaussian:
+    """The Gaussian kernel on the leading eigenvectors of each axis's lattice of k + 1 points.
+
+    Examples
+    --------
+    >>> coarse, fine = (project_gaussian([0.3, 0.3], [20, 20], [d, d]) for d in (6, 10))
+    >>> fine.cut < 1e-2 * coarse.cut
+    True
+    """
+    axes = zip(scales, k, rank, strict=True)
+    spectra = tuple(axis_spectrum(densities.Gaussian(b), n, d, 0.5) for b, n, d in axes)
+    return ProjectedGaussian(tuple(scales), spectra)
+
+
+def _peak(bandwidth: float) -> float:
+    return 1 / (bandwidth * math.sqrt(2 * math.pi))
+
+
+# --- What a space of functions is to a risk minimizer, however its functions are represented
+
+MOST_POINTS = 1_000_000
+"""Lattice points that a choice may take, where values are cheap."""
+
+
+class Hypotheses(Protocol):
+    """The functions ``<w, phi(y)>`` of a kernel's Hilbert space, as they are learned.
+
+    Attributes
+    ----------
+    dimensions : int
+        Coordinates of a point.
+    radius : float
+        Largest Euclidean norm of a record's point.
+    reach : float
+        ``sup |phi(y)|`` over the unit cube: what a value is of a norm.
+    shard_rows : int
+        Rows of an automatic shard.
+    """
+
+    @property
+    def dimensions(self) -> int:
+        """See the class."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """What is learned with."""
+
+    @property
+    def radius(self) -> float:
+        """See the class."""
+
+    @property
+    def reach(self) -> float:
+        """See the class."""
+
+    @property
+    def shard_rows(self) -> int:
+        """See the class."""
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """JSON values that `restored` reads."""
+
+    def resolved(self, risk_factor: float, n: int) -> Self:
+        """As it is for n records; `risk_factor` is what a cut of the kernel is amplified by."""
+
+    def restored(self, counting: Mapping[str, Any]) -> Self:
+        """The space whose `counting` this is."""
+
+    def points(self, positions: FloatArray) -> FloatArray:
+        """Where records at unit-cube positions (m, l) are put, by single records alone."""
+
+    def drift(self, distance: float) -> float:
+        """How far a feature moves with its point, so much on each axis: accuracy alone."""
+
+
+class Space(Hypotheses, Protocol):
+    """Functions that are released on a lattice.
+
+    Attributes
+    ----------
+    volume : float
+        A kernel bump ``K(x, .)`` is this times a mixture's unit bump.
+    kernels : tuple of Density
+        What the choice of k, h and noise looks at; none where it looks at the Gram matrix.
+    largest_lattice : int
+        Most points of a lattice that is chosen.
+    """
+
+    @property
+    def volume(self) -> float:
+        """See the class."""
+
+    @property
+    def kernels(self) -> tuple[Density, ...]:
+        """See the class."""
+
+    @property
+    def largest_lattice(self) -> int:
+        """See the class."""
+
+    def approximation(self, norm: float) -> Approximation:
+        """Of a minimizer in units of ``C M volume``, in which its norm is at most `norm`.
+
+        What its expansion's weights sum to is at most one in these.
+        """
+
+    def nodes(self, axes: Sequence[FloatArray]) -> list[FloatArray]:
+        """Where the product grid of these unit-cube positions is put: again a product grid."""
+
+    def cut_error(self, risk: Risk) -> float:
+        """What cutting the kernel changes of a minimizer, at any point."""
+
+    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
+        """Bound the l1 or l2 norm of the coordinates of a function with weights of norm one."""
+
+
+# --- Finite feature spaces that risk minimizers are learned in and released from
+
+_LEAST_ROWS, _MOST_ROWS = 1 << 16, 1 << 20
+_MOST_FEATURES = 4096
+_NODES = 6  # lattice steps of the features a bandwidth
+_CUT_SHARE = 0.2  # of C M / n: a tenth of the sensitivity, far below any noise
+_NARROWEST = 0.01  # of an axis: eigenvectors of a lattice finer than that take long
+_THRESHOLDS = (1e-2, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)  # of the largest eigenvalue
+_COARSEST_CUT = 0.01  # of C M: a kernel that needs more features than there may be is refused
+
+
+class FeatureKernel(Kernel, ExplicitKernel, Protocol):
+    """A kernel by its features."""
+
+
+@runtime_checkable
+class Features(Hypotheses, Protocol):
+    """Linear functions of public features."""
+
+    @property
+    def kernel(self) -> FeatureKernel:
+        """What is learned with."""
+
+    @property
+    def size(self) -> int:
+        """Features."""
+
+
+@runtime_checkable
+class FeatureSpace(Features, Space, Protocol):
+    """Such functions, released on a lattice."""
+
+    def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
+        """Coordinates of one slab, for weights (size,)."""
+
+    def value_error(self, coordinates: Coordinates, mass: float, rest: float) -> float:
+        """Float error of a value whose row of T sums to one.
+
+        For weights ``sum_i alpha_i phi(d_i)``, ``sum |alpha_i|`` at most `mass`, and a remainder of
+        norm at most `rest`.
+        """
+
+
+def feature_rows(size: int) -> int:
+    """Rows of an automatic shard: as many as have their features kept while it is solved."""
+    return min(_MOST_ROWS, max(_LEAST_ROWS, STORED_FEATURES // size))
+
+
+@dataclass(frozen=True)
+class GaussianSpace:
+    """The Gaussian kernel ``exp(-|x - y|^2 / (2 s^2))``, s per axis in unit-cube units.
+
+    Examples
+    --------
+    >>> space = GaussianSpace((0.3, 0.3)).resolved(1.0, n=1000)
+    >>> space.kernel.cut < 2e-4, space.size < 100
+    (True, True)
+    """
+
+    scales: tuple[float, ...]
+    spectra: tuple[AxisSpectrum, ...] = ()
+    largest_lattice = MOST_POINTS
+
+    @property
+    def dimensions(self) -> int:
+        """Axes."""
+        return len(self.scales)
+
+    @cached_property
+    def kernel(self) -> ProjectedGaussian:
+        """The cut kernel."""
+        return ProjectedGaussian(self.scales, self.spectra)
+
+    @property
+    def radius(self) -> float:
+        """Of the unit cube."""
+        return OUTWARD * math.sqrt(self.dimensions)
+
+    @property
+    def reach(self) -> float:
+        """kappa."""
+        return OUTWARD * math.sqrt(self.kernel.bound(self.radius))
+
+    @property
+    def volume(self) -> float:
+        """``prod b sqrt(2 pi)``, c of the module."""
+        return math.prod(scale * math.sqrt(2 * math.pi) for scale in self.scales)
+
+    @property
+    def kernels(self) -> tuple[Gaussian, ...]:
+        """Densities, one an axis."""
+        return tuple(Gaussian(scale) for scale in self.scales)
+
+    @property
+    def size(self) -> int:
+        """Products of the axes' features."""
+        return math.prod(spectrum.rank for spectrum in self.spectra)
+
+    @property
+    def shard_rows(self) -> int:
+        """See `Space`."""
+        return feature_rows(self.size)
+
+    def approximation(self, norm: float) -> Bumps:  # noqa: ARG002 - of the expansion's weights
+        """A minimizer is ``sum_i alpha_i K(d_i, .)`` with ``sum |alpha_i| <= C M``.
+
+        By stationarity ``alpha_i = -a_i L'_i`` in each shard, and the mean over shards weighs the
+        records by C/n each.
+        """
+        return Bumps(self.kernels)
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """The stored matrices."""
+        return {"features": [spectrum.to_dict() for spectrum in self.spectra]}
+
+    def resolved(self, risk_factor: float, n: int) -> GaussianSpace:
+        """Enough features for a cut of a tenth of the sensitivity, or as many as there may be.
+
+        Raises
+        ------
+        SpecError
+            For a kernel too narrow for any number of features that is allowed.
+        """
+        projected = _projection(self.scales, min(_CUT_SHARE / n, _COARSEST_CUT) / risk_factor)
+        if projected is None or projected.cut * risk_factor > _COARSEST_CUT:
+            raise SpecError(
+                f"target.length_scale: too short for {_MOST_FEATURES} features over "
+                f"{self.dimensions} axes; write a larger length_scale"
+            )
+        return replace(self, spectra=projected.spectra)
+
+    def restored(self, counting: Mapping[str, Any]) -> GaussianSpace:
+        """See `Space`."""
+        spectra = tuple(AxisSpectrum.from_dict(one) for one in counting["features"])
+        return replace(self, spectra=spectra)
+
+    def points(self, positions: FloatArray) -> FloatArray:
+        """Where they are."""
+        return positions
+
+    def nodes(self, axes: Sequence[FloatArray]) -> list[FloatArray]:
+        """Where they are."""
+        return list(axes)
+
+    def drift(self, distance: float) -> float:
+        """Gaussian features are Lipschitz."""
+        slopes = [kernel.slope / kernel.peak for kernel in self.kernels]
+        return distance * sum(slopes) * (1 + max(slopes))
+
+    def cut_error(self, risk: Risk) -> float:
+        """The theorem of `dbern.erm.spaces`, in the mean over shards.
+
+        It is convex in a shard's weight and zero at 0: most with all records in one shard.
+        """
+        return self.kernel.cut_error(risk) / risk.shards
+
+    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
+        """See the module."""
+        ball = coordinates.ball_bound(self.kernels, norm)
+        return BumpBound(
+            OUTWARD * ball.value * self.reach * math.sqrt(self.volume), ball.derivation
+        )
+
+    def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
+        """Axis by axis."""
+        result = weights.reshape([spectrum.rank for spectrum in self.spectra])
+        for axis, table in enumerate(self._tables(coordinates)):
+            rows = slice(slab.start, slab.stop) if axis == 0 else slice(None)
+            result = np.tensordot(result, table[rows], axes=(0, 1))
+        return result
+
+    def _tables(self, coordinates: Coordinates) -> list[FloatArray]:
+        tables = []
+        for axis in range(self.dimensions):
+            features = self.kernel.along_axis(axis, coordinates.lattice.nodes(axis))
+            matrix = coordinates.matrix(axis)
+            tables.append(features if matrix is None else matrix @ features)
+        return tables
+
+    def value_error(self, coordinates: Coordinates, mass: float, rest: float) -> float:
+        """Errors of features, and of the products of them.
+
+        *Remainder.* Terms sum to at most ``|phi| |w|``; per axis there is one product over features
+        and one over lattice points, and the factor 2 is for higher orders. *Mass.* A weight is at
+        most `mass` times the product of the axes' ``s_j = sup |phi_j|``, and s_j is small exactly
+        where T_j is large and phi_j is far from its float: with errors e_j the terms sum to
+        ``prod_axes sum_j s_j (s_j + e_j)``, of which ``prod_axes sum_j s_j^2`` is exact.
+        """
+        depth = sum(spectrum.rank + 4 for spectrum in self.spectra)
+        depth += sum(nodes + 4 for nodes in coordinates.lattice.shape)
+        rounding = 2 * depth * UNIT_ROUNDOFF
+        norms = 1.01 * self.kernel.feature_error + rounding * self.reach
+        exact = grown = 1.0
+        for axis in range(self.dimensions):
+            sup, error = self.kernel.feature_sups(axis), self.kernel.feature_errors(axis)
+            exact *= float((sup * sup).sum())
+            grown *= float((sup * (sup + error)).sum())
+        terms = 1.01 * (grown - exact) + 4 * UNIT_ROUNDOFF * grown + rounding * grown
+        return OUTWARD * (mass * terms + rest * norms)
+
+
+@lru_cache(maxsize=64)
+def _projection(scales: tuple[float, ...], wanted: float) -> ProjectedGaussian | None:
+    """The fewest features whose cut is at most `wanted`, or the best that are allowed."""
+    best = None
+    if min(scales) < _NARROWEST or math.prod(max(1.0, 0.5 / b) for b in scales) > _MOST_FEATURES:
+        return None
+    k = [max(8, math.ceil(_NODES / scale)) for scale in scales]
+    full = project_gaussian(scales, k, [count + 1 for count in k])
+    for threshold in _THRESHOLDS:
+        rank = [sum(mu > threshold * s.levels[0] for mu in s.levels) for s in full.spectra]
+        if math.prod(rank) > _MOST_FEATURES:
+            return best
+        cut = tuple(s.cut(d) for s, d in zip(full.spectra, rank, strict=True))
+        found = ProjectedGaussian(scales, cut)
+        if best is None or found.cut < best.cut:
+            best = found
+        if best.cut <= wanted:
+            return best
+    return best
+
+
+@dataclass(frozen=True)
+class LinearSpace:
+    """``w . y + w_0 constant`` in unit-cube coordinates; see the module.
+
+    Examples
+    --------
+    >>> space = LinearSpace(2, constant=1.0)
+    >>> space.size, space.points(np.array([[3.0, 4.0], [0.3, 0.4]])).tolist()
+    (3, [[0.6, 0.8], [0.3, 0.4]])
+    """
+
+    dimensions: int
+    constant: float
+    radius = OUTWARD  # of the unit ball, and the rounding of the projection
+
+    @cached_property
+    def kernel(self) -> Linear:
+        """``x . y + constant^2``."""
+        return Linear(self.constant)
+
+    @property
+    def reach(self) -> float:
+        """At the far corner."""
+        return OUTWARD * math.sqrt(self.dimensions + self.constant**2)
+
+    @property
+    def size(self) -> int:
+        """The coordinates, and the constant where it is not zero."""
+        return self.dimensions + (self.constant > 0)
+
+    @property
+    def shard_rows(self) -> int:
+        """See `Hypotheses`."""
+        return feature_rows(self.size)
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """Nothing to store."""
+        return {}
+
+    def resolved(self, risk_factor: float, n: int) -> LinearSpace:
+        """Itself."""
+        del risk_factor, n
+        return self
+
+    def restored(self, counting: Mapping[str, Any]) -> LinearSpace:
+        """Itself."""
+        del counting
+        return self
+
+    def points(self, positions: FloatArray) -> FloatArray:
+        """Divided by their norm where it exceeds one."""
+        lengths = np.sqrt((positions * positions).sum(axis=1, keepdims=True))
+        return np.asarray(positions / np.maximum(lengths, 1.0))
+
+    def drift(self, distance: float) -> float:
+        """The coordinates are the features."""
+        return 2 * self.dimensions * distance

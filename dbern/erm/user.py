@@ -1,0 +1,187 @@
+"""Kernels and losses of a user's own: functions with the constants they are said to satisfy.
+
+Nothing here is proved by us. Privacy rests on what the user states: of a kernel that it is positive
+definite and its supremum, of a loss that it is convex.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbern.bernstein.kernels import OUTWARD
+from dbern.erm.losses import Responses, check_bound
+from dbern.errors import SpecError
+from dbern.system import named_function
+from dbern.types import FloatArray
+
+Pairs = Callable[[FloatArray, FloatArray], FloatArray]
+"""``K(x_i, y_j)`` of points (m, l) and (n, l), or ``L(l, f)`` elementwise; workers import it."""
+
+_LOSS_ERROR = 2.0**-40  # of what a loss is at 0, and of M: its own float error, assumed
+
+
+def imported(name: str, key: str) -> Pairs:
+    """The function that a spec names as "module:name".
+
+    Raises
+    ------
+    SpecError
+        Where it cannot be imported.
+
+    Examples
+    --------
+    >>> imported("numpy:hypot", "target.loss")(np.array([3.0]), np.array([4.0]))
+    array([5.])
+    """
+    return named_function(name, key, "of two arrays")
+
+
+@dataclass(frozen=True)
+class UserKernel:
+    """A kernel given as a function of points (m, l) and (n, l), with the constants it satisfies.
+
+    Positive definiteness, `largest` (``sup K(x, x)`` over the public domain) and `float_error`, of
+    a value of one or of `largest` where that is more (no float of thousands is right to 2^-44), are
+    the author's promise: privacy rests on all three. `lipschitz`, infinite where it is not
+    known, bounds ``|K_x - K_y| / |x - y|`` in the norm of the kernel's Hilbert space: accuracy.
+
+    Examples
+    --------
+    >>> UserKernel(lambda x, y: np.cos(x - y.T), largest=1.0).bound(1.0)
+    1.0
+    """
+
+    function: Pairs
+    largest: float
+    float_error: float = 2.0**-44
+    lipschitz: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not (0 < self.largest < math.inf and 0 <= self.float_error < math.inf):
+            raise SpecError(
+                "target.kernel_bound: sup K(x, x) must be positive and finite, its float error at "
+                "least 0; write them with the function"
+            )
+
+    def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
+        """Values (m, n); floats say nothing of them."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.function(x, y), dtype=np.float64)
+
+    def bound(self, radius: float) -> float:  # noqa: ARG002 - as stated
+        """`largest`."""
+        return self.largest
+
+    def error(self, dimensions: int, radius: float) -> float:  # noqa: ARG002 - as stated
+        """`float_error` of the largest value, if not of one."""
+        return self.float_error * max(1.0, self.largest)
+
+
+@dataclass(frozen=True)
+class Secant:
+    """``(L(l, f + width/2) - L(l, f - width/2)) / width``: a loss's derivative, its kinks rounded.
+
+    It is the derivative of ``L_w(l, f)``, the mean of L over ``[f - width/2, f + width/2]``. Where
+    L is convex and M-Lipschitz so is the mean, the secant grows with f, lies within +-M, and is
+    ``(2M/width)``-Lipschitz: its own derivative is ``(L'(f + width/2) - L'(f - width/2)) / width``.
+    It is also as Lipschitz as L' is, being a mean of it. ``L <= L_w <= L + M width/4`` (Jensen, and
+    the mean of |u|).
+    """
+
+    function: Pairs
+    width: float
+
+    def __call__(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """Elementwise."""
+        half = self.width / 2
+        apart = self.function(labels, predictions + half) - self.function(
+            labels, predictions - half
+        )
+        return np.asarray(apart / self.width, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class UserLoss(Responses):
+    """A loss given as two functions of (labels, predictions) and the constants they satisfy.
+
+    Parameters
+    ----------
+    function, gradient : callable
+        Elementwise ``L >= 0`` and ``dL/df``, for arrays of one shape. Importable on workers.
+    lipschitz : float
+        M. The solver clips the derivative there, which keeps a convex loss convex: a stated M too
+        small changes the model, never the privacy.
+    curvature, at_zero, derivative_error : float
+        See `dbern.erm.losses`.
+    bound : float
+        Labels are clipped to ``[-bound, bound]``.
+
+    Examples
+    --------
+    >>> loss = UserLoss(lambda l, f: np.hypot(1, f - l) - 1, lambda l, f: (f - l) /
+    ...                 np.hypot(1, f - l), lipschitz=1.0, curvature=1.0, at_zero=0.42, bound=1.0)
+    >>> loss.derivative(np.array([1.0]), np.array([1.0]))
+    array([0.])
+    """
+
+    function: Pairs
+    gradient: Pairs
+    lipschitz: float
+    curvature: float
+    at_zero: float
+    bound: float = 1.0
+    derivative_error: float = 2.0**-44
+
+    def __post_init__(self) -> None:
+        for name in ("lipschitz", "curvature", "at_zero", "bound"):
+            check_bound(getattr(self, name), name)
+
+    @classmethod
+    def rounded(
+        cls,
+        function: Pairs,
+        width: float,
+        *,
+        lipschitz: float,
+        at_zero: float,
+        curvature: float = math.inf,
+        bound: float = 1.0,
+    ) -> UserLoss:
+        """The loss by its values alone, its kinks rounded over a width: see `Secant`.
+
+        A value is taken to be computed within 2^-40 of ``at_zero + lipschitz``.
+
+        Examples
+        --------
+        >>> hinge = UserLoss.rounded(lambda l, f: np.maximum(0, 1 - l * f), 0.1, lipschitz=1.0,
+        ...                          at_zero=1.0)
+        >>> round(hinge.curvature, 9), hinge.derivative(np.array([1.0]), np.array([1.0])).round(9)
+        (20.0, array([-0.5]))
+        """
+        return cls(
+            function,
+            Secant(function, width),
+            lipschitz,
+            OUTWARD * min(curvature, 2 * lipschitz / width),
+            OUTWARD * (at_zero + lipschitz * width / 4),
+            bound,
+            2 * _LOSS_ERROR * (at_zero + lipschitz) / width,
+        )
+
+    def slope(self, reach: float) -> float:  # noqa: ARG002 - one constant is stated
+        """M as stated."""
+        return self.lipschitz
+
+    def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """L elementwise; floats say nothing of it, nor of its derivative."""
+        with np.errstate(all="ignore"):
+            return self.function(labels, predictions)
+
+    def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """dL/df elementwise."""
+        with np.errstate(all="ignore"):
+            return self.gradient(labels, predictions)

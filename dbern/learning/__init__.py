@@ -1,1 +1,0 @@
-"""Regularized empirical risk minimization with proved stability: pure functions of arrays."""

@@ -1,0 +1,213 @@
+"""Notice a restored or copied ledger, and reconcile published releases with it.
+
+Whether the database is what it was: one put back to an earlier state forgets charges.
+
+Each time that is noticed or declared a new epoch begins, in which nothing is spent until the
+published releases are reconciled (privacy.md, section 5). A database is taken for put back
+
+- when a later point of it was seen (its mark) or, for SQLite, when it has events and no mark;
+- when a SQLite database with events is another file than its mark was noted for: a copy of the
+  whole folder, of which both would spend;
+- when it does not live where it did: what PostgreSQL says of itself changes when a dump is loaded,
+  a base backup recovered to a point in time, or a standby promoted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection
+
+from dbern.ledger import refusals, tables
+from dbern.ledger.accounting import ZCDP, rho_of_charge
+from dbern.ledger.backend import Backend
+from dbern.ledger.marks import Point
+from dbern.ledger.tables import facts_of, set_facts
+from dbern.ledger.values import Published, Reconciled, Reservation, State
+
+# --- Whether the database is what it was: one put back to an earlier state forgets charges
+
+
+@contextmanager
+def writing(backend: Backend) -> Iterator[Connection]:
+    """A write transaction that notices a database put back, and raises the mark when it is over.
+
+    What the transaction refuses is rolled back together with what was noticed: then the database
+    has no new event either, and the next transaction notices it again.
+    """
+    with backend.write() as connection:
+        why = put_back(connection, backend)
+        if why:
+            begin(connection, backend, why)
+        yield connection
+        facts = facts_of(connection)
+        point = _point(connection, facts)
+        mark = backend.mark(facts["ledger_id"])
+        if mark is not None:  # a grant that is told as refused would be given again
+            mark.require_writable(point)
+    if mark is not None:
+        mark.advance(point)
+
+
+def put_back(connection: Connection, backend: Backend) -> str | None:
+    """Why the database must have been put back to an earlier state; None when nothing says so."""
+    facts = facts_of(connection)
+    point, mark = _point(connection, facts), backend.mark(facts["ledger_id"])
+    if mark is not None:
+        seen = mark.latest()
+        if seen is None and mark.always_there and point.event:
+            return f"{mark.path} is missing or another ledger's, so this database is a copy"
+        if seen is not None and seen > point:
+            return (
+                f"event {seen.event} of epoch {seen.epoch} was seen, and the database ends at "
+                f"event {point.event} of epoch {point.epoch}"
+            )
+        if point.event and mark.of_another_file():
+            return f"{mark.path} was noted for another file, so this database is a copy"
+    if backend.home(connection) != facts["home"]:
+        return "the database was restored, moved or failed over"
+    return None
+
+
+def begin(connection: Connection, backend: Backend, why: str) -> None:
+    """Begin a new epoch: nothing is spent until it is reconciled."""
+    facts = facts_of(connection)
+    mark = backend.mark(facts["ledger_id"])
+    seen = None if mark is None else mark.latest()
+    epoch = max(int(facts["epoch"]), seen.epoch if seen else 0) + 1
+    set_facts(connection, epoch=str(epoch), home=backend.home(connection))
+    tables.add_audit(connection, "restored", "", detail={"epoch": epoch, "why": why})
+
+
+def reconciled(connection: Connection) -> None:
+    """Spending may go on."""
+    set_facts(connection, reconciled=facts_of(connection)["epoch"])
+
+
+def is_pending(connection: Connection, backend: Backend) -> bool:
+    """Whether published releases must be reconciled before anything is spent."""
+    facts = facts_of(connection)
+    return facts["epoch"] != facts["reconciled"] or put_back(connection, backend) is not None
+
+
+def require_reconciled(connection: Connection, backend: Backend) -> None:
+    """Refuse to spend in an epoch that is not reconciled.
+
+    Raises
+    ------
+    BudgetError
+        Naming the command that reconciles it.
+    """
+    if is_pending(connection, backend):
+        raise refusals.unreconciled(backend.url)
+
+
+def _point(connection: Connection, facts: dict[str, str]) -> Point:
+    return Point(int(facts["epoch"]), tables.last_event(connection))
+
+
+# --- Published releases against the ledger: what was forgotten is charged, what is over is closed
+
+_OVER = (State.COMMITTED, State.ABANDONED)
+
+
+@dataclass(frozen=True)
+class Known:
+    """The ledger that reconciles; `pending` if it was put back, so nothing is under way."""
+
+    url: str
+    ledger_id: str
+    pending: bool
+
+
+def reconcile(connection: Connection, ledger: Known, published: Sequence[Published]) -> Reconciled:
+    """Account for every published release; a refusal leaves all as it was.
+
+    A release that the ledger does not know is charged to the dataset that it names, even beyond
+    what was granted: the loss is real. One that it knows in an earlier state is closed, so that
+    its charge can never be refunded and its key goes; one that it refunded is charged again.
+    Whole synopses come first, for of a release that has one an unfinished folder adds nothing.
+    """
+    charged: list[Published] = []
+    known: list[Published] = []
+    foreign: list[Published] = []
+    for one in sorted(published, key=lambda one: (one.manifest_digest is None, one.created)):
+        found = tables.identified(connection, one.release_id)
+        if found is None and one.ledger_id not in (None, ledger.ledger_id):
+            foreign.append(one)
+        elif found is None or found.state is State.REFUNDED:
+            charged.append(_charge(connection, ledger, found, one))
+        else:
+            _close(connection, ledger, found, one)
+            known.append(one)
+    return Reconciled(tuple(charged), tuple(known), tuple(foreign))
+
+
+def _charge(
+    connection: Connection, ledger: Known, found: Reservation | None, one: Published
+) -> Published:
+    if found is not None:
+        _require_same(found, one)
+    dataset = one.dataset if found is None else found.dataset
+    if dataset is None:
+        raise refusals.of_no_dataset(one)
+    one = replace(one, dataset=dataset, rho=rho_of_charge(one.charge, one.rho))
+    _require_terms(connection, ledger, one, dataset)
+    state = _state(one)
+    # Its own name may have been given to another release since.
+    taken = tables.named(connection, dataset, one.name) is not None
+    name = f"{one.name}~{one.release_id[:8]}" if taken else one.name
+    if found is None:
+        tables.add_published(connection, one, dataset, name, state)
+    else:
+        values = {"state": state.value, "name": name, "manifest_digest": one.manifest_digest}
+        tables.moved(connection, one.release_id, [found.state], values)
+    _log(connection, replace(one, name=name), found)
+    return replace(one, name=name)
+
+
+def _close(connection: Connection, ledger: Known, found: Reservation, one: Published) -> None:
+    _require_same(found, one)
+    # A charged release without a manifest goes on; one with a manifest may be about to say so
+    # itself, unless the ledger was put back and whoever published it is long gone.
+    under_way = found.state is State.SPENT and not (ledger.pending and one.manifest_digest)
+    if found.state in _OVER or under_way:
+        return
+    values = {"state": _state(one).value, "manifest_digest": one.manifest_digest}
+    tables.moved(connection, one.release_id, [found.state], values)
+    _log(connection, replace(one, dataset=found.dataset, name=found.name), found)
+
+
+def _state(one: Published) -> State:
+    return State.ABANDONED if one.manifest_digest is None else State.COMMITTED
+
+
+def _require_same(found: Reservation, one: Published) -> None:
+    if found.charge != one.charge:
+        raise refusals.other_guarantee(one, found.charge)
+
+
+def _require_terms(connection: Connection, ledger: Known, one: Published, dataset: str) -> None:
+    terms = tables.terms_of(connection, dataset)
+    if terms is None:
+        others = tables.dataset_names(connection)
+        raise refusals.not_granted(ledger.url, dataset, others, one.charge)
+    if (terms.neighbors.value, str(terms.unit)) != (one.neighbors, one.unit):
+        raise refusals.terms_published(one, dataset, terms)
+    if one.gamma is not None and not terms.random_dp:
+        raise refusals.random_dp(dataset, one.gamma, one.output)
+    if terms.accountant == ZCDP and one.rho is None:
+        raise refusals.no_rho_published(one, dataset)
+
+
+def _log(connection: Connection, one: Published, found: Reservation | None) -> None:
+    detail = {
+        **tables.amount_columns(one.charge),
+        "rho": None if one.rho is None else str(one.rho),
+        "was": "unknown" if found is None else found.state.value,
+        "output": one.output,
+    }
+    dataset = one.dataset or ""
+    tables.add_audit(connection, "reconciled", dataset, one.name, one.release_id, detail)

@@ -1,0 +1,471 @@
+"""The ledger's tables and the statements on them."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import uuid
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from fractions import Fraction
+
+from sqlalchemy import (
+    CheckConstraint,
+    Column,
+    Connection,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    RowMapping,
+    String,
+    Table,
+    Text,
+    func,
+    inspect,
+    select,
+)
+
+from dbern.errors import EnvironmentRefusedError
+from dbern.ledger.accounting import rho_of_charge
+from dbern.ledger.values import (
+    LIVE,
+    AuditLine,
+    Published,
+    ReleaseRow,
+    Request,
+    Reservation,
+    State,
+    Terms,
+    abridged,
+    json_text,
+)
+from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+
+# --- The ledger's tables; amounts are exact text, for no database holds a fraction exactly
+
+
+VERSION = "4"
+
+_MIGRATIONS = {
+    "1": (
+        "ALTER TABLE datasets ADD COLUMN period VARCHAR",
+        "ALTER TABLE releases ADD COLUMN rho VARCHAR",
+    ),
+    "2": (
+        "INSERT INTO meta VALUES ('ledger_id', lower(hex(randomblob(16)))), ('epoch', '1'), "
+        "('reconciled', '1'), ('home', '')",
+    ),
+    "3": (
+        "ALTER TABLE datasets ADD COLUMN random_dp VARCHAR",
+        "ALTER TABLE releases ADD COLUMN gamma VARCHAR",
+    ),
+}
+"""What takes a ledger of an older version to the next one; before 3 only SQLite has some."""
+
+metadata = MetaData()
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", String, primary_key=True),
+    Column("value", String, nullable=False),
+)
+"""Facts of the ledger as a whole.
+
+`schema`: its version; `ledger_id`: a random, public name; `epoch`: how often it was put back to an
+earlier state, from 1; `reconciled`: the epoch up to which published releases are accounted for;
+`home`: where the database said it lives.
+"""
+
+datasets = Table(
+    "datasets",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("neighbors", String, nullable=False),
+    Column("unit_column", String),
+    Column("unit_max_contributions", Integer, nullable=False),
+    Column("accountant", String, nullable=False),
+    Column("created", String, nullable=False),
+    Column("period", String),
+    Column("random_dp", String),  # "allowed", or NULL
+)
+
+grants = Table(
+    "grants",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("dataset", ForeignKey("datasets.name"), nullable=False),
+    Column("epsilon", String, nullable=False),
+    Column("delta", String, nullable=False),
+    Column("created", String, nullable=False),
+)
+
+releases = Table(
+    "releases",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("release_id", String, nullable=False, unique=True),
+    Column("dataset", ForeignKey("datasets.name"), nullable=False),
+    Column("name", String, nullable=False),
+    Column("state", String, nullable=False),
+    Column("epsilon", String, nullable=False),
+    Column("delta", String, nullable=False),
+    Column("identity", Text, nullable=False),
+    Column("inputs", Text, nullable=False),
+    Column("plan", Text, nullable=False),
+    Column("output", String, nullable=False),
+    Column("salt", LargeBinary, nullable=False),
+    Column("seal", LargeBinary),
+    Column("manifest_digest", String),
+    Column("created", String, nullable=False),
+    Column("rho", String),
+    Column("gamma", String),  # of random differential privacy, or NULL
+    CheckConstraint("state IN ({})".format(", ".join(f"'{state}'" for state in State))),
+)
+
+# One release a name; only a refund frees the name, and the refunded row stays as history.
+_unrefunded = releases.c.state != State.REFUNDED.value
+Index(
+    "one_release_a_name",
+    releases.c.dataset,
+    releases.c.name,
+    unique=True,
+    sqlite_where=_unrefunded,
+    postgresql_where=_unrefunded,
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("at", String, nullable=False),
+    Column("event", String, nullable=False),
+    Column("dataset", String, nullable=False),
+    Column("name", String),
+    Column("release_id", String),
+    Column("detail", Text, nullable=False),
+)
+
+APPEND_ONLY = (datasets, grants, audit)
+"""Tables whose rows are never changed or deleted; the backend makes the database refuse it."""
+
+PERMANENT = (releases,)
+"""Tables whose rows change but are never deleted."""
+
+
+def version_of(connection: Connection) -> str | None:
+    """The version of the ledger that the database holds; None for an empty database.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        When it holds something else, or a ledger of a version that cannot be read.
+    """
+    tables = inspect(connection).get_table_names()
+    if not tables:
+        return None
+    if not {meta.name, audit.name, releases.name} <= set(tables):
+        raise EnvironmentRefusedError(
+            "the ledger's database holds other tables and no ledger; give the ledger one of its own"
+        )
+    version = connection.scalar(select(meta.c.value).where(meta.c.key == "schema"))
+    if version != VERSION and version not in _MIGRATIONS:
+        raise EnvironmentRefusedError(
+            f"the ledger has schema {version}, this version of dbern reads schema {VERSION}; "
+            "use the version of dbern that wrote it"
+        )
+    return str(version)
+
+
+def install(connection: Connection, home: str) -> None:
+    """Make the tables and facts of a new ledger."""
+    metadata.create_all(connection)
+    facts = {
+        "schema": VERSION,
+        "ledger_id": new_ledger_id(),
+        "epoch": "1",
+        "reconciled": "1",
+        "home": home,
+    }
+    rows = [{"key": key, "value": value} for key, value in facts.items()]
+    connection.execute(meta.insert(), rows)
+
+
+def new_ledger_id() -> str:
+    """A random name for a ledger; synopses carry it, so nothing secret may enter one."""
+    return uuid.uuid4().hex
+
+
+def facts_of(connection: Connection) -> dict[str, str]:
+    """The facts of the ledger as a whole, see `meta`."""
+    return {row.key: row.value for row in connection.execute(select(meta))}
+
+
+def ledger_id_of(connection: Connection) -> str:
+    """The ledger's public name."""
+    return str(facts_of(connection)["ledger_id"])
+
+
+def set_facts(connection: Connection, **facts: str) -> None:
+    """Change facts of the ledger as a whole."""
+    for key, value in facts.items():
+        connection.execute(meta.update().where(meta.c.key == key).values(value=value))
+
+
+def migrate(connection: Connection) -> bool:
+    """Bring an older ledger to this version, inside the caller's transaction; False if it is."""
+    if version_of(connection) in (None, VERSION):
+        return False
+    while (version := version_of(connection)) not in (None, VERSION):
+        for statement in _MIGRATIONS[str(version)]:
+            connection.exec_driver_sql(statement)
+        set_facts(connection, schema=str(int(str(version)) + 1))
+    return True
+
+
+# --- The ledger's statements: values in, values out, inside the caller's transaction
+
+_SALT_BYTES = 32
+
+
+def dataset_names(connection: Connection) -> list[str]:
+    """Every dataset that was ever granted a budget."""
+    return list(connection.scalars(select(datasets.c.name).order_by(datasets.c.name)))
+
+
+def terms_of(connection: Connection, dataset: str) -> Terms | None:
+    """What the first grant fixed, or None without a grant."""
+    row = connection.execute(select(datasets).where(datasets.c.name == dataset)).mappings().first()
+    if row is None:
+        return None
+    unit = PrivacyUnit(row["unit_column"], row["unit_max_contributions"])
+    random_dp = row["random_dp"] is not None
+    return Terms(Neighbors(row["neighbors"]), unit, row["accountant"], row["period"], random_dp)
+
+
+def granted(connection: Connection, dataset: str) -> Budget:
+    """All grants of a dataset, summed exactly: the database adds no fractions."""
+    found = connection.execute(select(grants).where(grants.c.dataset == dataset)).mappings()
+    return sum((_amount(row) for row in found), start=Budget(Fraction(0)))
+
+
+def history(connection: Connection, dataset: str) -> list[ReleaseRow]:
+    """Every release of a dataset, in the order of their reservations."""
+    query = select(releases).where(releases.c.dataset == dataset).order_by(releases.c.id)
+    return [_release_row(row) for row in connection.execute(query).mappings()]
+
+
+def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
+    """The audit log of one dataset, or all of it, oldest first."""
+    query = select(audit).order_by(audit.c.id)
+    if dataset is not None:
+        query = query.where(audit.c.dataset == dataset)
+    return [
+        AuditLine(
+            row["at"], row["event"], row["dataset"], row["name"], row["release_id"],
+            json.loads(row["detail"]),
+        )
+        for row in connection.execute(query).mappings()
+    ]  # fmt: skip
+
+
+def last_event(connection: Connection) -> int:
+    """The number of the last line of the audit log; 0 where there is none."""
+    return connection.scalar(select(func.max(audit.c.id))) or 0
+
+
+def add_dataset(connection: Connection, dataset: str, terms: Terms) -> None:
+    """Fix a dataset's terms."""
+    row = {
+        "name": dataset,
+        "neighbors": terms.neighbors.value,
+        "unit_column": terms.unit.column,
+        "unit_max_contributions": terms.unit.max_contributions,
+        "accountant": terms.accountant,
+        "period": terms.period,
+        "random_dp": "allowed" if terms.random_dp else None,
+        "created": now(),
+    }
+    connection.execute(datasets.insert().values(row))
+
+
+def add_grant(connection: Connection, dataset: str, budget: Budget) -> None:
+    """Add budget to a dataset."""
+    row = {"dataset": dataset, **amount_columns(budget), "created": now()}
+    connection.execute(grants.insert().values(row))
+    add_audit(connection, "grant", dataset, detail=amount_columns(budget))
+
+
+def add_release(
+    connection: Connection, request: Request, release_id: str, created: str
+) -> Reservation:
+    """Write a new reservation, with a salt of its own; `created` decides on its period."""
+    rho = rho_of_charge(request.charge, request.rho)
+    amounts = {**amount_columns(request.charge), "rho": _text(rho)}
+    if request.gamma is not None:
+        amounts["gamma"] = str(request.gamma)
+    row = {
+        "release_id": release_id,
+        "dataset": request.dataset,
+        "name": request.name,
+        "state": State.RESERVED.value,
+        **amounts,
+        "identity": json_text(request.identity),
+        "inputs": json_text(request.inputs),
+        "plan": json_text(request.plan),
+        "output": request.output,
+        "salt": secrets.token_bytes(_SALT_BYTES),
+        "created": created,
+    }
+    inserted = connection.execute(releases.insert().values(row).returning(releases))
+    reservation = _reservation(inserted.mappings().one())
+    add_audit(connection, "reserve", request.dataset, request.name, release_id, amounts)
+    return reservation
+
+
+def add_published(
+    connection: Connection, one: Published, dataset: str, name: str, state: State
+) -> None:
+    """Write a release that this ledger did not make: it has no plan, and its salt is of no use."""
+    row = {
+        "release_id": one.release_id,
+        "dataset": dataset,
+        "name": name,
+        "state": state.value,
+        **amount_columns(one.charge),
+        "rho": _text(one.rho),
+        "gamma": _text(one.gamma),
+        **dict.fromkeys(("identity", "inputs", "plan"), "{}"),
+        "output": one.output,
+        "salt": secrets.token_bytes(_SALT_BYTES),
+        "manifest_digest": one.manifest_digest,
+        "created": one.created,
+    }
+    connection.execute(releases.insert().values(row))
+
+
+def add_audit(
+    connection: Connection,
+    event: str,
+    dataset: str,
+    name: str | None = None,
+    release_id: str | None = None,
+    detail: Mapping[str, object] | None = None,
+) -> None:
+    """Append one line to the audit log."""
+    row = {
+        "at": now(),
+        "event": event,
+        "dataset": dataset,
+        "name": name,
+        "release_id": release_id,
+        "detail": json_text(detail or {}),
+    }
+    connection.execute(audit.insert().values(row))
+
+
+def named(connection: Connection, dataset: str, name: str) -> Reservation | None:
+    """The release that holds a name; a refunded one holds none."""
+    query = select(releases).where(
+        releases.c.dataset == dataset,
+        releases.c.name == name,
+        releases.c.state != State.REFUNDED.value,
+    )
+    row = connection.execute(query).mappings().first()
+    return None if row is None else _reservation(row)
+
+
+def identified(connection: Connection, release_id: str) -> Reservation | None:
+    """The release of an id, whatever its state."""
+    query = select(releases).where(releases.c.release_id == release_id)
+    row = connection.execute(query).mappings().first()
+    return None if row is None else _reservation(row)
+
+
+def live_ids(connection: Connection) -> set[str]:
+    """The releases that still need their keys."""
+    query = select(releases.c.release_id).where(releases.c.state.in_([s.value for s in LIVE]))
+    return set(connection.scalars(query))
+
+
+def moved(
+    connection: Connection, release_id: str, states: Collection[State], values: Mapping[str, object]
+) -> bool:
+    """Compare and set: change a release if it is still in one of `states`.
+
+    One that is over then keeps its plan without the matrices, which are megabytes: nothing is
+    carried out any more, and what was published has them.
+    """
+    change = (
+        releases.update()
+        .where(releases.c.release_id == release_id)
+        .where(releases.c.state.in_([state.value for state in states]))
+        .values(dict(values))
+    )
+    changed = connection.execute(change).rowcount == 1
+    if changed and "state" in values and State(str(values["state"])) not in LIVE:
+        _abridge(connection, release_id)
+    return changed
+
+
+def new_id() -> str:
+    """A random release id; ids are public, so nothing secret may enter one."""
+    return uuid.uuid4().hex
+
+
+def now() -> str:
+    """The time as ISO text in UTC, to the second.
+
+    Examples
+    --------
+    >>> len(now()), now()[-6:]
+    (25, '+00:00')
+    """
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def amount_columns(budget: Budget) -> dict[str, object]:
+    """A budget as the ledger stores it: exact text."""
+    return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
+
+
+def _abridge(connection: Connection, release_id: str) -> None:
+    whose = releases.c.release_id == release_id
+    plan = str(connection.scalar(select(releases.c.plan).where(whose)))
+    kept = json_text(abridged(json.loads(plan)))
+    if len(kept) < len(plan):
+        connection.execute(releases.update().where(whose).values(plan=kept))
+
+
+def _text(amount: Fraction | None) -> str | None:
+    return None if amount is None else str(amount)
+
+
+def _amount(row: RowMapping) -> Budget:
+    return Budget(Fraction(row["epsilon"]), Fraction(row["delta"]))
+
+
+def _release_row(row: RowMapping) -> ReleaseRow:
+    rho, gamma = (None if row[one] is None else Fraction(row[one]) for one in ("rho", "gamma"))
+    state, charge = State(row["state"]), _amount(row)
+    return ReleaseRow(row["name"], state, charge, rho, row["release_id"], row["created"], gamma)
+
+
+def _reservation(row: RowMapping) -> Reservation:
+    return Reservation(
+        release_id=row["release_id"],
+        dataset=row["dataset"],
+        name=row["name"],
+        state=State(row["state"]),
+        charge=_amount(row),
+        plan=json.loads(row["plan"]),
+        inputs=json.loads(row["inputs"]),
+        identity=json.loads(row["identity"]),
+        output=row["output"],
+        salt=row["salt"],
+        seal=row["seal"],
+        created=row["created"],
+        manifest_digest=row["manifest_digest"],
+    )

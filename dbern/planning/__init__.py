@@ -1,0 +1,1 @@
+"""From a spec to a plan, without reading a record."""

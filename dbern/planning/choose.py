@@ -1,0 +1,549 @@
+"""Choose k, h, noise and rank by the smallest predicted error, without reading a record.
+
+Predicted errors of one way to release: of the noise, of a typical and of the worst database.
+
+In unit-cube units, on grids, for kernels that are products over axes.
+
+What "auto" means for a kernel that is no product over axes: predictions from its Gram matrix.
+
+As in `dbern.planning.choose`, but for expansions ``sum_i alpha_i K(d_i, .)`` with ``sum |alpha_i|
+<= 1`` in units of C M: the worst database is as bad as the ball that the certificate speaks of, a
+typical one has 64 clusters of random signs at random positions.
+
+What "auto" means: k, h, noise and rank with the smallest predicted error, no record read.
+
+The predicted error is the mean sup of the noise with the approximation error, either of the worst
+database ("certified") or of a typical one. Typical is a sample of the public reference density
+that the spec names; without one, 64 equal clusters narrower than the kernel at uniformly random
+positions, and a smooth density that varies by its size over a fifth of an axis: rough enough that
+real structure is not smoothed away, far from the worst case, where all records are one point.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+
+from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.kernels import Kernel
+from dbern.certificate import noise_sups, synthesis_matrices, whole_synthesis
+from dbern.counting.measurement import Component, cube_of
+from dbern.counting.moments import cells_for
+from dbern.errors import SpecError
+from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
+from dbern.strategies.base import Coordinates, Lattice
+from dbern.strategies.bias import GramBall, Released
+from dbern.strategies.bins import CLUSTERS, DEGREE, BinnedCoordinates, axis_bins, prior
+from dbern.strategies.gram import CubeKernel, GramCoordinates, LatticeSpectrum, lattice_spectrum
+from dbern.strategies.lattice import PlainCoordinates
+from dbern.strategies.maps import AxisMap, axis_maps, released_bumps
+from dbern.strategies.spectral import AxisSpectrum, SpectralCoordinates, axis_spectrum
+from dbern.types import FloatArray
+
+# --- Predicted errors of one way to release: of the noise, of a typical and of the worst database
+
+
+_DRAWS = 128
+_PLANNING_SAMPLES = 200_000
+_UNIT_SCALE = 1 << 20
+_GRID_POINTS = 10_000
+
+Reference: TypeAlias = Callable[[FloatArray], FloatArray]
+"""A public density, up to a factor: points (m, l) of the unit cube to values (m,)."""
+
+
+def unit_noise(coordinates: Coordinates, h: tuple[int, ...], gaussian: bool) -> float:
+    """Mean sup norm of the noise at scale one, on a coarse grid under a public key."""
+    points = _points(len(h), {1: 129, 2: 49, 3: 25})
+    y = (1 - np.cos(np.linspace(0, np.pi, points))) / 2
+    bases = [
+        bernstein_basis(y, k) @ matrix
+        for k, matrix in zip(coordinates.lattice.k, synthesis_matrices(coordinates, h), strict=True)
+    ]
+    law = GaussianNoise(_UNIT_SCALE, 0, 1) if gaussian else LaplaceNoise(_UNIT_SCALE, 0, 1)
+    draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // coordinates.layout.size))
+    sups, _ = noise_sups(bases, law, draws, "planning", whole_synthesis(coordinates))
+    return float(sups.mean()) / _UNIT_SCALE
+
+
+def typical_error(
+    kernels: Sequence[Kernel], coordinates: Coordinates, h: tuple[int, ...]
+) -> tuple[float, float]:
+    """Largest mean squared errors over y, for one point mass and for the smooth part of the prior.
+
+    Second moments of bump and release, ``E K K - 2 E K P + E P P``, multiply over axes.
+    """
+    points = _points(len(kernels), {1: 129, 2: 33, 3: 13})
+    moments = np.ones((2, 3, 1))
+    for axis in zip(kernels, coordinates.lattice.k, h, axis_maps(coordinates), strict=True):
+        own = _axis_moments(*axis, points)
+        moments = (moments[..., None] * own[:, :, None, :]).reshape(2, 3, -1)
+    rough, smooth = moments[:, 0] - 2 * moments[:, 1] + moments[:, 2]
+    return max(0.0, float(rough.max())), max(0.0, float(smooth.max()))
+
+
+@lru_cache(maxsize=256)
+def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
+    """``E K K``, ``E K P`` and ``E P P`` at points of y, rough and smooth part: (2, 3, points)."""
+    t, factors = prior(kernel.bandwidth)
+    y = np.linspace(0, 1, points)
+    bumps = kernel(y[:, None] - t)
+    released = bernstein_basis(y, k) @ released_bumps(kernel, k, h, axis, t)
+    pairs = ((bumps, bumps), (bumps, released), (released, released))
+    rough = [(one * other).mean(axis=1) for one, other in pairs]
+    parts = [(one @ factors / len(t), other @ factors / len(t)) for one, other in pairs]
+    return np.array([rough, [(one * other).sum(axis=1) for one, other in parts]])
+
+
+def reference_error(
+    kernels: Sequence[Kernel],
+    coordinates: Coordinates,
+    h: tuple[int, ...],
+    reference: Reference,
+) -> float:
+    """Sup error, on a grid, of what is released for the smoothed reference density itself."""
+    points = _points(len(kernels), {1: 201, 2: 61, 3: 25})
+    t = (np.arange(points) + 0.5) / points
+    cube = np.stack(np.meshgrid(*[t] * len(kernels), indexing="ij"), axis=-1)
+    weights = np.asarray(reference(cube.reshape(-1, len(kernels))), dtype=np.float64)
+    smooth = released = (weights / weights.sum()).reshape(cube.shape[:-1])
+    for kernel, k, order, spectrum in zip(
+        kernels, coordinates.lattice.k, h, axis_maps(coordinates), strict=True
+    ):
+        evaluated = bernstein_basis(t, k) @ released_bumps(kernel, k, order, spectrum, t)
+        smooth = np.tensordot(smooth, kernel(t[:, None] - t), axes=(0, 1))
+        released = np.tensordot(released, evaluated, axes=(0, 1))
+    return float(np.abs(smooth - released).max())
+
+
+def worst_error(kernels: Sequence[Kernel], coordinates: Coordinates, h: tuple[int, ...]) -> float:
+    """Sup error of the worst bump, on a grid; for a product of axes it telescopes."""
+    grown = plain = 1.0
+    for axis in zip(kernels, coordinates.lattice.k, h, axis_maps(coordinates), strict=True):
+        bump, error = _axis_worst(*axis)
+        grown *= bump + error
+        plain *= bump
+    return grown - plain
+
+
+@lru_cache(maxsize=1024)
+def _axis_worst(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> tuple[float, float]:
+    points = min(161, max(33, math.ceil(4 / kernel.bandwidth)))
+    t = np.linspace(0, 1, points)
+    y = t[: points // 2 + 1]  # symmetric under (y, t) -> (1 - y, 1 - t)
+    bumps = kernel(y[:, None] - t)
+    errors = bumps - bernstein_basis(y, k) @ released_bumps(kernel, k, h, axis, t)
+    return float(bumps.max()), float(np.abs(errors).max())
+
+
+def _points(axes: int, usual: Mapping[int, int]) -> int:
+    """Points an axis of a coarse grid over the cube: as usual, or some ten thousand in all."""
+    return usual.get(axes) or math.floor(_GRID_POINTS ** (1 / axes))
+
+
+# --- What is known before choosing, and one candidate with its predicted errors
+
+_PAIRWISE_GAIN = 0.9  # about what the enclosed pairwise maximum saves on one axis
+_KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
+_LARGEST_KINKED_K = 500  # of these: matrices beyond take seconds
+_WORST_SHARE = 0.01  # of databases
+_FEW_AXES = 3  # with more, products over axes are large: fewer of them are tried
+_COARSEST = 0.8  # lattice steps a deviation
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to release, and its predicted errors in unit-cube units."""
+
+    coordinates: Coordinates
+    h: tuple[int, ...]
+    noise: float
+    approximation: float
+    worst: float
+    certified: bool
+
+    @property
+    def error(self) -> float:
+        """The predicted sup error.
+
+        The worst database adds its error to that of the noise. A typical one's is random and has
+        nothing to do with the noise: squares add. One database in a hundred is taken for the worst,
+        so that nearly the same typical error is not bought with a certificate many times wider.
+        """
+        if self.certified:
+            return self.noise + self.worst
+        return math.hypot(self.noise, self.approximation) + _WORST_SHARE * self.worst
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is known before choosing; `k` and `h` where the spec gives them.
+
+    `noise_ratio` is the scale of the noise for sensitivity one; by `advanced` composition it
+    meets the largest move of one value times the root of the number of values.
+    """
+
+    component: Component
+    n: int
+    gaussian: bool
+    advanced: bool
+    noise_ratio: float
+    k: tuple[int, ...] | None
+    h: tuple[int, ...] | None
+    certified: bool
+    reference: Reference | None
+    largest_k: int
+    largest_lattice: int
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The component's."""
+        return self.component.kernels
+
+    @property
+    def kinked(self) -> bool:
+        """Whether any kernel has a kink."""
+        return any(kernel.kinks for kernel in self.kernels)
+
+    def lattices(self, resolutions: Sequence[float]) -> list[Lattice]:
+        """Lattices worth a look: the given one, or some steps to a deviation on every axis."""
+        if self.k is not None:
+            return [Lattice(self.k)]
+        each = [self._resolved(steps) for steps in resolutions]
+        if self.kinked:
+            finer = map(self._resolved, _KINKED_RESOLUTIONS)
+            each += [k for k in finer if max(k) <= _LARGEST_KINKED_K]
+        lattices = [Lattice(k) for k in dict.fromkeys(each)]
+        fitting = [one for one in lattices if self._size(one) <= self.largest_lattice]
+        steps = resolutions[0]
+        # Cells that kinks make necessary are the limit, or points where there are many axes.
+        while (self.kinked or self.many_axes) and not fitting:
+            steps /= 1.25
+            lattices = [Lattice(self._resolved(steps))]
+            fitting = [one for one in lattices if self._size(one) <= self.largest_lattice]
+            if self.many_axes and not self.kinked and steps < _COARSEST and not fitting:
+                raise self.too_narrow(f"{lattices[0].size} lattice points")
+        return fitting or lattices[:1]
+
+    @property
+    def many_axes(self) -> bool:
+        """Whether what is tried must be few, and what fits is the limit."""
+        return len(self.kernels) > _FEW_AXES
+
+    def too_narrow(self, least: str) -> SpecError:
+        """The refusal of what would take more than is chosen from."""
+        return SpecError(
+            f"target.bandwidth: too narrow for {len(self.kernels)} axes: at least {least}, more "
+            f"than the {self.largest_lattice} that are chosen from; write a larger bandwidth, "
+            "fewer axes, or k in [mechanism]"
+        )
+
+    def _resolved(self, steps: float) -> tuple[int, ...]:
+        most = self.largest_k
+        return tuple(min(most, max(1, math.ceil(steps / g.deviation))) for g in self.kernels)
+
+    def _size(self, lattice: Lattice) -> int:
+        """Lattice points, or the cells that kinks make necessary and the moments they hold."""
+        axes = (cells_for(*axis, 0.0) for axis in zip(self.kernels, lattice.k, strict=True))
+        moments = 1 << (len(self.kernels) - 1)
+        return max(lattice.size, moments * math.prod(cells.count for cells in axes))
+
+    def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
+        """The given order, or the usual ones on every axis."""
+        axes = self.component.domain.dimensions
+        return [self.h] if self.h is not None else [(h,) * axes for h in usual]
+
+    def candidate(self, coordinates: Coordinates, h: tuple[int, ...]) -> Candidate:
+        """Predict the errors of one way to release."""
+        noise = self.noise(coordinates, h)
+        worst = worst_error(self.kernels, coordinates, h)
+        typical = worst if self.certified else self.bias(coordinates, h)
+        return Candidate(coordinates, h, noise, typical, worst, self.certified)
+
+    def noise(self, coordinates: Coordinates, h: tuple[int, ...]) -> float:
+        """Predict the mean sup of the noise."""
+        norm = 2 if self.gaussian else 1
+        if self.advanced:
+            values = self.component.outputs * coordinates.layout.size
+            bound = self.component.function_movement * math.sqrt(values)
+        else:
+            bound = self.component.movement(coordinates, norm, quick=True).value
+        one = len(self.kernels) == norm == 1 and not self.kinked
+        if isinstance(coordinates, SpectralCoordinates) and one:
+            bound *= _PAIRWISE_GAIN
+        return bound / self.n * self.noise_ratio * unit_noise(coordinates, h, self.gaussian)
+
+    @property
+    def ridge(self) -> float:
+        """Variance of the noise of one bin, as each of the axes' share in their product."""
+        moved = self.component.movement(BinnedCoordinates(Lattice(()), ()), 1).value
+        scale = moved / self.n * self.noise_ratio
+        return float((scale if self.gaussian else math.sqrt(2) * scale) ** (2 / len(self.kernels)))
+
+    def lattice_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
+        """What the lattice alone misses, as the objective counts it."""
+        plain = PlainCoordinates(lattice)
+        worst = worst_error(self.kernels, plain, h)
+        return worst if self.certified else self.bias(plain, h) + _WORST_SHARE * worst
+
+    def bias(self, coordinates: Coordinates, h: tuple[int, ...]) -> float:
+        """Approximation error of the typical database."""
+        rough, smooth = typical_error(self.kernels, coordinates, h)
+        if self.reference is None:
+            return math.sqrt(rough / min(CLUSTERS, self.n) + smooth)
+        known = reference_error(self.kernels, coordinates, h, self.reference)
+        return known + math.sqrt(rough / self.n)
+
+
+# --- Candidates for functions of which no kernel is known, but a class that they are in
+
+_STATED_K = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # where no kernel says how fine
+_STATED_ORDERS = (1, 2, 4, 8)
+
+
+def stated_candidates(problem: Problem) -> Iterator[Candidate]:
+    """Lattice values of a function of which a class is known: its worst member is the typical."""
+    axes, best = problem.component.domain.dimensions, math.inf
+    for k in [problem.k] if problem.k is not None else [(k,) * axes for k in _STATED_K]:
+        coordinates = PlainCoordinates(Lattice(k))
+        if best < math.inf and coordinates.layout.size > problem.largest_lattice:
+            break
+        found = []
+        for h in problem.orders(_STATED_ORDERS):
+            error = problem.component.approximation.error(k, h, (None,) * axes)
+            noise = problem.noise(coordinates, h)
+            found.append(Candidate(coordinates, h, noise, error, error, problem.certified))
+        yield from found
+        if min(candidate.noise for candidate in found) > best:
+            break  # noise grows with k
+        best = min(best, *(candidate.error for candidate in found))
+
+
+# --- Candidates for kernels that are products over axes
+
+_PLAIN_RESOLUTIONS = (0.8, 1.2, 1.6, 2.0, 3.0, 4.0)  # lattice steps a deviation
+_PLAIN_ORDERS = (1, 2, 4, 8, 16, 24)
+_SPECTRAL_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
+_SPECTRAL_ORDERS = (8, 48)
+_THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))
+_GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors by mu^{1/2}
+_NEGLIGIBLE = 0.1  # of the noise: a finer lattice than that needs is work for nothing
+_BIN_RESOLUTIONS = (0.4, 0.55, 0.75, 1.0, 1.3, 1.7, 2.2, 3.0, 4.0)  # cells a deviation
+_RIDGES = (0.0, 0.01, 1.0)  # times what is best on one axis
+_MOST_CELLS = 2000
+_FEW_ORDERS, _FEW_RESOLUTIONS = (2, 8), 3
+
+
+def plain_candidates(problem: Problem) -> Iterator[Candidate]:
+    """Releases of the lattice values themselves: noise grows with k."""
+    best, few = math.inf, problem.many_axes
+    orders = problem.orders(_FEW_ORDERS if few else _PLAIN_ORDERS)
+    for lattice in problem.lattices(_PLAIN_RESOLUTIONS[: _FEW_RESOLUTIONS if few else None]):
+        found = [problem.candidate(PlainCoordinates(lattice), h) for h in orders]
+        yield from found
+        best = min(best, *(candidate.error for candidate in found))
+        if problem.kinked and min(candidate.noise for candidate in found) > best:
+            break  # finer lattices, of which there are many, are noisier still
+
+
+def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
+    """Releases of spectral coordinates: noise does not grow with k, so one fine lattice will do.
+
+    Ranks follow eigenvalue thresholds, so one number covers axes of different bandwidths. There
+    are none for a kernel that is not positive definite; see `require_positive_definite`.
+    """
+    positive = all(kernel.positive_definite for kernel in problem.kernels)
+    if not (problem.component.spectral and positive):
+        return
+    orders = problem.orders(_SPECTRAL_ORDERS)
+    for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
+        weighting = 0.5 if problem.gaussian else 0.25
+        full = _spectra(problem.kernels, lattice.k, weighting)
+        middle = problem.candidate(_cut(lattice, full, _THRESHOLDS[6]), orders[-1])
+        if problem.lattice_error(lattice, orders[-1]) <= _NEGLIGIBLE * middle.noise:
+            break
+    seen = set()
+    for threshold in _THRESHOLDS[: _GAUSSIAN_THRESHOLDS if problem.gaussian else None]:
+        coordinates = _cut(lattice, full, threshold)
+        if coordinates.layout.shape not in seen:
+            seen.add(coordinates.layout.shape)
+            yield from (problem.candidate(coordinates, h) for h in orders)
+
+
+def binned_candidates(problem: Problem) -> Iterator[Candidate]:
+    """Releases of bins: the noise of one bin is that of a count, whatever the kernel."""
+    if not problem.component.binned:
+        return
+    order = problem.orders(_SPECTRAL_ORDERS)[-1]
+    kernels, axes = problem.kernels, len(problem.kernels)
+    finer = {tuple(_cells(kernels, each)): each for each in reversed(_BIN_RESOLUTIONS)}
+    sizes = {each: math.prod(g + DEGREE for g in cells) for cells, each in finer.items()}
+    fitting = sorted(each for each, size in sizes.items() if size <= problem.largest_lattice)
+    if not fitting:
+        raise problem.too_narrow(f"{min(sizes.values())} bins")
+    finest = max((each for each in fitting if each <= 2.0), default=fitting[0])
+    for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
+        tried = problem.candidate(_bins(kernels, lattice, finest, problem.ridge), order)
+        if problem.lattice_error(lattice, order) <= _NEGLIGIBLE * tried.noise:
+            break
+    for resolution, factor in itertools.product(fitting, _RIDGES):  # those of one share its moments
+        coordinates = _bins(kernels, lattice, resolution, factor ** (1 / axes) * problem.ridge)
+        yield problem.candidate(coordinates, order)
+
+
+def require_positive_definite(kernels: Sequence[Kernel]) -> None:
+    """Refuse spectral noise where Gram matrices are no covariances.
+
+    Raises
+    ------
+    SpecError
+        For a kernel that is not positive definite.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.kernels import kernel_of
+    >>> require_positive_definite([kernel_of("triangle", 0.1), kernel_of("laplace", 0.1)])
+    """
+    for kernel in kernels:
+        if not kernel.positive_definite:
+            raise SpecError(
+                f'target.kernel: "{kernel.name}" is not positive definite, so there is no spectral '
+                'noise for it; write kernel = "triangle" or "gaussian", or noise = "auto" in '
+                "[mechanism]"
+            )
+
+
+def _bins(
+    kernels: Sequence[Kernel], lattice: Lattice, resolution: float, ridge: float
+) -> BinnedCoordinates:
+    """Cells in proportion to the axes' inverse bandwidths."""
+    axes = zip(kernels, lattice.k, _cells(kernels, resolution), strict=True)
+    return BinnedCoordinates(lattice, tuple(axis_bins(*axis, ridge) for axis in axes))
+
+
+def _cells(kernels: Sequence[Kernel], resolution: float) -> list[int]:
+    return [min(_MOST_CELLS, math.ceil(resolution / kernel.deviation)) for kernel in kernels]
+
+
+def _spectra(kernels: Sequence[Kernel], k: Sequence[int], weighting: float) -> list[AxisSpectrum]:
+    return [
+        axis_spectrum(kernel, each, each + 1, weighting)
+        for kernel, each in zip(kernels, k, strict=True)
+    ]
+
+
+def _cut(lattice: Lattice, full: Sequence[AxisSpectrum], threshold: float) -> SpectralCoordinates:
+    """Keep the eigenvalues above `threshold` times the axis's largest."""
+    ranks = [max(1, sum(level > threshold * one.levels[0] for level in one.levels)) for one in full]
+    return SpectralCoordinates(
+        lattice, tuple(one.cut(rank) for one, rank in zip(full, ranks, strict=True))
+    )
+
+
+CANDIDATES = {"": plain_candidates, "spectral": spectral_candidates, "binned": binned_candidates}
+"""By what is released: lattice values, spectral coordinates or bins."""
+
+
+# --- What "auto" means for a kernel that is no product over axes: predictions from its Gram matrix
+
+_RESOLUTIONS = {1: (4, 8, 16, 32, 64), 2: (3, 5, 8, 12, 18, 26), 3: (2, 3, 5, 8)}
+_ORDERS = (1, 2, 4, 8, 16)
+_SPECTRAL = {1: (32, 96), 2: (12, 26), 3: (5, 9)}
+_GRAM_ORDERS = (8, 32)
+_GRAM_THRESHOLDS = tuple(10.0**-step for step in range(1, 9))
+_GRID = {1: 129, 2: 19, 3: 8}
+_LARGEST_K = 1000
+
+
+def gram_candidates(family: str, problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
+    """Releases of lattice values (""), or of spectral coordinates; of bins there are none."""
+    if family == "":
+        for k in _resolutions(problem, _RESOLUTIONS[cube.dimensions]):
+            for h in problem.orders(_ORDERS):
+                yield _candidate(problem, cube, PlainCoordinates(Lattice(k)), h)
+    elif family == "spectral":
+        yield from _spectral(problem, cube)
+
+
+def _spectral(problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
+    weighting = 0.5 if problem.gaussian else 0.25
+    for k in _resolutions(problem, _SPECTRAL[cube.dimensions]):
+        lattice, seen = Lattice(k), set()
+        full = _full(cube, lattice, weighting)
+        for threshold in _GRAM_THRESHOLDS:
+            rank = max(1, sum(level > threshold * full.levels[0] for level in full.levels))
+            if rank not in seen:
+                seen.add(rank)
+                coordinates = GramCoordinates(lattice, full.cut(rank))
+                for h in problem.orders(_GRAM_ORDERS):
+                    yield _candidate(problem, cube, coordinates, h)
+
+
+@lru_cache(maxsize=4)
+def _full(cube: CubeKernel, lattice: Lattice, weighting: float) -> LatticeSpectrum:
+    return lattice_spectrum(cube, lattice, lattice.size, weighting)
+
+
+def _resolutions(problem: Problem, usual: tuple[int, ...]) -> list[tuple[int, ...]]:
+    if problem.k is not None:
+        return [problem.k]
+    return [(min(k, _LARGEST_K),) * problem.component.domain.dimensions for k in usual]
+
+
+def _candidate(
+    problem: Problem, cube: CubeKernel, coordinates: Coordinates, h: tuple[int, ...]
+) -> Candidate:
+    """Predict the errors of one way to release."""
+    if problem.advanced:
+        values = problem.component.outputs * coordinates.layout.size
+        bound = problem.component.function_movement * math.sqrt(values)
+    else:
+        norm = 2 if problem.gaussian else 1
+        bound = problem.component.movement(coordinates, norm, quick=True).value
+    noise = bound / problem.n * problem.noise_ratio * unit_noise(coordinates, h, problem.gaussian)
+    spectrum = coordinates.spectrum if isinstance(coordinates, GramCoordinates) else None
+    farthest, rough = _errors(cube, coordinates.lattice.k, h, spectrum)
+    ball = problem.component.approximation
+    worst = farthest * (ball.radius if isinstance(ball, GramBall) else 1.0)
+    typical = worst if problem.certified else rough / math.sqrt(min(CLUSTERS, problem.n))
+    return Candidate(coordinates, h, noise, typical, worst, problem.certified)
+
+
+@lru_cache(maxsize=512)
+def _errors(
+    cube: CubeKernel, k: tuple[int, ...], h: tuple[int, ...], spectrum: LatticeSpectrum | None
+) -> tuple[float, float]:
+    """On a grid: the largest error of a function of norm one, and the mean square over bumps."""
+    grid = _grid(cube.dimensions)
+    released, points = Released(cube, k, h, spectrum), cube.points(grid)
+    apart = cube.kernel(points, points) - released.weights(grid) @ released.features(grid).T
+    rough = math.sqrt(float(np.square(apart).mean(axis=1).max()))
+    return float(released.errors(grid).max()), rough
+
+
+def _grid(axes: int) -> FloatArray:
+    """Points off the lattice's, and the corners."""
+    t = (1 - np.cos(np.linspace(0, np.pi, _GRID[axes]))) / 2
+    return np.stack(np.meshgrid(*[t] * axes, indexing="ij"), axis=-1).reshape(-1, axes)
+
+
+# --- What "auto" means: k, h, noise and rank with the smallest predicted error, no record read
+
+__all__ = ["Candidate", "Problem", "Reference", "candidates", "require_positive_definite"]
+
+
+def candidates(family: str, problem: Problem) -> Iterator[Candidate]:
+    """Releases of lattice values (""), of spectral coordinates or of bins, for any component."""
+    cube = cube_of(problem.component)
+    if cube is not None:
+        yield from gram_candidates(family, problem, cube)
+    elif family == "" and not problem.kernels:
+        yield from stated_candidates(problem)
+    else:
+        yield from CANDIDATES[family](problem)

@@ -1,0 +1,580 @@
+"""``ReleasePlan``: what a release will do and what it costs, as a value that prints and travels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from dbern.certificate import Certificate, printed_sum
+from dbern.counting.measurement import Component, Statistic, Vector
+from dbern.counting.passes import Counters
+from dbern.data.parquet import READERS, FileFacts, reading_bytes
+from dbern.data.streams import BATCH_ROWS
+from dbern.errors import IntegrityError
+from dbern.planning.spec import ADVANCED, ReleaseSpec, array_names, described
+from dbern.privacy.advanced import calibrate_advanced_laplace
+from dbern.privacy.budget import Budget, Protection, decimal_text
+from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, calibrate_laplace
+from dbern.privacy.mechanism import Noise, noise_law
+from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.privacy.sensitivity import Sensitivity
+from dbern.privacy.zcdp import pure_rho, rho_above, rho_for
+from dbern.strategies.base import Box, Coordinates, Entries, Lattice
+from dbern.strategies.gram import LatticeSpectrum
+from dbern.strategies.maps import (
+    AxisMap,
+    coordinates_of,
+    family_of,
+    map_from_dict,
+    map_to_dict,
+    maps_of,
+)
+
+# --- What a release takes, as planned
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the release will take: peak memory of a worker, its threads and the releasing process.
+
+    Attributes
+    ----------
+    worker_bytes : int
+        Of a worker of one thread that is alone; of others no more.
+    thread_bytes : int
+        What each further thread adds.
+    client_bytes : int
+        Of the releasing process; with a local cluster it is the worker too.
+    """
+
+    rows: int
+    tasks: int
+    slabs: int
+    worker_bytes: int
+    thread_bytes: int
+    client_bytes: int
+
+    def memory(self, threads: int) -> int:
+        """Peak memory of a worker with so many threads."""
+        return self.worker_bytes + (threads - 1) * self.thread_bytes
+
+
+# --- ReleasePlan: what a release will do, as a value that prints, travels and comes back
+
+
+@dataclass(frozen=True)
+class PlannedSensitivity:
+    """Sensitivities in data units; `l1` or `l2`, whichever the noise is calibrated to.
+
+    Both include every rounding between record and noise.
+    """
+
+    function: float
+    l1: float | None
+    l2: float | None
+    derivation: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PlannedNoise:
+    """The noise in data units, and its exact integer law in granules of `granularity`."""
+
+    kind: str
+    scale: float
+    granularity: float
+    law: Noise
+
+
+@dataclass(frozen=True)
+class PlannedComponent:
+    """One component, resolved; of a vector k, h and maps are empty.
+
+    Attributes
+    ----------
+    outputs : int
+        Released arrays of one lattice, which one record moves together.
+    counting : dict
+        How records become integers, as the learner's statistic gave it.
+    description : str
+        The same in words.
+    unit : float
+        Multiplies unit-cube values to give data units.
+    lattice_error, released_error : float
+        Bounds on the error of a lattice value before release, and of a released one but for its
+        noise, in unit-cube units.
+    entries : tuple of str
+        What the numbers of a vector are.
+    """
+
+    name: str
+    outputs: int
+    k: tuple[int, ...]
+    h: tuple[int, ...]
+    maps: tuple[AxisMap, ...]
+    counting: dict[str, Any]
+    description: str
+    sensitivity: PlannedSensitivity
+    noise: PlannedNoise
+    certificate: Certificate
+    approximation: dict[str, Any]
+    unit: float
+    lattice_error: float
+    released_error: float
+    entries: tuple[str, ...] = ()
+
+    @property
+    def lattice(self) -> Lattice | Box:
+        """The lattice of coefficients, or the entries."""
+        return self.coordinates.lattice
+
+    @property
+    def coordinates(self) -> Coordinates | Entries:
+        """What is released of the lattice values, or the entries."""
+        if self.entries:
+            return Entries(len(self.entries))
+        return coordinates_of(Lattice(self.k), self.maps)
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """Names of the released arrays, in the order of the outputs."""
+        return array_names(self.name, self.outputs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        content = asdict(replace(self, maps=()))
+        content["maps"] = [map_to_dict(one) for one in self.maps]
+        content["certificate"]["total"] = self.certificate.total
+        return content
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> PlannedComponent:
+        """What `to_dict` wrote."""
+        sensitivity, noise = content["sensitivity"], content["noise"]
+        derivation = tuple(sensitivity["derivation"])
+        return cls(
+            **{
+                **content,
+                "k": tuple(content["k"]),
+                "h": tuple(content["h"]),
+                "entries": tuple(content["entries"]),
+                "maps": tuple(map_from_dict(one) for one in content["maps"]),
+                "sensitivity": PlannedSensitivity(**{**sensitivity, "derivation": derivation}),
+                "noise": PlannedNoise(**{**noise, "law": noise_law(noise["law"])}),
+                "certificate": _certificate(content["certificate"]),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class ReleasePlan:
+    """A release, resolved.
+
+    `k`, `h`, `noise` and `sensitivity` are those of the first component; most releases have one.
+    The certificate is that of the whole function; `n` is the normalizer where rows are private.
+
+    Examples
+    --------
+    >>> import dbern
+    >>> from dbern.planning.planner import plan_files
+    >>> spec = dbern.ReleaseSpec(
+    ...     release={"name": "demo", "output": "demo.zarr"},
+    ...     data={"source": "*.parquet", "bounds": {"x": [0.0, 10.0]}, "n": 100_000},
+    ...     target={"kind": "kernel-density", "bandwidth": [0.5]},
+    ...     mechanism={"k": 20, "h": 4, "noise": "laplace"},
+    ...     budget={"epsilon": "1.0", "ledger": "sqlite:///ledger.db", "dataset": "demo"},
+    ... )
+    >>> plan = plan_files(spec, files=())
+    >>> plan.k, plan.h, plan.noise.kind
+    ((20,), (4,), 'laplace')
+    """
+
+    name: str
+    dataset: str
+    charge: Budget
+    n: int
+    protection: Protection
+    calibration: str
+    components: tuple[PlannedComponent, ...]
+    certificate: Certificate
+    cost: Cost
+    notes: tuple[str, ...] = ()
+    random_dp: RandomPrivacy | None = None
+
+    @property
+    def guarantee(self) -> Budget | RandomPrivacy:
+        """What the charge buys: differential privacy, or random differential privacy only."""
+        return self.random_dp or self.charge
+
+    @property
+    def k(self) -> tuple[int, ...]:
+        """Resolution of the lattice, per axis."""
+        return self.components[0].k
+
+    @property
+    def h(self) -> tuple[int, ...]:
+        """Order of the operator, per axis."""
+        return self.components[0].h
+
+    @property
+    def noise(self) -> PlannedNoise:
+        """Kind and scale of the noise."""
+        return self.components[0].noise
+
+    @property
+    def sensitivity(self) -> PlannedSensitivity:
+        """Sensitivities in data units."""
+        return self.components[0].sensitivity
+
+    @property
+    def rho(self) -> Fraction | None:
+        """What the release costs in zCDP: its planned laws' rhos together; half epsilon squared.
+
+        The latter where there is no delta; None where the guarantee is an (epsilon, delta) only.
+        """
+        if not self.charge.delta:
+            return pure_rho(self.charge.epsilon)
+        laws = [component.noise.law for component in self.components]
+        rhos = [law.rho for law in laws if isinstance(law, GaussianNoise)]
+        return rho_above(sum(rhos, Fraction(0))) if len(rhos) == len(laws) else None
+
+    @property
+    def lattice(self) -> Lattice | Box:
+        """The lattice of coefficients."""
+        return self.components[0].lattice
+
+    @property
+    def coordinates(self) -> Coordinates | Entries:
+        """What is released of the lattice values."""
+        return self.components[0].coordinates
+
+    def counters(self, spec: ReleaseSpec) -> Counters:
+        """The planned sums over records."""
+        pairs = zip(spec.components, self.components, strict=True)
+        parts = [self._restored(*pair) for pair in pairs]
+        return Counters.of(parts, spec.records, self.protection.unit, self.n)
+
+    def _restored(self, component: Component | Vector, planned: PlannedComponent) -> Statistic:
+        coordinates = planned.coordinates
+        if isinstance(component, Vector):
+            return component.restore(self.n, planned.counting)
+        if isinstance(coordinates, Entries):
+            raise IntegrityError(f"the plan of {planned.name} is that of a vector; plan it again")
+        return component.restore(coordinates, self.n, planned.counting)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, exact where the plan is exact; `from_dict` reads them back."""
+        return {
+            "name": self.name,
+            "dataset": self.dataset,
+            "charge": {
+                "epsilon": decimal_text(self.charge.epsilon),
+                "delta": decimal_text(self.charge.delta),
+            },
+            "rho": None if self.rho is None else decimal_text(self.rho),
+            "normalizer" if self.protection.private_rows else "n": self.n,
+            **self.protection.to_dict(),
+            "calibration": self.calibration,
+            "components": [component.to_dict() for component in self.components],
+            "certificate": {**asdict(self.certificate), "total": self.certificate.total},
+            "cost": asdict(self.cost),
+            "notes": list(self.notes),
+            "random_dp": None if self.random_dp is None else self.random_dp.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> ReleasePlan:
+        """The plan that `to_dict` wrote."""
+        given = dict(content)
+        del given["rho"]  # of the laws
+        protection = Protection.from_dict(given.pop("neighbors"), given.pop("unit"))
+        n = given.pop("normalizer") if "normalizer" in given else given.pop("n")
+        charge, random = Budget.parse(**content["charge"]), content["random_dp"]
+        return cls(
+            **{
+                **given,
+                "n": n,
+                "protection": protection,
+                "charge": charge,
+                "random_dp": RandomPrivacy.from_dict(random, charge) if random else None,
+                "components": tuple(
+                    PlannedComponent.from_dict(one) for one in content["components"]
+                ),
+                "certificate": _certificate(content["certificate"]),
+                "cost": Cost(**content["cost"]),
+                "notes": tuple(content["notes"]),
+            }
+        )
+
+    def explain(self) -> str:
+        """The plan in words and numbers, all in data units."""
+        return "\n".join(f"{label:<13}{text}" for label, text in _lines(self))
+
+
+def _certificate(content: Mapping[str, Any]) -> Certificate:
+    return Certificate(**{key: content[key] for key in Certificate.__dataclass_fields__})
+
+
+def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
+    several = len(plan.components) > 1
+    lines = [("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}")]
+    lines += [("RANDOM DP", str(plan.random_dp)), ("", _NOT_DP)] if plan.random_dp else []
+    lines.append(("", _guarantee(plan)))
+    lines += [
+        ("" if i else "records", text) for i, text in enumerate(described(plan.protection, plan.n))
+    ]
+    lines += [("", note) for note in plan.notes]
+    for component in plan.components:
+        lines += [("component", component.name)] if several else []
+        lines += _component_lines(plan, component)
+    apart = several or plan.certificate != plan.components[0].certificate
+    lines += _certificate_lines(plan) if apart else []
+    cost = plan.cost
+    tasks = f"{cost.rows} rows in about {cost.tasks} tasks, {cost.slabs} lattice slabs"
+    memory = (
+        f"at most {cost.worker_bytes >> 20} MiB a worker, {cost.thread_bytes >> 20} MiB more for "
+        f"each further thread, {cost.client_bytes >> 20} MiB in the releasing process"
+    )
+    return [*lines, ("work", tasks), ("memory", memory)]
+
+
+def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str, str]]:
+    sense, noise, sure = one.sensitivity, one.noise, one.certificate
+    outputs = f" for each of {one.outputs} outputs" if one.outputs > 1 else ""
+    bound = f"Delta1 = {sense.l1:.6g}" if sense.l1 is not None else f"Delta2 = {sense.l2:.6g}"
+    parts, total = printed_sum((sure.approximation, sure.rounding, sure.noise))
+    size = one.lattice.size
+    shape = (
+        ("vector", f"{size} numbers")
+        if one.entries
+        else (
+            "lattice",
+            f"k {_per_axis(one.k)}, h {_per_axis(one.h)}: N = {size} coefficients{outputs}",
+        )
+    )
+    return [
+        shape,
+        *([("", _released_as(one))] if one.maps else []),
+        ("counted as", one.description),
+        ("sensitivity", f"S(F) = {sense.function:.6g}, {bound} ({plan.calibration})"),
+        *(("", line) for line in sense.derivation),
+        ("noise", f"exact {noise.kind.removeprefix('discrete-')}, scale {noise.scale:.6g}"),
+        ("", f"on multiples of {noise.granularity:.4g}"),
+        ("certificate", f"sup error <= {total} with probability {1 - sure.beta:g}"),
+        ("", "approximation {} + rounding {} + noise {}".format(*parts)),
+        *([] if one.entries else [("", _first_part(one.approximation))]),
+        ("", _compared(plan, one)),
+    ]
+
+
+_NOT_DP = "this is not differential privacy: it says nothing of data from elsewhere"
+_FIRST_PART = {
+    "mixture of bumps": "the first part is that of the worst database, all records at one point",
+    "linear": "a linear function is reproduced exactly",
+    "holder": "the first part is that of the worst function of the stated smoothness",
+    "smooth": "the first part is that of the worst function of the stated smoothness",
+    "reproducing ball": "the first part is that of the worst function of its norm",
+    "stated ball": "the first part is that of the worst function of its norm",
+}
+
+
+def _first_part(approximation: Mapping[str, Any]) -> str:
+    if not approximation.get("attained", True):
+        return "the first part holds for any mixture of kernels, and no database attains it"
+    return _FIRST_PART.get(approximation["class"], "")
+
+
+def _certificate_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
+    sure = plan.certificate
+    _, total = printed_sum((sure.approximation, sure.rounding, sure.noise))
+    return [("the function", f"sup error <= {total} with probability {1 - sure.beta:g}")]
+
+
+def _guarantee(plan: ReleasePlan) -> str:
+    if plan.rho is None:
+        return "by advanced composition: no rho is known, a zcdp account cannot pay"
+    pure = "" if plan.charge.delta else ", half epsilon squared"
+    return f"rho = {float(plan.rho):.6g} in zCDP{pure}"
+
+
+def _compared(plan: ReleasePlan, one: PlannedComponent) -> str:
+    least, total = one.certificate.lower_bound, one.certificate.total
+    text = f"S/epsilon = {one.sensitivity.function / float(plan.charge.epsilon):.3g}"
+    if not least:
+        return f"for comparison, {text}"
+    return f"{total / least:.0f} times a lower bound for any mechanism, {least:.3g}; {text}"
+
+
+def _released_as(one: PlannedComponent) -> str:
+    what = {"spectral": "spectral coordinates", "binned": "bins"}[family_of(one.coordinates)]
+    of = " of the whole lattice" if isinstance(one.maps[0], LatticeSpectrum) else ""
+    return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}{of}"
+
+
+def _per_axis(values: tuple[int, ...]) -> str:
+    return str(values[0]) if len(set(values)) == 1 else str(list(values))
+
+
+# --- From what a record can do to the exact function to the noise that is planned for it
+
+KINDS = (
+    {"": "laplace", "spectral": "spectral-laplace", "binned": "binned-laplace"},
+    {"": "discrete-gaussian", "spectral": "spectral-gaussian", "binned": "binned-gaussian"},
+)
+"""Noise on lattice values, on spectral coordinates and on bins: Laplace, Gaussian."""
+
+_SHARE = 0.01  # of the noise that the effective kernel may cost
+
+
+def share_of_budget(spec: ReleaseSpec, component: Component | Vector) -> Budget:
+    """The component's share of the budget: shares sum to one, and budgets compose by adding."""
+    return Budget(spec.charge.epsilon * component.share, spec.charge.delta * component.share)
+
+
+def calibration_of(spec: ReleaseSpec) -> str:
+    """ "paper" or "tight"; advanced composition starts from the paper's."""
+    return "paper" if spec.advanced else spec.mechanism.calibration
+
+
+def exact_sensitivity(
+    component: Component, coordinates: Coordinates, n: int, calibration: str, norm: int
+) -> Sensitivity:
+    """Sensitivities of the exact function, before any rounding."""
+    function = Fraction(component.function_movement) / n
+    if calibration == "paper":
+        values = component.outputs * coordinates.lattice.size
+        return Sensitivity(function, values * function, f"c N S(F) = {values} x S(F)")
+    bound = component.movement(coordinates, norm)
+    return Sensitivity(function, Fraction(bound.value) / n, bound.derivation, norm)
+
+
+def noise_ratio(spec: ReleaseSpec, charge: Budget) -> float:
+    """Scale of the noise for sensitivity one; by advanced composition, over ``sqrt(N)``."""
+    if spec.advanced:
+        return 2 * math.sqrt(-2 * math.log(charge.delta)) / float(charge.epsilon)
+    if charge.delta:
+        return 1 / math.sqrt(2 * float(rho_for(charge.epsilon, charge.delta)))
+    return 1 / float(charge.epsilon)
+
+
+def tolerance(exact: Sensitivity, coordinates: Coordinates, n: int, ratio: float) -> float:
+    """Kernel error allowed: 1 % of the sensitivity, and 1 % of a lattice value's noise."""
+    axes = (coordinates.row_sums(axis) for axis in range(len(coordinates.lattice.k)))
+    rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
+    bound = float(exact.bound)
+    return _SHARE * min(bound * n / (2 * rows), bound * ratio * coordinates.lattice_gain)
+
+
+def calibrate(
+    exact: Sensitivity, outputs: int, statistic: Statistic, n: int, charge: Budget
+) -> Noise:
+    """The noise for the effective kernel, computed in floats and rounded to the grid."""
+    norm, size = exact.norm, outputs * statistic.coordinates.layout.size
+    moved = exact.bound + Fraction(statistic.kernel_error_norm(norm)) / n
+    floats, bound = Fraction(statistic.float_error_norm(norm)), Fraction(statistic.value_bound)
+    if norm == 2:
+        return calibrate_gaussian(moved, floats, size, charge.epsilon, charge.delta, bound)
+    return calibrate_laplace(moved, floats / size, size, charge.epsilon, bound)
+
+
+def calibrate_advanced(
+    exact: Sensitivity, outputs: int, statistic: Statistic, n: int, charge: Budget
+) -> Noise:
+    """The same by advanced composition, from the largest move of one value."""
+    size = outputs * statistic.coordinates.layout.size
+    moved = exact.function + 2 * Fraction(statistic.kernel_error) / n
+    eta, bound = Fraction(statistic.float_error), Fraction(statistic.value_bound)
+    return calibrate_advanced_laplace(moved, eta, size, charge.epsilon, charge.delta, bound)
+
+
+def planned_sensitivity(exact: Sensitivity, law: Noise, unit: float) -> PlannedSensitivity:
+    """What the plan says of it, in units of values, with what rounding adds."""
+    if isinstance(law, GaussianNoise):
+        granules = math.sqrt(law.l2_sensitivity_granules_squared)
+    else:
+        granules = float(law.l1_sensitivity_granules)
+    total = math.ldexp(granules, law.granularity_exponent)
+    share = total / float(exact.bound) - 1
+    return PlannedSensitivity(
+        function=float(exact.function) * unit,
+        l1=total * unit if exact.norm == 1 else None,
+        l2=total * unit if exact.norm == 2 else None,
+        derivation=(
+            f"Delta{exact.norm} <= {exact.derivation} = {float(exact.bound) * unit:.6g}",
+            f"+ {share:.2%} for the effective kernel, float error and rounding to the grid",
+        ),
+    )
+
+
+def planned_noise(
+    spec: ReleaseSpec, coordinates: Coordinates, law: Noise, unit: float
+) -> PlannedNoise:
+    """What the plan says of the noise, in units of values."""
+    granularity = math.ldexp(1.0, law.granularity_exponent) * unit
+    kind = KINDS[isinstance(law, GaussianNoise)][family_of(coordinates)]
+    kind = ADVANCED if spec.advanced else kind
+    return PlannedNoise(kind, scale_of(law) * granularity, granularity, law)
+
+
+def scale_of(law: Noise) -> int:
+    """Granules: of a Gaussian, sigma."""
+    return law.sigma if isinstance(law, GaussianNoise) else law.scale
+
+
+TASK_ROWS = 20_000_000
+_TASKS_AT_LEAST = 16
+WRITERS = 4
+"""Threads that add noise and write shards, however many cores there are: memory is planned."""
+_WRITER_SLABS = 6
+_RELEASED_COPIES = 5 + WRITERS
+_PROCESS_BYTES = 420 << 20
+"""Measured: modules, compiled loops, threads, and what planning leaves."""
+
+_FILE_BYTES, _GROUP_BYTES, _CHUNK_BYTES = 8000, 1500, 1500
+"""Measured: of a file and of a row group as listed, and of each of its columns in a footer."""
+
+
+def task_rows(rows: int) -> int:
+    """Rows of one counting task: a second or so of work, and enough tasks to share it out."""
+    return max(1, min(TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
+
+
+def cost(
+    counters: Counters, n: int, files: Sequence[FileFacts] = (), *, remote: bool = False
+) -> Cost:
+    """What counting n rows of files will take, as measured or more.
+
+    `remote`: from an object store. Of files without row groups, as where the number of rows is
+    private, no more than the names count.
+    """
+    lattices = [part.coordinates.lattice for part in counters.parts]
+    slabs = sum(sum(1 for _ in lattice.slabs()) for lattice in lattices)
+    slab = max(8 * lattice.slab_layers * lattice.layer for lattice in lattices)
+    batch = BATCH_ROWS * max(part.batch_bytes for part in counters.parts)
+    tables = max(part.table_bytes for part in counters.parts)
+    tasks = counters.passes or max(1, -(-n // task_rows(n)))
+    # Partial sums: eight wait at each level of the tree; a thread works at two and has three ahead.
+    waiting = min(tasks, 8 * (1 + math.ceil(math.log(tasks, 8)))) * counters.state_bytes
+    reading = reading_bytes(counters.columns, counters.filter, remote=remote)
+    reading += batch + counters.gathered_bytes
+    listed = _FILE_BYTES * len(files) + _GROUP_BYTES * sum(len(file.row_groups) for file in files)
+    # A footer is in memory whole for each thread that reads: those of the plan, one when work is
+    # shared out, and those of tasks. With a local cluster the worker's process is the client's.
+    footers = sorted(_CHUNK_BYTES * len(file.row_groups) * file.columns for file in files)
+    largest = footers[-1] if footers else 0
+    listed += sum(footers[-READERS:]) + largest
+    reading += largest
+    working = 5 * counters.state_bytes + max(reading, tables + 6 * slab)
+    # What is released of a lattice that is derived is whole there: blocks, sum, file, and floats.
+    derived = [part.coordinates.layout.size for part in counters.parts if maps_of(part.coordinates)]
+    writing = WRITERS * _WRITER_SLABS * slab + _RELEASED_COPIES * 8 * max(derived, default=0)
+    return Cost(
+        rows=n,
+        tasks=tasks,
+        slabs=slabs,
+        worker_bytes=_PROCESS_BYTES + listed + waiting + working,
+        thread_bytes=working,
+        client_bytes=_PROCESS_BYTES + listed + writing,
+    )

@@ -1,0 +1,663 @@
+"""``ReleaseSpec``: every public choice of a release, strictly validated, to and from TOML."""
+
+from __future__ import annotations
+
+import copy
+import glob
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
+
+from dbern.bernstein.basis import MOST_H, MOST_K
+from dbern.combination import Combination
+from dbern.counting.measurement import Component, Vector, protected
+from dbern.data.domain import (
+    Axis,
+    Column,
+    Domain,
+    Outside,
+    RecordSchema,
+    Response,
+    bounds_of,
+    moment_of,
+)
+from dbern.data.objects import check_url, is_url
+from dbern.errors import SpecError
+from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, exact
+from dbern.system import importable, named_function
+from dbern.targets import Learner, learner_of
+from dbern.targets.base import Section, explain
+from dbern.types import FloatArray
+
+# --- The sections of a spec: keys, types, and for each key what to write (its description)
+
+
+class ReleaseSection(Section):
+    """``[release]``: what it is called and where it goes."""
+
+    name: str = Field(description='name = "trip-density"')
+    output: str = Field(description='output = "out/trip-density.zarr"')
+
+
+_UNIT = 'unit = { column = "user", max_contributions = 8 }'
+
+
+class UnitTable(Section):
+    """``unit = { column = .., max_contributions = .. }``."""
+
+    column: str = Field(min_length=1, description=_UNIT)
+    max_contributions: int = Field(description=_UNIT)
+
+
+def _from_text(value: Any) -> Any:
+    """Texts in ISO form are the dates and times that TOML has without quotes."""
+    return moment_of(value) if isinstance(value, str) else value
+
+
+_Category = bool | int | str
+_Bound = Annotated[float | datetime | date, BeforeValidator(_from_text)]
+_Bounds = Annotated[list[_Bound], Field(min_length=2, max_length=2)]
+
+
+class LabelSection(Section):
+    """``[data.label]``: the column of classes, and the public list of them."""
+
+    column: str = Field(description='column = "churned"')
+    classes: list[_Category] = Field(
+        min_length=2, description='classes = ["no", "yes"]; with two, the second is +1'
+    )
+
+
+class ResponseSection(Section):
+    """``[data.response]``: the column of responses, and their public bounds."""
+
+    column: str = Field(description='column = "delay"')
+    bounds: _Bounds = Field(description="bounds = [-1.0, 1.0]")
+
+
+class GroupSection(Section):
+    """``[data.group]``: the column of groups, and the public list of them."""
+
+    column: str = Field(description='column = "carrier"')
+    values: list[_Category] = Field(min_length=1, description='values = ["AA", "UA"]')
+
+
+class FilterSection(Section):
+    """``[data.filter]``: rows whose value is not in the public list count as null records."""
+
+    column: str = Field(description='column = "status"')
+    values: list[_Category] = Field(min_length=1, description='values = ["done"]')
+
+
+class DataSection(Section):
+    """``[data]``: which records, and the public facts about them."""
+
+    source: str = Field(description='source = "data/trips/*.parquet"')
+    bounds: dict[str, _Bounds] = Field(
+        min_length=1,
+        description="[data.bounds] with one line per axis, such as x = [0.0, 10.0], "
+        'when = [2026-01-01, 2027-01-01] or "trip.start.x" = [0.0, 10.0]',
+    )
+    unit: Literal["row"] | UnitTable = Field("row", description=f'unit = "row" or {_UNIT}')
+    neighbors: Literal["replace-one", "add-or-remove-one"] = Field(
+        "replace-one", description='neighbors = "replace-one" or "add-or-remove-one"'
+    )
+    n: int | None = Field(None, ge=1, description="n = 2000000, the public number of rows")
+    normalizer: str | None = Field(
+        None, description='normalizer = "2000000" (a string), in place of a private n'
+    )
+    outside: Literal["drop", "clamp"] = Field("drop", description='outside = "drop" or "clamp"')
+    label: LabelSection | None = Field(
+        None, description='[data.label] with column and classes = ["no", "yes"]'
+    )
+    response: ResponseSection | None = Field(
+        None, description="[data.response] with column and bounds = [-1.0, 1.0]"
+    )
+    group: GroupSection | None = Field(
+        None, description='[data.group] with column and values = ["a", "b"]'
+    )
+    filter: FilterSection | None = Field(
+        None, description='[data.filter] with column and values = ["done"]'
+    )
+
+
+class TargetSection(Section):
+    """``[target]``: the learner and its public parameters."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    kind: str = Field(description='kind = "kernel-density"')
+
+
+_Whole = Annotated[int, Field(ge=1)]
+
+
+class MechanismSection(Section):
+    """``[mechanism]``: lattice, order, noise and confidence."""
+
+    k: Literal["auto"] | _Whole | list[_Whole] = Field(
+        "auto", description='k = "auto", k = 20 or k = [20, 30]'
+    )
+    h: Literal["auto"] | _Whole | list[_Whole] = Field(
+        "auto", description='h = "auto", h = 4 or h = [4, 2]'
+    )
+    noise: Literal[
+        "auto", "laplace", "spectral-laplace", "binned-laplace", "discrete-gaussian",
+        "spectral-gaussian", "binned-gaussian", "laplace-advanced",
+    ] = Field("auto", description=(
+        'noise = "auto"; with delta = "0" "laplace", "spectral-laplace" or "binned-laplace", with '
+        'a delta "discrete-gaussian", "spectral-gaussian", "binned-gaussian" or "laplace-advanced"'
+    ))  # fmt: skip
+    calibration: Literal["tight", "paper"] = Field(
+        "tight", description='calibration = "tight" or "paper"'
+    )
+    beta: str = Field("0.05", description='beta = "0.05"')
+    objective: Literal["typical", "certified"] = Field(
+        "typical", description='objective = "typical" or "certified"'
+    )
+    reference: str = Field("uniform", description='reference = "uniform" or "module:name"')
+
+
+class BudgetSection(Section):
+    """``[budget]``: what is charged, exactly, and to whose account."""
+
+    epsilon: str = Field(description='epsilon = "1.0" (a string: budgets are exact)')
+    delta: str = Field("0", description='delta = "0" (a string: budgets are exact)')
+    ledger: str = Field(description='ledger = "sqlite:///ledger.db"')
+    dataset: str = Field(description='dataset = "trips-2026", the name the budget was granted to')
+
+
+# --- Whom a spec protects: neighbours, unit, and whether the number of rows is public
+
+_NORMALIZER = re.compile(r"[1-9]\d{0,11}|10{12}")
+
+
+def _unit(data: DataSection) -> PrivacyUnit:
+    if isinstance(data.unit, str):
+        return PrivacyUnit()
+    try:
+        return PrivacyUnit(data.unit.column, data.unit.max_contributions)
+    except SpecError as error:
+        raise SpecError(f"data.{error}") from None
+
+
+def protection_of(data: DataSection) -> Protection:
+    """Neighbours and unit of ``[data]``, with the n or the normalizer that goes with them.
+
+    Raises
+    ------
+    SpecError
+        Where another of the two is there, or none that is needed.
+    """
+    found = Protection(Neighbors(data.neighbors), _unit(data))
+    if not found.private_rows and data.normalizer is not None:
+        raise SpecError(
+            "data.normalizer: the number of rows is public when a row is replaced; write "
+            "n = 2000000, or neither"
+        )
+    if found.private_rows and data.n is not None:
+        raise SpecError(
+            "data.n: the number of rows is private here; write in its place normalizer = "
+            '"2000000", public and chosen without looking'
+        )
+    if found.private_rows and data.normalizer is None:
+        raise SpecError(
+            'data.normalizer: is missing; write normalizer = "2000000", a public number near that '
+            "of the rows, which is private here"
+        )
+    if data.normalizer is not None and not _NORMALIZER.fullmatch(data.normalizer):
+        raise SpecError(
+            'data.normalizer: must be a whole number from 1 to 10^12; write normalizer = "2000000"'
+        )
+    return found
+
+
+def described(protection: Protection, n: int) -> tuple[str, ...]:
+    """Neighbours, unit and n in words, for a plan."""
+    if not protection.private_rows:
+        return (f"n = {n}, one row replaced",)
+    unit, change = protection.unit, "added or removed" if protection.added else "replaced"
+    rows = unit.max_contributions
+    lines = [f"sums are over {n}: their number is private; one row {change}"]
+    if unit.column is not None:
+        lines = [
+            f"sums are over {n}: their number is private",
+            f"one {unit.column} {change}, whose rows count up to {rows}, chosen by a keyed hash",
+            *([f"{rows} cost {rows} times the noise of 1"] if rows > 1 else []),
+        ]
+    return (*lines, f"the certificate is for up to {n} rows that count")
+
+
+# --- Basic composition: what all components of a release spend together is its charge, once
+
+
+def array_names(name: str, outputs: int) -> tuple[str, ...]:
+    """Name the released arrays of a component, in the order of its outputs.
+
+    Examples
+    --------
+    >>> array_names("density", 1), array_names("density", 2)
+    (('density',), ('density_0', 'density_1'))
+    """
+    if outputs == 1:
+        return (name,)
+    return tuple(f"{name}_{output}" for output in range(outputs))
+
+
+def require_one_charge(kind: str, components: Sequence[Component | Vector]) -> None:
+    """Refuse components that together spend more than the charge, or whose arrays meet.
+
+    A component whose share of the budget is s is epsilon s, delta s private, so all of them are
+    (epsilon, delta)-DP exactly where the shares add up to at most one. Shares are exact, so that
+    this sum is. Center and noise of an array are found by its name: two of one name would get one
+    center, and the noise of two laws.
+
+    Raises
+    ------
+    SpecError
+        Naming the learner's `kind`, and what its components must be instead.
+    """
+    for one in components:
+        if not isinstance(one.share, Fraction | int) or not 0 < one.share <= 1:
+            raise SpecError(
+                f'target.kind: "{kind}" gives its component "{one.name}" the share '
+                f"{one.share!r} of the budget, and a share is a Fraction above 0 and at most 1; "
+                'in the learner, write share=Fraction("0.5")'
+            )
+    total = sum((Fraction(one.share) for one in components), Fraction(0))
+    if total > 1:
+        raise SpecError(
+            f'target.kind: the shares of the components of "{kind}" add up to {total} of the '
+            f"budget, more than 1; in the learner, write share=Fraction(1, {len(components)}) for "
+            "each, or others that add up to at most 1"
+        )
+    counted = Counter(name for one in components for name in array_names(one.name, one.outputs))
+    repeated = [name for name, times in counted.items() if times > 1]
+    if repeated:
+        raise SpecError(
+            f'target.kind: "{kind}" releases more than one array named "{repeated[0]}"; in the '
+            "learner, give each component a name of its own (outputs add _0, _1, .. to it)"
+        )
+
+
+# --- ReleaseSpec: every public choice of a release, strictly validated, to and from TOML
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TOO_DEEP = "is nested too deeply; write tables and lists as docs/spec.md has them"
+ADVANCED = "laplace-advanced"
+_GAUSSIAN = ("discrete-gaussian", "spectral-gaussian", "binned-gaussian")
+_LAPLACE = ("laplace", "spectral-laplace", "binned-laplace")
+_WITH_DELTA = (*_GAUSSIAN, ADVANCED)
+_LEAST_DELTA = Fraction(1, 10**15)
+_LEAST_BETA = Fraction(1, 10**9)
+_LEAST_EPSILON = Fraction(1, 10**6)
+_MOST_AXES = 6
+
+
+class ReleaseSpec(Section):
+    """All public choices of one release.
+
+    Construct it with one keyword per section (mappings as in the TOML file), or with `load`.
+
+    Raises
+    ------
+    SpecError
+        Names each wrong key and says what to write; every problem of the schema at once.
+
+    Examples
+    --------
+    >>> spec = ReleaseSpec(
+    ...     release={"name": "demo", "output": "demo.zarr"},
+    ...     data={"source": "*.parquet", "bounds": {"x": [0.0, 10.0]}},
+    ...     target={"kind": "kernel-density", "bandwidth": [0.5]},
+    ...     budget={"epsilon": "1.0", "ledger": "sqlite:///ledger.db", "dataset": "demo"},
+    ... )
+    >>> spec.domain.names, str(spec.charge)
+    (('x',), 'epsilon 1')
+    """
+
+    release: ReleaseSection = Field(description="[release] with name and output")
+    data: DataSection = Field(description="[data] with source and [data.bounds]")
+    target: TargetSection = Field(description='[target] with kind = "kernel-density"')
+    mechanism: MechanismSection = Field(default_factory=lambda: MechanismSection.model_validate({}))
+    budget: BudgetSection = Field(description="[budget] with epsilon, ledger and dataset")
+
+    _base: Path = PrivateAttr(default_factory=Path.cwd)
+    _parsed: _Parsed = PrivateAttr()
+
+    def __init__(self, **sections: Any) -> None:
+        try:
+            super().__init__(**sections)
+        except ValidationError as error:
+            raise SpecError("\n".join(explain(error, ReleaseSpec))) from None
+        except RecursionError:
+            raise SpecError(f"spec: {_TOO_DEEP}") from None
+        self._parsed = _parse(self)
+
+    @classmethod
+    def load(cls, path: str | Path, *, partition: str | None = None) -> ReleaseSpec:
+        """Read a TOML file; relative paths in it, and modules it names, start from its folder.
+
+        Parameters
+        ----------
+        partition : str, optional
+            Replaces ``{partition}`` in ``release.name``, ``release.output`` and ``data.source``.
+
+        Raises
+        ------
+        SpecError
+            Where the file is missing or no TOML, for wrong keys, or a partition without a place.
+        """
+        path = Path(path)
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise SpecError(
+                f"{path}: no such spec; write its path, or make one: dbern init {path}"
+            ) from None
+        except RecursionError:
+            raise SpecError(f"{path}: {_TOO_DEEP}") from None
+        except (OSError, ValueError) as error:  # such as of an integer of too many digits
+            raise SpecError(f"{path}: cannot be read as TOML ({error}); mend that line") from None
+        try:
+            filled = _with_partition(content, partition)
+        except RecursionError:
+            raise SpecError(f"{path}: {_TOO_DEEP}") from None
+        base = path.resolve().parent
+        with importable(base):
+            spec = cls(**filled)
+        spec._base = base
+        return spec
+
+    @classmethod
+    def of(cls, given: ReleaseSpec | str | Path) -> ReleaseSpec:
+        """A spec as it is, or the one in the file at a path.
+
+        Raises
+        ------
+        SpecError
+            For anything else, and as `load`.
+        """
+        if isinstance(given, ReleaseSpec):
+            return given
+        if isinstance(given, str | Path):
+            return cls.load(given)
+        raise SpecError(
+            f"a spec of type {type(given).__name__} cannot be used; write the path of a spec, or "
+            "dbern.ReleaseSpec(release={..}, data={..}, target={..}, budget={..})"
+        )
+
+    @property
+    def domain(self) -> Domain:
+        """Axes and bounds, in the order of ``[data.bounds]``."""
+        return self._parsed.records.domain
+
+    @property
+    def records(self) -> RecordSchema:
+        """What the spec says about a record."""
+        return self._parsed.records
+
+    @property
+    def learner(self) -> Learner:
+        """The target with its parameters."""
+        return self._parsed.learner
+
+    @property
+    def components(self) -> tuple[Component | Vector, ...]:
+        """What the learner releases."""
+        return self._parsed.components
+
+    @property
+    def charge(self) -> Budget:
+        """What the release costs."""
+        return self._parsed.charge
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether the noise is Gaussian: what "auto" means where delta is above 0."""
+        return self.charge.delta > 0 and not self.advanced
+
+    @property
+    def advanced(self) -> bool:
+        """Whether the noise is the paper's for a delta: Laplace with advanced composition."""
+        return self.mechanism.noise == ADVANCED
+
+    @property
+    def beta(self) -> Fraction:
+        """One minus the confidence of the certificate."""
+        return self._parsed.beta
+
+    @property
+    def protection(self) -> Protection:
+        """Which databases are neighbours."""
+        return self._parsed.protection
+
+    @property
+    def normalizer(self) -> int | None:
+        """What sums are divided by, where that is not the public number of rows."""
+        return int(self.data.normalizer) if self.data.normalizer else None
+
+    @property
+    def base(self) -> Path:
+        """The folder that relative paths start from."""
+        return self._base
+
+    @property
+    def source(self) -> str:
+        """Where the records are: an absolute path, glob or folder, or a URL."""
+        source = self.data.source
+        if not source.strip():
+            raise SpecError(
+                "data.source: is empty, which would be every file in the spec's folder and below "
+                'it; write source = "data/trips/*.parquet"'
+            )
+        if is_url(source):
+            return check_url(source, "data.source")
+        base = str(self._base)
+        return str(Path(glob.escape(base) if glob.has_magic(source) else base) / source)
+
+    @property
+    def output(self) -> str:
+        """Where the synopsis goes: an absolute path, or a URL."""
+        output = self.release.output
+        return check_url(output, "release.output") if is_url(output) else str(self._base / output)
+
+    @property
+    def reference(self) -> Callable[[FloatArray], FloatArray] | None:
+        """The public reference density on the unit cube; None for the default.
+
+        Raises
+        ------
+        SpecError
+            Where the named function cannot be imported.
+        """
+        name = self.mechanism.reference
+        if name == "uniform":
+            return None
+        with importable(self._base):
+            density = named_function(name, "mechanism.reference", "of points (m, l)")
+        low = np.array([axis.low for axis in self.domain.axes])
+        width = np.array([axis.width for axis in self.domain.axes])
+        return lambda points: np.asarray(density(low + points * width))
+
+    @property
+    def combination(self) -> Combination:
+        """How the components make the function."""
+        return self.learner.combination(self.records)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Every column that is read."""
+        return self.records.columns
+
+    def per_axis(
+        self, key: Literal["k", "h"], domain: Domain | None = None
+    ) -> tuple[int, ...] | None:
+        """``k`` or ``h`` for each axis (of `domain`); None where the plan is to choose."""
+        domain = domain or self.domain
+        value = getattr(self.mechanism, key)
+        if value == "auto":
+            return None
+        if isinstance(value, int):
+            return (value,) * domain.dimensions
+        return tuple(value[self.domain.names.index(name)] for name in domain.names)
+
+    def certified_at(self, epsilon: Fraction) -> ReleaseSpec:
+        """This spec at another epsilon, planned for the worst database."""
+        content = self.model_dump(exclude_none=True)
+        content["budget"]["epsilon"] = str(epsilon)
+        content["mechanism"]["objective"] = "certified"
+        spec = ReleaseSpec(**content)
+        spec._base = self._base
+        return spec
+
+    def identity(self) -> dict[str, Any]:
+        """What makes this release this one: all but ``h``, the output and where the ledger is."""
+        content = self.model_dump(mode="json", exclude_none=True)
+        del content["release"]["output"], content["budget"]["ledger"]
+        content["mechanism"].pop("h")
+        content["target"] |= self.learner.identity()
+        return content
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    records: RecordSchema
+    learner: Learner
+    components: tuple[Component | Vector, ...]
+    charge: Budget
+    beta: Fraction
+    protection: Protection
+
+
+def _parse(spec: ReleaseSpec) -> _Parsed:
+    """Check what the schema cannot: values against each other, and what this version offers."""
+    _ = spec.source, spec.output  # refuses URLs of no object store
+    if not _NAME.fullmatch(spec.release.name):
+        raise SpecError(
+            'release.name: letters, digits, ".", "_" and "-" only; write name = "trip-density"'
+        )
+    domain = Domain(
+        tuple(
+            Axis(name, *bounds_of(pair, f"data.bounds.{name}"))
+            for name, pair in spec.data.bounds.items()
+        ),
+        Outside(spec.data.outside),
+    )
+    _check_per_axis(spec, domain)
+    if spec.mechanism.noise in _LAPLACE[1:] and spec.mechanism.calibration == "paper":
+        raise SpecError(
+            'mechanism.calibration: "paper" is proved for noise = "laplace" only; '
+            'write calibration = "tight"'
+        )
+    beta = exact(spec.mechanism.beta, "mechanism.beta")
+    if not _LEAST_BETA <= beta <= 1 - _LEAST_BETA:
+        raise SpecError('mechanism.beta: must be from 1e-9 to 1 - 1e-9; write beta = "0.05"')
+    protection = _protection(spec)
+    schema = _schema(spec, domain)
+    parameters = spec.target.model_dump()
+    learner = learner_of(parameters.pop("kind"))(**parameters)
+    charge = Budget.parse(spec.budget.epsilon, spec.budget.delta)
+    if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
+        raise SpecError('budget.epsilon: must be from 1e-6 to 1e6; write epsilon = "1.0"')
+    if charge.delta and spec.mechanism.noise in _LAPLACE:
+        raise SpecError(
+            'budget.delta: Laplace noise needs none; write delta = "0", or noise = "auto"'
+        )
+    if not charge.delta and spec.mechanism.noise in _WITH_DELTA:
+        raise SpecError(
+            f'mechanism.noise: "{spec.mechanism.noise}" needs a delta; write delta = "1e-6" in '
+            '[budget], or noise = "auto"'
+        )
+    if charge.delta and spec.mechanism.calibration == "paper":
+        raise SpecError(
+            'mechanism.calibration: "paper" is for delta = "0"; write calibration = "tight"'
+        )
+    if charge.delta and charge.delta < _LEAST_DELTA:
+        raise SpecError('budget.delta: must be 0 or at least 1e-15; write delta = "1e-6"')
+    for role in ("label", "response", "group"):
+        if getattr(schema, role) is not None and role not in learner.uses:
+            raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
+    components = learner.components(schema)
+    require_one_charge(learner.kind, components)
+    most = max((c.domain.dimensions for c in components if not isinstance(c, Vector)), default=0)
+    if most > _MOST_AXES:
+        raise SpecError(
+            f"data.bounds: {most} axes, and a lattice has at most {_MOST_AXES}; keep at "
+            f"most {_MOST_AXES} (factored naive Bayes and linear functions take more)"
+        )
+    found = tuple(protected(one, protection, schema.unit) for one in components)
+    return _Parsed(schema, learner, found, charge, beta, protection)
+
+
+def _protection(spec: ReleaseSpec) -> Protection:
+    protection = protection_of(spec.data)
+    if protection.private_rows and spec.mechanism.noise == ADVANCED:
+        raise SpecError(
+            f'mechanism.noise: "{ADVANCED}" is for replaced rows, as in the paper; write '
+            'noise = "auto"'
+        )
+    return protection
+
+
+def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:
+    for key, most in (("k", MOST_K), ("h", MOST_H)):
+        value = getattr(spec.mechanism, key)
+        if isinstance(value, list) and len(value) != domain.dimensions:
+            raise SpecError(
+                f"mechanism.{key}: has {len(value)} entries for {domain.dimensions} axes; "
+                f"write one for each of {', '.join(domain.names)}"
+            )
+        if value != "auto" and max(value if isinstance(value, list) else [value]) > most:
+            raise SpecError(
+                f"mechanism.{key}: above {most} is not available in this version; "
+                f"write {key} = {most} or less"
+            )
+
+
+def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:
+    data = spec.data
+    label, response, group, kept = data.label, data.response, data.group, data.filter
+    return RecordSchema(
+        domain,
+        Column(label.column, "data.label.classes", tuple(label.classes)) if label else None,
+        Response(response.column, *bounds_of(response.bounds, "data.response.bounds"))
+        if response
+        else None,
+        Column(group.column, "data.group.values", tuple(group.values)) if group else None,
+        Column(kept.column, "data.filter.values", tuple(kept.values)) if kept else None,
+        None if isinstance(data.unit, str) else Column(data.unit.column, "data.unit", ids=True),
+    )
+
+
+def _with_partition(content: dict[str, Any], partition: str | None) -> dict[str, Any]:
+    if partition is not None and not _NAME.fullmatch(partition):
+        raise SpecError(
+            '--partition: letters, digits, ".", "_" and "-" only; write --partition 2026-11-20'
+        )
+    filled: dict[str, Any] = copy.deepcopy(content)
+    used = False
+    for section, key in (("release", "name"), ("release", "output"), ("data", "source")):
+        table = filled.get(section)
+        text = table.get(key) if isinstance(table, dict) else None
+        if table is None or not isinstance(text, str) or "{partition}" not in text:
+            continue
+        if partition is None:
+            raise SpecError(
+                f"{section}.{key}: contains {{partition}}; write --partition P on the command line"
+            )
+        used, table[key] = True, text.replace("{partition}", partition)
+    if partition is not None and not used:
+        raise SpecError(
+            "--partition: the spec has no {partition}; write it into release.name and data.source"
+        )
+    return filled

@@ -1,0 +1,125 @@
+"""Release keys, the keyed stream of noise, and keyed hashes of records' content.
+
+Keyed entropy: everything secret or random in a release is a function of one 256-bit key.
+
+Each purpose has a subkey of its own (HKDF-SHA256), so no two uses can ever share key stream. The
+stream of a canonical block is AES-256-CTR with the block's number in the upper half of the
+counter: blocks never overlap as long as one consumes fewer than 2**64 cipher blocks. The stream
+makes the privacy guarantee computational: it rests on AES-256 being a pseudo-random function.
+
+Keyed hashes of records' content: what shards and samples of rows are chosen by.
+
+A record's hash is a function of its own values and a private salt, never of its position or of
+other records: replacing one record moves no other. It is AES-256-CBC-MAC, a pseudo-random function
+for messages of one length (Bellare, Kilian and Rogaway 1994); every number of columns has a key
+of its own. The salt is drawn with the reservation, is unrelated to the noise key, and is never
+published, nor is anything derived from it.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from dbern.types import FloatArray, Int64Array, UInt64Array
+
+# --- Keyed entropy: everything secret or random in a release is a function of one 256-bit key
+
+
+KEY_BYTES = 32
+
+
+def new_key() -> bytes:
+    """Draw a release key: 256 bits from the operating system."""
+    return secrets.token_bytes(KEY_BYTES)
+
+
+def subkey(key: bytes, purpose: str, *labels: str) -> bytes:
+    """Derive the 256-bit key of one purpose; labels are length-prefixed, so none can collide.
+
+    Examples
+    --------
+    >>> subkey(bytes(32), "noise", "a", "bc") != subkey(bytes(32), "noise", "ab", "c")
+    True
+    """
+    parts = [part.encode() for part in ("dbern", purpose, *labels)]
+    info = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(key)
+
+
+class KeyStream:
+    """The pseudo-random 64-bit words of one canonical block, read in order.
+
+    Parameters
+    ----------
+    key : bytes
+        The 32-byte subkey of the purpose (see `subkey`).
+    block : int
+        The canonical block's number, below ``2**64``.
+
+    Examples
+    --------
+    >>> stream = KeyStream(bytes(32), block=0)
+    >>> first = stream.words(4)
+    >>> bool((first == KeyStream(bytes(32), block=0).words(4)).all())
+    True
+    """
+
+    def __init__(self, key: bytes, block: int) -> None:
+        counter = block.to_bytes(8, "big") + bytes(8)
+        self._cipher = Cipher(algorithms.AES256(key), modes.CTR(counter)).encryptor()
+
+    def words(self, count: int) -> UInt64Array:
+        """The next `count` words as ``uint64`` (little-endian)."""
+        stream = self._cipher.update(bytes(8 * count))
+        return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
+
+
+# --- Keyed hashes of records' content: what shards and samples of rows are chosen by
+
+_HALF = np.uint64(32)
+
+
+def content_words(records: FloatArray, salt: bytes) -> UInt64Array:
+    """64 pseudo-random bits (n,) of each record (n, d): equal records have equal words.
+
+    -0.0 and 0.0 are one value, and so are all NaN.
+
+    Examples
+    --------
+    >>> words = content_words(np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0]]), bytes(32))
+    >>> bool(words[0] == words[1]), bool(words[0] == words[2])
+    (True, False)
+    """
+    count, width = records.shape
+    blocks = max(1, -(-width // 2))
+    padded = np.zeros((count, 2 * blocks), dtype="<f8")
+    # Nothing is computed with a signaling NaN, which would warn; adding 0.0 turns -0.0 into 0.0.
+    padded[:, :width] = np.where(np.isnan(records), np.nan, records) + 0.0
+    message = padded.view("<u8").reshape(count, blocks, 2)
+    key = algorithms.AES256(subkey(salt, "content", str(width)))
+    # The chaining is ours: all records' chains advance together, one block at a time.
+    encrypt = Cipher(key, modes.ECB()).encryptor().update  # noqa: S305
+    state = np.zeros((count, 2), dtype="<u8")
+    for block in range(blocks):
+        chained = encrypt((state ^ message[:, block]).tobytes())
+        state = np.frombuffer(chained, dtype="<u8").reshape(count, 2)
+    return state[:, 0].astype(np.uint64)
+
+
+def content_buckets(records: FloatArray, salt: bytes, buckets: int) -> Int64Array:
+    """The bucket (n,) of each record (n, d), from 0 to ``buckets - 1`` < 2^31.
+
+    Distinct records spread as independent uniform draws, to within ``buckets / 2^32``.
+
+    Examples
+    --------
+    >>> content_buckets(np.arange(6.0).reshape(3, 2), bytes(32), buckets=1)
+    array([0, 0, 0])
+    """
+    words = content_words(records, salt) >> _HALF
+    return ((words * np.uint64(buckets)) >> _HALF).astype(np.int64)

@@ -1,0 +1,219 @@
+"""From a sealed center to a published synopsis: exact noise, shards, manifest.
+
+The only place where a key meets a center. Everything here is a function of what the ledger and the
+staging hold, so repeating it writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dbern.counting.kernel_sums import oblique_of
+from dbern.counting.measurement import Component as TargetComponent
+from dbern.counting.measurement import Vector
+from dbern.data.storage import place_at
+from dbern.errors import IntegrityError
+from dbern.ledger import BudgetLedger, Reservation, Staging
+from dbern.planning.plans import WRITERS, PlannedComponent, ReleasePlan
+from dbern.planning.spec import ReleaseSpec
+from dbern.privacy.budget import decimal_text
+from dbern.privacy.keystream import subkey
+from dbern.privacy.mechanism import Noise, privatize, to_grid
+from dbern.strategies.base import Entries, Lattice, Slab
+from dbern.strategies.gram import LatticeSpectrum
+from dbern.strategies.maps import family_of
+from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
+from dbern.synopsis.writer import Component, SynopsisWriter
+from dbern.system import Progress
+from dbern.types import Int64Array
+
+
+def publish(
+    ledger: BudgetLedger,
+    spec: ReleaseSpec,
+    plan: ReleasePlan,
+    reservation: Reservation,
+    progress: Progress,
+) -> str:
+    """Add the noise to the sealed center and publish; returns the manifest's digest.
+
+    Raises
+    ------
+    IntegrityError
+        Where the staged center is not the sealed one; no noise is drawn.
+    ReleaseError
+        Where the output cannot be written; nothing is published.
+    """
+    writer = SynopsisWriter(place_at(reservation.output), reservation.release_id)
+    published = writer.published()
+    if published is not None:
+        return published
+    staging = ledger.staging(reservation)
+    staging.verify(reservation.seal)
+    key = ledger.key(reservation)
+    stored = {
+        name: _stored(spec, planned, name) for planned in plan.components for name in planned.arrays
+    }
+    attributes = _attributes(spec, plan, reservation, ledger.id)
+    writer.begin(attributes, list(stored.values()))
+    total = sum(len(list(one.lattice.slabs())) for one in stored.values())
+    done = 0
+    for planned in plan.components:
+        for name in planned.arrays:
+            law = planned.noise.law
+            noisy = _Noisy(staging, planned, name, _noise_key(key, reservation, law))
+            for _ in _write(writer, stored[name], noisy):
+                done += 1
+                progress("adding noise and writing", done, total)
+    return writer.finish(reservation.created, just_before=ledger.require_lock)
+
+
+@dataclass(frozen=True)
+class _Noisy:
+    """One released array: its sealed center, and the noise that it gets."""
+
+    staging: Staging
+    planned: PlannedComponent
+    name: str
+    key: bytes = field(repr=False)
+
+    def released(self, slab: Slab) -> Int64Array:
+        center = self.staging.get(self.name, slab.index)
+        layout, law = self.planned.coordinates.layout, self.planned.noise.law
+        return privatize(center, slab.start * layout.layer, law, self.key, self.name)
+
+
+def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator[None]:
+    """Write an array's lattice, on all cores; one that is derived, from what is released."""
+    coordinates, law = noisy.planned.coordinates, noisy.planned.noise.law
+    lattice_slab = noisy.released
+    if stored.maps and not isinstance(coordinates, Entries):
+        layout = coordinates.layout
+        slabs = [noisy.released(slab) for slab in layout.slabs()]
+        released = np.concatenate(slabs).reshape(layout.shape)
+        writer.write_released(stored, released, family_of(coordinates))
+        values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
+
+        def lattice_slab(slab: Slab) -> Int64Array:
+            return to_grid(coordinates.to_lattice(values, slab), law)
+
+    def write(slab: Slab) -> None:
+        writer.write(stored, slab, lattice_slab(slab))
+
+    with threadpool_limits(1), ThreadPoolExecutor(WRITERS) as pool:
+        yield from pool.map(write, stored.lattice.slabs())
+
+
+def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:
+    """The key of this very center's noise.
+
+    It is bound to the seal and to the law: should the ledger ever be put back to before the charge,
+    another center, or another scale, draws independent noise instead of the same.
+    """
+    if reservation.seal is None:
+        raise IntegrityError(f"release {reservation.name} has no sealed center: no noise is drawn")
+    terms = json.dumps(asdict(law), sort_keys=True)
+    return subkey(key, "noise of a sealed center", reservation.seal.hex(), terms)
+
+
+def _stored(spec: ReleaseSpec, planned: PlannedComponent, name: str) -> Component:
+    granularity = planned.noise.granularity
+    if planned.entries:
+        return Component(name, planned.lattice, ("entry",), (), granularity)
+    lattice = Lattice(planned.k)
+    ((domain, oblique),) = {
+        (one.domain, oblique_of(one))
+        for one in spec.components
+        if one.name == planned.name and not isinstance(one, Vector)
+    }
+    positions = tuple(axis.at(lattice.nodes(i)) for i, axis in enumerate(domain.axes))
+    return Component(name, lattice, domain.names, positions, granularity, planned.maps, oblique)
+
+
+def _attributes(
+    spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation, ledger_id: str
+) -> dict[str, Any]:
+    """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
+    content = plan.to_dict()
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "dbern_version": version("dbern"),
+        "name": plan.name,
+        "created": reservation.created,
+        "dataset": reservation.dataset,
+        "ledger_id": ledger_id,
+        "domain": _domain(spec),
+        "target": {
+            "kind": spec.learner.kind,
+            **_given(spec),
+            **spec.learner.identity(),
+            "normalizer" if plan.protection.private_rows else "n": plan.n,
+        },
+        "combine": spec.combination.to_dict(),
+        "components": [
+            _described(component, planned, facts)
+            for component, planned, facts in zip(
+                spec.components, plan.components, content["components"], strict=True
+            )
+        ],
+        "epsilon": decimal_text(plan.charge.epsilon),
+        "delta": decimal_text(plan.charge.delta),
+        "rho": content["rho"],
+        "neighbors": plan.protection.neighbors.value,
+        "unit": str(plan.protection.unit),
+        "certificate": content["certificate"],
+        **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
+    }
+
+
+def _domain(spec: ReleaseSpec) -> dict[str, Any]:
+    """Bounds, and which records count."""
+    kept, volume = spec.records.filter, spec.domain.volume
+    return {
+        "axes": [axis.to_dict() for axis in spec.domain.axes],
+        "outside": spec.domain.outside.value,
+        "volume": volume if math.isfinite(volume) else None,
+        **({"filter": {"column": kept.name, "values": list(kept.categories)}} if kept else {}),
+    }
+
+
+def _given(spec: ReleaseSpec) -> dict[str, Any]:
+    """The learner's parameters, but for what another stands for."""
+    return {key: value for key, value in spec.learner.get_params().items() if value != ()}
+
+
+def _described(
+    component: TargetComponent | Vector, planned: PlannedComponent, facts: dict[str, Any]
+) -> dict[str, Any]:
+    """The public facts of one component."""
+    if isinstance(component, Vector):
+        axes: tuple[str, ...] = ()
+        shown: dict[str, Any] = {"entries": list(component.entries)}
+        if component.features is not None:
+            shown["features"] = dict(zip(("axes", "constant"), component.features, strict=True))
+    else:
+        axes, shown = component.domain.names, {"additive": component.additive}
+        oblique = oblique_of(component)
+        shown |= {} if oblique is None else {"oblique": oblique.to_dict()}
+        shown |= {key: facts[key] for key in ("k", "h", "approximation")}
+        whole = any(isinstance(one, LatticeSpectrum) for one in planned.maps)
+        shown |= {"spectral": "lattice"} if whole else {}
+    return {
+        "arrays": list(planned.arrays),
+        "axes": list(axes),
+        "share": decimal_text(component.share),
+        "value_unit": planned.unit,
+        **shown,
+        **{key: facts[key] for key in ("noise", "sensitivity", "certificate")},
+        "errors": {"lattice": planned.lattice_error, "released": planned.released_error},
+    }

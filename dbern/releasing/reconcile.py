@@ -1,0 +1,156 @@
+"""After a ledger was put back to an earlier state: find what was published, and account for it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dbern.data.objects import Objects, check_url, is_url
+from dbern.data.storage import (
+    MANIFEST,
+    ROOT,
+    Bucket,
+    Folder,
+    Place,
+    failures_told,
+    is_published,
+    place_at,
+)
+from dbern.errors import IntegrityError, SpecError
+from dbern.ledger import BudgetLedger, Published, Reconciled
+from dbern.privacy.budget import Budget
+from dbern.synopsis.manifest import digest
+from dbern.synopsis.metadata import FORMAT
+from dbern.synopsis.reader import open_synopsis
+
+
+def reconcile(
+    ledger: BudgetLedger,
+    places: Sequence[str | Path],
+    *,
+    dataset: str | None = None,
+    more: bool = False,
+) -> Reconciled:
+    """Charge every release found at or below `places` that the ledger does not know.
+
+    Folders of unfinished releases count too: there may be noisy coefficients in them.
+
+    Parameters
+    ----------
+    places : sequence of str or path
+        Synopses, or folders or prefixes of buckets that are searched whole.
+    dataset : str, optional
+        Whose budget pays for what the ledger does not know, whatever a synopsis says.
+    more : bool
+        There is more to reconcile: spending stays stopped.
+
+    Raises
+    ------
+    SpecError
+        When a place cannot be searched, or nothing says whose budget paid for a synopsis.
+    IntegrityError
+        When a synopsis is damaged; bring it back from a copy.
+    BudgetError
+        When a release cannot be charged to its dataset.
+    """
+    stores = sorted({store for place in places for store in _stores(place)})
+    return ledger.reconcile([_published(store, dataset) for store in stores], more=more)
+
+
+def _stores(place: str | Path) -> Iterator[str]:
+    """Every synopsis, whole or not, at or below a place."""
+    if isinstance(place, str) and is_url(place):
+        yield from _prefixes(check_url(place, "FOLDER"))
+    else:
+        yield from map(str, _folders(Path(place)))
+
+
+def _prefixes(url: str) -> Iterator[str]:
+    with failures_told(Bucket(url), "read"):
+        names = Objects(url).sizes()
+    marked = {name.rpartition("/")[0] for name in names if name.endswith((MANIFEST, ROOT))}
+    found: list[str] = []
+    for prefix in sorted(marked):
+        store = f"{url}/{prefix}".rstrip("/")
+        if not any(store.startswith(f"{one}/") for one in found) and _is_store(place_at(store)):
+            found.append(store)
+    yield from found
+
+
+def _folders(place: Path) -> Iterator[Path]:
+    """The same of a folder; links are followed, each folder once."""
+    if not place.is_dir():
+        raise SpecError(f"{place}: is no folder; name synopses, or folders where they are")
+    waiting, seen = [place.resolve()], set()
+    while waiting:
+        folder = waiting.pop()
+        if folder in seen:
+            continue
+        seen.add(folder)
+        if _is_store(Folder(folder)):
+            yield folder
+            continue
+        try:
+            with os.scandir(folder) as entries:
+                waiting += [Path(entry.path).resolve() for entry in entries if entry.is_dir()]
+        except OSError as error:
+            raise SpecError(
+                f"{folder}: cannot be searched ({error.strerror}); make it readable, or name the "
+                "folders where synopses are one by one"
+            ) from None
+
+
+def _is_store(place: Place) -> bool:
+    manifest, root = _json(place, MANIFEST), _json(place, ROOT)
+    return FORMAT in (manifest.get("format"), _attributes(root).get("format"))
+
+
+def _json(place: Place, name: str) -> dict[str, Any]:
+    try:
+        content = json.loads(place.read(name))
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise SpecError(
+            f"{place}/{name}: cannot be read ({error.strerror}); make it readable"
+        ) from None
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _attributes(root: dict[str, Any]) -> dict[str, Any]:
+    found = root.get("attributes")
+    return found if isinstance(found, dict) else {}
+
+
+def _published(store: str, dataset: str | None) -> Published:
+    place = place_at(store)
+    with failures_told(place, "read"):
+        manifest = place.read(MANIFEST) if is_published(place) else None
+    whole = manifest is not None
+    facts = open_synopsis(store).metadata if whole else _attributes(_json(place, ROOT))
+    try:
+        rho, random_dp = facts.get("rho"), facts.get("random_dp")
+        return Published(
+            release_id=facts["release_id"],
+            name=facts["name"],
+            charge=Budget.parse(facts["epsilon"], facts["delta"]),
+            rho=None if rho is None else Fraction(rho),
+            neighbors=facts["neighbors"],
+            unit=facts["unit"],
+            created=facts["created"],
+            output=store,
+            dataset=dataset or facts.get("dataset"),
+            ledger_id=facts.get("ledger_id"),
+            manifest_digest=None if manifest is None else digest(manifest).sha256,
+            gamma=Fraction(random_dp["gamma"]) if random_dp else None,
+        )
+    except (KeyError, TypeError, ValueError):
+        raise IntegrityError(
+            f"{store}: does not state its guarantee; bring the synopsis back from a copy"
+        ) from None

@@ -1,0 +1,481 @@
+"""Run a release: plan, reserve, count, stage, charge, add noise, publish, commit.
+
+What a run of a release says of itself: public facts in the log, durations in its run record.
+
+Log lines carry the release's id and follow from the spec and the files' row groups alone, so they
+are the same for every dataset of that shape: progress is logged by the share of the work that is
+done, never by the clock, and no line holds a duration or a time.
+
+The one use case: plan, reserve, count, stage, charge, noise, publish, commit.
+
+Each step leaves the ledger in a state from which the same call goes on. Noise is a function of the
+release key, the sealed center, the law and the position, and the center is staged before the
+charge: a crash anywhere gives the same bytes for one charge when the call is made again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dbern.cluster.connection import WAIT_SECONDS, check_memory, cluster, same_cluster
+from dbern.cluster.graph import Piece, add_up, centers, share_out
+from dbern.data.objects import is_url
+from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts
+from dbern.data.storage import failures_told, is_published, place_at
+from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
+from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
+from dbern.ledger.secrets import RunRecord
+from dbern.planning.planner import footers, plan_files
+from dbern.planning.plans import ReleasePlan
+from dbern.planning.spec import ReleaseSpec
+from dbern.privacy.budget import Budget
+from dbern.privacy.random_privacy import RandomPrivacy
+from dbern.releasing.publish import publish
+from dbern.synopsis.reader import Synopsis, open_synopsis
+from dbern.synopsis.writer import SynopsisWriter, check_output, discard
+from dbern.system import Progress, silent
+
+if TYPE_CHECKING:
+    from dbern.cluster.graph import Client
+
+
+# --- What a run of a release says of itself: public facts in the log, durations in its run record
+
+
+LOGGER = logging.getLogger("dbern.release")
+
+
+class Journal:
+    """Tells of one run of a release.
+
+    Parameters
+    ----------
+    record : RunRecord
+        Where durations go.
+    reservation : Reservation
+        Whose id, name and dataset are on every line.
+    progress : callable
+        Whom else to tell of progress.
+    planning : float
+        Seconds that it took to plan and reserve.
+    """
+
+    def __init__(
+        self, record: RunRecord, reservation: Reservation, progress: Progress, planning: float
+    ) -> None:
+        self._record = record
+        self._whose = {
+            "release_id": reservation.release_id,
+            "release": reservation.name,
+            "dataset": reservation.dataset,
+        }
+        self._tell = progress
+        self._shares: dict[str, int] = {}
+        record.add(event="run", dbern=version("dbern"), host=platform.node(), process=os.getpid())
+        record.add(event="done", stage="planning and reserving", seconds=round(planning, 6))
+        self.say("run", state=reservation.state.value)
+
+    def say(self, event: str, **facts: str | int) -> None:
+        """Log public facts."""
+        shown = " ".join(str(fact) for fact in facts.values())
+        fields = {**self._whose, "event": event, **facts}
+        LOGGER.info("%s %s: %s", fields["release_id"], event, shown, extra={"release": fields})
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Log that a stage begins and is done; how long it took is for the run record alone."""
+        self.say("begin", stage=name)
+        started, ended = time.monotonic(), "stopped"
+        try:
+            yield
+            ended = "done"
+        finally:
+            seconds = round(time.monotonic() - started, 6)
+            self._record.add(event=ended, stage=name, seconds=seconds)
+        self.say("done", stage=name)
+
+    def progress(self, stage: str, done: int, total: int) -> None:
+        """Pass progress on, and log each new percent of it."""
+        self._tell(stage, done, total)
+        share = 100 * done // max(total, 1)
+        if share > self._shares.get(stage, -1):
+            self._shares[stage] = share
+            self.say("progress", stage=stage, done=done, total=total)
+
+
+def logged_by(handler: logging.Handler) -> None:
+    """Let this handler alone log what the release and its cluster's client say."""
+    import distributed  # noqa: F401 -- it gives its loggers handlers of their own when imported
+
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if isinstance(logger, logging.Logger) and name.split(".")[0] in ("distributed", "tornado"):
+            logger.handlers.clear()
+            logger.propagate = True
+    logging.root.addHandler(handler)
+    LOGGER.setLevel(logging.INFO)
+
+
+# --- The one use case: plan, reserve, count, stage, charge, noise, publish, commit
+
+_WAITING = "waiting for another process with this release"
+
+
+@dataclass(frozen=True)
+class Release:
+    """A published release.
+
+    Attributes
+    ----------
+    url : str
+        Where the synopsis is.
+    charge : Budget
+        What it cost, once.
+    notes : tuple of str
+        What the caller should know, such as that nothing was done because it was there already.
+    """
+
+    url: str
+    charge: Budget
+    notes: tuple[str, ...] = ()
+
+    @property
+    def guarantee(self) -> Budget | RandomPrivacy:
+        """What the charge bought: differential privacy, or random differential privacy only."""
+        return self.synopsis.guarantee
+
+    @property
+    def synopsis(self) -> Synopsis:
+        """The synopsis, opened."""
+        return open_synopsis(self.url)
+
+
+def release(
+    spec: ReleaseSpec | str | Path,
+    client: Client | None = None,
+    *,
+    scheduler: str | None = None,
+    wait_for_workers: float = WAIT_SECONDS,
+    progress: Progress = silent,
+) -> Release:
+    """Release the spec's function: charge the ledger once and publish the synopsis once.
+
+    Call it again after any interruption: it continues, with the same bytes and no second charge.
+
+    Parameters
+    ----------
+    spec : ReleaseSpec, or the path of its file
+    client : distributed.Client, optional
+        A running cluster, reached by a connection of its own, which unpickles nothing; otherwise
+        `scheduler`'s, ``tls://host:8786``, otherwise threads of this process.
+    wait_for_workers : float
+        Seconds that workers have to come where a running cluster has none.
+    progress : callable
+        Told of each stage.
+
+    Raises
+    ------
+    SpecError
+        For a spec, files or an output that cannot work, or that differ from the reserved ones.
+    BudgetError, EnvironmentRefusedError
+        Where the budget does not cover the charge; for a ledger or cluster that cannot be used.
+    IntegrityError
+        For files that changed under way, or a staged center that is not what was sealed.
+    ReleaseError
+        Where work could not finish; run it again.
+    """
+    spec = ReleaseSpec.of(spec)
+    url = resolve_url(spec.budget.ledger, spec.base)
+    with BudgetLedger.open(url) as ledger, ExitStack() as stack:
+        began = time.monotonic()
+        place = _cluster(client, scheduler, wait_for_workers, progress)
+        connected = cache(lambda: stack.enter_context(place))
+        reservation = _reserve(ledger, spec, connected if client or scheduler else None)
+        record = ledger.run_record(reservation.release_id)
+        journal = Journal(record, reservation, progress, time.monotonic() - began)
+        with ledger.lock(reservation, wait=partial(journal.progress, _WAITING, 0, 1)):
+            reservation = _again(ledger, reservation)
+            if reservation.state is State.COMMITTED:
+                return _committed(spec, reservation)
+            plan = _stored_plan(reservation)
+            uncharged = reservation.state in (State.RESERVED, State.READING)
+            if uncharged:
+                _refuse_rolled_back(reservation, spec.output)
+            reservation = _redirect(ledger, reservation, spec.output)
+            if uncharged:
+                reservation = _count(connected(), ledger, spec, plan, reservation, journal)
+                stack.close()
+            with journal.stage("adding noise and publishing"):
+                manifest = publish(ledger, spec, plan, reservation, journal.progress)
+            with journal.stage("committing"):
+                ledger.commit(reservation, manifest)
+        return Release(reservation.output, reservation.charge)
+
+
+def abandon(
+    ledger: BudgetLedger, dataset: str, name: str, progress: Progress = silent
+) -> Abandoned:
+    """Give a release up: refund it if no record was read, destroy its key, staging and torso.
+
+    The key goes first, whatever becomes of the output; what of a torso could not be removed is
+    removed when this is called again.
+    """
+    reservation = ledger.find(dataset, name)
+    if reservation is None:
+        return ledger.abandon(dataset, name)  # which says why not
+    with ledger.lock(reservation, wait=partial(progress, _WAITING, 0, 1)):
+        if reservation.state is State.ABANDONED:
+            given_up = Abandoned(reservation, refunded=False)
+        else:
+            given_up = ledger.abandon(dataset, name, reservation.release_id)
+    discard(place_at(given_up.reservation.output), reservation.release_id)
+    return given_up
+
+
+def _reserve(
+    ledger: BudgetLedger, spec: ReleaseSpec, look: Callable[[], object] | None = None
+) -> Reservation:
+    """Find this release's reservation or make it; after the charge the files are not needed.
+
+    `look` for the cluster, which may refuse, before anything is reserved.
+    """
+    known = ledger.find(spec.budget.dataset, spec.release.name)
+    request = Request(
+        dataset=spec.budget.dataset,
+        name=spec.release.name,
+        charge=spec.charge,
+        neighbors=spec.protection.neighbors,
+        unit=spec.protection.unit,
+        identity=spec.identity(),
+        output=spec.output,
+    )
+    if known is None:
+        ledger.require_account(request)
+    if known is None or known.state not in (State.SPENT, State.COMMITTED):
+        files = footers(spec)
+        planned = plan_files(spec, files)
+        request = replace(
+            request,
+            inputs=_inputs(files, spec),
+            plan={"dbern_version": version("dbern"), **planned.to_dict()},
+            rho=planned.rho,
+            gamma=planned.random_dp.gamma if planned.random_dp else None,
+        )
+    if known is None or known.state is State.REFUNDED:
+        _check_output(ledger, spec)
+        if look:
+            look()
+    return ledger.reserve(request)
+
+
+def _check_output(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
+    """Refuse an output that cannot be written, while nothing is charged yet, or one that is taken.
+
+    Unless by this release, begun by another process since.
+    """
+    place = place_at(spec.output)
+    try:
+        check_output(place, None)
+    except SpecError:
+        known = ledger.find(spec.budget.dataset, spec.release.name)
+        if known is None or known.state is State.REFUNDED:
+            raise
+    try:
+        place.try_writing()
+    except OSError as error:
+        raise EnvironmentRefusedError(
+            f"release.output: {place} cannot be written ({error.strerror}); write another output, "
+            "or make a folder there that this user may write to"
+        ) from None
+
+
+def _again(ledger: BudgetLedger, reservation: Reservation) -> Reservation:
+    """The same reservation as it is now that it is locked.
+
+    Before the lock was taken it may have been abandoned, and its name reserved anew by another
+    spec: then this process must not touch what is there.
+    """
+    found = ledger.find(reservation.dataset, reservation.name)
+    if found is None or found.release_id != reservation.release_id:
+        raise ReleaseError(
+            f"release {reservation.name} was abandoned by another process; run the same command "
+            "again if it is still wanted"
+        )
+    return found
+
+
+def _stored_plan(reservation: Reservation) -> ReleasePlan:
+    """The plan that was reserved, which only the version that made it may carry out."""
+    content = dict(reservation.plan)
+    planned_by = content.pop("dbern_version")
+    if planned_by != version("dbern"):
+        raise EnvironmentRefusedError(
+            f"release {reservation.name} was planned by dbern {planned_by}, and this is "
+            f"{version('dbern')}; finish it with that version, or abandon it"
+        )
+    return ReleasePlan.from_dict(content)
+
+
+def _refuse_rolled_back(reservation: Reservation, output: str) -> None:
+    """Records are counted only while nothing of the release was ever written.
+
+    A ledger that says otherwise was put back to an earlier state, by a backup or a lost disk
+    write; going on could draw the same noise for other records.
+    """
+    for place in {reservation.output, output}:
+        writer = SynopsisWriter(place_at(place), reservation.release_id)
+        if writer.published() is not None or writer.is_begun():
+            raise IntegrityError(
+                f"{place} already holds release {reservation.name}, which the ledger says was not "
+                "charged yet: the ledger was rolled back; abandon the release, remove what is "
+                "there and choose a new release.name"
+            )
+
+
+def _inputs(files: tuple[FileFacts, ...], spec: ReleaseSpec) -> dict[str, Any]:
+    """The file list as the ledger keeps it: paths relative to the spec where they are below it.
+
+    Where the number of rows is private, no more than the paths: neighbours differ in sizes.
+    """
+    base = spec.base
+
+    def name(path: str) -> str:
+        below = not is_url(path) and Path(path).is_relative_to(base)
+        return str(Path(path).relative_to(base)) if below else path
+
+    if spec.protection.private_rows:
+        return {"files": [{"path": name(file.path)} for file in files]}
+    return {
+        "n": sum(file.rows for file in files),
+        "files": [
+            {"path": name(file.path), "size": file.size, "row_groups": list(file.row_groups)}
+            for file in files
+        ],
+    }
+
+
+def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[FileFacts]:
+    """The files that `_inputs` named."""
+
+    def path(name: str) -> str:
+        return name if is_url(name) else str(spec.base / name)
+
+    if spec.protection.private_rows:
+        return [file_facts(path(file["path"])) for file in inputs["files"]]
+    return [
+        FileFacts(path(file["path"]), file["size"], tuple(file["row_groups"]))
+        for file in inputs["files"]
+    ]
+
+
+def _redirect(ledger: BudgetLedger, reservation: Reservation, output: str) -> Reservation:
+    """Follow a spec whose output changed before anything was published."""
+    if reservation.output == output:
+        return reservation
+    check_output(place_at(output), reservation.release_id)
+    discard(place_at(reservation.output), reservation.release_id)
+    return ledger.set_output(reservation, output)
+
+
+def _committed(spec: ReleaseSpec, reservation: Reservation) -> Release:
+    """The release that is there; only a new name spends again."""
+    notes = ["this release was already published: nothing was read, and nothing was charged"]
+    if reservation.output != spec.output:
+        notes.append(
+            f"it is at {reservation.output}; copy it to {spec.output}, or choose a new release.name"
+        )
+    place = place_at(reservation.output)
+    with failures_told(place, "read"):
+        there = is_published(place)
+    if not there:
+        raise IntegrityError(
+            f"{reservation.output}: was published and is gone; bring it back from a copy: its key "
+            "is destroyed, and only a new release.name spends again"
+        )
+    try:
+        files = footers(spec)
+        changed = _inputs(files, spec) != reservation.inputs
+    except SpecError:  # gone, or no longer what the spec says: the synopsis does not need them
+        changed = True
+    if changed:
+        notes.append("the files have changed since: it describes the old ones")
+    return Release(reservation.output, reservation.charge, tuple(notes))
+
+
+def _cluster(
+    client: Client | None, scheduler: str | None, wait: float, progress: Progress
+) -> AbstractContextManager[Client]:
+    if client is None:
+        return cluster(scheduler, wait, progress)
+    return same_cluster(client, wait, progress)
+
+
+def _count(
+    client: Client,
+    ledger: BudgetLedger,
+    spec: ReleaseSpec,
+    plan: ReleasePlan,
+    reservation: Reservation,
+    journal: Journal,
+) -> Reservation:
+    """Count, stage, seal and charge."""
+    check_memory(client, plan.cost)
+    if reservation.state is State.RESERVED:
+        reservation = ledger.begin_reading(reservation)
+    staging = ledger.staging(reservation)
+    _stage(client, spec, plan, reservation, staging, journal)
+    with journal.stage("sealing and charging"):
+        return ledger.spend(reservation, staging.seal())
+
+
+def _stage(
+    client: Client,
+    spec: ReleaseSpec,
+    plan: ReleasePlan,
+    reservation: Reservation,
+    staging: Staging,
+    journal: Journal,
+) -> None:
+    """Count all records and stage the rounded lattice, whole, from one pass over the files.
+
+    An interrupted attempt's slabs are cleared first: a center pieced together from two passes is
+    no function of one database if the files changed in between.
+    """
+    staging.clear()
+    counters = plan.counters(spec)
+    pieces = [
+        (Piece(part, output, slab), one.noise.law)
+        for part, one in enumerate(plan.components)
+        for output in range(one.outputs)
+        for slab in one.coordinates.layout.slabs()
+    ]
+    try:
+        files, private = _files(reservation.inputs, spec), plan.protection.private_rows
+        tasks = share_out(files, reservation.salt, whole=private)
+    except UnreadableFileError:
+        raise ReleaseError(
+            "data.source: a file of the reservation cannot be opened; bring it back and run the "
+            "same command again"
+        ) from None
+    with journal.stage("reading and counting"):
+        total = add_up(client, counters, tasks, reservation.salt, journal.progress)
+    with journal.stage("staging the lattice"):
+        arriving = centers(client, total, counters, pieces, reservation.salt)
+        for done, (piece, granules, rows) in enumerate(arriving, start=1):
+            if rows != plan.n and not private:
+                raise IntegrityError(
+                    f"data.source: {rows} rows were read and the plan says {plan.n}; restore the "
+                    "files and run the same command again"
+                )
+            name = plan.components[piece.part].arrays[piece.output]
+            staging.put(name, piece.slab.index, granules.reshape(-1))
+            journal.progress("staging the lattice", done, len(pieces))

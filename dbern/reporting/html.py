@@ -1,0 +1,393 @@
+"""``dbern report``: one self-contained HTML file about a synopsis.
+
+``dbern report``: one HTML file about a synopsis, that asks for nothing from anywhere.
+
+Its bytes depend on the synopsis and the name of its folder alone, under given versions.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dbern.data.domain import Axis
+from dbern.errors import EnvironmentRefusedError, printable
+from dbern.reporting.guarantee import guarantee_of, signed_by
+from dbern.reporting.pictures import (
+    CLASSES,
+    INK,
+    MAP,
+    MOST_PANELS,
+    SCHEMES,
+    Picture,
+    class_colour,
+    draw,
+    is_classifier,
+    picture_of,
+    text,
+    told,
+)
+from dbern.synopsis.reader import Synopsis
+
+# --- How to query a synopsis: in Python, on the command line and from plain zarr; texts that run
+
+
+_PYTHON = """\
+import dbern
+import numpy as np
+
+synopsis = dbern.open({store!r})
+points = np.array([[{point}]])  # {names}
+values = synopsis(points)
+low, high = synopsis.interval(points, beta={beta:g})"""
+
+_SHELL = """\
+dbern verify {store}
+dbern show {store}
+dbern query {store} queries.parquet --out answers.parquet"""
+
+_ZARR = """\
+import numpy as np
+import zarr
+from scipy.stats import binom
+
+store = zarr.open_group({store!r}, mode="r")
+facts = dict(store.attrs)
+axes = {{axis["name"]: axis for axis in facts["domain"]["axes"]}}
+point = {{{named}}}
+
+
+def basis(y, k):
+    return binom.pmf(np.arange(k + 1), k, y)
+
+
+def position(name):
+    return (point[name] - axes[name]["low"]) / (axes[name]["high"] - axes[name]["low"])
+
+
+def released(component, name):
+    array = store["components/" + name + "/coefficients"]
+    values = array[...] * array.attrs["scale_factor"]
+    if "entries" in component:
+        return values
+    y = np.array([position(axis) for axis in component["axes"]])
+    if "oblique" in component:
+        rows, low, width = (np.array(component["oblique"][key]) for key in ("rows", "low", "width"))
+        y = np.clip((rows @ y - low) / width, 0, 1)
+    for place, k, h in zip(y, component["k"], component["h"]):
+        defect = np.eye(k + 1) - np.array([basis(j / k, k) for j in range(k + 1)])
+        term = values
+        for _ in range(h - 1):
+            term = np.tensordot(defect, term, axes=1)
+            values = values + term
+        values = np.tensordot(basis(place, k), values, axes=1)
+    return float(values)
+
+
+parts = [released(one, name) for one in facts["components"] for name in one["arrays"]]
+{combined}"""
+
+_LINEAR = """\
+y, constant = np.array([position(name) for name in axes]), facts["combine"]["constant"]
+features = np.append(y, constant) if constant else y
+parts = [float(weights @ features) for weights in parts[0].reshape(-1, len(features))]
+"""
+
+_RATIO = """\
+low, high = facts["combine"]["low"], facts["combine"]["high"]
+value = (low + high) / 2
+if parts[1] > 0:
+    value += (high - low) / 2 * parts[0] / parts[1]
+value = min(max(value, low), high)"""
+
+_BAYES = """\
+peaks, floors = facts["combine"]["peaks"], facts["combine"]["floors"]
+scores = []
+classes = len(facts["combine"]["classes"])
+for j, p in enumerate(np.clip(parts[-1], 0, 1)):
+    factors = [parts[i * classes + j] / p if p > 0 else 0 for i in range(len(peaks))]
+    scores.append(p * np.prod(np.clip(factors, floors, peaks)))
+"""
+
+_GAUSSIAN_BAYES = """\
+peaks, floors = np.array(facts["combine"]["peaks"]), np.array(facts["combine"]["floors"])
+y = np.array([position(name) for name in axes]) - 0.5
+scores = []
+for p, *moments in parts[0].reshape(len(facts["combine"]["classes"]), -1):
+    p, (m, q) = min(max(p, 0), 1), np.reshape(moments, (2, -1))
+    mean, square = (m / p, q / p) if p > 0 else (0 * m, 0 * q)
+    mean = np.clip(mean, -0.5, 0.5)
+    spread = np.sqrt(np.maximum(np.minimum(square, 0.25) - mean**2, floors**2))
+    scores.append(p * np.prod(peaks * floors / spread * np.exp(-((y - mean) ** 2) / 2 / spread**2)))
+"""
+
+_TWO_SCORES = "value = scores[1] - scores[0]"
+_COMBINED = {
+    "linear": "value = parts[0]",
+    "sigmoid": "value = 1 / (1 + np.exp(-parts[0]))",
+    "response": 'value = parts[0] + (facts["combine"]["low"] + facts["combine"]["high"]) / 2',
+    "stack": 'value = np.array(parts)  # one for each of facts["combine"]["classes"]',
+    "one-vs-rest": "value = 2 * np.array(parts) - np.sum(parts)",
+    "ratio": _RATIO,
+    "naive-bayes": _BAYES,
+    "gaussian-naive-bayes": _GAUSSIAN_BAYES,
+}
+
+
+def recipes(synopsis: Synopsis) -> dict[str, str]:
+    """Programs that answer a query at the middle of the domain, by the name of the way.
+
+    Run them in the folder that holds the store; the shell's needs a ``queries.parquet`` with a
+    column for each axis.
+    """
+    store, axes = Path(synopsis.url).name, synopsis.domain.axes
+    middle = {axis.name: (axis.low + axis.high) / 2 for axis in axes}
+    combine = synopsis.combination
+    combined = _COMBINED[combine.kind]
+    combined = combined if combine.constant is None else _LINEAR + combined
+    if combine.kind.endswith("naive-bayes"):
+        combined += _TWO_SCORES if len(combine.classes) == 2 else "value = np.array(scores)"
+    return {
+        "python": _PYTHON.format(
+            store=store,
+            point=", ".join(map(repr, middle.values())),
+            names=", ".join(" ".join(name.split()) for name in middle),
+            beta=synopsis.metadata["certificate"]["beta"],
+        ),
+        "shell": _SHELL.format(store=shlex.quote(store)),
+        "zarr": _ZARR.format(
+            store=store,
+            named=", ".join(f"{name!r}: {place!r}" for name, place in middle.items()),
+            combined=combined,
+        ),
+    }
+
+
+# --- dbern report: one HTML file about a synopsis, that asks for nothing from anywhere
+
+_PLACES = {1: 401, 2: 161, 3: 81}
+"""Grid of a picture by the number of axes; small multiples have the last, one slice the second."""
+
+_NAMES = {
+    "nadaraya-watson": "Nadaraya–Watson regression",
+    "kernel-erm": "Kernel risk minimizer",
+    "naive-bayes": "Naive Bayes classifier",
+    "gaussian-naive-bayes": "Gaussian naive Bayes classifier",
+}
+_PARTS = {
+    "approximation": "what the polynomial of this degree can miss of the function",
+    "rounding": "what integers miss of real numbers",
+    "noise": "the noise that makes it private",
+}
+
+
+def synopsis_page(synopsis: Synopsis) -> str:
+    """The report on a synopsis, as HTML.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        Where matplotlib or jinja2 is not installed.
+    IntegrityError
+        Where the synopsis is damaged.
+    """
+    facts = synopsis.metadata
+    axes = len(synopsis.domain.axes)
+    drawn = axes if axes <= 3 else 2
+    picture = picture_of(synopsis, _PLACES[3 if drawn == 2 and _grouped(facts) else drawn])
+    return render(
+        "synopsis.html",
+        title=facts["name"],
+        facts=facts,
+        what=_what(facts, picture),
+        picture={
+            "forms": draw(picture, "release"),
+            "alt": described(picture),
+            "caption": _caption(synopsis, picture),
+            "legend": _legend(picture),
+            "single": len(picture.panels) == 1 and picture.kind != "curve",
+        },
+        domain=[_interval(axis) for axis in synopsis.domain.axes],
+        guarantee=guarantee_of(facts),
+        signatures=[signed_by(one) for one in synopsis.signers or (None,)],
+        certificate=_certificate(facts["certificate"], picture),
+        components=facts["components"],
+        recipes=recipes(synopsis),
+        parameters={
+            key: _told(value) for key, value in facts["target"].items() if key not in ("kind", "n")
+        },
+    )
+
+
+def render(template: str, **values: Any) -> str:
+    """A template of this package, every value escaped.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        Where jinja2 is not installed.
+    """
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise EnvironmentRefusedError(
+            "reports need matplotlib and jinja2; install them with: pip install 'dbern[report]'"
+        ) from None
+    environment = Environment(
+        loader=PackageLoader("dbern.reporting"),
+        autoescape=True,
+        finalize=_shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = number
+    return environment.get_template(template).render(
+        ink=INK, map=MAP, tints=_tints(), schemes=SCHEMES, **values
+    )
+
+
+def _shown(value: Any) -> Any:
+    """What a name would make a browser or an editor do, turn text around say, is written out."""
+    plain = isinstance(value, str) and not hasattr(value, "__html__")
+    return printable(value, keep="\n\t") if plain else value
+
+
+def number(value: float) -> str:
+    """Four digits, with narrow spaces between the thousands of whole numbers.
+
+    Examples
+    --------
+    >>> number(200000), number(0.00160735), number(1.5e-7)
+    ('200\u202f000', '0.001607', '1.5×10⁻⁷')
+    """
+    if value == int(value) and 1000 <= abs(value) < 1e15:
+        return f"{int(value):,}".replace(",", "\u202f")
+    mantissa, _, power = f"{value:.4g}".partition("e")
+    if not power:
+        return mantissa
+    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{mantissa}×10{raised}"
+
+
+def described(picture: Picture) -> str:
+    """What a picture shows, for those who do not see it."""
+    where = " and ".join(
+        f"{axis.name} from {told(axis, axis.low)} to {told(axis, axis.high)}"
+        for axis in picture.axes
+    )
+    where += f", at {picture.fixed}" if picture.fixed else ""
+    if picture.kind == "regions":
+        shares = []
+        for panel in picture.panels:
+            of_panel = [
+                f"{label} {100 * float((panel.values == i).mean()):.0f} %"
+                for i, label in enumerate(picture.classes)
+            ]
+            title = f"{panel.title}: " if panel.title else ""
+            shares.append(title + ", ".join(of_panel))
+        return f"Map of the decided class over {where}. Shares of the area: {'; '.join(shares)}."
+    extremes = "; ".join(_extremes(picture, i) for i in range(len(picture.panels)))
+    kind = "Curve with its confidence band" if picture.kind == "curve" else "Map with contours"
+    return f"{kind} over {where}. {extremes}."
+
+
+def _extremes(picture: Picture, index: int) -> str:
+    panel = picture.panels[index]
+    found = []
+    for name, flat in (("Least", panel.values.argmin()), ("largest", panel.values.argmax())):
+        place, left = [], int(flat)
+        for count in reversed(panel.values.shape):
+            left, step = divmod(left, count)
+            place.append(step / (count - 1))
+        at = ", ".join(
+            f"{axis.name} {told(axis, axis.low + axis.width * share)}"
+            for axis, share in zip(picture.axes, reversed(place), strict=True)
+        )
+        found.append(f"{name} value {panel.values.flat[flat]:.3g} at {at}")
+    return (f"{panel.title}: " if panel.title else "") + ", ".join(found)
+
+
+def _what(facts: Mapping[str, Any], picture: Picture) -> str:
+    kind = facts["target"]["kind"].replace("-", " ").capitalize()
+    kind = _NAMES.get(facts["target"]["kind"], kind)
+    names = [axis["name"] for axis in facts["domain"]["axes"]]
+    over = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    several = f", for {len(picture.panels)} groups" if _grouped(facts) else ""
+    rows = facts["target"].get("n")
+    return f"{kind} over {over}{several}" + (f", from {number(rows)} rows" if rows else "")
+
+
+def _grouped(facts: Mapping[str, Any]) -> bool:
+    return facts["target"]["kind"] == "kernel-density" and bool(facts["combine"].get("classes"))
+
+
+def _caption(synopsis: Synopsis, picture: Picture) -> str:
+    certificate = synopsis.metadata["certificate"]
+    sure = f"{100 * (1 - certificate['beta']):g} %"
+    width = number(certificate["total"])
+    if picture.kind == "regions":
+        said = f"Paler where the band of ±{width} leaves the class in doubt, at {sure} confidence."
+    elif picture.kind == "map":
+        said = f"The non-private function is within ±{width} everywhere at once, with {sure} "
+        said += "probability."
+    else:
+        said = "The shaded band covers the non-private function everywhere at once, with "
+        said += f"{sure} probability."
+    if picture.threshold is not None:
+        said += f" Above the dashed line the class is {picture.classes[1]}, below it "
+        said += f"{picture.classes[0]}."
+    if synopsis.combination.kind == "ratio":
+        said += " It is narrow where rows are many, and the public range where they are few."
+    if picture.left_out:
+        said += f" The first {MOST_PANELS} panels; {picture.left_out} groups are left out."
+    if picture.fixed:
+        said += f" A slice through the middle of the axes that are not drawn: {picture.fixed}."
+    if is_classifier(synopsis) and len(synopsis.domain.axes) == 3:
+        said += " Slices of the third axis."
+    return said
+
+
+def _legend(picture: Picture) -> dict[str, Any] | None:
+    if picture.kind == "map":
+        return {"low": picture.low, "high": picture.high}
+    return {"classes": picture.classes} if picture.kind == "regions" else None
+
+
+def _tints() -> dict[str, list[str]]:
+    return {
+        scheme: [text(class_colour(i, scheme)) for i in range(len(CLASSES))] for scheme in SCHEMES
+    }
+
+
+def _interval(axis: Axis) -> dict[str, Any]:
+    ends = [axis.unit.text(end) if axis.unit else number(end) for end in (axis.low, axis.high)]
+    return {"name": axis.name, "low": ends[0], "high": ends[1]}
+
+
+def _certificate(certificate: Mapping[str, Any], picture: Picture) -> dict[str, Any]:
+    largest = max(abs(picture.low), abs(picture.high)) if picture.kind == "map" else None
+    if picture.kind == "curve":
+        largest = max(float(abs(panel.values).max()) for panel in picture.panels)
+    total = certificate["total"] or 1.0
+    return {
+        "parts": [
+            {
+                "name": name,
+                "meaning": meaning,
+                "value": certificate[name],
+                "share": 100 * certificate[name] / total,
+            }
+            for name, meaning in _PARTS.items()
+        ],
+        "total": certificate["total"],
+        "sure": f"{100 * (1 - certificate['beta']):g} %",
+        "largest": largest,
+        "lower_bound": certificate["lower_bound"],
+    }
+
+
+def _told(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

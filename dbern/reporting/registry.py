@@ -1,0 +1,180 @@
+"""A release in the form of the public registry of differential privacy deployments.
+
+Names and listed values are those of the registry's own template (the OpenDP project's
+``deployments-registry-data``, ``tests/good_deployments/template.yaml``, read in 2026). One unit is
+what neighbouring databases differ in, which is how ``number_of_privacy_units`` is understood here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+import yaml
+
+from dbern.data.domain import Axis
+from dbern.errors import SpecError
+from dbern.reporting.guarantee import guarantee_of
+from dbern.reporting.pictures import told
+
+_LEARNERS = ("kernel-density",)
+"""Targets that summarize; every other one is a model."""
+
+
+def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """A registry record from the metadata of a synopsis; empty where only the publisher knows.
+
+    Raises
+    ------
+    SpecError
+        For a release that is not differentially private.
+
+    Examples
+    --------
+    >>> from dbern.reporting import registry as deployment
+    >>> deployment._slug("City trips, 2026")
+    'city-trips-2026'
+    """
+    if "random_dp" in facts:
+        raise SpecError(
+            "export: random differential privacy is no variant that the registry knows; release "
+            "with a proved sensitivity"
+        )
+    pure = Fraction(facts["delta"]) == 0
+    stated = ("epsilon",) if pure else ("epsilon", "delta")
+    summary = facts["target"]["kind"] in _LEARNERS
+    return {
+        "url_slug": _slug(facts["name"]),
+        "deployment": {
+            "basic": {
+                "name": facts["name"],
+                "data_curators": [{"data_curator_name": "", "data_curator_type": ""}],
+                "description": _description(facts),
+                "intended_use": "",
+                "data_product_type": "Summary statistics" if summary else "Machine learning model",
+                "data_product_region": "",
+                "data_product_sector": "",
+                "publication_date": facts["created"][:10],
+            },
+            "dp_variant": {
+                "variant_name": "Pure DP" if pure else "Approximate DP",
+                "data_domain": f"Tables of rows with {_axes(facts)}; other values are "
+                + ("moved to the bounds." if facts["domain"]["outside"] == "clamp" else "dropped."),
+                "unprotected_quantities": _unprotected(facts),
+            },
+            "privacy_loss": {
+                "privacy_unit": "Row-level" if facts["unit"] == "row" else facts["unit"],
+                "privacy_unit_details": f"Neighbouring databases: {facts['neighbors']}, "
+                f"unit {facts['unit']}.",
+                "number_of_privacy_units": 1,
+                "privacy_parameters": {one: float(Fraction(facts[one])) for one in stated},
+                "privacy_parameters_details": " ".join(guarantee_of(facts).words),
+            },
+            "deployment_model": _model(),
+            "implementation": _implementation(facts),
+            "administrative": {
+                "evidence_sources": {},
+                "status": "Draft",
+                "registry_authors": [""],
+                "tier": 3,
+            },
+        },
+    }
+
+
+def blanks(record: Any, path: str = "") -> list[str]:
+    """Where a record is still empty.
+
+    Examples
+    --------
+    >>> blanks({"a": {"b": "", "c": 1}, "d": [""]})
+    ['a/b', 'd']
+    """
+    return list(dict.fromkeys(_empty(record, path)))
+
+
+def _empty(record: Any, path: str) -> Iterator[str]:
+    if isinstance(record, dict) and record:
+        for key, value in record.items():
+            yield from _empty(value, f"{path}/{key}" if path else key)
+    elif isinstance(record, list) and record:
+        for value in record:
+            yield from _empty(value, path)
+    elif record in ("", {}, []):
+        yield path
+
+
+def as_yaml(record: Mapping[str, Any]) -> str:
+    """The text of a file for the registry."""
+    return str(yaml.safe_dump(dict(record), sort_keys=False, allow_unicode=True, width=100))
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def _axes(facts: Mapping[str, Any]) -> str:
+    axes = [Axis.from_dict(axis) for axis in facts["domain"]["axes"]]
+    return ", ".join(f"{one.name} in [{told(one, one.low)}, {told(one, one.high)}]" for one in axes)
+
+
+def _description(facts: Mapping[str, Any]) -> str:
+    certificate = facts["certificate"]
+    return (
+        f"A function ({facts['target']['kind']}) over {_axes(facts)}, released once as "
+        "coefficients and queried without limit. With probability "
+        f"{1 - certificate['beta']:g} every value is within "
+        f"{certificate['total']:.4g} of the non-private function."
+    )
+
+
+def _unprotected(facts: Mapping[str, Any]) -> str:
+    chosen = {key: value for key, value in facts["target"].items() if key not in ("kind", "n")}
+    told = "; ".join(f"{key} {value}" for key, value in chosen.items())
+    rows = facts["target"].get("n")
+    counted = f"The number of rows, {rows}, is published. " if rows else ""
+    return f"{counted}Public choices, made without looking at the data: the bounds; {told}."
+
+
+def _model() -> dict[str, str]:
+    return {
+        "model_name": "Central",
+        "model_name_details": "The curator's hosts read the records and add the noise once.",
+        "trust_assumptions": "The curator, and the hosts that read the records, are trusted. "
+        "Whoever has the release may know everything but one unit's data, and cannot break AES.",
+        "actors": "The curator; whoever receives or queries the release, who needs no trust.",
+        "release_type": "One release",
+        "release_type_details": "",
+        "data_source_type": "Static",
+        "data_source_type_details": "",
+        "access_type": "Non-interactive",
+        "access_type_details": "Queries are evaluated from the released coefficients.",
+    }
+
+
+def _implementation(facts: Mapping[str, Any]) -> dict[str, str]:
+    laws = "; ".join(
+        f"{', '.join(one['arrays'])}: exact {one['noise']['kind']} noise of scale "
+        f"{one['noise']['scale']:.6g}, share {one['share']} of the budget"
+        for one in facts["components"]
+    )
+    derived = "; ".join(
+        line for one in facts["components"] for line in one["sensitivity"]["derivation"]
+    )
+    return {
+        "preprocessing_and_hyperparameter_tuning": "Degree, order and noise were fixed by public "
+        "facts alone, before any record was read.",
+        "mechanisms": f"The Bernstein mechanism (Aldà & Rubinstein, AAAI 2017) by dbern "
+        f"{facts['dbern_version']}. {laws}. Records become bounded integers and noise is drawn by "
+        "integer arithmetic from a keyed AES-256-CTR stream, so floating point is outside the "
+        f"guarantee. Sensitivity: {derived}.",
+        "composition": "The parts' budgets add up to the stated one; a ledger charges the dataset "
+        "before the noise is drawn.",
+        "post_processing": "Evaluation of the released polynomial, at any order.",
+        "justification": "",
+        "utility": f"Certified beforehand: error at most {facts['certificate']['total']:.4g} with "
+        f"probability {1 - facts['certificate']['beta']:g}.",
+        "additional_information": f"Release {facts['release_id']}.",
+    }

@@ -1,0 +1,1 @@
+"""What is measured in place of the function: lattice values, spectral coordinates, bins, Gram."""

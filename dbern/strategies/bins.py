@@ -1,0 +1,309 @@
+"""Release B-spline bins."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
+from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.strategies.approximation import bump_error, lebesgue_constant
+from dbern.strategies.base import Box, BumpBound, Lattice, Slab
+from dbern.types import FloatArray, Int64Array
+
+DEGREE = 2
+CLUSTERS = 64
+"""Equal point masses at uniform places: the rough part of a typical database."""
+
+_SMOOTH_SCALE = 0.2
+"""The smooth part of a typical density varies by its mean over this share of an axis."""
+
+_TRUNCATION = 1e-9
+_FEWEST_NODES, _MOST_NODES = 400, 1 << 14
+_NODES_A_BANDWIDTH = 8
+_MOST_WORK = 2e11  # multiplications of an enclosure: some ten seconds
+_BLOCK = 1 << 22
+_PLACES = 1 << 15
+
+
+@dataclass(frozen=True)
+class AxisBins:
+    """One axis: cells, degree, and the matrix A from bins to lattice values.
+
+    Attributes
+    ----------
+    packed : bytes
+        A as little-endian float64 in C order, shape (k + 1, cells + degree).
+    used : int
+        How many leading singular vectors of A an evaluation uses; 0: all.
+    """
+
+    cells: int
+    degree: int
+    packed: bytes
+    used: int = 0
+
+    @property
+    def rank(self) -> int:
+        """How many bins there are."""
+        return self.cells + self.degree
+
+    @cached_property
+    def synthesis(self) -> FloatArray:
+        """A, or its best approximation of rank `used`; shape (k + 1, bins)."""
+        whole = np.frombuffer(self.packed, dtype="<f8").astype(np.float64).reshape(-1, self.rank)
+        if not 0 < self.used < self.rank:
+            return whole
+        left, sizes, right = np.linalg.svd(whole, full_matrices=False)
+        kept = slice(self.used)
+        return np.asarray((left[:, kept] * sizes[kept]) @ right[kept])
+
+    @cached_property
+    def gain(self) -> float:
+        """Mean square over the lattice of the noise of A y, for y of independent unit noise."""
+        return float(np.square(self.synthesis).sum()) / len(self.synthesis)
+
+    @cached_property
+    def largest_l2(self) -> float:
+        """Bound ``max_t |beta(t)|_2``: on a cell its square is a polynomial of degree 2p."""
+        nodes, factor = enclosing_nodes(2 * self.degree, oversampling=64)
+        weights = np.stack(local_weights(2 * nodes - 1, self.degree))
+        return float(OUTWARD * np.sqrt(factor * np.square(weights).sum(axis=0).max()))
+
+    def using(self, rank: int) -> AxisBins:
+        """The same bins, evaluated with `rank` singular vectors."""
+        return replace(self, used=rank)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values; the matrix in base64."""
+        packed = base64.b64encode(self.packed).decode()
+        return {"cells": self.cells, "degree": self.degree, "synthesis": packed}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> AxisBins:
+        """What `to_dict` wrote."""
+        return cls(content["cells"], content["degree"], base64.b64decode(content["synthesis"]))
+
+
+def cell_of(positions: FloatArray, cells: int) -> tuple[Int64Array, FloatArray]:
+    """Each position's cell, and its offset in it, from -1 to 1; single IEEE operations.
+
+    Examples
+    --------
+    >>> cell, offset = cell_of(np.array([0.0, 0.5, 1.0]), 2)
+    >>> cell.tolist(), offset.tolist()
+    ([0, 1, 1], [-1.0, -1.0, 1.0])
+    """
+    scaled = positions * cells
+    cell = np.minimum(scaled.astype(np.int64), cells - 1)
+    return cell, 2.0 * (scaled - cell) - 1.0
+
+
+def local_weights(offset: FloatArray, degree: int) -> list[FloatArray]:
+    """Values of the degree + 1 B-splines that live on a cell, in order, at offsets in [-1, 1].
+
+    The recurrence of Cox and de Boor on uniform knots: convex combinations of nonnegative numbers,
+    so values are nonnegative, and sum to one up to ``4 degree`` roundings.
+
+    Examples
+    --------
+    >>> [float(w[0]) for w in local_weights(np.array([0.0]), 2)]
+    [0.125, 0.75, 0.125]
+    """
+    u = (offset + 1.0) / 2.0
+    weights = [np.ones_like(u)]
+    for d in range(1, degree + 1):
+        raised = [np.zeros_like(u) for _ in range(d + 1)]
+        for r, weight in enumerate(weights):
+            share = (u + (d - 1 - r)) / d
+            raised[r] = raised[r] + (1.0 - share) * weight
+            raised[r + 1] = raised[r + 1] + share * weight
+        weights = raised
+    return weights
+
+
+def bin_matrix(positions: FloatArray, cells: int, degree: int) -> FloatArray:
+    """``beta_j(t)`` for each position t and bin j, shape (m, cells + degree); rows sum to one.
+
+    Examples
+    --------
+    >>> bin_matrix(np.array([0.25]), cells=2, degree=1).tolist()
+    [[0.5, 0.5, 0.0]]
+    """
+    cell, offset = cell_of(positions, cells)
+    values = np.zeros((len(positions), cells + degree))
+    for r, weight in enumerate(local_weights(offset, degree)):
+        values[np.arange(len(positions)), cell + r] = weight
+    return values
+
+
+@lru_cache(maxsize=8)
+def prior(bandwidth: float) -> tuple[FloatArray, FloatArray]:
+    """Positions (q,), fine for the bandwidth, and factors (q, r) of a typical smooth density.
+
+    Its second moments at two positions are the product of its factors there, ``F F'``: those of the
+    uniform density, varying by as much as itself over a fifth of the axis. A typical database adds
+    `CLUSTERS` equal point masses at uniform places. Sums over positions are means of q terms.
+    """
+    count = min(_MOST_NODES, max(_FEWEST_NODES, math.ceil(_NODES_A_BANDWIDTH / bandwidth)))
+    t = (np.arange(count) + 0.5) / count
+    step = _SMOOTH_SCALE / 8
+    centers = np.arange(-2 * _SMOOTH_SCALE, 1 + 2 * _SMOOTH_SCALE, step)
+    size = math.sqrt(step / (_SMOOTH_SCALE * math.sqrt(math.pi / 2)))
+    factors = size * np.exp(-(((t[:, None] - centers) / _SMOOTH_SCALE) ** 2))
+    factors.setflags(write=False)
+    return t, factors
+
+
+def axis_bins(kernel: Kernel, k: int, cells: int, ridge: float, degree: int = DEGREE) -> AxisBins:
+    """Bins whose A has the least mean squared error for the `prior` and noise of variance `ridge`.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.kernels import Gaussian
+    >>> bins = axis_bins(Gaussian(0.1), k=40, cells=10, ridge=1e-9)
+    >>> bins.rank, bins.synthesis.shape
+    (12, (41, 12))
+    """
+    gram, target = _moments(kernel, k, cells, degree)
+    gram = gram + ridge * np.eye(cells + degree)
+    # A touch of ridge for where the prior leaves a bin next to nothing: solved, never inverted.
+    gram += 1e-12 * np.trace(gram) / len(gram) * np.eye(len(gram))
+    matrix = np.linalg.solve(gram, target.T).T
+    return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
+
+
+@lru_cache(maxsize=3)  # axes of different bandwidths take turns
+def _moments(kernel: Kernel, k: int, cells: int, degree: int) -> tuple[FloatArray, FloatArray]:
+    """Second moments under the `prior`: of the bins, and of lattice values with them."""
+    t, factors = prior(kernel.bandwidth)
+    beta = bin_matrix(t, cells, degree) / len(t)
+    spread = factors @ (factors.T @ beta) + beta * (len(t) / CLUSTERS)
+    return beta.T @ spread, kernel(np.arange(k + 1)[:, None] / k - t) @ spread / len(t)
+
+
+@lru_cache(maxsize=256)
+def binned_error(kernel: Kernel, k: int, h: int, bins: AxisBins) -> float:
+    """Bound ``sup_{t,y} |K(y - t) - b(y) W_h A beta(t)|``, what a noiseless release misses.
+
+    On a cell, K is a polynomial of degree D in t up to a proved Chebyshev tail, and beta one of
+    degree p; in y, K is one of degree D' and the release one of degree k. Nodes on every cell and
+    on the y axis enclose both (`enclosing_nodes`). For kernels with kinks: `_through_lattice`.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.kernels import Gaussian
+    >>> coarse, fine = (binned_error(Gaussian(0.2), 40, 8, axis_bins(Gaussian(0.2), 40, g, 0.0))
+    ...                 for g in (4, 12))
+    >>> fine < coarse
+    True
+    """
+    if kernel.kinks:
+        return _through_lattice(kernel, k, h, bins)
+    radius = 0.5 / bins.cells
+    in_cell, cell_tail = kernel.degree_for(_TRUNCATION, radius)
+    degree, tail = kernel.degree_for(_TRUNCATION, radius=0.5)
+    y, y_factor = enclosing_nodes(max(k, degree), oversampling=4)
+    local, t_factor = enclosing_nodes(max(in_cell, bins.degree), oversampling=4)
+    t = ((np.arange(bins.cells)[:, None] + local) / bins.cells).reshape(-1)
+    if len(y) * len(t) * (k + 1) > _MOST_WORK:
+        most = float(np.abs(bins.synthesis).max())
+        return OUTWARD * (kernel.peak + lebesgue_constant(k, h) * most)
+    coefficients = iterated_matrix(k, h) @ bins.synthesis @ bin_matrix(t, *_shape(bins)).T
+    worst = 0.0
+    for rows in np.array_split(y, max(1, len(y) * len(t) // _BLOCK)):
+        error = kernel(rows[:, None] - t) - bernstein_basis(rows, k) @ coefficients
+        worst = max(worst, float(np.abs(error).max()))
+    in_t = t_factor * (worst + cell_tail) + cell_tail
+    return OUTWARD * (y_factor * (in_t + tail) + tail)
+
+
+def _through_lattice(kernel: Kernel, k: int, h: int, bins: AxisBins) -> float:
+    """What the lattice misses of K, and the Lebesgue constant times what bins miss on the lattice.
+
+    The latter is ``sup_{v,t} |K(v/k - t) - (A beta(t))_v|``. In t it has a Lipschitz constant L:
+    that of K, and of ``A beta``, whose derivative is ``g sum_j (A_{j+1} - A_j) N_j`` with B-splines
+    N_j of degree p - 1 that sum to one. Between places w apart it grows by at most ``L w / 2``.
+    """
+    matrix = bins.synthesis
+    slope = kernel.slope + bins.cells * float(np.abs(np.diff(matrix, axis=1)).max())
+    lattice = np.arange(k + 1)[:, None] / k
+    places = np.linspace(0, 1, _PLACES + 1)
+    worst = 0.0
+    for t in np.array_split(places, max(1, _PLACES * (k + 1) // _BLOCK)):
+        error = kernel(lattice - t) - matrix @ bin_matrix(t, *_shape(bins)).T
+        worst = max(worst, float(np.abs(error).max()))
+    on_lattice = worst + slope * 0.5 / _PLACES
+    return OUTWARD * (bump_error(kernel, k, h) + lebesgue_constant(k, h) * on_lattice)
+
+
+def _shape(bins: AxisBins) -> tuple[int, int]:
+    return bins.cells, bins.degree
+
+
+@dataclass(frozen=True)
+class BinnedCoordinates:
+    """Sums of B-spline weights, bin by bin: see `dbern.strategies.bins`.
+
+    A record of weight w in [-1, 1] moves the bins of its output by ``w beta(t)``, and products of
+    B-splines are nonnegative and sum to one. So ``|w beta(t) - w' beta(t')|_1 <= |w| + |w'| <= 2``
+    in one output or in two, whatever the signs; the null record gives half.
+    """
+
+    lattice: Lattice
+    bins: tuple[AxisBins, ...]
+
+    @cached_property
+    def layout(self) -> Box:
+        """One integer for each product of B-splines."""
+        return Box(tuple(axis.rank for axis in self.bins))
+
+    @cached_property
+    def lattice_gain(self) -> float:
+        """Root mean square row of the synthesis, which factors over axes."""
+        return math.sqrt(math.prod(axis.gain for axis in self.bins))
+
+    def matrix(self, axis: int) -> FloatArray | None:
+        """Bins are no map of lattice values."""
+        raise NotImplementedError(f"axis {axis} of bins is no map of lattice values")
+
+    def row_sums(self, axis: int) -> FloatArray:
+        """Errors of single bins add up: ones."""
+        return np.ones(self.bins[axis].rank)
+
+    def bump_bound(
+        self, kernels: Sequence[Kernel], *, apart: bool = False, quick: bool = False
+    ) -> BumpBound:
+        """Two, for any kernel and any number of axes."""
+        del kernels, apart, quick
+        return BumpBound(2.0, "2 / n: a record's weights in the bins sum to at most one")
+
+    def bump_bound_l2(
+        self, kernels: Sequence[Kernel], *, signed: bool = False, several: bool = False
+    ) -> BumpBound:
+        """``sqrt(2) max_t |beta(t)|_2``, whose entries are nonnegative; of opposite signs, twice.
+
+        The maximum factors over axes.
+        """
+        del kernels, several
+        largest = math.prod(axis.largest_l2 for axis in self.bins)
+        factor, text = (2.0, "2") if signed else (math.sqrt(2), "sqrt(2)")
+        return BumpBound(OUTWARD * factor * largest, f"{text} max_t |beta(t)|_2 / n")
+
+    def ball_bound(self, kernels: Sequence[Kernel], norm: int) -> BumpBound:
+        """Bins are sums over records, not values of a function."""
+        raise NotImplementedError("bins hold sums over records, not values of a function")
+
+    def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
+        """``(A_1 x .. x A_l) y``, the slab's rows of A_1 only."""
+        result = values
+        for axis, bins in enumerate(self.bins):
+            rows = slice(slab.start, slab.stop) if axis == 0 else slice(None)
+            result = np.tensordot(result, bins.synthesis[rows], axes=(0, 1))
+        return result

@@ -1,0 +1,287 @@
+"""Release spectral coordinates: per-axis eigenvectors of a kernel's Gram matrix on the lattice."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from dbern.bernstein.basis import enclosing_nodes
+from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.strategies.base import Box, BumpBound, Lattice, Layout, Slab
+from dbern.strategies.lattice import _PAIRWISE_WORK
+from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
+
+_TAIL = 1e-9
+
+
+@dataclass(frozen=True)
+class SpectralCoordinates:
+    """``y = (T_1 x .. x T_l) psi`` with the stored matrices of `AxisSpectrum`.
+
+    With the orthonormal coordinates ``x_j = w_j y_j`` of a bump difference, ``|x|_2^2 <= prod_i
+    gram_norm_i |phi_t - phi_t'|^2 <= prod_i gram_norm_i 2 K(0)`` because ``<phi_t, phi_t'> =
+    K(t - t') >= 0``; a null record gives half. Cauchy-Schwarz: ``|y|_1 = sum_j |x_j| / w_j <=
+    |x|_2 (sum_j w_j^{-2})^{1/2}``, and the sum over the box of indices factors over axes. For the
+    l2 norm the weights are one, and ``|x|_2`` is the bound.
+    """
+
+    lattice: Lattice
+    spectra: tuple[AxisSpectrum, ...]
+
+    @cached_property
+    def layout(self) -> Layout:
+        """One integer for each combination of the axes' eigenvectors."""
+        return Box(tuple(spectrum.rank for spectrum in self.spectra))
+
+    @cached_property
+    def lattice_gain(self) -> float:
+        """``(sum_j mu_j^{2a} / N)^{1/2}``: the columns of A have squared norms mu^{2a}."""
+        energy = math.prod(float(spectrum.energies.sum()) for spectrum in self.spectra)
+        return math.sqrt(energy / self.lattice.size)
+
+    def matrix(self, axis: int) -> FloatArray | None:
+        """The stored T of the axis."""
+        return self.spectra[axis].analysis
+
+    def row_sums(self, axis: int) -> FloatArray:
+        """``sum_v |T_jv|``."""
+        return self.spectra[axis].row_sums
+
+    def bump_bound(
+        self, kernels: Sequence[Kernel], *, apart: bool = False, quick: bool = False
+    ) -> BumpBound:
+        """The smaller of Cauchy-Schwarz and, on one axis, the enclosed pairwise maximum.
+
+        `apart`: ``|y(t)|_1 + |y(t')|_1``, and ``|y(t)|_1`` factors over axes.
+        """
+        size = OUTWARD * math.sqrt(math.prod(kernel.peak for kernel in kernels))
+        ball = size * self.ball_bound(kernels, 1).value
+        if apart:
+            bound = BumpBound(OUTWARD * 2 * ball, "2 K(0)^{1/2} (sum_j mu_j^{1/2})^{1/2} / n")
+        else:
+            bound = BumpBound(
+                OUTWARD * math.sqrt(2) * ball, "sqrt(2 K(0)) (sum_j mu_j^{1/2})^{1/2} / n"
+            )
+        kinked = any(kernel.kinks for kernel in kernels)
+        if quick or kinked or (len(self.spectra) > 1 and not apart):
+            return bound
+        axes = zip(self.spectra, kernels, self.lattice.k, strict=True)
+        if apart:
+            enclosed = [_enclosed_bound(*axis, pairs=False) for axis in axes]
+            twice = OUTWARD * 2 * math.prod(value or math.inf for value in enclosed)
+            found = BumpBound(twice, "2 max_t sum_j |y_j(t)| / n, enclosed")
+        else:
+            value = _enclosed_bound(*next(axes), pairs=True)
+            found = BumpBound(
+                value or math.inf, "max_{t,t'} sum_j |y_j(t) - y_j(t')| / n, enclosed"
+            )
+        return found if found.value < bound.value else bound
+
+    def bump_bound_l2(
+        self, kernels: Sequence[Kernel], *, signed: bool = False, several: bool = False
+    ) -> BumpBound:
+        """``sqrt(2 K(0))`` (of opposite signs: twice ``K(0)^{1/2}``) times the matrix's norm.
+
+        In two outputs ``|x|^2 + |x'|^2`` is at most that too.
+        """
+        del several
+        peak = math.prod(kernel.peak for kernel in kernels)
+        radius = math.sqrt((4 if signed else 2) * peak) * self.ball_bound(kernels, 2).value
+        return BumpBound(OUTWARD * radius, "2 K(0)^{1/2} / n" if signed else "sqrt(2 K(0)) / n")
+
+    def ball_bound(self, kernels: Sequence[Kernel], norm: int) -> BumpBound:
+        """``|x|_2 <= gram_norm^{1/2} |f|``; for the l1 norm times ``(sum_j w_j^{-2})^{1/2}``.
+
+        The l2 norm is that of orthonormal coordinates only.
+        """
+        gram = math.prod(s.gram_norm(g) for s, g in zip(self.spectra, kernels, strict=True))
+        if norm == 1:
+            spread = math.prod(float((s.weights**-2.0).sum()) for s in self.spectra)
+            return BumpBound(OUTWARD * math.sqrt(gram * spread), "(sum_j mu_j^{1/2})^{1/2}")
+        if any(spectrum.weighting != 0.5 for spectrum in self.spectra):
+            raise ValueError("the l2 bound is proved for orthonormal coordinates")
+        return BumpBound(OUTWARD * math.sqrt(gram), "one")
+
+    def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
+        """``(A_1 x .. x A_l) y``, the slab's rows of A_1 only."""
+        result = values
+        for axis, spectrum in enumerate(self.spectra):
+            rows = slice(slab.start, slab.stop) if axis == 0 else slice(None)
+            result = np.tensordot(result, spectrum.synthesis[rows], axes=(0, 1))
+        return result
+
+
+def _enclosed_bound(spectrum: AxisSpectrum, kernel: Kernel, k: int, *, pairs: bool) -> float | None:
+    """Enclose ``sup_t sum_j |y_j(t)|``, or with `pairs` ``sup_{t,t'} sum_j |y_j(t) - y_j(t')|``.
+
+    For kernels without kinks.
+    Up to a proved tail each ``y_j(t) = sum_v T_jv K(v/k - t)`` is a polynomial of degree D in t.
+    For fixed signs the sum is a polynomial of degree D in t and in t', so nodes enclose it
+    (`enclosing_nodes`) for the maximising signs too. None where that is too much work.
+    """
+    degree, tail = kernel.degree_for(_TAIL, radius=0.5)
+    nodes, factor = enclosing_nodes(degree, oversampling=16)
+    if len(nodes) ** 2 * spectrum.rank > _PAIRWISE_WORK:
+        return None
+    lattice = np.arange(k + 1) / k
+    features = spectrum.analysis @ kernel(lattice[:, None] - nodes)
+    best = float(np.abs(features).sum(axis=0).max())  # the null record
+    for column in range(len(nodes) if pairs else 0):
+        apart = features[:, column + 1 :] - features[:, column, None]
+        best = max(best, float(np.abs(apart).sum(axis=0).max(initial=0.0)))
+    total = float(spectrum.row_sums.sum())
+    # Rounding of a feature: K within 16 ulps of the peak, lattice points and nodes (whose cosine
+    # has an angle up to pi) within 8 of one, and a product of k + 1 terms.
+    rounding = (k + 20) * kernel.peak + 12 * kernel.slope
+    loose = 2 * total * (tail + rounding * 2.0**-53)
+    return OUTWARD * (factor**2 * (best + loose) + loose)
+
+
+_BITS = 40  # of the largest entry of T
+_LEAST_EIGENVALUE = 1e-9  # of the largest: below about 1e-13 eigenpairs are rounding noise
+
+
+@dataclass(frozen=True)
+class AxisSpectrum:
+    """One axis: stored analysis integers, their power of two, and the eigenvalues.
+
+    Attributes
+    ----------
+    packed : bytes
+        The integers of T as little-endian int64 in C order: ``T = integers * 2^exponent``.
+    exponent : int
+    levels : tuple of float
+        The kept eigenvalues, decreasing: public constants that fix weights and synthesis.
+    weighting : float
+        The power a of the eigenvalues.
+    used : int
+        How many leading eigenvectors an evaluation uses; 0: all. Never stored.
+    """
+
+    packed: bytes
+    exponent: int
+    levels: tuple[float, ...]
+    weighting: float = 0.25
+    used: int = 0
+
+    @property
+    def rank(self) -> int:
+        """Eigenvectors kept, d."""
+        return len(self.levels)
+
+    @cached_property
+    def integers(self) -> Int64Array:
+        """The stored integers, shape (d, k + 1)."""
+        return np.frombuffer(self.packed, dtype="<i8").astype(np.int64).reshape(self.rank, -1)
+
+    @cached_property
+    def eigenvalues(self) -> FloatArray:
+        """`levels` as an array, shape (d,)."""
+        return np.array(self.levels)
+
+    @cached_property
+    def analysis(self) -> FloatArray:
+        """T, exact in 64-bit floats; shape (d, k + 1)."""
+        return np.ldexp(self.integers.astype(np.float64), self.exponent)
+
+    @cached_property
+    def synthesis(self) -> FloatArray:
+        """A = ``T' mu^{2a}``, zero for eigenvectors not in use; shape (k + 1, d)."""
+        kept = np.arange(self.rank) < (self.used or self.rank)
+        return np.asarray(self.analysis.T * (self.energies * kept))
+
+    @cached_property
+    def energies(self) -> FloatArray:
+        """``mu^{2a}``: squared norms of the columns of A."""
+        return np.asarray(self.eigenvalues ** (2 * self.weighting))
+
+    @cached_property
+    def row_sums(self) -> FloatArray:
+        """``sum_v |T_jv|`` for each j, rounded outward."""
+        return np.asarray(OUTWARD * np.abs(self.analysis).sum(axis=1))
+
+    def gram_norm(self, kernel: Kernel) -> float:
+        """Bound the largest eigenvalue of ``S G S'``, ``S = diag(w) T`` the orthonormal analysis.
+
+        It is one but for rounding: for a record's feature vector phi of the kernel's Hilbert space
+        ``|S (K(v/k - t))_v|^2 <= gram_norm |phi|^2``. Gershgorin's row sums bound the eigenvalue,
+        plus the error of computing them: G within a few ulps of the peak and of the slope (the
+        lattice points are rounded), and two float products.
+        """
+        k = self.integers.shape[1] - 1
+        nodes = np.arange(k + 1) / k
+        gram = kernel(nodes[:, None] - nodes)
+        plain = self.weights[:, None] * self.analysis
+        product = plain @ gram @ plain.T
+        ulps = (kernel.ulps + 4) * kernel.peak + 4 * kernel.slope + 4 * (k + 3) * gram
+        error = UNIT_ROUNDOFF * (np.abs(plain) @ ulps @ np.abs(plain).T)
+        return OUTWARD * float((np.abs(product) + 2 * error).sum(axis=1).max())
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """``w_j = mu_j^{a - 1/2}``: how much more noise the orthonormal coordinate j carries."""
+        return np.asarray(self.eigenvalues ** (self.weighting - 0.5))
+
+    def cut(self, rank: int) -> Self:
+        """The leading `rank` eigenvectors alone."""
+        width = self.integers.shape[1]
+        return replace(self, packed=self.packed[: 8 * width * rank], levels=self.levels[:rank])
+
+    def using(self, rank: int) -> Self:
+        """The same released values, evaluated with the leading `rank` eigenvectors alone."""
+        return replace(self, used=rank)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values; the integers in base64."""
+        packed = base64.b64encode(self.packed).decode()
+        return {
+            "integers": packed,
+            "exponent": self.exponent,
+            "eigenvalues": list(self.levels),
+            "weighting": self.weighting,
+        }
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """What `to_dict` wrote."""
+        packed = base64.b64decode(content["integers"])
+        levels = tuple(content["eigenvalues"])
+        return cls(packed, content["exponent"], levels, content["weighting"])
+
+
+def axis_spectrum(kernel: Kernel, k: int, rank: int, weighting: float = 0.25) -> AxisSpectrum:
+    """The leading eigenvectors of the axis's Gram matrix, at most `rank` of them.
+
+    Eigenvalues below 1e-9 of the largest are left out whatever `rank` says.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.kernels import Gaussian
+    >>> spectrum = axis_spectrum(Gaussian(0.2), k=20, rank=5)
+    >>> spectrum.analysis.shape, bool(spectrum.gram_norm(Gaussian(0.2)) < 1.001)
+    ((5, 21), True)
+    """
+    nodes = np.arange(k + 1) / k
+    values, vectors = np.linalg.eigh(kernel(nodes[:, None] - nodes))
+    return AxisSpectrum(*quantised(values[::-1], vectors[:, ::-1], rank, weighting), weighting)
+
+
+def quantised(
+    values: FloatArray, vectors: FloatArray, rank: int, weighting: float
+) -> tuple[bytes, int, tuple[float, ...]]:
+    """The stored integers of ``mu^{-a} U'``, their exponent, and the eigenvalues kept.
+
+    Of eigenvalues in decreasing order and their vectors, in columns.
+    """
+    kept = min(rank, int((values > _LEAST_EIGENVALUE * values[0]).sum()))
+    eigenvalues = values[:kept]
+    meant = eigenvalues[:, None] ** -weighting * vectors[:, :kept].T
+    exponent = int(np.frexp(np.abs(meant).max())[1]) - _BITS
+    integers = np.rint(np.ldexp(meant, -exponent)).astype("<i8")
+    return integers.tobytes(), exponent, tuple(eigenvalues.tolist())

@@ -1,0 +1,566 @@
+"""Released arrays: coefficients under any smoothing, values, error bounds, and lazy lattices."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from dbern.bernstein.basis import (
+    Blocks,
+    bernstein_basis,
+    blocks_of,
+    iterate,
+    iterated_matrix,
+    on_axes,
+    on_others,
+)
+from dbern.bernstein.oblique import Oblique
+from dbern.certificate import (
+    Certificate,
+    ErrorModel,
+    synthesis_matrices,
+    vector_bound,
+    whole_synthesis,
+)
+from dbern.data.domain import Axis, Domain
+from dbern.privacy.calibration import GaussianNoise
+from dbern.privacy.mechanism import Noise, noise_law
+from dbern.strategies.base import Coordinates, Lattice, Slab
+from dbern.strategies.bias import approximation_of
+from dbern.strategies.bins import AxisBins
+from dbern.strategies.gram import LatticeSpectrum
+from dbern.strategies.lattice import PlainCoordinates
+from dbern.strategies.maps import AxisMap, axis_maps, coordinates_of, family_of, maps_of
+from dbern.strategies.spectral import AxisSpectrum
+from dbern.synopsis.evaluate import Polynomial
+from dbern.synopsis.store import ReleasedStore
+from dbern.system import Kept
+from dbern.types import FloatArray, Int64Array
+
+# --- Evaluate a lattice that is larger than memory, reading only the shards that matter
+
+
+LEFT_OUT = 1e-12
+"""Most that the sizes of the weights of unread layers sum to, for any point."""
+
+_ROWS = 1 << 13
+_WORK_VALUES = 1 << 22  # numbers of an unfinished product: 32 MiB
+_GRID_VALUES = 1 << 20  # of a grid that are added to at a time
+
+
+class ShardedPolynomial:
+    """A polynomial over a domain, straight from the shards of what it is a linear function of.
+
+    With plain lattice values the matrices are the iterated operators, and the weights
+    ``b^(h)_v(y)`` of a point fall off around ``v = k y``: shards whose weights along the first axis
+    are tiny are left out, `LEFT_OUT` in all. That changes a value by no more than `LEFT_OUT` times
+    the largest stored value times the other axes' largest sums of sizes of weights.
+
+    Parameters
+    ----------
+    blocks : Blocks
+        What is stored, (d_1, .., d_l).
+    matrices : sequence of array (k_i + 1, d_i)
+        Per axis, what takes it to coefficients of the Bernstein basis.
+    domain : Domain
+        The box that the unit cube stands for.
+    """
+
+    def __init__(self, blocks: Blocks, matrices: Sequence[FloatArray], domain: Domain) -> None:
+        self._blocks = blocks
+        self._matrices = tuple(matrices)
+        self._domain = domain
+
+    def __call__(self, points: FloatArray, total: int, threads: int = 1) -> FloatArray:
+        """Values at points (m, l) in data units, taken in order of the first axis; NaN outside."""
+        del total, threads
+        values = np.full(len(points), np.nan)
+        unit = np.clip(self._domain.to_unit(points), 0.0, 1.0)
+        inside = np.flatnonzero(self._domain.inside(points))
+        inside = inside[np.argsort(unit[inside, 0], kind="stable")]
+        for first in range(0, len(inside), _ROWS):
+            chosen = inside[first : first + _ROWS]
+            values[chosen] = self._evaluate(self._weights(unit[chosen].T))
+        return values
+
+    def grid(self, axes: Sequence[FloatArray]) -> FloatArray:
+        """The polynomial on the product grid of `axes`, positions of the unit interval."""
+        first, *others = self._weights(axes)
+        values = np.zeros([len(axis) for axis in axes])
+        rows = max(1, _GRID_VALUES // max(1, values[:1].size))
+        for part, layers, needed in self._parts(first):
+            part = on_others(part, others)
+            for start in range(0, len(needed), rows):  # or there would be two more such grids
+                some = slice(start, start + rows)
+                values[needed[some]] += np.tensordot(layers[some], part, axes=(1, 0))
+        return values
+
+    def _weights(self, positions: Sequence[FloatArray] | FloatArray) -> list[FloatArray]:
+        axes = zip(positions, self._matrices, strict=True)
+        return [bernstein_basis(y, len(matrix) - 1) @ matrix for y, matrix in axes]
+
+    def _parts(self, first: FloatArray) -> Iterator[tuple[FloatArray, FloatArray, Int64Array]]:
+        """Shards that some row of weights (m, k + 1) needs, the weights there, and which rows."""
+        places = self._blocks.places
+        for index, place in enumerate(places):
+            weights = first[:, place]
+            needed = np.flatnonzero(np.abs(weights).sum(axis=1) > LEFT_OUT / len(places))
+            if len(needed):
+                yield self._blocks.read(index), weights[needed], needed
+
+    def _evaluate(self, weights: Sequence[FloatArray]) -> FloatArray:
+        first, *others = weights
+        values = np.zeros(len(first))
+        for part, layers, needed in self._parts(first):
+            rows = max(1, _WORK_VALUES // (part.size // part.shape[-1]))
+            for start in range(0, len(needed), rows):
+                some = slice(start, start + rows)
+                chosen = [other[needed[some]] for other in others]
+                values[needed[some]] += _contracted(part, [layers[some], *chosen])
+        return values
+
+
+def _contracted(part: FloatArray, weights: Sequence[FloatArray]) -> FloatArray:
+    """Values of rows of weights (m, ..), one array an axis, with the coefficients of a shard."""
+    first, *others = weights
+    if not others:
+        return first @ part
+    found = np.moveaxis(np.tensordot(part, others[-1], axes=(-1, 1)), -1, 0)
+    for other in reversed(others[:-1]):
+        found = np.einsum("m...v,mv->m...", found, other)
+    return np.asarray(np.einsum("mv,mv->m", found, first))
+
+
+# --- Choose order and rank after release, from the released values alone: free post-processing
+
+ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
+_SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3)
+_MOST_NODES = 48  # along an axis
+_MOST_PLACES = 1 << 20  # in the grid of nodes
+_SUMS = 1 << 23  # numbers at nodes, of all the candidates of one pass (64 MiB)
+_MOST_WHOLE = 1024  # nodes in all, where axes do not factor
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """An order per axis, and how many leading components of each axis are used (None: plain)."""
+
+    h: tuple[int, ...]
+    ranks: tuple[int | None, ...]
+
+
+def whole_ranks(coordinates: Coordinates) -> tuple[int | None, ...]:
+    """Every released component; None for each axis of plain lattice values."""
+    return tuple(None if one is None else one.rank for one in axis_maps(coordinates))
+
+
+def smoothings(coordinates: Coordinates, h: Sequence[int]) -> list[Smoothing]:
+    """What may be chosen: `h` and the usual orders, at some shares of the released ranks."""
+    maps = axis_maps(coordinates)
+    orders = dict.fromkeys([tuple(h), *((order,) * len(h) for order in ORDERS)])
+    shares = (1.0,) if maps[0] is None else _SHARES
+    found = (
+        Smoothing(
+            order,
+            tuple(None if s is None else max(1, math.ceil(share * s.rank)) for s in maps),
+        )
+        for order, share in itertools.product(orders, shares)
+    )
+    return list(dict.fromkeys(found))
+
+
+def smoothed(coordinates: Coordinates, smoothing: Smoothing) -> Coordinates:
+    """The same release, used at the smoothing's ranks; its released values stay all of them."""
+    maps = zip(maps_of(coordinates), smoothing.ranks, strict=False)  # plain: no maps
+    return coordinates_of(coordinates.lattice, [_used(one, rank) for one, rank in maps])
+
+
+def _used(one: AxisMap, rank: int | None) -> AxisMap:
+    return one if rank is None or rank == one.rank else one.using(rank)
+
+
+def select(
+    released: FloatArray | Blocks, deviation: float, coordinates: Coordinates, h: Sequence[int]
+) -> Smoothing:
+    """The smoothing with the least estimated mean squared error over the domain.
+
+    Mallows' Cp: with M_c the linear map of a candidate and M_0 that of the least biased one,
+    ``|M_c y - M_0 y|^2 - sigma^2 |M_c - M_0|^2 + sigma^2 |M_c|^2`` is an unbiased estimate of the
+    candidate's error but for the bias of M_0, because the variance sigma^2 of the noise is public.
+    Norms are over Gauss nodes. Blocks are read once for as many candidates as fit in memory.
+
+    Parameters
+    ----------
+    released : array or Blocks
+        Released values, of the coordinates' layout.
+    deviation : float
+        Standard deviation of the noise, in the same unit.
+    """
+    candidates = smoothings(coordinates, h)
+    bases = list(_bases(coordinates, candidates))
+    least_biased = max(range(len(candidates)), key=lambda i: _size(candidates[i]))
+    zero, variance = bases[least_biased], deviation**2
+    estimates = []
+    for basis, apart in zip(bases, _apart(blocks_of(released), bases, least_biased), strict=True):
+        own, shared = _product(basis, basis), _product(basis, zero)
+        between = own + _product(zero, zero) - 2 * shared
+        estimates.append(apart - variance * between + variance * own)
+    return candidates[int(np.argmin(estimates))]
+
+
+def noise_deviation(deviation: float, coordinates: Coordinates, smoothing: Smoothing) -> float:
+    """The root mean square of the noise of the values over the domain, from public facts alone.
+
+    Parameters
+    ----------
+    deviation : float
+        Standard deviation of the noise of a released value.
+    """
+    basis = next(_bases(coordinates, [smoothing]))
+    return deviation * math.sqrt(_product(basis, basis))
+
+
+def _apart(blocks: Blocks, bases: Sequence[Sequence[FloatArray]], reference: int) -> list[float]:
+    """Squared distances of each map's values from those of the reference."""
+    shape = [len(matrix) for matrix in bases[0]]
+    together = max(1, _SUMS // math.prod(shape) - 1)
+    found = []
+    for start in range(0, len(bases), together):
+        maps = [bases[reference], *bases[start : start + together]]
+        values = [np.zeros(shape) for _ in maps]
+        for place, part in blocks:
+            for total, (first, *others) in zip(values, maps, strict=True):
+                total += on_axes(part, [first[:, place], *others])
+        found += [float(np.square(each - values[0]).sum()) for each in values[1:]]
+    return found
+
+
+def _size(smoothing: Smoothing) -> tuple[int, int]:
+    return sum(rank or 0 for rank in smoothing.ranks), sum(smoothing.h)
+
+
+def _bases(coordinates: Coordinates, candidates: Sequence[Smoothing]) -> Iterator[list[FloatArray]]:
+    """Per candidate and axis, released values to values at Gauss nodes, root weights inside."""
+    first, axes = whole_synthesis(coordinates), []
+    share = 1 / len(coordinates.lattice.k)
+    most = min(_MOST_NODES, round(_MOST_PLACES**share))
+    most = most if first is None else round(_MOST_WHOLE**share)
+    for k in coordinates.lattice.k:
+        nodes, weights = np.polynomial.legendre.leggauss(min(k + 1, most))
+        axes.append(np.sqrt(weights / 2)[:, None] * bernstein_basis((nodes + 1) / 2, k))
+    for candidate in candidates:
+        used = smoothed(coordinates, candidate)
+        matrices = synthesis_matrices(used, candidate.h)
+        bases = [axis @ matrix for axis, matrix in zip(axes, matrices, strict=True)]
+        whole = whole_synthesis(used)
+        yield bases if whole is None else [_apply(whole, bases).reshape(whole.shape[-1], -1).T]
+
+
+def _apply(values: FloatArray, bases: Sequence[FloatArray]) -> FloatArray:
+    for basis in bases:
+        values = np.tensordot(values, basis, axes=(0, 1))
+    return values
+
+
+def _product(left: Sequence[FloatArray], right: Sequence[FloatArray]) -> float:
+    """The Frobenius product of two maps, which factors over axes."""
+    return math.prod(float((a * b).sum()) for a, b in zip(left, right, strict=True))
+
+
+# --- One released array: its coefficients under any smoothing, its values and its error bound
+
+MOST_LOADED = 1 << 22
+"""Most coefficients held in memory (32 MiB); a larger lattice is read by shards, as needed.
+
+Measured: from there on leaving out what does not matter is the faster way too.
+"""
+
+_GRID_POINTS = 1 << 17  # of an oblique grid, evaluated at a time
+_KEPT = 4  # polynomials, with their tables of up to 128 MiB
+
+
+class ReleasedVector:
+    """A vector: its numbers are the same at every point, under every smoothing.
+
+    Parameters
+    ----------
+    store : ReleasedStore
+    name : str
+        Of the vector's group below ``components/``.
+    facts : mapping
+        The public facts of its component, from the root attributes.
+    """
+
+    axes: tuple[str, ...] = ()
+    columns: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
+    chosen = Smoothing((), ())
+
+    def __init__(self, store: ReleasedStore, name: str, facts: Mapping[str, Any]) -> None:
+        self.name = name
+        self._store = store
+        self._facts = facts
+
+    @cached_property
+    def entries(self) -> FloatArray:
+        """The numbers, (m,)."""
+        return self._store.values(f"components/{self.name}/coefficients")
+
+    def values(self, points: FloatArray, *_how: object) -> FloatArray:
+        """The numbers, whatever the points."""
+        del points
+        return self.entries
+
+    def grid_bytes(self, counts: Sequence[int]) -> int:
+        """None that grows with a grid."""
+        del counts
+        return 0
+
+    def deviation(self, smoothing: Smoothing) -> float:
+        """The standard deviation of every entry's noise, from public facts alone."""
+        del smoothing
+        return _deviation(self._facts)
+
+    def smoothing(self, h: Sequence[int]) -> Smoothing:
+        """None."""
+        del h
+        return self.chosen
+
+    def bound(
+        self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
+    ) -> Certificate:
+        """Bound on the error of every entry, or of the linear functions that they make."""
+        del smoothing, selected
+        law, errors = noise_law(self._facts["noise"]["law"]), self._facts["errors"]
+        error = errors["lattice"] + errors["released"]
+        features = self._facts.get("features")
+        count = len(self._facts["entries"])
+        made = None if features is None else (features["axes"], features["constant"])
+        return vector_bound(law, count, made, error, beta, at_once)
+
+
+class ReleasedArray:
+    """A function on some axes of the domain, in data units.
+
+    Parameters
+    ----------
+    store : ReleasedStore
+    name : str
+        Of the array's group below ``components/``.
+    facts : mapping
+        The public facts of its component, from the root attributes.
+    domain : Domain
+        Of the whole function.
+    """
+
+    def __init__(
+        self, store: ReleasedStore, name: str, facts: Mapping[str, Any], domain: Domain
+    ) -> None:
+        self.name = name
+        self.axes: tuple[str, ...] = tuple(facts["axes"])
+        self.lattice = Lattice(tuple(facts["k"]))
+        self._store = store
+        self._facts = facts
+        self._path = f"components/{name}"
+        self._polynomials = Kept[Polynomial | ShardedPolynomial](_KEPT)
+        self.columns = [domain.names.index(axis) for axis in self.axes]
+        self.domain = Domain(tuple(domain.axes[column] for column in self.columns))
+        self.oblique = Oblique.from_dict(facts["oblique"]) if "oblique" in facts else None
+        self.box = _cube(self.axes) if self.oblique else self.domain
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The order it was released with, per axis."""
+        return tuple(self._facts["h"])
+
+    def smoothing(self, h: Sequence[int]) -> Smoothing:
+        """The whole release at an order."""
+        return Smoothing(tuple(h), whole_ranks(self.coordinates))
+
+    @cached_property
+    def chosen(self) -> Smoothing:
+        """Order and rank with the least estimated mean squared error."""
+        deviation = _deviation(self._facts)
+        return select(self._released_blocks(), deviation, self.coordinates, self.order)
+
+    def deviation(self, smoothing: Smoothing) -> float:
+        """The root mean square of its values' noise over the domain, from public facts alone."""
+        return noise_deviation(_deviation(self._facts), self.coordinates, smoothing)
+
+    def values(
+        self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
+    ) -> FloatArray:
+        """Values at points (m, l) on its own axes, a part of a request of `total`; NaN outside.
+
+        Without a smoothing, of the nearest node.
+        """
+        if smoothing is not None and self.oblique is None:
+            return self._polynomial(smoothing)(points, total, threads)
+        values = np.full(len(points), np.nan)
+        inside = self.domain.inside(points)
+        unit = np.clip(self.domain.to_unit(points[inside]), 0.0, 1.0)
+        unit = unit if self.oblique is None else self.oblique.positions(unit)
+        if smoothing is not None:
+            values[inside] = self._polynomial(smoothing)(unit, total, threads)
+            return values
+        values[inside] = self._at_nodes(np.rint(unit * self.lattice.k).astype(np.int64))
+        return values
+
+    def _at_nodes(self, nodes: Int64Array) -> FloatArray:
+        """Lattice values at nodes (m, l), of which only the shards that hold some are read."""
+        blocks, found = self._lattice_blocks(), np.empty(len(nodes))
+        shards = nodes[:, 0] // blocks.layers
+        for index in np.unique(shards):
+            here = shards == index
+            own = nodes[here] - [index * blocks.layers, *[0] * (nodes.shape[1] - 1)]
+            found[here] = blocks.read(int(index))[tuple(own.T)]
+        return found
+
+    def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
+        """Values on a product grid of positions in the unit cube."""
+        if self.oblique is None:
+            return self._polynomial(smoothing).grid(positions)
+        shape = tuple(len(one) for one in positions)
+        found, polynomial = np.empty(math.prod(shape)), self._polynomial(smoothing)
+        for start in range(0, found.size, _GRID_POINTS):
+            places = np.arange(start, min(start + _GRID_POINTS, found.size))
+            index = np.unravel_index(places, shape)
+            unit = np.stack([one[i] for one, i in zip(positions, index, strict=True)], axis=-1)
+            found[places] = polynomial(self.oblique.positions(unit), found.size)
+        return found.reshape(shape)
+
+    def grid_bytes(self, counts: Sequence[int]) -> int:
+        """Memory that a whole grid takes besides its values, where it grows with the grid."""
+        if not self.large:
+            return 0
+        nodes = self.lattice.shape
+        weights = sum(m * d for m, d in zip(counts, nodes, strict=True))
+        others = (max(m, d) for m, d in zip(counts[1:], nodes[1:], strict=True))
+        return 8 * (3 * weights + 2 * self.lattice.slab_layers * math.prod(others))
+
+    def bound(
+        self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
+    ) -> Certificate:
+        """Bound on its error; `selected`: the smoothing was chosen by looking at the values."""
+        coordinates, errors = self.coordinates, self._facts["errors"]
+        if selected:
+            at_once *= len(smoothings(coordinates, self.order))
+        model = ErrorModel(
+            approximation=approximation_of(self._facts["approximation"]),
+            coordinates=smoothed(coordinates, smoothing),
+            law=self.law,
+            lattice_error=errors["lattice"],
+            released_error=errors["released"],
+            unit=self._facts["value_unit"],
+        )
+        return model.bound(smoothing.h, beta, at_once)
+
+    @cached_property
+    def law(self) -> Noise:
+        """The exact integer law of its noise."""
+        return noise_law(self._facts["noise"]["law"])
+
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        """What was released of the lattice values."""
+        kind = self._facts["noise"]["kind"]
+        family = kind.partition("-")[0]
+        if family not in ("spectral", "binned"):
+            return PlainCoordinates(self.lattice)
+        if self._facts.get("spectral") == "lattice":
+            return coordinates_of(self.lattice, [self._lattice_spectrum()])
+        read = self._spectrum if family == "spectral" else self._bins
+        return coordinates_of(self.lattice, [read(axis) for axis in self.axes])
+
+    def _spectrum(self, axis: str) -> AxisSpectrum:
+        return AxisSpectrum(*self._stored_spectrum(f"_{axis}"))
+
+    def _lattice_spectrum(self) -> LatticeSpectrum:
+        return LatticeSpectrum(*self._stored_spectrum(""))
+
+    def _stored_spectrum(self, suffix: str) -> tuple[bytes, int, tuple[float, ...], float]:
+        analysis, facts = self._store.array(f"{self._path}/spectral/analysis{suffix}")
+        levels, _ = self._store.array(f"{self._path}/spectral/eigenvalues{suffix}")
+        packed = np.asarray(analysis).astype("<i8").tobytes()
+        return packed, facts["exponent"], tuple(levels.tolist()), facts["weighting"]
+
+    def _bins(self, axis: str) -> AxisBins:
+        synthesis, facts = self._store.array(f"{self._path}/binned/synthesis_{axis}")
+        packed = np.asarray(synthesis).astype("<f8").tobytes()
+        return AxisBins(facts["cells"], facts["degree"], packed)
+
+    @cached_property
+    def _lattice_values(self) -> FloatArray:
+        return self._store.values(f"{self._path}/coefficients")
+
+    @cached_property
+    def _released(self) -> FloatArray:
+        """What carries the noise, in data units: spectral coordinates, bins or lattice values."""
+        family = family_of(self.coordinates)
+        if not family:
+            return self._lattice_values
+        return self._store.values(f"{self._path}/{family}/released")
+
+    def _lattice_blocks(self) -> Blocks:
+        """Lattice values by shards, each read when it is needed, the last of them kept."""
+        path = f"{self._path}/coefficients"
+        read, layers = partial(self._store.shard, path), self._store.shard_layers(path)
+        return Blocks(self.lattice.shape, layers, read)
+
+    def _released_blocks(self) -> Blocks:
+        """What carries the noise: of a large lattice's own values, shard by shard."""
+        plain = not family_of(self.coordinates)
+        return self._lattice_blocks() if plain and self.large else blocks_of(self._released)
+
+    @property
+    def large(self) -> bool:
+        """Whether the lattice is never whole in memory."""
+        return self.lattice.size > MOST_LOADED
+
+    def _factors(self, smoothing: Smoothing) -> tuple[Blocks, list[FloatArray]]:
+        """Stored values, and what takes them to coefficients of the Bernstein basis, axis by axis.
+
+        Of the whole rank these are lattice values, of others what the lattice is derived from.
+        """
+        if smoothing.ranks == whole_ranks(self.coordinates):
+            axes = zip(self.lattice.k, smoothing.h, strict=True)
+            return self._lattice_blocks(), [iterated_matrix(*axis) for axis in axes]
+        used = smoothed(self.coordinates, smoothing)
+        return blocks_of(self._released), synthesis_matrices(used, smoothing.h)
+
+    def _polynomial(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
+        """The function under a smoothing; the last few are kept with their tables."""
+        return self._polynomials(smoothing, lambda: self._function(smoothing))
+
+    def _function(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
+        if self.large:
+            return ShardedPolynomial(*self._factors(smoothing), self.box)
+        return Polynomial(self._coefficients(smoothing), self.box)
+
+    def _coefficients(self, smoothing: Smoothing) -> FloatArray:
+        """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
+        if smoothing.ranks == whole_ranks(self.coordinates):
+            return iterate(self._lattice_values, smoothing.h)
+        values = self._released
+        used = smoothed(self.coordinates, smoothing)
+        whole = Slab(0, 0, self.lattice.shape[0])
+        return iterate(used.to_lattice(values, whole), smoothing.h)
+
+
+def _deviation(facts: Mapping[str, Any]) -> float:
+    """The standard deviation of the noise of a released value, in data units."""
+    gaussian = isinstance(noise_law(facts["noise"]["law"]), GaussianNoise)
+    scale: float = facts["noise"]["scale"]
+    return scale if gaussian else math.sqrt(2) * scale
+
+
+def _cube(names: Sequence[str]) -> Domain:
+    """The unit cube, which oblique coordinates are in."""
+    return Domain(tuple(Axis(name, 0.0, 1.0) for name in names))

@@ -1,0 +1,338 @@
+"""Answer a Parquet file of queries with a Parquet file of values, in bounded memory."""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import io
+import json
+import os
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeAlias, TypeGuard
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from threadpoolctl import threadpool_limits
+
+from dbern.combination import Answer
+from dbern.data.columns import is_number, is_time, numbers
+from dbern.data.objects import check_url, creating, identity, is_url, open_file
+from dbern.errors import ReleaseError, SpecError
+from dbern.synopsis.evaluate import available_cores
+from dbern.synopsis.reader import Order, Synopsis
+from dbern.system import Progress, silent
+from dbern.types import FloatArray
+
+_BATCH_ROWS = 1 << 16
+_GROUP_ROWS, _GROUP_BYTES = 1 << 19, 1 << 27  # of the answers' row groups
+
+
+def answer(
+    synopsis: Synopsis,
+    queries: str | Path,
+    answers: str | Path,
+    *,
+    h: Order = None,
+    asked: Answer = "value",
+    progress: Progress = silent,
+) -> int:
+    """Copy `queries` to `answers`, adding values; order and all columns are kept.
+
+    They are in a column ``value``, or in one ``value_<class>`` for each class, probabilities in
+    ``probability_<class>``. Post-processing is named in the metadata of these fields, as JSON under
+    ``post_processing``.
+
+    Parameters
+    ----------
+    queries, answers : path or URL
+        Parquet files, or objects as ``s3://bucket/name``. The answers appear whole or not at all.
+    h : int, one per axis, or "auto", optional
+        Order of the iterated operator.
+    asked : str
+        "value", or "probability" of each class: `Synopsis.predict_proba`.
+
+    Returns
+    -------
+    int
+        How many rows were answered.
+
+    Raises
+    ------
+    SpecError
+        For a queries file that is not Parquet or lacks an axis, answers that exist, or a synopsis
+        without probabilities that are asked for.
+    ReleaseError
+        Where the answers cannot be written.
+    """
+    names = synopsis.combination.columns_of(asked)
+    with _opened(queries, synopsis, names) as file:
+        schema, total = file.schema_arrow, file.metadata.num_rows
+        for name in names:
+            schema = schema.append(pa.field(name, pa.float64(), metadata=_label(synopsis)))
+        evaluate = _evaluator(synopsis, synopsis.evaluator(total, h, asked), names)
+        with (
+            _written(answers) as sink,
+            pq.ParquetWriter(sink, schema, use_dictionary=_texts(file)) as writer,
+        ):
+            return _copy(evaluate, _batches(queries, file), total, writer, progress)
+
+
+def is_there(answers: str | Path) -> bool:
+    """Whether there are answers at a path or URL: they are whole, for they appear at once.
+
+    Raises
+    ------
+    ReleaseError
+        Where the store does not tell.
+    """
+    try:
+        if _remote(answers):
+            identity(check_url(answers, "--out"))
+            return True
+        return Path(answers).exists()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise _unwritable(answers, error) from None
+
+
+def _remote(where: str | Path) -> TypeGuard[str]:
+    return isinstance(where, str) and is_url(where)
+
+
+@contextmanager
+def _written(answers: str | Path) -> Iterator[Any]:
+    """What to write the answers to; they appear after the block, unless it fails."""
+    if is_there(answers):
+        raise SpecError(f"--out: {answers} already exists; remove it or write another path")
+    try:
+        if _remote(answers):
+            with creating(answers) as file:
+                yield _Sink(file)
+            return
+        with _draft(Path(answers)) as path:
+            yield path
+    except OSError as error:
+        raise _unwritable(answers, error) from None
+
+
+@contextmanager
+def _draft(answers: Path) -> Iterator[Path]:
+    """A file beside the answers, durable and then renamed after the block.
+
+    Its name is random: process ids repeat in containers that share a folder. It is locked as long
+    as this process lives, which tells the drafts of killed ones, and those are removed.
+    """
+    if not answers.parent.is_dir():
+        raise SpecError(f"--out: there is no folder {answers.parent}; create it or write another")
+    draft = answers.with_name(f".{answers.name}.{secrets.token_hex(8)}.tmp")
+    with ExitStack() as held:
+        folder = held.enter_context(_handle(answers.parent, os.O_RDONLY | os.O_DIRECTORY))
+        _lock(folder, fcntl.LOCK_EX)  # nobody sees a draft before it is locked
+        handle = held.enter_context(_handle(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        held.callback(draft.unlink, missing_ok=True)
+        _lock(handle, fcntl.LOCK_EX)
+        for other in answers.parent.glob(f".{glob.escape(answers.name)}.*.tmp"):
+            if other != draft:
+                _remove_abandoned(other)
+        _lock(folder, fcntl.LOCK_UN)
+        yield draft
+        os.fsync(handle)  # before it has its name: answers that are there are whole for good
+        draft.rename(answers)
+        os.fsync(folder)
+
+
+@contextmanager
+def _handle(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, how: int) -> bool:
+    """Whether that could be done: another may hold it, or the file system have no locks."""
+    try:
+        fcntl.flock(descriptor, how)
+    except OSError:
+        return False
+    return True
+
+
+def _remove_abandoned(draft: Path) -> None:
+    """Remove a draft that no living process has locked."""
+    with suppress(OSError), _handle(draft, os.O_RDONLY) as descriptor:
+        if _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            draft.unlink()
+
+
+class _Sink(io.RawIOBase):
+    """An object's parts as a file that Arrow writes to; closing it publishes nothing."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return int(self._file.write(data))
+
+
+def _unwritable(answers: str | Path, error: OSError) -> ReleaseError:
+    why = error.strerror or type(error).__name__
+    mend = (
+        "check the bucket, and the endpoint and credentials in the environment,"
+        if _remote(answers)
+        else "free some space or write another path,"
+    )
+    return ReleaseError(
+        f"{answers}: cannot be written ({why}); {mend} and run the same command again"
+    )
+
+
+def _label(synopsis: Synopsis) -> dict[str, str] | None:
+    done = synopsis.metadata.get("post_processing")
+    return {"post_processing": json.dumps(done)} if done else None
+
+
+@contextmanager
+def _opened(
+    queries: str | Path, synopsis: Synopsis, names: Sequence[str]
+) -> Iterator[pq.ParquetFile]:
+    """The queries, checked to have what the synopsis asks for, and room for the answers' names."""
+    with ExitStack() as held:
+        try:
+            source: Any = Path(queries)
+            if _remote(queries):
+                source = held.enter_context(open_file(check_url(queries, "QUERIES")))
+            elif not source.is_file():
+                raise SpecError(
+                    f"{queries}: there is no such file; write the path of one Parquet file"
+                )
+            # A row group whole at a time otherwise.
+            file = held.enter_context(pq.ParquetFile(source, pre_buffer=False))
+        except (OSError, pa.ArrowException) as error:
+            _refuse_unanswered(queries, error)
+            raise SpecError(
+                f"{queries}: cannot be read as Parquet ({type(error).__name__}); write the path "
+                "or s3:// URL of a Parquet file"
+            ) from None
+        _check_columns(queries, file.schema_arrow, synopsis, names)
+        yield file
+
+
+def _check_columns(
+    path: str | Path, schema: pa.Schema, synopsis: Synopsis, names: Sequence[str]
+) -> None:
+    for name, unit in ((axis.name, axis.unit) for axis in synopsis.domain.axes):
+        if schema.names.count(name) > 1:
+            raise SpecError(f'{path}: has a column "{name}" twice; rename one of them')
+        if name not in schema.names:
+            raise SpecError(
+                f'{path}: has no column "{name}"; it needs {", ".join(synopsis.domain.names)}'
+            )
+        kind = schema.field(name).type
+        if is_time(kind) and unit is None:
+            raise SpecError(f"{path}: column {name} is of type {kind}; its axis has numbers")
+        if not (is_number(kind) or is_time(kind)):
+            raise SpecError(
+                f"{path}: column {name} is of type {kind}; write numbers"
+                + (", dates or timestamps" if unit else "")
+            )
+    for name in names:
+        if name in schema.names:
+            raise SpecError(f'{path}: has a column "{name}" already; rename it')
+
+
+def _batches(path: str | Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from file.iter_batches(_BATCH_ROWS)
+    except (OSError, pa.ArrowException) as error:
+        _refuse_unanswered(path, error)
+        raise SpecError(
+            f"{path}: is damaged ({type(error).__name__}); write it again and repeat the command"
+        ) from None
+
+
+def _refuse_unanswered(queries: str | Path, error: Exception) -> None:
+    """Of an object that is there, or may be: the store did not answer, which is no one's file."""
+    plain = isinstance(error, FileNotFoundError | pa.ArrowException)
+    if _remote(queries) and not plain:
+        raise ReleaseError(
+            f"{queries}: cannot be read ({type(error).__name__}); check the bucket, and the "
+            "endpoint and credentials in the environment, and run the same command again"
+        ) from None
+
+
+def _texts(file: pq.ParquetFile) -> list[str]:
+    """Columns worth a dictionary: for numbers its attempt costs more than all the rest."""
+    columns = (file.schema.column(i) for i in range(len(file.schema)))
+    return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+
+
+_Evaluate: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def _evaluator(
+    synopsis: Synopsis, values: Callable[[FloatArray], FloatArray], names: Sequence[str]
+) -> _Evaluate:
+    """What adds the columns of values to a batch."""
+    axes = synopsis.domain.axes
+
+    def evaluate(batch: pa.RecordBatch) -> pa.RecordBatch:
+        points = np.column_stack([numbers(batch.column(axis.name), axis.unit) for axis in axes])
+        found = values(points).reshape(batch.num_rows, -1)
+        for name, column in zip(names, found.T, strict=True):
+            batch = batch.append_column(name, pa.array(np.ascontiguousarray(column)))
+        return batch
+
+    return evaluate
+
+
+def _copy(
+    evaluate: _Evaluate,
+    batches: Iterator[pa.RecordBatch],
+    total: int,
+    writer: pq.ParquetWriter,
+    progress: Progress,
+) -> int:
+    done = 0
+    for group in _groups(_answered(evaluate, batches)):
+        writer.write_table(group)
+        done += group.num_rows
+        progress("answering", done, total)
+    return done
+
+
+def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Gather batches into row groups of a size that readers like."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = sum(b.num_rows for b in waiting), sum(b.nbytes for b in waiting)
+        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting.clear()
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _answered(evaluate: _Evaluate, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Evaluate batches on all cores, a few ahead of the writer, in order."""
+    cores = available_cores()
+    waiting: deque[Future[pa.RecordBatch]] = deque()
+    with threadpool_limits(1), ThreadPoolExecutor(cores) as pool:
+        for batch in batches:
+            waiting.append(pool.submit(evaluate, batch))
+            if len(waiting) > 2 * cores:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

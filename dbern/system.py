@@ -1,0 +1,257 @@
+"""The memory limit of this process, functions imported by name, progress, and an LRU cache."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import inspect
+import os
+import resource
+import sys
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.machinery import PathFinder
+from pathlib import Path
+from threading import RLock
+from types import ModuleType
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from dbern.errors import SpecError
+
+# --- How much memory this process may use: the machine's, its control group's, or its own limit
+
+
+_SELF, _MOUNT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+_HELD = Path("/proc/self/statm")
+_LIMITS = {"": ("memory.max", "memory.high"), "memory": ("memory.limit_in_bytes",)}
+"""Files of a control group by its controller's name: version 2 has none, version 1 one each."""
+
+
+def memory_limit(own: Path = _SELF, mount: Path = _MOUNT) -> int:
+    """Bytes that this process may use at most: no more can come, whatever is free just now.
+
+    Where limits are nested, as a container's within a service's, the least counts.
+
+    Parameters
+    ----------
+    own : Path
+        Which control groups the process is in, as Linux writes it.
+    mount : Path
+        Where they are mounted.
+
+    Examples
+    --------
+    >>> memory_limit() > 0
+    True
+    """
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_groups(own, mount)]
+    for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        soft, _ = resource.getrlimit(kind)
+        limits += [soft] if soft != resource.RLIM_INFINITY else []
+    return min(limits)
+
+
+def memory_used() -> int:
+    """Bytes of memory that this process holds now; where no one says, the most that it ever did.
+
+    Examples
+    --------
+    >>> memory_used() > 0
+    True
+    """
+    try:
+        pages = int(_HELD.read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):  # no Linux
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == "darwin" else most << 10
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def address_limit() -> int | None:
+    """Bytes of addresses that this process may use (``ulimit -v``), if that is limited."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _groups(own: Path, mount: Path) -> Iterator[int]:
+    """Limits of the process's groups and of all above them; "max", for none, is no number."""
+    try:
+        lines = own.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # no Linux
+        return
+    for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
+        for controller in {"", "memory"} & set(controllers.split(",")):
+            # Inside a container the path may be the host's, and what is mounted the group itself.
+            group = mount / controller / path.lstrip("/")
+            for folder in (group, *group.parents):
+                if folder.is_relative_to(mount):
+                    yield from _numbers(folder / name for name in _LIMITS[controller])
+
+
+def _numbers(files: Iterator[Path]) -> Iterator[int]:
+    for file in files:
+        try:
+            text = file.read_text(encoding="ascii", errors="replace").strip()
+        except OSError:
+            continue
+        if text.isdecimal():
+            yield int(text)
+
+
+# --- Functions that a spec names as module:name, and what tells their text from another
+
+_tell: ContextVar[Callable[[str, str], None] | None] = ContextVar("tell", default=None)
+
+
+@contextmanager
+def imports_told(tell: Callable[[str, str], None]) -> Iterator[None]:
+    """Tell, within, of each module that a spec names, once and before its code runs.
+
+    Workers tell nothing, not even those that are threads of this process.
+
+    Examples
+    --------
+    >>> with imports_told(lambda module, key: print(f"{key} names {module}")):
+    ...     _ = named_function("math:hypot", "target.function", "of x, y")
+    ...     _ = named_function("math:cos", "target.function", "of x")
+    target.function names math
+    """
+    told: set[str] = set()
+
+    def once(module: str, key: str) -> None:
+        if module not in told:
+            told.add(module)
+            tell(module, key)
+
+    token = _tell.set(once)
+    try:
+        yield
+    finally:
+        _tell.reset(token)
+
+
+def named_function(name: str, key: str, what: str) -> Callable[..., Any]:
+    """Import what a spec names; `what` says what it must be a function of.
+
+    Raises
+    ------
+    SpecError
+        Where there is no such function, or its module cannot be imported.
+
+    Examples
+    --------
+    >>> named_function("math:hypot", "target.function", "of x, y")(3.0, 4.0)
+    5.0
+    """
+    try:
+        module, function = name.split(":")
+        found = getattr(imported_module(module, key), function)
+    except SpecError:
+        raise
+    except Exception as error:  # noqa: BLE001 -- a module may fail in any way to import
+        raise SpecError(
+            f'{key}: "{name}" cannot be imported ({type(error).__name__}); write '
+            f'{key.rpartition(".")[2]} = "module:name" of a function {what}, and put its module '
+            "beside the spec or where Python finds it; workers elsewhere need it installed, or "
+            "PYTHONPATH with its folder"
+        ) from None
+    if not callable(found):
+        raise SpecError(f'{key}: "{name}" is no function; write the name of one')
+    return found  # type: ignore[no-any-return]  # a callable, as just seen
+
+
+@contextmanager
+def importable(folder: Path) -> Iterator[None]:
+    """Let what is imported within be found in a folder too, after all where Python looks anyway.
+
+    Tasks in this process then have the module: Python keeps what it imported.
+    """
+    entry = str(folder)
+    importlib.invalidate_caches()  # a module may have been written a moment ago
+    sys.path.append(entry)
+    try:
+        yield
+    finally:
+        del sys.path[len(sys.path) - 1 - sys.path[::-1].index(entry)]
+
+
+def imported_module(name: str, key: str) -> ModuleType:
+    """Import a module that a spec names.
+
+    Raises
+    ------
+    SpecError
+        Where Python would now find another module of that name than it keeps: that of a spec in
+        another folder.
+    """
+    if (tell := _tell.get()) is not None:
+        tell(name, key)
+    whole = name.partition(".")[0]
+    kept = getattr(sys.modules.get(whole), "__file__", None)
+    found = PathFinder.find_spec(whole, sys.path)
+    if kept and found and found.origin and Path(kept).resolve() != Path(found.origin).resolve():
+        raise SpecError(
+            f'{key}: module "{whole}" is {found.origin}, and this process imported another of that '
+            f"name, {kept}; rename one, or plan and release in a new process"
+        )
+    return importlib.import_module(name)
+
+
+def source_digest(name: str) -> str:
+    """SHA-256 of the text of an imported function's module; empty where it has no text.
+
+    What that module imports is not part of it.
+
+    Examples
+    --------
+    >>> len(source_digest("textwrap:dedent")), source_digest("math:hypot")
+    (64, '')
+    """
+    try:
+        text = inspect.getsource(sys.modules[name.partition(":")[0]])
+    except (OSError, TypeError):
+        return ""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# --- How long work tells whoever waits for it; imports nothing
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Called with a stage's name, units done and units in all; never with anything private."""
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """Tell no one."""
+    del stage, done, total
+
+
+# --- What is costly to make or to read, made once, the last used of it kept
+
+Value = TypeVar("Value")
+
+
+class Kept(Generic[Value]):
+    """The last used values, of a total size of at most `most`. Threads wait for one another.
+
+    Examples
+    --------
+    >>> squares = Kept[int](most=2)
+    >>> [squares(n, lambda: n * n) for n in (1, 2, 1, 3)], squares(2, lambda: -1)
+    ([1, 4, 1, 9], -1)
+    """
+
+    def __init__(self, most: float, size: Callable[[Value], float] = lambda _value: 1) -> None:
+        self._most = most
+        self._size = size
+        self._values: dict[Hashable, Value] = {}  # the last used last
+        self._lock = RLock()
+
+    def __call__(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """The value of a key, made now unless it is kept."""
+        with self._lock:
+            value = self._values.pop(key) if key in self._values else make()
+            self._values[key] = value
+            while sum(map(self._size, self._values.values())) > self._most:
+                del self._values[next(iter(self._values))]
+            return value

@@ -1,0 +1,649 @@
+"""A user's function of records and points as a measurement.
+
+The sensitivity sampler: how far made-up neighbours are apart, for random differential privacy.
+
+The theorem and what it is worth are in `dbern.privacy.random_privacy`. Distances are those of the
+function as it is computed, cut to its bounds, on the lattice that is released.
+
+A user's function of records and points as a component: its sensitivity is taken at its word.
+
+Let A be the function *as it is computed*: f of the bounded records in sorted order, floats and all,
+each value cut to the public bounds, a failure replaced by the stated constant. Released is
+
+- by default ``F_D = A(D)``, of all records that count, gathered in one place;
+- with ``separable``, ``F_D = sum_s A(D_s)``, D_s the records of shard s, a keyed hash of content.
+  For a function that adds up over records this is the same but for the cuts.
+
+Sensitivity under replace-one
+-----------------------------
+The user states s, the largest change of a value of f when one record is added, removed or replaced
+(a null record is not there, so all three are replacements), of any number of records up to n; for
+one lattice optionally ``l1``, the largest sum of such changes. Cutting to an interval changes no
+difference of values for the larger.
+
+*All records*: ``S(F) <= s``. *Shards*: a record's shard follows from its content, so a replaced one
+leaves a shard and enters another, or both are one: ``S(F) <= 2 s``, and the same for l1, whether or
+not f adds up. Every shard is asked, those of no records too. With N lattice points::
+
+    Delta1 <= min(N S, l1),    Delta2 <= min(sqrt(N) S, sqrt(S l1)),
+
+the last because ``|x|_2^2 <= |x|_inf |x|_1``. A failure that depends on a record is outside this
+proof, and so is all that f does besides returning values.
+
+From floats to integers
+-----------------------
+A value is rounded to a multiple of ``2^-b``, by half of that at most; sums over m shards are exact
+integers below ``2^52`` and so are floats again without error: eta is ``m 2^-(b+1)``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import numpy as np
+
+from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.counting.measurement import WHOLE
+from dbern.counting.passes import Gathering, StoppedError
+from dbern.data.domain import Column, Domain, RecordSchema
+from dbern.errors import IntegrityError, SpecError
+from dbern.privacy.budget import Budget
+from dbern.privacy.keystream import KeyStream
+from dbern.privacy.mechanism import public_stream, uniform
+from dbern.privacy.random_privacy import RandomPrivacy, order_statistic
+from dbern.strategies.base import BumpBound, Coordinates, Slab
+from dbern.strategies.bias import Approximation, Linear
+from dbern.system import named_function, source_digest
+from dbern.types import FloatArray, Int64Array
+
+# --- A user's function of records and points: what it is asked of, and how its values are bounded
+
+
+FUNCTION: Final = "target.function"
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a column's values are in; `whole` for positions in a list."""
+
+    low: float
+    high: float
+    whole: bool = False
+
+
+def load(name: str) -> Callable[..., Any]:
+    """The function that a spec names.
+
+    Raises
+    ------
+    SpecError
+        Where it cannot be imported.
+    """
+    return named_function(name, FUNCTION, "of records (n, columns) and points (m, l)")
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """A function, the records it is asked of and its bounds, whatever is known of it besides.
+
+    Parameters
+    ----------
+    function, digest : str
+        ``module:name``, and the digest of its module's text.
+    schema : RecordSchema
+        Its columns are those of the function's records: axes, then label, response and group as far
+        as there are some; of categories the position in their list.
+    low, high : float
+        Public bounds of its values.
+    failure : float, optional
+        What stands for a value where it fails; None to stop the release.
+    n : int
+        Public number of rows; 0 before a plan.
+    """
+
+    function: str
+    digest: str
+    schema: RecordSchema
+    low: float
+    high: float
+    failure: float | None
+    n: int = field(default=0, kw_only=True)
+
+    @property
+    def domain(self) -> Domain:
+        """The schema's."""
+        return self.schema.domain
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All that a record has."""
+        schema = self.schema
+        response = schema.response.column if schema.response else None
+        others = (one for one in (schema.label, response, schema.group) if one)
+        return (*schema.domain.columns, *others)
+
+    def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
+        """The records that count (m', columns), in data units."""
+        kept, _ = self.domain.bounded(records)
+        values = [records[column.name] for column in self.columns]
+        kept &= np.isfinite(values).all(axis=0)
+        low, high = zip(*((one.low, one.high) for one in self.ranges), strict=True)
+        # Adding 0.0 makes one zero of two, here as in the hash.
+        return np.clip(np.column_stack(values)[kept], low, high) + 0.0
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """What each column's values are in."""
+        found = [Range(axis.low, axis.high) for axis in self.domain.axes]
+        for column in self.columns[len(found) :]:
+            response = self.schema.response
+            if column.categories or response is None:
+                found.append(Range(0.0, len(column.categories) - 1.0, whole=True))
+            else:
+                found.append(Range(response.low, response.high))
+        return tuple(found)
+
+
+# --- Records of no one: what a user's function is asked of before it sees the real ones
+
+_POINTS = 3
+
+
+def uniform_records(ranges: Sequence[Range], rows: int, stream: KeyStream) -> FloatArray:
+    """Independent records (rows, columns), uniform over their public ranges.
+
+    Examples
+    --------
+    >>> ranges = [Range(0.0, 10.0), Range(0.0, 1.0, whole=True)]
+    >>> uniform_records(ranges, 3, public_stream("example", 0)).round(2).tolist()
+    [[0.51, 0.0], [3.21, 1.0], [2.4, 0.0]]
+    """
+    columns = []
+    shares = uniform(stream, rows * len(ranges)).reshape(rows, len(ranges))
+    for share, one in zip(shares.T, ranges, strict=True):
+        if one.whole:
+            columns.append(np.floor(share * (one.high + 1)))
+        else:
+            columns.append(np.clip(one.low + share * (one.high - one.low), one.low, one.high))
+    return np.column_stack(columns)
+
+
+@lru_cache(maxsize=16)
+def try_out(function: str, ranges: tuple[Range, ...], axes: int, rows: int) -> None:
+    """Ask a function once, of made-up records and a few points.
+
+    Raises
+    ------
+    SpecError
+        Where it raises, or does not return one number a point.
+    """
+    records = uniform_records(ranges, rows, public_stream("trial of a function", 0))
+    share = np.linspace(0, 1, _POINTS)[:, None]
+    ends = np.array([(one.low, one.high - one.low) for one in ranges[:axes]])
+    points = ends[:, 0] + share * ends[:, 1]
+    called = load(function)
+    try:
+        with np.errstate(all="ignore"):
+            values = np.asarray(called(records, points), dtype=np.float64)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- it may fail in any way
+        shapes = f"records {(rows, len(ranges))} and points {(_POINTS, axes)}"
+        raise SpecError(
+            f"{FUNCTION}: fails on made-up records ({type(error).__name__}); it gets {shapes}; "
+            "mend it"
+        ) from None
+    if values.shape != (_POINTS,):
+        raise SpecError(
+            f"{FUNCTION}: returns shape {values.shape} for {_POINTS} points; return one number a "
+            f"point, shape ({_POINTS},)"
+        )
+
+
+# --- A user's function as integers: one pass gathers a shard and asks it of a block of the lattice
+
+_MOST_BITS = 52  # of a sum, so that it is a float without error
+
+
+@dataclass(frozen=True)
+class BlackBoxStatistic:
+    """A user's function resolved: state is the sum over shards of its lattice values.
+
+    One pass over the files gathers one shard and asks for one block of at most `points` lattice
+    points; passes are the tasks.
+    """
+
+    component: UserFunction
+    coordinates: Coordinates
+    shards: int
+    points: int
+
+    kernel_error = 0.0
+    position_error = 0.0
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The function's."""
+        return self.component.columns
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """Shards, points of a block, and which function."""
+        return {"shards": self.shards, "points": self.points, "digest": self.component.digest}
+
+    @property
+    def description(self) -> str:
+        """Whom is asked of what."""
+        records = f"{self.shards} shards by content" if self.shards > 1 else "all records"
+        passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
+        return f"values of {self.component.function} of {records}, {passes}: a shard and block each"
+
+    @property
+    def _size(self) -> int:
+        return self.coordinates.lattice.size
+
+    @property
+    def _blocks(self) -> int:
+        return -(-self._size // self.points)
+
+    @property
+    def bits(self) -> int:
+        """b of `black_boxes`."""
+        return _MOST_BITS - math.frexp(self.shards * self._largest)[1]
+
+    @property
+    def _largest(self) -> float:
+        return max(abs(self.component.low), abs(self.component.high))
+
+    @property
+    def float_error(self) -> float:
+        """Half a step a shard."""
+        return math.ldexp(float(self.shards), -self.bits - 1)
+
+    @property
+    def value_bound(self) -> float:
+        """The bounds, a shard."""
+        return OUTWARD * self.shards * self._largest + self.float_error
+
+    def kernel_error_norm(self, norm: int) -> float:
+        """None."""
+        del norm
+        return 0.0
+
+    def float_error_norm(self, norm: int) -> float:
+        """Of all lattice values."""
+        return OUTWARD * float(self._size ** (1 / norm)) * self.float_error
+
+    @property
+    def passes(self) -> int:
+        """One for each shard and block."""
+        return self.shards * self._blocks
+
+    @property
+    def batch_bytes(self) -> int:
+        """Columns, hashes and a few temporaries."""
+        return 8 * (24 + 6 * len(self.columns))
+
+    @property
+    def gathered_bytes(self) -> int:
+        """All rows: they may be equal, and then are in one shard. What f takes is its own."""
+        width = len(self.columns) + 2
+        return 8 * (6 * width * self.component.n + 4 * self.points * (1 + len(self.columns)))
+
+    @property
+    def table_bytes(self) -> int:
+        """The lattice as floats."""
+        return 16 * self._size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lattice, flat."""
+        return (self._size,)
+
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        """Records are not added one by one."""
+        raise NotImplementedError("records are gathered for a user's function")
+
+    def gather(self, salt: bytes, index: int) -> BlackBoxPass:
+        """Gather the records of one shard, for one block.
+
+        Raises
+        ------
+        StoppedError
+            Where the function cannot be imported here, or is not the one that was planned.
+        """
+        try:
+            called = load(self.component.function)
+        except SpecError:
+            raise StoppedError("unlike", FUNCTION) from None
+        if source_digest(self.component.function) != self.component.digest:
+            raise StoppedError("unlike", FUNCTION)
+        shard, block = divmod(index, self._blocks)
+        return BlackBoxPass(self, called, salt, shard, block)
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Values of one slab, exact."""
+        del output
+        layers = state.reshape(self.coordinates.lattice.shape)[slab.start : slab.stop]
+        return np.ldexp(layers.astype(np.float64), -self.bits)
+
+    def asked(self, called: Any, records: FloatArray, block: int) -> FloatArray:
+        """What f says of a block's points, cut to the bounds, or what stands for it.
+
+        Its errors go no further: they may hold values.
+
+        Raises
+        ------
+        StoppedError
+            Where it fails, and nothing stands for it.
+        """
+        points = self.block_points(block)
+        values = np.full(len(points), np.nan)
+        try:
+            with np.errstate(all="ignore"):
+                found = np.asarray(called(records, points), dtype=np.float64)
+            if found.shape == values.shape:
+                values = found
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001, S110 -- panics of extensions are no `Exception`
+            pass
+        failed, failure = ~np.isfinite(values), self.component.failure
+        if failed.any():
+            if failure is None:
+                raise StoppedError("stopped", FUNCTION)
+            values = np.where(failed, failure, values)
+        return np.asarray(np.clip(values, self.component.low, self.component.high))
+
+    def values(self, called: Any, records: FloatArray) -> FloatArray:
+        """All lattice values (N,) of records as they come, (n, columns): what a pass would find."""
+        named = {column.name: records[:, i] for i, column in enumerate(self.columns)}
+        rows = self.component.rows(named)
+        rows = rows[np.lexsort(rows[:, ::-1].T)]
+        blocks = range(self._blocks)
+        return np.concatenate([self.asked(called, rows.copy(), block) for block in blocks])
+
+    def block(self, block: int) -> slice:
+        """Lattice points of a block, in C order."""
+        return slice(block * self.points, min((block + 1) * self.points, self._size))
+
+    def block_points(self, block: int) -> FloatArray:
+        """The same in data units, (m, l)."""
+        lattice, part = self.coordinates.lattice, self.block(block)
+        indices = np.unravel_index(np.arange(part.start, part.stop), lattice.shape)
+        axes = self.component.domain.axes
+        return np.column_stack(
+            [axis.at(lattice.nodes(i)[indices[i]]) for i, axis in enumerate(axes)]
+        )
+
+
+class BlackBoxPass:
+    """One shard and one block: records in, the block's integers out."""
+
+    def __init__(
+        self, statistic: BlackBoxStatistic, called: Any, salt: bytes, shard: int, block: int
+    ) -> None:
+        self._statistic, self._called, self._block = statistic, called, block
+        shards, rows = statistic.shards, statistic.component.rows
+        self._gathering = Gathering(rows, self._solved, salt, shards, passes=shards, index=shard)
+        self._asked = False
+
+    def add(self, records: Mapping[str, FloatArray]) -> None:
+        """Keep the records of the shard."""
+        self._gathering.add(records)
+
+    def finish(self, state: Int64Array) -> None:
+        """Ask, of no records too, and add the integers to `state`, in place."""
+        self._gathering.finish(state)
+        if not self._asked:
+            state += self._solved(np.empty((0, len(self._statistic.columns))), np.empty(0))
+
+    def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+        self._asked = True
+        statistic = self._statistic
+        records = np.repeat(rows, counts.astype(np.int64), axis=0)
+        values = statistic.asked(self._called, records, self._block)
+        integers = np.zeros(statistic.shape, dtype=np.int64)
+        integers[statistic.block(self._block)] = np.rint(np.ldexp(values, statistic.bits))
+        return integers
+
+
+# --- The sensitivity sampler: how far made-up neighbours are apart, for random differential privac
+
+UNIFORM = "uniform"
+_KEY = "target.sensitivity.distribution"
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How a sensitivity is estimated.
+
+    Parameters
+    ----------
+    distribution : str
+        P: "uniform", or ``module:name`` of a function ``(rows, uniform) -> (rows, columns)``, where
+        ``uniform(count)`` gives independent numbers in [0, 1), its only source of randomness.
+    gamma : Fraction
+        Share of neighbours that may be left out.
+    samples : int
+        How many pairs.
+    seed : int
+        Public: the pairs follow from it.
+    """
+
+    distribution: str
+    gamma: Fraction
+    samples: int
+    seed: int
+
+    @property
+    def order(self) -> int:
+        """Which of the sorted distances is taken."""
+        return order_statistic(self.samples, self.gamma)
+
+    def guarantee(self, budget: Budget) -> RandomPrivacy:
+        """What noise for the sampled distance gives."""
+        return RandomPrivacy(
+            budget, self.gamma, self.distribution, self.samples, self.order, self.seed
+        )
+
+
+def load_distribution(name: str) -> Callable[..., Any]:
+    """The public distribution that a spec names.
+
+    Raises
+    ------
+    SpecError
+        Where it cannot be imported.
+    """
+    return named_function(name, _KEY, "of (rows, uniform)")
+
+
+@lru_cache(maxsize=16)
+def sampled_distances(
+    statistic: BlackBoxStatistic, sampling: Sampling
+) -> tuple[float, float, float]:
+    """Order statistics of the sup, l1 and l2 distances of neighbours' lattice values, each alone.
+
+    Raises
+    ------
+    SpecError
+        Where the distribution or the function fails.
+    """
+    component = statistic.component
+    called = load(component.function)
+    found = np.empty((sampling.samples, 3))
+    for pair in range(sampling.samples):
+        records = _drawn(statistic, sampling, component.n + 1, pair)
+        try:
+            one = statistic.values(called, np.delete(records, -1, axis=0))
+            other = statistic.values(called, np.delete(records, -2, axis=0))
+        except StoppedError:
+            raise SpecError(
+                f"{FUNCTION}: fails on records drawn from {sampling.distribution}; mend it, or "
+                f"write on_failure = {component.low}"
+            ) from None
+        apart = np.abs(one - other)
+        found[pair] = apart.max(), apart.sum(), np.sqrt((apart**2).sum())
+    sup, l1, l2 = (OUTWARD * np.sort(found, axis=0)[sampling.order - 1]).tolist()
+    return sup, l1, l2
+
+
+def _drawn(statistic: BlackBoxStatistic, sampling: Sampling, rows: int, pair: int) -> FloatArray:
+    """Records (rows, columns) of one pair: the last two are its difference."""
+    stream = public_stream(f"sensitivity sampler, seed {sampling.seed}", pair)
+    ranges = statistic.component.ranges
+    if sampling.distribution == UNIFORM:
+        return uniform_records(ranges, rows, stream)
+    draw = load_distribution(sampling.distribution)
+    try:
+        records = np.asarray(draw(rows, partial(uniform, stream)), dtype=np.float64)
+    except Exception as error:  # noqa: BLE001 -- another's function may fail in any way
+        raise SpecError(
+            f'{_KEY}: "{sampling.distribution}" fails ({type(error).__name__}); mend it: it takes '
+            "(rows, uniform) and returns (rows, columns)"
+        ) from None
+    if records.shape != (rows, len(ranges)):
+        raise SpecError(
+            f'{_KEY}: "{sampling.distribution}" gives shape {records.shape}; return '
+            f"({rows}, {len(ranges)})"
+        )
+    return records
+
+
+# --- A user's function of records and points as a component: its sensitivity is taken at its word
+
+SHARD_ROWS = 1 << 18
+"""Rows of a shard, about."""
+
+_MOST_POINTS, _FEWEST_POINTS = 1 << 16, 64  # of one call
+_CALLS = 16  # to share out
+_TRIAL_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class BlackBox(UserFunction):
+    """A user's function before its lattice is chosen: see the top of the module.
+
+    Parameters
+    ----------
+    smoothness : Approximation
+        The class that F is in, in values as they are and positions in the unit cube.
+    sensitivity : float or Sampling
+        s of the module, or how it is estimated; then `one_lattice`.
+    l1_sensitivity : float, optional
+        l1 of the module; then `one_lattice`.
+    separable : bool
+        Whether it is asked of shards.
+    sampled : tuple of float, optional
+        Where it is estimated, for one lattice: the distances of `sampled_distances`.
+    """
+
+    smoothness: Approximation
+    sensitivity: float | Sampling
+    l1_sensitivity: float | None
+    separable: bool = False
+    sampled: tuple[float, float, float] | None = None
+    share: Fraction = WHOLE
+
+    name = "oracle"
+    outputs = 1
+    unit = 1.0
+    kernels: tuple[Kernel, ...] = ()
+    binned = False
+    spectral = False
+    additive = False
+
+    def for_rows(self, n: int) -> BlackBox:
+        """The same for n records."""
+        return replace(self, n=n)
+
+    @property
+    def linear(self) -> bool:
+        """Whether it is stated to be."""
+        return isinstance(self.smoothness, Linear)
+
+    @property
+    def one_lattice(self) -> bool:
+        """Whether what is known is for one lattice."""
+        return self.l1_sensitivity is not None or isinstance(self.sensitivity, Sampling)
+
+    def for_lattice(self, coordinates: Coordinates) -> BlackBox:
+        """The same with its sensitivities sampled for a lattice, where they are."""
+        if not isinstance(self.sensitivity, Sampling):
+            return self
+        statistic = self.statistic(coordinates, self.n, 0.0)
+        return replace(self, sampled=sampled_distances(statistic, self.sensitivity))
+
+    def random(self, charge: Budget) -> RandomPrivacy | None:
+        """What a charge buys where the sensitivity is an estimate."""
+        sampling = self.sensitivity
+        return sampling.guarantee(charge) if isinstance(sampling, Sampling) else None
+
+    @property
+    def approximation(self) -> Approximation:
+        """As stated."""
+        return self.smoothness
+
+    @property
+    def _twice(self) -> int:
+        return 2 if self.separable else 1
+
+    @property
+    def function_movement(self) -> float:
+        """``n s``, or twice that; of an estimate that of lattice values, once it is made."""
+        if isinstance(self.sensitivity, Sampling):
+            return OUTWARD * self.n * (self.sampled[0] if self.sampled else math.nan)
+        return OUTWARD * self.n * self._twice * self.sensitivity
+
+    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+        """See the proof at the top of this module, and for estimates `random_privacy`."""
+        del quick
+        if isinstance(self.sensitivity, Sampling):
+            moved = (self.sampled or self.for_lattice(coordinates).sampled or ())[norm]
+            order, samples = self.sensitivity.order, self.sensitivity.samples
+            text = f"distance {order} of {samples} sampled, an estimate"
+            return BumpBound(OUTWARD * self.n * moved, text)
+        size, text = coordinates.lattice.size, "stated S(F)"
+        value = OUTWARD * size ** (1 / norm) * self.function_movement
+        bound = BumpBound(value, f"{'N' if norm == 1 else 'sqrt(N)'} S(F) = {size} points, {text}")
+        if self.l1_sensitivity is None:
+            return bound
+        value = OUTWARD * self.n * self._twice * self.l1_sensitivity
+        text = "as stated"
+        if norm == 2:
+            value, text = OUTWARD * math.sqrt(value * self.function_movement), "sqrt(S(F) l1)"
+        return min(bound, BumpBound(value, text), key=lambda one: one.value)
+
+    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> BlackBoxStatistic:
+        """How it is asked; what fails on made-up records is refused.
+
+        Raises
+        ------
+        SpecError
+            See `try_out`.
+        """
+        del tolerance
+        try_out(self.function, self.ranges, self.domain.dimensions, min(n, _TRIAL_ROWS))
+        shards = -(-n // SHARD_ROWS) if self.separable else 1
+        share = -(-coordinates.lattice.size * shards // _CALLS)
+        points = min(_MOST_POINTS, max(_FEWEST_POINTS, share))
+        return BlackBoxStatistic(self.for_rows(n), coordinates, shards, points)
+
+    def restore(
+        self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]
+    ) -> BlackBoxStatistic:
+        """As planned.
+
+        Raises
+        ------
+        IntegrityError
+            Where the function is not the one that was planned.
+        """
+        if counting["digest"] != self.digest:
+            raise IntegrityError(f"{FUNCTION}: its module is not the one that was planned with")
+        component, points = self.for_rows(n), counting["points"]
+        return BlackBoxStatistic(component, coordinates, counting["shards"], points)

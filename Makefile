@@ -29,15 +29,15 @@ bench: $(PEERS)
 
 # docs/scaling.md and its curves; one large release: make scale SCALE='--rows 100000000 --folder /somewhere'
 scale: $(READY)
-	PYTHONPATH=tests/benchmarks $(BIN)/python -m scale $(SCALE)
+	PYTHONPATH=benchmarks $(BIN)/python -m scale $(SCALE)
 
 # RIVALS passes options on: make rivals RIVALS='--task flights --json table.json'
 rivals: $(READY)
-	PYTHONPATH=tests/benchmarks $(BIN)/python -m rivals $(RIVALS)
+	PYTHONPATH=benchmarks $(BIN)/python -m rivals $(RIVALS)
 
 # Private beside non-private on real data, which is not in this repository: make flights FLIGHTS='--rows 8000'
 flights: $(READY)
-	PYTHONPATH=tests/benchmarks $(BIN)/python -m flights $(FLIGHTS)
+	PYTHONPATH=benchmarks $(BIN)/python -m flights $(FLIGHTS)
 
 # Runs them again in place, with the README's pictures; one alone: make notebooks NOTEBOOKS=tour
 notebooks: $(READY)

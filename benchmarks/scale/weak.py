@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGE = Path(__file__).parents[3] / "docs" / "scaling.md"
+PAGE = Path(__file__).parents[2] / "docs" / "scaling.md"
 MEASURED = PAGE.with_suffix(".json")
 
 ROWS, COEFFICIENTS, WORKERS = 10**12, 10**9, 1000

@@ -19,7 +19,7 @@ from typing import Any
 
 BENCH = "DBERN_REPEATS" in os.environ
 REPEATS = 5 if BENCH else 1
-PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 MEASURED = PAGE.with_suffix(".json")
 
 Clock = Callable[[], float]

@@ -17,7 +17,7 @@ import numpy as np
 
 from dbern.types import FloatArray
 
-FLIGHTS = Path(__file__).resolve().parents[4] / "shared" / "data" / "flights.parquet"
+FLIGHTS = Path(__file__).resolve().parents[3] / "shared" / "data" / "flights.parquet"
 _BLOCK = 1 << 14  # records at a time
 
 

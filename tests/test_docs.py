@@ -179,6 +179,68 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
+def test_every_file_that_a_page_names_exists():
+    for path in (*PAGES, ROOT / "dbern" / "synopsis" / "FORMAT.md"):
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"`((?:dbern|tests|docs)/[\w./-]+)`", text):
+            assert (ROOT / name).exists(), f"{path.name}: {name}"
+
+
+def test_every_page_that_a_source_cites_exists():
+    """A comment that cites a page of the author's desk explains nothing to anybody else."""
+    pages = {path.name for path in PAGES} | {"FORMAT.md", "page.md"}
+    for path in (*(ROOT / "dbern").rglob("*.py"), *(ROOT / "tests").rglob("*.py")):
+        for cited in re.findall(r"\b[\w-]+\.md\b", path.read_text(encoding="utf-8")):
+            assert cited in pages, f"{path}: {cited}"
+
+
+MATHEMATICS = "docs/mathematics.md"
+_CLAIM = re.compile(r"\| (.+) \| `([\w/.]+)`(?: \(`(\w+)`\))? \| `([\w/.]+)::(\w+)` \|")
+
+
+def claims(text: str) -> list[tuple[str, str, str, str, str]]:
+    """Claim, file, symbol, test file and test of each row of the table of claims."""
+    table = text.partition("## Where each claim is proved and tested")[2]
+    rows = [row for row in table.splitlines() if row.startswith("| ") and "`" in row]
+    found = [_CLAIM.fullmatch(row) for row in rows]
+    assert all(found), [row for row, match in zip(rows, found, strict=True) if not match]
+    return [match.groups(default="") for match in found if match]
+
+
+def missing_names(table: list[tuple[str, str, str, str, str]]) -> list[str]:
+    """What the rows name and the files do not define."""
+    wanted: dict[str, set[str]] = {}
+    for _, file, symbol, test_file, test in table:
+        wanted.setdefault(file, set()).update({symbol} - {""})
+        wanted.setdefault(test_file, set()).add(test)
+    missing = []
+    for file, names in wanted.items():
+        if not (ROOT / file).is_file():
+            missing.append(file)
+            continue
+        text = (ROOT / file).read_text(encoding="utf-8")
+        defined = set(re.findall(r"^(?:class|def) (\w+)", text, re.MULTILINE))
+        missing += [f"{file}: {name}" for name in sorted(names - defined)]
+    return missing
+
+
+def test_every_claim_has_its_proof_and_its_test():
+    table = claims((ROOT / MATHEMATICS).read_text(encoding="utf-8"))
+    assert len(table) > 60
+    assert missing_names(table) == []
+    claim, file, symbol, test_file, test = table[0]
+    for wrong in ((claim, "dbern/none.py", "", test_file, test),
+                  (claim, file, symbol + "s", test_file, test),
+                  (claim, file, symbol, test_file, test + "_not")):  # fmt: skip
+        assert len(missing_names([wrong])) == 1
+
+
+def test_the_mathematics_has_a_heading_for_every_fifteen_lines():
+    text = (ROOT / MATHEMATICS).read_text(encoding="utf-8").partition("## Where each claim")[0]
+    for part in re.split(r"^#+ ", text, flags=re.MULTILINE):
+        assert len([line for line in part.splitlines()[1:] if line]) <= 15, part[:60]
+
+
 def test_the_shown_options_exist():
     """Every `dbern ..` that a page mentions is a command, and every option of it is one."""
     from dbern.cli.main import cli

@@ -241,6 +241,89 @@ def test_the_mathematics_has_a_heading_for_every_fifteen_lines():
         assert len([line for line in part.splitlines()[1:] if line]) <= 15, part[:60]
 
 
+SPEC = "docs/spec.md"
+
+
+def sections(text: str) -> dict[str, str]:
+    """What stands below each heading of the third rank."""
+    parts = re.split(r"^### (.*)$", re.sub(r"^## .*$", "### ", text, flags=re.M), flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def keys_of(section: str) -> dict[str, str]:
+    """Each key of a section's table with its default as the page has it."""
+    rows = re.findall(r"^\| `([\w.<>]+)` \|[^|]*\| ([^|]*)\|", section, re.MULTILINE)
+    return {key.partition(".")[0]: default.strip() for key, default in rows}
+
+
+def check_keys(where: str, section: str, model: Any) -> None:
+    """Refuse a table that lacks a key, has one that is not there, or states another default."""
+    shown = keys_of(section)
+    assert sorted(shown) == sorted(model.model_fields), where
+    for key, field in model.model_fields.items():
+        if field.is_required():
+            assert shown[key] == "", f"{where}.{key}"
+        elif isinstance(field.default, (str, float)):
+            found = tomllib.loads(f"default = {shown[key].strip('`')}")["default"]
+            assert found == field.default, f"{where}.{key}"
+
+
+def test_the_spec_page_has_every_key_and_its_default():
+    from dbern.planning import spec
+    from dbern.targets import kinds, learner_of
+
+    found = sections((ROOT / SPEC).read_text(encoding="utf-8"))
+    for name in ("release", "data", "mechanism", "budget"):
+        check_keys(name, found[f"[{name}]"], getattr(spec, f"{name.title()}Section"))
+    ours = [kind for kind in kinds() if learner_of(kind).__module__.startswith("dbern.")]
+    for kind in ours:
+        check_keys(kind, found[kind], learner_of(kind))
+    with pytest.raises(AssertionError, match="oracle"):
+        check_keys("oracle", found["kernel-erm"], learner_of("oracle"))
+    changed = found["ridge-regression"].replace("`1.0`", "`2.0`", 1)
+    with pytest.raises(AssertionError, match="C"):
+        check_keys("ridge-regression", changed, learner_of("ridge-regression"))
+
+
+@pytest.fixture
+def stop_loss(tmp_path, monkeypatch):
+    """The module of the page on functions, which the spec's page names."""
+    page = (ROOT / "docs" / "oracle.md").read_text(encoding="utf-8")
+    (module,) = (block for block in blocks(page) if block.file == "stop_loss.py")
+    (tmp_path / "stop_loss.py").write_text(module.text)
+    monkeypatch.syspath_prepend(tmp_path)
+    kept = sys.modules.pop("stop_loss", None)
+    yield
+    sys.modules.pop("stop_loss", None)
+    if kept is not None:
+        sys.modules["stop_loss"] = kept
+
+
+def test_every_learner_s_block_is_a_spec(stop_loss):
+    import dbern
+    from dbern.targets import kinds, learner_of
+
+    text = (ROOT / SPEC).read_text(encoding="utf-8")
+    whole = tomllib.loads(blocks(text)[0].text)
+    assert dbern.ReleaseSpec(**whole).learner.kind == "kernel-density"
+    found = sections(text)
+    for kind in kinds():
+        if not learner_of(kind).__module__.startswith("dbern."):
+            continue
+        (block,) = blocks(found[kind])
+        given = tomllib.loads(block.text)
+        spec = {**whole, "data": {**whole["data"], **given.get("data", {})}}
+        spec["target"] = given["target"]
+        assert dbern.ReleaseSpec(**spec).learner.kind == kind
+        data = {key: value for key, value in spec["data"].items() if key != "n"}
+        spec["data"] = {**data, "neighbors": "add-or-remove-one", "normalizer": "20000"}
+        if "Neighbours and units: all" in found[kind]:
+            assert dbern.ReleaseSpec(**spec).protection.added, kind
+        else:
+            with pytest.raises(dbern.SpecError, match="nothing is proved"):
+                dbern.ReleaseSpec(**spec)
+
+
 def test_the_shown_options_exist():
     """Every `dbern ..` that a page mentions is a command, and every option of it is one."""
     from dbern.cli.main import cli

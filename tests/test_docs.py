@@ -299,29 +299,70 @@ def stop_loss(tmp_path, monkeypatch):
         sys.modules["stop_loss"] = kept
 
 
-def test_every_learner_s_block_is_a_spec(stop_loss):
-    import dbern
+def learners_of_the_page(text: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Kind, section and spec of each of our learners: its block in the page's first spec."""
     from dbern.targets import kinds, learner_of
 
-    text = (ROOT / SPEC).read_text(encoding="utf-8")
     whole = tomllib.loads(blocks(text)[0].text)
-    assert dbern.ReleaseSpec(**whole).learner.kind == "kernel-density"
     found = sections(text)
     for kind in kinds():
         if not learner_of(kind).__module__.startswith("dbern."):
             continue
         (block,) = blocks(found[kind])
         given = tomllib.loads(block.text)
-        spec = {**whole, "data": {**whole["data"], **given.get("data", {})}}
-        spec["target"] = given["target"]
+        data = {**whole["data"], **given.get("data", {})}
+        yield kind, found[kind], {**whole, "data": data, "target": given["target"]}
+
+
+def test_every_learner_s_block_is_a_spec(stop_loss):
+    import dbern
+
+    text = (ROOT / SPEC).read_text(encoding="utf-8")
+    whole = tomllib.loads(blocks(text)[0].text)
+    assert dbern.ReleaseSpec(**whole).learner.kind == "kernel-density"
+    for kind, section, spec in learners_of_the_page(text):
         assert dbern.ReleaseSpec(**spec).learner.kind == kind
         data = {key: value for key, value in spec["data"].items() if key != "n"}
         spec["data"] = {**data, "neighbors": "add-or-remove-one", "normalizer": "20000"}
-        if "Neighbours and units: all" in found[kind]:
+        if "Neighbours and units: all" in section:
             assert dbern.ReleaseSpec(**spec).protection.added, kind
         else:
             with pytest.raises(dbern.SpecError, match="nothing is proved"):
                 dbern.ReleaseSpec(**spec)
+
+
+_NOISES = {
+    "all": ("laplace", "spectral-laplace", "binned-laplace", "laplace-advanced"),
+    "without bins": ("laplace", "spectral-laplace", "laplace-advanced"),
+    "lattice values": ("laplace", "laplace-advanced"),
+    "numbers as they are": ("laplace",),
+}
+
+
+@pytest.mark.slow
+def test_each_learner_admits_the_noises_that_the_page_names(stop_loss):
+    import dbern
+    from dbern.planning.planner import plan_files
+
+    def admits(spec: dict[str, Any], noise: str) -> bool:
+        changed = {**spec, "budget": {**spec["budget"]}, "mechanism": {"noise": noise}}
+        if noise == "laplace-advanced":
+            changed["budget"]["delta"] = "1e-6"
+        if words != "numbers as they are":
+            changed["mechanism"] |= {"k": 4, "h": 1}
+        try:
+            plan_files(dbern.ReleaseSpec(**changed), ())
+        except dbern.SpecError:
+            return False
+        return True
+
+    text = (ROOT / SPEC).read_text(encoding="utf-8")
+    for kind, section, spec in learners_of_the_page(text):
+        words = re.search(
+            r"Noises: ([a-z ]+?)(?: with | where | \(|[.;,])", section.replace("\n", " ")
+        )[1]
+        found = tuple(noise for noise in _NOISES["all"] if admits(spec, noise))
+        assert found == _NOISES[words], kind
 
 
 def test_the_shown_options_exist():

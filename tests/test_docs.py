@@ -179,6 +179,192 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
+def test_every_file_that_a_page_names_exists():
+    for path in (*PAGES, ROOT / "dbern" / "synopsis" / "FORMAT.md"):
+        text = path.read_text(encoding="utf-8")
+        for name in re.findall(r"`((?:dbern|tests|docs)/[\w./-]+)`", text):
+            assert (ROOT / name).exists(), f"{path.name}: {name}"
+
+
+def test_every_page_that_a_source_cites_exists():
+    """A comment that cites a page of the author's desk explains nothing to anybody else."""
+    pages = {path.name for path in PAGES} | {"FORMAT.md", "page.md"}
+    for path in (*(ROOT / "dbern").rglob("*.py"), *(ROOT / "tests").rglob("*.py")):
+        for cited in re.findall(r"\b[\w-]+\.md\b", path.read_text(encoding="utf-8")):
+            assert cited in pages, f"{path}: {cited}"
+
+
+MATHEMATICS = "docs/mathematics.md"
+_CLAIM = re.compile(r"\| (.+) \| `([\w/.]+)`(?: \(`(\w+)`\))? \| `([\w/.]+)::(\w+)` \|")
+
+
+def claims(text: str) -> list[tuple[str, str, str, str, str]]:
+    """Claim, file, symbol, test file and test of each row of the table of claims."""
+    table = text.partition("## Where each claim is proved and tested")[2]
+    rows = [row for row in table.splitlines() if row.startswith("| ") and "`" in row]
+    found = [_CLAIM.fullmatch(row) for row in rows]
+    assert all(found), [row for row, match in zip(rows, found, strict=True) if not match]
+    return [match.groups(default="") for match in found if match]
+
+
+def missing_names(table: list[tuple[str, str, str, str, str]]) -> list[str]:
+    """What the rows name and the files do not define."""
+    wanted: dict[str, set[str]] = {}
+    for _, file, symbol, test_file, test in table:
+        wanted.setdefault(file, set()).update({symbol} - {""})
+        wanted.setdefault(test_file, set()).add(test)
+    missing = []
+    for file, names in wanted.items():
+        if not (ROOT / file).is_file():
+            missing.append(file)
+            continue
+        text = (ROOT / file).read_text(encoding="utf-8")
+        defined = set(re.findall(r"^(?:class|def) (\w+)", text, re.MULTILINE))
+        missing += [f"{file}: {name}" for name in sorted(names - defined)]
+    return missing
+
+
+def test_every_claim_has_its_proof_and_its_test():
+    table = claims((ROOT / MATHEMATICS).read_text(encoding="utf-8"))
+    assert len(table) > 60
+    assert missing_names(table) == []
+    claim, file, symbol, test_file, test = table[0]
+    for wrong in ((claim, "dbern/none.py", "", test_file, test),
+                  (claim, file, symbol + "s", test_file, test),
+                  (claim, file, symbol, test_file, test + "_not")):  # fmt: skip
+        assert len(missing_names([wrong])) == 1
+
+
+def test_the_mathematics_has_a_heading_for_every_fifteen_lines():
+    text = (ROOT / MATHEMATICS).read_text(encoding="utf-8").partition("## Where each claim")[0]
+    for part in re.split(r"^#+ ", text, flags=re.MULTILINE):
+        assert len([line for line in part.splitlines()[1:] if line]) <= 15, part[:60]
+
+
+SPEC = "docs/spec.md"
+
+
+def sections(text: str) -> dict[str, str]:
+    """What stands below each heading of the third rank."""
+    parts = re.split(r"^### (.*)$", re.sub(r"^## .*$", "### ", text, flags=re.M), flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def keys_of(section: str) -> dict[str, str]:
+    """Each key of a section's table with its default as the page has it."""
+    rows = re.findall(r"^\| `([\w.<>]+)` \|[^|]*\| ([^|]*)\|", section, re.MULTILINE)
+    return {key.partition(".")[0]: default.strip() for key, default in rows}
+
+
+def check_keys(where: str, section: str, model: Any) -> None:
+    """Refuse a table that lacks a key, has one that is not there, or states another default."""
+    shown = keys_of(section)
+    assert sorted(shown) == sorted(model.model_fields), where
+    for key, field in model.model_fields.items():
+        if field.is_required():
+            assert shown[key] == "", f"{where}.{key}"
+        elif isinstance(field.default, (str, float)):
+            found = tomllib.loads(f"default = {shown[key].strip('`')}")["default"]
+            assert found == field.default, f"{where}.{key}"
+
+
+def test_the_spec_page_has_every_key_and_its_default():
+    from dbern.planning import spec
+    from dbern.targets import kinds, learner_of
+
+    found = sections((ROOT / SPEC).read_text(encoding="utf-8"))
+    for name in ("release", "data", "mechanism", "budget"):
+        check_keys(name, found[f"[{name}]"], getattr(spec, f"{name.title()}Section"))
+    ours = [kind for kind in kinds() if learner_of(kind).__module__.startswith("dbern.")]
+    for kind in ours:
+        check_keys(kind, found[kind], learner_of(kind))
+    with pytest.raises(AssertionError, match="oracle"):
+        check_keys("oracle", found["kernel-erm"], learner_of("oracle"))
+    changed = found["ridge-regression"].replace("`1.0`", "`2.0`", 1)
+    with pytest.raises(AssertionError, match="C"):
+        check_keys("ridge-regression", changed, learner_of("ridge-regression"))
+
+
+@pytest.fixture
+def stop_loss(tmp_path, monkeypatch):
+    """The module of the page on functions, which the spec's page names."""
+    page = (ROOT / "docs" / "oracle.md").read_text(encoding="utf-8")
+    (module,) = (block for block in blocks(page) if block.file == "stop_loss.py")
+    (tmp_path / "stop_loss.py").write_text(module.text)
+    monkeypatch.syspath_prepend(tmp_path)
+    kept = sys.modules.pop("stop_loss", None)
+    yield
+    sys.modules.pop("stop_loss", None)
+    if kept is not None:
+        sys.modules["stop_loss"] = kept
+
+
+def learners_of_the_page(text: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Kind, section and spec of each of our learners: its block in the page's first spec."""
+    from dbern.targets import kinds, learner_of
+
+    whole = tomllib.loads(blocks(text)[0].text)
+    found = sections(text)
+    for kind in kinds():
+        if not learner_of(kind).__module__.startswith("dbern."):
+            continue
+        (block,) = blocks(found[kind])
+        given = tomllib.loads(block.text)
+        data = {**whole["data"], **given.get("data", {})}
+        yield kind, found[kind], {**whole, "data": data, "target": given["target"]}
+
+
+def test_every_learner_s_block_is_a_spec(stop_loss):
+    import dbern
+
+    text = (ROOT / SPEC).read_text(encoding="utf-8")
+    whole = tomllib.loads(blocks(text)[0].text)
+    assert dbern.ReleaseSpec(**whole).learner.kind == "kernel-density"
+    for kind, section, spec in learners_of_the_page(text):
+        assert dbern.ReleaseSpec(**spec).learner.kind == kind
+        data = {key: value for key, value in spec["data"].items() if key != "n"}
+        spec["data"] = {**data, "neighbors": "add-or-remove-one", "normalizer": "20000"}
+        if "Neighbours and units: all" in section:
+            assert dbern.ReleaseSpec(**spec).protection.added, kind
+        else:
+            with pytest.raises(dbern.SpecError, match="nothing is proved"):
+                dbern.ReleaseSpec(**spec)
+
+
+_NOISES = {
+    "all": ("laplace", "spectral-laplace", "binned-laplace", "laplace-advanced"),
+    "without bins": ("laplace", "spectral-laplace", "laplace-advanced"),
+    "lattice values": ("laplace", "laplace-advanced"),
+    "numbers as they are": ("laplace",),
+}
+
+
+@pytest.mark.slow
+def test_each_learner_admits_the_noises_that_the_page_names(stop_loss):
+    import dbern
+    from dbern.planning.planner import plan_files
+
+    def admits(spec: dict[str, Any], noise: str) -> bool:
+        changed = {**spec, "budget": {**spec["budget"]}, "mechanism": {"noise": noise}}
+        if noise == "laplace-advanced":
+            changed["budget"]["delta"] = "1e-6"
+        if words != "numbers as they are":
+            changed["mechanism"] |= {"k": 4, "h": 1}
+        try:
+            plan_files(dbern.ReleaseSpec(**changed), ())
+        except dbern.SpecError:
+            return False
+        return True
+
+    text = (ROOT / SPEC).read_text(encoding="utf-8")
+    for kind, section, spec in learners_of_the_page(text):
+        words = re.search(
+            r"Noises: ([a-z ]+?)(?: with | where | \(|[.;,])", section.replace("\n", " ")
+        )[1]
+        found = tuple(noise for noise in _NOISES["all"] if admits(spec, noise))
+        assert found == _NOISES[words], kind
+
+
 def test_the_shown_options_exist():
     """Every `dbern ..` that a page mentions is a command, and every option of it is one."""
     from dbern.cli.main import cli

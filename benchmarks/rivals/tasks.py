@@ -84,7 +84,7 @@ class Task:
     def weights(self) -> FloatArray:
         return np.ones(len(self.records)) if self.labels is None else self.labels
 
-    # --- how far one replaced record moves things (privacy.md, section 2 of our mathematics) ---
+    # --- how far one replaced record moves things (docs/mathematics.md, "Sensitivity") ---
 
     @property
     def function_sensitivity(self) -> float:

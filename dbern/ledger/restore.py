@@ -3,7 +3,8 @@
 Whether the database is what it was: one put back to an earlier state forgets charges.
 
 Each time that is noticed or declared a new epoch begins, in which nothing is spent until the
-published releases are reconciled (privacy.md, section 5). A database is taken for put back
+published releases are reconciled (docs/ledger.md, "After a restore"). A database is taken for put
+back
 
 - when a later point of it was seen (its mark) or, for SQLite, when it has events and no mark;
 - when a SQLite database with events is another file than its mark was noted for: a copy of the

@@ -4,7 +4,7 @@ The exact private center between counting and noise: encrypted blocks, created o
 
 The same key with another center would be a two-time pad, so the center that is charged for is the
 center that gets the noise: `Staging.seal` binds every block under a subkey of the release key, and
-the seal is in the ledger before the first noise is drawn (privacy.md, section 5).
+the seal is in the ledger before the first noise is drawn (docs/mathematics.md, "Noise").
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, decimal_text
 
 
 class State(enum.StrEnum):
-    """Where a release stands; see design.md, "Ledger and identity".
+    """Say where a release stands, from its reservation to its end.
 
     `ABANDONED` keeps its charge (records may have been read); `REFUNDED` gave it back and freed
     the name.

@@ -1,9 +1,7 @@
 """What a learner is: public parameters, what is released of records, how that makes the function.
 
-What a learner is: public parameters, what is released of records, how that makes the function.
-
-What is released are *components* (`dbern.components`), and a public combination makes the function
-of them.
+What is released are *components* (`dbern.counting.measurement`), and a public combination makes the
+function of them.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def test_the_lebesgue_constant_bounds_the_operator_and_is_tight(k, h):
 
 
 def test_lebesgue_constants_are_those_of_the_literature():
-    # privacy.md, section 6: 1.19 to 1.65 up to h = 10, 3.4 at h = 50 (k = 20).
+    # For k = 20: 1.19 to 1.65 up to h = 10, 3.4 at h = 50.
     assert 1.15 < lebesgue_constant(20, 2) < 1.30
     assert 1.55 < lebesgue_constant(20, 10) < 1.72
     assert 3.2 < lebesgue_constant(20, 50) < 3.6

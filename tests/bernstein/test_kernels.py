@@ -51,7 +51,7 @@ def test_lattice_sum_bounds_any_position(bandwidth, k, t):
 
 
 def test_a_coarse_grid_of_positions_is_no_bound():
-    # privacy.md: k=20, b=.02, eight positions give 21.06, the truth is 21.70.
+    # k = 20, b = .02: the maximum over eight positions is 21.06, over all positions 21.70.
     coarse = np.linspace(0, 1, 8)
     nodes = np.arange(21) / 20
     found = reference.gaussian(nodes - coarse[:, None], 0.02).sum(axis=1).max()

@@ -117,7 +117,7 @@ def test_the_bound_is_attained_so_the_printed_half_of_it_is_not_one(loss):
 
 
 def test_the_counterexample_to_the_printed_constant():
-    # privacy.md: hinge, n=50, C=1, RBF: flip one label, F moves by .04; printed .02.
+    # Hinge, n = 50, C = 1, Gaussian kernel: one flipped label moves F by .04; the paper prints .02.
     risk = Risk(Hinge(0.1), Gaussian((1.0, 1.0)), 1.0, 50, RADIUS, 2)
     rng = np.random.default_rng(0)
     points, labels = rng.uniform(size=(50, 2)), np.ones(50)
@@ -213,7 +213,7 @@ def test_more_rows_than_the_normalizer_weigh_more():
 
 
 def test_linear_risk_of_the_unit_ball_has_the_stated_sensitivity():
-    # privacy.md: logistic with a constant feature c on the unit ball, M = 1.
+    # Logistic loss (M = 1) with a constant feature c on the unit ball: r = 2 C sqrt(1 + c^2) / n.
     risk = Risk(Logistic(), Linear(constant=0.5), 1000.0, 100, 1.0, 3)
     assert risk.sensitivity == pytest.approx(2 * 1000 * math.sqrt(1 + 0.25) / 100)
 

@@ -197,7 +197,7 @@ def test_the_analytic_formula_is_not_valid_for_the_discrete_law() -> None:
     target = Fraction(1, 10**5)
     ratio = optimize.brentq(lambda s: analytic_delta(s, 1.0) - 1e-5, 1, 10, xtol=1e-14)
     wrong = true_delta(Fraction(ratio).limit_denominator(10**9), 1, Fraction(1))
-    assert float(wrong) == pytest.approx(1.035e-5, rel=1e-3)  # privacy.md, section 3
+    assert float(wrong) == pytest.approx(1.035e-5, rel=1e-3)  # and not 1e-5
     # An integer sigma does it too: at this epsilon the formula promises 1e-5 for sigma = 2.
     epsilon = optimize.brentq(lambda e: analytic_delta(2.0, e) - 1e-5, 1, 4, xtol=1e-14)
     assert true_delta(2, 1, Fraction(epsilon)) > target * Fraction(105, 100)

@@ -106,7 +106,7 @@ def test_the_papers_calibration_is_n_times_the_function(bandwidth, k):
 
 
 def test_the_search_catches_wrong_formulas():
-    """Each of these was printed or proposed somewhere; brute force exceeds it (privacy.md, 2)."""
+    """Each of these was printed or proposed somewhere, and brute force exceeds it."""
 
     def worst(bandwidth, k):
         return reference.delta1(reference.contributions(positions(k), k, bandwidth))
@@ -129,7 +129,7 @@ def test_the_search_catches_wrong_formulas():
 
 
 def test_gains_over_the_papers_calibration():
-    # privacy.md: 2.1x, 4.2x, 9.7x at l=1, k=20 for b = .1, .05, .02
+    # The tight sensitivity is smaller by these factors on one axis, k = 20.
     for bandwidth, gain in ((0.1, 2.1), (0.05, 4.2), (0.02, 9.7)):
         tight = density_plan((bandwidth,), (20,), n=100_000).sensitivity.l1
         paper = density_plan((bandwidth,), (20,), n=100_000, calibration="paper").sensitivity.l1

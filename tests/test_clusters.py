@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager, suppress
 
@@ -31,6 +33,20 @@ def scheduler(**options):
         worker_dashboard_address="127.0.0.1:0", **options,
     ) as local:  # fmt: skip
         yield local
+
+
+def test_a_process_may_have_one_local_cluster_after_another():
+    """Dask's configuration is as it was: a notebook releases twice, and asks dask arrays."""
+    code = (
+        "from dbern.cluster.connection import cluster\n"
+        "for _ in range(2):\n"
+        "    with cluster():\n"
+        "        pass\n"
+        "import dask\n"
+        "assert dask.config.get('distributed.comm.timeouts.connect')\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
 
 
 @pytest.fixture

@@ -291,6 +291,7 @@ def cluster(
         Where no scheduler answers, no worker comes, or one runs other versions.
     """
     import dask
+    import distributed  # noqa: F401 -- brings its defaults: set before them, ours would end them
 
     memory = "distributed.worker.memory"
     settings: dict[str, bool | None] = {f"{memory}.target": False, f"{memory}.spill": False}

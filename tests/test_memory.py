@@ -297,8 +297,8 @@ import json, re, sys
 import numpy as np, dbern
 from dbern.synopsis.store import ReleasedStore
 peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) * 1024
-reads, original = [], ReleasedStore._decoded
-ReleasedStore._decoded = lambda *one: reads.append(1) or original(*one)
+reads, original = [], ReleasedStore._shard
+ReleasedStore._shard = lambda *one: reads.append(1) or original(*one)
 synopsis, rng = dbern.open(sys.argv[1]), np.random.default_rng(2)
 found = synopsis(np.array([[0.0, -1.0, 0.0]])).tolist()
 begin, few = peak(), len(reads)

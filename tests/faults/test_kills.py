@@ -105,8 +105,8 @@ def test_ctrl_c_is_130_and_it_goes_on(local, place, call, when, as_json):
 
 
 FULL = [
-    ("dbern.ledger.secrets:write_new", 1, "reading"),
-    ("dbern.ledger.secrets:write_new", 3, "reading"),
+    ("dbern.ledger.secrets:write_new", 2, "reading"),  # the first is the key
+    ("dbern.ledger.secrets:write_new", 4, "reading"),
     (points.STORE_WRITE, 1, "spent"),
     (points.STORE_WRITE, 9, "spent"),
     ("os:link", "manifest.json", "spent"),

@@ -156,7 +156,7 @@ class Remains:
         return root
 
 
-# --- The budget ledger: what was granted, what each release cost, and how far each has come
+# --- The ledger itself
 
 
 class BudgetLedger:
@@ -277,8 +277,7 @@ class BudgetLedger:
             When the amount is not above zero, or accountant, period or delta cannot be.
         """
         require_positive(budget)
-        detail = tables.amount_columns(budget)
-        logged = self._refusals_logged(dataset, None, detail)
+        logged = self._refusals_logged(dataset, None, budget)
         with logged, writing(self._backend) as connection:
             accounts.granted_terms(
                 connection, dataset, neighbors, unit, accountant, period, random_dp
@@ -301,8 +300,7 @@ class BudgetLedger:
 
     def require_account(self, request: Request) -> None:
         """Refuse a new release without a grant on its terms, as `reserve` would, unplanned."""
-        detail = tables.amount_columns(request.charge)
-        logged = self._refusals_logged(request.dataset, request.name, detail)
+        logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, self._backend.read() as connection:
             restore.require_reconciled(connection, self._backend)
             at = tables.now()
@@ -323,8 +321,7 @@ class BudgetLedger:
             When the files changed after reading began.
         """
         require_positive(request.charge, request.rho)
-        detail = tables.amount_columns(request.charge)
-        logged = self._refusals_logged(request.dataset, request.name, detail)
+        logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, writing(self._backend) as connection:
             found = tables.named(connection, request.dataset, request.name)
             if found is not None:
@@ -519,16 +516,16 @@ class BudgetLedger:
         self.close()
 
     @contextmanager
-    def _refusals_logged(
-        self, dataset: str, name: str | None, detail: dict[str, object]
-    ) -> Iterator[None]:
-        """Around a transaction: what it refuses is rolled back, and then recorded."""
+    def _refusals_logged(self, dataset: str, name: str | None, amount: Budget) -> Iterator[None]:
+        """Record what the transaction within refuses, once that is rolled back."""
         try:
             yield
         except (BudgetError, SpecError, IntegrityError) as refusal:
             with writing(self._backend) as connection:
-                why = {**detail, "kind": refusal.kind, "why": str(refusal)}
-                tables.add_audit(connection, "refused", dataset, name, detail=why)
+                detail = {
+                    **tables.amount_columns(amount), "kind": refusal.kind, "why": str(refusal),
+                }  # fmt: skip
+                tables.add_audit(connection, "refused", dataset, name, detail=detail)
             raise
 
     def _step(

@@ -1,9 +1,8 @@
 """Notice a restored or copied ledger, and reconcile published releases with it.
 
-Whether the database is what it was: one put back to an earlier state forgets charges.
-
-Each time that is noticed or declared a new epoch begins, in which nothing is spent until the
-published releases are reconciled (privacy.md, section 5). A database is taken for put back
+A database that was put back to an earlier state forgets charges. Each time that is noticed or
+declared a new epoch begins, in which nothing is spent until the published releases are reconciled.
+A database is taken for put back
 
 - when a later point of it was seen (its mark) or, for SQLite, when it has events and no mark;
 - when a SQLite database with events is another file than its mark was noted for: a copy of the
@@ -31,7 +30,7 @@ from dbern.ledger.tables import facts_of, set_facts
 from dbern.ledger.values import Published, Reconciled, Reservation, State
 from dbern.privacy.budget import decimal_text
 
-# --- Whether the database is what it was: one put back to an earlier state forgets charges
+# --- Whether the database is what it was
 
 
 @contextmanager

@@ -1,10 +1,9 @@
 """Release keys, run records and the sealed private center: files that survive a power cut.
 
-The exact private center between counting and noise: encrypted blocks, created once, sealed.
-
-The same key with another center would be a two-time pad, so the center that is charged for is the
-center that gets the noise: `Staging.seal` binds every block under a subkey of the release key, and
-the seal is in the ledger before the first noise is drawn (privacy.md, section 5).
+The exact private center between counting and noise is staged in encrypted blocks, each created
+once. The same key with another center would be a two-time pad, so the center that is charged for is
+the center that gets the noise: `Staging.seal` binds every block under a subkey of the release key,
+and the seal is in the ledger before the first noise is drawn.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, decimal_text
 
 
 class State(enum.StrEnum):
-    """Where a release stands; see design.md, "Ledger and identity".
+    """Where a release stands.
 
     `ABANDONED` keeps its charge (records may have been read); `REFUNDED` gave it back and freed
     the name.

@@ -414,11 +414,6 @@ class Staging:
             destroy_staging(self.directory)
             self._open()
 
-    def destroy(self) -> None:
-        """Remove the directory and all that is in it."""
-        with _reported(self.directory):
-            destroy_staging(self.directory)
-
     def _open(self) -> None:
         private_directory(self.directory)
         self._handle = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

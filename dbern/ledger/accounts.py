@@ -98,17 +98,15 @@ def dataset_terms(
     terms = rows.terms_of(connection, dataset)
     if terms is not None:
         return terms
+    what = f"dataset {dataset!r}: has no budget in this ledger"
+    command = _grant_command(url, dataset, charge, wanted)
     others = rows.dataset_names(connection)
+    if not others:
+        raise BudgetError(f"{what}. Grant one: {command}")
     more = " and more" if len(others) > _MOST_NAMES else ""
-    known = (
-        f", which has budgets of {', '.join(others[:_MOST_NAMES])}{more}. Write the name of the "
-        "dataset that has the same people, or"
-        if others
-        else "."
-    )
     raise BudgetError(
-        f"dataset {dataset!r}: has no budget in this ledger{known} "
-        f"{'grant' if others else 'Grant'} one: {_grant_command(url, dataset, charge, wanted)}"
+        f"{what}, which has budgets of {', '.join(others[:_MOST_NAMES])}{more}. Write the name of "
+        f"the dataset that has the same people, or grant one: {command}"
     )
 
 

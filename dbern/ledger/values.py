@@ -381,7 +381,7 @@ class Comparison:
         if self.reservation.state is State.RESERVED:
             raise SpecError(
                 f"{what} since it was reserved ({keys}). Nothing was read. Restore the input, or "
-                f"refund the charge and run the same command again: {abandon}"
+                f"refund the charge ({abandon}) and run the same command again."
             )
         raise IntegrityError(
             f"{what} after reading began ({keys}). Restore the input, or give the release up "

@@ -6,6 +6,7 @@ import builtins
 import json
 import pickle
 import struct
+from dataclasses import replace
 
 import msgpack
 import numpy as np
@@ -16,14 +17,24 @@ from distributed.protocol.serialize import ToPickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.cluster.graph import Outcome, _arrived
-from dbern.cluster.plain import Closed, answer, exception_of, opened, packed, shown, unpacked
+from dbern.cluster.graph import _arrived
+from dbern.cluster.plain import (
+    Closed,
+    Outcome,
+    answer,
+    exception_of,
+    opened,
+    packed,
+    shown,
+    unpacked,
+)
 from dbern.cluster.wire import _decoded
 from dbern.errors import IntegrityError
 from dbern.privacy.laplace import MAX_CENTER
 
 STATE = np.array([[1, -2], [2**61, 0]])
 TAG = "0f" * 32
+GOOD = packed(Outcome(STATE, 7, origin=TAG))
 RAN = []
 
 
@@ -50,15 +61,16 @@ def with_head(content, **changes):
 
 @pytest.mark.parametrize("view", [bytes, memoryview])
 def test_a_result_is_the_same_on_the_other_side(view):
-    state, *rest = unpacked(view(packed(STATE, 7, "", "", TAG)), 4, MAX_CENTER)
-    np.testing.assert_array_equal(state, STATE.ravel())
-    assert rest == [7, "", "", TAG]
-    assert state.flags.aligned
-    failed = packed(None, 0, "unreadable", "a/\n\x1b[31mé.parquet", "")
-    assert unpacked(view(failed), 4, MAX_CENTER) == (None, 0, "unreadable", "a/??[31mé.parquet", "")
+    found = unpacked(view(GOOD), 4, MAX_CENTER)
+    np.testing.assert_array_equal(found.state, STATE.ravel())
+    assert replace(found, state=None) == Outcome(None, 7, origin=TAG)
+    assert found.state.flags.aligned
+    failed = packed(Outcome(None, 0, "unreadable", "a/\n\x1b[31mé.parquet"))
+    assert unpacked(view(failed), 4, MAX_CENTER) == Outcome(
+        None, 0, "unreadable", "a/??[31mé.parquet"
+    )
 
 
-GOOD = packed(STATE, 7, "", "", TAG)
 BAD = {
     "nothing": b"",
     "pickled": pickle.dumps(STATE),
@@ -80,8 +92,8 @@ BAD = {
     "fewer values": with_head(GOOD, values=3),
     "no values and no failure": with_head(GOOD, values=-1),
     "a long place": with_head(GOOD, place="x" * 5000),
-    "a value that the noise excludes": packed(STATE + 2**61, 7, "", "", TAG),
-    "the least integer": packed(np.full(4, -(2**63)), 7, "", "", TAG),
+    "a value that the noise excludes": packed(Outcome(STATE + 2**61, 7, origin=TAG)),
+    "the least integer": packed(Outcome(np.full(4, -(2**63)), 7, origin=TAG)),
 }
 
 
@@ -96,7 +108,7 @@ def test_anything_else_is_refused_in_words_of_our_own(content):
 def test_no_bytes_raise_anything_else(noise, at):
     content = GOOD[:at] + noise
     try:
-        state, *_ = unpacked(content, 4, MAX_CENTER)
+        state = unpacked(content, 4, MAX_CENTER).state
         assert state is None or state.shape == (4,)
     except IntegrityError:
         pass
@@ -111,8 +123,8 @@ def test_a_failure_that_is_unknown_here_is_an_internal_one():
 
     Parts.parts = (Layout,)
     piece = type("P", (), {"part": 0, "slab": None})
-    assert _arrived(packed(None, 0, "new-one", "x", ""), Parts, piece).failure == "internal"
-    assert _arrived(packed(None, 0, "changed", "x", ""), Parts, piece) == Outcome(
+    assert _arrived(packed(Outcome(None, 0, "new-one", "x")), Parts, piece).failure == "internal"
+    assert _arrived(packed(Outcome(None, 0, "changed", "x")), Parts, piece) == Outcome(
         None, 0, "changed", "x"
     )
 

@@ -55,7 +55,7 @@ def never(*_arguments, **_more):
 
 
 NOBODY_PAYS = [
-    ({"budget": {"dataset": "others"}}, r"dataset 'others' has no budget .* --epsilon 1"),
+    ({"budget": {"dataset": "others"}}, r"dataset 'others': has no budget .* --epsilon 1"),
     ({"data": {"neighbors": "add-or-remove-one", "normalizer": "240"}}, "was granted for"),
 ]
 

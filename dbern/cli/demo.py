@@ -76,7 +76,7 @@ def demo(rows: int, folder: Path, as_json: bool, quiet: bool) -> None:
     from dbern.planning.spec import ReleaseSpec
     from dbern.privacy.budget import Budget
     from dbern.releasing.run import release
-    from dbern.reporting import draw_beside
+    from dbern.reporting.pictures import draw_beside
 
     def say(text: str) -> None:
         if not quiet:

@@ -1,6 +1,4 @@
-"""What ``dbern doctor`` looks at: each finding says what is there and what mends it.
-
-What ``dbern doctor`` looks at: each finding says what is there and, where wrong, what mends it.
+"""What ``dbern doctor`` looks at: each finding says what is there and, where wrong, what mends it.
 
 Nothing here reads a record, spends budget or leaves anything behind.
 """
@@ -17,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -516,7 +513,7 @@ _CONNECT_SECONDS = 5
 def scheduler(address: str) -> list[Finding]:
     """A Dask cluster: transport, dashboard, workers' versions, memory settings and clocks."""
     try:
-        with _connected(address) as client:
+        with connect(address, _CONNECT_SECONDS) as client:
             return [_scheduler_transport(address), *_dashboards(client), *_workers(client)]
     except EnvironmentRefusedError as error:
         return [Finding("scheduler", "mend", str(error), "see above")]
@@ -528,12 +525,6 @@ def scheduler(address: str) -> list[Finding]:
                 "network and certificates",
             )
         ]  # fmt: skip
-
-
-@contextmanager
-def _connected(address: str) -> Iterator[Client]:
-    with connect(address, _CONNECT_SECONDS) as client:
-        yield client
 
 
 def _scheduler_transport(address: str) -> Finding:
@@ -548,17 +539,17 @@ def _scheduler_transport(address: str) -> Finding:
 
 
 def _dashboards(client: Client) -> Iterator[Finding]:
-    def of_scheduler(dask_scheduler: Any) -> bytes:  # nested: sent whole, not by its module's name
+    def address(node: Any) -> bytes:  # nested: sent whole, not by its module's name
         from json import dumps
 
-        server = getattr(dask_scheduler, "http_server", None)
+        server = getattr(node, "http_server", None)
         return dumps({"address": str(getattr(server, "address", ""))}).encode()
+
+    def of_scheduler(dask_scheduler: Any) -> bytes:  # distributed goes by the argument's name
+        return address(dask_scheduler)
 
     def of_worker(dask_worker: Any) -> bytes:
-        from json import dumps
-
-        server = getattr(dask_worker, "http_server", None)
-        return dumps({"address": str(getattr(server, "address", ""))}).encode()
+        return address(dask_worker)
 
     try:
         told = {"scheduler": answer(opened(client.run_on_scheduler(of_scheduler)))}
@@ -628,8 +619,3 @@ def _check_settings(worker: str, told: dict[str, Any]) -> None:
         isinstance(told.get(name), int | float) for name in ("limit", "now")
     ):
         raise unlike(worker)
-
-
-# --- What dbern doctor looks at: each finding says what is there and, where wrong, what mends it
-
-__all__ = ["Finding", "installation", "ledger", "output", "scheduler"]

@@ -195,7 +195,7 @@ def status(
         pending = opened.is_pending()
     lines = _status_lines(accounts) or ["no budget was granted yet; `dbern ledger grant` does"]
     if pending:
-        lines.append("put back to an earlier state: spending is stopped until it is reconciled")
+        lines.append("restored or copied: spending is stopped until it is reconciled")
     low = [one.dataset for one in found if least is not None and one.remaining_share < least]
     command = ["dbern", "ledger", "grant", "--ledger", url, "--dataset"]
     lines += [

@@ -13,7 +13,7 @@ from typing import IO, Any, TypeVar, cast
 import click
 
 from dbern.errors import DbernError, printable
-from dbern.system import Progress, silent
+from dbern.system import Progress, imports_told, silent
 
 # --- --log-format json: one JSON object a line on stderr, with the release's id on every line
 
@@ -75,7 +75,7 @@ class JsonLines(logging.Handler):
         tell(json.dumps({"level": level, **self._release, **fields}))
 
 
-# --- What commands print: results to stdout, progress and errors to stderr
+# --- Results and progress
 
 _LINE_SECONDS = 5.0
 
@@ -114,7 +114,6 @@ def report(content: dict[str, Any], text: str, *, as_json: bool) -> None:
 @contextmanager
 def imports_noted(*, silent: bool) -> Iterator[None]:
     """Note on stderr each module that a spec names, before its code runs."""
-    from dbern.system import imports_told
 
     def note(module: str, key: str) -> None:
         if not silent:

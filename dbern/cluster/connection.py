@@ -56,17 +56,6 @@ def connect(address: str, seconds: float, security: Security | None = None) -> C
         raise
 
 
-def apart(client: Client, seconds: float) -> Client:
-    """A client of the same scheduler, with the same certificates, which unpickles nothing.
-
-    Raises
-    ------
-    EnvironmentRefusedError, OSError, RuntimeError, TimeoutError, TypeError, ValueError
-        As `connect`.
-    """
-    return connect(client.scheduler.address, seconds, client.security)
-
-
 def is_here(client: Client) -> bool:
     """Whether scheduler and workers are this very process, and nothing crosses a wire."""
     return str(client.scheduler.address).startswith("inproc://")
@@ -85,9 +74,11 @@ _VERSION = re.compile(r"[\w .+!-]{1,64}", re.ASCII)
 
 
 @contextmanager
-def scheduler_there() -> Iterator[None]:
-    """What is asked of a scheduler that is gone, or was going, fails as this."""
+def scheduler_there(client: Any) -> Iterator[None]:
+    """Tell, of what is asked within, that the scheduler is gone where it is, or was going."""
     try:
+        if client.status == "closed":  # it tried in vain to connect again, and has no scheduler
+            raise ConnectionError
         yield
     except (CancelledError, OSError, TimeoutError) as error:
         raise ReleaseError(
@@ -98,30 +89,22 @@ def scheduler_there() -> Iterator[None]:
 
 def threads(client: Any) -> int:
     """Of all workers that there are."""
-    with _connected(client):
+    with scheduler_there(client):
         found = client.nthreads()
     return sum(n for n in _dict(found).values() if type(n) is int)
 
 
 def submitted(client: Any, task: Callable[..., Any], *arguments: object) -> Any:
     """The future of a task."""
-    with _connected(client):
+    with scheduler_there(client):
         return client.submit(task, *arguments, pure=False)
-
-
-@contextmanager
-def _connected(client: Any) -> Iterator[None]:
-    with scheduler_there():
-        if client.status == "closed":  # it tried in vain to connect again, and has no scheduler
-            raise ConnectionError
-        yield
 
 
 def at_work(client: Any) -> bool:
     """Whether a worker takes tasks, or is at one; short of memory it only ends those it is at."""
     if not threads(client):  # which finds a scheduler gone, where the next would repeat old news
         return False
-    with scheduler_there():
+    with scheduler_there(client):
         workers = _dict(client.scheduler_info(n_workers=-1).get("workers")).values()
     return any(
         worker.get("status") == "running"
@@ -255,7 +238,7 @@ def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, 
     """
     end = math.inf
     while True:
-        with scheduler_there():
+        with scheduler_there(client):
             found: dict[str, Any] = client.run(question, on_error="return")
         failures = [one for one in found.values() if isinstance(one, Exception)]
         if not failures:
@@ -305,7 +288,7 @@ def cluster(
             with _local() as client:
                 yield client
             return
-        with _reached(connect, address, address) as client:
+        with _reached(address) as client:
             check_workers(client, wait, progress)
             yield client
 
@@ -325,14 +308,14 @@ def same_cluster(
         check_workers(given, wait, progress)
         yield given
         return
-    with _reached(apart, given, given.scheduler.address) as client:
+    with _reached(given.scheduler.address, given.security) as client:
         check_workers(client, wait, progress)
         yield client
 
 
-def _reached(connected: Callable[[Any, float], Client], whom: object, address: str) -> Client:
+def _reached(address: str, security: Security | None = None) -> Client:
     try:
-        return connected(whom, _CONNECT_SECONDS)
+        return connect(address, _CONNECT_SECONDS, security)
     except UNREACHABLE as error:
         raise EnvironmentRefusedError(
             f"no scheduler answers at {address} ({type(error).__name__}); start one with `dask "

@@ -12,7 +12,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dbern.cluster.connection import at_work, scheduler_there, submitted, threads
-from dbern.cluster.plain import opened, packed, unpacked
+from dbern.cluster.plain import Outcome, opened, packed, unpacked
 from dbern.counting.passes import Counters, Portion, Reading, StoppedError
 from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, footer_tag
 from dbern.errors import (
@@ -59,18 +59,6 @@ class Piece:
     part: int
     output: int
     slab: Slab
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A task's result, or the code and the public place of its failure."""
-
-    state: Int64Array | None = field(repr=False)
-    rows: int = 0
-    failure: str = ""
-    place: str = ""
-    origin: str = field(default="", repr=False)
-    """Keyed fingerprint of the sums that lattice values come from."""
 
 
 _FAILURES: dict[str, Callable[[str], DbernError]] = {
@@ -148,13 +136,9 @@ def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt:
 def sent(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt: bytes) -> bytes:
     """`center`, as bytes: the only result that leaves the cluster, where nobody unpickles it."""
     try:
-        return _packed(center(total, counters, piece, noise, salt))
+        return packed(center(total, counters, piece, noise, salt))
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
-        return _packed(_failed(error))
-
-
-def _packed(outcome: Outcome) -> bytes:
-    return packed(outcome.state, outcome.rows, outcome.failure, outcome.place, outcome.origin)
+        return packed(_failed(error))
 
 
 def _failed(error: BaseException, place: str = "") -> Outcome:
@@ -306,7 +290,7 @@ def centers(
     for piece, noise in islice(waiting, window):
         submit(piece, noise)
     for future in _arriving(client, active):
-        with scheduler_there():
+        with scheduler_there(client):
             try:
                 result = future.result(timeout=_PATIENCE_SECONDS)
             except TimeoutError:  # lost with its worker since
@@ -327,7 +311,7 @@ def _arrived(result: object, counters: Counters, piece: Piece) -> Outcome:
     """What `sent` packed, of the size that the plan expects, or a failure that is known here."""
     layout = counters.parts[piece.part].coordinates.layout
     size = math.prod(layout.slab_shape(piece.slab))
-    outcome = Outcome(*unpacked(opened(result), size, MAX_CENTER))
+    outcome = unpacked(opened(result), size, MAX_CENTER)
     if outcome.failure and outcome.failure not in _FAILURES:
         return Outcome(None, failure="internal", place="a failure that is unknown here")
     return outcome

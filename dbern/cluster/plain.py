@@ -72,20 +72,31 @@ def exception_of(sent: object) -> Exception:
     return found[min(found)]() if found else _UNKNOWN()
 
 
-def packed(state: Int64Array | None, rows: int, failure: str, place: str, origin: str) -> bytes:
-    """A task's result as bytes; `state` of any shape, flat in C order."""
-    head = {"rows": rows, "failure": failure, "place": place[:_MOST_PLACE], "origin": origin,
-            "values": -1 if state is None else state.size}  # fmt: skip
+@dataclass(frozen=True)
+class Outcome:
+    """A task's result, or the code and the public place of its failure."""
+
+    state: Int64Array | None = field(repr=False)
+    rows: int = 0
+    failure: str = ""
+    place: str = ""
+    origin: str = field(default="", repr=False)
+    """Keyed fingerprint of the sums that lattice values come from."""
+
+
+def packed(outcome: Outcome) -> bytes:
+    """A task's result as bytes; its state of any shape, flat in C order."""
+    state = outcome.state
+    head = {"rows": outcome.rows, "failure": outcome.failure, "place": outcome.place[:_MOST_PLACE],
+            "origin": outcome.origin, "values": -1 if state is None else state.size}  # fmt: skip
     text = json.dumps(head).encode()
     text += b" " * (-(_START.size + len(text)) % 8)  # so that the integers are aligned
     values = b"" if state is None else np.ascontiguousarray(state, dtype="<i8").ravel().data
     return b"".join([_START.pack(_MAGIC, len(text)), text, values])
 
 
-def unpacked(
-    content: bytes | memoryview, size: int, limit: int
-) -> tuple[Int64Array | None, int, str, str, str]:
-    """State, rows, failure, place and origin of a result of `packed`.
+def unpacked(content: bytes | memoryview, size: int, limit: int) -> Outcome:
+    """The result that `packed` made bytes of, its state flat.
 
     Parameters
     ----------
@@ -110,14 +121,14 @@ def unpacked(
     place = "".join(letter if letter.isprintable() else "?" for letter in head["place"])
     fields = head["rows"], head["failure"], place, head["origin"]
     if head["values"] == -1 and head["failure"] and values == len(view):
-        return None, *fields
+        return Outcome(None, *fields)
     if head["failure"] or head["values"] != size or len(view) - values != 8 * size:
         raise _refused("is not of the size that the plan expects")
     state = np.frombuffer(view[values:], dtype="<i8").astype(np.int64, copy=False)
     # Magnitudes are compared apart: that of -2**63 is not an int64.
     if size and not -limit < state.min() <= state.max() < limit:
         raise _refused("holds integers that the plan excludes")
-    return state, *fields
+    return Outcome(state, *fields)
 
 
 def _head(text: bytes) -> dict[str, Any]:

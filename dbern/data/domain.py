@@ -1,9 +1,8 @@
 """Public facts about a record: axes, bounds, the map to the unit cube, and dates as numbers.
 
-Dates and times as numbers: days or seconds since the beginning of 1970, UTC.
-
-Only single IEEE operations on whole numbers of ticks, so a time is the same number on every host.
-What has no time zone is taken as UTC, in a spec and in a file alike.
+Dates and times are days or seconds since the beginning of 1970, UTC. Only single IEEE operations on
+whole numbers of ticks make them, so a time is the same number on every host. What has no time zone
+is taken as UTC, in a spec and in a file alike.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """What the schemas of a source say, for a person; and a spec begun from it.
 
-What the schemas of a source say, for a person; and a spec begun from it.
-
 Only names and types are looked at. Values, statistics and metadata of the files are never read
 from, so nothing here can be of help in choosing a bound; that is on purpose.
 """
@@ -79,7 +77,7 @@ def _column(name: str, kind: pa.DataType) -> FoundColumn:
     return FoundColumn(name, " ".join(str(kind).split()), bounds, listed)
 
 
-# --- What the schemas of a source say, for a person; and a spec begun from it
+# --- The columns of a source over all of its files, and the spec
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _SHOWN_FILES = 10

@@ -1,14 +1,10 @@
-"""Objects in S3 and the settings and credentials that the environment gives for them.
-
-What the environment says of an object store: where it is, whom to trust, and credentials.
+"""Objects in S3, and the settings and credentials that the environment gives for them.
 
 The variables are those of Amazon's own tools, so that one environment serves all. Credentials stay
 out of `Settings`, which is compared and kept; nothing here is ever in a spec, a graph or a log.
 
-Objects in S3: the one owner of obstore and of Arrow's S3 client.
-
-Both take credentials from the environment, from a file that it names, or from the identity of the
-machine, never from a URL.
+This is the one owner of obstore and of Arrow's S3 client. Both take credentials from the
+environment, from a file that it names, or from the identity of the machine, never from a URL.
 Neither client travels: what a graph, a spec or a ledger holds is a URL. Failures are `OSError`
 without the server's text.
 """

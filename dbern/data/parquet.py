@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,8 +19,14 @@ import pyarrow.parquet as pq
 from dbern.data.columns import check_kind, ids_as, may_be_text
 from dbern.data.domain import Column
 from dbern.data.objects import identity, is_url, open_file
-from dbern.data.streams import BATCH_ROWS as BATCH_ROWS
-from dbern.data.streams import TEXT_BYTES, TEXT_COPIES, Stream, folder_values, leaves
+from dbern.data.streams import (
+    BATCH_ROWS,
+    TEXT_BYTES,
+    TEXT_COPIES,
+    Stream,
+    folder_values,
+    leaves,
+)
 from dbern.errors import ExhaustedError, SpecError, exhausted
 from dbern.system import memory_limit
 from dbern.types import FloatArray
@@ -152,11 +158,16 @@ def _check_footer(path: str) -> None:
     if is_url(path):
         return
     with Path(path).open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - 8))
-        length = int.from_bytes(file.read(4), "little")
+        size, length = _footer_length(file)
     if _LARGE_FOOTER < length < size and _FOOTER_COPIES * length > memory_limit():
         raise ExhaustedError("memory", path)
+
+
+def _footer_length(file: BinaryIO) -> tuple[int, int]:
+    """Bytes of the file, and of its footer as the last eight of them say."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - 8))
+    return size, int.from_bytes(file.read(4), "little")
 
 
 def _footer(path: str, columns: Sequence[Column]) -> tuple[FileFacts, list[tuple[str, str]]]:
@@ -209,11 +220,10 @@ def _object_tag(url: str) -> tuple[int, bytes]:
 
 def _file_tag(path: str) -> tuple[int, bytes]:
     with Path(path).open("rb") as file:
-        found = os.fstat(file.fileno())
-        file.seek(max(0, found.st_size - 8))
-        length = int.from_bytes(file.read(4), "little")
-        file.seek(max(0, found.st_size - 8 - length))
-        return found.st_size, found.st_mtime_ns.to_bytes(16, "big", signed=True) + file.read()
+        changed = os.fstat(file.fileno()).st_mtime_ns
+        size, length = _footer_length(file)
+        file.seek(max(0, size - 8 - length))
+        return size, changed.to_bytes(16, "big", signed=True) + file.read()
 
 
 def read_batches(

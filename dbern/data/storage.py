@@ -1,8 +1,7 @@
 """Folders and buckets that hold synopses, read as a stranger may have filled them.
 
-Files of a folder that a stranger may have filled: plain ones, below it, of a size that is known.
-
-A link could lead out of the folder, a device has no end, and a FIFO waits for somebody to write.
+Only plain files below the folder are read, of a size that is known: a link could lead out of it, a
+device has no end, and a FIFO waits for somebody to write.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ from typing import TypeAlias
 from dbern.data.objects import Objects, check_url, is_url
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, printable
 
-# --- Files of a folder that a stranger may have filled: plain ones, below it, of a size that is kn
-
+# --- Files of a folder that a stranger may have filled
 
 _BLOCK = 1 << 20
 _PART = re.compile(r"(?!\.)[^/\\\x00-\x1f]+")

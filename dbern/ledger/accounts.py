@@ -1,28 +1,30 @@
-"""A dataset's account: what a grant makes of it, what it holds, and whether it can pay."""
+"""A dataset's account: what its first grant fixes, what it holds, and whether it can pay."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import math
+import re
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from fractions import Fraction
+from typing import NoReturn
 
 from sqlalchemy import Connection
 
 from dbern.errors import BudgetError, IntegrityError, SpecError
-from dbern.ledger import refusals
 from dbern.ledger import tables as rows
 from dbern.ledger.accounting import (
     ACCOUNTANTS,
     PERIODS,
     ZCDP,
     Amount,
+    Zcdp,
     charged_amount,
     granted_amount,
     period_of,
     rho_of_charge,
 )
-from dbern.ledger.backend import Backend
-from dbern.ledger.restore import writing
 from dbern.ledger.values import (
     PENDING,
     DatasetStatus,
@@ -32,7 +34,9 @@ from dbern.ledger.values import (
     State,
     Terms,
 )
-from dbern.privacy.budget import Neighbors, PrivacyUnit
+from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, decimal_text
+
+_MOST_NAMES = 10
 
 
 def granted_terms(
@@ -53,10 +57,8 @@ def granted_terms(
     SpecError
         When the accountant or the period is not available.
     """
-    if accountant is not None and accountant not in ACCOUNTANTS:
-        raise refusals.unknown_terms("accountant", accountant, ACCOUNTANTS)
-    if period is not None and period not in PERIODS:
-        raise refusals.unknown_terms("period", period, PERIODS)
+    _require_known("accountant", accountant, ACCOUNTANTS)
+    _require_known("period", period, PERIODS)
     fixed = rows.terms_of(connection, dataset)
     default = fixed or Terms()
     asked = Terms(
@@ -69,8 +71,43 @@ def granted_terms(
     if fixed is None:
         rows.add_dataset(connection, dataset, asked)
     elif fixed != asked:
-        raise refusals.terms_differ(dataset, fixed, asked)
+        _refuse_terms(dataset, fixed, asked)
     return asked
+
+
+def dataset_terms(
+    connection: Connection,
+    url: str,
+    dataset: str,
+    charge: Budget | None = None,
+    wanted: Terms | None = None,
+) -> Terms:
+    """Return the terms that the first grant fixed.
+
+    Parameters
+    ----------
+    charge, wanted : Budget, Terms, optional
+        What the grant should be that a refusal advises.
+
+    Raises
+    ------
+    BudgetError
+        When nothing was ever granted. It names the ledger's other datasets first: a grant to a
+        misspelt name is a second budget for the same people.
+    """
+    terms = rows.terms_of(connection, dataset)
+    if terms is not None:
+        return terms
+    what = f"dataset {dataset!r}: has no budget in this ledger"
+    command = _grant_command(url, dataset, charge, wanted)
+    others = rows.dataset_names(connection)
+    if not others:
+        raise BudgetError(f"{what}. Grant one: {command}")
+    more = " and more" if len(others) > _MOST_NAMES else ""
+    raise BudgetError(
+        f"{what}, which has budgets of {', '.join(others[:_MOST_NAMES])}{more}. Write the name of "
+        f"the dataset that has the same people, or grant one: {command}"
+    )
 
 
 def account(
@@ -83,13 +120,9 @@ def account(
     BudgetError
         When nothing was ever granted.
     """
-    terms = rows.terms_of(connection, dataset)
-    if terms is None:
-        others = rows.dataset_names(connection)
-        if request is None:
-            raise refusals.not_granted(url, dataset, others)
-        wanted = Terms(request.neighbors, request.unit)
-        raise refusals.not_granted(url, dataset, others, request.charge, wanted)
+    wanted = None if request is None else Terms(request.neighbors, request.unit)
+    charge = None if request is None else request.charge
+    terms = dataset_terms(connection, url, dataset, charge, wanted)
     budget = rows.granted(connection, dataset)
     granted = granted_amount(terms.accountant, budget)
     history = rows.history(connection, dataset)
@@ -127,10 +160,15 @@ def require_terms(status: DatasetStatus, request: Request) -> None:
         When they differ, or it is random DP and the dataset does not allow that.
     """
     if request.gamma is not None and not status.terms.random_dp:
-        raise refusals.random_dp(request.dataset, request.gamma)
+        raise BudgetError(
+            f"dataset {status.dataset!r}: does not allow random DP, and this release is RANDOM DP "
+            f"only (gamma {decimal_text(request.gamma)}). State a sensitivity that holds for every "
+            "database (sensitivity = 0.01), or choose a dataset that was first granted with "
+            "--allow-random-dp."
+        )
     asked = replace(status.terms, neighbors=request.neighbors, unit=request.unit)
     if asked != status.terms:
-        raise refusals.terms_differ(request.dataset, status.terms, asked)
+        _refuse_terms(status.dataset, status.terms, asked)
 
 
 def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
@@ -143,10 +181,41 @@ def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
     """
     rho = rho_of_charge(request.charge, request.rho)
     if status.accountant == ZCDP and rho is None:
-        raise refusals.no_rho(status, request.charge)
+        raise BudgetError(
+            f"dataset {status.dataset!r}: is accounted in zCDP, and this release "
+            f'({request.charge}) has an epsilon and a delta only: noise = "laplace-advanced" has '
+            'no rho. Write noise = "auto".'
+        )
     asked = charged_amount(status.granted, request.charge, rho)
-    if not status.remaining.covers(asked):
-        raise refusals.overdrawn(url, status, request.charge, asked)
+    if status.remaining.covers(asked):
+        return
+    charge = request.charge
+    requested = str(charge) if asked == charge else f"{charge}, {asked}"
+    granted = str(status.budget)
+    if status.granted != status.budget:
+        granted += f", {status.granted}"
+    amounts = (
+        f"requested {requested}; spent {status.spent}; reserved {status.reserved}; "
+        f"remaining {status.remaining} of {granted} granted"
+    )
+    when = f" in {status.period}, renewed every {status.terms.period}" if status.period else ""
+    mend = _grant_command(url, status.dataset, _missing(status, charge, asked))
+    raise BudgetError(
+        f"dataset {status.dataset!r}: cannot pay: {_with_decimals(amounts)}{when}. "
+        f"Ask for less, or grant more: {mend}"
+    )
+
+
+def _missing(status: DatasetStatus, charge: Budget, asked: Amount) -> Budget:
+    """Return what a grant must add for the charge to fit; in zCDP the epsilon, to a millionth."""
+    used = status.used
+    if isinstance(asked, Zcdp) and isinstance(used, Zcdp):
+        epsilon = (used + asked).epsilon - status.budget.epsilon
+        return Budget(Fraction(math.floor(epsilon * 10**6) + 1, 10**6))
+    if not isinstance(used, Budget):
+        return charge
+    more = used + charge - status.budget
+    return Budget(max(Fraction(0), more.epsilon), max(Fraction(0), more.delta))
 
 
 def recorded(
@@ -161,20 +230,57 @@ def recorded(
     """
     found = rows.identified(connection, reservation.release_id)
     if found is None or not changed:
-        raise refusals.moved_on(found, wanted)
+        raise moved_on(found, wanted)
     rows.add_audit(connection, event, found.dataset, found.name, found.release_id)
     return found
 
 
-@contextmanager
-def refusals_logged(
-    backend: Backend, dataset: str, name: str | None, detail: dict[str, object]
-) -> Iterator[None]:
-    """Around a transaction: what it refuses is rolled back, and then recorded."""
-    try:
-        yield
-    except (BudgetError, SpecError, IntegrityError) as refusal:
-        with writing(backend) as connection:
-            why = {**detail, "kind": refusal.kind, "why": str(refusal)}
-            rows.add_audit(connection, "refused", dataset, name, detail=why)
-        raise
+def moved_on(found: Reservation | None, wanted: str) -> IntegrityError:
+    """Return the error of a release that is not in the state that the caller held it in."""
+    if found is None:
+        return IntegrityError(
+            "This ledger does not hold the release any more; a backup may have replaced it. Bring "
+            "the ledger back and run the same command again."
+        )
+    return IntegrityError(
+        f"{found.title}: is {found.state.value}, not {wanted}, because another process went on "
+        "with it. Run the same command again to see where it stands."
+    )
+
+
+def _require_known(key: str, value: str | None, known: Sequence[str]) -> None:
+    if value is not None and value not in known:
+        choices = " or ".join(f"--{key} {one}" for one in known)
+        raise SpecError(f"{key}: {value!r} is not available in this version. Write {choices}.")
+
+
+def _refuse_terms(dataset: str, fixed: Terms, asked: Terms) -> NoReturn:
+    raise BudgetError(
+        f"dataset {dataset!r}: was granted for {fixed}, and this asks for {asked}. The first grant "
+        "fixes the terms. Ask for the same, or choose another dataset name for other terms."
+    )
+
+
+def _grant_command(
+    url: str, dataset: str, budget: Budget | None = None, terms: Terms | None = None
+) -> str:
+    epsilon = "1.0" if budget is None else decimal_text(budget.epsilon)
+    words = ["dbern", "ledger", "grant", "--ledger", url, "--dataset", dataset]
+    words += ["--epsilon", epsilon]
+    if budget is not None and budget.delta:
+        words += ["--delta", decimal_text(budget.delta)]
+    usual, terms = Terms(), terms or Terms()
+    if terms.neighbors is not usual.neighbors:
+        words += ["--neighbors", terms.neighbors.value]
+    if terms.unit != usual.unit:
+        words += ["--unit", terms.unit.text]
+    return shlex.join(words)
+
+
+def _with_decimals(amounts: str) -> str:
+    """Write beside each fraction about how much it is: nobody reads 5/3 at a glance."""
+    return re.sub(
+        r"-?\d+/\d+",
+        lambda match: f"{match[0]} (about {float(Fraction(match[0])):.6g})",
+        amounts,
+    )

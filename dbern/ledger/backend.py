@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,10 +11,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from sqlalchemy import Connection
 
-from dbern.errors import SpecError
+from dbern.errors import EnvironmentRefusedError, SpecError
 from dbern.ledger.marks import Mark, Point
 from dbern.ledger.postgres import PostgresBackend
-from dbern.ledger.refusals import not_installed
 from dbern.ledger.secrets import Keys
 from dbern.ledger.sqlite import SqliteBackend
 from dbern.ledger.tables import VERSION, facts_of, ledger_id_of, migrate, set_facts, version_of
@@ -106,7 +106,8 @@ def check_installed(backend: Backend, busy_timeout: float) -> str:
         with backend.read() as connection:
             version = version_of(connection)
     if version is None:
-        raise not_installed(backend.url)
+        command = shlex.join(["dbern", "ledger", "init", "--ledger", backend.url])
+        raise EnvironmentRefusedError(f"ledger: no ledger is at {backend.url}. Make one: {command}")
     if version != VERSION:  # looking, too, needs the columns of this version
         with backend_of(backend.url, busy_timeout=busy_timeout).write() as connection:
             named = "ledger_id" in facts_of(connection)  # then its mark is what it should be

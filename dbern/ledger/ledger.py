@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Self
+from typing import NoReturn, Self
 
 from sqlalchemy import Connection
 
-from dbern.errors import DbernError
-from dbern.ledger import accounts, refusals, restore, tables
+from dbern.errors import (
+    BudgetError,
+    EnvironmentRefusedError,
+    IntegrityError,
+    ReleaseError,
+    SpecError,
+)
+from dbern.ledger import accounts, restore, tables
 from dbern.ledger.backend import Backend, backend_of, check_installed, start_mark
+from dbern.ledger.postgres import STAGING
 from dbern.ledger.restore import writing
 from dbern.ledger.secrets import RunRecord, Staging, destroy_staging, sweep_staging
 from dbern.ledger.tables import ledger_id_of
@@ -66,7 +73,7 @@ class Remains:
         with self._backend.read() as connection:
             key = self._backend.keys(connection).read(reservation.release_id)
             if key is None:
-                raise self._keyless(connection, reservation)
+                self._refuse_keyless(connection, reservation)
         return key
 
     def staging(self, reservation: Reservation) -> Staging:
@@ -97,7 +104,10 @@ class Remains:
                     sweep_staging(staging, live)
                 self._backend.sweep_locks(live)
             except OSError as error:
-                raise refusals.not_swept(self._backend.url, error) from error
+                raise EnvironmentRefusedError(
+                    f"ledger: what a finished release left beside {self._backend.url} cannot be "
+                    f"removed: {error.strerror}. Make {error.filename} writable."
+                ) from error
 
     def destroy(self, reservation: Reservation) -> None:
         """Remove key and staging of a release that is over.
@@ -116,23 +126,37 @@ class Remains:
                 if staging is not None:
                     destroy_staging(staging / reservation.release_id)
             except OSError as error:
-                raise refusals.not_destroyed(reservation, error) from error
+                raise ReleaseError(
+                    f"{reservation.title}: is {reservation.state.value}, but its key or staged "
+                    f"center cannot be removed: {error.strerror} ({error.filename}). Make it "
+                    "removable; the next command that opens the ledger removes it."
+                ) from error
 
-    def _keyless(self, connection: Connection, reservation: Reservation) -> DbernError:
+    def _refuse_keyless(self, connection: Connection, reservation: Reservation) -> NoReturn:
         found = tables.identified(connection, reservation.release_id)
         if found is None or found.state not in LIVE:
-            return refusals.moved_on(found, reservation.state.value)
-        where = self._backend.keys(connection).where
-        return refusals.key_missing(self._backend.url, found, where)
+            raise accounts.moved_on(found, reservation.state.value)
+        fate = "is refunded" if found.state is State.RESERVED else "stands"
+        raise IntegrityError(
+            f"{found.title}: its key is missing from {self._backend.keys(connection).where}, so it "
+            f"can never be finished. Give it up (its charge {fate}): "
+            f"{found.abandon_command(self._backend.url)}"
+        )
 
     def _staging_root(self) -> Path:
         root = self._backend.staging(self._ledger_id)
         if root is None or not root.parent.is_dir():
-            raise refusals.no_staging(root)
+            what = "is not set" if root is None else f"names {root.parent}, which is no directory"
+            raise EnvironmentRefusedError(
+                f"{STAGING}: {what}. Under a PostgreSQL ledger a release keeps its encrypted "
+                "center there until it is published. Set it to a directory on a disk that every "
+                "process which may go on with the release shares, never where synopses are "
+                "published."
+            )
         return root
 
 
-# --- The budget ledger: what was granted, what each release cost, and how far each has come
+# --- The ledger itself
 
 
 class BudgetLedger:
@@ -253,8 +277,7 @@ class BudgetLedger:
             When the amount is not above zero, or accountant, period or delta cannot be.
         """
         require_positive(budget)
-        detail = tables.amount_columns(budget)
-        logged = accounts.refusals_logged(self._backend, dataset, None, detail)
+        logged = self._refusals_logged(dataset, None, budget)
         with logged, writing(self._backend) as connection:
             accounts.granted_terms(
                 connection, dataset, neighbors, unit, accountant, period, random_dp
@@ -277,8 +300,7 @@ class BudgetLedger:
 
     def require_account(self, request: Request) -> None:
         """Refuse a new release without a grant on its terms, as `reserve` would, unplanned."""
-        detail = tables.amount_columns(request.charge)
-        logged = accounts.refusals_logged(self._backend, request.dataset, request.name, detail)
+        logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, self._backend.read() as connection:
             restore.require_reconciled(connection, self._backend)
             at = tables.now()
@@ -299,14 +321,11 @@ class BudgetLedger:
             When the files changed after reading began.
         """
         require_positive(request.charge, request.rho)
-        detail = tables.amount_columns(request.charge)
-        logged = accounts.refusals_logged(self._backend, request.dataset, request.name, detail)
+        logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, writing(self._backend) as connection:
             found = tables.named(connection, request.dataset, request.name)
-            if found is not None and (
-                refusal := refusals.unlike(self.url, compared(found, request))
-            ):
-                raise refusal
+            if found is not None:
+                compared(found, request).require_same(self.url)
             if found is None or found.state in PENDING:
                 restore.require_reconciled(connection, self._backend)
             at = tables.now()  # one time decides in which period it is paid and in which it counts
@@ -428,8 +447,16 @@ class BudgetLedger:
         with writing(self._backend) as connection:
             found = tables.named(connection, dataset, name)
             meant = found is not None and release_id in (None, found.release_id)
-            if found is None or found.state not in LIVE or not meant:
-                raise refusals.not_abandonable(dataset, name, found if meant else None)
+            if found is None or not meant:
+                raise SpecError(
+                    f"dataset {dataset!r}: has no release {name!r} to abandon. List the names: "
+                    "dbern ledger status"
+                )
+            if found.state not in LIVE:
+                raise SpecError(
+                    f"{found.title}: is {found.state.value} and its charge stands. Leave it: "
+                    "nothing can be abandoned."
+                )
             refunded = found.state is State.RESERVED
             after = State.REFUNDED if refunded else State.ABANDONED
             values = {"state": after.value}
@@ -487,6 +514,19 @@ class BudgetLedger:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    @contextmanager
+    def _refusals_logged(self, dataset: str, name: str | None, amount: Budget) -> Iterator[None]:
+        """Record what the transaction within refuses, once that is rolled back."""
+        try:
+            yield
+        except (BudgetError, SpecError, IntegrityError) as refusal:
+            with writing(self._backend) as connection:
+                detail = {
+                    **tables.amount_columns(amount), "kind": refusal.kind, "why": str(refusal),
+                }  # fmt: skip
+                tables.add_audit(connection, "refused", dataset, name, detail=detail)
+            raise
 
     def _step(
         self, reservation: Reservation, before: State, after: State, **values: object

@@ -107,8 +107,8 @@ class WrappedKeys:
             return _cipher().decrypt(nonce, content, self._place(release_id))
         except (InvalidTag, ValueError):
             raise IntegrityError(
-                f"a release key in the database does not open: set {SECRET} to the secret that the "
-                "release was reserved under; if that is lost, abandon the release"
+                f"{SECRET}: does not open this release's key. Set it to the secret that the "
+                "release was reserved under, or abandon the release if that is lost."
             ) from None
 
     def destroy(self, release_id: str) -> None:
@@ -154,11 +154,10 @@ def secret_of(environment: Mapping[str, str]) -> bytes:
         secret = b""
     if len(secret) != SECRET_BYTES:
         raise EnvironmentRefusedError(
-            f"{SECRET} {'is not 32 bytes in hexadecimal or base64' if text else 'is not set'}: it "
-            "wraps the release keys in a PostgreSQL ledger; make one once with "
-            f"`openssl rand -base64 32`, keep it outside the database and its backups, and set it, "
-            f"or {SECRET_FILE} to a file that holds it, for every process that releases; nothing "
-            "was charged"
+            f"{SECRET}: {'is not 32 bytes in hexadecimal or base64' if text else 'is not set'}. It "
+            "wraps the release keys in a PostgreSQL ledger; nothing was charged. Make one with "
+            "`openssl rand -base64 32`, keep it outside the database and its backups, and set it, "
+            f"or {SECRET_FILE} to a file that holds it, for every process that releases."
         )
     return secret
 
@@ -168,8 +167,8 @@ def _content(file: str) -> str:
         return Path(file).read_text(encoding="ascii")
     except OSError as error:
         raise EnvironmentRefusedError(
-            f"{SECRET_FILE} names {file}, which cannot be read ({type(error).__name__}); mount the "
-            "secret there, readable by this user alone; nothing was charged"
+            f"{SECRET_FILE}: {file} cannot be read ({type(error).__name__}); nothing was charged. "
+            "Mount the secret there, readable by this user alone."
         ) from None
     except ValueError:
         return "?"  # no text: told as any other wrong secret

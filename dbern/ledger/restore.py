@@ -1,10 +1,8 @@
 """Notice a restored or copied ledger, and reconcile published releases with it.
 
-Whether the database is what it was: one put back to an earlier state forgets charges.
-
-Each time that is noticed or declared a new epoch begins, in which nothing is spent until the
-published releases are reconciled (docs/ledger.md, "After a restore"). A database is taken for put
-back
+A database that was put back to an earlier state forgets charges. Each time that is noticed or
+declared a new epoch begins, in which nothing is spent until the published releases are reconciled.
+A database is taken for put back
 
 - when a later point of it was seen (its mark) or, for SQLite, when it has events and no mark;
 - when a SQLite database with events is another file than its mark was noted for: a copy of the
@@ -15,20 +13,24 @@ back
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from dbern.ledger import refusals, tables
+from dbern.errors import BudgetError, IntegrityError, SpecError
+from dbern.ledger import tables
 from dbern.ledger.accounting import ZCDP, rho_of_charge
+from dbern.ledger.accounts import dataset_terms
 from dbern.ledger.backend import Backend
 from dbern.ledger.marks import Point
 from dbern.ledger.tables import facts_of, set_facts
 from dbern.ledger.values import Published, Reconciled, Reservation, State
+from dbern.privacy.budget import decimal_text
 
-# --- Whether the database is what it was: one put back to an earlier state forgets charges
+# --- Whether the database is what it was
 
 
 @contextmanager
@@ -102,7 +104,11 @@ def require_reconciled(connection: Connection, backend: Backend) -> None:
         Naming the command that reconciles it.
     """
     if is_pending(connection, backend):
-        raise refusals.unreconciled(backend.url)
+        command = shlex.join(["dbern", "ledger", "reconcile", "--ledger", backend.url])
+        raise BudgetError(
+            "This ledger was restored or copied and may be missing charges. Spending is blocked. "
+            f"Run, with every folder that holds published synopses: {command} FOLDER .."
+        )
 
 
 def _point(connection: Connection, facts: dict[str, str]) -> Point:
@@ -112,6 +118,7 @@ def _point(connection: Connection, facts: dict[str, str]) -> Point:
 # --- Published releases against the ledger: what was forgotten is charged, what is over is closed
 
 _OVER = (State.COMMITTED, State.ABANDONED)
+_BY_ITSELF = "Reconcile such synopses by themselves with --dataset NAME --more"
 
 
 @dataclass(frozen=True)
@@ -153,7 +160,10 @@ def _charge(
         _require_same(found, one)
     dataset = one.dataset if found is None else found.dataset
     if dataset is None:
-        raise refusals.of_no_dataset(one)
+        raise SpecError(
+            f"{one.output}: does not say whose budget paid for it, because an older version wrote "
+            f"it. {_BY_ITSELF}, then the others."
+        )
     one = replace(one, dataset=dataset, rho=rho_of_charge(one.charge, one.rho))
     _require_terms(connection, ledger, one, dataset)
     state = _state(one)
@@ -187,20 +197,32 @@ def _state(one: Published) -> State:
 
 def _require_same(found: Reservation, one: Published) -> None:
     if found.charge != one.charge:
-        raise refusals.other_guarantee(one, found.charge)
+        raise IntegrityError(
+            f"{one.output}: states {one.charge}, and its release {one.name!r} was charged "
+            f"{found.charge}, so one of them was changed. Nothing was reconciled. Bring the "
+            "synopsis or the ledger back as it was."
+        )
 
 
 def _require_terms(connection: Connection, ledger: Known, one: Published, dataset: str) -> None:
-    terms = tables.terms_of(connection, dataset)
-    if terms is None:
-        others = tables.dataset_names(connection)
-        raise refusals.not_granted(ledger.url, dataset, others, one.charge)
+    terms = dataset_terms(connection, ledger.url, dataset, one.charge)
     if (terms.neighbors.value, str(terms.unit)) != (one.neighbors, one.unit):
-        raise refusals.terms_published(one, dataset, terms)
+        raise BudgetError(
+            f"{one.output}: protects neighbors {one.neighbors}, unit {one.unit}, and dataset "
+            f"{dataset!r} was granted for {terms}, so its cost does not add up with the others. "
+            f"Grant another dataset on its terms. {_BY_ITSELF}."
+        )
     if one.gamma is not None and not terms.random_dp:
-        raise refusals.random_dp(dataset, one.gamma, one.output)
+        raise BudgetError(
+            f"{one.output}: is RANDOM DP only (gamma {decimal_text(one.gamma)}), which dataset "
+            f"{dataset!r} does not allow. Grant another dataset with --allow-random-dp. "
+            f"{_BY_ITSELF}."
+        )
     if terms.accountant == ZCDP and one.rho is None:
-        raise refusals.no_rho_published(one, dataset)
+        raise BudgetError(
+            f"{one.output}: states {one.charge} and no rho, and dataset {dataset!r} is accounted "
+            f"in zCDP, so another account paid for it. {_BY_ITSELF}."
+        )
 
 
 def _log(connection: Connection, one: Published, found: Reservation | None) -> None:

@@ -1,10 +1,9 @@
 """Release keys, run records and the sealed private center: files that survive a power cut.
 
-The exact private center between counting and noise: encrypted blocks, created once, sealed.
-
-The same key with another center would be a two-time pad, so the center that is charged for is the
-center that gets the noise: `Staging.seal` binds every block under a subkey of the release key, and
-the seal is in the ledger before the first noise is drawn (docs/mathematics.md, "Noise").
+The exact private center between counting and noise is staged in encrypted blocks, each created
+once. The same key with another center would be a two-time pad, so the center that is charged for is
+the center that gets the noise: `Staging.seal` binds every block under a subkey of the release key,
+and the seal is in the ledger before the first noise is drawn (docs/mathematics.md, "Noise").
 """
 
 from __future__ import annotations
@@ -414,11 +413,6 @@ class Staging:
             self._verified = {}
             destroy_staging(self.directory)
             self._open()
-
-    def destroy(self) -> None:
-        """Remove the directory and all that is in it."""
-        with _reported(self.directory):
-            destroy_staging(self.directory)
 
     def _open(self) -> None:
         private_directory(self.directory)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from dbern.errors import SpecError
+from dbern.errors import IntegrityError, SpecError
 from dbern.ledger.accounting import BASIC, Amount
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, decimal_text
 
@@ -18,7 +19,7 @@ from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, decimal_text
 
 
 class State(enum.StrEnum):
-    """Say where a release stands, from its reservation to its end.
+    """Where a release stands.
 
     `ABANDONED` keeps its charge (records may have been read); `REFUNDED` gave it back and freed
     the name.
@@ -143,6 +144,16 @@ class Reservation:
     seal: bytes | None = field(repr=False)
     created: str
     manifest_digest: str | None = None
+
+    @property
+    def title(self) -> str:
+        """The release in a message."""
+        return f"release {self.name!r} of dataset {self.dataset!r}"
+
+    def abandon_command(self, url: str) -> str:
+        """Return the command that gives the release up."""
+        words = ["dbern", "ledger", "abandon", "--ledger", url]
+        return shlex.join([*words, "--dataset", self.dataset, "--name", self.name])
 
 
 @dataclass(frozen=True)
@@ -328,6 +339,55 @@ class Comparison:
     identity: tuple[Change, ...]
     inputs: tuple[Change, ...]
 
+    def require_same(self, url: str) -> None:
+        """Require that the request is the release of its name and may go on.
+
+        Parameters
+        ----------
+        url : str
+            The ledger's, for the command that a refusal names.
+
+        Raises
+        ------
+        SpecError
+            When the release was abandoned, the request is another release, or the input changed
+            before reading began.
+        IntegrityError
+            When the input changed after reading began.
+        """
+        title, state = self.reservation.title, self.reservation.state
+        if state is State.ABANDONED:
+            raise SpecError(
+                f"{title}: was abandoned, and its charge stands. Choose a new release name."
+            )
+        if self.identity and not self.reservation.identity:
+            raise SpecError(
+                f"{title}: was published at {self.reservation.output} before the ledger was "
+                "restored, and its spec is lost, so none can be compared with it. Use what is "
+                "published, or choose a new release name, which spends again."
+            )
+        if self.identity:
+            raise SpecError(
+                f"{title}: is another release ({_listed(self.identity)}). Undo the change, or "
+                "choose a new release name, which spends again."
+            )
+        if self.inputs and state in PENDING:
+            self._refuse_inputs(url)
+
+    def _refuse_inputs(self, url: str) -> None:
+        what = f"{self.reservation.title}: its input changed"
+        keys = _keys(self.inputs)
+        abandon = self.reservation.abandon_command(url)
+        if self.reservation.state is State.RESERVED:
+            raise SpecError(
+                f"{what} since it was reserved ({keys}). Nothing was read. Restore the input, or "
+                f"refund the charge ({abandon}) and run the same command again."
+            )
+        raise IntegrityError(
+            f"{what} after reading began ({keys}). Restore the input, or give the release up "
+            f"(its charge stands): {abandon}"
+        )
+
 
 def compared(reservation: Reservation, request: Request) -> Comparison:
     """Set a request beside the stored release.
@@ -390,29 +450,19 @@ def abridged(value: Any) -> Any:
     return value
 
 
-def listed(found: Sequence[Change]) -> str:
-    """The changes as one phrase; a list of thousands of files is cut after a few.
-
-    Examples
-    --------
-    >>> listed([Change("n", "1", "2"), Change("k", "3", "4")])
-    'n was 1, is 2; k was 3, is 4'
-    """
-    text = "; ".join(str(change) for change in found[:_MOST_CHANGES])
-    rest = len(found) - _MOST_CHANGES
-    return text if rest <= 0 else f"{text}; and {rest} more"
+def _listed(found: Sequence[Change]) -> str:
+    return _first([str(change) for change in found])
 
 
-def named(found: Sequence[Change]) -> str:
-    """The changed keys without their values: a file's compressed size depends on its records.
+def _keys(found: Sequence[Change]) -> str:
+    """Name the changed keys alone: a file's compressed size depends on its records."""
+    return _first([change.key for change in found])
 
-    Examples
-    --------
-    >>> named([Change("files.a.parquet.size", "1", "2")])
-    'files.a.parquet.size changed'
-    """
-    text = "; ".join(f"{change.key} changed" for change in found[:_MOST_CHANGES])
-    rest = len(found) - _MOST_CHANGES
+
+def _first(parts: Sequence[str]) -> str:
+    """Return the first few of what may be thousands of files."""
+    rest = len(parts) - _MOST_CHANGES
+    text = "; ".join(parts[:_MOST_CHANGES])
     return text if rest <= 0 else f"{text}; and {rest} more"
 
 

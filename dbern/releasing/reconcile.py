@@ -25,7 +25,7 @@ from dbern.ledger import BudgetLedger, Published, Reconciled
 from dbern.privacy.budget import Budget
 from dbern.synopsis.manifest import digest
 from dbern.synopsis.metadata import FORMAT
-from dbern.synopsis.reader import open_synopsis
+from dbern.synopsis.store import ReleasedStore
 
 
 def reconcile(
@@ -131,9 +131,8 @@ def _attributes(root: dict[str, Any]) -> dict[str, Any]:
 def _published(store: str, dataset: str | None) -> Published:
     place = place_at(store)
     with failures_told(place, "read"):
-        manifest = place.read(MANIFEST) if is_published(place) else None
-    whole = manifest is not None
-    facts = open_synopsis(store).metadata if whole else _attributes(_json(place, ROOT))
+        whole = ReleasedStore(store) if is_published(place) else None
+    facts = _attributes(_json(place, ROOT)) if whole is None else whole.attributes
     try:
         rho, random_dp = facts.get("rho"), facts.get("random_dp")
         return Published(
@@ -147,7 +146,7 @@ def _published(store: str, dataset: str | None) -> Published:
             output=store,
             dataset=dataset or facts.get("dataset"),
             ledger_id=facts.get("ledger_id"),
-            manifest_digest=None if manifest is None else digest(manifest).sha256,
+            manifest_digest=None if whole is None else digest(whole.manifest).sha256,
             gamma=Fraction(random_dp["gamma"]) if random_dp else None,
         )
     except (KeyError, TypeError, ValueError):

@@ -1,12 +1,9 @@
 """Run a release: plan, reserve, count, stage, charge, add noise, publish, commit.
 
-What a run of a release says of itself: public facts in the log, durations in its run record.
-
 Log lines carry the release's id and follow from the spec and the files' row groups alone, so they
 are the same for every dataset of that shape: progress is logged by the share of the work that is
-done, never by the clock, and no line holds a duration or a time.
-
-The one use case: plan, reserve, count, stage, charge, noise, publish, commit.
+done, never by the clock, and no line holds a duration or a time. Durations are in the private run
+record.
 
 Each step leaves the ledger in a state from which the same call goes on. Noise is a function of the
 release key, the sealed center, the law and the position, and the center is staged before the
@@ -125,7 +122,7 @@ def logged_by(handler: logging.Handler) -> None:
     LOGGER.setLevel(logging.INFO)
 
 
-# --- The one use case: plan, reserve, count, stage, charge, noise, publish, commit
+# --- The release
 
 _WAITING = "waiting for another process with this release"
 

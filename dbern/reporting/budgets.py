@@ -83,7 +83,7 @@ def ledger_page(
     lines : sequence of AuditLine
         The audit log, of these datasets at least.
     pending : bool
-        Whether the ledger was put back to an earlier state and is not reconciled yet.
+        Whether the ledger was restored or copied and is not reconciled yet.
 
     Raises
     ------

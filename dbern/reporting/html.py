@@ -1,6 +1,4 @@
-"""``dbern report``: one self-contained HTML file about a synopsis.
-
-``dbern report``: one HTML file about a synopsis, that asks for nothing from anywhere.
+"""``dbern report``: one HTML file about a synopsis, that asks for nothing from anywhere.
 
 Its bytes depend on the synopsis and the name of its folder alone, under given versions.
 """
@@ -165,7 +163,7 @@ def recipes(synopsis: Synopsis) -> dict[str, str]:
     }
 
 
-# --- dbern report: one HTML file about a synopsis, that asks for nothing from anywhere
+# --- The page
 
 _PLACES = {1: 401, 2: 161, 3: 81}
 """Grid of a picture by the number of axes; small multiples have the last, one slice the second."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, StringConstraints
 
@@ -14,15 +13,15 @@ from dbern.data.storage import MANIFEST, Place, failures_told, is_object_name
 from dbern.errors import IntegrityError, printable
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION, Facts, Text, checked, require
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "Entry", "Manifest", "digest", "digest_of", "publish"]
-
 
 def _object_name(name: str) -> str:
     require(is_object_name(name) and name != MANIFEST, "is no name of an object of the store")
     return name
 
 
-class _Entry(Facts):
+class Entry(Facts):
+    """Size and SHA-256 of one object."""
+
     bytes: Annotated[int, Field(ge=0, lt=2**63)]
     sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 
@@ -32,53 +31,30 @@ class _Version(Facts):
     format_version: int
 
 
-class _Manifest(Facts):
-    release_id: Text
-    created: Text
-    objects: dict[
-        Annotated[str, StringConstraints(max_length=1024), AfterValidator(_object_name)], _Entry
-    ]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """Size and SHA-256 of one object."""
-
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Manifest:
+class Manifest(Facts):
     """Which release this is and what every other object of the store must be.
 
     Examples
     --------
-    >>> manifest = Manifest("7f", "2026-11-20T00:00:00+00:00", {"a": digest(b"b")})
-    >>> Manifest.parse(manifest.text(), "a.zarr") == manifest
+    >>> objects = {"a": digest(b"b")}
+    >>> made = Manifest(release_id="7f", created="2026-11-20T00:00:00+00:00", objects=objects)
+    >>> Manifest.parse(made.text(), "a.zarr") == made
     True
     """
 
-    release_id: str
-    created: str
-    objects: Mapping[str, Entry]
+    release_id: Text
+    created: Text
+    objects: dict[
+        Annotated[str, StringConstraints(max_length=1024), AfterValidator(_object_name)], Entry
+    ]
 
     def text(self) -> str:
         """The JSON text: keys sorted, so that equal manifests are equal bytes."""
-        content = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "release_id": self.release_id,
-            "created": self.created,
-            "objects": {
-                path: {"bytes": entry.bytes, "sha256": entry.sha256}
-                for path, entry in self.objects.items()
-            },
-        }
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **self.model_dump()}
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
     @classmethod
-    def parse(cls, text: str | bytes, where: str) -> Manifest:
+    def parse(cls, text: str | bytes, where: str) -> Self:
         """Read a manifest; `where` names the store in errors.
 
         Raises
@@ -94,9 +70,7 @@ class Manifest:
                 f"dbern reads {FORMAT} version {FORMAT_VERSION}; open it with the dbern that wrote "
                 "it"
             )
-        content = checked(_Manifest, text, where, MANIFEST)
-        objects = {name: Entry(one.bytes, one.sha256) for name, one in content.objects.items()}
-        return cls(content.release_id, content.created, objects)
+        return checked(cls, text, where, MANIFEST)
 
 
 def digest(data: bytes) -> Entry:
@@ -110,7 +84,7 @@ def digest_of(parts: Iterable[bytes]) -> Entry:
     for part in parts:
         size += len(part)
         found.update(part)
-    return Entry(size, found.hexdigest())
+    return Entry(bytes=size, sha256=found.hexdigest())
 
 
 def publish(place: Place, manifest: Manifest) -> None:

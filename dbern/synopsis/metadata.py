@@ -1,7 +1,5 @@
 """What the metadata of a synopsis may say, checked by one strict model before it is used.
 
-What the metadata of a synopsis may say: one strict model of the attributes of its root.
-
 A synopsis may come from a stranger, so nothing is used before this model has looked at it: types,
 ranges, finite numbers, closed lists, and whether the parts fit each other. Keys that are not known
 are left out, as FORMAT.md promises to later minor versions.
@@ -37,7 +35,7 @@ from dbern.privacy.laplace import MAX_SCALE
 from dbern.strategies.bias import GramBall, approximation_of
 from dbern.strategies.gram import MOST_POINTS
 
-# --- What the metadata of a synopsis may say: one strict model of the attributes of its root
+# --- The parts of the attributes of a synopsis's root
 
 
 FORMAT, FORMAT_VERSION = "dbern-synopsis", 1

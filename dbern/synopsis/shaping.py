@@ -1,7 +1,5 @@
 """Shape a released function after release: nonnegative, normalized, monotone.
 
-Free post-processing of a released function: nonnegative, normalized, monotone.
-
 Write f for the released polynomial, F for the non-private function, w for the half-width of f's
 band: with probability ``1 - beta``, ``|f - F| <= w`` everywhere. Post-processing costs no budget.
 It must not make the band wrong, and what F looks like is private: nobody can promise without the

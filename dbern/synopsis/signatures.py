@@ -130,16 +130,14 @@ def sign(place: Place, manifest: bytes, key: Ed25519PrivateKey) -> str:
         Where it cannot be written.
     """
     public = key.public_key()
-    found, content = (
-        fingerprint(public),
-        {
-            "format": "dbern-signature",
-            "format_version": 1,
-            "algorithm": "ed25519",
-            "public_key": base64.b64encode(_der(public)).decode(),
-            "signature": base64.b64encode(key.sign(_SIGNED + manifest)).decode(),
-        },
-    )
+    found = fingerprint(public)
+    content = {
+        "format": "dbern-signature",
+        "format_version": 1,
+        "algorithm": "ed25519",
+        "public_key": base64.b64encode(_der(public)).decode(),
+        "signature": base64.b64encode(key.sign(_SIGNED + manifest)).decode(),
+    }
     name, text = f"signatures/{found}.json", json.dumps(content, indent=1) + "\n"
     with failures_told(place):
         try:

@@ -169,7 +169,7 @@ class SynopsisWriter:
                 "other programs away from the output and run the same command again"
             )
         just_before()
-        manifest = Manifest(self._release_id, created, dict(sorted(self._entries.items())))
+        manifest = Manifest(release_id=self._release_id, created=created, objects=self._entries)
         publish(self._place, manifest)
         return digest(manifest.text().encode()).sha256
 

@@ -57,7 +57,7 @@ def test_advanced_composition_cannot_pay_in_zcdp(project, run):
     project.spec(budget=SMALL, mechanism={"noise": "laplace-advanced"})
     ran = run("release", "release.toml")
     assert (ran.code, ran.out) == (3, "")
-    assert 'write noise = "auto"' in ran.err
+    assert 'noise = "auto"' in ran.err
     assert not project.output.exists()
 
 
@@ -123,7 +123,7 @@ def test_a_grant_fixes_neighbours_and_unit(run):
     assert run(*words, "--epsilon", "1.0").code == 0
     other = run(*words, "--epsilon", "1.0", "--unit", "user:9")
     assert other.code == 3
-    assert "the first grant fixes the terms" in other.err
+    assert "was granted for" in other.err
     for unit in ("user", "user:0", ":3", "user:x"):
         refused = run(*words, "--epsilon", "1.0", "--unit", unit)
         assert refused.code == 2

@@ -426,7 +426,7 @@ def test_plain_tcp_beyond_loopback_is_warned_of(address, state):
 
 
 def test_doctor_on_a_cluster(client, monkeypatch):
-    monkeypatch.setattr("dbern.cli.diagnosis._connected", lambda address: client_of(client))
+    monkeypatch.setattr("dbern.cli.diagnosis.connect", lambda *_: client_of(client))
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["workers"].state == "good"
     assert found["worker memory"].state == "good"

@@ -79,7 +79,7 @@ def test_what_is_spent_never_converts_to_more_than_the_grant(zcdp):
 
 
 def test_a_guarantee_without_a_rho_is_refused(zcdp):
-    with pytest.raises(BudgetError, match=r"laplace-advanced.*write") as refused:
+    with pytest.raises(BudgetError, match="laplace-advanced") as refused:
         zcdp.reserve(request("r", "0.01", "1e-9"))
     assert refused.value.exit_code == 3
     assert zcdp.find("zcdp", "r") is None
@@ -143,7 +143,7 @@ def test_a_zcdp_grant_needs_a_delta(ledger):
 
 def test_the_accountant_is_fixed_once(zcdp):
     for dataset, other in (("zcdp", "basic"), ("trips", "zcdp")):
-        with pytest.raises(BudgetError, match="the first grant fixes"):
+        with pytest.raises(BudgetError, match="was granted for"):
             zcdp.grant(dataset, GRANT, accountant=other)
     assert zcdp.grant("zcdp", GRANT).accountant == "zcdp"
 
@@ -189,9 +189,9 @@ def test_a_period_is_the_datasets_for_good(ledger):
     ledger.grant("nightly", Budget.parse("1"), period="day")
     assert ledger.grant("nightly", Budget.parse("1")).granted == Budget.parse("2")
     for dataset, period in (("nightly", "week"), ("trips", "day")):
-        with pytest.raises(BudgetError, match="the first grant fixes"):
+        with pytest.raises(BudgetError, match="was granted for"):
             ledger.grant(dataset, Budget.parse("1"), period=period)
-    with pytest.raises(SpecError, match="write --period day or"):
+    with pytest.raises(SpecError, match=r"^period: .*--period day or"):
         ledger.grant("yearly", Budget.parse("1"), period="year")
 
 

@@ -75,7 +75,7 @@ def test_a_refused_charge_leaves_no_key(ledger, keys_held, ask):
 def test_without_a_grant_the_message_says_how_to_grant(ledger):
     with pytest.raises(BudgetError, match=r"dbern ledger grant .* --dataset nowhere --epsilon 0.5"):
         ledger.reserve(Request("nowhere", "r", Budget.parse("0.5")))
-    with pytest.raises(BudgetError, match=r"of trips: write .* for others grant one: dbern"):
+    with pytest.raises(BudgetError, match=r"of trips\..* grant one: dbern"):
         ledger.status("nowhere")
 
 
@@ -85,8 +85,8 @@ def test_a_misspelt_dataset_is_shown_the_names_before_a_second_budget(ledger):
     with pytest.raises(BudgetError) as refused:
         ledger.reserve(Request("trisp", "r", Budget.parse("0.5")))
     first, _, mend = str(refused.value).partition("grant one")
-    assert "it has budgets of trips, weather-00," in first
-    assert "weather-08, ..: write" in first
+    assert "budgets of trips, weather-00," in first
+    assert "weather-08 and more. Write" in first
     assert "--dataset trisp" in mend
 
 
@@ -114,10 +114,10 @@ def test_defaults_are_those_of_the_paper(ledger):
     "other", [{"neighbors": Neighbors.ADD_OR_REMOVE_ONE}, {"unit": PrivacyUnit("rider", 2)}]
 )
 def test_a_release_on_other_terms_is_refused(ledger, ask, other):
-    with pytest.raises(BudgetError, match="the first grant fixes"):
+    with pytest.raises(BudgetError, match="was granted for"):
         ledger.reserve(ask(**other))
     ledger.reserve(ask())
-    with pytest.raises(BudgetError, match="the first grant fixes"):
+    with pytest.raises(BudgetError, match="was granted for"):
         ledger.reserve(ask(**other))
 
 

@@ -110,7 +110,7 @@ def test_a_mark_that_cannot_be_raised_changes_nothing(ledger, ask, monkeypatch):
 @sqlite_only
 def test_a_ledger_without_its_mark_is_a_copy(ledger, held, ask, path):
     path.with_name("ledger.db.mark").unlink()
-    with pytest.raises(BudgetError, match="is a copy"):
+    with pytest.raises(BudgetError, match="dbern ledger reconcile"):
         ledger.reserve(ask("new", "0.1"))
     assert "is missing" in next(
         line.detail["why"] for line in ledger.log() if line.event == "restored"
@@ -284,7 +284,7 @@ def test_an_unknown_release_is_charged_once(ledger, found, ask):
     assert status.spent == Budget.parse("0.25")
     (row,) = status.releases
     assert (row.name, row.state, row.created) == ("lost", "committed", found().created)
-    with pytest.raises(SpecError, match=r"published at lost\.zarr.* leave it as it is"):
+    with pytest.raises(SpecError, match=r"published at lost\.zarr"):
         ledger.reserve(ask("lost"))
     (line,) = [line for line in ledger.log() if line.event == "reconciled"]
     assert (line.detail["epsilon"], line.detail["was"]) == ("1/4", "unknown")

@@ -82,7 +82,7 @@ def test_a_key_is_overwritten_before_it_is_unlinked(ledger, held, keys):
 def test_a_missing_key_says_what_can_be_done(ledger, held, advance, keys, state, fate):
     reservation = advance(held, state)
     (keys / f"{held.release_id}.key").unlink()
-    with pytest.raises(IntegrityError, match=f"dbern ledger abandon .*{fate}"):
+    with pytest.raises(IntegrityError, match=f"{fate}.*dbern ledger abandon"):
         ledger.key(reservation)
     with pytest.raises(IntegrityError, match="dbern ledger abandon"):
         ledger.staging(reservation)

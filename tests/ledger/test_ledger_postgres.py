@@ -175,13 +175,13 @@ def test_another_secret_or_row_opens_no_key(server, ledger, held, ask, name, mon
     other = ledger.reserve(ask("other", "0.1"))
     with monkeypatch.context() as patch:
         patch.setenv("DBERN_LEDGER_SECRET", bytes(32).hex())
-        with pytest.raises(IntegrityError, match="set DBERN_LEDGER_SECRET to the secret that"):
+        with pytest.raises(IntegrityError, match=r"^DBERN_LEDGER_SECRET: "):
             ledger.key(held)
     server.execute(
         f"UPDATE keys SET wrapped = (SELECT wrapped FROM keys WHERE release_id = "
         f"'{other.release_id}') WHERE release_id = '{held.release_id}'", name,
     )  # fmt: skip
-    with pytest.raises(IntegrityError, match="does not open"):
+    with pytest.raises(IntegrityError, match=r"^DBERN_LEDGER_SECRET: "):
         ledger.key(held)
     assert len(ledger.key(other)) == 32
 
@@ -190,7 +190,7 @@ def test_another_secret_or_row_opens_no_key(server, ledger, held, ask, name, mon
 @pytest.mark.parametrize("variable", ["DBERN_LEDGER_SECRET", "DBERN_LEDGER_STAGING"])
 def test_without_secret_or_staging_nothing_is_charged(ledger, ask, monkeypatch, variable, url):
     monkeypatch.delenv(variable)
-    with pytest.raises(EnvironmentRefusedError, match=f"{variable} is not set"):
+    with pytest.raises(EnvironmentRefusedError, match=f"^{variable}: "):
         ledger.reserve(ask())
     with BudgetLedger.open(url) as granting:  # which needs neither
         assert granting.grant("trips", Budget.parse("1")).remaining == Budget.parse("2")

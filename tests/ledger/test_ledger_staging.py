@@ -12,6 +12,7 @@ import pytest
 
 from dbern.errors import IntegrityError, ReleaseError
 from dbern.ledger import Staging
+from dbern.ledger.secrets import destroy_staging
 
 KEY = bytes(range(32))
 
@@ -196,8 +197,8 @@ def test_clear_starts_over_and_destroy_leaves_nothing(staging):
     assert block_files(staging) == []
     staging.put("a", 0, np.array([2]))
     assert staging.get("a", 0) == [2]
-    staging.destroy()
-    staging.destroy()
+    destroy_staging(staging.directory)
+    destroy_staging(staging.directory)
     assert list(staging.directory.parent.iterdir()) == []
     with pytest.raises(ReleaseError, match="is gone"):
         staging.put("a", 1, np.array([3]))

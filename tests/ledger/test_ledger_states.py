@@ -90,7 +90,7 @@ def test_another_identity_is_refused_in_every_state(
     advance(held, state)
     with pytest.raises(SpecError, match=said) as refused:
         ledger.reserve(ask(identity=identity))
-    assert "only a new name spends again" in str(refused.value)
+    assert "a new release name, which spends again" in str(refused.value)
 
 
 def test_ten_and_ten_point_zero_are_one_number_but_true_is_not_one(ledger, ask):
@@ -112,17 +112,16 @@ def test_inputs_changed_while_reserved_can_be_refunded(ledger, held, ask):
     with pytest.raises(SpecError) as refused:
         ledger.reserve(ask(inputs=CHANGED))
     for part in (
-        "n changed",
-        "files.a.parquet.size changed",
+        "(n; files.a.parquet.size)",
         f"dbern ledger abandon --ledger {ledger.url} --dataset trips --name density",
-        "refunds",
+        "refund",
     ):
         assert part in str(refused.value)
 
 
 def test_inputs_changed_while_reading_are_an_integrity_error(ledger, held, ask, advance):
     advance(held, "reading")
-    with pytest.raises(IntegrityError, match=r"files.a.parquet.size changed.*charge stands"):
+    with pytest.raises(IntegrityError, match=r"files.a.parquet.size.*charge stands.*abandon"):
         ledger.reserve(ask(inputs=CHANGED))
 
 
@@ -168,7 +167,7 @@ def test_abandoning_later_keeps_the_charge_and_the_name(ledger, held, ask, advan
     advance(held, state)
     assert not ledger.abandon("trips", "density").refunded
     assert ledger.status("trips")[0].spent == Budget.parse("0.4")
-    with pytest.raises(SpecError, match="choose a new release name"):
+    with pytest.raises(SpecError, match="new release name"):
         ledger.reserve(ask())
     with pytest.raises(SpecError, match="its charge stands"):
         ledger.abandon("trips", "density")

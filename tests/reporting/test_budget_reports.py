@@ -94,12 +94,12 @@ def test_the_page_says_what_the_ledger_says(ledger):
     release(ledger, "city", "trips", "0.5")
     release(ledger, EVIL, EVIL, "0.25", steps=0)
     page = read(ledger_page(ledger.status(), ledger.log(), pending=True))
-    for said in ("trips", "committed", "epsilon 0.5", "epsilon 2.5", EVIL, "put back"):
+    for said in ("trips", "committed", "epsilon 0.5", "epsilon 2.5", EVIL, "restored or copied"):
         assert said in page.words
     assert len(page.images()) == 2
     again = ledger_page(ledger.status(), ledger.log(), pending=True)
     assert again == page.text
-    assert "put back" not in read(ledger_page(ledger.status(), ledger.log())).words
+    assert "restored or copied" not in read(ledger_page(ledger.status(), ledger.log())).words
 
 
 def test_a_ledger_without_grants_has_a_page_too(ledger):

@@ -61,7 +61,7 @@ def _decoded(frames: list[Any]) -> Any:
         if pairs.get("op") == "stream-start":  # distributed warns of versions that workers state
             return {"op": "stream-start"}
         for text in ("exception", "traceback") if "status" in pairs else ():  # raised, and logged
-            pairs |= {text: ""} if isinstance(pairs.get(text), str) else {}
+            pairs |= {text: ""} if type(pairs.get(text)) is str else {}
         return {_plain(key): _plain(value) for key, value in pairs.items()}
 
     def of_list(items: list[Any]) -> Any:
@@ -200,10 +200,11 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
             handlers = {op: _heard(handler) for op, handler in self._stream_handlers.items()}
             self._stream_handlers = defaultdict(lambda: _ignored, handlers)
             await super()._start(**arguments)
-        except Exception as error:
+        except (AssertionError, AttributeError, LookupError):  # of what was sent
             await self._close()
-            if isinstance(error, AssertionError | AttributeError | LookupError):  # of what was sent
-                raise _unlike() from None
+            raise _unlike() from None
+        except Exception:
+            await self._close()
             raise
 
     async def _handle_report(self) -> None:

@@ -54,6 +54,8 @@ class Forwarded:  # to the scheduler, which unpickles it, an object that it pass
 def count(*arguments, actual=dbern.cluster.graph.count):
     if route() == "error":
         raise ValueError
+    if route() == "place":
+        return dbern.cluster.graph.Outcome(None, failure="unreadable", place="Jane, 3.14")
     return Whole() if route() == "type" else actual(*arguments)
 
 def failed(error, status="error", actual=error_message):
@@ -188,6 +190,7 @@ def hostile(tmp_path_factory):
 
 ROUTES = {
     "result": "is not the bytes", "error": "gave up on a task", "type": "a task failed",
+    "place": "a place that is unknown here",
     "answer": "is not the bytes", "failing answer": "cannot say what it runs",
     "uncaught answer": "cannot say what it runs", "warn": None, "forwarded": None,
 }  # fmt: skip

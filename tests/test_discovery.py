@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import pytest
 
 from dbern.data import discovery
 from dbern.data.discovery import discover
-from dbern.errors import SpecError
+from dbern.errors import EnvironmentRefusedError, ExhaustedError, SpecError
 
 
 def made(folder: Path, *names: str) -> None:
@@ -44,6 +46,28 @@ def test_links_between_two_folders_end_a_search(tmp_path):
     (tmp_path / "two" / "there").symlink_to(tmp_path / "one")
     with pytest.raises(SpecError, match="is a link that leads back to"):
         discover(str(tmp_path / "one" / "**" / "*.parquet"))
+
+
+@pytest.mark.parametrize("pattern", ["", "**", "*/*.parquet"])
+@pytest.mark.parametrize(
+    ("code", "refused"),
+    [(errno.EIO, EnvironmentRefusedError), (errno.EMFILE, ExhaustedError), (errno.EACCES, None)],
+)
+def test_a_folder_that_fails_is_not_left_out(tmp_path, monkeypatch, pattern, code, refused):
+    """Its files would be missing from a release that is charged for all; one may hide itself."""
+    made(tmp_path, "one/a.parquet", "two/b.parquet")
+
+    def scandir(place, actual=os.scandir):
+        if str(place).endswith("two"):
+            raise OSError(code, os.strerror(code))
+        return actual(place)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    if refused is None:
+        assert [Path(path).name for path in discover(str(tmp_path / pattern))] == ["a.parquet"]
+        return
+    with pytest.raises(refused, match=r"data\.source: .*two"):
+        discover(str(tmp_path / pattern))
 
 
 def test_links_onward_are_followed(tmp_path):

@@ -6,8 +6,10 @@ unpickles it, named by that process's id: the releasing process is this one, and
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -52,13 +54,20 @@ class Forwarded:  # to the scheduler, which unpickles it, an object that it pass
 def count(*arguments, actual=dbern.cluster.graph.count):
     if route() == "error":
         raise ValueError
+    if route() == "place":
+        return dbern.cluster.graph.Outcome(None, failure="unreadable", place="Jane, 3.14")
     return Whole() if route() == "type" else actual(*arguments)
 
 def failed(error, status="error", actual=error_message):
     told = actual(error, status)
     return {**told, "exception": to_serialize(pickle.dumps(Mark()))} if route() == "error" else told
 
+def versions(packages=None, actual=distributed.worker.get_versions):
+    told = actual(packages)
+    return {**told, "packages": {**told["packages"], "msgpack": "Jane, 3.14"}}
+
 dbern.cluster.graph.count, distributed.worker.error_message = count, failed
+distributed.worker.get_versions = versions  # which a scheduler tells its clients of
 
 def dask_setup(worker):
     from distributed.protocol.serialize import ToPickle
@@ -92,6 +101,34 @@ def dask_setup(worker):
     worker.periodic_callbacks["say"].start()
 """
 
+SCHEDULER = """
+import os, pathlib
+import distributed.versions
+
+ROUTE = pathlib.Path(os.environ["MARKS"]).parent / "route"
+SAID = [
+    {"op": "Jane, 3.14"}, {"op": "error", "exception": "Jane, 3.14"},
+    {"op": "lost-data", "Jane, 3.14": 1}, {"op": "key-in-memory", "key": {"Jane, 3.14": 1}},
+    {"op": "lost-data", "status": "error", "exception": "Jane, 3.14"},
+]
+
+def route():
+    return ROUTE.read_text()
+
+def compared(*arguments, actual=distributed.versions.error_message, **more):
+    return {"op": "Jane, 3.14"} if route() == "greeting" else actual(*arguments, **more)
+
+distributed.versions.error_message = compared
+
+def dask_setup(scheduler):
+    def send_all(client_msgs, worker_msgs, actual=scheduler.send_all):
+        for client in client_msgs if route() == "stream" else ():
+            scheduler.client_comms[client].send(*SAID)
+        actual(client_msgs, worker_msgs)
+
+    scheduler.send_all = send_all
+"""
+
 
 def wait(condition, seconds=300):
     end = time.monotonic() + seconds
@@ -105,11 +142,13 @@ class Cluster:
         self.folder, self.processes = folder, []
         (folder / "marks").mkdir()
         (folder / "hostile.py").write_text(PRELOAD)
+        (folder / "talking.py").write_text(SCHEDULER)
         file = folder / "scheduler.json"
-        self._start("scheduler", "--port", "0", "--scheduler-file", str(file))
+        self.send("none")
+        self._start("scheduler", "--port", "0", "--scheduler-file", str(file),
+                    "--preload", "talking.py")  # fmt: skip
         wait(lambda: file.exists() and file.stat().st_size > 0)
         self.address = json.loads(file.read_text())["address"]
-        self.send("none")
         self._start("worker", self.address, "--nthreads", "1", "--no-nanny",
                     "--memory-limit", "4GiB", "--local-directory", str(folder),
                     "--preload", "hostile.py")  # fmt: skip
@@ -151,6 +190,7 @@ def hostile(tmp_path_factory):
 
 ROUTES = {
     "result": "is not the bytes", "error": "gave up on a task", "type": "a task failed",
+    "place": "a place that is unknown here",
     "answer": "is not the bytes", "failing answer": "cannot say what it runs",
     "uncaught answer": "cannot say what it runs", "warn": None, "forwarded": None,
 }  # fmt: skip
@@ -183,6 +223,29 @@ def test_nor_in_a_doctor(hostile, route):
     assert str(os.getpid()) not in [mark.name for mark in hostile.marks()]
     bad = "mend" if "answer" in route else "good"
     assert findings["workers"] == bad
+
+
+SAYING = {
+    "none": None,
+    "stream": "gave up on a task|scheduler is gone",
+    "greeting": "does not answer as one of",
+}
+
+
+@pytest.mark.parametrize(("route", "told"), SAYING.items())
+def test_no_text_of_theirs_is_shown(project, hostile, route, told, capfd, recwarn):
+    """Versions that a worker states, and whatever a scheduler says on its own."""
+    outcome = None
+    hostile.send(route)
+    try:
+        dbern.release(project.spec(), scheduler=hostile.address)
+    except dbern.DbernError as error:
+        outcome = str(error)
+    hostile.send("none")
+    gc.collect()  # a task that failed is told of when nobody can ask it any more
+    seen = capfd.readouterr()
+    assert "Jane" not in seen.out + seen.err + "".join(str(one.message) for one in recwarn)
+    assert (outcome is None) if told is None else re.search(told, str(outcome)), outcome
 
 
 def test_nor_where_a_client_of_the_caller_is_given(project, hostile):

@@ -17,7 +17,7 @@ from distributed.protocol.serialize import ToPickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.cluster.graph import _arrived
+from dbern.cluster.graph import _arrived, _place_of
 from dbern.cluster.plain import (
     Closed,
     Outcome,
@@ -29,6 +29,7 @@ from dbern.cluster.plain import (
     unpacked,
 )
 from dbern.cluster.wire import _decoded
+from dbern.data.parquet import FileFacts
 from dbern.errors import IntegrityError
 from dbern.privacy.laplace import MAX_CENTER
 
@@ -127,6 +128,24 @@ def test_a_failure_that_is_unknown_here_is_an_internal_one():
     assert _arrived(packed(Outcome(None, 0, "changed", "x")), Parts, piece) == Outcome(
         None, 0, "changed", "x"
     )
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("/data/a?b.parquet", "/data/a?b.parquet"),
+        ("target.function", "target.function"),
+        ("MemoryError", "MemoryError"),
+        ("", ""),
+        ("Jane, 3.14", "a place that is unknown here"),
+        ("/data/Jane.parquet", "a place that is unknown here"),
+        ("print", "a place that is unknown here"),
+    ],
+)
+def test_a_failure_names_places_of_this_release_alone(place, shown):
+    """A worker knows the records, and could have the releasing process print one."""
+    files = [FileFacts("/data/b.parquet", 1, (1,)), FileFacts("/data/a\nb.parquet", 1, (1,))]
+    assert _place_of(Outcome(None, failure="unreadable", place=place), files) == shown
 
 
 @pytest.mark.parametrize("sent", [

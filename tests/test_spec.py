@@ -13,6 +13,7 @@ from strategies import sections, spec_sections, toml
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
+from dbern.privacy.budget import exact
 
 
 @given(content=spec_sections())
@@ -321,3 +322,18 @@ def test_a_spec_that_python_cannot_take_in_is_refused_in_a_sentence(tmp_path, ki
         ReleaseSpec.load(path)
     assert str(refusal.value).startswith(f"{path}: ")
     assert refusal.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("9" * 5_000, "thousands of digits"),
+        ("1/" + "9" * 5_000, "thousands of digits"),
+        ("\u0661.\u0660", "must be an exact decimal"),
+        ("1\u0660", "must be an exact decimal"),
+    ],
+)
+def test_numbers_are_of_digits_that_everybody_reads_and_of_few(text, told):
+    """Python reads no more than 4300, and digits of every script: 1 and one of them is ten."""
+    with pytest.raises(SpecError, match=told):
+        exact(text, "budget.epsilon")

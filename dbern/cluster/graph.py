@@ -6,6 +6,7 @@ ships exception text. No key, and nothing derived from one, is ever an argument 
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import hmac
 import math
@@ -21,7 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dbern.cluster.connection import at_work, scheduler_there, submitted, threads
-from dbern.cluster.plain import Outcome, opened, packed, unpacked
+from dbern.cluster.plain import Outcome, opened, packed, printed, unpacked
 from dbern.counting.passes import Counters, Portion, Reading, StoppedError
 from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, footer_tag
 from dbern.errors import (
@@ -50,6 +51,12 @@ _AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, fe
 _POLL_SECONDS = 0.005
 _LOOK_SECONDS = 2.0
 _PATIENCE_SECONDS = 60
+_NOT_KNOWN = "a failure that is unknown here"
+_PLACES = {
+    *("", _NOT_KNOWN, "target.function", "target.kernel", "target.loss"),
+    *(name for name, kind in vars(builtins).items() if type(kind) is type),
+}
+"""Places besides files: keys of a spec whose code a worker runs, and kinds of exceptions."""
 
 
 @dataclass(frozen=True)
@@ -262,8 +269,11 @@ def centers(
     counters: Counters,
     pieces: Sequence[tuple[Piece, Noise]],
     salt: bytes,
+    files: Sequence[FileFacts] = (),
 ) -> Iterator[tuple[Piece, Int64Array, int]]:
     """Yield each piece's integers and the number of rows read, as workers finish them.
+
+    `files`: those that a failure may name.
 
     Raises
     ------
@@ -298,7 +308,7 @@ def centers(
                 continue
         outcome = _arrived(result, counters, piece_of[future.key])
         if outcome.state is None:
-            raise _FAILURES[outcome.failure](outcome.place)
+            raise _FAILURES[outcome.failure](_place_of(outcome, files))
         origins.add(outcome.origin)
         if len(origins) > 1:
             raise _FAILURES["changed"]("data.source")
@@ -313,8 +323,15 @@ def _arrived(result: object, counters: Counters, piece: Piece) -> Outcome:
     size = math.prod(layout.slab_shape(piece.slab))
     outcome = unpacked(opened(result), size, MAX_CENTER)
     if outcome.failure and outcome.failure not in _FAILURES:
-        return Outcome(None, failure="internal", place="a failure that is unknown here")
+        return Outcome(None, failure="internal", place=_NOT_KNOWN)
     return outcome
+
+
+def _place_of(outcome: Outcome, files: Sequence[FileFacts]) -> str:
+    """Where a task failed, if it is a place of this release: a worker may write a record there."""
+    place = outcome.place
+    ours = place in _PLACES or any(printed(file.path) == place for file in files)
+    return place if ours else "a place that is unknown here"
 
 
 def _arriving(client: Client, active: Any) -> Iterator[Future]:

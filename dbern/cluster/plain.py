@@ -118,8 +118,7 @@ def unpacked(content: bytes | memoryview, size: int, limit: int) -> Outcome:
     if magic != _MAGIC or length > _MOST_HEAD_BYTES or values > len(view):
         raise _refused("is not of this version's format")
     head = _head(bytes(view[_START.size : values]))
-    place = "".join(letter if letter.isprintable() else "?" for letter in head["place"])
-    fields = head["rows"], head["failure"], place, head["origin"]
+    fields = head["rows"], head["failure"], printed(head["place"]), head["origin"]
     if head["values"] == -1 and head["failure"] and values == len(view):
         return Outcome(None, *fields)
     if head["failure"] or head["values"] != size or len(view) - values != 8 * size:
@@ -129,6 +128,11 @@ def unpacked(content: bytes | memoryview, size: int, limit: int) -> Outcome:
     if size and not -limit < state.min() <= state.max() < limit:
         raise _refused("holds integers that the plan excludes")
     return Outcome(state, *fields)
+
+
+def printed(place: str) -> str:
+    """A place as it comes out of a result."""
+    return "".join(letter if letter.isprintable() else "?" for letter in place[:_MOST_PLACE])
 
 
 def _head(text: bytes) -> dict[str, Any]:

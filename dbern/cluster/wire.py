@@ -5,7 +5,8 @@ its scheduler whatever a worker marks as pickled: a worker could run code in the
 Here one place reads all messages, `_decoded`, and what it gives the client holds numbers, texts,
 lists, sets and dicts alone. Everything else that a message holds is in a `Closed`, which is opened
 by `dbern.cluster.plain.opened`, as bytes, or by nobody. So that no other connection is made, the
-client never asks workers themselves; and it subscribes to no events.
+client never asks workers themselves; and it subscribes to no events. No text that was sent is
+shown: what distributed would warn of, log or raise as it came is left out.
 
 What is sent is pickled as ever: workers and scheduler run what the releasing process tells them.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import ssl
 import struct
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +58,10 @@ def _decoded(frames: list[Any]) -> Any:
             return Closed()
         if pairs.get("status") == "uncaught-error":  # distributed raises its text
             return {"status": "uncaught-error", "exception_text": ""}
+        if pairs.get("op") == "stream-start":  # distributed warns of versions that workers state
+            return {"op": "stream-start"}
+        for text in ("exception", "traceback") if "status" in pairs else ():  # raised, and logged
+            pairs |= {text: ""} if type(pairs.get(text)) is str else {}
         return {_plain(key): _plain(value) for key, value in pairs.items()}
 
     def of_list(items: list[Any]) -> Any:
@@ -179,6 +185,7 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
     """
 
     _start_arg: Any
+    _stream_handlers: Any
 
     def __init__(self, address: str, timeout: float, security: Any) -> None:
         super().__init__(
@@ -190,10 +197,24 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
         try:
             scheme, place = parse_address(self._start_arg)
             self._start_arg = f"{_PREFIX}{scheme}://{place}"  # ValueError where there is no such
+            handlers = {op: _heard(handler) for op, handler in self._stream_handlers.items()}
+            self._stream_handlers = defaultdict(lambda: _ignored, handlers)
             await super()._start(**arguments)
+        except (AssertionError, AttributeError, LookupError):  # of what was sent
+            await self._close()
+            raise _unlike() from None
         except Exception:
             await self._close()
             raise
+
+    async def _handle_report(self) -> None:
+        try:
+            await super()._handle_report()
+        except Exception:  # noqa: BLE001 -- its text is its sender's, and asyncio would log it
+            await self._close()  # nobody listens any more: what waits is told
+
+    def _handle_error(self, exception: object = None) -> None:
+        """Nothing: distributed logs the text."""
 
     def subscribe_topic(self, topic: str, handler: object) -> None:
         """Nothing: a worker says what it likes under any topic."""
@@ -210,6 +231,8 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
             isinstance(reply.get("data"), dict) or isinstance(reply.get("keys"), tuple)
         ):
             raise _unlike()
+        if "keys" in reply:  # which distributed logs
+            reply["keys"] = [key for key in self.futures if key in reply["keys"]]
         return reply
 
     async def _run(self, function: Any, *arguments: Any, on_error: str, **_: Any) -> dict[str, Any]:
@@ -231,6 +254,22 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
         if not isinstance(reply, dict) or reply.get("status") != "OK":
             raise _unlike()
         return reply.get("result")
+
+
+def _heard(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """A handler of what a scheduler says on its own, whose failures hold nothing that was sent."""
+
+    def heard(**message: Any) -> Any:
+        try:
+            return handler(**message)
+        except Exception:  # noqa: BLE001 -- distributed logs it, keys of the message too
+            raise _unlike() from None
+
+    return heard
+
+
+def _ignored(**message: object) -> None:
+    """Nothing, of what no scheduler of this version says."""
 
 
 def _unlike() -> IntegrityError:

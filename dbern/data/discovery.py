@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from dbern.data.objects import is_url, matching
-from dbern.errors import SpecError
+from dbern.errors import EnvironmentRefusedError, SpecError, exhausted
 
 _MOST_ENTRIES = 2_000_000
+_NOT_SEEN = (
+    *(errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM),
+    *(errno.ELOOP, errno.ENAMETOOLONG),
+)
 _MAGIC = re.compile(r"[*?\[]")
 
 
@@ -26,6 +31,8 @@ def discover(source: str) -> tuple[str, ...]:
     ------
     SpecError
         Where there are none, or where a search for them would not end in sensible time.
+    ExhaustedError, EnvironmentRefusedError
+        Where a folder cannot be read for another reason than that it may not be.
     """
     files = _objects(source) if is_url(source) else _files(source)
     if not files:
@@ -92,7 +99,7 @@ def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[o
     while waiting:
         place, depth, through = waiting.pop()
         deep = "**" in pattern[: depth + 1]
-        with suppress(OSError), os.scandir(place) as entries:  # as `glob` does: what cannot be seen
+        with _skipped(place), os.scandir(place) as entries:
             for entry in entries:
                 seen += 1
                 if seen > _MOST_ENTRIES:
@@ -107,6 +114,29 @@ def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[o
                     follows = deep and entry.is_symlink()
                     chain = (*through, _onward(entry.path, through)) if follows else through
                     waiting.append((entry.path, depth + 1, chain))
+
+
+@contextmanager
+def _skipped(folder: str) -> Iterator[None]:
+    """Pass over what may not be seen, as `glob` does, and nothing that a disk fails to show.
+
+    Raises
+    ------
+    ExhaustedError
+        Where too few files may be open, or memory is too little.
+    EnvironmentRefusedError
+        Where a folder cannot be read: its files would be missing from a release without a word.
+    """
+    try:
+        yield
+    except OSError as error:
+        if said := exhausted(error, f"data.source: {folder}"):
+            raise said from None
+        if error.errno not in _NOT_SEEN:
+            raise EnvironmentRefusedError(
+                f"data.source: {folder} cannot be read ({error.strerror}); mend the disk or its "
+                "connection, and run the same command again"
+            ) from None
 
 
 def _onward(link: str, through: Sequence[Path]) -> Path:

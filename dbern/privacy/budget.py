@@ -10,7 +10,7 @@ from typing import Any
 
 from dbern.errors import SpecError
 
-_DECIMAL = re.compile(r"\d+(\.\d+)?([eE][-+]?\d{1,3})?|\d+/\d+")
+_DECIMAL = re.compile(r"\d+(\.\d+)?([eE][-+]?\d{1,3})?|\d+/\d+", re.ASCII)
 _SHOWN = re.compile(r"(.*) \(at most ([1-9]\d{0,8}) rows\)", re.DOTALL)
 _WHOLE = re.compile(r"[1-9]\d{0,8}")
 MOST_CONTRIBUTIONS = 1 << 20
@@ -39,6 +39,8 @@ def exact(text: object, key: str) -> Fraction:
         return Fraction(text.strip())
     except ZeroDivisionError:
         raise SpecError(f'{key}: has a zero denominator; write a decimal such as "1.0"') from None
+    except ValueError:  # of Python, which reads up to 4300 digits
+        raise SpecError(f'{key}: has thousands of digits; write a decimal such as "1.0"') from None
 
 
 def decimal_text(value: Fraction) -> str:

@@ -466,7 +466,7 @@ def _stage(
     with journal.stage("reading and counting"):
         total = add_up(client, counters, tasks, reservation.salt, journal.progress)
     with journal.stage("staging the lattice"):
-        arriving = centers(client, total, counters, pieces, reservation.salt)
+        arriving = centers(client, total, counters, pieces, reservation.salt, files)
         for done, (piece, granules, rows) in enumerate(arriving, start=1):
             if rows != plan.n and not private:
                 raise IntegrityError(

@@ -29,7 +29,7 @@ CEILINGS = {
     # what there is
     "modules": 135,                      # 85: those that read what strangers wrote were added
     "modules at the top": 9,             # 9
-    "lines": 36_230,                     # 24,000
+    "lines": 36_240,                     # 24,000; limits on digits, filters exported
     "protocols": 32,
     "isinstance": 218,                   # 60: of these some 40 look at what strangers wrote
 }  # fmt: skip

@@ -193,6 +193,8 @@ WRONG = [
     ("budget", "epsilon", "inf", "budget.epsilon", "write epsilon ="),
     ("budget", "epsilon", "nan", "budget.epsilon", "write epsilon ="),
     ("budget", "epsilon", "1/0", "budget.epsilon", "write a decimal"),
+    ("budget", "epsilon", "1" * 5000, "budget.epsilon", "too many digits; write a decimal"),
+    ("mechanism", "beta", "0." + "1" * 5000, "mechanism.beta", "too many digits; write a decimal"),
     ("budget", "epsilon", "", "budget.epsilon", "write epsilon ="),
     ("budget", "delta", "-1", "budget.delta", "write delta ="),
     ("budget", "delta", 0.0, "budget.delta", "write delta ="),

@@ -29,7 +29,7 @@ CEILINGS = {
     # what there is
     "modules": 133,                      # 85: those that read what strangers wrote were added
     "modules at the top": 9,             # 9
-    "lines": 36_170,                     # 24,000: no text of a worker is shown, folders that fail
+    "lines": 36_200,                     # 24,000: no text of a worker is shown, folders that fail
     "protocols": 32,
     "isinstance": 218,                   # 60: of these some 40 look at what strangers wrote
 }  # fmt: skip

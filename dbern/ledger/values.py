@@ -39,6 +39,7 @@ class State(enum.StrEnum):
 
 
 _MOST_EPSILON = 10**12
+_MOST_DENOMINATOR = 10**100  # sums of grants have to stay numbers that a status can show
 
 PENDING = (State.RESERVED, State.READING)
 """The states whose charge counts as reserved."""
@@ -292,7 +293,7 @@ def require_positive(budget: Budget, rho: Fraction | None = None) -> None:
     ------
     SpecError
         When either parameter is negative, or both are zero, or `rho` is not above zero; or when
-        epsilon is above 10^12.
+        epsilon is above 10^12, or either has more than about 100 decimals.
 
     Examples
     --------
@@ -303,6 +304,8 @@ def require_positive(budget: Budget, rho: Fraction | None = None) -> None:
         raise SpecError('budget: must be above 0; write epsilon = "1.0"')
     if budget.epsilon > _MOST_EPSILON:
         raise SpecError(f'budget: epsilon must be at most {_MOST_EPSILON}; write epsilon = "1.0"')
+    if max(budget.epsilon.denominator, budget.delta.denominator) > _MOST_DENOMINATOR:
+        raise SpecError('budget: has more than 100 decimals; write epsilon = "1.0"')
 
 
 # --- Whether a request is the release that was reserved: what differs, named key by key

@@ -39,8 +39,8 @@ def exact(text: object, key: str) -> Fraction:
         return Fraction(text.strip())
     except ZeroDivisionError:
         raise SpecError(f'{key}: has a zero denominator; write a decimal such as "1.0"') from None
-    except ValueError:  # of Python, which reads up to 4300 digits
-        raise SpecError(f'{key}: has thousands of digits; write a decimal such as "1.0"') from None
+    except ValueError:  # Python reads integers of up to 4300 digits
+        raise SpecError(f'{key}: has too many digits; write a decimal such as "1.0"') from None
 
 
 def decimal_text(value: Fraction) -> str:

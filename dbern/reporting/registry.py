@@ -60,8 +60,7 @@ def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
             },
             "dp_variant": {
                 "variant_name": "Pure DP" if pure else "Approximate DP",
-                "data_domain": f"Tables of rows with {_axes(facts)}; other values are "
-                + ("moved to the bounds." if facts["domain"]["outside"] == "clamp" else "dropped."),
+                "data_domain": _domain(facts),
                 "unprotected_quantities": _unprotected(facts),
             },
             "privacy_loss": {
@@ -120,6 +119,14 @@ def _axes(facts: Mapping[str, Any]) -> str:
     return ", ".join(f"{one.name} in [{told(one, one.low)}, {told(one, one.high)}]" for one in axes)
 
 
+def _domain(facts: Mapping[str, Any]) -> str:
+    domain = facts["domain"]
+    fate = "moved to the bounds." if domain["outside"] == "clamp" else "dropped."
+    kept = domain.get("filter")
+    counted = f" Of rows whose {kept['column']} is one of {kept['values']}." if kept else ""
+    return f"Tables of rows with {_axes(facts)}; other values are {fate}{counted}"
+
+
 def _description(facts: Mapping[str, Any]) -> str:
     certificate = facts["certificate"]
     return (
@@ -134,8 +141,9 @@ def _unprotected(facts: Mapping[str, Any]) -> str:
     chosen = {key: value for key, value in facts["target"].items() if key not in ("kind", "n")}
     told = "; ".join(f"{key} {value}" for key, value in chosen.items())
     rows = facts["target"].get("n")
+    kept = ", the filter" if "filter" in facts["domain"] else ""
     counted = f"The number of rows, {rows}, is published. " if rows else ""
-    return f"{counted}Public choices, made without looking at the data: the bounds; {told}."
+    return f"{counted}Public choices, made without looking at the data: the bounds{kept}; {told}."
 
 
 def _model() -> dict[str, str]:

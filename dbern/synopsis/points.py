@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -224,13 +225,13 @@ def _moment(one: Any, unit: TimeUnit) -> float:
 
 
 def _floats(values: Any, domain: Domain) -> FloatArray:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (ValueError, TypeError):  # whose text quotes the value
-        raise SpecError(
-            f"points must be numbers; write an array (m, {domain.dimensions}) in the "
-            f"order {', '.join(domain.names)}"
-        ) from None
+    with suppress(ValueError, TypeError):  # whose text quotes the value
+        if not np.iscomplexobj(values):  # numpy would drop the imaginary parts
+            return np.asarray(values, dtype=np.float64)
+    raise SpecError(
+        f"points must be numbers; write an array (m, {domain.dimensions}) in the "
+        f"order {', '.join(domain.names)}"
+    )
 
 
 def _stacked(table: Any, domain: Domain) -> FloatArray:

@@ -180,7 +180,7 @@ def require_signed(signers: Sequence[str], trusted: Sequence[Ed25519PublicKey], 
     if wanted and not set(wanted) & set(signers):
         by = f"is signed by {', '.join(signers)}" if signers else "is unsigned"
         raise IntegrityError(
-            f"{at}: {by}, and by none of the trusted keys ({', '.join(wanted)}); ask the publisher "
+            f"{at}: {by}, so by none of the trusted keys ({', '.join(wanted)}); ask the publisher "
             "for the key, or for the synopsis again"
         )
 

@@ -145,6 +145,15 @@ def test_a_slip_of_the_keyboard_is_no_grant(ledger, accountant):
     assert [one.dataset for one in ledger.status()] == ["most", "trips"]
 
 
+@pytest.mark.parametrize("slip", [("0.1e-400", "0"), ("1", "1e-101"), (f"1/{7**120}", "0")])
+def test_a_grant_of_hundreds_of_digits_is_refused(ledger, slip):
+    """It could not be taken back, and every status would show all of them."""
+    with pytest.raises(SpecError, match="more than 100 decimals"):
+        ledger.grant("slip", Budget.parse(*slip))
+    ledger.grant("least", Budget.parse("1e-100", "1/3"))
+    assert [one.dataset for one in ledger.status()] == ["least", "trips"]
+
+
 def test_datasets_do_not_share_a_budget(ledger, ask, held):
     ledger.grant("other", Budget.parse("1"))
     assert ledger.status("other")[0].remaining == Budget.parse("1")

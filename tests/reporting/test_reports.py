@@ -284,6 +284,16 @@ def test_a_record_has_the_registrys_fields(made, kind):
     assert "deployment/basic/intended_use" in blanks(record)
 
 
+def test_a_record_says_which_rows_count(made):
+    facts = made("curve").metadata
+    kept = {"column": "year", "values": [2023, 2024]}
+    filtered = {**facts, "domain": {**facts["domain"], "filter": kept}}
+    variant = deployment_of(filtered)["deployment"]["dp_variant"]
+    assert variant["data_domain"].endswith(" Of rows whose year is one of [2023, 2024].")
+    assert "the bounds, the filter;" in variant["unprotected_quantities"]
+    assert "Of rows" not in str(deployment_of(facts))
+
+
 # --- the commands ----------------------------------------------------------------------------
 
 

@@ -597,7 +597,8 @@ def test_damaged_queries_are_named(two, files):
 
 
 @pytest.mark.parametrize(
-    "points", [40.0, np.float64(3), ["a", "b"], [["private", "value"]], None, object()]
+    "points",
+    [40.0, np.float64(3), ["a", "b"], [["private", "value"]], None, object(), np.ones((1, 2)) * 1j],
 )
 def test_what_are_no_points_is_refused_without_quoting_it(two, points):
     with pytest.raises(SpecError) as refused:

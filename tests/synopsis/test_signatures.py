@@ -109,7 +109,7 @@ def test_5_unless_a_trusted_key_signed(released, run, key):
     ours, theirs, third = key("ours"), key("theirs"), key("third")
     ran = run("verify", "out.zarr", "--trusted", ours[1])
     assert ran.code == 5
-    assert "is unsigned, and by none of the trusted keys" in ran.err
+    assert "is unsigned, so by none of the trusted keys" in ran.err
     assert run("sign", "out.zarr", "--key", theirs[0]).code == 0
     ran = run("verify", "out.zarr", "--trusted", ours[1])
     assert ran.code == 5

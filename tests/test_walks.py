@@ -27,9 +27,10 @@ CEILINGS = {
     "epsilon": 8,                       # 6: to the noise's scale
     "bandwidth": 33,                     # 14: to an answer
     # what there is
-    "modules": 135,                      # 85: those that read what strangers wrote were added
+    "modules": 136,                      # 85: those that read what strangers wrote were added,
+                                         # and `privacy.accuracy`: what privacy does not rest on
     "modules at the top": 9,             # 9
-    "lines": 36_230,                     # 24,000
+    "lines": 36_380,                     # 24,000: the contract has a file, with its refusals
     "protocols": 32,
     "isinstance": 218,                   # 60: of these some 40 look at what strangers wrote
 }  # fmt: skip

@@ -27,12 +27,13 @@ CEILINGS = {
     "epsilon": 8,                       # 6: to the noise's scale
     "bandwidth": 33,                     # 14: to an answer
     # what there is
-    "modules": 136,                      # 85: those that read what strangers wrote were added,
-                                         # and `privacy.accuracy`: what privacy does not rest on
-    "modules at the top": 9,             # 9
-    "lines": 36_380,                     # 24,000: the contract has a file, with its refusals
+    "modules": 137,                      # 85: those that read what strangers wrote were added,
+                                         # `privacy.accuracy`, on which privacy does not rest, and
+    "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
+    "lines": 36_690,                     # 24,000: of them 275 in `testing`
     "protocols": 32,
-    "isinstance": 218,                   # 60: of these some 40 look at what strangers wrote
+    "isinstance": 220,                   # 60: of these some 40 look at what strangers wrote, and
+                                         # two came from the tests with `testing`
 }  # fmt: skip
 
 

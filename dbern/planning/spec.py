@@ -6,7 +6,7 @@ import copy
 import glob
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
@@ -461,9 +461,15 @@ class ReleaseSpec(Section):
 
     def certified_at(self, epsilon: Fraction) -> ReleaseSpec:
         """This spec at another epsilon, planned for the worst database."""
+        return self.changed(
+            {"budget": {"epsilon": str(epsilon)}, "mechanism": {"objective": "certified"}}
+        )
+
+    def changed(self, sections: Mapping[str, Mapping[str, Any]]) -> ReleaseSpec:
+        """This spec with other values of some keys."""
         content = self.model_dump(exclude_none=True)
-        content["budget"]["epsilon"] = str(epsilon)
-        content["mechanism"]["objective"] = "certified"
+        for section, keys in sections.items():
+            content[section].update(keys)
         spec = ReleaseSpec(**content)
         spec._base = self._base
         return spec

@@ -22,10 +22,12 @@ TESTS = Path(__file__).parent
 
 CEILINGS = {
     # files on the way                   # wanted
-    "plan": 41,                          # 25: `dbern plan` of a plain density
+    # One more each for the contract, which is what an auditor reads, and for the tails, which are
+    # out of what privacy rests on.
+    "plan": 42,                          # 25: `dbern plan` of a plain density
     "record": 17,                        # 10: from a record to a noised integer
-    "epsilon": 8,                       # 6: to the noise's scale
-    "bandwidth": 33,                     # 14: to an answer
+    "epsilon": 9,                        # 6: to the noise's scale
+    "bandwidth": 35,                     # 14: to an answer
     # what there is
     "modules": 137,                      # 85: those that read what strangers wrote were added,
                                          # `privacy.accuracy`, on which privacy does not rest, and

@@ -113,3 +113,12 @@ def test_random_privacy_is_that_of_one_estimate():
     assert random_privacy((Estimated(),), None) == "random"
     with pytest.raises(SpecError, match="2 components have an estimated"):
         random_privacy((Estimated(), Estimated()), None)
+
+
+def test_what_a_component_becomes_for_its_lattice_spends_no_more(project, several, monkeypatch):
+    several(("one", HALF), ("two", HALF))
+    spec = project.spec(target={"kind": "several", "bandwidth": None})
+    whole = lambda component, coordinates: replace(component, share=Fraction(1))  # noqa: E731
+    monkeypatch.setattr("dbern.planning.planner.for_lattice", whole)
+    planned = plan_files(spec, dbern.planning.planner.footers(spec))
+    assert sum(Fraction(one.noise.law.epsilon) for one in planned.components) <= 1

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
-.PHONY: demo test check faults bench scale rivals flights notebooks clean
+.PHONY: demo test check audit faults bench scale rivals flights notebooks clean
 
 demo: $(READY)
 	$(BIN)/dbern demo
@@ -18,6 +18,10 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n auto -m "not slow"
+
+# Each mutation of docs/audit.md, planted in a copy, must be killed: make audit AUDIT='--only calibration'
+audit: $(READY)
+	cd tests && ../$(BIN)/python -m audit $(AUDIT)
 
 # A release struck at every point that an undisturbed one passes: hundreds, minutes.
 faults: $(READY)

@@ -15,9 +15,10 @@ from scipy.special import bdtr
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination import Combination
-from dbern.privacy.calibration import GaussianNoise, gaussian_tail, tail
+from dbern.privacy.accuracy import gaussian_tail, public_stream, tail
+from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.keystream import KeyStream
-from dbern.privacy.mechanism import Noise, public_stream
+from dbern.privacy.mechanism import Noise
 from dbern.strategies.approximation import lebesgue_constant, sup_norm
 from dbern.strategies.base import Coordinates
 from dbern.strategies.bias import Approximation

@@ -16,7 +16,7 @@ from typing import Any
 
 import postgres_server
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from object_server import Bucket, ObjectServer
 from object_server import start as start_objects
 from projects import Draws, Project, Ran, fix_reservations, objects, records
@@ -25,6 +25,9 @@ from projects import Draws, Project, Ran, fix_reservations, objects, records
 settings.register_profile(
     "suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
+# That a test fails is all that an audit asks: the smallest example takes a minute to find.
+unshrunk = (Phase.explicit, Phase.generate)
+settings.register_profile("audit", settings.get_profile("suite"), phases=unshrunk)
 settings.load_profile("suite")
 
 CLOCK = time.time

@@ -19,7 +19,7 @@ LAYERS = [
     {"__main__"},
     {"cli"},
     {"releasing"},
-    {"cluster", "reporting", "xarray"},
+    {"cluster", "reporting", "testing", "xarray"},
     {"planning", "synopsis"},
     {"targets"},
     {"erm"},

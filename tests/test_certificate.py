@@ -25,9 +25,8 @@ from dbern.certificate import (
 from dbern.combination import KINDS, Combination
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
-from dbern.privacy.calibration import tail
+from dbern.privacy.accuracy import public_stream, tail
 from dbern.privacy.laplace import discrete_laplace
-from dbern.privacy.mechanism import public_stream
 from dbern.strategies.approximation import bump_error
 from dbern.strategies.base import Lattice
 from dbern.strategies.bias import Bumps

@@ -166,6 +166,13 @@ def test_no_message_is_unpickled(sent, monkeypatch):
             opened(one["type"])
 
 
+def test_an_extension_of_msgpack_is_not_opened():
+    """Of a type that nobody sends, and what it holds is a pickle."""
+    extension = msgpack.ExtType(5, pickle.dumps(Hostile()))
+    found = _decoded([msgpack.packb({"op": "event", "more": [extension]})])
+    assert type(found["more"][0]) is Closed
+
+
 def test_bytes_are_what_was_sent_whole_and_nothing_else_is():
     large = bytes(range(256)) * 10_000
     frames = dumps({"x": to_serialize(large)}, frame_split_size=1 << 16,

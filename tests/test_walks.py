@@ -22,16 +22,20 @@ TESTS = Path(__file__).parent
 
 CEILINGS = {
     # files on the way                   # wanted
-    "plan": 41,                          # 25: `dbern plan` of a plain density
+    # One more each for the contract, which is what an auditor reads, and for the tails, which are
+    # out of what privacy rests on.
+    "plan": 42,                          # 25: `dbern plan` of a plain density
     "record": 17,                        # 10: from a record to a noised integer
-    "epsilon": 8,                       # 6: to the noise's scale
-    "bandwidth": 32,                     # 14: to an answer
+    "epsilon": 9,                        # 6: to the noise's scale
+    "bandwidth": 34,                     # 14: to an answer
     # what there is
-    "modules": 133,                      # 85: those that read what strangers wrote were added
-    "modules at the top": 9,             # 9
-    "lines": 36_200,                     # 24,000: no text of a worker is shown, folders that fail
+    "modules": 135,                      # 85: those that read what strangers wrote were added,
+                                         # `privacy.accuracy`, on which privacy does not rest, and
+    "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
+    "lines": 36_660,                     # 24,000: of them 275 in `testing`
     "protocols": 32,
-    "isinstance": 218,                   # 60: of these some 40 look at what strangers wrote
+    "isinstance": 220,                   # 60: of these some 40 look at what strangers wrote, and
+                                         # two came from the tests with `testing`
 }  # fmt: skip
 
 

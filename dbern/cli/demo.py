@@ -145,7 +145,7 @@ def _trips(file: int, count: int) -> dict[str, FloatArray]:
     """Trip origins drawn from the hubs, reproducible: the stream's key is public."""
     import numpy as np
 
-    from dbern.privacy.mechanism import public_stream, uniform
+    from dbern.privacy.accuracy import public_stream, uniform
 
     stream = public_stream("demo trips", file)
     shares = np.cumsum([hub[0] for hub in _HUBS])
@@ -157,7 +157,7 @@ def _trips(file: int, count: int) -> dict[str, FloatArray]:
 
 
 def _queries() -> FloatArray:
-    from dbern.privacy.mechanism import public_stream, uniform
+    from dbern.privacy.accuracy import public_stream, uniform
 
     return 10 * uniform(public_stream("demo queries", 0), 2 * _QUERIES).reshape(-1, 2)
 

@@ -42,20 +42,18 @@ from dbern.planning.plans import (
     PlannedComponent,
     PlannedNoise,
     ReleasePlan,
-    calibrate,
-    calibrate_advanced,
     calibration_of,
+    contract_of,
     cost,
     exact_sensitivity,
     noise_ratio,
     planned_noise,
     planned_sensitivity,
     scale_of,
-    share_of_budget,
     tolerance,
 )
-from dbern.planning.spec import ADVANCED, ReleaseSpec, require_one_charge
-from dbern.privacy.sensitivity import Sensitivity
+from dbern.planning.spec import ADVANCED, ReleaseSpec
+from dbern.privacy.contract import Sensitivity, law_of, require_one_charge
 from dbern.strategies.base import Coordinates, Lattice
 from dbern.strategies.bias import Approximation, GramBall
 from dbern.strategies.lattice import PlainCoordinates
@@ -105,7 +103,8 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
     components = [for_rows(component, n) for component in spec.components]
-    require_one_charge(spec.learner.kind, components)  # for n rows it may be another component
+    spent = [(one.name, one.outputs, one.share) for one in components]
+    require_one_charge(spec.learner.kind, spent)  # for n rows it may be another component
     if all(isinstance(component, Vector) for component in components):
         _refuse_choices(spec)
     at_once = sum(component.outputs for component in components)
@@ -158,15 +157,15 @@ def resolved(
     h: tuple[int, ...],
 ) -> tuple[PlannedComponent, Statistic]:
     """Plan one component, made for n rows by `for_rows`, with the coordinates and order given."""
-    charge, norm = share_of_budget(spec, component), 2 if spec.gaussian else 1
+    fraction, norm = component.share, 2 if spec.gaussian else 1
     component = for_lattice(component, coordinates)
     exact = exact_sensitivity(component, coordinates, n, calibration_of(spec), norm)
-    ratio = noise_ratio(spec, charge)
+    ratio = noise_ratio(spec, spec.charge.part(fraction))
     if spec.advanced:  # that starts from S times the root of the values, and here is S times them
         ratio /= math.sqrt(component.outputs * coordinates.layout.size)
     statistic = component.statistic(coordinates, n, tolerance(exact, coordinates, n, ratio))
-    calibrated = calibrate_advanced if spec.advanced else calibrate
-    law = calibrated(exact, component.outputs, statistic, n, charge)
+    promised = exact.of_each() if spec.advanced else exact
+    law = law_of(contract_of(promised, component.outputs, statistic, n, fraction), spec.charge)
     model = ErrorModel(
         approximation=component.approximation,
         coordinates=coordinates,
@@ -210,9 +209,8 @@ def _vector(
     """Resolve a vector: there is nothing to choose. By basic composition, whatever the others."""
     norm, statistic = 2 if spec.gaussian else 1, vector.statistic(n)
     bound = vector.movement(norm)
-    function, moved = (Fraction(one) / n for one in (vector.entry_movement, bound.value))
-    exact = Sensitivity(function, moved, bound.derivation, norm)
-    law = calibrate(exact, 1, statistic, n, share_of_budget(spec, vector))
+    exact = Sensitivity.over(n, vector.entry_movement, bound.value, bound.derivation, norm)
+    law = law_of(contract_of(exact, 1, statistic, n, vector.share), spec.charge)
     lattice_error = statistic.kernel_error + statistic.position_error
     released_error = statistic.float_error + math.ldexp(0.5, law.granularity_exponent)
     granularity = math.ldexp(1.0, law.granularity_exponent)
@@ -333,7 +331,7 @@ def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
         n=n,
         gaussian=spec.gaussian,
         advanced=spec.advanced,
-        noise_ratio=noise_ratio(spec, share_of_budget(spec, component)),
+        noise_ratio=noise_ratio(spec, spec.charge.part(component.share)),
         k=k,
         h=spec.per_axis("h", component.domain),
         certified=spec.mechanism.objective == "certified",
@@ -376,7 +374,7 @@ def _given_k(spec: ReleaseSpec, component: Component) -> tuple[int, ...] | None:
 def _paper_k(spec: ReleaseSpec, component: Component, n: int, h: int) -> tuple[int, ...]:
     """The choice that proves Theorem 1, its constants set to one."""
     dimensions = component.domain.dimensions
-    epsilon = float(share_of_budget(spec, component).epsilon)
+    epsilon = float(spec.charge.part(component.share).epsilon)
     ratio = epsilon * n / (component.function_movement * math.log(1 / spec.beta))
     return (min(_LARGEST_PAPER_K, max(1, int(ratio ** (1 / (h + dimensions))))),) * dimensions
 

@@ -14,13 +14,12 @@ from dbern.counting.passes import Counters
 from dbern.data.parquet import READERS, FileFacts, reading_bytes
 from dbern.data.streams import BATCH_ROWS
 from dbern.errors import IntegrityError
-from dbern.planning.spec import ADVANCED, ReleaseSpec, array_names, described
-from dbern.privacy.advanced import calibrate_advanced_laplace
+from dbern.planning.spec import ADVANCED, ReleaseSpec, described
 from dbern.privacy.budget import Budget, Protection, decimal_text
-from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, calibrate_laplace
+from dbern.privacy.calibration import GaussianNoise
+from dbern.privacy.contract import Contract, Sensitivity, array_names
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.privacy.sensitivity import Sensitivity
 from dbern.privacy.zcdp import pure_rho, rho_above, rho_for
 from dbern.strategies.base import Box, Coordinates, Entries, Lattice
 from dbern.strategies.gram import LatticeSpectrum
@@ -428,11 +427,6 @@ KINDS = (
 _SHARE = 0.01  # of the noise that the effective kernel may cost
 
 
-def share_of_budget(spec: ReleaseSpec, component: Component | Vector) -> Budget:
-    """The component's share of the budget: shares sum to one, and budgets compose by adding."""
-    return Budget(spec.charge.epsilon * component.share, spec.charge.delta * component.share)
-
-
 def calibration_of(spec: ReleaseSpec) -> str:
     """ "paper" or "tight"; advanced composition starts from the paper's."""
     return "paper" if spec.advanced else spec.mechanism.calibration
@@ -442,12 +436,11 @@ def exact_sensitivity(
     component: Component, coordinates: Coordinates, n: int, calibration: str, norm: int
 ) -> Sensitivity:
     """Sensitivities of the exact function, before any rounding."""
-    function = Fraction(component.function_movement) / n
+    function = component.function_movement
     if calibration == "paper":
-        values = component.outputs * coordinates.lattice.size
-        return Sensitivity(function, values * function, f"c N S(F) = {values} x S(F)")
+        return Sensitivity.paper(n, function, component.outputs * coordinates.lattice.size)
     bound = component.movement(coordinates, norm)
-    return Sensitivity(function, Fraction(bound.value) / n, bound.derivation, norm)
+    return Sensitivity.over(n, function, bound.value, bound.derivation, norm)
 
 
 def noise_ratio(spec: ReleaseSpec, charge: Budget) -> float:
@@ -467,26 +460,17 @@ def tolerance(exact: Sensitivity, coordinates: Coordinates, n: int, ratio: float
     return _SHARE * min(bound * n / (2 * rows), bound * ratio * coordinates.lattice_gain)
 
 
-def calibrate(
-    exact: Sensitivity, outputs: int, statistic: Statistic, n: int, charge: Budget
-) -> Noise:
-    """The noise for the effective kernel, computed in floats and rounded to the grid."""
-    norm, size = exact.norm, outputs * statistic.coordinates.layout.size
-    moved = exact.bound + Fraction(statistic.kernel_error_norm(norm)) / n
-    floats, bound = Fraction(statistic.float_error_norm(norm)), Fraction(statistic.value_bound)
-    if norm == 2:
-        return calibrate_gaussian(moved, floats, size, charge.epsilon, charge.delta, bound)
-    return calibrate_laplace(moved, floats / size, size, charge.epsilon, bound)
-
-
-def calibrate_advanced(
-    exact: Sensitivity, outputs: int, statistic: Statistic, n: int, charge: Budget
-) -> Noise:
-    """The same by advanced composition, from the largest move of one value."""
+def contract_of(
+    exact: Sensitivity, outputs: int, statistic: Statistic, n: int, fraction: Fraction
+) -> Contract:
+    """What crosses to the noise: for effective kernels, computed in floats; n of the release."""
+    if exact.norm == math.inf:
+        errors = 2 * statistic.kernel_error, statistic.float_error
+    else:
+        norm = int(exact.norm)
+        errors = statistic.kernel_error_norm(norm), statistic.float_error_norm(norm)
     size = outputs * statistic.coordinates.layout.size
-    moved = exact.function + 2 * Fraction(statistic.kernel_error) / n
-    eta, bound = Fraction(statistic.float_error), Fraction(statistic.value_bound)
-    return calibrate_advanced_laplace(moved, eta, size, charge.epsilon, charge.delta, bound)
+    return Contract.of(exact, n, *errors, statistic.value_bound, size=size, fraction=fraction)
 
 
 def planned_sensitivity(exact: Sensitivity, law: Noise, unit: float) -> PlannedSensitivity:

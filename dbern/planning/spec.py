@@ -6,8 +6,7 @@ import copy
 import glob
 import re
 import tomllib
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
@@ -33,6 +32,7 @@ from dbern.data.domain import (
 from dbern.data.objects import check_url, is_url
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, exact
+from dbern.privacy.contract import require_one_charge
 from dbern.system import importable, named_function
 from dbern.targets import Learner, learner_of
 from dbern.targets.base import Section, explain
@@ -235,58 +235,6 @@ def described(protection: Protection, n: int) -> tuple[str, ...]:
             *([f"{rows} cost {rows} times the noise of 1"] if rows > 1 else []),
         ]
     return (*lines, f"the certificate is for up to {n} rows that count")
-
-
-# --- Basic composition: what all components of a release spend together is its charge, once
-
-
-def array_names(name: str, outputs: int) -> tuple[str, ...]:
-    """Name the released arrays of a component, in the order of its outputs.
-
-    Examples
-    --------
-    >>> array_names("density", 1), array_names("density", 2)
-    (('density',), ('density_0', 'density_1'))
-    """
-    if outputs == 1:
-        return (name,)
-    return tuple(f"{name}_{output}" for output in range(outputs))
-
-
-def require_one_charge(kind: str, components: Sequence[Component | Vector]) -> None:
-    """Refuse components that together spend more than the charge, or whose arrays meet.
-
-    A component whose share of the budget is s is epsilon s, delta s private, so all of them are
-    (epsilon, delta)-DP exactly where the shares add up to at most one. Shares are exact, so that
-    this sum is. Center and noise of an array are found by its name: two of one name would get one
-    center, and the noise of two laws.
-
-    Raises
-    ------
-    SpecError
-        Naming the learner's `kind`, and what its components must be instead.
-    """
-    for one in components:
-        if not isinstance(one.share, Fraction | int) or not 0 < one.share <= 1:
-            raise SpecError(
-                f'target.kind: "{kind}" gives its component "{one.name}" the share '
-                f"{one.share!r} of the budget, and a share is a Fraction above 0 and at most 1; "
-                'in the learner, write share=Fraction("0.5")'
-            )
-    total = sum((Fraction(one.share) for one in components), Fraction(0))
-    if total > 1:
-        raise SpecError(
-            f'target.kind: the shares of the components of "{kind}" add up to {total} of the '
-            f"budget, more than 1; in the learner, write share=Fraction(1, {len(components)}) for "
-            "each, or others that add up to at most 1"
-        )
-    counted = Counter(name for one in components for name in array_names(one.name, one.outputs))
-    repeated = [name for name, times in counted.items() if times > 1]
-    if repeated:
-        raise SpecError(
-            f'target.kind: "{kind}" releases more than one array named "{repeated[0]}"; in the '
-            "learner, give each component a name of its own (outputs add _0, _1, .. to it)"
-        )
 
 
 # --- ReleaseSpec: every public choice of a release, strictly validated, to and from TOML
@@ -513,9 +461,15 @@ class ReleaseSpec(Section):
 
     def certified_at(self, epsilon: Fraction) -> ReleaseSpec:
         """This spec at another epsilon, planned for the worst database."""
+        return self.changed(
+            {"budget": {"epsilon": str(epsilon)}, "mechanism": {"objective": "certified"}}
+        )
+
+    def changed(self, sections: Mapping[str, Mapping[str, Any]]) -> ReleaseSpec:
+        """This spec with other values of some keys."""
         content = self.model_dump(exclude_none=True)
-        content["budget"]["epsilon"] = str(epsilon)
-        content["mechanism"]["objective"] = "certified"
+        for section, keys in sections.items():
+            content[section].update(keys)
         spec = ReleaseSpec(**content)
         spec._base = self._base
         return spec
@@ -588,7 +542,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         if getattr(schema, role) is not None and role not in learner.uses:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
     components = learner.components(schema)
-    require_one_charge(learner.kind, components)
+    require_one_charge(learner.kind, [(one.name, one.outputs, one.share) for one in components])
     most = max((c.domain.dimensions for c in components if not isinstance(c, Vector)), default=0)
     if most > _MOST_AXES:
         raise SpecError(

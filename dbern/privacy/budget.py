@@ -221,6 +221,10 @@ class Budget:
     def __sub__(self, other: Budget) -> Budget:
         return Budget(self.epsilon - other.epsilon, self.delta - other.delta)
 
+    def part(self, fraction: Fraction) -> Budget:
+        """This fraction of both parameters: parts whose fractions sum to one compose to this."""
+        return Budget(self.epsilon * fraction, self.delta * fraction)
+
     def covers(self, other: Budget) -> bool:
         """Whether `other` fits inside this budget in both parameters."""
         return other.epsilon <= self.epsilon and other.delta <= self.delta

@@ -1,7 +1,6 @@
 """From a sensitivity to the parameters of the noise, in exact rational arithmetic.
 
-Everything that touches privacy here is a `Fraction` or an integer; the tails speak of accuracy only
-and are rounded outward.
+Everything here is a `Fraction` or an integer.
 
 For Laplace noise g is the largest power of two at most ``Delta1/(1024 cN)``, raised only until
 
@@ -16,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import ClassVar, Final, Literal
 
@@ -25,7 +23,7 @@ from dbern.privacy import gaussian, laplace
 from dbern.privacy.gaussian import MAX_SIGMA, discrete_gaussian
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import MAX_CENTER, MAX_SCALE, SignedNoise, discrete_laplace
-from dbern.privacy.zcdp import gaussian_tail_granules, rho_for, rho_of
+from dbern.privacy.zcdp import rho_for, rho_of
 
 GRANULES_PER_SENSITIVITY: Final = 1024  # rounding to the grid then costs at most 1/1024 of it
 EXPONENTS: Final = range(-1000, 901)  # 2**e, 2**-e and what they multiply stay normal floats
@@ -299,72 +297,3 @@ def floor_log2(value: Fraction) -> int:
     """
     exponent = value.numerator.bit_length() - value.denominator.bit_length()
     return exponent if Fraction(2) ** exponent <= value else exponent - 1
-
-
-def tail(noise: LaplaceNoise, coefficients: int, beta: Fraction) -> float:
-    """What no coefficient's noise reaches, with probability at least ``1 - beta``.
-
-    ``m g``, rounded up, for the smallest integer m >= 1 with ``cN P(|X| >= m) <= beta`` (union
-    bound). With ``q = exp(-1/s)``, ``P(|X| >= m) = 2 q^m / (1 + q)``, so
-    ``m >= s ln(2 cN / (beta (1 + q)))``. That is computed to 100 digits with correctly rounded
-    operations; as s <= 2**61 the error is below 1e-60 for fewer than 10**30 coefficients, and
-    1e-60 is added before rounding up. Accuracy only: privacy does not rest on it.
-
-    Parameters
-    ----------
-    noise : LaplaceNoise
-        The calibrated noise.
-    coefficients : int
-        How many draws the bound covers at once.
-    beta : Fraction
-        Probability of failure, above 0 and below 1.
-
-    Returns
-    -------
-    float
-        In the target's unit. The center's own rounding, at most g/2 + eta, is not part of it.
-
-    Examples
-    --------
-    >>> noise = LaplaceNoise(scale=2**20, granularity_exponent=-20, l1_sensitivity_granules=2**20)
-    >>> round(tail(noise, 21, Fraction(1, 20)), 4)
-    6.0403
-    """
-    if not 0 < beta < 1 or coefficients < 1:
-        raise SpecError("noise: the tail needs 0 < beta < 1 and at least one coefficient")
-    digits = Context(prec=100, Emax=MAX_EMAX, Emin=MIN_EMIN)
-    q = digits.exp(digits.divide(Decimal(-1), Decimal(noise.scale)))
-    odds = 2 * coefficients / beta
-    ratio = digits.divide(Decimal(odds.numerator), Decimal(odds.denominator))
-    length = digits.ln(digits.divide(ratio, digits.add(Decimal(1), q)))
-    length = digits.fma(Decimal(noise.scale), length, Decimal("1e-60"))
-    granules = max(1, int(length.to_integral_value(rounding=ROUND_CEILING)))
-    return float_above(granules * noise.granularity)
-
-
-def gaussian_tail(noise: GaussianNoise, coefficients: int, beta: Fraction) -> float:
-    """What no coefficient's noise reaches, with probability at least ``1 - beta``.
-
-    The union bound of `dbern.privacy.zcdp.gaussian_tail_granules`, in the target's unit and rounded
-    up; parameters and return value are those of `tail`. Accuracy only.
-
-    Examples
-    --------
-    >>> noise = GaussianNoise(2**20, granularity_exponent=-20, l2_sensitivity_granules_squared=1)
-    >>> round(gaussian_tail(noise, 21, Fraction(1, 20)), 4)
-    3.0642
-    """
-    granules = gaussian_tail_granules(noise.sigma, coefficients, beta)
-    return float_above(granules * noise.granularity)
-
-
-def float_above(value: Fraction) -> float:
-    """The least float that is not below `value`.
-
-    Examples
-    --------
-    >>> float_above(Fraction(1, 10)) == 0.1, float_above(Fraction(1, 3)) > 1 / 3
-    (True, True)
-    """
-    nearest = float(value)
-    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)

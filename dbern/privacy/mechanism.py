@@ -22,9 +22,6 @@ _LAWS: Final[dict[str, Callable[..., Noise]]] = {
     "discrete-gaussian": GaussianNoise,
 }
 
-# Published here for everyone to read: what it draws is reproducible and protects nothing.
-_PUBLIC_KEY: Final = bytes(KEY_BYTES)
-
 
 def noise_law(fields: Mapping[str, Any]) -> Noise:
     """The law whose `dataclasses.asdict` these fields are.
@@ -131,34 +128,3 @@ def to_grid(values: FloatArray, noise: Noise) -> Int64Array:
     if not (np.abs(granules) < float(MAX_CENTER)).all():
         raise IntegrityError("noise: a value is not finite or reaches 2**62 granules")
     return granules.astype(np.int64)
-
-
-def public_stream(label: str, index: int) -> KeyStream:
-    """A reproducible stream for demonstration data and simulations. NEVER for a release.
-
-    Its key is public: anyone can subtract what it draws. The purpose separates it from all noise.
-
-    Parameters
-    ----------
-    label : str
-        What the numbers are for.
-    index : int
-        Which of the purpose's streams, below ``2**64``.
-
-    Examples
-    --------
-    >>> uniform(public_stream("example", 0), 2).round(4).tolist()
-    [0.0511, 0.392]
-    """
-    return KeyStream(subkey(_PUBLIC_KEY, "public-simulation", label), index)
-
-
-def uniform(stream: KeyStream, count: int) -> FloatArray:
-    """Floats in [0, 1), multiples of ``2**-53``: for simulations, not for noise.
-
-    Examples
-    --------
-    >>> bool(uniform(public_stream("example", 0), 1000).max() < 1)
-    True
-    """
-    return (stream.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -236,51 +236,6 @@ def rho_above(rho: Fraction) -> Fraction:
     return Fraction(_ABOVE.divide(Decimal(rho.numerator), Decimal(rho.denominator)))
 
 
-def gaussian_tail_granules(sigma: int, coefficients: int, beta: Fraction) -> int:
-    """An integer m that no coefficient's noise reaches, with probability at least ``1 - beta``.
-
-    The least m >= 1 with ``cN min(2, r) e^(-m^2/(2 s^2)) <= beta`` for ``r = .79789 (1/s + s/m)``
-    and s = sigma (union bound). Proof that ``P(|X| >= m)`` is at most either product:
-
-    - With S of `rho_of`, ``E[e^(t X)] = e^(t^2 s^2/2) S(t s^2)/S(0) <= e^(t^2 s^2/2)``; Markov's
-      inequality at ``t = m/s^2`` gives ``P(X >= m) <= e^(-m^2/(2 s^2))``, and likewise for -X.
-    - ``(m + j)^2 >= m^2 + 2 m j``, so the weights from m on sum to at most
-      ``e^(-m^2/(2 s^2)) / (1 - e^(-m/s^2)) <= e^(-m^2/(2 s^2)) (1 + s^2/m)``, and
-      ``S(0) >= sqrt(2 pi) s`` by Poisson's formula; ``2/sqrt(2 pi) < .79789``.
-
-    Each logarithm errs by less than `_SLACK`, which is added. Accuracy only.
-
-    Parameters
-    ----------
-    sigma : int
-        The noise's parameter, in granules.
-    coefficients : int
-        How many draws the bound covers at once.
-    beta : Fraction
-        Probability of failure, above 0 and below 1.
-
-    Examples
-    --------
-    >>> gaussian_tail_granules(1000, 1, Fraction(1, 20))
-    2032
-    """
-    if not 0 < beta < 1 or coefficients < 1:
-        raise SpecError("noise: the tail needs 0 < beta < 1 and at least one coefficient")
-
-    def reached(m: int) -> bool:
-        mills = Fraction(79789, 100_000) * (Fraction(1, sigma) + Fraction(sigma, m))
-        odds = coefficients * min(Fraction(2), mills) / beta
-        return Fraction(_DIGITS.ln(_decimal(odds))) + _SLACK > Fraction(m * m, 2 * sigma**2)
-
-    low, high = 0, 1
-    while reached(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if reached(middle) else (low, middle)
-    return high
-
-
 def _decimal(value: Fraction) -> Decimal:
     """The value, correctly rounded to 100 digits."""
     return _DIGITS.divide(Decimal(value.numerator), Decimal(value.denominator))

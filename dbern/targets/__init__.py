@@ -7,6 +7,8 @@ most are written with is here too: `Learner`, `KernelSum`, `axis_kernels`, `Kern
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 
 from dbern.counting.kernel_sums import KernelSum
@@ -38,6 +40,7 @@ __all__ = [
     "SupportVectorMachine",
     "axis_kernels",
     "kinds",
+    "known",
     "learner_of",
 ]
 
@@ -54,6 +57,7 @@ _OURS: tuple[type[Learner], ...] = (
     Oracle,
 )
 _GROUP = "dbern.targets"
+_MEANWHILE: dict[str, type[Learner]] = {}
 
 
 def kinds() -> list[str]:
@@ -66,6 +70,27 @@ def kinds() -> list[str]:
     """
     ours = [learner.kind for learner in _OURS]
     return ours + sorted({point.name for point in entry_points(group=_GROUP)} - set(ours))
+
+
+@contextmanager
+def known(learner: type[Learner]) -> Iterator[None]:
+    """Make a learner's kind known meanwhile, for specs of one that no package has installed.
+
+    Examples
+    --------
+    >>> class Mine(KernelDensity):
+    ...     kind = "mine"
+    >>> with known(Mine):
+    ...     learner_of("mine").__name__
+    'Mine'
+    """
+    before = dict(_MEANWHILE)
+    _MEANWHILE[learner.kind] = learner
+    try:
+        yield
+    finally:
+        _MEANWHILE.clear()
+        _MEANWHILE.update(before)
 
 
 def learner_of(kind: str) -> type[Learner]:
@@ -81,7 +106,7 @@ def learner_of(kind: str) -> type[Learner]:
     >>> learner_of("kernel-density").__name__
     'KernelDensity'
     """
-    ours = {learner.kind: learner for learner in _OURS}
+    ours = {learner.kind: learner for learner in _OURS} | _MEANWHILE
     if kind in ours:
         return ours[kind]
     others = {point.name: point for point in entry_points(group=_GROUP)}

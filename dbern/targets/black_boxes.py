@@ -52,9 +52,9 @@ from dbern.counting.measurement import WHOLE
 from dbern.counting.passes import Gathering, StoppedError
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import IntegrityError, SpecError
+from dbern.privacy.accuracy import public_stream, uniform
 from dbern.privacy.budget import Budget
 from dbern.privacy.keystream import KeyStream
-from dbern.privacy.mechanism import public_stream, uniform
 from dbern.privacy.random_privacy import RandomPrivacy, order_statistic
 from dbern.strategies.base import BumpBound, Coordinates, Slab
 from dbern.strategies.bias import Approximation, Linear

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbern.errors import SpecError
-from dbern.privacy.calibration import LaplaceNoise, calibrate_laplace, floor_log2, tail
+from dbern.privacy.accuracy import tail
+from dbern.privacy.calibration import LaplaceNoise, calibrate_laplace, floor_log2
 from dbern.privacy.mechanism import to_grid
 
 positive = st.fractions(min_value=Fraction(1, 10**9), max_value=10**6, max_denominator=10**12)

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
 from dbern.errors import SpecError
-from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, gaussian_tail
+from dbern.privacy.accuracy import gaussian_tail, gaussian_tail_granules
+from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian
 from dbern.privacy.mechanism import to_grid
 from dbern.privacy.zcdp import (
     delta_of,
     epsilon_of,
-    gaussian_tail_granules,
     pure_rho,
     rho_above,
     rho_for,

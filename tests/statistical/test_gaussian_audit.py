@@ -15,7 +15,8 @@ import opendp.prelude as dp
 import pytest
 from scipy import stats
 
-from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian, gaussian_tail
+from dbern.privacy.accuracy import gaussian_tail
+from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian
 from dbern.privacy.gaussian import discrete_gaussian
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import privatize

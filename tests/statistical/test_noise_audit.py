@@ -19,7 +19,8 @@ from scipy import stats
 
 import dbern
 from dbern.planning.planner import plan_files
-from dbern.privacy.calibration import LaplaceNoise, calibrate_laplace, tail
+from dbern.privacy.accuracy import tail
+from dbern.privacy.calibration import LaplaceNoise, calibrate_laplace
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.mechanism import privatize, to_grid

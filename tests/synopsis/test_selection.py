@@ -10,8 +10,8 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian
 from dbern.certificate import synthesis_matrices
 from dbern.planning.planner import plan_files
+from dbern.privacy.accuracy import public_stream
 from dbern.privacy.laplace import discrete_laplace
-from dbern.privacy.mechanism import public_stream
 from dbern.synopsis.arrays import select, smoothed, smoothings
 
 

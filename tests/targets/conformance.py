@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from dbern.counting.passes import Counters
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import PlannedComponent, ReleasePlan
+from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.calibration import GaussianNoise
-from dbern.privacy.mechanism import to_grid
+from dbern.testing import counted as counted
+from dbern.testing import integers, moves
 
 NULL = math.nan
 AXES = "xyzuvw"
@@ -235,44 +235,9 @@ def everyone(case: Case, axes: int, rng: np.random.Generator) -> list[dict[str, 
     return [dict(zip(names, place, strict=True)) | other for place in places for other in others]
 
 
-def counted(counters: Counters, batches: list[list[dict[str, float]]]) -> np.ndarray:
-    """The state of all batches, in as many passes as it takes."""
-    columns = [
-        {c.name: np.array([r[c.name] for r in batch]) for c in counters.columns}
-        for batch in batches
-    ]
-    passes = range(max(1, counters.passes))
-    return sum(counters.count(columns, SALT, index) for index in passes)
-
-
-def integers(
-    spec: ReleaseSpec, plan: ReleasePlan, records: list[dict[str, float]]
-) -> list[np.ndarray]:
-    """What carries the noise, flat, for each component all outputs."""
-    counters = plan.counters(spec)
-    state = counted(counters, [records])
-    found = []
-    for part, planned in enumerate(plan.components):
-        values = [
-            counters.finish(state, part, output, slab).ravel()
-            for output in range(planned.outputs)
-            for slab in planned.coordinates.layout.slabs()
-        ]
-        found.append(to_grid(np.concatenate(values), planned.noise.law))
-    return found
-
-
 def largest_moves(case: Case, axes: int, noise: str, **mechanism: Any) -> list[float]:
     """For each component, the largest distance over its planned bound; every pair is tried."""
     return moves(*replaced(case, axes, noise, **mechanism))
-
-
-def moves(plan: ReleasePlan, staged: list[list[np.ndarray]]) -> list[float]:
-    """See `largest_moves`."""
-    return [
-        float((_largest(np.array([one[part] for one in staged])) / _bound(planned)).max())
-        for part, planned in enumerate(plan.components)
-    ]
 
 
 def loss(plan: ReleasePlan, staged: list[list[np.ndarray]]) -> float:
@@ -305,18 +270,3 @@ def replaced(
     plan = plan_files(spec, ())
     records = everyone(case, axes, rng)
     return plan, [integers(spec, plan, [records[1], record]) for record in records]
-
-
-def _largest(rows: np.ndarray) -> np.ndarray:
-    """Largest l1 and l2 distances of any two rows."""
-    apart = [np.abs(rows - row).astype(np.float64) for row in rows]
-    return np.array([max(d.sum(axis=1).max() for d in apart),
-                     max(np.sqrt((d**2).sum(axis=1)).max() for d in apart)])  # fmt: skip
-
-
-def _bound(planned: PlannedComponent) -> np.ndarray:
-    """The planned l1 and l2 bounds in granules; infinite for the one that does not matter."""
-    law = planned.noise.law
-    if isinstance(law, GaussianNoise):
-        return np.array([math.inf, math.sqrt(law.l2_sensitivity_granules_squared)])
-    return np.array([law.l1_sensitivity_granules, math.inf])

@@ -13,7 +13,7 @@ from conformance import CASES, counted, everyone, largest_moves
 import dbern
 from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.planning.planner import plan_files
-from dbern.privacy.mechanism import public_stream
+from dbern.privacy.accuracy import public_stream
 from dbern.releasing import publish as publishing
 from dbern.releasing.run import abandon
 from dbern.targets import black_boxes as boxes

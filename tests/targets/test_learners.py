@@ -14,6 +14,7 @@ from conformance import CASES, counted, everyone, integers, largest_moves, loss,
 import dbern
 from dbern.counting.kernel_sums import KernelSum
 from dbern.planning.planner import plan_files
+from dbern.privacy.contract import law_of
 from dbern.releasing import publish as publishing
 from dbern.strategies.base import BumpBound
 from dbern.strategies.lattice import PlainCoordinates
@@ -53,9 +54,8 @@ def test_no_replacement_moves_the_integers_of_two_axes_beyond_the_plan(name, noi
 
 @pytest.mark.parametrize("name", ["regression", "bayes"])
 def test_shares_above_the_budget_spend_more_than_the_charge(name, monkeypatch):
-    monkeypatch.setattr(
-        "dbern.planning.planner.share_of_budget", lambda spec, component: spec.charge
-    )
+    whole = lambda contract, charge: law_of(replace(contract, fraction=Fraction(1)), charge)  # noqa: E731
+    monkeypatch.setattr("dbern.planning.planner.law_of", whole)
     assert loss(*replaced(CASES[name], 1, "laplace", k=9)) > 1
 
 

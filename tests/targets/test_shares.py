@@ -14,7 +14,7 @@ from dbern.counting.measurement import random_privacy
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
-from dbern.planning.spec import require_one_charge
+from dbern.privacy.contract import require_one_charge
 from dbern.targets import Learner, Lengths, axis_kernels
 
 HALF = Fraction(1, 2)
@@ -83,9 +83,11 @@ def test_outputs_may_not_meet_another_component():
         outputs, signed, columns = 2, False, ()
 
     two = replace(one, weighing=Two())
-    require_one_charge("several", (two, replace(one, name="sum_2")))
+    parts = [(each.name, each.outputs, each.share) for each in (two, one)]
+    assert parts[0][1:] == (2, HALF)
+    require_one_charge("several", [parts[0], ("sum_2", 1, HALF)])
     with pytest.raises(SpecError, match='named "sum_1"'):
-        require_one_charge("several", (two, replace(one, name="sum_1")))
+        require_one_charge("several", [parts[0], ("sum_1", 1, HALF)])
 
 
 def test_what_a_component_becomes_for_its_rows_is_looked_at_too(project, several, monkeypatch):
@@ -111,3 +113,12 @@ def test_random_privacy_is_that_of_one_estimate():
     assert random_privacy((Estimated(),), None) == "random"
     with pytest.raises(SpecError, match="2 components have an estimated"):
         random_privacy((Estimated(), Estimated()), None)
+
+
+def test_what_a_component_becomes_for_its_lattice_spends_no_more(project, several, monkeypatch):
+    several(("one", HALF), ("two", HALF))
+    spec = project.spec(target={"kind": "several", "bandwidth": None})
+    whole = lambda component, coordinates: replace(component, share=Fraction(1))  # noqa: E731
+    monkeypatch.setattr("dbern.planning.planner.for_lattice", whole)
+    planned = plan_files(spec, dbern.planning.planner.footers(spec))
+    assert sum(Fraction(one.noise.law.epsilon) for one in planned.components) <= 1

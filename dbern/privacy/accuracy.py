@@ -1,0 +1,179 @@
+"""What privacy does not rest on: how far noise reaches, and public numbers for simulations.
+
+Certificates are told by the tails, which are rounded outward; nothing here makes noise.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from dbern.errors import SpecError
+from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
+from dbern.privacy.keystream import KEY_BYTES, KeyStream, subkey
+from dbern.types import FloatArray
+
+# Published here for everyone to read: what it draws is reproducible and protects nothing.
+_PUBLIC_KEY: Final = bytes(KEY_BYTES)
+_DIGITS: Final = Context(prec=100, Emax=MAX_EMAX, Emin=MIN_EMIN)
+_SLACK: Final = Fraction(1, 10**60)
+
+# --- Tails: what no coefficient's noise reaches
+
+
+def tail(noise: LaplaceNoise, coefficients: int, beta: Fraction) -> float:
+    """What no coefficient's noise reaches, with probability at least ``1 - beta``.
+
+    ``m g``, rounded up, for the smallest integer m >= 1 with ``cN P(|X| >= m) <= beta`` (union
+    bound). With ``q = exp(-1/s)``, ``P(|X| >= m) = 2 q^m / (1 + q)``, so
+    ``m >= s ln(2 cN / (beta (1 + q)))``. That is computed to 100 digits with correctly rounded
+    operations; as s <= 2**61 the error is below 1e-60 for fewer than 10**30 coefficients, and
+    1e-60 is added before rounding up. Accuracy only: privacy does not rest on it.
+
+    Parameters
+    ----------
+    noise : LaplaceNoise
+        The calibrated noise.
+    coefficients : int
+        How many draws the bound covers at once.
+    beta : Fraction
+        Probability of failure, above 0 and below 1.
+
+    Returns
+    -------
+    float
+        In the target's unit. The center's own rounding, at most g/2 + eta, is not part of it.
+
+    Examples
+    --------
+    >>> noise = LaplaceNoise(scale=2**20, granularity_exponent=-20, l1_sensitivity_granules=2**20)
+    >>> round(tail(noise, 21, Fraction(1, 20)), 4)
+    6.0403
+    """
+    if not 0 < beta < 1 or coefficients < 1:
+        raise SpecError("noise: the tail needs 0 < beta < 1 and at least one coefficient")
+    digits = Context(prec=100, Emax=MAX_EMAX, Emin=MIN_EMIN)
+    q = digits.exp(digits.divide(Decimal(-1), Decimal(noise.scale)))
+    odds = 2 * coefficients / beta
+    ratio = digits.divide(Decimal(odds.numerator), Decimal(odds.denominator))
+    length = digits.ln(digits.divide(ratio, digits.add(Decimal(1), q)))
+    length = digits.fma(Decimal(noise.scale), length, Decimal("1e-60"))
+    granules = max(1, int(length.to_integral_value(rounding=ROUND_CEILING)))
+    return float_above(granules * noise.granularity)
+
+
+def gaussian_tail(noise: GaussianNoise, coefficients: int, beta: Fraction) -> float:
+    """What no coefficient's noise reaches, with probability at least ``1 - beta``.
+
+    The union bound of `gaussian_tail_granules`, in the target's unit and rounded
+    up; parameters and return value are those of `tail`. Accuracy only.
+
+    Examples
+    --------
+    >>> noise = GaussianNoise(2**20, granularity_exponent=-20, l2_sensitivity_granules_squared=1)
+    >>> round(gaussian_tail(noise, 21, Fraction(1, 20)), 4)
+    3.0642
+    """
+    granules = gaussian_tail_granules(noise.sigma, coefficients, beta)
+    return float_above(granules * noise.granularity)
+
+
+def float_above(value: Fraction) -> float:
+    """The least float that is not below `value`.
+
+    Examples
+    --------
+    >>> float_above(Fraction(1, 10)) == 0.1, float_above(Fraction(1, 3)) > 1 / 3
+    (True, True)
+    """
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def gaussian_tail_granules(sigma: int, coefficients: int, beta: Fraction) -> int:
+    """An integer m that no coefficient's noise reaches, with probability at least ``1 - beta``.
+
+    The least m >= 1 with ``cN min(2, r) e^(-m^2/(2 s^2)) <= beta`` for ``r = .79789 (1/s + s/m)``
+    and s = sigma (union bound). Proof that ``P(|X| >= m)`` is at most either product:
+
+    - With S of `dbern.privacy.zcdp.rho_of`,
+      ``E[e^(t X)] = e^(t^2 s^2/2) S(t s^2)/S(0) <= e^(t^2 s^2/2)``;
+      Markov's inequality at ``t = m/s^2`` gives ``P(X >= m) <= e^(-m^2/(2 s^2))``, and for -X.
+    - ``(m + j)^2 >= m^2 + 2 m j``, so the weights from m on sum to at most
+      ``e^(-m^2/(2 s^2)) / (1 - e^(-m/s^2)) <= e^(-m^2/(2 s^2)) (1 + s^2/m)``, and
+      ``S(0) >= sqrt(2 pi) s`` by Poisson's formula; ``2/sqrt(2 pi) < .79789``.
+
+    Each logarithm errs by less than `_SLACK`, which is added. Accuracy only.
+
+    Parameters
+    ----------
+    sigma : int
+        The noise's parameter, in granules.
+    coefficients : int
+        How many draws the bound covers at once.
+    beta : Fraction
+        Probability of failure, above 0 and below 1.
+
+    Examples
+    --------
+    >>> gaussian_tail_granules(1000, 1, Fraction(1, 20))
+    2032
+    """
+    if not 0 < beta < 1 or coefficients < 1:
+        raise SpecError("noise: the tail needs 0 < beta < 1 and at least one coefficient")
+
+    def reached(m: int) -> bool:
+        mills = Fraction(79789, 100_000) * (Fraction(1, sigma) + Fraction(sigma, m))
+        odds = coefficients * min(Fraction(2), mills) / beta
+        return Fraction(_DIGITS.ln(_decimal(odds))) + _SLACK > Fraction(m * m, 2 * sigma**2)
+
+    low, high = 0, 1
+    while reached(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if reached(middle) else (low, middle)
+    return high
+
+
+def _decimal(value: Fraction) -> Decimal:
+    """The value, correctly rounded to 100 digits."""
+    return _DIGITS.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+# --- Public numbers, for simulations and demonstrations
+
+
+def public_stream(label: str, index: int) -> KeyStream:
+    """A reproducible stream for demonstration data and simulations. NEVER for a release.
+
+    Its key is public: anyone can subtract what it draws. The purpose separates it from all noise.
+
+    Parameters
+    ----------
+    label : str
+        What the numbers are for.
+    index : int
+        Which of the purpose's streams, below ``2**64``.
+
+    Examples
+    --------
+    >>> uniform(public_stream("example", 0), 2).round(4).tolist()
+    [0.0511, 0.392]
+    """
+    return KeyStream(subkey(_PUBLIC_KEY, "public-simulation", label), index)
+
+
+def uniform(stream: KeyStream, count: int) -> FloatArray:
+    """Floats in [0, 1), multiples of ``2**-53``: for simulations, not for noise.
+
+    Examples
+    --------
+    >>> bool(uniform(public_stream("example", 0), 1000).max() < 1)
+    True
+    """
+    return (stream.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,0 +1,226 @@
+"""The contract between what is measured and the noise: all that privacy needs to know, exactly.
+
+A learner proves bounds, in floats that are rounded outward; a `Contract` holds them as fractions,
+and `law_of` makes the noise of it and of the charge alone. So the noise of a release is (epsilon,
+delta)-DP for the share of the charge that the contract names, if its bounds hold; nothing else of
+learners, records or plans is used. A float is a fraction, so nothing is rounded here.
+
+Basic composition: what all measurements of a release spend together is its charge, once
+(`require_one_charge`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dbern.errors import SpecError
+from dbern.privacy.advanced import calibrate_advanced_laplace
+from dbern.privacy.budget import Budget
+from dbern.privacy.calibration import calibrate_gaussian, calibrate_laplace
+from dbern.privacy.mechanism import Noise
+
+
+def exact_bound(value: float | Fraction) -> Fraction:
+    """The fraction that a bound is: the one place where a float becomes part of a guarantee.
+
+    Raises
+    ------
+    SpecError
+        For NaN, an infinity, or what is below 0: that bounds nothing.
+
+    Examples
+    --------
+    >>> exact_bound(0.25)
+    Fraction(1, 4)
+    """
+    if not 0 <= value < math.inf:
+        raise SpecError(
+            f"target: a bound of {value} was given for what noise is calibrated to; state a "
+            "finite number, not below 0"
+        )
+    return Fraction(value)
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far one privacy unit moves the exact values: proved bounds, in unit-cube units.
+
+    Attributes
+    ----------
+    function : Fraction
+        ``S(F) = sup_y sup_{D~D'} |F_D(y) - F_D'(y)|`` (Definition 2 of the paper).
+    bound : Fraction
+        The largest distance of the released values of two neighbouring databases in the norm,
+        for exact kernels, before any rounding.
+    derivation : str
+        How `bound` was obtained, for the plan, the manifest and an auditor.
+    norm : float
+        1 for Laplace noise, 2 for Gaussian noise; infinity for Laplace by advanced composition.
+
+    Examples
+    --------
+    >>> Sensitivity.over(100, 1.0, 2.0, "two records", 1).bound
+    Fraction(1, 50)
+    """
+
+    function: Fraction
+    bound: Fraction
+    derivation: str
+    norm: float
+
+    @classmethod
+    def over(
+        cls, n: int, function: float, bound: float, derivation: str, norm: float
+    ) -> Sensitivity:
+        """Of sums over n whose function and values move by so much, in the norm."""
+        return cls(exact_bound(function) / n, exact_bound(bound) / n, derivation, norm)
+
+    @classmethod
+    def paper(cls, n: int, function: float, values: int) -> Sensitivity:
+        """The paper's l1 bound: each of so many values moves by S(F)."""
+        each = exact_bound(function) / n
+        return cls(each, values * each, f"c N S(F) = {values} x S(F)", 1)
+
+    def of_each(self) -> Sensitivity:
+        """That of any one value: S(F), in the largest norm."""
+        return Sensitivity(self.function, self.function, self.derivation, math.inf)
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a measurement promises of the integers it releases, for every two neighbours.
+
+    Attributes
+    ----------
+    sensitivity : Sensitivity
+        Of the exact values.
+    kernel_error : Fraction
+        What effective kernels add to it, in its norm.
+    float_error : Fraction
+        Bound on the float errors of all values of one database, in that norm.
+    value_bound : Fraction
+        Bound on every ``|value|``, over all databases.
+    size : int
+        Released integers, of all outputs.
+    fraction : Fraction
+        Of the release's budget, above 0 and at most 1.
+
+    Examples
+    --------
+    >>> moved = Sensitivity.over(100, 1.0, 2.0, "two records", 1)
+    >>> one = Contract.of(moved, 100, 0.0, 0.0, 4.0, size=21, fraction=Fraction(1, 2))
+    >>> law_of(one, Budget.parse("1")).scale
+    83930
+    """
+
+    sensitivity: Sensitivity
+    kernel_error: Fraction
+    float_error: Fraction
+    value_bound: Fraction
+    size: int
+    fraction: Fraction
+
+    def __post_init__(self) -> None:
+        if self.sensitivity.norm not in (1, 2, math.inf):
+            raise SpecError(f"noise: no law is calibrated to the norm {self.sensitivity.norm}")
+        if self.size < 1 or not is_fraction(self.fraction):
+            raise SpecError("noise: a contract is for at least one value and a fraction up to 1")
+
+    @classmethod
+    def of(
+        cls,
+        sensitivity: Sensitivity,
+        n: int,
+        kernel_error: float,
+        float_error: float,
+        value_bound: float,
+        *,
+        size: int,
+        fraction: Fraction,
+    ) -> Contract:
+        """That of sums over n; `kernel_error` is what it adds to n times the sensitivity."""
+        errors = exact_bound(kernel_error) / n, exact_bound(float_error)
+        return cls(sensitivity, *errors, exact_bound(value_bound), size, fraction)
+
+
+def law_of(contract: Contract, charge: Budget) -> Noise:
+    """The noise that makes what the contract is about private for its fraction of the charge."""
+    moved = contract.sensitivity.bound + contract.kernel_error
+    eta, size, bound = contract.float_error, contract.size, contract.value_bound
+    budget, norm = charge.part(contract.fraction), contract.sensitivity.norm
+    if norm == 1:
+        return calibrate_laplace(moved, eta / size, size, budget.epsilon, bound)
+    calibrated = calibrate_gaussian if norm == 2 else calibrate_advanced_laplace
+    return calibrated(moved, eta, size, budget.epsilon, budget.delta, bound)
+
+
+# --- Basic composition: what all components of a release spend together is its charge, once
+
+
+def array_names(name: str, outputs: int) -> tuple[str, ...]:
+    """Name the released arrays of a component, in the order of its outputs.
+
+    Examples
+    --------
+    >>> array_names("density", 1), array_names("density", 2)
+    (('density',), ('density_0', 'density_1'))
+    """
+    if outputs == 1:
+        return (name,)
+    return tuple(f"{name}_{output}" for output in range(outputs))
+
+
+def is_fraction(value: object) -> bool:
+    """Whether a value is an exact number above 0 and at most 1."""
+    return isinstance(value, Fraction | int) and 0 < value <= 1
+
+
+def require_one_charge(kind: str, parts: Sequence[tuple[str, int, Fraction]]) -> None:
+    """Refuse components that together spend more than the charge, or whose arrays meet.
+
+    A component whose fraction of the budget is s is epsilon s, delta s private, so all of them are
+    (epsilon, delta)-DP exactly where the fractions add up to at most one. They are exact, so that
+    this sum is. Center and noise of an array are found by its name: two of one name would get one
+    center, and the noise of two laws.
+
+    Parameters
+    ----------
+    kind : str
+        The learner's, for the message.
+    parts : sequence of (str, int, Fraction)
+        Name, number of outputs and fraction of the budget of each component.
+
+    Raises
+    ------
+    SpecError
+        Naming the learner's `kind`, and what its components must be instead.
+
+    Examples
+    --------
+    >>> require_one_charge("two-sums", [("a", 1, Fraction(1, 2)), ("b", 3, Fraction(1, 2))])
+    """
+    for name, _, fraction in parts:
+        if not is_fraction(fraction):
+            raise SpecError(
+                f'target.kind: "{kind}" gives its component "{name}" the share '
+                f"{fraction!r} of the budget, and a share is a Fraction above 0 and at most 1; "
+                'in the learner, write share=Fraction("0.5")'
+            )
+    total = sum((Fraction(fraction) for _, _, fraction in parts), Fraction(0))
+    if total > 1:
+        raise SpecError(
+            f'target.kind: the shares of the components of "{kind}" add up to {total} of the '
+            f"budget, more than 1; in the learner, write share=Fraction(1, {len(parts)}) for "
+            "each, or others that add up to at most 1"
+        )
+    counted = Counter(array for name, outputs, _ in parts for array in array_names(name, outputs))
+    repeated = [name for name, times in counted.items() if times > 1]
+    if repeated:
+        raise SpecError(
+            f'target.kind: "{kind}" releases more than one array named "{repeated[0]}"; in the '
+            "learner, give each component a name of its own (outputs add _0, _1, .. to it)"
+        )

@@ -1,0 +1,269 @@
+"""Search for a counterexample to a learner's sensitivity: neighbours whose integers part too far.
+
+``search(MyLearner, spec)`` makes small databases at the edges of what the spec allows, counts them
+as a release does, and compares how far the integers of neighbours are apart with what the plan
+calibrates its noise to. A search proves nothing. It finds what a proof forgot.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from dbern.counting.passes import Counters
+from dbern.data.domain import Column, RecordSchema
+from dbern.errors import SpecError
+from dbern.planning.planner import plan_files
+from dbern.planning.plans import PlannedComponent, ReleasePlan
+from dbern.planning.spec import ADVANCED, ReleaseSpec
+from dbern.privacy.calibration import GaussianNoise
+from dbern.privacy.mechanism import to_grid
+from dbern.targets import Learner, known
+from dbern.types import FloatArray, Int64Array
+
+__all__ = ["Search", "search"]
+
+Record: TypeAlias = Mapping[str, Any]
+Database: TypeAlias = tuple[Record, ...]
+
+_SALT: Final = bytes(range(32))  # of content hashes: any will do, as none may matter
+_ROWS: Final = 2
+_MOST_RECORDS: Final = 240
+_MOST_GRID: Final = 3  # axes of which all corners, edges and middles are tried together
+_INNER: Final = (0.137, 0.309, 0.618, 0.892)
+_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
+    "release": {"name": "search", "output": "search.zarr"},
+    "data": {"source": "*.parquet"},
+    "budget": {"epsilon": "1.0", "ledger": "sqlite:///search.db", "dataset": "search"},
+}
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a search came to.
+
+    Attributes
+    ----------
+    pairs : int
+        Neighbouring databases that were compared.
+    largest : float
+        The largest distance of their integers over what the noise is calibrated to; above 1 the
+        learner is not private, and far below 1 it may waste budget.
+    component : str
+        Whose integers these are.
+    worst : pair of tuples of records
+        The two databases; values are what a counter is given, of categories their position.
+    """
+
+    pairs: int
+    largest: float
+    component: str
+    worst: tuple[Database, Database]
+
+    @property
+    def found(self) -> bool:
+        """Whether the two are a counterexample."""
+        return self.largest > 1
+
+    def __str__(self) -> str:
+        verdict = "a COUNTEREXAMPLE" if self.found else "no counterexample"
+        one, other = (" and ".join(map(str, map(dict, side))) or "none" for side in self.worst)
+        return (
+            f"{verdict} among {self.pairs} pairs: {self.component} moved by {self.largest:.3f} of "
+            f"its sensitivity, from records {one} to {other}"
+        )
+
+
+def search(learner: type[Learner], spec: ReleaseSpec | Mapping[str, Mapping[str, Any]]) -> Search:
+    """Look for neighbouring databases whose released integers part farther than the plan says.
+
+    Records lie on edges, corners and middles of the domain, one float inside and outside of them,
+    far outside, at infinity and nowhere, with every class and group, none, and every kind of
+    response. Neighbours are those of the spec: one record replaced, or added or removed, or all
+    records of a unit.
+
+    Parameters
+    ----------
+    learner : subclass of Learner
+        No package of it need be installed.
+    spec : ReleaseSpec, or a mapping of its sections
+        Its n or normalizer becomes 2. Of a mapping, `data.source`, `release`, `budget` and
+        `target.kind` may be left out.
+
+    Raises
+    ------
+    SpecError
+        Where the spec cannot be planned.
+
+    Examples
+    --------
+    >>> from dbern.targets import KernelDensity
+    >>> found = search(KernelDensity, {
+    ...     "data": {"bounds": {"x": [0.0, 10.0]}}, "target": {"bandwidth": [2.0]},
+    ...     "mechanism": {"k": 12, "h": 2, "noise": "laplace"},
+    ... })
+    >>> found.found, 0.5 < found.largest <= 1, found.component
+    (False, True, 'density')
+    """
+    with known(learner):
+        small = _small(spec, learner.kind)
+    plan = plan_files(small, ())
+    found: Search | None = None
+    pairs = 0
+    for databases, everyone in _families(small):
+        staged = [integers(small, plan, database) for database in databases]
+        for part, planned in enumerate(plan.components):
+            rows = np.array([one[part] for one in staged])
+            # Of records added or removed, the first database has none of them.
+            apart = ratios(rows if everyone else rows[:1], rows, planned)
+            i, j = np.unravel_index(int(apart.argmax()), apart.shape)
+            pairs += apart.size if part == 0 else 0
+            if found is None or apart[i, j] > found.largest:
+                worst = databases[i], databases[j]
+                found = Search(0, float(apart[i, j]), planned.name, worst)
+    if found is None:
+        raise SpecError("target.kind: releases nothing; in the learner, return a component")
+    return Search(pairs, found.largest, found.component, found.worst)
+
+
+# --- Databases: small, and all that a spec allows of a record
+
+
+def _small(spec: ReleaseSpec | Mapping[str, Mapping[str, Any]], kind: str) -> ReleaseSpec:
+    if isinstance(spec, ReleaseSpec):
+        rows = {"normalizer": str(_ROWS)} if spec.normalizer is not None else {"n": _ROWS}
+        return spec.changed({"data": rows, "target": {"kind": kind}})
+    given = {section: dict(keys) for section, keys in spec.items()}
+    sections = {name: keys | given.pop(name, {}) for name, keys in _DEFAULTS.items()} | given
+    private = "unit" in sections["data"] or "neighbors" in sections["data"]
+    sections["data"] |= {"normalizer": str(_ROWS)} if private else {"n": _ROWS}
+    sections["target"] = {**sections.get("target", {}), "kind": kind}
+    return ReleaseSpec(**sections)
+
+
+def _families(spec: ReleaseSpec) -> Iterator[tuple[list[Database], bool]]:
+    """Lists of databases, all neighbours of each other, or (False) of the first of the list."""
+    schema, protection = spec.records, spec.protection
+    ids = schema.unit
+    records = adversarial(schema)
+    middle, null = records[1], records[-1]
+    first, second = ({}, {}) if ids is None else ({ids.name: (1.0, 0.0)}, {ids.name: (2.0, 0.0)})
+    rows = protection.unit.max_contributions
+    counts = (1,) if ids is None else sorted({1, rows, 2 * rows})
+    changes = [({**one, **second},) * count for one in records for count in counts]
+    contexts: list[Database] = [({**middle, **first},), ({**null, **first},)]
+    if protection.private_rows:
+        contexts += [(), ({**middle, **first},) * 3]
+        changes = [(), *changes]
+    for context in contexts:
+        yield [context + change for change in changes], not protection.added
+
+
+def adversarial(schema: RecordSchema) -> list[dict[str, float]]:
+    """Records at the edges of what a schema allows; the second is inside, the last is null."""
+    axes = [(axis.name, axis.low, axis.high) for axis in schema.domain.axes]
+    middle = {name: low + (high - low) / 2 for name, low, high in axes}
+    ends = [[(name, value) for value in (low, middle[name], high)] for name, low, high in axes]
+    if len(axes) <= _MOST_GRID:
+        places = [dict(one) for one in itertools.product(*ends)]
+    else:
+        places = [dict(one) for one in zip(*ends, strict=True)]
+        places += [middle | {name: value} for some in ends for name, value in some]
+    inner = _INNER * len(axes)
+    for shift in range(len(_INNER)):
+        shares = inner[shift:] + inner[:shift]
+        pairs = zip(axes, shares, strict=False)
+        places.append({name: low + share * (high - low) for (name, low, high), share in pairs})
+    for name, low, high in axes:
+        places += [middle | {name: value} for value in _around(low, high)]
+    others = [_values(column) for column in (schema.label, schema.group) if column is not None]
+    if schema.response is not None:
+        low, high, name = schema.response.low, schema.response.high, schema.response.name
+        inside = (low, low + (high - low) / 3, high)
+        others.append([(name, value) for value in (*inside, *_around(low, high))])
+    kinds = [dict(one) for one in itertools.product(*others)]
+    found = [place | kind for place in places for kind in kinds]
+    step = -(-len(found) // _MOST_RECORDS)
+    step += step > 1 and len(kinds) % step == 0  # a stride that passes every kind
+    # A record that every sum leaves out, and as the second one that most count.
+    nowhere = dict.fromkeys(found[0], math.nan)
+    return [found[0], middle | kinds[0], *found[1::step], nowhere]
+
+
+def _around(low: float, high: float) -> tuple[float, ...]:
+    """Values just inside and outside of an interval, far outside of it, and none."""
+    near = [math.nextafter(end, to) for end in (low, high) for to in (-math.inf, math.inf)]
+    return (*near, high + (high - low) / 2, -1e300, 1e300, -math.inf, math.inf, math.nan)
+
+
+def _values(column: Column) -> list[tuple[str, float]]:
+    """The position of each category, and that of what is none."""
+    positions = (*map(float, range(len(column.categories))), math.nan)
+    return [(column.name, position) for position in positions]
+
+
+# --- What a release makes of a database, and how far two are apart
+
+
+def counted(counters: Counters, batches: Sequence[Sequence[Record]]) -> Int64Array:
+    """The state of all batches, in as many passes as it takes."""
+    columns = [
+        {
+            column.name: np.array([record[column.name] for record in batch], dtype=np.float64)
+            for column in counters.columns
+        }
+        for batch in batches
+    ]
+    state = counters.empty()
+    for index in range(max(1, counters.passes)):
+        state += counters.count(columns, _SALT, index)
+    return state
+
+
+def integers(spec: ReleaseSpec, plan: ReleasePlan, records: Sequence[Record]) -> list[Int64Array]:
+    """What carries the noise, flat, for each component all outputs."""
+    counters = plan.counters(spec)
+    state = counted(counters, [records])
+    found = []
+    for part, planned in enumerate(plan.components):
+        values = [
+            counters.finish(state, part, output, slab).ravel()
+            for output in range(planned.outputs)
+            for slab in planned.coordinates.layout.slabs()
+        ]
+        found.append(to_grid(np.concatenate(values), planned.noise.law))
+    return found
+
+
+def moves(plan: ReleasePlan, staged: Sequence[Sequence[Int64Array]]) -> list[float]:
+    """For each component, the largest distance of any two over its planned bound."""
+    every = [np.array([one[part] for one in staged]) for part in range(len(plan.components))]
+    return [
+        float(ratios(rows, rows, planned).max())
+        for rows, planned in zip(every, plan.components, strict=True)
+    ]
+
+
+def ratios(ones: Int64Array, others: Int64Array, planned: PlannedComponent) -> FloatArray:
+    """Distances of integers (m, N) and (m', N) over the sensitivity of the law, in its norm."""
+    norm, bound = _sensitivity(planned)
+    found = np.empty((len(ones), len(others)))
+    for i, one in enumerate(ones):
+        found[i] = np.linalg.norm(np.abs(others - one).astype(np.float64), norm, axis=1)
+    return found / bound
+
+
+def _sensitivity(planned: PlannedComponent) -> tuple[float, float]:
+    """What the planned law is calibrated to, in granules: a norm, and the most by which to move."""
+    law = planned.noise.law
+    if isinstance(law, GaussianNoise):
+        return 2, math.sqrt(law.l2_sensitivity_granules_squared)
+    if planned.noise.kind == ADVANCED:  # the move of any one value, whose number is part of the law
+        size = planned.outputs * planned.coordinates.layout.size
+        return math.inf, law.l1_sensitivity_granules / size
+    return 1, law.l1_sensitivity_granules

@@ -1,0 +1,87 @@
+"""The claims of ``docs/audit.md`` as data, and the page's tables made of them."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = "docs/audit.md"
+
+TRUSTED = {
+    "contract": "what a measurement promises, and the law that is made of it",
+    "budget": "epsilon and delta as exact numbers; neighbours and units",
+    "calibration": "from a sensitivity to a scale: Laplace, Gaussian",
+    "advanced": "the paper's noise for a delta, by advanced composition",
+    "zcdp": "from the discrete Gaussian to delta, and back",
+    "laplace": "the exact discrete Laplace sampler, and how noise is added",
+    "gaussian": "the exact discrete Gaussian sampler",
+    "keystream": "keys, the key stream, and keyed hashes of content",
+    "mechanism": "rounding to the grid, and noise as a function of key and position",
+    "__init__": "",
+}
+MOST_LINES = 2000
+NOT_TRUSTED = {"accuracy", "random_privacy"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the page; `old`, in `file`, is the line that relies on what is proved."""
+
+    name: str
+    statement: str
+    proof: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+    def mutated(self, text: str) -> str:
+        """A file's text with the mutation planted."""
+        if text.count(self.old) != 1:
+            raise ValueError(f"{self.file} has {text.count(self.old)} times: {self.old}")
+        return text.replace(self.old, self.new)
+
+
+def claims() -> list[Claim]:
+    content = tomllib.loads((ROOT / "tests/audit/mutations.toml").read_text(encoding="utf-8"))
+    return [Claim(**one) for one in content["claim"]]
+
+
+def trusted_lines() -> dict[str, int]:
+    return {
+        name: len((ROOT / f"dbern/privacy/{name}.py").read_text(encoding="utf-8").splitlines())
+        for name in TRUSTED
+    }
+
+
+def base_table() -> str:
+    lines = trusted_lines()
+    rows = [f"| `dbern/privacy/{name}.py` | {n} | {TRUSTED[name]} |" for name, n in lines.items()]
+    head = ["| file | lines | what it is |", "|---|---:|---|"]
+    return "\n".join([*head, *rows, f"| together | {sum(lines.values())} | |"])
+
+
+def claims_table() -> str:
+    head = ["| | claim | statement | proved in | line that relies on it, and its mutation | test |",
+            "|---:|---|---|---|---|---|"]  # fmt: skip
+    return "\n".join([*head, *(_row(i + 1, claim) for i, claim in enumerate(claims()))])
+
+
+def _row(number: int, claim: Claim) -> str:
+    old, new = (part.strip().replace("|", "\\|") for part in (claim.old, claim.new))
+    statement = claim.statement.replace("|", "\\|")
+    file, _, symbol = claim.proof.partition(": ")
+    proof = f"`{file}`" + (f", {symbol}" if symbol else "")
+    changed = f"`{claim.file}`: `{old}` becomes `{new}`"
+    return f"| {number} | {claim.name} | {statement} | {proof} | {changed} | `{claim.test}` |"
+
+
+def page(text: str) -> str:
+    """The page with its tables as they should be, between their markers."""
+    for name, table in (("base", base_table()), ("claims", claims_table())):
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        before, rest = text.split(begin)
+        text = before + begin + table + "\n" + end + rest.split(end)[1]
+    return text

@@ -1,0 +1,162 @@
+"""The search that a stranger's learner is put through: it passes right ones and catches wrong."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from pydantic import Field
+
+import dbern
+from dbern.counting.kernel_sums import KernelSum
+from dbern.data.domain import Column
+from dbern.strategies.base import BumpBound
+from dbern.targets import KernelDensity, Learner, Lengths, NadarayaWatson, axis_kernels, kinds
+from dbern.testing import adversarial, search
+
+DENSITY = {
+    "data": {"bounds": {"x": [0.0, 10.0]}},
+    "target": {"bandwidth": [2.0]},
+    "mechanism": {"k": 9, "h": 2, "noise": "laplace"},
+}
+REGRESSION = {**DENSITY, "data": {**DENSITY["data"], "response": {"column": "y", "bounds": [0, 4]}}}
+
+
+def changed(spec, **sections):
+    return {**spec, **{name: {**spec.get(name, {}), **keys} for name, keys in sections.items()}}
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A record's weight is its response, which a right rule clamps."""
+
+    column: Column
+    most: float
+    clamped: bool
+    outputs: int = 1
+    signed: bool = False
+
+    @property
+    def columns(self):
+        return (self.column,)
+
+    def __call__(self, records):
+        values = records[self.column.name]
+        known = np.isfinite(values) & (np.abs(values) < 100)
+        weights = np.where(known, np.abs(values), 0.0) / self.most
+        return known, None, np.minimum(weights, 1.0) if self.clamped else weights
+
+
+class Amounts(Learner):
+    """The density of records, weighted by their response."""
+
+    kind: ClassVar[str] = "amounts"
+    uses: ClassVar[tuple[str, ...]] = ("response",)
+    clamped: ClassVar[bool] = True
+
+    bandwidth: Lengths = Field(description="bandwidth = [0.5]")
+
+    def components(self, schema):
+        kernels = axis_kernels(schema.domain, self.bandwidth, "bandwidth", "gaussian")
+        rule = Amount(schema.response.column, schema.response.high, self.clamped)
+        return (KernelSum("amounts", schema.domain, kernels, rule),)
+
+
+class Unclamped(Amounts):
+    """The same, wrong: what the spec says of the response is not what is counted."""
+
+    kind: ClassVar[str] = "unclamped"
+    clamped: ClassVar[bool] = False
+
+
+def test_a_strangers_learner_passes_and_is_forgotten():
+    found = search(Amounts, REGRESSION)
+    assert not found.found
+    assert 0.5 < found.largest <= 1
+    assert found.pairs > 10_000
+    assert str(found).startswith("no counterexample among ")
+    assert "amounts" not in kinds()
+
+
+def test_a_strangers_wrong_learner_is_caught():
+    found = search(Unclamped, REGRESSION)
+    assert found.found
+    assert found.largest > 1
+    values = [record["y"] for database in found.worst for record in database]
+    assert max(values) > 4  # beyond the bounds: that is what is wrong
+    assert "COUNTEREXAMPLE" in str(found)
+
+
+NOISES = ["laplace", "discrete-gaussian", "laplace-advanced"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("noise", NOISES)
+def test_a_bound_of_half_is_caught_with_every_norm(noise, monkeypatch):
+    delta = {} if noise == "laplace" else {"budget": {"delta": "1e-6"}}
+    budget = {"epsilon": "1", "ledger": "sqlite:///l.db", "dataset": "d", **delta.get("budget", {})}
+    spec = changed(DENSITY, mechanism={"noise": noise}, budget=budget)
+    right = search(KernelDensity, spec).largest
+    assert 0.5 < right <= 1
+    movement, function = KernelSum.movement, KernelSum.function_movement.fget
+    half = lambda *a, **k: replace(movement(*a, **k), value=movement(*a, **k).value / 4)  # noqa: E731
+    monkeypatch.setattr(KernelSum, "movement", half)
+    monkeypatch.setattr(KernelSum, "function_movement", property(lambda one: function(one) / 4))
+    assert search(KernelDensity, spec).found
+
+
+PRIVATE = [
+    {"neighbors": "add-or-remove-one"},
+    {"unit": {"column": "user", "max_contributions": 3}},
+    {"neighbors": "add-or-remove-one", "unit": {"column": "user", "max_contributions": 3}},
+]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("data", PRIVATE, ids=["added", "unit", "added unit"])
+def test_every_neighbouring_relation_is_searched(data, monkeypatch):
+    spec = changed(DENSITY, data=data)
+    assert 0.5 < search(KernelDensity, spec).largest <= 1
+    monkeypatch.setattr("dbern.counting.measurement._rows", lambda bound, _: third(bound))
+    assert search(KernelDensity, spec).found
+
+
+def third(bound):
+    return BumpBound(bound.value / 3, "planted")
+
+
+def test_a_spec_is_searched_with_two_records(tmp_path):
+    spec = dbern.ReleaseSpec(
+        release={"name": "r", "output": "r.zarr"},
+        data={"source": "*.parquet", "n": 10**6, **REGRESSION["data"]},
+        target={"kind": "nadaraya-watson", "bandwidth": [2.0]},
+        mechanism={"k": 9, "h": 2, "noise": "laplace"},
+        budget={"epsilon": "1.0", "ledger": "sqlite:///l.db", "dataset": "d"},
+    )
+    found = search(NadarayaWatson, spec)
+    assert 0.5 < found.largest <= 1
+    assert spec.data.n == 10**6
+
+
+def test_records_are_at_every_edge():
+    spec = dbern.ReleaseSpec(
+        release={"name": "r", "output": "r.zarr"},
+        data={
+            "source": "*.parquet", "n": 2, "bounds": {"x": [0.0, 1.0], "y": [2.0, 4.0]},
+            "label": {"column": "l", "classes": ["a", "b", "c"]},
+        },
+        target={"kind": "naive-bayes", "bandwidth": [0.2, 0.2]},
+        budget={"epsilon": "1.0", "ledger": "sqlite:///l.db", "dataset": "d"},
+    )  # fmt: skip
+    records = adversarial(spec.records)
+    assert len(records) <= 250
+    for name, low, high in (("x", 0.0, 1.0), ("y", 2.0, 4.0)):
+        found = {record[name] for record in records}
+        edges = {low, high, math.inf, -math.inf, 1e300, -1e300}
+        edges |= {math.nextafter(end, to) for end in (low, high) for to in edges}
+        assert edges <= found
+        assert any(math.isnan(value) for value in found)
+    assert {str(record["l"]) for record in records} == {"0.0", "1.0", "2.0", "nan"}

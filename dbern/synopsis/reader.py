@@ -252,17 +252,22 @@ class Synopsis:
     def predict(self, points: Points, h: Order = None) -> Any:
         """The class of each point, by `decision_function`.
 
-        A function without classes predicts its values. Outside the bounds the first class.
+        A function without classes predicts its values. Outside the bounds there is no class.
 
         Returns
         -------
         array (m,)
+            Labels; with points outside the bounds an array of objects, None there.
         """
         if not self.classes:
             return self(points, h)
-        values = self.decision_function(plain(points, self.domain), h)
+        values = np.asarray(self.decision_function(plain(points, self.domain), h))
         codes = values.argmax(axis=1) if values.ndim == 2 else (values > 0).astype(np.int64)
-        return gridded(points, np.array(self.classes)[codes], self.domain)
+        labels, unknown = np.array(self.classes)[codes], np.isnan(values.reshape(len(values), -1))
+        if unknown.any():
+            labels = labels.astype(object)
+            labels[unknown.any(axis=1)] = None
+        return gridded(points, labels, self.domain)
 
     def predict_proba(self, points: Points, h: Order = None) -> Any:
         """The probability of each class: of naive Bayes, and of logistic loss and two classes.

@@ -207,6 +207,9 @@ def test_the_machine_is_the_closed_form(project, client, monkeypatch):
     assert np.abs(found - exact / 200).max() <= certificate.approximation + certificate.rounding
     assert synopsis.predict(POINTS).tolist() == np.where(found > 0, "yes", "no").tolist()
     np.testing.assert_array_equal(synopsis.decision_function(POINTS), found)
+    somewhere_else = np.concatenate([POINTS[:1] + 1e6, POINTS[:1] * np.nan, POINTS[:2]])
+    of_two = synopsis.predict(POINTS[:2]).tolist()
+    assert synopsis.predict(somewhere_else).tolist() == [None, None, *of_two]  # no class is told
     with pytest.raises(dbern.SpecError, match="a support-vector-machine has none; use decision_f"):
         synopsis.predict_proba(POINTS)
 
@@ -225,6 +228,7 @@ def test_more_machines_are_one_against_the_rest(project, client, monkeypatch):
     certificate = plan.certificate
     assert np.abs(found - exact).max() <= certificate.approximation + certificate.rounding
     assert synopsis.predict(POINTS).tolist() == found.argmax(axis=1).tolist()
+    assert synopsis.predict(np.concatenate([POINTS[:1], POINTS[:1] + 1e6])).tolist()[1] is None
 
 
 def test_regression_is_the_weighted_mean_of_the_clamped_responses(project, client, monkeypatch):

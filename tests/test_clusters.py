@@ -80,6 +80,7 @@ def test_what_was_reserved_before_stays_so_and_goes_on(project, client, monkeypa
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
 
 
+@pytest.mark.slow
 def test_workers_that_are_still_coming_are_waited_for(project):
     told = []
     with scheduler(protocol="tcp://") as local:

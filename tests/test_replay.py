@@ -172,9 +172,8 @@ def test_one_record_changes_nothing_but_coefficients(traces):
         assert changed == {f"{COEFFICIENTS}0/0", "manifest.json"}, name
 
 
-@pytest.mark.parametrize(
-    "changes", [ORACLE, pytest.param(SOLVED, marks=pytest.mark.slow)], ids=["oracle", "solved"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [ORACLE, SOLVED], ids=["oracle", "solved"])
 def test_gathered_records_change_nothing_else_either(traces, changes):
     """The oracle fails on one of the records, and says its value."""
     base, published = traces(2.5, 0.5, "base", changes=changes)

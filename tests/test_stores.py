@@ -59,6 +59,7 @@ def undisturbed(project, fixed, slabs, client, helpers):
     return helpers.objects(twin.output)
 
 
+@pytest.mark.slow
 def test_a_bucket_gets_the_bytes_of_a_folder(project, bucket, undisturbed, client):
     out = dbern.release(remote(project, bucket, **SMALL), client=client)
     assert out.url == bucket.url("out.zarr")

@@ -82,6 +82,7 @@ def test_a_table_is_released_as_the_floats_it_stands_for(project, client, fixed,
     assert "unit" not in json.dumps(dbern.open(floats.output).metadata["domain"])
 
 
+@pytest.mark.slow
 def test_one_record_of_a_table_changes_nothing_but_coefficients(project, client, fixed, helpers):
     base = released(project, client, "base", rich(), BOUNDS, KEPT)
     everything = helpers.objects(base.output)

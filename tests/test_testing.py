@@ -128,6 +128,7 @@ def third(bound):
     return BumpBound(bound.value / 3, "planted")
 
 
+@pytest.mark.slow
 def test_a_spec_is_searched_with_two_records(tmp_path):
     spec = dbern.ReleaseSpec(
         release={"name": "r", "output": "r.zarr"},

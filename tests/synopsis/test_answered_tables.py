@@ -163,6 +163,7 @@ def test_what_a_dataset_cannot_do_is_said(dataset, ask, said):
     assert said in str(refused.value)
 
 
+@pytest.mark.slow
 def test_xarray_is_not_imported_unless_it_is_wanted():
     program = "import sys, dbern; assert 'xarray' not in sys.modules; import dbern.xarray"
     subprocess.run([sys.executable, "-c", program], check=True)

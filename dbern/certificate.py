@@ -29,7 +29,7 @@ from dbern.strategies.maps import axis_maps, maps_of, synthesis_matrix
 from dbern.strategies.spectral import SpectralCoordinates
 from dbern.types import FloatArray
 
-# --- Bounds on the sup of released noise: public laws and linear maps, simulated or in closed form
+# --- Bounds on the sup of released noise
 
 
 _MOST_DRAWS = 1000

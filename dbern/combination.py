@@ -1,10 +1,12 @@
 """How released arrays make the released function: a closed list, described in FORMAT.md.
 
-Naive Bayes from released numbers: scores of classes, and how far errors can move them.
+A combination is post-processing. Its error bound follows from those of its parts; where a quotient
+makes that impossible for the worst database, the bound is the width of the public range that every
+value is cut to.
 
-The score of a class is ``F = Pr(y | class) Pr(class)``, a product over axes. What is released is
-noisy, so it is first moved to the nearest numbers that some records could have, which is
-post-processing; then F is a Lipschitz function of them, which bounds its error.
+*Naive Bayes.* The score of a class is ``F = Pr(y | class) Pr(class)``, a product over axes. What is
+released is noisy, so it is first moved to the nearest numbers that some records could have, which
+is post-processing; then F is a Lipschitz function of them, which bounds its error.
 
 Classes are told apart, and ranked, by the logarithms of scores: their differences are log ratios of
 probabilities, where the difference of two scores is large wherever records are dense. A logarithm
@@ -12,12 +14,6 @@ of noisy numbers needs a floor. Each floor here is a standard deviation of the n
 share: the deviation follows from the published law, order and lattice of a release, the share is
 one of the released numbers. So no floor, and nothing else in a logarithm, depends on a record but
 through what is released: it is post-processing, and costs no privacy.
-
-How released arrays make the released function: a closed list, described in FORMAT.md.
-
-A combination is post-processing. Its error bound follows from those of its parts; where a quotient
-makes that impossible for the worst database, the bound is the width of the public range that every
-value is cut to. Those of naive Bayes are proved in `dbern.combination`.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ import numpy as np
 
 from dbern.types import FloatArray
 
-# --- Naive Bayes from released numbers: scores of classes, and how far errors can move them
+# --- Naive Bayes from released numbers
 
 
 def kernel_scores(
@@ -244,7 +240,7 @@ def _over(numbers: FloatArray, share: FloatArray) -> FloatArray:
     return np.asarray(numbers / np.where(share > 0, share, np.inf))
 
 
-# --- How released arrays make the released function: a closed list, described in FORMAT.md
+# --- How released arrays make the released function
 
 KINDS = (
     *("linear", "sigmoid", "response", "stack", "one-vs-rest", "ratio"),

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from dbern.errors import SpecError
 
-# --- How much memory this process may use: the machine's, its control group's, or its own limit
+# --- How much memory this process may use
 
 
 _SELF, _MOUNT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")

@@ -130,7 +130,7 @@ def enclosing_nodes(degree: int, oversampling: int = _OVERSAMPLING) -> tuple[Flo
     return nodes, 1 / math.cos(math.pi * degree / (2 * count))
 
 
-# --- Arrays that are never whole in memory: blocks of layers of the first axis, read when needed
+# --- Arrays that are never whole in memory
 
 
 @dataclass(frozen=True)

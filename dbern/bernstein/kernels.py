@@ -147,7 +147,7 @@ class Kernel(ABC):
             degree += max(1, degree // 8)
 
 
-# --- Kernels K(0) f(|x| rate) whose shape f is smooth between kinks: bounds they have in common
+# --- Kernels K(0) f(|x| rate) whose shape f is smooth between kinks
 
 _GAP = 1e-4  # by how much a largest sum may be overestimated
 _MOST_TERMS = 1 << 20
@@ -272,7 +272,7 @@ class PiecewiseKernel(Kernel):
         return OUTWARD * (best + gap + len(nodes) * rounding)
 
 
-# --- Polynomial kernels of compact support: (1 - z^i)^m for z = |x| / b < 1, zero beyond
+# --- Polynomial kernels of compact support
 
 
 @dataclass(frozen=True)
@@ -388,7 +388,7 @@ class Triweight(CompactKernel):
     inner, power = 2, 3
 
 
-# --- Matern kernels of half-integer smoothness: a polynomial times e^-z, a kink at the center
+# --- Matern kernels of half-integer smoothness
 
 _FAR = 700.0  # exp beyond is subnormal or zero: 1e-304, far below every stated error
 

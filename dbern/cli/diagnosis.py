@@ -148,7 +148,7 @@ def _clock() -> Finding:
     return Finding("clock", "good", shown)
 
 
-# --- A shared ledger, from where a client stands: the way to its database, its secret, its staging
+# --- A shared ledger, from where a client stands
 
 _VERIFIED = "verify-full"
 _ENCRYPTED = ("require", "verify-ca", _VERIFIED)
@@ -206,7 +206,7 @@ def _staging() -> Finding:
     return Finding("ledger's staging", "good", str(folder))
 
 
-# --- Whether a ledger's clock ever went back: its log keeps the order of events beside their times
+# --- Whether a ledger's clock ever went back
 
 _MOST_SHOWN = 5
 

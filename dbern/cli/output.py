@@ -15,7 +15,7 @@ import click
 from dbern.errors import DbernError, printable
 from dbern.system import Progress, imports_told, silent
 
-# --- --log-format json: one JSON object a line on stderr, with the release's id on every line
+# --- --log-format json
 
 
 def tell(text: str) -> None:

@@ -1,8 +1,7 @@
 """``dbern init``: ask for what a spec needs, check each answer, and write the spec.
 
-What ``dbern init`` is told, by options or on a terminal, each answer checked when it is given.
-
-Until all are given the rest of the spec is made up, so the checks are those of a spec.
+Answers come from options or a terminal. Until all are given the rest of the spec is made up, so
+each answer is checked as a spec would be.
 """
 
 from __future__ import annotations
@@ -345,7 +344,7 @@ def toml_value(key: str, text: str) -> Any:
         ) from None
 
 
-# --- dbern init: a commented spec from public choices alone; no file of data is opened
+# --- dbern init
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _HEAD = """\

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dbern.combination import Answer
 
 
-# --- dbern query, dbern show and dbern verify: all that an analyst needs
+# --- dbern query, dbern show and dbern verify
 
 
 def _order(

@@ -61,7 +61,7 @@ def is_here(client: Client) -> bool:
     return str(client.scheduler.address).startswith("inproc://")
 
 
-# --- What a release takes of the workers of a cluster, what they offer, and whether they are alike
+# --- What workers offer, and whether they are alike
 
 WAIT_SECONDS = 60.0
 """How long a cluster without workers is waited for, unless the caller says."""
@@ -254,7 +254,7 @@ def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, 
         time.sleep(_ASK_AGAIN_SECONDS)
 
 
-# --- The cluster that counts: threads of this process, a scheduler's workers, or a given client's
+# --- The cluster that counts
 
 _CONNECT_SECONDS = 10
 

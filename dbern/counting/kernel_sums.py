@@ -85,7 +85,7 @@ from dbern.strategies.bias import Bumps
 from dbern.strategies.bins import BinnedCoordinates
 from dbern.types import UNIT_ROUNDOFF, BoolArray, FloatArray, Int64Array
 
-# --- Public rules from a record to an output and a weight: what a kernel sum adds up
+# --- Public rules from a record to an output and a weight
 
 
 WEIGHING_BYTES = 64
@@ -291,7 +291,7 @@ class Summands:
         return "" if self.oblique is None else ", in oblique coordinates"
 
 
-# --- Counting records into B-spline bins: integers from the record to the noise
+# --- Counting records into B-spline bins
 
 
 @dataclass(frozen=True)

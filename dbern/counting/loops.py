@@ -136,7 +136,7 @@ def strides(extents: Sequence[int]) -> list[int]:
     return [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]
 
 
-# --- Add a batch of records to integer sums: the loops that are compiled, one pass over a batch
+# --- Add a batch of records to integer sums
 
 _BLOCK = 512  # records: what is known of them stays in a core's first cache
 

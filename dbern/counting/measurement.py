@@ -1,7 +1,5 @@
 """What is released of records, and how they become integers.
 
-What is released of records, and how they become integers: nothing more than this.
-
 A *component* is a family of functions on the unit cube, its *outputs*, that one record moves
 together, or a vector; one calibration covers them. Components pay shares of the release's budget
 (basic composition). A *statistic* is a component as integer sums over records.
@@ -44,7 +42,7 @@ from dbern.strategies.bias import Approximation
 from dbern.strategies.gram import CubeKernel
 from dbern.types import FloatArray, Int64Array
 
-# --- What is released of records, and how they become integers: nothing more than this
+# --- Components, vectors and statistics
 
 
 WHOLE = Fraction(1)
@@ -262,7 +260,7 @@ class Statistic(Protocol):
         """Released values of one slab of one output, in unit-cube units."""
 
 
-# --- What some components can and others need not: protocols, and questions to any component
+# --- What some components can and others need not
 
 
 @runtime_checkable
@@ -370,7 +368,7 @@ def cube_of(component: Component) -> CubeKernel | None:
     return component.cube if isinstance(component, GramComponent) else None
 
 
-# --- Components where the number of rows is private: add-or-remove neighbours, units of many rows
+# --- Components where the number of rows is private
 
 _LEAST_MOST = 1 << 32
 _TIMES = 8

@@ -39,7 +39,7 @@ from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.counting.loops import Terms, add_rows, unit_rows
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
-# --- Exact integer sketches of kernel sums: cells and integer moments of the offset
+# --- Exact integer sketches of kernel sums
 
 
 _NODES = 32
@@ -354,7 +354,7 @@ def contraction_error(
     return OUTWARD * (2 * depth * UNIT_ROUNDOFF * perturbed + (perturbed - exact))
 
 
-# --- Which cells and moments a kernel sum is counted with: the cheapest that is accurate enough
+# --- Which cells and moments a kernel sum is counted with
 
 _LARGEST_STATE = 1 << 28
 _CACHE_BYTES = 1 << 22

@@ -39,7 +39,7 @@ from dbern.privacy.keystream import content_buckets, content_words
 from dbern.strategies.base import Slab
 from dbern.types import BoolArray, FloatArray, Int64Array, UInt64Array
 
-# --- At most u rows of each unit: which ones are counted, in passes over buckets of units
+# --- At most u rows of each unit
 
 
 PASS_ROWS = 1 << 22
@@ -226,7 +226,7 @@ class Gathering:
                 state += self.solved(rows[first:last, 1:-1], rows[first:last, -1])
 
 
-# --- How workers count: all components' statistics as one, over portions or in passes
+# --- How workers count
 
 
 class StoppedError(Exception):
@@ -394,7 +394,7 @@ def _sizes(parts: Sequence[Statistic]) -> list[int]:
     return [int(np.prod(part.shape)) for part in parts]
 
 
-# --- What a task reads: the batches of some portions of files, which must be what was reserved
+# --- What a task reads
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import numpy as np
 from dbern.errors import SpecError
 from dbern.types import BoolArray, FloatArray, Int64Array
 
-# --- Public facts about a record: which columns are axes, their bounds, the map to the unit cube
+# --- Public facts about a record
 
 
 _LEAST_WIDTH = 1e-100
@@ -297,7 +297,7 @@ class RecordSchema:
             )
 
 
-# --- Dates and times as numbers: days or seconds since the beginning of 1970, UTC
+# --- Dates and times as numbers
 
 Bound: TypeAlias = float | datetime | date
 

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from dbern.errors import EnvironmentRefusedError, SpecError
 
-# --- What the environment says of an object store: where it is, whom to trust, and credentials
+# --- What the environment says of an object store
 
 
 _AUTHORITY, _CREDENTIALS = "AWS_CA_BUNDLE", "AWS_SHARED_CREDENTIALS_FILE"

@@ -125,7 +125,7 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-# --- Where a synopsis is: a folder, or a prefix of a bucket. Both hold objects by their names
+# --- Where a synopsis is
 
 MANIFEST = "manifest.json"
 ROOT = "zarr.json"

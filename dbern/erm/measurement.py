@@ -62,7 +62,7 @@ from dbern.strategies.gram import CubeKernel
 from dbern.strategies.maps import to_released
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
-# --- Risk minimizers as functions on a lattice; their sensitivity is proved in risk_models
+# --- Risk minimizers as functions on a lattice
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ class ValueStatistic(OnLattice):
         return to_released(self.coordinates, mean, slab) / self._unit
 
 
-# --- Linear risk minimizers, released by their weights: as many numbers as there are features
+# --- Linear risk minimizers, released by their weights
 
 
 @dataclass(frozen=True)

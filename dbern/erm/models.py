@@ -1,7 +1,5 @@
 """Regularized risk minimizers: what is learned, how far one record moves it, and how it is solved.
 
-Regularized risk minimizers: what is learned, whatever is released of it, and how far it moves.
-
 ``F = (1/m) sum_s w_s . phi``, w_s the minimizer of shard s (`dbern.erm.risk`), for each of q
 outputs: one model, or one a class against the rest.
 
@@ -74,7 +72,7 @@ from dbern.strategies.base import Slab
 from dbern.system import source_digest
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
-# --- Regularized risk minimizers: what is learned, whatever is released of it, and how far it move
+# --- What is learned, and how far one record moves it
 
 
 _HEAVY = 1.25  # times the usual weight of a shard

@@ -1,7 +1,5 @@
 """Regularized empirical risk: its stability, and the float error of solving it.
 
-Regularized empirical risk: the public description of a learning problem, and its stability.
-
 The records are divided into m disjoint shards s (m = 1: all in one). With the feature map phi of a
 kernel K, ``f_w(x) = <w, phi(x)>``, each shard has the 1-strongly convex objective
 
@@ -80,7 +78,7 @@ from dbern.erm.losses import Loss
 from dbern.errors import SpecError
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
-# --- Regularized empirical risk: the public description of a learning problem, and its stability
+# --- The public description of a learning problem, and its stability
 
 
 _SLOPE_ROUNDS = 64
@@ -188,7 +186,7 @@ class Risk:
         return OUTWARD * total * self.kappa**2 * self.loss.curvature
 
 
-# --- How far floats take a gradient method from the exact one: bounds from public constants
+# --- How far floats take a gradient method from the exact one
 
 BLOCK = 1024
 """Terms summed in an unknown order at a time."""

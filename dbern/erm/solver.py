@@ -34,7 +34,7 @@ from dbern.erm.risk import BLOCK, Risk, mean_state_error, state_error, sum_by_pa
 from dbern.errors import SpecError
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
-# --- Fitted functions: expansions in records' features, which are as private as the records
+# --- Fitted functions
 
 
 _CACHED_TERMS = 1 << 16
@@ -122,7 +122,7 @@ class LinearModel:
         return self(_grid_points(axes)).reshape(*(len(axis) for axis in axes), -1)
 
 
-# --- A shard's objective as the solver sees it: where the loss pulls a state, and how far off it i
+# --- A shard's objective as the solver sees it
 
 STORED_ROWS = 8192
 """Up to this many distinct records the Gram matrix is kept (512 MiB), beyond it recomputed."""

@@ -65,7 +65,7 @@ from dbern.strategies.bias import Approximation, Bumps
 from dbern.strategies.spectral import AxisSpectrum, axis_spectrum
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
-# --- The Gaussian kernel cut to finitely many features: all records at once, no Gram matrix
+# --- The Gaussian kernel cut to finitely many features
 
 
 @dataclass(frozen=True)

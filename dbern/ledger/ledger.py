@@ -38,7 +38,7 @@ from dbern.ledger.values import (
 )
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
-# --- What a release keeps outside its row while it is under way: its key and its staged center
+# --- What a release keeps outside its row while it is under way
 
 
 class Remains:

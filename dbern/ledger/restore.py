@@ -115,7 +115,7 @@ def _point(connection: Connection, facts: dict[str, str]) -> Point:
     return Point(int(facts["epoch"]), tables.last_event(connection))
 
 
-# --- Published releases against the ledger: what was forgotten is charged, what is over is closed
+# --- Published releases against the ledger
 
 _OVER = (State.COMMITTED, State.ABANDONED)
 _BY_ITSELF = "Reconcile such synopses by themselves with --dataset NAME --more"

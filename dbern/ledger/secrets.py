@@ -96,7 +96,7 @@ def private_directory(path: Path) -> None:
     sync_directory(path.parent)
 
 
-# --- Where release keys live: one file each, outside the database; or in it, wrapped by a secret
+# --- Where release keys live
 
 _KEY_FILE = re.compile(r"([0-9a-f]{32})\.key")
 
@@ -216,7 +216,7 @@ class KeyFiles:
         return self.directory / f"{release_id}.key"
 
 
-# --- The private record of a release's runs: which stage took how long, when and where
+# --- The private record of a release's runs
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class RunRecord:
                 os.close(descriptor)
 
 
-# --- The exact private center between counting and noise: encrypted blocks, created once, sealed
+# --- The exact private center between counting and noise
 
 _NONCE_BYTES = 12
 _LONGEST_COMPONENT = 100

@@ -43,7 +43,7 @@ from dbern.ledger.values import (
 )
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
-# --- The ledger's tables; amounts are exact text, for no database holds a fraction exactly
+# --- The ledger's tables
 
 
 VERSION = "4"
@@ -225,7 +225,7 @@ def migrate(connection: Connection) -> bool:
     return True
 
 
-# --- The ledger's statements: values in, values out, inside the caller's transaction
+# --- The ledger's statements
 
 _SALT_BYTES = 32
 

@@ -15,7 +15,7 @@ from dbern.errors import IntegrityError, SpecError
 from dbern.ledger.accounting import BASIC, Amount
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, decimal_text
 
-# --- What goes into the ledger and comes out of it: requests, reservations, accounts
+# --- What goes into the ledger and comes out of it
 
 
 class State(enum.StrEnum):
@@ -308,7 +308,7 @@ def require_positive(budget: Budget, rho: Fraction | None = None) -> None:
         raise SpecError('budget: has more than 100 decimals; write epsilon = "1.0"')
 
 
-# --- Whether a request is the release that was reserved: what differs, named key by key
+# --- Whether a request is the release that was reserved
 
 _ABSENT = object()
 _LONGEST_TEXT = 200

@@ -1,16 +1,10 @@
 """Choose k, h, noise and rank by the smallest predicted error, without reading a record.
 
-Predicted errors of one way to release: of the noise, of a typical and of the worst database.
-
-In unit-cube units, on grids, for kernels that are products over axes.
-
-What "auto" means for a kernel that is no product over axes: predictions from its Gram matrix.
-
-As in `dbern.planning.choose`, but for expansions ``sum_i alpha_i K(d_i, .)`` with ``sum |alpha_i|
+For kernels that are products over axes, the errors of the noise, of a typical and of the worst
+database are predicted on grids, in unit-cube units. For other kernels they are predicted from the
+Gram matrix of the lattice, for expansions ``sum_i alpha_i K(d_i, .)`` with ``sum |alpha_i|
 <= 1`` in units of C M: the worst database is as bad as the ball that the certificate speaks of, a
 typical one has 64 clusters of random signs at random positions.
-
-What "auto" means: k, h, noise and rank with the smallest predicted error, no record read.
 
 The predicted error is the mean sup of the noise with the approximation error, either of the worst
 database ("certified") or of a typical one. Typical is a sample of the public reference density
@@ -46,7 +40,7 @@ from dbern.strategies.maps import AxisMap, axis_maps, released_bumps
 from dbern.strategies.spectral import AxisSpectrum, SpectralCoordinates, axis_spectrum
 from dbern.types import FloatArray
 
-# --- Predicted errors of one way to release: of the noise, of a typical and of the worst database
+# --- Predicted errors of one way to release
 
 
 _DRAWS = 128
@@ -301,7 +295,7 @@ class Problem:
         return known + math.sqrt(rough / self.n)
 
 
-# --- Candidates for functions of which no kernel is known, but a class that they are in
+# --- Candidates for functions that are known by a class alone
 
 _STATED_K = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # where no kernel says how fine
 _STATED_ORDERS = (1, 2, 4, 8)
@@ -450,7 +444,7 @@ CANDIDATES = {"": plain_candidates, "spectral": spectral_candidates, "binned": b
 """By what is released: lattice values, spectral coordinates or bins."""
 
 
-# --- What "auto" means for a kernel that is no product over axes: predictions from its Gram matrix
+# --- Candidates for kernels that are not products over axes
 
 _RESOLUTIONS = {1: (4, 8, 16, 32, 64), 2: (3, 5, 8, 12, 18, 26), 3: (2, 3, 5, 8)}
 _ORDERS = (1, 2, 4, 8, 16)
@@ -533,7 +527,7 @@ def _grid(axes: int) -> FloatArray:
     return np.stack(np.meshgrid(*[t] * axes, indexing="ij"), axis=-1).reshape(-1, axes)
 
 
-# --- What "auto" means: k, h, noise and rank with the smallest predicted error, no record read
+# --- Every candidate of a strategy
 
 __all__ = ["Candidate", "Problem", "Reference", "candidates", "require_positive_definite"]
 

@@ -62,7 +62,7 @@ from dbern.system import Progress, silent
 from dbern.targets.bandwidths import unit_notes
 from dbern.types import FloatArray
 
-# --- Plan a release: everything it will do, decided before a record is read
+# --- Plan a release
 
 
 _PAPER_H, _LARGEST_PAPER_K = 2, 64
@@ -389,7 +389,7 @@ def _lower_bound(spec: ReleaseSpec, component: Component, n: int) -> float:
     return lower_bound(function, epsilon, float(spec.beta), n, delta, rows)
 
 
-# --- What a steward asks before choosing: the trade-off, and the epsilon that a wanted error costs
+# --- What a steward asks before choosing
 
 _STEPS = 14
 _MOST_OPTIONS = 20  # certified, each as a plan is: a fraction of a second

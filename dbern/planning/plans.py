@@ -61,7 +61,7 @@ class Cost:
         return self.worker_bytes + (threads - 1) * self.thread_bytes
 
 
-# --- ReleasePlan: what a release will do, as a value that prints, travels and comes back
+# --- ReleasePlan
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from dbern.targets import Learner, learner_of
 from dbern.targets.base import Section, explain
 from dbern.types import FloatArray
 
-# --- The sections of a spec: keys, types, and for each key what to write (its description)
+# --- The sections of a spec
 
 
 class ReleaseSection(Section):
@@ -176,7 +176,7 @@ class BudgetSection(Section):
     dataset: str = Field(description='dataset = "trips-2026", the name the budget was granted to')
 
 
-# --- Whom a spec protects: neighbours, unit, and whether the number of rows is public
+# --- Whom a spec protects
 
 _NORMALIZER = re.compile(r"[1-9]\d{0,11}|10{12}")
 
@@ -237,7 +237,7 @@ def described(protection: Protection, n: int) -> tuple[str, ...]:
     return (*lines, f"the certificate is for up to {n} rows that count")
 
 
-# --- ReleaseSpec: every public choice of a release, strictly validated, to and from TOML
+# --- ReleaseSpec
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TOO_DEEP = "is nested too deeply; write tables and lists as docs/spec.md has them"

@@ -158,7 +158,7 @@ def law_of(contract: Contract, charge: Budget) -> Noise:
     return calibrated(moved, eta, size, budget.epsilon, budget.delta, bound)
 
 
-# --- Basic composition: what all components of a release spend together is its charge, once
+# --- Basic composition
 
 
 def array_names(name: str, outputs: int) -> tuple[str, ...]:

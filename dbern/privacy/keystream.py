@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from dbern.types import FloatArray, Int64Array, UInt64Array
 
-# --- Keyed entropy: everything secret or random in a release is a function of one 256-bit key
+# --- Keyed entropy
 
 
 KEY_BYTES = 32
@@ -79,7 +79,7 @@ class KeyStream:
         return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
 
 
-# --- Keyed hashes of records' content: what shards and samples of rows are chosen by
+# --- Keyed hashes of records' content
 
 _HALF = np.uint64(32)
 

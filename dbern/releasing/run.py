@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dbern.cluster.graph import Client
 
 
-# --- What a run of a release says of itself: public facts in the log, durations in its run record
+# --- What a run of a release says of itself
 
 
 LOGGER = logging.getLogger("dbern.release")

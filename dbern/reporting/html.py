@@ -29,7 +29,7 @@ from dbern.reporting.pictures import (
 )
 from dbern.synopsis.reader import Synopsis
 
-# --- How to query a synopsis: in Python, on the command line and from plain zarr; texts that run
+# --- How to query a synopsis
 
 
 _PYTHON = """\

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-# --- The colours of pages and pictures, once for each scheme; one accent, and shades of it
+# --- The colours of pages and pictures, once for each scheme
 
 
 SCHEMES = ("light", "dark")
@@ -81,7 +81,7 @@ def text(colour: FloatArray) -> str:
     return "#" + "".join(f"{round(255 * float(part)):02x}" for part in colour)
 
 
-# --- What a picture of a released function shows: curves with their band, maps, or class regions
+# --- What a picture of a released function shows
 
 MOST_PANELS = 12
 """Most groups or classes that are drawn; a picture says so where it leaves some out."""
@@ -272,7 +272,7 @@ def _regions(synopsis: Synopsis, title: str, values: FloatArray) -> Panel:
     return Panel(title, leads.argmax(axis=-1).astype(np.float64), leads=leads, doubt=width)
 
 
-# --- Pictures as inline SVG that follows the page's colour scheme: matplotlib draws, CSS colours
+# --- Pictures as inline SVG that follows the page's colour scheme
 
 # Colours that no picture has: each becomes a variable of the page's style.
 VARIABLES = {

@@ -104,7 +104,7 @@ class Lattice(Layout):
         return np.arange(self.k[axis] + 1) / self.k[axis]
 
 
-# --- What is released of the lattice values psi: themselves, or spectral coordinates T psi
+# --- What is released of the lattice values psi
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ def _contracted(part: FloatArray, weights: Sequence[FloatArray]) -> FloatArray:
     return np.asarray(np.einsum("mv,mv->m", found, first))
 
 
-# --- Choose order and rank after release, from the released values alone: free post-processing
+# --- Choose order and rank after release, from the released values alone
 
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 _SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3)
@@ -274,7 +274,7 @@ def _product(left: Sequence[FloatArray], right: Sequence[FloatArray]) -> float:
     return math.prod(float((a * b).sum()) for a, b in zip(left, right, strict=True))
 
 
-# --- One released array: its coefficients under any smoothing, its values and its error bound
+# --- One released array
 
 MOST_LOADED = 1 << 22
 """Most coefficients held in memory (32 MiB); a larger lattice is read by shards, as needed.

@@ -426,7 +426,7 @@ class StatedClass(FunctionClass):
     planned: _Planned
 
 
-# --- The attributes of a synopsis's root as one checked whole; FORMAT.md says what each key means
+# --- The attributes of a synopsis's root as one checked whole
 
 MOST_COEFFICIENTS = 1_000_000_000
 """Most values of one lattice, and of one vector."""

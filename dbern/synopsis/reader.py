@@ -87,7 +87,7 @@ def require_probabilities(combination: Combination, target: Mapping[str, Any]) -
     )
 
 
-# --- Synopsis: query a released function; never touches data, ledger or key
+# --- Synopsis
 
 
 def open_synopsis(url: str | Path) -> Synopsis:

@@ -230,7 +230,7 @@ def _check_room(wanted: int) -> None:
         )
 
 
-# --- Free post-processing of a released function: nonnegative, normalized, monotone
+# --- Free post-processing of a released function
 
 _INCREASING, _DECREASING = "increasing", "decreasing"
 _NONNEGATIVE, _NORMALIZED = "nonnegative", "normalized"

@@ -27,7 +27,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-# --- What is wrong with a spec's schema, in the words of the file: the key, and what to write
+# --- What is wrong with a spec's schema, in the words of the file
 
 _NEAR = 0.75
 """Below it "bandwidth" would be taken for "width", another key."""
@@ -96,7 +96,7 @@ def _complaint(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> 
     return f"{what}; write {hint}"
 
 
-# --- What a learner is: public parameters, what is released of records, how that makes the functio
+# --- What a learner is
 
 Lengths = Annotated[
     tuple[Annotated[float, Field(gt=0, allow_inf_nan=False)], ...], Field(strict=False)

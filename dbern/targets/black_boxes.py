@@ -61,7 +61,7 @@ from dbern.strategies.bias import Approximation, Linear
 from dbern.system import named_function, source_digest
 from dbern.types import FloatArray, Int64Array
 
-# --- A user's function of records and points: what it is asked of, and how its values are bounded
+# --- A user's function of records and points
 
 
 FUNCTION: Final = "target.function"
@@ -149,7 +149,7 @@ class UserFunction:
         return tuple(found)
 
 
-# --- Records of no one: what a user's function is asked of before it sees the real ones
+# --- Records of no one
 
 _POINTS = 3
 
@@ -203,7 +203,7 @@ def try_out(function: str, ranges: tuple[Range, ...], axes: int, rows: int) -> N
         )
 
 
-# --- A user's function as integers: one pass gathers a shard and asks it of a block of the lattice
+# --- A user's function as integers
 
 _MOST_BITS = 52  # of a sum, so that it is a float without error
 
@@ -411,7 +411,7 @@ class BlackBoxPass:
         return integers
 
 
-# --- The sensitivity sampler: how far made-up neighbours are apart, for random differential privac
+# --- The sensitivity sampler
 
 UNIFORM = "uniform"
 _KEY = "target.sensitivity.distribution"
@@ -514,7 +514,7 @@ def _drawn(statistic: BlackBoxStatistic, sampling: Sampling, rows: int, pair: in
     return records
 
 
-# --- A user's function of records and points as a component: its sensitivity is taken at its word
+# --- A user's function of records and points as a component
 
 SHARD_ROWS = 1 << 18
 """Rows of a shard, about."""

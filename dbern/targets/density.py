@@ -24,7 +24,7 @@ from dbern.data.domain import RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.targets.bandwidths import Smoother
 
-# --- Kernel density estimation: F_D(y) = (1/n) sum_i K(y - d_i), K a product or a Gaussian
+# --- Kernel density estimation
 
 
 class KernelDensity(Smoother):
@@ -70,7 +70,7 @@ class KernelDensity(Smoother):
         return Combination("stack", schema.group.categories)
 
 
-# --- Nadaraya-Watson regression: a weighted mean of the responses near a point
+# --- Nadaraya-Watson regression
 
 _HALF = Fraction(1, 2)
 

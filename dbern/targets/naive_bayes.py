@@ -95,7 +95,7 @@ from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
-# --- Counts of classes, and each class's sums and squares of the axes: vectors of exact integers
+# --- Counts of classes, and each class's sums and squares of the axes
 
 
 _MOST_BITS = 40
@@ -270,7 +270,7 @@ class ClassSumsStatistic:
         return np.ldexp(part, -self.bits) / self.n
 
 
-# --- Naive Bayes as one function on the lattice: F = Pr(y|+) Pr(+) - Pr(y|-) Pr(-)
+# --- Naive Bayes as one function on the lattice
 
 _SLACK = 1.1  # over the peaks, for the 2 rho in them
 
@@ -486,7 +486,7 @@ def _axes(coordinates: Coordinates) -> list[PlainCoordinates]:
     return [PlainCoordinates(Lattice((k,))) for k in coordinates.lattice.k]
 
 
-# --- Naive Bayes: the score of a class is its share times one likelihood an axis
+# --- Naive Bayes
 
 _COUNTS = Fraction(1, 10)
 """Of the budget: a count's noise is small beside that of a likelihood at the same epsilon."""

@@ -90,7 +90,7 @@ from dbern.targets.base import KernelName, Learner, Lengths
 from dbern.targets.linear import of_responses, response_of
 from dbern.types import FloatArray, Int64Array, UInt64Array
 
-# --- Records in the order of their positions, in bounded memory: what a sum over gaps is made of
+# --- Records in the order of their positions, in bounded memory
 
 
 POSITION_BITS = 32
@@ -229,7 +229,7 @@ class SurveyedPass(OrderedPass):
         return keys[(positions >= low) & (positions < high)]
 
 
-# --- Sums over gaps: responses weighted by the gaps between the records' positions
+# --- Sums over gaps
 
 PASS_ROWS = 1 << 20
 """Distinct positions that a pass is to hold."""
@@ -497,7 +497,7 @@ class GapStatistic:
         self.atoms.add(state, {"position": position, "weight": weight})
 
 
-# --- Priestley-Chao regression: responses weighted by the gaps between the records' positions
+# --- Priestley-Chao regression
 
 _NARROWEST = 1e-7  # of the axis: hundreds of steps of a position
 

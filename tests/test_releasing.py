@@ -28,6 +28,7 @@ from dbern.errors import (
     SpecError,
 )
 from dbern.ledger import BudgetLedger, State
+from dbern.privacy.budget import Budget
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish as publishing
 from dbern.releasing import run as releasing
@@ -57,6 +58,7 @@ def never(*_arguments, **_more):
 NOBODY_PAYS = [
     ({"budget": {"dataset": "others"}}, r"dataset 'others': has no budget .* --epsilon 1"),
     ({"data": {"neighbors": "add-or-remove-one", "normalizer": "240"}}, "was granted for"),
+    ({"budget": {"epsilon": "3.5"}}, r"'trips': cannot pay: .*--epsilon 0\.5"),
 ]
 
 
@@ -74,7 +76,9 @@ def test_a_release_that_no_grant_covers_is_refused_before_it_is_planned(
     assert (str(again.value), again.value.exit_code) == (str(refused.value), 3)
     with project.ledger() as ledger:
         lines = [line for line in ledger.log() if line.event == "refused"]
-        assert [(line.name, line.detail["epsilon"]) for line in lines] == [("density", "1")] * 2
+        assert [(one.name, Budget.parse(one.detail["epsilon"])) for one in lines] == [
+            ("density", spec.charge)
+        ] * 2
         assert ledger.find("trips", "density") is None
 
 

@@ -23,7 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
-from dbern.cluster.connection import UNREACHABLE, answers, check_workers, connect, unlike
+from dbern.cluster.connection import (
+    UNREACHABLE,
+    answers,
+    check_workers,
+    connect,
+    require_address,
+    unlike,
+)
 from dbern.cluster.plain import answer, opened, shown
 from dbern.data.objects import Objects, check_url, is_url, settings
 from dbern.errors import DbernError, EnvironmentRefusedError
@@ -512,6 +519,7 @@ _CONNECT_SECONDS = 5
 
 def scheduler(address: str) -> list[Finding]:
     """A Dask cluster: transport, dashboard, workers' versions, memory settings and clocks."""
+    require_address(address)
     try:
         with connect(address, _CONNECT_SECONDS) as client:
             return [_scheduler_transport(address), *_dashboards(client), *_workers(client)]

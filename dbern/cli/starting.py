@@ -190,7 +190,8 @@ class Answers:
 
         def put(text: str) -> None:
             if text:
-                column, most = split("unit", text)
+                # A colon is how `dbern ledger grant` has it.
+                column, most = split("unit", re.sub(r":(?=\d+$)", "=", text))
                 if not re.fullmatch(r"\d+", most):
                     raise click.BadParameter(
                         f'"{text}": write {column}=8, the most rows of one that count',

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from dbern.cluster.plain import answer, opened, shown
-from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
+from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
 from dbern.planning.plans import Cost
 from dbern.system import Progress, memory_limit, silent
 
@@ -27,6 +27,28 @@ if TYPE_CHECKING:
 
 UNREACHABLE = (OSError, RuntimeError, TimeoutError, TypeError, ValueError)
 """What connecting raises: nobody there, plain TCP where encryption is required, no port."""
+
+
+_SCHEDULER = re.compile(r"(?:(?:tcp|tls)://)?(?:\[[^\s/\[\]]+\]|[^\s:/\[\]]+):\d{1,5}")
+
+
+def require_address(address: str) -> None:
+    """Refuse what cannot be a scheduler's address, before anything waits for an answer from it.
+
+    Raises
+    ------
+    SpecError
+        When there is no host or no port, or a protocol other than TCP and TLS.
+
+    Examples
+    --------
+    >>> require_address("tls://host:8786")
+    """
+    if not _SCHEDULER.fullmatch(address):
+        raise SpecError(
+            f"scheduler: {address!r} is not the address of a Dask scheduler, which is a host and a "
+            "port. Write one such as tls://host:8786."
+        )
 
 
 def connect(address: str, seconds: float, security: Security | None = None) -> Client:

@@ -17,6 +17,7 @@ from dbern.errors import (
     SpecError,
 )
 from dbern.ledger import accounts, restore, tables
+from dbern.ledger.accounting import BASIC
 from dbern.ledger.backend import Backend, backend_of, check_installed, start_mark
 from dbern.ledger.postgres import STAGING
 from dbern.ledger.restore import writing
@@ -299,13 +300,23 @@ class BudgetLedger:
             return [accounts.account(connection, self.url, name, at) for name in names]
 
     def require_account(self, request: Request) -> None:
-        """Refuse a new release without a grant on its terms, as `reserve` would, unplanned."""
+        """Refuse a new release that `reserve` would refuse, as far as that is known unplanned.
+
+        A zcdp account needs the rho of the plan for a charge with a delta.
+
+        Raises
+        ------
+        BudgetError
+            When there is no grant on its terms, or the account cannot pay the charge.
+        """
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, self._backend.read() as connection:
             restore.require_reconciled(connection, self._backend)
             at = tables.now()
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
+            if status.accountant == BASIC or not request.charge.delta:
+                accounts.require_cover(self.url, status, request)
 
     def reserve(self, request: Request) -> Reservation:
         """Charge a new release, or find the one that holds the name: its stored plan goes on.

@@ -12,7 +12,7 @@ from dbern.errors import SpecError
 
 _DECIMAL = re.compile(r"\d+(\.\d+)?([eE][-+]?\d{1,3})?|\d+/\d+", re.ASCII)
 _SHOWN = re.compile(r"(.*) \(at most ([1-9]\d{0,8}) rows\)", re.DOTALL)
-_WHOLE = re.compile(r"[1-9]\d{0,8}")
+_UNIT = re.compile(r"(.+)[:=]([1-9]\d{0,8})", re.DOTALL)
 MOST_CONTRIBUTIONS = 1 << 20
 """Rows of a unit that a release may count."""
 
@@ -102,7 +102,7 @@ class PrivacyUnit:
 
     @classmethod
     def parse(cls, text: str) -> PrivacyUnit:
-        """Read what `text` gives.
+        """Read what `text` gives, with a colon or, as ``dbern init`` has it, an equals sign.
 
         Raises
         ------
@@ -111,15 +111,15 @@ class PrivacyUnit:
 
         Examples
         --------
-        >>> str(PrivacyUnit.parse("user:8"))
-        'user (at most 8 rows)'
+        >>> str(PrivacyUnit.parse("user:8")), str(PrivacyUnit.parse("user=8"))
+        ('user (at most 8 rows)', 'user (at most 8 rows)')
         """
-        column, _, rows = text.rpartition(":")
+        found = _UNIT.fullmatch(text)
         if text == "row":
             return cls()
-        if not column or not _WHOLE.fullmatch(rows):
-            raise SpecError(f'unit: "{text}" is none; write row, or a column and rows as user:8')
-        return cls(column, int(rows))
+        if found is None:
+            raise SpecError(f'unit: "{text}" is not a unit. Write row, or user:8 for a column.')
+        return cls(found[1], int(found[2]))
 
     @classmethod
     def shown(cls, text: str) -> PrivacyUnit:

@@ -24,7 +24,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbern.cluster.connection import WAIT_SECONDS, check_memory, cluster, same_cluster
+from dbern.cluster.connection import (
+    WAIT_SECONDS,
+    check_memory,
+    cluster,
+    require_address,
+    same_cluster,
+)
 from dbern.cluster.graph import Piece, add_up, centers, share_out
 from dbern.data.objects import is_url
 from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts
@@ -411,6 +417,8 @@ def _committed(spec: ReleaseSpec, reservation: Reservation) -> Release:
 def _cluster(
     client: Client | None, scheduler: str | None, wait: float, progress: Progress
 ) -> AbstractContextManager[Client]:
+    if scheduler is not None:
+        require_address(scheduler)
     if client is None:
         return cluster(scheduler, wait, progress)
     return same_cluster(client, wait, progress)

@@ -43,7 +43,7 @@ _NAME = re.compile(r"signatures/([0-9a-f]{64})\.json")
 _MOST_SIGNATURES, _MOST_BYTES = 256, 4096
 _MOST_KEY_BYTES = 1 << 16
 _MAKE = "openssl genpkey -algorithm ed25519 -out signing.pem"
-_ENCRYPTED = b"ENCRYPTED PRIVATE KEY"
+_ENCRYPTED, _PUBLIC = b"ENCRYPTED PRIVATE KEY", b"BEGIN PUBLIC KEY"
 
 _Base64 = Annotated[str, StringConstraints(pattern="^[A-Za-z0-9+/]{1,256}={0,2}$")]
 
@@ -215,6 +215,11 @@ def _content(path: str | Path, option: str, *, private: bool) -> bytes:
         raise SpecError(
             f"{option}: {path} cannot be read ({error.strerror}); write the path of a key's file"
         ) from None
+    if private and _PUBLIC in content:
+        raise SpecError(
+            f"{option}: {path} is a public key, and only a private key signs. Write the path of "
+            "the private key that it was made from."
+        )
     if private and mode & (stat.S_IROTH | stat.S_IWOTH):
         raise EnvironmentRefusedError(
             f"{option}: {path} may be read by everybody on this machine; run chmod 600 on it, and "

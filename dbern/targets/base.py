@@ -34,6 +34,7 @@ _NEAR = 0.75
 
 _WHAT = {
     "missing": "is missing",
+    "string_pattern_mismatch": "is empty",
     "greater_than": "must be above {gt:g}",
     "finite_number": "must be finite",
     "too_short": "has too few entries",

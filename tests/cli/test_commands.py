@@ -118,6 +118,9 @@ USAGE = [
     ["ledger", "grant", "--ledger", "mysql://somewhere", "--dataset", "trips", "--epsilon", "1"],
     ["ledger", "abandon", "--ledger", "sqlite:///ledger.db", "--dataset", "trips", "--name", "no"],
     ["demo", "--folder", "data"],
+    *(["release", "release.toml", "--scheduler", where]
+      for where in ("nonsense", "", "tls://host", "ws://host:8786", "host:8786/x")),
+    ["doctor", "--scheduler", "nonsense"],
 ]  # fmt: skip
 
 

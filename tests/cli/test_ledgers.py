@@ -121,13 +121,14 @@ def test_a_grant_fixes_neighbours_and_unit(run):
     status = run("ledger", "status", "--ledger", "sqlite:///ledger.db", "--dataset", "people")
     assert "people (add-or-remove-one, unit user (at most 8 rows)" in status.out
     assert run(*words, "--epsilon", "1.0").code == 0
+    assert run(*words, "--epsilon", "1.0", "--unit", "user=8").code == 0  # as `init` has it
     other = run(*words, "--epsilon", "1.0", "--unit", "user:9")
     assert other.code == 3
     assert "was granted for" in other.err
     for unit in ("user", "user:0", ":3", "user:x"):
         refused = run(*words, "--epsilon", "1.0", "--unit", unit)
         assert refused.code == 2
-        assert "write row, or a column and rows as user:8" in refused.err
+        assert "Write row, or user:8 for a column." in refused.err
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\nb", "a\x00b", "tr\udcff"])

@@ -201,8 +201,9 @@ def test_a_wrong_option_is_asked_for_on_a_terminal(tmp_path, monkeypatch):
     assert ReleaseSpec.load(tmp_path / "new.toml").learner.bandwidth == (1.0, 0.2)
 
 
-def test_options_say_whose_data_it_is_and_which_rows_count(project, run):
-    given = ("--unit", "rider=3", "--neighbors", "add-or-remove-one", "--normalizer", "5000",
+@pytest.mark.parametrize("unit", ["rider=3", "rider:3"])
+def test_options_say_whose_data_it_is_and_which_rows_count(project, run, unit):
+    given = ("--unit", unit, "--neighbors", "add-or-remove-one", "--normalizer", "5000",
              "--filter", "status=done,late")  # fmt: skip
     ran = run("init", "new.toml", *BASE, *KINDS["kernel-density"], *given)
     assert ran.code == 0, ran.err

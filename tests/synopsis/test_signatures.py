@@ -200,6 +200,13 @@ def test_a_signature_is_never_put_behind_a_link(released, run, key, tmp_path):
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
+def test_a_public_key_signs_nothing(released, run, key):
+    ran = run("sign", "out.zarr", "--key", key("ours")[1])
+    assert ran.code == 2
+    assert "is a public key" in ran.err
+    assert "Write the path of the private key" in ran.err
+
+
 def test_an_encrypted_key_needs_its_passphrase(released, run, key, monkeypatch):
     private, public = key("ours", PASSPHRASE)
     ran = run("sign", "out.zarr", "--key", private)

@@ -145,7 +145,7 @@ def test_an_axis_that_no_store_can_hold_is_refused_before_the_charge(name):
 
 
 def test_other_types_of_the_same_classes_are_another_release():
-    from dbern.ledger.values import changes
+    from dbern.ledger.accounts import changes
 
     assert changes({"classes": [0, 1]}, {"classes": [False, True]})
     assert not changes({"bounds": [0, 1]}, {"bounds": [0.0, 1.0]})

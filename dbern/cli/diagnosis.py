@@ -35,10 +35,10 @@ from dbern.cluster.plain import answer, opened, shown
 from dbern.data.objects import Objects, check_url, is_url, settings
 from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.ledger import AuditLine, BudgetLedger, DatasetStatus
-from dbern.ledger.accounting import period_of
-from dbern.ledger.backend import backend_of
+from dbern.ledger.ledger import backend_of
 from dbern.ledger.postgres import SECRET, SECRET_FILE, STAGING, secret_of
 from dbern.ledger.sqlite import SqliteBackend
+from dbern.ledger.values import period_of
 from dbern.system import memory_limit
 
 if TYPE_CHECKING:

@@ -1,7 +1,6 @@
 """Budgets, reservations and keys: the only package that speaks SQL or holds a release key."""
 
-from dbern.ledger.backend import resolve_url
-from dbern.ledger.ledger import BudgetLedger
+from dbern.ledger.ledger import BudgetLedger, resolve_url
 from dbern.ledger.secrets import Staging
 from dbern.ledger.values import (
     Abandoned,

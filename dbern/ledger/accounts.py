@@ -1,38 +1,37 @@
-"""A dataset's account: what its first grant fixes, what it holds, and whether it can pay."""
+"""A dataset's account: its terms, what it can pay, and whether a request is a reserved release."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sqlalchemy import Connection
 
 from dbern.errors import BudgetError, IntegrityError, SpecError
 from dbern.ledger import tables as rows
-from dbern.ledger.accounting import (
+from dbern.ledger.values import (
     ACCOUNTANTS,
+    PENDING,
     PERIODS,
     ZCDP,
     Amount,
-    Zcdp,
-    charged_amount,
-    granted_amount,
-    period_of,
-    rho_of_charge,
-)
-from dbern.ledger.values import (
-    PENDING,
     DatasetStatus,
     ReleaseRow,
     Request,
     Reservation,
     State,
     Terms,
+    Zcdp,
+    charged_amount,
+    granted_amount,
+    period_of,
+    rho_of_charge,
 )
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, decimal_text
 
@@ -284,3 +283,194 @@ def _with_decimals(amounts: str) -> str:
         lambda match: f"{match[0]} (about {float(Fraction(match[0])):.6g})",
         amounts,
     )
+
+
+# --- Whether a request is the release that was reserved
+
+_ABSENT = object()
+_LONGEST_TEXT = 200
+_MOST_CHANGES = 8
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference: the dotted key and both values as text.
+
+    Examples
+    --------
+    >>> print(Change("mechanism.k", "20", "30"))
+    mechanism.k was 20, is 30
+    """
+
+    key: str
+    was: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.key} was {self.was}, is {self.now}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A request beside the release of the same name."""
+
+    reservation: Reservation
+    identity: tuple[Change, ...]
+    inputs: tuple[Change, ...]
+
+    def require_same(self, url: str) -> None:
+        """Require that the request is the release of its name and may go on.
+
+        Parameters
+        ----------
+        url : str
+            The ledger's, for the command that a refusal names.
+
+        Raises
+        ------
+        SpecError
+            When the release was abandoned, the request is another release, or the input changed
+            before reading began.
+        IntegrityError
+            When the input changed after reading began.
+        """
+        title, state = self.reservation.title, self.reservation.state
+        if state is State.ABANDONED:
+            raise SpecError(
+                f"{title}: was abandoned, and its charge stands. Choose a new release name."
+            )
+        if self.identity and not self.reservation.identity:
+            raise SpecError(
+                f"{title}: was published at {self.reservation.output} before the ledger was "
+                "restored, and its spec is lost, so none can be compared with it. Use what is "
+                "published, or choose a new release name, which spends again."
+            )
+        if self.identity:
+            raise SpecError(
+                f"{title}: is another release ({_listed(self.identity)}). Undo the change, or "
+                "choose a new release name, which spends again."
+            )
+        if self.inputs and state in PENDING:
+            self._refuse_inputs(url)
+
+    def _refuse_inputs(self, url: str) -> None:
+        what = f"{self.reservation.title}: its input changed"
+        keys = _keys(self.inputs)
+        abandon = self.reservation.abandon_command(url)
+        if self.reservation.state is State.RESERVED:
+            raise SpecError(
+                f"{what} since it was reserved ({keys}). Nothing was read. Restore the input, or "
+                f"refund the charge ({abandon}) and run the same command again."
+            )
+        raise IntegrityError(
+            f"{what} after reading began ({keys}). Restore the input, or give the release up "
+            f"(its charge stands): {abandon}"
+        )
+
+
+def compared(reservation: Reservation, request: Request) -> Comparison:
+    """Set a request beside the stored release.
+
+    The charge is part of the identity even where the spec's part of it left epsilon out.
+    """
+    identity = changes(reservation.identity, request.identity)
+    charge = changes(_charge(reservation.charge), _charge(request.charge))
+    return Comparison(
+        reservation,
+        tuple(identity or charge),
+        tuple(changes(reservation.inputs, request.inputs)),
+    )
+
+
+def changes(was: Mapping[str, object], now: Mapping[str, object]) -> list[Change]:
+    """Every difference between two JSON objects, order of keys included.
+
+    Examples
+    --------
+    >>> was = {"bounds": {"x": [0, 1], "y": [0, 1]}}
+    >>> [str(change) for change in changes(was, {"bounds": {"x": [0, 2], "y": [0, 1]}})]
+    ['bounds.x was [0, 1], is [0, 2]']
+    >>> [str(change) for change in changes(was, {"bounds": {"y": [0, 1], "x": [0, 1]}})]
+    ['bounds was in the order x, y, is in the order y, x']
+    """
+    return _differences(json.loads(rows.json_text(was)), json.loads(rows.json_text(now)), "")
+
+
+def _listed(found: Sequence[Change]) -> str:
+    return _first([str(change) for change in found])
+
+
+def _keys(found: Sequence[Change]) -> str:
+    """Name the changed keys alone: a file's compressed size depends on its records."""
+    return _first([change.key for change in found])
+
+
+def _first(parts: Sequence[str]) -> str:
+    """Return the first few of what may be thousands of files."""
+    rest = len(parts) - _MOST_CHANGES
+    text = "; ".join(parts[:_MOST_CHANGES])
+    return text if rest <= 0 else f"{text}; and {rest} more"
+
+
+def _charge(budget: Budget) -> dict[str, object]:
+    parts = {"epsilon": decimal_text(budget.epsilon), "delta": decimal_text(budget.delta)}
+    return {"budget": parts}
+
+
+def _differences(was: Any, now: Any, key: str) -> list[Change]:
+    before, after = _children(was), _children(now)
+    if before is None or after is None or type(was) is not type(now):
+        return [] if _same(was, now) else [Change(key or "it", _text(was), _text(now))]
+    found = [
+        change
+        for name in {**before, **after}
+        for change in _differences(
+            before.get(name, _ABSENT), after.get(name, _ABSENT), f"{key}.{name}" if key else name
+        )
+    ]
+    if not found and list(before) != list(after):
+        found.append(Change(key or "it", _order(before), _order(after)))
+    return found
+
+
+def _children(value: Any) -> dict[str, Any] | None:
+    """A mapping's entries; a list's too where each item names itself, as files do."""
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value, list) or not value:
+        return None
+    names = [_own_name(item) for item in value]
+    named = {name: item for name, item in zip(names, value, strict=True) if name is not None}
+    return named if len(named) == len(value) else None
+
+
+def _own_name(item: Any) -> str | None:
+    """``{"path": "a.parquet", ..}`` and ``["a.parquet", ..]`` name themselves."""
+    if isinstance(item, dict):
+        item = item.get("path")
+    elif isinstance(item, list) and item:
+        item = item[0]
+    else:
+        return None
+    return item if isinstance(item, str) else None
+
+
+def _same(was: Any, now: Any) -> bool:
+    # 10 and 10.0 are the same bound, True and 1 are not the same setting.
+    if isinstance(was, list) and isinstance(now, list):
+        return len(was) == len(now) and all(map(_same, was, now))
+    return bool(was == now) and isinstance(was, bool) == isinstance(now, bool)
+
+
+def _text(value: Any) -> str:
+    if value is _ABSENT:
+        return "absent"
+    return _cut(json.dumps(value, ensure_ascii=False))
+
+
+def _order(named: dict[str, Any]) -> str:
+    return _cut(f"in the order {', '.join(named)}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"

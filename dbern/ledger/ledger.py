@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NoReturn, Self
+from urllib.parse import parse_qsl, urlsplit
 
 from sqlalchemy import Connection
 
@@ -17,13 +19,13 @@ from dbern.errors import (
     SpecError,
 )
 from dbern.ledger import accounts, restore, tables
-from dbern.ledger.accounting import BASIC
-from dbern.ledger.backend import Backend, backend_of, check_installed, start_mark
-from dbern.ledger.postgres import STAGING
-from dbern.ledger.restore import writing
-from dbern.ledger.secrets import RunRecord, Staging, destroy_staging, sweep_staging
-from dbern.ledger.tables import ledger_id_of
+from dbern.ledger.postgres import STAGING, PostgresBackend
+from dbern.ledger.restore import Backend, writing
+from dbern.ledger.secrets import Point, RunRecord, Staging, destroy_staging, sweep_staging
+from dbern.ledger.sqlite import SqliteBackend
+from dbern.ledger.tables import VERSION, facts_of, ledger_id_of, migrate, set_facts, version_of
 from dbern.ledger.values import (
+    BASIC,
     LIVE,
     PENDING,
     Abandoned,
@@ -34,10 +36,136 @@ from dbern.ledger.values import (
     Request,
     Reservation,
     State,
-    compared,
     require_positive,
 )
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+
+# --- The database that a ledger's URL names, and a ledger in it
+
+_SQLITE = "sqlite:///"
+_POSTGRES = "postgresql+psycopg://"
+
+
+def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0) -> Backend:
+    """The backend that a ledger URL names; nothing is opened yet.
+
+    Raises
+    ------
+    SpecError
+        When the URL holds a password, or names a database that this version cannot use.
+
+    Examples
+    --------
+    >>> backend_of("mysql://steward@host/db")
+    Traceback (most recent call last):
+    dbern.errors.SpecError: ledger: mysql is not available in this version; write \
+"sqlite:///ledger.db" or "postgresql+psycopg://host/db"
+    """
+    if _is_postgres(url):
+        return PostgresBackend(url, read_only=read_only, busy_timeout=busy_timeout)
+    path = Path(_sqlite_path(url)).resolve()
+    return SqliteBackend(path, read_only=read_only, busy_timeout=busy_timeout)
+
+
+def check_installed(backend: Backend, busy_timeout: float) -> str:
+    """Require a ledger, bring one of an older version to this one, and return its public name.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        When there is none, it is of a version that cannot be read, or it cannot be written.
+    """
+    version = None
+    if backend.exists():
+        with backend.read() as connection:
+            version = version_of(connection)
+    if version is None:
+        command = shlex.join(["dbern", "ledger", "init", "--ledger", backend.url])
+        raise EnvironmentRefusedError(f"ledger: no ledger is at {backend.url}. Make one: {command}")
+    if version != VERSION:  # looking, too, needs the columns of this version
+        with backend_of(backend.url, busy_timeout=busy_timeout).write() as connection:
+            named = "ledger_id" in facts_of(connection)  # then its mark is what it should be
+            if migrate(connection) and not named:
+                mark = backend.mark("")
+                before = None if mark is None else mark.owner()
+                if before:  # it was of this version once, and put back to before that
+                    set_facts(connection, ledger_id=before, reconciled="0")
+                # Before this is durable: a ledger of this version without its mark is a copy.
+                start_mark(backend, ledger_id_of(connection))
+    with backend.read() as connection:
+        return ledger_id_of(connection)
+
+
+def start_mark(backend: Backend, ledger_id: str) -> None:
+    """Make the mark of a ledger that never had one."""
+    mark = backend.mark(ledger_id)
+    if mark is not None:
+        mark.advance(Point(1, 0))
+
+
+def resolve_url(url: str, base: Path) -> str:
+    """The ledger's URL with a relative SQLite path taken from `base`, the specification's folder.
+
+    Raises
+    ------
+    SpecError
+        As `backend_of`.
+
+    Examples
+    --------
+    >>> resolve_url("sqlite:///ledger.db", Path("/srv/specs"))
+    'sqlite:////srv/specs/ledger.db'
+    >>> resolve_url("sqlite:////var/ledger.db", Path("/srv/specs"))
+    'sqlite:////var/ledger.db'
+    """
+    if _is_postgres(url):
+        return url
+    return f"{_SQLITE}{base / _sqlite_path(url)}"
+
+
+def _is_postgres(url: str) -> bool:
+    """Whether it names a PostgreSQL database, in a form that may be used."""
+    asked = _refuse_password(url)
+    if not url.startswith(_POSTGRES):
+        return False
+    if "options" in asked:
+        raise SpecError(
+            "ledger: the URL sets `options`, which the ledger sets itself; leave them out"
+        )
+    return True
+
+
+def _sqlite_path(url: str) -> str:
+    """The file of a SQLite URL; no message repeats a URL, for it may hold a password."""
+    _refuse_password(url)
+    if not url.startswith("sqlite:"):
+        scheme = url.partition(":")[0]
+        what = f"{scheme} is not available in this version" if ":" in url else "this is no URL"
+        raise SpecError(f'ledger: {what}; write "sqlite:///ledger.db" or "{_POSTGRES}host/db"')
+    path = url.removeprefix(_SQLITE)
+    if path in (url, "", ":memory:") or "?" in path or "#" in path:
+        raise SpecError(
+            "ledger: a sqlite URL is three slashes and a file, without options; write "
+            '"sqlite:///ledger.db", or with an absolute path "sqlite:////srv/ledger.db"'
+        )
+    return path
+
+
+def _refuse_password(url: str) -> set[str]:
+    """Refuse a URL that holds a password; returns the names of its options."""
+    try:
+        parts = urlsplit(url)
+        asked = {key.lower() for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
+        held = parts.password is not None or any("password" in key for key in asked)
+    except ValueError:
+        raise SpecError('ledger: is not a URL; write one such as "sqlite:///ledger.db"') from None
+    if held:
+        raise SpecError(
+            "ledger: the URL holds a password; leave it out and give it by a password file "
+            "(PGPASSFILE), by PGPASSWORD or by a service (?service=NAME)"
+        )
+    return asked
+
 
 # --- What a release keeps outside its row while it is under way
 
@@ -336,7 +464,7 @@ class BudgetLedger:
         with logged, writing(self._backend) as connection:
             found = tables.named(connection, request.dataset, request.name)
             if found is not None:
-                compared(found, request).require_same(self.url)
+                accounts.compared(found, request).require_same(self.url)
             if found is None or found.state in PENDING:
                 restore.require_reconciled(connection, self._backend)
             at = tables.now()  # one time decides in which period it is paid and in which it counts

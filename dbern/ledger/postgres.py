@@ -34,7 +34,7 @@ from dbern.errors import (
     ReleaseError,
     SpecError,
 )
-from dbern.ledger.marks import Mark
+from dbern.ledger.secrets import Mark
 from dbern.ledger.tables import APPEND_ONLY, PERMANENT, install, ledger_id_of, meta, version_of
 from dbern.privacy.keystream import new_key
 

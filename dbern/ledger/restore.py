@@ -17,18 +17,26 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from sqlalchemy import Connection
 
 from dbern.errors import BudgetError, IntegrityError, SpecError
 from dbern.ledger import tables
-from dbern.ledger.accounting import ZCDP, rho_of_charge
 from dbern.ledger.accounts import dataset_terms
-from dbern.ledger.backend import Backend
-from dbern.ledger.marks import Point
+from dbern.ledger.postgres import PostgresBackend
+from dbern.ledger.secrets import Point
+from dbern.ledger.sqlite import SqliteBackend
 from dbern.ledger.tables import facts_of, set_facts
-from dbern.ledger.values import Published, Reconciled, Reservation, State
+from dbern.ledger.values import ZCDP, Published, Reconciled, Reservation, State, rho_of_charge
 from dbern.privacy.budget import decimal_text
+
+Backend: TypeAlias = SqliteBackend | PostgresBackend
+"""One database with its keys, its staging and its locks.
+
+Every failure of the database leaves its methods as a `DbernError` that says what to do.
+"""
+
 
 # --- Whether the database is what it was
 

@@ -14,8 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError
-from dbern.ledger.marks import Mark
-from dbern.ledger.secrets import KeyFiles, private_directory, sync_directory
+from dbern.ledger.secrets import KeyFiles, Mark, private_directory, sync_directory
 from dbern.ledger.tables import APPEND_ONLY, PERMANENT, install, version_of
 
 # Nothing private may linger: no write-ahead log beside the file, deleted content overwritten.

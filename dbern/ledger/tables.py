@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 import uuid
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
+from typing import Any
 
 from sqlalchemy import (
     CheckConstraint,
@@ -28,7 +30,6 @@ from sqlalchemy import (
 )
 
 from dbern.errors import EnvironmentRefusedError
-from dbern.ledger.accounting import rho_of_charge
 from dbern.ledger.values import (
     LIVE,
     AuditLine,
@@ -38,8 +39,7 @@ from dbern.ledger.values import (
     Reservation,
     State,
     Terms,
-    abridged,
-    json_text,
+    rho_of_charge,
 )
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
@@ -228,6 +228,7 @@ def migrate(connection: Connection) -> bool:
 # --- The ledger's statements
 
 _SALT_BYTES = 32
+_LONGEST_KEPT = 1000
 
 
 def dataset_names(connection: Connection) -> list[str]:
@@ -424,6 +425,39 @@ def now() -> str:
     (25, '+00:00')
     """
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def json_text(value: Mapping[str, object]) -> str:
+    """The text that the ledger stores: ASCII, for file names may be no Unicode; key order is kept.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When the value is not JSON (NaN included).
+
+    Examples
+    --------
+    >>> json_text({"b": 1, "a": (2, 3)})
+    '{"b": 1, "a": [2, 3]}'
+    """
+    return json.dumps(value, allow_nan=False)
+
+
+def abridged(value: Any) -> Any:
+    """A JSON value with the digest of each long text in its place: a plan's matrices are such.
+
+    Examples
+    --------
+    >>> abridged({"k": 20, "synthesis": "A" * 2000})["synthesis"][:16]
+    'sha256:ccca68570'
+    """
+    if isinstance(value, dict):
+        return {key: abridged(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [abridged(one) for one in value]
+    if isinstance(value, str) and len(value) > _LONGEST_KEPT:
+        return f"sha256:{hashlib.sha256(value.encode()).hexdigest()}"
+    return value
 
 
 def amount_columns(budget: Budget) -> dict[str, object]:

@@ -1,19 +1,153 @@
-"""What goes into the ledger and comes out of it, and whether two requests are one release."""
+"""Amounts, how they compose, and what goes into the ledger and comes out of it."""
 
 from __future__ import annotations
 
 import enum
-import hashlib
-import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final, Protocol, Self
 
-from dbern.errors import IntegrityError, SpecError
-from dbern.ledger.accounting import BASIC, Amount
+from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, decimal_text
+from dbern.privacy.zcdp import epsilon_of, pure_rho, rho_for
+
+# --- How charges compose: by basic composition or in zCDP
+
+BASIC: Final = "basic"
+ZCDP: Final = "zcdp"
+
+ACCOUNTANTS: Final = (BASIC, ZCDP)
+"""How a dataset's charges compose: "basic" adds epsilons and deltas, "zcdp" adds rhos."""
+
+PERIODS: Final = ("day", "week", "month")
+"""When a dataset's budget is whole again: calendar days, weeks from Monday or months, in UTC."""
+
+
+class Amount(Protocol):
+    """What an account counts in: `Budget` or `Zcdp`, one of them for a dataset."""
+
+    def __add__(self, other: Self) -> Self:
+        """Both together."""
+
+    def __sub__(self, other: Self) -> Self:
+        """What is left of this."""
+
+    def covers(self, other: Self) -> bool:
+        """Whether `other` fits inside this amount."""
+
+    def share_of(self, whole: Self) -> Fraction:
+        """How much of `whole` this is."""
+
+
+@dataclass(frozen=True)
+class Zcdp:
+    """An exact amount of rho, with the delta at which it is told as an epsilon.
+
+    Examples
+    --------
+    >>> half = Zcdp(Fraction(1, 100), Fraction(1, 10**6))
+    >>> print(half + half)
+    rho 0.02 (epsilon 0.899935 at delta 0.000001)
+    """
+
+    rho: Fraction
+    delta: Fraction
+
+    @property
+    def epsilon(self) -> Fraction:
+        """What `rho` amounts to at `delta`, rounded up; below 0 for an overdrawn account's rest."""
+        amount = epsilon_of(abs(self.rho), self.delta)
+        return amount if self.rho >= 0 else -amount
+
+    def __add__(self, other: Zcdp) -> Zcdp:
+        return Zcdp(self.rho + other.rho, self.delta)
+
+    def __sub__(self, other: Zcdp) -> Zcdp:
+        return Zcdp(self.rho - other.rho, self.delta)
+
+    def covers(self, other: Zcdp) -> bool:
+        """Whether `other` fits inside this amount."""
+        return other.rho <= self.rho
+
+    def share_of(self, whole: Zcdp) -> Fraction:
+        """How much of `whole` this is; 0 of nothing."""
+        return self.rho / whole.rho if whole.rho else Fraction(0)
+
+    def __str__(self) -> str:
+        told = f"epsilon {float(self.epsilon):.6g} at delta {decimal_text(self.delta)}"
+        return f"rho {float(self.rho):.6g} ({told})"
+
+
+def granted_amount(accountant: str, granted: Budget) -> Amount:
+    """What the grants of a dataset allow in all.
+
+    In zCDP that is the largest rho, rounded down, whose conversion keeps the granted epsilon and
+    delta: mechanisms of rhos that add up to no more are together zCDP of that rho, however each
+    was chosen from the outcome of those before (Bun & Steinke 2016; Feldman & Zrnic 2021), and so
+    (epsilon, delta)-DP.
+
+    Raises
+    ------
+    SpecError
+        In zCDP, when the deltas granted do not add up to a number above 0 and below 1.
+
+    Examples
+    --------
+    >>> print(granted_amount("zcdp", Budget.parse("1", "1e-6")))
+    rho 0.024356 (epsilon 1 at delta 0.000001)
+    """
+    if accountant == BASIC:
+        return granted
+    if not 0 < granted.delta < 1:
+        raise SpecError(
+            f"grant.delta: comes to {decimal_text(granted.delta)} in all, and a zcdp account needs "
+            'it above 0 and below 1; write --delta "1e-6" with the first grant'
+        )
+    return Zcdp(rho_for(granted.epsilon, granted.delta), granted.delta)
+
+
+def charged_amount(granted: Amount, charge: Budget, rho: Fraction | None) -> Amount:
+    """What one release costs an account that was granted `granted`.
+
+    Examples
+    --------
+    >>> granted = granted_amount("zcdp", Budget.parse("1", "1e-6"))
+    >>> charged_amount(granted, Budget.parse("0.1"), rho_of_charge(Budget.parse("0.1"))).rho
+    Fraction(1, 200)
+    """
+    if not isinstance(granted, Zcdp):
+        return charge
+    if rho is None:
+        raise ValueError("a zcdp account holds a charge without a rho")
+    return Zcdp(rho, granted.delta)
+
+
+def rho_of_charge(charge: Budget, rho: Fraction | None = None) -> Fraction | None:
+    """The rho of a charge: as stated, ``epsilon^2/2`` of a pure one, None where none is known."""
+    if rho is None and not charge.delta:
+        return pure_rho(charge.epsilon)
+    return rho
+
+
+def period_of(created: str, period: str | None) -> str | None:
+    """The calendar period of a time in ISO text, UTC; None for a budget that is never renewed.
+
+    Examples
+    --------
+    >>> [period_of("2026-01-01T00:00:00+00:00", period) for period in PERIODS]
+    ['2026-01-01', '2026-W01', '2026-01']
+    """
+    if period is None:
+        return None
+    day = date.fromisoformat(created[:10])
+    if period == "week":
+        year, week, _ = day.isocalendar()
+        return f"{year}-W{week:02}"
+    return day.isoformat() if period == "day" else f"{day:%Y-%m}"
+
 
 # --- What goes into the ledger and comes out of it
 
@@ -306,228 +440,3 @@ def require_positive(budget: Budget, rho: Fraction | None = None) -> None:
         raise SpecError(f'budget: epsilon must be at most {_MOST_EPSILON}; write epsilon = "1.0"')
     if max(budget.epsilon.denominator, budget.delta.denominator) > _MOST_DENOMINATOR:
         raise SpecError('budget: has more than 100 decimals; write epsilon = "1.0"')
-
-
-# --- Whether a request is the release that was reserved
-
-_ABSENT = object()
-_LONGEST_TEXT = 200
-_MOST_CHANGES = 8
-_LONGEST_KEPT = 1000
-
-
-@dataclass(frozen=True)
-class Change:
-    """One difference: the dotted key and both values as text.
-
-    Examples
-    --------
-    >>> print(Change("mechanism.k", "20", "30"))
-    mechanism.k was 20, is 30
-    """
-
-    key: str
-    was: str
-    now: str
-
-    def __str__(self) -> str:
-        return f"{self.key} was {self.was}, is {self.now}"
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A request beside the release of the same name."""
-
-    reservation: Reservation
-    identity: tuple[Change, ...]
-    inputs: tuple[Change, ...]
-
-    def require_same(self, url: str) -> None:
-        """Require that the request is the release of its name and may go on.
-
-        Parameters
-        ----------
-        url : str
-            The ledger's, for the command that a refusal names.
-
-        Raises
-        ------
-        SpecError
-            When the release was abandoned, the request is another release, or the input changed
-            before reading began.
-        IntegrityError
-            When the input changed after reading began.
-        """
-        title, state = self.reservation.title, self.reservation.state
-        if state is State.ABANDONED:
-            raise SpecError(
-                f"{title}: was abandoned, and its charge stands. Choose a new release name."
-            )
-        if self.identity and not self.reservation.identity:
-            raise SpecError(
-                f"{title}: was published at {self.reservation.output} before the ledger was "
-                "restored, and its spec is lost, so none can be compared with it. Use what is "
-                "published, or choose a new release name, which spends again."
-            )
-        if self.identity:
-            raise SpecError(
-                f"{title}: is another release ({_listed(self.identity)}). Undo the change, or "
-                "choose a new release name, which spends again."
-            )
-        if self.inputs and state in PENDING:
-            self._refuse_inputs(url)
-
-    def _refuse_inputs(self, url: str) -> None:
-        what = f"{self.reservation.title}: its input changed"
-        keys = _keys(self.inputs)
-        abandon = self.reservation.abandon_command(url)
-        if self.reservation.state is State.RESERVED:
-            raise SpecError(
-                f"{what} since it was reserved ({keys}). Nothing was read. Restore the input, or "
-                f"refund the charge ({abandon}) and run the same command again."
-            )
-        raise IntegrityError(
-            f"{what} after reading began ({keys}). Restore the input, or give the release up "
-            f"(its charge stands): {abandon}"
-        )
-
-
-def compared(reservation: Reservation, request: Request) -> Comparison:
-    """Set a request beside the stored release.
-
-    The charge is part of the identity even where the spec's part of it left epsilon out.
-    """
-    identity = changes(reservation.identity, request.identity)
-    charge = changes(_charge(reservation.charge), _charge(request.charge))
-    return Comparison(
-        reservation,
-        tuple(identity or charge),
-        tuple(changes(reservation.inputs, request.inputs)),
-    )
-
-
-def changes(was: Mapping[str, object], now: Mapping[str, object]) -> list[Change]:
-    """Every difference between two JSON objects, order of keys included.
-
-    Examples
-    --------
-    >>> was = {"bounds": {"x": [0, 1], "y": [0, 1]}}
-    >>> [str(change) for change in changes(was, {"bounds": {"x": [0, 2], "y": [0, 1]}})]
-    ['bounds.x was [0, 1], is [0, 2]']
-    >>> [str(change) for change in changes(was, {"bounds": {"y": [0, 1], "x": [0, 1]}})]
-    ['bounds was in the order x, y, is in the order y, x']
-    """
-    return _differences(json.loads(json_text(was)), json.loads(json_text(now)), "")
-
-
-def json_text(value: Mapping[str, object]) -> str:
-    """The text that the ledger stores: ASCII, for file names may be no Unicode; key order is kept.
-
-    Raises
-    ------
-    TypeError, ValueError
-        When the value is not JSON (NaN included).
-
-    Examples
-    --------
-    >>> json_text({"b": 1, "a": (2, 3)})
-    '{"b": 1, "a": [2, 3]}'
-    """
-    return json.dumps(value, allow_nan=False)
-
-
-def abridged(value: Any) -> Any:
-    """A JSON value with the digest of each long text in its place: a plan's matrices are such.
-
-    Examples
-    --------
-    >>> abridged({"k": 20, "synthesis": "A" * 2000})["synthesis"][:16]
-    'sha256:ccca68570'
-    """
-    if isinstance(value, dict):
-        return {key: abridged(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [abridged(one) for one in value]
-    if isinstance(value, str) and len(value) > _LONGEST_KEPT:
-        return f"sha256:{hashlib.sha256(value.encode()).hexdigest()}"
-    return value
-
-
-def _listed(found: Sequence[Change]) -> str:
-    return _first([str(change) for change in found])
-
-
-def _keys(found: Sequence[Change]) -> str:
-    """Name the changed keys alone: a file's compressed size depends on its records."""
-    return _first([change.key for change in found])
-
-
-def _first(parts: Sequence[str]) -> str:
-    """Return the first few of what may be thousands of files."""
-    rest = len(parts) - _MOST_CHANGES
-    text = "; ".join(parts[:_MOST_CHANGES])
-    return text if rest <= 0 else f"{text}; and {rest} more"
-
-
-def _charge(budget: Budget) -> dict[str, object]:
-    parts = {"epsilon": decimal_text(budget.epsilon), "delta": decimal_text(budget.delta)}
-    return {"budget": parts}
-
-
-def _differences(was: Any, now: Any, key: str) -> list[Change]:
-    before, after = _children(was), _children(now)
-    if before is None or after is None or type(was) is not type(now):
-        return [] if _same(was, now) else [Change(key or "it", _text(was), _text(now))]
-    found = [
-        change
-        for name in {**before, **after}
-        for change in _differences(
-            before.get(name, _ABSENT), after.get(name, _ABSENT), f"{key}.{name}" if key else name
-        )
-    ]
-    if not found and list(before) != list(after):
-        found.append(Change(key or "it", _order(before), _order(after)))
-    return found
-
-
-def _children(value: Any) -> dict[str, Any] | None:
-    """A mapping's entries; a list's too where each item names itself, as files do."""
-    if isinstance(value, dict):
-        return value
-    if not isinstance(value, list) or not value:
-        return None
-    names = [_own_name(item) for item in value]
-    named = {name: item for name, item in zip(names, value, strict=True) if name is not None}
-    return named if len(named) == len(value) else None
-
-
-def _own_name(item: Any) -> str | None:
-    """``{"path": "a.parquet", ..}`` and ``["a.parquet", ..]`` name themselves."""
-    if isinstance(item, dict):
-        item = item.get("path")
-    elif isinstance(item, list) and item:
-        item = item[0]
-    else:
-        return None
-    return item if isinstance(item, str) else None
-
-
-def _same(was: Any, now: Any) -> bool:
-    # 10 and 10.0 are the same bound, True and 1 are not the same setting.
-    if isinstance(was, list) and isinstance(now, list):
-        return len(was) == len(now) and all(map(_same, was, now))
-    return bool(was == now) and isinstance(was, bool) == isinstance(now, bool)
-
-
-def _text(value: Any) -> str:
-    if value is _ABSENT:
-        return "absent"
-    return _cut(json.dumps(value, ensure_ascii=False))
-
-
-def _order(named: dict[str, Any]) -> str:
-    return _cut(f"in the order {', '.join(named)}")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dbern.ledger import AuditLine, DatasetStatus, ReleaseRow, State
-from dbern.ledger.accounting import ZCDP, granted_amount, period_of
+from dbern.ledger.values import ZCDP, granted_amount, period_of
 from dbern.privacy.budget import Budget
 from dbern.reporting.html import render
 from dbern.reporting.pictures import VARIABLES, WIDTHS, drawn

@@ -202,9 +202,9 @@ def test_4_for_a_ledger_that_is_something_else(project, run):
 def test_4_for_a_locked_ledger(project, run, monkeypatch):
     import sqlite3
 
-    from dbern.ledger import backend
+    from dbern.ledger import ledger
 
-    quickly = backend.backend_of
+    quickly = ledger.backend_of
 
     def impatient(url, *, read_only=False, busy_timeout=30.0):
         del busy_timeout

@@ -34,7 +34,7 @@ def url(database: str, path: Path, request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def keys_held(url: str) -> Callable[[], set[str]]:
     """The releases that have a key, in whichever way the ledger keeps it."""
-    from dbern.ledger.backend import backend_of
+    from dbern.ledger.ledger import backend_of
     from dbern.ledger.postgres import wrapped
 
     def held() -> set[str]:
@@ -51,7 +51,7 @@ def keys_held(url: str) -> Callable[[], set[str]]:
 @pytest.fixture
 def staged(url: str, ledger: BudgetLedger) -> Callable[[], list[str]]:
     """The releases that have a staging directory."""
-    from dbern.ledger.backend import backend_of
+    from dbern.ledger.ledger import backend_of
 
     def names() -> list[str]:
         root = backend_of(url).staging(ledger.id)

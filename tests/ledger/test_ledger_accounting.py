@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dbern.errors import BudgetError, SpecError
 from dbern.ledger import BudgetLedger, Request
-from dbern.ledger.accounting import PERIODS, Zcdp, granted_amount, period_of
+from dbern.ledger.values import PERIODS, Zcdp, granted_amount, period_of
 from dbern.privacy.budget import Budget
 from dbern.privacy.zcdp import delta_of, rho_for
 

@@ -12,7 +12,7 @@ import pytest
 
 from dbern.errors import BudgetError, EnvironmentRefusedError, IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Published, Request
-from dbern.ledger.marks import Mark, Point
+from dbern.ledger.secrets import Mark, Point
 from dbern.privacy.budget import Budget
 
 

@@ -17,7 +17,7 @@ from dbern.errors import (
     SpecError,
 )
 from dbern.ledger import BudgetLedger, Request, resolve_url
-from dbern.ledger.backend import backend_of
+from dbern.ledger.ledger import backend_of
 from dbern.ledger.postgres import PostgresBackend, secret_of
 from dbern.privacy.budget import Budget
 

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from dbern.errors import BudgetError
 from dbern.ledger import BudgetLedger, Published, Request
-from dbern.ledger.backend import backend_of
+from dbern.ledger.ledger import backend_of
 from dbern.privacy.budget import Budget
 
 TENTH = Fraction(1, 10)

@@ -10,7 +10,7 @@ import pytest
 
 from dbern.errors import IntegrityError, SpecError
 from dbern.ledger import BudgetLedger
-from dbern.ledger.values import compared
+from dbern.ledger.accounts import compared
 from dbern.privacy.budget import Budget
 
 STEPS = {

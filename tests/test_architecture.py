@@ -53,7 +53,7 @@ OWNERS = {  # prefixes of module names
     "click": ("dbern.cli",),
     "rich": ("dbern.cli",),
     "cryptography": (
-        *("dbern.privacy", "dbern.ledger", "dbern.synopsis.signatures", "dbern.cluster.tls"),
+        *("dbern.privacy", "dbern.ledger", "dbern.synopsis.signatures", "dbern.cluster.wire"),
     ),
 }
 PUBLIC_FUNCTIONS = {"open", "plan", "published", "release"}

@@ -18,8 +18,7 @@ import dbern
 from dbern.bernstein.basis import iterate
 from dbern.cluster import connection as workers
 from dbern.data import parquet as records
-from dbern.data.parquet import FileFacts, reading_bytes
-from dbern.data.streams import BATCH_ROWS
+from dbern.data.parquet import BATCH_ROWS, FileFacts, reading_bytes
 from dbern.errors import EnvironmentRefusedError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import Cost

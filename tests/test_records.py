@@ -12,16 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dbern.data.discovery import discover
 from dbern.data.domain import Column, TimeUnit
 from dbern.data.parquet import (
+    BATCH_ROWS,
     UnreadableFileError,
+    discover,
     footer_tag,
     read_batches,
     read_footers,
     write_records,
 )
-from dbern.data.streams import BATCH_ROWS
 from dbern.errors import SpecError
 
 

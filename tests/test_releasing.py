@@ -722,7 +722,7 @@ def raising(*_arguments, **_named):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("place", ["dbern.data.streams.as_floats", "dbern.cluster.graph.to_grid",
+@pytest.mark.parametrize("place", ["dbern.data.parquet.as_floats", "dbern.cluster.graph.to_grid",
                                    "dbern.counting.passes.read_batches"])  # fmt: skip
 def test_a_failing_task_says_its_type_and_nothing_else(project, client, monkeypatch, caplog, place):
     caplog.set_level("DEBUG")

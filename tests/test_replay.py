@@ -227,9 +227,8 @@ def planted_in_attributes(monkeypatch):
     original = publishing._attributes
 
     def leaking(spec, plan, *rest):
-        from dbern.data.discovery import discover
         from dbern.data.domain import Column
-        from dbern.data.parquet import read_batches
+        from dbern.data.parquet import discover, read_batches
 
         bad = 0
         for path in discover(spec.source):

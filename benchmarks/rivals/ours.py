@@ -19,8 +19,7 @@ import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.certificate import synthesis_matrices
 from dbern.cluster.graph import Outcome, Piece, center, count, merge, share_out
-from dbern.data.discovery import discover
-from dbern.data.parquet import read_footers, write_records
+from dbern.data.parquet import discover, read_footers, write_records
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import privatize

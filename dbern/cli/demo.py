@@ -166,9 +166,8 @@ def _truth(folder: Path, like: xarray.DataArray, progress: Progress) -> xarray.D
     """The density straight from its definition on the grid, by no code of the release's."""
     import numpy as np
 
-    from dbern.data.discovery import discover
     from dbern.data.domain import Column
-    from dbern.data.parquet import read_batches, read_footers
+    from dbern.data.parquet import discover, read_batches, read_footers
 
     total, rows = np.zeros(like.shape), 0
     names = [str(name) for name in like.dims]

@@ -63,8 +63,7 @@ def connect(address: str, seconds: float, security: Security | None = None) -> C
     OSError, RuntimeError, TimeoutError, TypeError, ValueError
         Those of `UNREACHABLE`.
     """
-    from dbern.cluster.tls import check_files, refusal
-    from dbern.cluster.wire import PlainClient, configured, is_tls
+    from dbern.cluster.wire import PlainClient, check_files, configured, is_tls, refusal
 
     secured = security or configured(address)
     if not is_tls(address):

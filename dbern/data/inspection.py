@@ -17,10 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from dbern.data.columns import is_number, is_text, is_time, plain_type
-from dbern.data.discovery import discover
 from dbern.data.objects import is_url
-from dbern.data.parquet import READERS, FileFacts, opened
-from dbern.data.streams import folder_values, leaves
+from dbern.data.parquet import READERS, FileFacts, discover, folder_values, leaves, opened
 from dbern.errors import SpecError
 
 # --- What a person may do with the columns of files, by their schemas alone

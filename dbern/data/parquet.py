@@ -1,35 +1,195 @@
-"""Parquet row groups to batches of records: the only place that opens private files."""
+"""Parquet files, their footers and their records: the only place that opens private files."""
 
 from __future__ import annotations
 
+import errno
+import fnmatch
+import glob
 import hashlib
 import hmac
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dbern.data.columns import check_kind, ids_as, may_be_text
+from dbern.data.columns import as_floats, check_kind, ids_as, may_be_text, of_text
 from dbern.data.domain import Column
-from dbern.data.objects import identity, is_url, open_file
-from dbern.data.streams import (
-    BATCH_ROWS,
-    TEXT_BYTES,
-    TEXT_COPIES,
-    Stream,
-    folder_values,
-    leaves,
-)
-from dbern.errors import ExhaustedError, SpecError, exhausted
+from dbern.data.objects import identity, is_url, matching, open_file
+from dbern.errors import EnvironmentRefusedError, ExhaustedError, SpecError, exhausted
 from dbern.system import memory_limit
 from dbern.types import FloatArray
+
+# --- The files that a source names, with a bound on how far a search goes
+
+_MOST_ENTRIES = 2_000_000
+_NOT_SEEN = (
+    *(errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM),
+    *(errno.ELOOP, errno.ENAMETOOLONG),
+)
+_MAGIC = re.compile(r"[*?\[]")
+
+
+def discover(source: str) -> tuple[str, ...]:
+    """The Parquet files of a path, a folder (searched to its depth) or a glob, sorted.
+
+    `source` may be a URL, for which a prefix stands for a folder.
+
+    Raises
+    ------
+    SpecError
+        Where there are none, or where a search for them would not end in sensible time.
+    ExhaustedError, EnvironmentRefusedError
+        Where a folder cannot be read for another reason than that it may not be.
+    """
+    files = _objects(source) if is_url(source) else _files(source)
+    if not files:
+        raise SpecError(
+            f"data.source: no Parquet file at {source}; write a path, folder or glob that has some"
+        )
+    return files
+
+
+def _objects(source: str) -> tuple[str, ...]:
+    try:
+        return tuple(matching(source))
+    except OSError as error:
+        raise SpecError(
+            f"data.source: {source} cannot be listed ({error.strerror}); check the bucket, and the "
+            "endpoint and credentials in the environment"
+        ) from None
+
+
+def _files(source: str) -> tuple[str, ...]:
+    try:
+        files = tuple(sorted({path for path in _found(source) if path.is_file()}))
+        _refuse_twins(files)
+    except OSError as error:
+        raise SpecError(
+            f"data.source: {source[:200]} cannot be listed ({error.strerror}); write a path that "
+            "this user may read"
+        ) from None
+    return tuple(map(str, files))
+
+
+def _found(source: str) -> Iterator[Path]:
+    path = Path(source)
+    if path.is_dir():
+        inside = (Path(entry.path) for entry in _entries(path, ["**"], links=False))
+        named = (found for found in inside if found.name.endswith(".parquet"))
+        yield from (found for found in named if not _hidden(found.relative_to(path)))
+    elif path.exists():
+        yield path
+    elif _MAGIC.search(source):
+        fixed = next(i for i, part in enumerate(path.parts) if _MAGIC.search(part))
+        for _ in _entries(Path(*path.parts[:fixed]), path.parts[fixed:], links=True):
+            pass  # counted, and refused where `glob` would go on
+        # Path.glob takes no absolute pattern.
+        yield from (Path(found) for found in glob.iglob(source, recursive=True))  # noqa: PTH207
+
+
+def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[os.DirEntry[str]]:
+    """What a search for a pattern looks at below a folder; `links`: through links to folders too.
+
+    Raises
+    ------
+    SpecError
+        For all of the disk, and where there are too many entries: links that lead back, say.
+    """
+    root = folder.resolve()
+    if "**" in pattern and root == Path(root.anchor):
+        raise SpecError(
+            f"data.source: searches the whole disk from {root}; write a folder that holds the "
+            "data, such as /data/**/*.parquet"
+        )
+    seen = 0
+    waiting: list[tuple[str, int, tuple[Path, ...]]] = [(str(folder), 0, (root,))]
+    while waiting:
+        place, depth, through = waiting.pop()
+        deep = "**" in pattern[: depth + 1]
+        with _skipped(place), os.scandir(place) as entries:
+            for entry in entries:
+                seen += 1
+                if seen > _MOST_ENTRIES:
+                    raise SpecError(
+                        f"data.source: more than {_MOST_ENTRIES} entries to search below {folder}; "
+                        "write a folder that holds the data alone"
+                    )
+                yield entry
+                hidden = links and entry.name.startswith(".")  # which `**` does not enter
+                fits = len(pattern) > depth + 1 and fnmatch.fnmatch(entry.name, pattern[depth])
+                if (not hidden if deep else fits) and entry.is_dir(follow_symlinks=links):
+                    follows = deep and entry.is_symlink()
+                    chain = (*through, _onward(entry.path, through)) if follows else through
+                    waiting.append((entry.path, depth + 1, chain))
+
+
+@contextmanager
+def _skipped(folder: str) -> Iterator[None]:
+    """Pass over what may not be seen, as `glob` does, and nothing that a disk fails to show.
+
+    Raises
+    ------
+    ExhaustedError
+        Where too few files may be open, or memory is too little.
+    EnvironmentRefusedError
+        Where a folder cannot be read: its files would be missing from a release without a word.
+    """
+    try:
+        yield
+    except OSError as error:
+        if said := exhausted(error, f"data.source: {folder}"):
+            raise said from None
+        if error.errno not in _NOT_SEEN:
+            raise EnvironmentRefusedError(
+                f"data.source: {folder} cannot be read ({error.strerror}); mend the disk or its "
+                "connection, and run the same command again"
+            ) from None
+
+
+def _onward(link: str, through: Sequence[Path]) -> Path:
+    """Where a link leads, if not back: to a folder that it is in, or one that was entered before.
+
+    Raises
+    ------
+    SpecError
+        Where it does, for the search would not end.
+    """
+    end = Path(link).resolve()
+    if end in through or Path(link).parent.resolve().is_relative_to(end):
+        raise SpecError(
+            f"data.source: {link} is a link that leads back to {end}; write a source without links"
+        )
+    return end
+
+
+def _refuse_twins(files: Sequence[Path]) -> None:
+    """A file under two names would count its rows twice: twice the sensitivity of the plan."""
+    names: dict[tuple[int, int], Path] = {}
+    for path in files:
+        found = path.stat()
+        other = names.setdefault((found.st_dev, found.st_ino), path)
+        if other != path:
+            raise SpecError(
+                f"data.source: {path} is the same file as {other}; write a source without links"
+            )
+
+
+def _hidden(path: Path) -> bool:
+    """Whether a part of the path marks it as not data, such as ``_temporary``."""
+    return any(part.startswith(("_", ".")) for part in path.parts)
+
+
+# --- What footers say
 
 READERS = 8
 """Files whose footers are read at once."""
@@ -224,6 +384,145 @@ def _file_tag(path: str) -> tuple[int, bytes]:
         size, length = _footer_length(file)
         file.seek(max(0, size - 8 - length))
         return size, changed.to_bytes(16, "big", signed=True) + file.read()
+
+
+# --- An open file to batches of 64-bit floats, of fewer rows where texts are long
+
+BATCH_ROWS = 1 << 16
+"""Rows in memory at a time."""
+
+TEXT_BYTES, TEXT_COPIES = 64, 5
+"""Of a text on average, where more make batches smaller; and of a batch's texts, as measured."""
+
+_FEWER = 8
+_PERHAPS_TOO_LARGE = (MemoryError, pa.ArrowCapacityError, pa.ArrowNotImplementedError)
+
+
+def leaves(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    """Names and types of a file's columns; those of nested ones with dots, ``trip.start.x``."""
+    return [(".".join(parts), kind) for parts, kind in _leaves(schema)]
+
+
+def _leaves(fields: Iterable[pa.Field]) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
+    for one in fields:
+        if pa.types.is_struct(one.type):
+            yield from (((one.name, *rest), kind) for rest, kind in _leaves(one.type))
+        else:
+            yield (one.name,), one.type
+
+
+def folder_values(path: str) -> dict[str, str]:
+    """What the folders of a path say, such as ``day=2026-01-01``; the nearest one of a name."""
+    parts = (part.partition("=") for part in Path(path).parent.parts)
+    return {unquote(name): unquote(value) for name, equal, value in parts if name and equal}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Some columns of an open file, in batches that are made smaller where texts are long."""
+
+    path: str
+    file: pq.ParquetFile
+    columns: tuple[Column, ...]
+    only: Column | None
+
+    def batches(self, row_groups: Sequence[int]) -> Iterator[dict[str, FloatArray]]:
+        """All batches of some row groups.
+
+        Arrow's texts have 31-bit offsets, and those of one nested column cannot be in two parts:
+        a batch of long texts fails where a smaller one does not. So what fails is read again,
+        first by row groups and then in fewer rows at a time: whether a release fails must not
+        depend on how long a record's text is, as long as there is memory for one row.
+        """
+        waiting, skip = [(tuple(row_groups), BATCH_ROWS)], 0  # rows that were yielded already
+        while waiting:
+            groups, rows = waiting.pop()
+            inside = sum(self.file.metadata.row_group(group).num_rows for group in groups)
+            if 0 < inside <= skip:
+                skip -= inside
+                continue
+            rows = min(rows, self._rows_of_text(groups))
+            try:
+                for done, records in self._read(groups, rows, skip):
+                    skip = done
+                    yield records
+                skip = 0
+            except _PERHAPS_TOO_LARGE:
+                if len(groups) == rows == 1:
+                    raise
+                alone = len(groups) == 1
+                fewer = max(1, rows // _FEWER) if alone else rows
+                waiting += [((group,), fewer) for group in reversed(groups)]
+
+    def _read(
+        self, groups: Sequence[int], rows: int, skip: int
+    ) -> Iterator[tuple[int, dict[str, FloatArray]]]:
+        """Batches from the row `skip` on, each with the number of the row that follows it."""
+        inside, done = {".".join(parts): parts for parts, _ in _leaves(self.file.schema_arrow)}, 0
+        names = [column.name for column in self.columns if column.name in inside]
+        for batch in self.file.iter_batches(
+            rows, row_groups=list(groups), columns=names, use_threads=False
+        ):
+            first, done = done, done + len(batch)
+            if done <= skip:
+                continue
+            rest = batch.slice(max(0, skip - first))
+            yield (
+                done,
+                _records(
+                    {
+                        column: as_floats(_leaf(rest, inside[column.name]), column)
+                        if column.name in inside
+                        else _repeated(
+                            of_text(folder_values(self.path)[column.name], column), len(rest)
+                        )
+                        for column in self.columns
+                    },
+                    self.only,
+                ),
+            )
+
+    def _rows_of_text(self, groups: Sequence[int]) -> int:
+        """Rows of which the texts, as long as these are on average, fit into what is planned.
+
+        By the sizes in the footer, which describe the records: nothing but memory and time follow.
+        """
+        names = {column.name for column in self.columns if may_be_text(column)}
+        if not (names and groups):
+            return BATCH_ROWS
+        # Not by `ParquetFile.schema`, which keeps all of a footer until garbage is collected.
+        metadata = self.file.metadata
+        first = metadata.row_group(groups[0])
+        chunks = [(i, first.column(i)) for i in range(metadata.num_columns)]
+        texts = [
+            i
+            for i, chunk in chunks
+            if chunk.path_in_schema in names and chunk.physical_type == "BYTE_ARRAY"
+        ]
+        longest = 1
+        for group in map(metadata.row_group, groups if texts else ()):
+            size = max(group.column(i).total_uncompressed_size for i in texts)
+            longest = max(longest, size // max(1, group.num_rows))
+        return max(1, BATCH_ROWS * TEXT_BYTES // longest)
+
+
+def _repeated(value: float | tuple[float, float], rows: int) -> FloatArray:
+    return np.full((rows, *np.shape(value)), value)
+
+
+def _leaf(batch: pa.RecordBatch, parts: Sequence[str]) -> pa.Array:
+    """A column of a batch, null where what it is nested in is."""
+    values = batch.column(parts[0])
+    return pc.struct_field(values, list(parts[1:])) if len(parts) > 1 else values
+
+
+def _records(values: Mapping[Column, FloatArray], only: Column | None) -> dict[str, FloatArray]:
+    """Columns by name, without the one that says which rows count."""
+    named = {column.name: floats for column, floats in values.items() if column != only}
+    if only is None:
+        return named
+    out = np.isnan(values[only])
+    return {name: np.where(out, np.nan, floats.T).T for name, floats in named.items()}
 
 
 def read_batches(

@@ -26,9 +26,8 @@ from dbern.counting.measurement import (
     random_privacy,
 )
 from dbern.counting.passes import Counters
-from dbern.data.discovery import discover
 from dbern.data.objects import is_url
-from dbern.data.parquet import FileFacts, read_footers
+from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.errors import SpecError
 from dbern.planning.choose import (
     Candidate,

@@ -11,8 +11,7 @@ from typing import Any
 from dbern.certificate import Certificate, printed_sum
 from dbern.counting.measurement import Component, Statistic, Vector
 from dbern.counting.passes import Counters
-from dbern.data.parquet import READERS, FileFacts, reading_bytes
-from dbern.data.streams import BATCH_ROWS
+from dbern.data.parquet import BATCH_ROWS, READERS, FileFacts, reading_bytes
 from dbern.errors import IntegrityError
 from dbern.planning.spec import ADVANCED, ReleaseSpec, described
 from dbern.privacy.budget import Budget, Protection, decimal_text

@@ -134,11 +134,6 @@ def imports_told(tell: Callable[[str, str], None]) -> Iterator[None]:
 def named_function(name: str, key: str, what: str) -> Callable[..., Any]:
     """Import what a spec names; `what` says what it must be a function of.
 
-    Raises
-    ------
-    SpecError
-        Where there is no such function, or its module cannot be imported.
-
     Examples
     --------
     >>> named_function("math:hypot", "target.function", "of x, y")(3.0, 4.0)
@@ -146,7 +141,7 @@ def named_function(name: str, key: str, what: str) -> Callable[..., Any]:
     """
     try:
         module, function = name.split(":")
-        found = getattr(imported_module(module, key), function)
+        found = getattr(_imported_module(module, key), function)
     except SpecError:
         raise
     except Exception as error:  # noqa: BLE001 -- a module may fail in any way to import
@@ -176,7 +171,7 @@ def importable(folder: Path) -> Iterator[None]:
         del sys.path[len(sys.path) - 1 - sys.path[::-1].index(entry)]
 
 
-def imported_module(name: str, key: str) -> ModuleType:
+def _imported_module(name: str, key: str) -> ModuleType:
     """Import a module that a spec names.
 
     Raises
@@ -231,12 +226,12 @@ def silent(stage: str, done: int, total: int) -> None:
 Value = TypeVar("Value")
 
 
-class Kept(Generic[Value]):
+class LRUCache(Generic[Value]):
     """The last used values, of a total size of at most `most`. Threads wait for one another.
 
     Examples
     --------
-    >>> squares = Kept[int](most=2)
+    >>> squares = LRUCache[int](most=2)
     >>> [squares(n, lambda: n * n) for n in (1, 2, 1, 3)], squares(2, lambda: -1)
     ([1, 4, 1, 9], -1)
     """

@@ -23,7 +23,7 @@ from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.grids import coordinates, grid_axes
 from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.store import SHARD_BYTES
-from dbern.system import Kept
+from dbern.system import LRUCache
 from dbern.types import FloatArray
 
 _COEFFICIENTS = "coefficients"
@@ -149,7 +149,7 @@ class ReleasedDataset:
     def _blocks(self) -> Blocks:
         """By shards, as they were written, the last of them kept."""
         layers = self._lattice.slab_layers
-        kept = Kept[FloatArray](SHARD_BYTES, lambda part: part.nbytes)
+        kept = LRUCache[FloatArray](SHARD_BYTES, lambda part: part.nbytes)
 
         def read(index: int) -> FloatArray:
             return kept(index, partial(self._layers, index * layers, (index + 1) * layers))

@@ -70,7 +70,7 @@ class Project:
         from dbern.privacy.budget import Budget
 
         with pytest.MonkeyPatch.context() as patch:  # synopses of twins carry it
-            patch.setattr("dbern.ledger.tables.new_ledger_id", lambda: LEDGER_ID)
+            patch.setattr("dbern.ledger.tables._new_ledger_id", lambda: LEDGER_ID)
             BudgetLedger.create(self.url)
         with self.ledger() as ledger:
             ledger.grant("trips", Budget.parse(epsilon), **terms)

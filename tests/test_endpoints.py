@@ -11,7 +11,7 @@ from pathlib import Path
 import object_server
 import pytest
 
-from dbern.data.objects import Objects, creating, credentials, open_file, settings, trusted
+from dbern.data.objects import Objects, _credentials, creating, open_file, settings, trusted
 from dbern.data.storage import Bucket
 from dbern.errors import EnvironmentRefusedError
 
@@ -31,7 +31,7 @@ def bare(monkeypatch):
 def test_without_variables_it_is_amazons_and_the_machines_identity(bare):
     assert settings() == ("", "us-east-1", "", "", "default", (0, 0))
     assert trusted(settings()) is None
-    assert credentials(settings()) == {}
+    assert _credentials(settings()) == {}
 
 
 def test_credentials_come_from_the_file_unless_the_environment_holds_them(bare, tmp_path):
@@ -41,13 +41,13 @@ def test_credentials_come_from_the_file_unless_the_environment_holds_them(bare, 
     )
     bare.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     found = {"access_key_id": "one", "secret_access_key": "100%s"}
-    assert credentials(settings()) == found
+    assert _credentials(settings()) == found
     bare.setenv("AWS_PROFILE", "other")
-    assert credentials(settings()) == {
+    assert _credentials(settings()) == {
         "access_key_id": "two", "secret_access_key": "2", "session_token": "3"
     }  # fmt: skip
     bare.setenv("AWS_ACCESS_KEY_ID", "three")
-    assert credentials(settings()) == {}
+    assert _credentials(settings()) == {}
     assert "100%s" not in repr(settings())
 
 
@@ -70,7 +70,7 @@ def test_a_file_that_was_rotated_is_read_again_and_what_travels_holds_no_secret(
 def test_a_variable_that_holds_the_content_is_not_quoted(bare):
     bare.setenv("AWS_SHARED_CREDENTIALS_FILE", FILE)
     with pytest.raises(EnvironmentRefusedError, match="names no path") as error:
-        credentials(settings())
+        _credentials(settings())
     assert "100%s" not in str(error.value)
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_holds_no_credentials_is_named_and_not_quoted(bare, tmp_path
         file.write_text(content)
     bare.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
     with pytest.raises(EnvironmentRefusedError, match=str(file)) as error:
-        credentials(settings())
+        _credentials(settings())
     assert not content or content.strip() not in str(error.value)
 
 

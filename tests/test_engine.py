@@ -20,7 +20,7 @@ from strategies import density_spec, whole
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern
-from dbern.cluster.connection import at_work, check_workers, cluster, say_environment, submitted
+from dbern.cluster.connection import _say_environment, at_work, check_workers, cluster, submitted
 from dbern.cluster.graph import (
     Outcome,
     Piece,
@@ -480,15 +480,15 @@ def test_what_this_process_holds_pauses_no_local_release(project):
 
 
 def test_a_worker_that_dies_while_it_is_asked_is_asked_again(client, monkeypatch):
-    (worker,), answers = client.run(say_environment), [CommClosedError(), say_environment()]
+    (worker,), answers = client.run(_say_environment), [CommClosedError(), _say_environment()]
     monkeypatch.setattr(client, "run", lambda *_, **__: {worker: answers.pop(0)})
     check_workers(client)
     assert answers == []
-    answers[:] = [ModuleNotFoundError("a text"), say_environment()]
+    answers[:] = [ModuleNotFoundError("a text"), _say_environment()]
     with pytest.raises(EnvironmentRefusedError, match="ModuleNotFoundError") as caught:
         check_workers(client)
     assert "a text" not in str(caught.value)
     monkeypatch.setattr("dbern.cluster.connection._ASK_SECONDS", 0.0)
-    answers[:] = [CommClosedError(), say_environment()]
+    answers[:] = [CommClosedError(), _say_environment()]
     with pytest.raises(EnvironmentRefusedError, match="does not answer"):
         check_workers(client)

@@ -157,7 +157,7 @@ def test_workers_with_too_little_memory_are_refused_before_any_read(project, cli
     needed = dbern.plan(spec).cost.memory(2)
     offer = workers.said({"memory": 100 << 20, "threads": 2})
     with monkeypatch.context() as patch:
-        said = lambda ask: offer if ask is workers.say_offer else ask()  # noqa: E731
+        said = lambda ask: offer if ask is workers._say_offer else ask()  # noqa: E731
         patch.setattr(client, "run", lambda function, **_: {"w": said(function)})
         with pytest.raises(EnvironmentRefusedError, match="offers 100 MiB") as error:
             dbern.release(spec, client=client)
@@ -167,7 +167,7 @@ def test_workers_with_too_little_memory_are_refused_before_any_read(project, cli
 
 
 def test_what_a_worker_offers_is_asked_of_it(client):
-    (offer,) = workers.answers(client, workers.say_offer).values()
+    (offer,) = workers.answers(client, workers._say_offer).values()
     assert offer["threads"] == 2
     assert offer["memory"] > 1 << 28
     cost = Cost(1, 1, 1, worker_bytes=offer["memory"] - 10, thread_bytes=10, client_bytes=1)

@@ -35,11 +35,6 @@ _SCHEDULER = re.compile(r"(?:(?:tcp|tls)://)?(?:\[[^\s/\[\]]+\]|[^\s:/\[\]]+):\d
 def require_address(address: str) -> None:
     """Refuse what cannot be a scheduler's address, before anything waits for an answer from it.
 
-    Raises
-    ------
-    SpecError
-        When there is no host or no port, or a protocol other than TCP and TLS.
-
     Examples
     --------
     >>> require_address("tls://host:8786")
@@ -54,14 +49,8 @@ def require_address(address: str) -> None:
 def connect(address: str, seconds: float, security: Security | None = None) -> Client:
     """A client of the scheduler at an address, of distributed's configured certificates or others.
 
-    It unpickles nothing that it is sent: see `dbern.cluster.wire`.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where a file of `tls://` will not do, or either side refuses the other's certificate.
-    OSError, RuntimeError, TimeoutError, TypeError, ValueError
-        Those of `UNREACHABLE`.
+    It unpickles nothing that it is sent: see `dbern.cluster.wire`. Besides certificates that are
+    refused, it raises what `UNREACHABLE` lists.
     """
     from dbern.cluster.wire import PlainClient, check_files, configured, is_tls, refusal
 
@@ -77,7 +66,7 @@ def connect(address: str, seconds: float, security: Security | None = None) -> C
         raise
 
 
-def is_here(client: Client) -> bool:
+def _is_here(client: Client) -> bool:
     """Whether scheduler and workers are this very process, and nothing crosses a wire."""
     return str(client.scheduler.address).startswith("inproc://")
 
@@ -140,15 +129,9 @@ def _dict(found: object) -> dict[Any, Any]:
 
 
 def check_memory(client: Any, cost: Cost) -> None:
-    """Refuse workers, or a releasing process, that may use less memory than the plan says.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        With both numbers, and what to change.
-    """
+    """Refuse workers, or a releasing process, that may use less memory than the plan says."""
     _check_own_memory(cost)
-    for worker, told in answers(client, say_offer).items():
+    for worker, told in answers(client, _say_offer).items():
         offered, threads = told.get("memory"), told.get("threads")
         if type(offered) is not int or type(threads) is not int:
             raise unlike(worker)
@@ -162,7 +145,7 @@ def check_memory(client: Any, cost: Cost) -> None:
             )
 
 
-def say_offer(dask_worker: Any) -> bytes:
+def _say_offer(dask_worker: Any) -> bytes:
     """The memory limit of a worker in bytes, zero for none, and its threads."""
     memory = int(dask_worker.memory_manager.memory_limit or 0)
     return said({"memory": memory, "threads": dask_worker.state.nthreads})
@@ -185,7 +168,7 @@ def environment() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: version(name) for name in _SAME}}
 
 
-def say_environment() -> bytes:
+def _say_environment() -> bytes:
     """A worker's `environment`."""
     return said(environment())
 
@@ -205,7 +188,7 @@ def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -
     """
     here = environment()
     _wait_for_workers(client, wait, progress)
-    told = answers(client, say_environment)
+    told = answers(client, _say_environment)
     if not told:
         raise _no_workers(wait)
     for worker, there in told.items():
@@ -248,15 +231,7 @@ def unlike(worker: str) -> IntegrityError:
 
 
 def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, Any]]:
-    """What each worker answers; while one is dying all are asked again, until it is gone.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where one cannot answer.
-    IntegrityError
-        Where one answers with anything but a JSON object in bytes.
-    """
+    """What each worker answers; while one is dying all are asked again, until it is gone."""
     end = math.inf
     while True:
         with scheduler_there(client):
@@ -325,7 +300,7 @@ def same_cluster(
     EnvironmentRefusedError
         As `cluster`.
     """
-    if is_here(given):
+    if _is_here(given):
         check_workers(given, wait, progress)
         yield given
         return

@@ -134,7 +134,7 @@ def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt:
             granules = to_grid(
                 counters.finish(total.state, piece.part, piece.output, piece.slab), noise
             )
-            origin = state_tag(total.state, salt)
+            origin = _state_tag(total.state, salt)
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
         return _failed(error)
     return Outcome(granules, total.rows, origin=origin)
@@ -160,7 +160,7 @@ def _kind(error: BaseException) -> str:
     return next(one.__name__ for one in type(error).__mro__ if one.__module__ == "builtins")
 
 
-def state_tag(state: Int64Array, salt: bytes) -> str:
+def _state_tag(state: Int64Array, salt: bytes) -> str:
     """Keyed fingerprint of partial sums; private, compared in the releasing process only."""
     return hmac.new(salt, np.ascontiguousarray(state).tobytes(), hashlib.sha256).hexdigest()
 

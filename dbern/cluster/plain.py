@@ -48,13 +48,7 @@ class Closed:
 
 
 def opened(result: object) -> bytes | memoryview:
-    """The bytes that a task or a question returned, and nothing else.
-
-    Raises
-    ------
-    IntegrityError
-        Where it is not bytes.
-    """
+    """The bytes that a task or a question returned, and nothing else."""
     if type(result) is bytes:
         return result
     if isinstance(result, Closed) and result.content is not None:
@@ -104,11 +98,6 @@ def unpacked(content: bytes | memoryview, size: int, limit: int) -> Outcome:
         How many integers the plan expects.
     limit : int
         What their magnitude stays below.
-
-    Raises
-    ------
-    IntegrityError
-        For anything else: another format, other fields, types, sizes or values.
     """
     view = memoryview(content).cast("B")
     if len(view) < _START.size:
@@ -151,13 +140,7 @@ def _head(text: bytes) -> dict[str, Any]:
 
 
 def answer(content: bytes | memoryview) -> dict[str, Any]:
-    """A worker's answer to a question: a small JSON object.
-
-    Raises
-    ------
-    IntegrityError
-        For anything else.
-    """
+    """A worker's answer to a question: a small JSON object."""
     if len(content) > _MOST_ANSWER_BYTES:
         raise _refused("is too long")
     return _object(bytes(content))

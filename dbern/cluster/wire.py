@@ -308,13 +308,7 @@ _EXPIRED = 10
 
 
 def check_files(security: Any) -> None:
-    """Refuse files of distributed's `Security` with which no connection can succeed.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        With the setting, the file's path, and what mends it.
-    """
+    """Refuse files of distributed's `Security` with which no connection can succeed."""
     authorities = list(_certificates(_AUTHORITY, security.tls_ca_file))
     own, *chain = _certificates(_CERTIFICATE, security.tls_client_cert)
     # Without a key of its own, the certificate's file has both.

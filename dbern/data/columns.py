@@ -57,7 +57,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def can_hold(kind: pa.DataType, column: Column) -> bool:
+def _can_hold(kind: pa.DataType, column: Column) -> bool:
     """Whether a column could hold each of the listed values."""
     plain, values = plain_type(kind), column.categories
     fits = (
@@ -270,19 +270,13 @@ def _is(text: str, value: str | int | bool) -> bool:
 
 
 def check_kind(path: str, kind: pa.DataType, column: Column) -> None:
-    """Refuse a column of a file whose type is not what the spec takes it for.
-
-    Raises
-    ------
-    SpecError
-        With the type, and what to write instead.
-    """
+    """Refuse a column of a file whose type is not what the spec takes it for."""
     is_of = f"{column.key}: is of type {kind} in {path}"
     if column.ids:
         if not (is_text(plain_type(kind)) or is_number(kind)):
             raise SpecError(f"{is_of}; ids are numbers or text: convert it to one of them")
     elif column.categories:
-        if not can_hold(kind, column):
+        if not _can_hold(kind, column):
             raise SpecError(
                 f"{column.key}: {column.name} is of type {kind} in {path}; write values that it "
                 "can hold, or convert the column to integers, booleans or text"

@@ -274,13 +274,7 @@ class RecordSchema:
 
     @property
     def classes(self) -> Column:
-        """The label, for who cannot do without.
-
-        Raises
-        ------
-        SpecError
-            Where there is none.
-        """
+        """The label, for who cannot do without."""
         if self.label is None:
             raise SpecError(
                 'data.label: is missing; write [data.label] with column and classes = ["no", "yes"]'
@@ -395,11 +389,6 @@ def moment_of(text: str) -> date:
 
 def bounds_of(bounds: Sequence[Bound], key: str) -> tuple[float, float, TimeUnit | None]:
     """Two bounds as numbers, and their unit: days of two dates, seconds of two times.
-
-    Raises
-    ------
-    SpecError
-        Where they are of different kinds; `key` names them.
 
     Examples
     --------

@@ -46,7 +46,7 @@ class FoundColumn:
     listed: bool
 
 
-def read_schemas(
+def _read_schemas(
     files: Sequence[str],
 ) -> tuple[tuple[FileFacts, tuple[FoundColumn, ...]], ...]:
     """What the footers of the files say: no value, no statistic.
@@ -215,7 +215,7 @@ def inspect_source(source: str) -> Source:
     SpecError
         Where there are no files, or one is not Parquet.
     """
-    found = read_schemas(discover(source))
+    found = _read_schemas(discover(source))
     names = dict.fromkeys(column.name for _, columns in found for column in columns)
     return Source(source, tuple(facts for facts, _ in found), tuple(_gathered(found, names)))
 
@@ -231,13 +231,7 @@ def _gathered(
 
 
 def write_skeleton(source: Source, path: Path) -> None:
-    """Write the spec that `source` begins.
-
-    Raises
-    ------
-    SpecError
-        Where there is such a file already, or it cannot be written.
-    """
+    """Write the spec that `source` begins."""
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(source.skeleton(path.parent))

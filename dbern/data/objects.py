@@ -87,14 +87,8 @@ def trusted(given: Settings) -> bytes | None:
     return _content(given.authority, _AUTHORITY).encode() if given.authority else None
 
 
-def credentials(given: Settings) -> dict[str, str]:
-    """What the file of credentials holds, by the names that obstore has for it; empty without one.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        Where it cannot be read, or has no such profile; the message never holds its content.
-    """
+def _credentials(given: Settings) -> dict[str, str]:
+    """Return what the file of credentials holds, by obstore's names; no message quotes the file."""
     if not given.credentials:
         return {}
     parser = ConfigParser(interpolation=None)
@@ -147,12 +141,7 @@ def is_url(where: str) -> bool:
 
 
 def check_url(url: str, what: str) -> str:
-    """The URL, if it is one of S3 that holds no secret; `what` names it in the error.
-
-    Raises
-    ------
-    SpecError
-        Otherwise; the message never repeats the URL.
+    """Return the URL if it is one of S3 without a secret; the error names `what`, never the URL.
 
     Examples
     --------
@@ -418,7 +407,7 @@ def _client(bucket: str, given: Settings) -> Any:
     return S3Store(
         bucket,
         **options,
-        **credentials(given),
+        **_credentials(given),
         region=given.region,
         client_options={
             "allow_http": given.server.startswith("http://"),

@@ -43,13 +43,6 @@ def discover(source: str) -> tuple[str, ...]:
     """The Parquet files of a path, a folder (searched to its depth) or a glob, sorted.
 
     `source` may be a URL, for which a prefix stands for a folder.
-
-    Raises
-    ------
-    SpecError
-        Where there are none, or where a search for them would not end in sensible time.
-    ExhaustedError, EnvironmentRefusedError
-        Where a folder cannot be read for another reason than that it may not be.
     """
     files = _objects(source) if is_url(source) else _files(source)
     if not files:
@@ -98,13 +91,7 @@ def _found(source: str) -> Iterator[Path]:
 
 
 def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[os.DirEntry[str]]:
-    """What a search for a pattern looks at below a folder; `links`: through links to folders too.
-
-    Raises
-    ------
-    SpecError
-        For all of the disk, and where there are too many entries: links that lead back, say.
-    """
+    """Yield what a search for a pattern looks at below a folder; `links`: through links as well."""
     root = folder.resolve()
     if "**" in pattern and root == Path(root.anchor):
         raise SpecError(
@@ -135,14 +122,9 @@ def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[o
 
 @contextmanager
 def _skipped(folder: str) -> Iterator[None]:
-    """Pass over what may not be seen, as `glob` does, and nothing that a disk fails to show.
+    """Pass over what may not be seen, as `glob` does.
 
-    Raises
-    ------
-    ExhaustedError
-        Where too few files may be open, or memory is too little.
-    EnvironmentRefusedError
-        Where a folder cannot be read: its files would be missing from a release without a word.
+    A disk that fails is refused: its files would be missing from the release without a word.
     """
     try:
         yield
@@ -157,13 +139,7 @@ def _skipped(folder: str) -> Iterator[None]:
 
 
 def _onward(link: str, through: Sequence[Path]) -> Path:
-    """Where a link leads, if not back: to a folder that it is in, or one that was entered before.
-
-    Raises
-    ------
-    SpecError
-        Where it does, for the search would not end.
-    """
+    """Where a link leads; one that leads back to a folder already entered would never end."""
     end = Path(link).resolve()
     if end in through or Path(link).parent.resolve().is_relative_to(end):
         raise SpecError(
@@ -234,13 +210,7 @@ class FileFacts:
 
 
 def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tuple[FileFacts, ...]:
-    """Sizes and row counts of the files, after checking the columns' presence and types.
-
-    Raises
-    ------
-    SpecError
-        For a file that is not Parquet, a missing column, or a column of the wrong type.
-    """
+    """Sizes and row counts of the files, after checking the columns' presence and types."""
     with ThreadPoolExecutor(READERS) as pool:
         found = list(pool.map(lambda path: _footer(str(path), columns), files))
     for column in columns:
@@ -295,13 +265,7 @@ def _facts(path: str, metadata: pq.FileMetaData) -> FileFacts:
 
 
 def opened(path: str) -> tuple[FileFacts, pa.Schema]:
-    """What a file's footer says.
-
-    Raises
-    ------
-    SpecError
-        For a file that is not Parquet.
-    """
+    """What a file's footer says."""
     try:
         _check_footer(path)
         with _parquet(path) as file:

@@ -41,7 +41,7 @@ def is_object_name(name: str) -> bool:
     return all(map(_PART.fullmatch, name.split("/")))
 
 
-def parts_of(root: Path, name: str, most: int) -> Iterator[bytes]:
+def _parts_of(root: Path, name: str, most: int) -> Iterator[bytes]:
     """The content of a plain file below a folder, block by block.
 
     Raises
@@ -63,7 +63,7 @@ def parts_of(root: Path, name: str, most: int) -> Iterator[bytes]:
         os.close(handle)
 
 
-def names_below(root: Path) -> Iterator[str]:
+def _names_below(root: Path) -> Iterator[str]:
     """Everything below a folder but folders, links not followed, in no order.
 
     Raises
@@ -78,7 +78,7 @@ def names_below(root: Path) -> Iterator[str]:
                 yield path.relative_to(root).as_posix()
 
 
-def no_plain_file(root: Path, name: str, kind: str) -> IntegrityError:
+def _no_plain_file(root: Path, name: str, kind: str) -> IntegrityError:
     """The error for what is there in place of a plain file."""
     return IntegrityError(
         f"{root}: {name} is a {kind} or behind one, and objects are plain files; copy the synopsis "
@@ -109,7 +109,7 @@ def _open(root: Path, name: str) -> int:
         os.close(here)
     if not stat.S_ISREG(os.fstat(handle).st_mode):  # put there since it was looked at
         os.close(handle)
-        raise no_plain_file(root, name, "device")
+        raise _no_plain_file(root, name, "device")
     return handle
 
 
@@ -118,7 +118,7 @@ def _require(kind: int, part: str, folder: int, root: Path, name: str) -> None:
     if (kind, found) == (stat.S_IFDIR, stat.S_IFREG):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if found != kind:
-        raise no_plain_file(root, name, _KINDS.get(found, "device"))
+        raise _no_plain_file(root, name, _KINDS.get(found, "device"))
 
 
 def _raise(error: OSError) -> None:
@@ -177,11 +177,11 @@ class Folder:
 
     def parts(self, name: str, most: int) -> Iterator[bytes]:
         """The same in parts, for what is never whole in memory."""
-        return parts_of(self.path, name, most)
+        return _parts_of(self.path, name, most)
 
     def names(self) -> list[str]:
         """Everything but folders and the manifest, whatever it is, sorted."""
-        return sorted(name for name in names_below(self.path) if name != MANIFEST)
+        return sorted(name for name in _names_below(self.path) if name != MANIFEST)
 
     def begin(self, objects: Mapping[str, bytes], release_id: str) -> None:
         """Make the folder with its first objects, at once: it says whose it is from the start."""
@@ -214,7 +214,7 @@ class Folder:
         if target.parent != self.path:
             target.parent.mkdir(exist_ok=True)
             if target.parent.is_symlink():
-                raise no_plain_file(self.path, name, "link")
+                raise _no_plain_file(self.path, name, "link")
         try:
             with draft.open("wb") as file:
                 file.write(data)
@@ -426,13 +426,7 @@ def owner(place: Place) -> str | None:
 
 @contextmanager
 def failures_told(place: Place, done: str = "written") -> Iterator[None]:
-    """Say of a store that cannot be written, or read, what to do about it.
-
-    Raises
-    ------
-    ReleaseError
-        In place of any `OSError`.
-    """
+    """Say of a store that cannot be written, or read, what to do about it."""
     try:
         yield
     except OSError as error:

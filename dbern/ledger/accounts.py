@@ -151,13 +151,7 @@ def account(
 
 
 def require_terms(status: DatasetStatus, request: Request) -> None:
-    """Refuse a release for other neighbours, another unit or less privacy than its dataset's.
-
-    Raises
-    ------
-    BudgetError
-        When they differ, or it is random DP and the dataset does not allow that.
-    """
+    """Refuse a release for other neighbours, another unit or less privacy than its dataset's."""
     if request.gamma is not None and not status.terms.random_dp:
         raise BudgetError(
             f"dataset {status.dataset!r}: does not allow random DP, and this release is RANDOM DP "
@@ -171,13 +165,7 @@ def require_terms(status: DatasetStatus, request: Request) -> None:
 
 
 def require_cover(url: str, status: DatasetStatus, request: Request) -> None:
-    """Refuse a new release that the account cannot pay.
-
-    Raises
-    ------
-    BudgetError
-        When the charge does not fit into what remains, or the accountant knows no cost of it.
-    """
+    """Refuse a new release that the account cannot pay."""
     rho = rho_of_charge(request.charge, request.rho)
     if status.accountant == ZCDP and rho is None:
         raise BudgetError(
@@ -220,13 +208,7 @@ def _missing(status: DatasetStatus, charge: Budget, asked: Amount) -> Budget:
 def recorded(
     connection: Connection, reservation: Reservation, changed: bool, wanted: str, event: str
 ) -> Reservation:
-    """The release after a compare-and-set, with its audit line.
-
-    Raises
-    ------
-    IntegrityError
-        When it did not match.
-    """
+    """The release after a compare-and-set, with its audit line."""
     found = rows.identified(connection, reservation.release_id)
     if found is None or not changed:
         raise moved_on(found, wanted)

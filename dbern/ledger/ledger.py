@@ -67,14 +67,8 @@ def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0)
     return SqliteBackend(path, read_only=read_only, busy_timeout=busy_timeout)
 
 
-def check_installed(backend: Backend, busy_timeout: float) -> str:
-    """Require a ledger, bring one of an older version to this one, and return its public name.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        When there is none, it is of a version that cannot be read, or it cannot be written.
-    """
+def _check_installed(backend: Backend, busy_timeout: float) -> str:
+    """Require a ledger, bring one of an older version to this one, and return its public name."""
     version = None
     if backend.exists():
         with backend.read() as connection:
@@ -86,19 +80,19 @@ def check_installed(backend: Backend, busy_timeout: float) -> str:
         with backend_of(backend.url, busy_timeout=busy_timeout).write() as connection:
             named = "ledger_id" in facts_of(connection)  # then its mark is what it should be
             if migrate(connection) and not named:
-                mark = backend.mark("")
+                mark = backend.high_water_mark("")
                 before = None if mark is None else mark.owner()
                 if before:  # it was of this version once, and put back to before that
                     set_facts(connection, ledger_id=before, reconciled="0")
                 # Before this is durable: a ledger of this version without its mark is a copy.
-                start_mark(backend, ledger_id_of(connection))
+                _start_mark(backend, ledger_id_of(connection))
     with backend.read() as connection:
         return ledger_id_of(connection)
 
 
-def start_mark(backend: Backend, ledger_id: str) -> None:
+def _start_mark(backend: Backend, ledger_id: str) -> None:
     """Make the mark of a ledger that never had one."""
-    mark = backend.mark(ledger_id)
+    mark = backend.high_water_mark(ledger_id)
     if mark is not None:
         mark.advance(Point(1, 0))
 
@@ -170,7 +164,7 @@ def _refuse_password(url: str) -> set[str]:
 # --- What a release keeps outside its row while it is under way
 
 
-class Remains:
+class ReleaseSecrets:
     """The keys and the staging of one ledger; both die when their release is over."""
 
     def __init__(self, backend: Backend, ledger_id: str) -> None:
@@ -218,11 +212,6 @@ class Remains:
         """Remove keys, staging and locks of releases that are over.
 
         Reservation makes its key under the same write lock, so no new key can be swept.
-
-        Raises
-        ------
-        EnvironmentRefusedError
-            When one cannot be removed.
         """
         with writing(self._backend) as connection:
             live = tables.live_ids(connection)
@@ -242,11 +231,6 @@ class Remains:
         """Remove key and staging of a release that is over.
 
         Under the write lock, so that no other process's sweep is at the same files.
-
-        Raises
-        ------
-        ReleaseError
-            When one cannot be removed.
         """
         with writing(self._backend) as connection:
             try:
@@ -314,8 +298,8 @@ class BudgetLedger:
 
     def __init__(self, backend: Backend, ledger_id: str) -> None:
         self._backend = backend
-        self._remains = Remains(backend, ledger_id)
-        self.run_record, self.sweep = self._remains.run_record, self._remains.sweep
+        self._secrets = ReleaseSecrets(backend, ledger_id)
+        self.run_record, self.sweep = self._secrets.run_record, self._secrets.sweep
         self.id = ledger_id
 
     @classmethod
@@ -334,7 +318,7 @@ class BudgetLedger:
             created = backend.create()
             if created:
                 with backend.read() as connection:
-                    start_mark(backend, ledger_id_of(connection))
+                    _start_mark(backend, ledger_id_of(connection))
             return created
         finally:
             backend.close()
@@ -362,7 +346,7 @@ class BudgetLedger:
         """
         backend = backend_of(url, read_only=read_only, busy_timeout=busy_timeout)
         try:
-            ledger = cls(backend, check_installed(backend, busy_timeout))
+            ledger = cls(backend, _check_installed(backend, busy_timeout))
             if not read_only:
                 ledger.sweep()
         except BaseException:
@@ -474,7 +458,7 @@ class BudgetLedger:
                 return found
             accounts.require_cover(self.url, status, request)
             release_id = tables.new_id()
-            self._remains.begin(connection, release_id)
+            self._secrets.begin(connection, release_id)
             return tables.add_release(connection, request, release_id, at)
 
     def log(self, dataset: str | None = None) -> list[AuditLine]:
@@ -558,7 +542,7 @@ class BudgetLedger:
         committed = self._step(
             reservation, State.SPENT, State.COMMITTED, manifest_digest=manifest_digest
         )
-        self._remains.destroy(committed)
+        self._secrets.destroy(committed)
         return committed
 
     def set_output(self, reservation: Reservation, output: str) -> Reservation:
@@ -601,7 +585,7 @@ class BudgetLedger:
             values = {"state": after.value}
             changed = tables.moved(connection, found.release_id, [found.state], values)
             given_up = accounts.recorded(connection, found, changed, found.state.value, after.value)
-        self._remains.destroy(given_up)
+        self._secrets.destroy(given_up)
         return Abandoned(given_up, refunded)
 
     def key(self, reservation: Reservation) -> bytes:
@@ -612,7 +596,7 @@ class BudgetLedger:
         IntegrityError
             When it is missing or damaged: the release can only be abandoned.
         """
-        return self._remains.key(reservation)
+        return self._secrets.key(reservation)
 
     def staging(self, reservation: Reservation) -> Staging:
         """Where the release's exact center is staged.
@@ -626,7 +610,7 @@ class BudgetLedger:
         EnvironmentRefusedError
             When this process was told no place for it.
         """
-        return self._remains.staging(reservation)
+        return self._secrets.staging(reservation)
 
     def lock(
         self, reservation: Reservation, wait: Callable[[], None] | None = None

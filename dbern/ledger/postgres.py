@@ -34,7 +34,7 @@ from dbern.errors import (
     ReleaseError,
     SpecError,
 )
-from dbern.ledger.secrets import Mark
+from dbern.ledger.secrets import HighWaterMark
 from dbern.ledger.tables import APPEND_ONLY, PERMANENT, install, ledger_id_of, meta, version_of
 from dbern.privacy.keystream import new_key
 
@@ -89,15 +89,7 @@ class WrappedKeys:
         self._connection.execute(wrapped.insert().values(row))
 
     def read(self, release_id: str) -> bytes | None:
-        """The key, or None when there is none.
-
-        Raises
-        ------
-        EnvironmentRefusedError
-            When the secret is not set.
-        IntegrityError
-            When this secret does not open it.
-        """
+        """The key, or None when there is none."""
         query = select(wrapped.c.wrapped).where(wrapped.c.release_id == release_id)
         sealed = self._connection.scalar(query)
         if sealed is None:
@@ -131,11 +123,6 @@ class WrappedKeys:
 
 def secret_of(environment: Mapping[str, str]) -> bytes:
     """The 32 bytes of the secret, written in hexadecimal or base64, or in a file that is named.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        When it is not set, or not that.
 
     Examples
     --------
@@ -279,13 +266,7 @@ class PostgresBackend:
                 del self._held.connection
 
     def require_lock(self) -> None:
-        """Ask the server over the connection that holds the lock.
-
-        Raises
-        ------
-        ReleaseError
-            When the connection is gone, and the lock with it.
-        """
+        """Ask the server over the connection that holds the lock."""
         try:
             with self.read() as connection:
                 connection.execute(select(1))
@@ -309,12 +290,12 @@ class PostgresBackend:
         root = _root()
         return None if root is None else root / f"{ledger_id}.runs"
 
-    def mark(self, ledger_id: str) -> Mark | None:
+    def high_water_mark(self, ledger_id: str) -> HighWaterMark | None:
         """A file beside the staging; it is as good as the directory is shared and kept."""
         root = _root()
         if root is None or not root.is_dir():
             return None
-        return Mark(root / f"{ledger_id}.mark", ledger_id, always_there=False)
+        return HighWaterMark(root / f"{ledger_id}.mark", ledger_id, always_there=False)
 
     def home(self, connection: Connection) -> str:
         """The cluster, its timeline and the table: a new one after each way to restore but one.

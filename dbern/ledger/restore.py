@@ -49,23 +49,23 @@ def writing(backend: Backend) -> Iterator[Connection]:
     has no new event either, and the next transaction notices it again.
     """
     with backend.write() as connection:
-        why = put_back(connection, backend)
+        why = _put_back(connection, backend)
         if why:
             begin(connection, backend, why)
         yield connection
         facts = facts_of(connection)
         point = _point(connection, facts)
-        mark = backend.mark(facts["ledger_id"])
+        mark = backend.high_water_mark(facts["ledger_id"])
         if mark is not None:  # a grant that is told as refused would be given again
             mark.require_writable(point)
     if mark is not None:
         mark.advance(point)
 
 
-def put_back(connection: Connection, backend: Backend) -> str | None:
+def _put_back(connection: Connection, backend: Backend) -> str | None:
     """Why the database must have been put back to an earlier state; None when nothing says so."""
     facts = facts_of(connection)
-    point, mark = _point(connection, facts), backend.mark(facts["ledger_id"])
+    point, mark = _point(connection, facts), backend.high_water_mark(facts["ledger_id"])
     if mark is not None:
         seen = mark.latest()
         if seen is None and mark.always_there and point.event:
@@ -85,7 +85,7 @@ def put_back(connection: Connection, backend: Backend) -> str | None:
 def begin(connection: Connection, backend: Backend, why: str) -> None:
     """Begin a new epoch: nothing is spent until it is reconciled."""
     facts = facts_of(connection)
-    mark = backend.mark(facts["ledger_id"])
+    mark = backend.high_water_mark(facts["ledger_id"])
     seen = None if mark is None else mark.latest()
     epoch = max(int(facts["epoch"]), seen.epoch if seen else 0) + 1
     set_facts(connection, epoch=str(epoch), home=backend.home(connection))
@@ -100,17 +100,11 @@ def reconciled(connection: Connection) -> None:
 def is_pending(connection: Connection, backend: Backend) -> bool:
     """Whether published releases must be reconciled before anything is spent."""
     facts = facts_of(connection)
-    return facts["epoch"] != facts["reconciled"] or put_back(connection, backend) is not None
+    return facts["epoch"] != facts["reconciled"] or _put_back(connection, backend) is not None
 
 
 def require_reconciled(connection: Connection, backend: Backend) -> None:
-    """Refuse to spend in an epoch that is not reconciled.
-
-    Raises
-    ------
-    BudgetError
-        Naming the command that reconciles it.
-    """
+    """Refuse to spend in an epoch that is not reconciled."""
     if is_pending(connection, backend):
         command = shlex.join(["dbern", "ledger", "reconcile", "--ledger", backend.url])
         raise BudgetError(

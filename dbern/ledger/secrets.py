@@ -36,7 +36,7 @@ from dbern.types import Int64Array
 # --- Files that survive a power cut once the call has returned
 
 
-def write_new(path: Path, content: bytes) -> None:
+def _write_new(path: Path, content: bytes) -> None:
     """Create `path`, readable by its owner alone, with `content` on the disk; all or nothing.
 
     The directory entry is the caller's to sync (see `sync_directory`).
@@ -50,7 +50,7 @@ def write_new(path: Path, content: bytes) -> None:
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_new(Path(folder, "a"), b"secret")
+    ...     _write_new(Path(folder, "a"), b"secret")
     ...     oct(Path(folder, "a").stat().st_mode & 0o777)
     '0o600'
     """
@@ -75,13 +75,7 @@ def sync_directory(path: Path) -> None:
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory for its owner alone; one that is there must be just that.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        When it is another's, a link, or open to others.
-    """
+    """Make a directory for its owner alone; one that is there must be just that."""
     try:
         path.mkdir(mode=0o700)
     except FileExistsError:
@@ -121,16 +115,10 @@ class KeyFiles:
         self.where = str(directory)
 
     def create(self, release_id: str) -> None:
-        """Draw a key and put it on the disk, file and directory entry both, before returning.
-
-        Raises
-        ------
-        EnvironmentRefusedError
-            When the directory cannot be written; no partial key is left.
-        """
+        """Draw a key and put it on the disk, file and directory entry both, before returning."""
         try:
             private_directory(self.directory)
-            write_new(self._path(release_id), new_key())
+            _write_new(self._path(release_id), new_key())
             sync_directory(self.directory)
         except OSError as error:
             raise EnvironmentRefusedError(
@@ -139,15 +127,7 @@ class KeyFiles:
             ) from error
 
     def read(self, release_id: str) -> bytes | None:
-        """The key, or None when there is none.
-
-        Raises
-        ------
-        IntegrityError
-            When the file does not hold a whole key.
-        EnvironmentRefusedError
-            When it cannot be read.
-        """
+        """The key, or None when there is none."""
         try:
             key = self._path(release_id).read_bytes()
         except FileNotFoundError:
@@ -307,7 +287,7 @@ class Staging:
         sealed = nonce + self._cipher.encrypt(nonce, content, _place(component, block))
         temporary = self.directory / f"{secrets.token_hex(8)}.partial"
         with _reported(self.directory):
-            write_new(temporary, sealed)
+            _write_new(temporary, sealed)
             try:
                 new = _link_new(temporary.name, path.name, self._handle)
             finally:
@@ -317,15 +297,7 @@ class Staging:
             self._require_same(component, block, content)
 
     def get(self, component: str, block: int) -> Int64Array:
-        """A staged block, exactly as it was put.
-
-        Raises
-        ------
-        IntegrityError
-            When the block is missing, or is not what this release staged there.
-        ReleaseError
-            When the disk fails.
-        """
+        """A staged block, exactly as it was put."""
         content = self._plaintext(component, block)
         expected = self._verified.get((component, block))
         if expected is not None and hashlib.sha256(content).digest() != expected:
@@ -371,13 +343,7 @@ class Staging:
         return mac.digest()
 
     def verify(self, seal: bytes | None) -> None:
-        """Refuse a center other than the one that was charged for.
-
-        Raises
-        ------
-        IntegrityError
-            When the staged center does not match `seal`.
-        """
+        """Refuse a center other than the one that was charged for."""
         if seal is None or not hmac.compare_digest(self.seal(), seal):
             raise IntegrityError(
                 f"the center staged in {self.directory} is not the one that was charged for: no "
@@ -526,7 +492,7 @@ class _Noted:
     inode: int | None  # None in PostgreSQL, and in marks made before files were noted
 
 
-class Mark:
+class HighWaterMark:
     """A small file with the latest point of one ledger that was ever seen from here; no secret.
 
     It is raised after a transaction is durable and before anything is done on its strength, so a
@@ -551,7 +517,7 @@ class Mark:
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     mark = Mark(Path(folder, "ledger.db.mark"), "0" * 32, always_there=True)
+    ...     mark = HighWaterMark(Path(folder, "ledger.db.mark"), "0" * 32, always_there=True)
     ...     mark.advance(Point(1, 7)), mark.advance(Point(1, 3))
     ...     mark.latest()
     (None, None)
@@ -578,13 +544,7 @@ class Mark:
         return None if noted is None else noted.point
 
     def of_another_file(self) -> bool:
-        """Whether it was noted for another database file than lies beside it now.
-
-        Raises
-        ------
-        EnvironmentRefusedError
-            When either cannot be looked at.
-        """
+        """Whether it was noted for another database file than lies beside it now."""
         noted = self._noted()
         if noted is None or noted.inode is None:
             return False
@@ -601,13 +561,7 @@ class Mark:
             return None
 
     def require_writable(self, point: Point) -> None:
-        """Refuse, while nothing is durable yet, a point that could not be noted once it is.
-
-        Raises
-        ------
-        EnvironmentRefusedError
-            When it is later than what is noted, and the file cannot be opened to write.
-        """
+        """Refuse, while nothing is durable yet, a point that could not be noted once it is."""
         try:
             if not self._says(point):
                 os.close(self._opened())
@@ -615,13 +569,7 @@ class Mark:
             raise self._refused(error) from error
 
     def advance(self, point: Point) -> None:
-        """Note a point and the file, durably, unless a later one is noted for that file.
-
-        Raises
-        ------
-        EnvironmentRefusedError
-            When the file cannot be written.
-        """
+        """Note a point and the file, durably, unless a later one is noted for that file."""
         try:
             if self._says(point):
                 return

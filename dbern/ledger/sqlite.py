@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError
-from dbern.ledger.secrets import KeyFiles, Mark, private_directory, sync_directory
+from dbern.ledger.secrets import HighWaterMark, KeyFiles, private_directory, sync_directory
 from dbern.ledger.tables import APPEND_ONLY, PERMANENT, install, version_of
 
 # Nothing private may linger: no write-ahead log beside the file, deleted content overwritten.
@@ -119,13 +119,7 @@ class SqliteBackend:
 
     @contextmanager
     def lock(self, release_id: str, wait: Callable[[], None] | None) -> Iterator[None]:
-        """Hold an exclusive ``flock``, which the operating system drops when the process dies.
-
-        Raises
-        ------
-        EnvironmentRefusedError
-            When the lock file cannot be made.
-        """
+        """Hold an exclusive ``flock``, which the operating system drops when the process dies."""
         path = self._locks / f"{release_id}.lock"
         try:
             private_directory(self._locks)
@@ -164,9 +158,9 @@ class SqliteBackend:
         del ledger_id
         return self._beside("runs")
 
-    def mark(self, ledger_id: str) -> Mark:
+    def high_water_mark(self, ledger_id: str) -> HighWaterMark:
         """The file beside the database; without it, or noted for another file, that is a copy."""
-        return Mark(self._beside("mark"), ledger_id, always_there=True, file=self.path)
+        return HighWaterMark(self._beside("mark"), ledger_id, always_there=True, file=self.path)
 
     def home(self, connection: Connection) -> str:
         """Nothing in a SQLite file says where it is; its mark does that."""
@@ -178,7 +172,7 @@ class SqliteBackend:
         self._engine.dispose()
 
     def _refuse_lost(self) -> None:
-        mark = self.mark("")
+        mark = self.high_water_mark("")
         if mark.owner() and not (self.exists() and self.path.stat().st_size):
             raise EnvironmentRefusedError(
                 f"{mark.path} says that a ledger was at {self.path}, and it is gone: put its "

@@ -156,13 +156,7 @@ PERMANENT = (releases,)
 
 
 def version_of(connection: Connection) -> str | None:
-    """The version of the ledger that the database holds; None for an empty database.
-
-    Raises
-    ------
-    EnvironmentRefusedError
-        When it holds something else, or a ledger of a version that cannot be read.
-    """
+    """The version of the ledger that the database holds; None for an empty database."""
     tables = inspect(connection).get_table_names()
     if not tables:
         return None
@@ -184,7 +178,7 @@ def install(connection: Connection, home: str) -> None:
     metadata.create_all(connection)
     facts = {
         "schema": VERSION,
-        "ledger_id": new_ledger_id(),
+        "ledger_id": _new_ledger_id(),
         "epoch": "1",
         "reconciled": "1",
         "home": home,
@@ -193,7 +187,7 @@ def install(connection: Connection, home: str) -> None:
     connection.execute(meta.insert(), rows)
 
 
-def new_ledger_id() -> str:
+def _new_ledger_id() -> str:
     """A random name for a ledger; synopses carry it, so nothing secret may enter one."""
     return uuid.uuid4().hex
 
@@ -443,18 +437,18 @@ def json_text(value: Mapping[str, object]) -> str:
     return json.dumps(value, allow_nan=False)
 
 
-def abridged(value: Any) -> Any:
+def _abridged(value: Any) -> Any:
     """A JSON value with the digest of each long text in its place: a plan's matrices are such.
 
     Examples
     --------
-    >>> abridged({"k": 20, "synthesis": "A" * 2000})["synthesis"][:16]
+    >>> _abridged({"k": 20, "synthesis": "A" * 2000})["synthesis"][:16]
     'sha256:ccca68570'
     """
     if isinstance(value, dict):
-        return {key: abridged(one) for key, one in value.items()}
+        return {key: _abridged(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [abridged(one) for one in value]
+        return [_abridged(one) for one in value]
     if isinstance(value, str) and len(value) > _LONGEST_KEPT:
         return f"sha256:{hashlib.sha256(value.encode()).hexdigest()}"
     return value
@@ -468,7 +462,7 @@ def amount_columns(budget: Budget) -> dict[str, object]:
 def _abridge(connection: Connection, release_id: str) -> None:
     whose = releases.c.release_id == release_id
     plan = str(connection.scalar(select(releases.c.plan).where(whose)))
-    kept = json_text(abridged(json.loads(plan)))
+    kept = json_text(_abridged(json.loads(plan)))
     if len(kept) < len(plan):
         connection.execute(releases.update().where(whose).values(plan=kept))
 

@@ -89,11 +89,6 @@ def granted_amount(accountant: str, granted: Budget) -> Amount:
     was chosen from the outcome of those before (Bun & Steinke 2016; Feldman & Zrnic 2021), and so
     (epsilon, delta)-DP.
 
-    Raises
-    ------
-    SpecError
-        In zCDP, when the deltas granted do not add up to a number above 0 and below 1.
-
     Examples
     --------
     >>> print(granted_amount("zcdp", Budget.parse("1", "1e-6")))

@@ -41,7 +41,7 @@ from dbern.strategies.maps import AxisMap, axis_maps, coordinates_of, family_of,
 from dbern.strategies.spectral import AxisSpectrum
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.store import ReleasedStore
-from dbern.system import Kept
+from dbern.system import LRUCache
 from dbern.types import FloatArray, Int64Array
 
 # --- Evaluate a lattice that is larger than memory, reading only the shards that matter
@@ -369,7 +369,7 @@ class ReleasedArray:
         self._store = store
         self._facts = facts
         self._path = f"components/{name}"
-        self._polynomials = Kept[Polynomial | ShardedPolynomial](_KEPT)
+        self._polynomials = LRUCache[Polynomial | ShardedPolynomial](_KEPT)
         self.columns = [domain.names.index(axis) for axis in self.axes]
         self.domain = Domain(tuple(domain.axes[column] for column in self.columns))
         self.oblique = Oblique.from_dict(facts["oblique"]) if "oblique" in facts else None

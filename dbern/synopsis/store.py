@@ -36,7 +36,7 @@ from dbern.synopsis.signatures import (
 )
 from dbern.synopsis.stored import described, stored_arrays
 from dbern.synopsis.writer import ABSENT
-from dbern.system import Kept
+from dbern.system import LRUCache
 from dbern.types import FloatArray
 
 SHARD_BYTES = 1 << 28
@@ -75,7 +75,7 @@ class ReleasedStore:
                 raise _not_a_synopsis(place) from None
         self.manifest = text
         self._manifest = Manifest.parse(text, str(place))
-        self._shards = Kept[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
+        self._shards = LRUCache[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
         self._released = released_of(self._metadata(ROOT), str(place), ROOT)
         for key in ("release_id", "created"):
             if getattr(self._released, key) != getattr(self._manifest, key):

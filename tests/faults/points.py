@@ -16,13 +16,13 @@ STAGES = (
     *(f"{RELEASING}:{name}" for name in ("footers", "plan_files", "check_memory", "share_out")),
     *(f"{RELEASING}:{name}" for name in ("add_up", "centers", "publish")),
     *(f"{STAGING}.{name}" for name in ("clear", "put", "seal", "verify", "get")),
-    "dbern.ledger.secrets:write_new",
+    "dbern.ledger.secrets:_write_new",
     *(f"{LEDGER}.{name}" for name in ("spend", "key", "require_lock", "commit")),
     *(f"{WRITER}.{name}" for name in ("begin", "write", "finish", "published", "is_begun")),
     "dbern.synopsis.writer:_create_component",
     "dbern.releasing.publish:privatize",
     *("dbern.synopsis.writer:publish", "pathlib:Path.rename", "os:link"),
-    *("dbern.ledger.ledger:Remains.destroy", "dbern.ledger.secrets:KeyFiles.destroy"),
+    *("dbern.ledger.ledger:ReleaseSecrets.destroy", "dbern.ledger.secrets:KeyFiles.destroy"),
     "dbern.ledger.ledger:destroy_staging",
 )
 SYNCED = "os:fsync"

@@ -33,7 +33,7 @@ STATES = [
     ("dbern.synopsis.writer:publish", 1, "before", "spent"),
     ("dbern.synopsis.writer:publish", 1, "after", "spent"),
     (f"{LEDGER}.commit", 1, "before", "spent"),
-    ("dbern.ledger.ledger:Remains.destroy", 1, "before", "committed"),
+    ("dbern.ledger.ledger:ReleaseSecrets.destroy", 1, "before", "committed"),
     ("dbern.ledger.ledger:destroy_staging", 1, "before", "committed"),
     (f"{LEDGER}.commit", 1, "after", "committed"),
 ]
@@ -105,8 +105,8 @@ def test_ctrl_c_is_130_and_it_goes_on(local, place, call, when, as_json):
 
 
 FULL = [
-    ("dbern.ledger.secrets:write_new", 2, "reading"),  # the first is the key's
-    ("dbern.ledger.secrets:write_new", 4, "reading"),
+    ("dbern.ledger.secrets:_write_new", 2, "reading"),  # the first is the key's
+    ("dbern.ledger.secrets:_write_new", 4, "reading"),
     (points.STORE_WRITE, 1, "spent"),
     (points.STORE_WRITE, 9, "spent"),
     ("os:link", "manifest.json", "spent"),

@@ -12,7 +12,7 @@ import pytest
 
 from dbern.errors import BudgetError, EnvironmentRefusedError, IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Published, Request
-from dbern.ledger.secrets import Mark, Point
+from dbern.ledger.secrets import HighWaterMark, Point
 from dbern.privacy.budget import Budget
 
 
@@ -96,7 +96,7 @@ def test_a_mark_that_cannot_be_raised_changes_nothing(ledger, ask, monkeypatch):
 
     before = ledger.status(), ledger.log()
     with monkeypatch.context() as patch:
-        patch.setattr(Mark, "_opened", refused)
+        patch.setattr(HighWaterMark, "_opened", refused)
         for change in (
             lambda: ledger.grant("trips", Budget.parse("1")),
             lambda: ledger.reserve(ask()),
@@ -246,11 +246,11 @@ def test_what_another_process_saw_first_is_no_alarm(url, path, ledger, ask):
 
 
 def test_a_mark_never_falls(tmp_path):
-    mark = Mark(tmp_path / "mark", "0" * 32, always_there=True)
+    mark = HighWaterMark(tmp_path / "mark", "0" * 32, always_there=True)
     for point in (Point(1, 5), Point(1, 4), Point(2, 1), Point(1, 9), Point(2, 0)):
         mark.advance(point)
     assert mark.latest() == Point(2, 1)
-    assert Mark(tmp_path / "mark", "1" * 32, always_there=True).latest() is None
+    assert HighWaterMark(tmp_path / "mark", "1" * 32, always_there=True).latest() is None
 
 
 def test_declared_it_stops_and_reconciled_it_goes_on(ledger, held, ask, url):
@@ -420,13 +420,13 @@ def test_a_charge_is_in_the_mark_before_it_is_used(ledger, held, path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Mark, "advance", killed)
+        patch.setattr(HighWaterMark, "advance", killed)
         with pytest.raises(KeyboardInterrupt):
             ledger.spend(reading, bytes(32))
     with BudgetLedger.open(ledger.url) as again:
         assert not again.is_pending()
         assert again.find("trips", "density").state == "spent"
-    mark = Mark(path.with_name("ledger.db.mark"), ledger.id, always_there=True)
+    mark = HighWaterMark(path.with_name("ledger.db.mark"), ledger.id, always_there=True)
     assert mark.latest() == Point(1, 4)
 
 

@@ -42,7 +42,9 @@ BACK = {  # of the modules of one folder: what one may import although it is imp
 OWNERS = {  # prefixes of module names
     "dask": ("dbern.cluster", "dbern.synopsis"),
     "distributed": ("dbern.cluster", "dbern.cli.diagnosis", "dbern.releasing.run"),
-    "pyarrow": ("dbern.data", "dbern.synopsis.tables", "dbern.synopsis.points"),
+    "pyarrow": (  # of which a synopsis's arrays use the zstd decoder alone
+        *("dbern.data", "dbern.synopsis.tables", "dbern.synopsis.points", "dbern.synopsis.stored"),
+    ),
     "obstore": ("dbern.data.objects",),
     "zarr": ("dbern.synopsis",),
     "numba": ("dbern.compiling", "dbern.counting.loops", "dbern.synopsis.compiled"),

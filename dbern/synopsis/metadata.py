@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterator
+from threading import Lock
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -50,13 +51,17 @@ _MOST_ROWS = 10**15
 _PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
 ABSENT: Any = None  # a key that may be left out; where it is written it is no null
 
+_BUILDING = Lock()
+
 Model = TypeVar("Model", bound=BaseModel)
 
 
 class Facts(BaseModel):
     """Strict: a type is never guessed. Keys that are not known are left out."""
 
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False, frozen=True)
+    model_config = ConfigDict(
+        strict=True, extra="ignore", allow_inf_nan=False, frozen=True, defer_build=True
+    )
 
     def states(self, key: str) -> bool:
         """Whether a key that may be left out is there."""
@@ -76,6 +81,8 @@ def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
     IntegrityError
         Naming the object and the key.
     """
+    with _BUILDING:  # by itself a deferred build is for one thread
+        model.model_rebuild()
     try:
         found = model.model_validate_json(text)
         json.loads(text, parse_constant=_refused, parse_float=_finite)  # of every other key, too
@@ -205,7 +212,7 @@ class DomainFacts(Facts):
 class TargetFacts(BaseModel):
     """The learner's parameters, which are shown and never computed with, and the rows."""
 
-    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True, defer_build=True)
     kind: Text
     n: Count = ABSENT
     normalizer: Count = ABSENT
@@ -586,35 +593,16 @@ class Released(Facts):
                 require(constant == (axes, combine.constant), "features: are not those of combine")
 
 
-class _Root(Facts):
+class Root(Facts):
     """``zarr.json`` of the root group."""
 
     zarr_format: Literal[3]
     node_type: Literal["group"]
     attributes: Released
 
-
-def released_of(text: bytes, where: str, name: str) -> Released:
-    """The attributes of the root group.
-
-    Parameters
-    ----------
-    text : bytes
-        Of its ``zarr.json``.
-    where, name : str
-        The store and the object, for errors.
-
-    Raises
-    ------
-    IntegrityError
-        For anything but what FORMAT.md describes.
-    """
-    return checked(_Root, text, where, name).attributes
-
-
-def as_dict(released: Released) -> dict[str, Any]:
-    """The attributes as plain values, those that the store states and no others."""
-    return released.model_dump(by_alias=True, exclude_unset=True)
+    def as_dict(self) -> dict[str, Any]:
+        """Return the attributes as plain values: those that the store has, and no others."""
+        return dict(self.model_dump(by_alias=True, exclude_unset=True)["attributes"])
 
 
 def lattices(released: Released) -> Iterator[tuple[str, Component]]:

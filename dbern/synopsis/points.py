@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date
@@ -198,9 +199,10 @@ def _array(points: Any, domain: Domain) -> FloatArray:
 
 def _column(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
     """Numbers, or times in any form where there is a unit for them."""
-    if isinstance(values, np.ma.MaskedArray):  # what is masked is null, as in a table
+    ma = sys.modules.get("numpy.ma")  # numpy imports it when it is first used
+    if ma is not None and isinstance(values, ma.MaskedArray):  # masked is null, as in a table
         known = _column(values.data, unit, domain)
-        return np.where(np.ma.getmaskarray(values), np.nan, known)
+        return np.where(ma.getmaskarray(values), np.nan, known)
     if unit is None:
         return _floats(values, domain)
     found = np.asarray(values)

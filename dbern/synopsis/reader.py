@@ -166,8 +166,8 @@ class Synopsis:
         Returns
         -------
         array (m,) or (m, classes)
-            In data units (a density is per unit of data volume); NaN outside the bounds. For 32768
-            points and more, arrays are within 1e-9 of their largest value (`Polynomial`).
+            In data units (a density is per unit of data volume); NaN outside the bounds. Of a large
+            request arrays are within 1e-9 of their largest value (`Polynomial`).
 
         Raises
         ------

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,19 +25,13 @@ from dbern.errors import IntegrityError, SpecError, printable
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.manifest import Entry, Manifest, digest, digest_of
-from dbern.synopsis.metadata import as_dict, damaged, released_of
-from dbern.synopsis.signatures import (
-    PrivateKey,
-    is_signature,
-    public_key_of,
-    require_signed,
-    sign,
-    signers_of,
-)
-from dbern.synopsis.stored import described, stored_arrays
-from dbern.synopsis.writer import ABSENT
+from dbern.synopsis.metadata import Root, checked, damaged
+from dbern.synopsis.stored import ABSENT, described, stored_arrays
 from dbern.system import Kept
 from dbern.types import FloatArray
+
+if TYPE_CHECKING:
+    from dbern.synopsis.signatures import PrivateKey
 
 SHARD_BYTES = 1 << 28
 """Most bytes of shards that are kept after they were read."""
@@ -76,13 +70,14 @@ class ReleasedStore:
         self.manifest = text
         self._manifest = Manifest.parse(text, str(place))
         self._shards = Kept[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
-        self._released = released_of(self._metadata(ROOT), str(place), ROOT)
+        self._root = checked(Root, self._metadata(ROOT), str(place), ROOT)
+        released = self._root.attributes
         for key in ("release_id", "created"):
-            if getattr(self._released, key) != getattr(self._manifest, key):
+            if getattr(released, key) != getattr(self._manifest, key):
                 raise damaged(str(place), ROOT, f"attributes.{key}", "is not that of the manifest")
-        names = described(self._released)
+        names = described(released)
         texts = dict(zip(names, self._each(self._metadata, names), strict=True))
-        self._arrays = stored_arrays(self._released, texts, str(place))
+        self._arrays = stored_arrays(released, texts, str(place))
         for array in self._arrays.values():
             for name in array.names:
                 if self._entry(name).bytes > array.object_bytes:
@@ -91,7 +86,7 @@ class ReleasedStore:
     @cached_property
     def attributes(self) -> dict[str, Any]:
         """Attributes of the root group that FORMAT.md names."""
-        return as_dict(self._released)
+        return self._root.as_dict()
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:
@@ -157,6 +152,8 @@ class ReleasedStore:
 
         With `trusted`, files of public keys, also that one of them signed the release.
         """
+        from dbern.synopsis.signatures import is_signature, public_key_of, require_signed
+
         keys = [public_key_of(path) for path in trusted]
         with failures_told(self.place, "read"):
             there = {name for name in self.place.names() if not is_signature(name)}
@@ -172,10 +169,14 @@ class ReleasedStore:
     @cached_property
     def signers(self) -> tuple[str, ...]:
         """Fingerprints of the keys that signed the manifest; empty: it is unsigned."""
+        from dbern.synopsis.signatures import signers_of  # the library takes 15 ms to import
+
         return signers_of(self.place, self.manifest)
 
     def sign(self, key: PrivateKey) -> str:
         """Sign the manifest, once all is as it says; returns the key's fingerprint."""
+        from dbern.synopsis.signatures import sign
+
         self.verify()
         return sign(self.place, self.manifest, key)
 

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import zarr
 from zarr.codecs import BytesCodec, ZstdCodec
 from zarr.core.buffer import Buffer
@@ -22,10 +21,8 @@ from dbern.strategies.gram import LatticeSpectrum
 from dbern.strategies.maps import AxisMap
 from dbern.strategies.spectral import AxisSpectrum
 from dbern.synopsis.manifest import Entry, Manifest, digest, publish
+from dbern.synopsis.stored import ABSENT
 from dbern.types import FloatArray, Int64Array
-
-ABSENT = int(np.iinfo(np.int64).min)
-"""Fill value: a coefficient that is not there, never one that was released."""
 
 _CHUNK_COEFFICIENTS = 1 << 16
 _MODES = {"spectral": "mode", "binned": "bin"}

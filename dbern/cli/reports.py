@@ -9,7 +9,7 @@ import click
 
 from dbern.cli.output import common
 from dbern.cli.output import report as print_result
-from dbern.errors import ReleaseError
+from dbern.errors import EnvironmentRefusedError
 
 
 @click.command()
@@ -99,8 +99,9 @@ def _write(target: Path, text: str) -> None:
         draft.replace(target)
     except OSError as error:
         why = error.strerror or type(error).__name__
-        raise ReleaseError(
-            f"--out: {target} cannot be written ({why}); write another path"
+        raise EnvironmentRefusedError(
+            f"--out: {target} cannot be written ({why}). Write a path in a folder that exists and "
+            "is writable"
         ) from None
     finally:
         draft.unlink(missing_ok=True)

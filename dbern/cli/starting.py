@@ -1,7 +1,7 @@
 """``dbern init``: ask for what a spec needs, check each answer, and write the spec.
 
-Answers come from options or a terminal. Until all are given the rest of the spec is made up, so
-each answer is checked as a spec would be.
+Answers come from options or a terminal. Until all are given placeholders stand for the rest of
+the spec, so each answer is checked as a spec would be.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ ROLES = {
 }
 """By the name of a section of the data: its other key, an example, and what to know of it."""
 
-_MADE_UP: dict[str, dict[str, Any]] = {
+_PLACEHOLDERS: dict[str, dict[str, Any]] = {
     "release": {"name": "release", "output": "release.zarr"},
     "data": {"source": "data.parquet"},
     "budget": {"epsilon": "1.0", "ledger": "sqlite:///ledger.db", "dataset": "dataset"},
 }
-_MADE_UP_TARGET = {"kind": "ridge-regression", "C": 1.0}  # which takes any axes
 _NEEDED: dict[str, Any] = {
     "label": {"column": "a label", "classes": [False, True]},
     "response": {"column": "a response", "bounds": [-1.0, 1.0]},
@@ -136,6 +135,12 @@ class Answers:
             key, equals, value = text.partition("=")
             if not equals:
                 raise click.BadParameter("write KEY=VALUE", param_hint="--set")
+            if key.strip() not in learner.model_fields:
+                known = ", ".join(learner.model_fields)
+                raise click.BadParameter(
+                    f"{key.strip()}: {learner.kind} has no such key. Write one of: {known}",
+                    param_hint="--set",
+                )
             put(key.strip())(value.strip())
         fields = learner.model_fields
         needed = [
@@ -255,12 +260,14 @@ class Answers:
             self.bounds[column] = pair
 
     def _complaint(self) -> str:
-        """What is wrong with the spec so far, the rest made up; empty for nothing."""
+        """What is wrong with the spec so far, the rest a placeholder; empty for nothing."""
+        from dbern.targets import PLACEHOLDER
+
         content = {
-            name: {**_MADE_UP.get(name, {}), **self.content.get(name, {})}
+            name: {**_PLACEHOLDERS.get(name, {}), **self.content.get(name, {})}
             for name in ("release", "data", "target", "budget")
         }
-        content["target"] = content["target"] or _MADE_UP_TARGET
+        content["target"] = content["target"] or PLACEHOLDER
         content["data"]["bounds"] = content["data"].get("bounds") or {"an axis": [0.0, 1.0]}
         for _ in range(len(_NEEDED) + 1):
             try:
@@ -436,7 +443,7 @@ def _text(path: Path, answers: Answers, given: dict[str, Any]) -> str:
     name = answers("release", "name", "Name of the release", path.stem)
     source = answers("data", "source", 'Parquet files, as "data/*.parquet"')
     axes = answers.axes()
-    kind = answers.kind(f"What to release ({', '.join(kinds())})", "kernel-density")
+    kind = answers.kind(f"What to release ({', '.join(kinds())})", kinds()[0])
     learner = learner_of(kind)
     settings = answers.settings(learner)
     for role in learner.uses:

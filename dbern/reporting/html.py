@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, Meaning
 from dbern.data.domain import Axis
 from dbern.errors import EnvironmentRefusedError, printable
 from dbern.reporting.guarantee import guarantee_of, signed_by
@@ -129,8 +130,8 @@ _COMBINED = {
     "stack": 'value = np.array(parts)  # one for each of facts["combine"]["classes"]',
     "one-vs-rest": "value = 2 * np.array(parts) - np.sum(parts)",
     "ratio": _RATIO,
-    "naive-bayes": _BAYES,
-    "gaussian-naive-bayes": _GAUSSIAN_BAYES,
+    KERNEL_BAYES: _BAYES,
+    GAUSSIAN_BAYES: _GAUSSIAN_BAYES,
 }
 
 
@@ -145,7 +146,7 @@ def recipes(synopsis: Synopsis) -> dict[str, str]:
     combine = synopsis.combination
     combined = _COMBINED[combine.kind]
     combined = combined if combine.constant is None else _LINEAR + combined
-    if combine.kind.endswith("naive-bayes"):
+    if combine.kind in BAYES:
         combined += _TWO_SCORES if len(combine.classes) == 2 else "value = np.array(scores)"
     return {
         "python": _PYTHON.format(
@@ -168,11 +169,12 @@ def recipes(synopsis: Synopsis) -> dict[str, str]:
 _PLACES = {1: 401, 2: 161, 3: 81}
 """Grid of a picture by the number of axes; small multiples have the last, one slice the second."""
 
-_NAMES = {
-    "nadaraya-watson": "Nadaraya–Watson regression",
-    "kernel-erm": "Kernel risk minimizer",
-    "naive-bayes": "Naive Bayes classifier",
-    "gaussian-naive-bayes": "Gaussian naive Bayes classifier",
+_NAMES: dict[Meaning, str] = {
+    "density": "Density",
+    "response": "Regression",
+    "log-odds": "Classifier",
+    "score": "Classifier",
+    "value": "Function",
 }
 _PARTS = {
     "approximation": "what the polynomial of this degree can miss of the function",
@@ -194,12 +196,13 @@ def synopsis_page(synopsis: Synopsis) -> str:
     facts = synopsis.metadata
     axes = len(synopsis.domain.axes)
     drawn = axes if axes <= 3 else 2
-    picture = picture_of(synopsis, _PLACES[3 if drawn == 2 and _grouped(facts) else drawn])
+    groups = len(synopsis.classes) if synopsis.meaning == "density" else 0
+    picture = picture_of(synopsis, _PLACES[3 if drawn == 2 and groups else drawn])
     return render(
         "synopsis.html",
         title=facts["name"],
         facts=facts,
-        what=_what(facts, picture),
+        what=_what(facts, synopsis.meaning, groups),
         picture={
             "forms": draw(picture, "release"),
             "alt": described(picture),
@@ -308,18 +311,12 @@ def _extremes(picture: Picture, index: int) -> str:
     return (f"{panel.title}: " if panel.title else "") + ", ".join(found)
 
 
-def _what(facts: Mapping[str, Any], picture: Picture) -> str:
-    kind = facts["target"]["kind"].replace("-", " ").capitalize()
-    kind = _NAMES.get(facts["target"]["kind"], kind)
+def _what(facts: Mapping[str, Any], meaning: Meaning, groups: int) -> str:
     names = [axis["name"] for axis in facts["domain"]["axes"]]
     over = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    several = f", for {len(picture.panels)} groups" if _grouped(facts) else ""
-    rows = facts["target"].get("n")
-    return f"{kind} over {over}{several}" + (f", from {number(rows)} rows" if rows else "")
-
-
-def _grouped(facts: Mapping[str, Any]) -> bool:
-    return facts["target"]["kind"] == "kernel-density" and bool(facts["combine"].get("classes"))
+    several = f", for {groups} groups" if groups else ""
+    rows = f", from {number(facts['target']['n'])} rows" if facts["target"].get("n") else ""
+    return f"{_NAMES[meaning]} over {over}{several} ({facts['target']['kind']}){rows}"
 
 
 def _caption(synopsis: Synopsis, picture: Picture) -> str:

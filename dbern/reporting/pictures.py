@@ -167,7 +167,7 @@ def told(axis: Axis, value: float) -> str:
 
 def is_classifier(synopsis: Synopsis) -> bool:
     """Whether its values decide on classes; densities of groups do not."""
-    return bool(synopsis.classes) and synopsis.metadata["target"]["kind"] != "kernel-density"
+    return bool(synopsis.classes) and synopsis.meaning != "density"
 
 
 def picture_of(synopsis: Synopsis, places: int) -> Picture:

@@ -14,13 +14,11 @@ from typing import Any
 
 import yaml
 
+from dbern.combination import Combination
 from dbern.data.domain import Axis
 from dbern.errors import SpecError
 from dbern.reporting.guarantee import guarantee_of
 from dbern.reporting.pictures import told
-
-_LEARNERS = ("kernel-density",)
-"""Targets that summarize; every other one is a model."""
 
 
 def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +42,7 @@ def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
         )
     pure = Fraction(facts["delta"]) == 0
     stated = ("epsilon",) if pure else ("epsilon", "delta")
-    summary = facts["target"]["kind"] in _LEARNERS
+    summary = Combination.from_dict(facts["combine"]).meaning(facts["target"]) == "density"
     return {
         "url_slug": _slug(facts["name"]),
         "deployment": {

@@ -27,7 +27,7 @@ from pydantic import (
 from dbern.bernstein.basis import MOST_H, MOST_K
 from dbern.bernstein.kernels import KERNELS
 from dbern.bernstein.oblique import Oblique
-from dbern.combination import KINDS
+from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, KINDS
 from dbern.data.domain import Axis
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.privacy.budget import exact
@@ -242,7 +242,7 @@ class CombineFacts(Facts):
         count, several = len(set(self.classes or ())), self.kind in ("stack", "one-vs-rest")
         allowed = count == 0 if ranged else count >= 1 if several else count in (0, 2)
         allowed = count >= 2 if self.bayes else allowed
-        divided = self.kind == "gaussian-naive-bayes" and min(self.floors or [1]) < _LEAST_FLOOR
+        divided = self.kind == GAUSSIAN_BAYES and min(self.floors or [1]) < _LEAST_FLOOR
         require(not divided, "floors: must be above 0")
         require(allowed and count == len(self.classes or ()), "classes do not fit the kind")
         return self
@@ -250,7 +250,7 @@ class CombineFacts(Facts):
     @property
     def bayes(self) -> bool:
         """Whether it makes scores of classes."""
-        return self.kind.endswith("naive-bayes")
+        return self.kind in BAYES
 
 
 class RandomFacts(Facts):
@@ -571,7 +571,7 @@ class Released(Facts):
         axes, labels = len(domain), len(combine.classes or ())
         if combine.bayes:
             fits = len(combine.peaks or ()) == len(combine.floors or ()) == axes
-            if combine.kind == "naive-bayes":
+            if combine.kind == KERNEL_BAYES:
                 fits &= (functions, vector) == (axes * labels, labels)
                 own = [[name] for name in domain for _ in range(labels)]
                 fits &= [one.axes for one in parts[:-1]] == own

@@ -42,7 +42,12 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
     grid = _columns_of_grid(points, domain)
     if grid is not None:
         return _mesh(grid, domain)
-    plain = isinstance(points, np.ndarray | list | tuple | float | int | np.number)
+    if isinstance(points, str | bytes | float | int | date | np.generic):
+        raise SpecError(
+            f"points: this is one value of type {type(points).__name__}, not an array. Write a "
+            f"list of points, each with {', '.join(domain.names)}"
+        )
+    plain = isinstance(points, np.ndarray | list | tuple)
     array = _array(points, domain) if plain else _stacked(points, domain)
     check_shape(array.shape, domain)
     return array.reshape(len(array), domain.dimensions)
@@ -242,6 +247,11 @@ def _stacked(table: Any, domain: Domain) -> FloatArray:
         raise SpecError(
             "points in a table of dask cannot be used; write table.map_partitions(synopsis, "
             'meta=("value", "f8")), or a dask array'
+        )
+    if hasattr(table, "to_frame") and not hasattr(table, "columns"):
+        raise SpecError(
+            "points: a pandas Series is one column without the name of its axis. Write a table "
+            f'with the columns {", ".join(names)}, such as series.to_frame("{names[0]}")'
         )
     if not hasattr(table, "__getitem__"):
         raise SpecError(

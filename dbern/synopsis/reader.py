@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dbern.certificate import Certificate, combined, lower_bound
-from dbern.combination import Answer, Combination
+from dbern.combination import Answer, Combination, Meaning
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget, PrivacyUnit
@@ -69,21 +69,19 @@ def require_probabilities(combination: Combination, target: Mapping[str, Any]) -
     SpecError
         Which says what does.
     """
-    kind = target["kind"]
     if not combination.classes:
         raise SpecError("probabilities: this function has no classes; ask for its values")
-    logistic = kind == "logistic-regression" or target.get("loss") == "logistic"
-    if combination.log_odds or (logistic and not combination.several):
+    if combination.log_odds or combination.meaning(target) == "log-odds":
         return
-    if kind == "naive-bayes":
+    if target.get("release") == "joint":
         raise SpecError(
             "probabilities: a joint release is the difference of two scores, which do not follow "
             'from it; release naive Bayes with release = "factored", or ask for decisions'
         )
-    several = " of more than two classes" if logistic else ""
     raise SpecError(
-        f"probabilities: a {kind}{several} has none; use decision_function or predict, or release "
-        "naive-bayes or, of two classes, logistic-regression"
+        f"probabilities: a {target['kind']} of {len(combination.classes)} classes has none; use "
+        "decision_function or predict, or release naive-bayes or, of two classes, "
+        "logistic-regression"
     )
 
 
@@ -142,6 +140,11 @@ class Synopsis:
     def classes(self) -> tuple[Any, ...]:
         """Public labels of the classes or groups, in order; empty where it has none."""
         return self.combination.classes
+
+    @property
+    def meaning(self) -> Meaning:
+        """What its values are: "density", "response", "log-odds", "score" of classes, "value"."""
+        return self.combination.meaning(self.metadata["target"])
 
     @cached_property
     def domain(self) -> Domain:
@@ -298,7 +301,7 @@ class Synopsis:
         SpecError
             Where what was released is no density.
         """
-        if self.metadata["target"]["kind"] != "kernel-density":
+        if self.meaning != "density":
             raise SpecError("score_samples: what was released is no density; call the synopsis")
         values = self(plain(points, self.domain), h)
         with np.errstate(divide="ignore"):

@@ -234,7 +234,6 @@ def _check_room(wanted: int) -> None:
 
 _INCREASING, _DECREASING = "increasing", "decreasing"
 _NONNEGATIVE, _NORMALIZED = "nonnegative", "normalized"
-_DENSITIES = ("kernel-density",)
 _LARGEST_GAP = 0.01
 
 
@@ -274,16 +273,12 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
             f'shapes: a density of a full covariance can only be "{_NONNEGATIVE}", as its lattice '
             "is oblique to the axes; leave out the others"
         )
-    if _NORMALIZED in wanted and not _is_density(facts):
+    if _NORMALIZED in wanted and synopsis.meaning != "density":
         raise SpecError(
             f'shape "{_NORMALIZED}": only a density integrates to one, and this is a '
             f"{facts['target']['kind']}; leave it out"
         )
     return ShapedSynopsis(synopsis, wanted)
-
-
-def _is_density(facts: Mapping[str, Any]) -> bool:
-    return facts["target"]["kind"] in _DENSITIES
 
 
 def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
@@ -504,7 +499,7 @@ class ShapedSynopsis(Synopsis):
     @cached_property
     def arrays(self) -> tuple[ReleasedArray, ...]:
         """What was released, shaped, in the order of the combination."""
-        domain, density = self.domain, _is_density(self.metadata)
+        domain, density = self.domain, self.meaning == "density"
         return tuple(
             ShapedArray(self._store, name, facts, domain, self._shapes, density=density)
             for facts in self.metadata["components"]
@@ -539,7 +534,7 @@ class ShapedSynopsis(Synopsis):
         array = plain(points, self.domain)
         low, high = self._unshaped.interval(array, beta, h)
         values = self(array, h)
-        if _NONNEGATIVE in self._shapes and _is_density(self.metadata):
+        if _NONNEGATIVE in self._shapes and self.meaning == "density":
             low = np.maximum(low, 0.0)
         ends = np.minimum(low, values), np.maximum(high, values)
         return self._like(points, ends[0]), self._like(points, ends[1])

@@ -56,6 +56,9 @@ _OURS: tuple[type[Learner], ...] = (
     RidgeRegression,
     Oracle,
 )
+PLACEHOLDER = {"kind": RidgeRegression.kind, "C": 1.0}
+"""A target that takes any axes: it stands for one that is not chosen yet."""
+
 _GROUP = "dbern.targets"
 _MEANWHILE: dict[str, type[Learner]] = {}
 

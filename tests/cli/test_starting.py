@@ -122,6 +122,7 @@ def test_init_overwrites_nothing_and_opens_no_data(project, run, monkeypatch):
         (BASE, "bandwidth = [0.5, 0.5]"),
         ((*BASE, "--set", "bandwidth=wide"), "is no TOML value"),
         ((*BASE, "--set", "bandwidth=[1.0]"), "bandwidth"),
+        ((*BASE, "--set", "bandwith=[1.0]"), "bandwith: kernel-density has no such key"),
         ((*BASE, "--axis", "z=5", *KINDS["kernel-density"]), "write z=low,high"),
         ((*BASE, "--axis", "z=5,2026-01-01", *KINDS["kernel-density"]), "must be of one kind"),
         ((*BASE, "--axis", "z=5,1", *KINDS["kernel-density"]), "data.bounds.z"),

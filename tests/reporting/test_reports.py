@@ -330,7 +330,7 @@ def test_reports_that_make_no_sense_are_refused(released, run):
         assert (ran.code, ran.out) == (2, "")
         assert "--ledger URL" in ran.err
     ran = run("report", "out.zarr", "--out", "no/such/folder.html")
-    assert ran.code == 1
+    assert ran.code == 4
     assert "--out: no/such/folder.html cannot be written" in ran.err
     assert run("report", "nothing.zarr").code == 2
 

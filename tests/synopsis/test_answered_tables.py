@@ -69,7 +69,7 @@ def test_an_arrow_table_is_answered_by_arrow(one, several, kind):
     assert table.append_column("value", values).column_names == ["y", "x", "value"]
     many = several(table)
     assert type(many) is type(table)
-    assert many.column_names == several.combination.columns
+    assert many.column_names == several.combination.columns_of("value")
     np.testing.assert_array_equal(many.column("value_b").to_numpy(), several(POINTS)[:, 1])
 
 

@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -598,7 +599,10 @@ def test_damaged_queries_are_named(two, files):
 
 @pytest.mark.parametrize(
     "points",
-    [40.0, np.float64(3), ["a", "b"], [["private", "value"]], None, object(), np.ones((1, 2)) * 1j],
+    [
+        *(40.0, np.float64(3), "private", b"private", ["a", "b"], [["private", "value"]], None),
+        *(object(), np.ones((1, 2)) * 1j, pd.Series(["private"]), pd.Series([1.0, 2.0])),
+    ],
 )
 def test_what_are_no_points_is_refused_without_quoting_it(two, points):
     with pytest.raises(SpecError) as refused:

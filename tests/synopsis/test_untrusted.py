@@ -197,6 +197,15 @@ def test_a_frame_of_another_size_than_its_chunk_is_refused(copied):
         dbern.open(copied)(POINTS)
 
 
+@pytest.mark.parametrize("at", [-1, -9])
+def test_an_index_that_is_not_that_of_its_checksum_is_refused(copied, at):
+    data = bytearray((copied / SHARD).read_bytes())
+    data[at] ^= 1
+    redigest(copied, SHARD, bytes(data))
+    with pytest.raises(IntegrityError, match="the checksum of its index is wrong"):
+        dbern.open(copied)(POINTS)
+
+
 def test_an_object_that_is_longer_than_said_is_not_read(copied):
     with (copied / SHARD).open("ab") as file:
         file.truncate(1 << 40)  # sparse

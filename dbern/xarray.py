@@ -20,8 +20,7 @@ from dbern.errors import DbernError, SpecError
 from dbern.strategies.base import Lattice
 from dbern.synopsis.arrays import MOST_LOADED, ShardedPolynomial
 from dbern.synopsis.evaluate import Polynomial
-from dbern.synopsis.grids import coordinates, grid_axes
-from dbern.synopsis.points import Points, as_points, like
+from dbern.synopsis.points import Points, as_points, coordinates, grid_axes, like
 from dbern.synopsis.store import SHARD_BYTES
 from dbern.system import Kept
 from dbern.types import FloatArray

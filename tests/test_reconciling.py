@@ -112,7 +112,7 @@ def test_the_attributes_say_who_paid(project, run):
 
 def without(store, *keys):
     """As an older version wrote it."""
-    from dbern.synopsis.manifest import Manifest, digest
+    from dbern.synopsis.store import Manifest, digest
 
     root = store / "zarr.json"
     content = json.loads(root.read_text())

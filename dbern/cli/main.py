@@ -10,16 +10,11 @@ from contextlib import suppress
 import click
 
 from dbern.cli.demo import demo
-from dbern.cli.doctor import doctor
-from dbern.cli.learners import target
 from dbern.cli.ledgers import ledger
 from dbern.cli.output import JsonLines, tell
 from dbern.cli.releases import plan, release
-from dbern.cli.reports import export
-from dbern.cli.reports import report as write_report
-from dbern.cli.sources import inspect
-from dbern.cli.starting import init
-from dbern.cli.synopses import query, show, sign, verify
+from dbern.cli.starting import doctor, init, inspect, target
+from dbern.cli.synopses import export, query, show, sign, verify, write_report
 from dbern.errors import DbernError, EnvironmentRefusedError, exhausted
 from dbern.system import address_limit
 

@@ -1,7 +1,8 @@
-"""``dbern init``: ask for what a spec needs, check each answer, and write the spec.
+"""``dbern init``, ``inspect``, ``target`` and ``doctor``: what comes before a first release.
 
-Answers come from options or a terminal. Until all are given placeholders stand for the rest of
-the spec, so each answer is checked as a spec would be.
+`init` asks for what a spec needs, checks each answer, and writes the spec. Answers come from
+options or a terminal. Until all are given placeholders stand for the rest of the spec, so each
+answer is checked as a spec would be.
 """
 
 from __future__ import annotations
@@ -534,3 +535,126 @@ def _target(learner: type[Learner], kind: str, settings: dict[str, str]) -> list
 
 def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else json.dumps(name)
+
+
+# --- dbern inspect: the schema of a source, and a spec begun from it
+
+
+@click.command()
+@click.argument("source", metavar="SOURCE")
+@click.option("--rows", is_flag=True, help="Show row counts: n is public under replace-one.")
+@click.option(
+    "--spec",
+    "spec_path",
+    metavar="OUT.toml",
+    type=click.Path(dir_okay=False),
+    help="Begin a spec that leaves every public choice to you.",
+)
+@common
+def inspect(source: str, rows: bool, spec_path: str | None, as_json: bool, quiet: bool) -> None:
+    """Show columns and types of Parquet files. Never a value or a statistic."""
+    del quiet
+    from dbern.data.inspection import inspect_source, write_skeleton
+
+    found = inspect_source(source)
+    text = found.explain(rows=rows)
+    if spec_path is not None:
+        write_skeleton(found, Path(spec_path))
+        text += f"\nbegan {spec_path}: choose what its TODOs name, then dbern plan {spec_path}"
+    report(found.to_dict(rows=rows), text, as_json=as_json)
+
+
+# --- dbern target: which functions of the data there are
+
+
+@click.group()
+def target() -> None:
+    """Show what can be released: list."""
+
+
+@target.command("list")
+@common
+def list_targets(as_json: bool, quiet: bool) -> None:
+    """Show every learner: a line on what it is, and its keys."""
+    del quiet
+    from dbern.targets import kinds
+
+    found = [_described(kind) for kind in kinds()]
+    lines = []
+    for one in found:
+        lines.append(f"{one['kind']:<26}{one['summary']}")
+        lines += [f"    {key['key']:<22}{_key_line(key)}" for key in one["keys"]]
+        lines += [f"    [data.{role}]" for role in one["reads"]]
+    report({"targets": found}, "\n".join(lines), as_json=as_json)
+
+
+def _described(kind: str) -> dict[str, Any]:
+    from dbern.targets import learner_of
+
+    try:
+        learner = learner_of(kind)
+    except Exception as error:  # noqa: BLE001 -- another's package may fail in any way to import
+        summary = f"cannot be imported ({type(error).__name__}); mend or remove its package"
+        return {"kind": kind, "summary": summary, "keys": [], "reads": []}
+    keys = [
+        {
+            "key": name,
+            "required": field.is_required(),
+            "default": None if field.is_required() else field.default,
+            "write": field.description or "",
+        }
+        for name, field in learner.model_fields.items()
+    ]
+    summary = (learner.__doc__ or "").strip().partition("\n")[0]
+    return {"kind": kind, "summary": summary, "keys": keys, "reads": list(learner.uses)}
+
+
+def _key_line(key: dict[str, Any]) -> str:
+    return f"{key['write']}{'' if key['required'] else '  [may be left out]'}"
+
+
+# --- dbern doctor: does this installation hold what a release relies on
+
+
+_ENVIRONMENT = 4
+
+
+@click.command()
+@click.option("--ledger", "url", metavar="URL", help="Look at this ledger, as sqlite:///ledger.db.")
+@click.option("--scheduler", metavar="ADDRESS", help="Look at this Dask cluster.")
+@click.option(
+    "--output", metavar="PATH", type=click.Path(), help="Where a synopsis is to go: path or URL."
+)
+@common
+def doctor(
+    url: str | None, scheduler: str | None, output: str | None, as_json: bool, quiet: bool
+) -> int:
+    """Check an installation and say what to mend.
+
+    Reads no record and spends nothing. Looks at versions and the clock, and at what is named:
+    permissions and locks of a ledger, or the way to its database; the file system or store of an
+    output; transport, dashboards, versions and memory of a cluster. Exit code 4 if something must
+    be mended before a release; warnings alone are 0.
+    """
+    from dbern.cli import diagnosis
+
+    findings = diagnosis.installation()
+    if url is not None:
+        findings += diagnosis.ledger(url)
+    if output is not None:
+        findings += diagnosis.output(output)
+    if scheduler is not None:
+        findings += diagnosis.scheduler(scheduler)
+    broken = sum(finding.state == "mend" for finding in findings)
+    lines = []
+    for one in findings:
+        if quiet and one.state == "good":
+            continue
+        lines.append(f"{one.state:<6}{one.what:<18}{one.found}")
+        if one.mend:
+            lines.append(f"{'':<24}{one.mend}")
+    warned = sum(finding.state == "warn" for finding in findings)
+    lines.append(f"{broken} to mend, {warned} warned, {len(findings) - broken - warned} good")
+    content = {"ok": not broken, "findings": [vars(finding) for finding in findings]}
+    report(content, "\n".join(lines), as_json=as_json)
+    return _ENVIRONMENT if broken else 0

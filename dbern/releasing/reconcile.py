@@ -23,9 +23,8 @@ from dbern.data.storage import (
 from dbern.errors import IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Published, Reconciled
 from dbern.privacy.budget import Budget
-from dbern.synopsis.manifest import digest
 from dbern.synopsis.metadata import FORMAT
-from dbern.synopsis.store import ReleasedStore
+from dbern.synopsis.store import ReleasedStore, digest
 
 
 def reconcile(

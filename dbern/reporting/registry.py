@@ -17,7 +17,7 @@ import yaml
 from dbern.combination import Combination
 from dbern.data.domain import Axis
 from dbern.errors import SpecError
-from dbern.reporting.guarantee import guarantee_of
+from dbern.reporting.html import guarantee_of
 from dbern.reporting.pictures import told
 
 

@@ -19,16 +19,17 @@ from dbern.privacy.budget import Budget, PrivacyUnit
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing
 from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores
-from dbern.synopsis.grids import labelled, values_on_grid
 from dbern.synopsis.points import (
     Points,
     as_points,
     check_shape,
     confidence,
     gridded,
+    labelled,
     like,
     orders,
     plain,
+    values_on_grid,
 )
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray

@@ -20,7 +20,7 @@ from dbern.strategies.bins import AxisBins
 from dbern.strategies.gram import LatticeSpectrum
 from dbern.strategies.maps import AxisMap
 from dbern.strategies.spectral import AxisSpectrum
-from dbern.synopsis.manifest import Entry, Manifest, digest, publish
+from dbern.synopsis.store import Entry, Manifest, digest, publish
 from dbern.synopsis.stored import ABSENT
 from dbern.types import FloatArray, Int64Array
 

@@ -21,8 +21,7 @@ from projects import Project
 from samples import EVIL, KINDS, make
 
 import dbern
-from dbern.reporting.guarantee import guarantee_of
-from dbern.reporting.html import recipes, synopsis_page
+from dbern.reporting.html import guarantee_of, recipes, synopsis_page
 from dbern.reporting.pictures import CLASSES, INK, SCHEMES, channels, class_colour, picture_of
 from dbern.reporting.registry import blanks, deployment_of
 from dbern.reporting.terminal import drawing

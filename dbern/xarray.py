@@ -20,7 +20,7 @@ from dbern.errors import DbernError, SpecError
 from dbern.strategies.base import Lattice
 from dbern.synopsis.arrays import MOST_LOADED, ShardedPolynomial
 from dbern.synopsis.evaluate import Polynomial
-from dbern.synopsis.points import Points, as_points, coordinates, grid_axes, like
+from dbern.synopsis.points import Points, as_points, coordinates, grid_axes, like, per_axis
 from dbern.synopsis.store import SHARD_BYTES
 from dbern.system import Kept
 from dbern.types import FloatArray
@@ -159,13 +159,10 @@ class ReleasedDataset:
         return np.asarray(self._dataset[_COEFFICIENTS][start:stop].to_numpy(), dtype=np.float64)
 
     def _polynomial(self, h: int | Sequence[int] | None) -> Polynomial | ShardedPolynomial:
-        axes = self.domain.dimensions
-        given: Any = self._released_order() if h is None else h
-        each = list(given) if isinstance(given, list | tuple) else [given] * axes
-        whole = all(isinstance(order, int | np.integer) and 1 <= order <= MOST_H for order in each)
-        if len(each) != axes or not whole:
+        given = self._released_order() if h is None else h
+        orders = per_axis(given, self.domain.dimensions, 1, MOST_H)
+        if orders is None:
             raise SpecError(f"h = {h}: write an integer from 1 to {MOST_H}, one for each axis")
-        orders = tuple(map(int, each))
         if self._lattice.size > MOST_LOADED:
             matrices = [
                 iterated_matrix(*axis) for axis in zip(self._lattice.k, orders, strict=True)

@@ -120,7 +120,7 @@ def without(store, *keys):
         del content["attributes"][key]
     root.write_text(json.dumps(content))
     path = store / "manifest.json"
-    manifest = Manifest.parse(path.read_text(), str(store))
+    manifest = Manifest.parse(path.read_bytes(), str(store))
     objects = {**manifest.objects, "zarr.json": digest(root.read_bytes())}
     path.write_text(manifest.model_copy(update={"objects": objects}).text())
 

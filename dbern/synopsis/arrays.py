@@ -30,7 +30,6 @@ from dbern.certificate import (
     whole_synthesis,
 )
 from dbern.data.domain import Axis, Domain
-from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.strategies.base import Coordinates, Lattice, Slab
 from dbern.strategies.bias import approximation_of
@@ -300,6 +299,7 @@ class ReleasedVector:
 
     axes: tuple[str, ...] = ()
     columns: tuple[int, ...] = ()
+    large = False
     order: tuple[int, ...] = ()
     chosen = Smoothing((), ())
 
@@ -316,6 +316,11 @@ class ReleasedVector:
     def values(self, points: FloatArray, *_how: object) -> FloatArray:
         """The numbers, whatever the points."""
         del points
+        return self.entries
+
+    def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
+        """The numbers, whatever the grid."""
+        del positions, smoothing
         return self.entries
 
     def grid_bytes(self, counts: Sequence[int]) -> int:
@@ -556,8 +561,8 @@ class ReleasedArray:
 
 def _deviation(facts: Mapping[str, Any]) -> float:
     """The standard deviation of the noise of a released value, in data units."""
-    gaussian = isinstance(noise_law(facts["noise"]["law"]), GaussianNoise)
     scale: float = facts["noise"]["scale"]
+    gaussian = facts["noise"]["law"]["kind"] == "discrete-gaussian"  # whose scale it is
     return scale if gaussian else math.sqrt(2) * scale
 
 

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator
 from threading import Lock
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -33,7 +33,7 @@ from dbern.errors import DbernError, IntegrityError, printable
 from dbern.privacy.budget import exact
 from dbern.privacy.calibration import EXPONENTS
 from dbern.privacy.laplace import MAX_SCALE
-from dbern.strategies.bias import GramBall, approximation_of
+from dbern.strategies.bias import approximation_of
 from dbern.strategies.gram import MOST_POINTS
 
 # --- The parts of the attributes of a synopsis's root
@@ -85,7 +85,7 @@ def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
         model.model_rebuild()
     try:
         found = model.model_validate_json(text)
-        json.loads(text, parse_constant=_refused, parse_float=_finite)  # of every other key, too
+        json.dumps(json.loads(text), allow_nan=False)  # in every other key, too
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(map(str, problem["loc"]))
@@ -102,14 +102,6 @@ def damaged(where: str, name: str, key: str, why: str) -> IntegrityError:
         f"{where}: {name} is damaged: {key}{why}; copy the synopsis again, or ask whoever "
         "published it"
     )
-
-
-def _refused(constant: str) -> float:
-    raise ValueError(f"holds {constant}, which is no finite number")
-
-
-def _finite(text: str) -> float:
-    return found if math.isfinite(found := float(text)) else _refused("an overflow")
 
 
 def made(make: Callable[..., Any], *given: Any) -> Any:
@@ -299,8 +291,8 @@ class NoiseFacts(Facts):
 
     @model_validator(mode="after")
     def _is_one(self) -> NoiseFacts:
-        gaussian = self.kind.endswith("gaussian")
-        require(gaussian == isinstance(self.law, _Gaussian), "law does not fit the kind")
+        same = self.kind.endswith("gaussian") == (self.law.kind == "discrete-gaussian")
+        require(same, "law does not fit the kind")
         return self
 
 
@@ -358,20 +350,34 @@ class _Bump(Facts):
 class FunctionClass(Facts):
     """The class of functions of a certificate, whose constants `approximation_of` checks too."""
 
+    ball: ClassVar[bool] = False
+    """Whether the lattice may be released whole, through its kernel matrix."""
+    family: ClassVar[bool] = False
+    """Whether each axis may be released in coordinates of its own."""
+
     @model_validator(mode="after")
     def _is_one(self) -> FunctionClass:
         found = made(approximation_of, self.model_dump(by_alias=True, exclude_unset=True))
-        if isinstance(found, GramBall):
-            require(math.isfinite(made(lambda: found.cube.largest)), "the kernel overflows")
+        cube = getattr(found, "cube", None)
+        overflows = cube is not None and not math.isfinite(made(lambda: cube.largest))
+        require(not overflows, "the kernel overflows")
         return self
+
+    def require_axes(self, axes: int) -> None:
+        """Refuse facts that are not of so many axes."""
 
 
 class MixtureClass(FunctionClass):
     """Mixtures of kernel bumps."""
 
+    family: ClassVar[bool] = True
     name: Literal["mixture of bumps"] = Field(alias="class")
     kernels: list[_Bump]
     attained: bool = ABSENT
+
+    def require_axes(self, axes: int) -> None:
+        """Refuse another number of kernels."""
+        require(len(self.kernels) == axes, "approximation: one kernel an axis")
 
 
 class LinearClass(FunctionClass):
@@ -411,11 +417,17 @@ class _ArcCosine(Facts):
 class BallClass(FunctionClass):
     """A ball of one of our kernels."""
 
+    ball: ClassVar[bool] = True
     name: Literal["reproducing ball"] = Field(alias="class")
     kernel: Annotated[_Polynomial | _ArcCosine, Field(discriminator="name")]
     low: list[float]
     width: list[Positive]
     radius: NotNegative
+
+    def require_axes(self, axes: int) -> None:
+        """Refuse a box of another number of axes."""
+        both = len(self.low) == len(self.width) == axes
+        require(both, "approximation: low and width need one entry an axis")
 
 
 class _Planned(Facts):
@@ -428,6 +440,7 @@ class _Planned(Facts):
 class StatedClass(FunctionClass):
     """A ball of a user's kernel."""
 
+    ball: ClassVar[bool] = True
     name: Literal["stated ball"] = Field(alias="class")
     size: NotNegative
     planned: _Planned
@@ -493,13 +506,8 @@ class Component(Facts):
         require(not whole or self.family == "spectral", "spectral: the noise is of another kind")
         require(not whole or self.size <= MOST_POINTS, f"k: more than {MOST_POINTS} points")
         kind = self.approximation
-        if isinstance(kind, MixtureClass):
-            require(len(kind.kernels) == axes, "approximation: one kernel an axis")
-        elif isinstance(kind, BallClass):
-            both = len(kind.low) == len(kind.width) == axes
-            require(both, "approximation: low and width need one entry an axis")
-        ball = isinstance(kind, BallClass | StatedClass)
-        fits = ball if whole else isinstance(kind, MixtureClass) or not self.family
+        kind.require_axes(axes)
+        fits = kind.ball if whole else kind.family or not self.family
         require(fits, "approximation: does not fit the noise")
 
     @property

@@ -298,13 +298,25 @@ def orders(h: Any, domain: Domain) -> dict[str, int]:
     >>> orders(4, Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0))))
     {'x': 4, 'y': 4}
     """
-    given = tuple(h) if isinstance(h, list | tuple | np.ndarray) else (h,) * domain.dimensions
-    whole = all(isinstance(each, int | np.integer) and 1 <= each <= MOST_H for each in given)
-    if len(given) != domain.dimensions or not whole:
+    given = per_axis(h, domain.dimensions, 1, MOST_H)
+    if given is None:
         raise SpecError(
             f'h = {h}: write an integer from 1 to {MOST_H}, one for each axis, or "auto"'
         )
     return dict(zip(domain.names, given, strict=True))
+
+
+def per_axis(given: Any, axes: int, least: int, most: float = math.inf) -> list[int] | None:
+    """Return one integer for each axis, from one for all or one for each; None for what is neither.
+
+    Examples
+    --------
+    >>> per_axis(3, 2, 1), per_axis([3, 4], 2, 1), per_axis([3], 2, 1), per_axis(0, 2, 1)
+    ([3, 3], [3, 4], None, None)
+    """
+    each = list(given) if isinstance(given, list | tuple | np.ndarray) else [given] * axes
+    whole = all(isinstance(one, int | np.integer) and least <= one <= most for one in each)
+    return list(map(int, each)) if whole and len(each) == axes else None
 
 
 # --- A regular grid over the whole domain: its axes, a function on it, and its labels
@@ -344,14 +356,10 @@ def grid_axes(
     >>> grid_axes(3, Domain((Axis("x", 0, 9),)))
     [array([0. , 0.5, 1. ])]
     """
-    given: list[Any] = (
-        list(shape) if isinstance(shape, list | tuple) else [shape] * domain.dimensions
-    )
-    whole = all(isinstance(count, int | np.integer) and count >= 2 for count in given)
-    if len(given) != domain.dimensions or not whole:
+    counts = per_axis(shape, domain.dimensions, 2)
+    if counts is None:
         names = ", ".join(domain.names)
         raise SpecError(f"grid shape {shape}: write a count of at least 2 for each of {names}")
-    counts = list(map(int, given))
     points = math.prod(counts)
     # A position becomes a coordinate, and there are up to two more of it while one is made.
     needed = 8 * points * numbers + 24 * sum(counts) + min(_WORK_BYTES, 64 * points * numbers)
@@ -398,7 +406,7 @@ def values_on_grid(
     if combination.kind == "linear" and not combination.of_points:
         unit = grid_axes(shape, domain, 1, arrays)
         return evaluate(unit), unit
-    if any(isinstance(array, ReleasedArray) and array.large for array in arrays):
+    if any(array.large for array in arrays):
         unit = grid_axes(shape, domain, len(arrays) + 3 * values, arrays)
         return evaluate(unit), unit
     unit = grid_axes(shape, domain, values)
@@ -432,12 +440,10 @@ def on_grid(
     smoothing: Smoothing,
 ) -> FloatArray:
     """An array's values on the grid of all axes, constant along those it does not have."""
-    if isinstance(array, ReleasedVector):
-        return array.entries
     own = [unit[domain.names.index(axis)] for axis in array.axes]
     values = array.on_grid(own, smoothing)
     missing = [i for i, name in enumerate(domain.names) if name not in array.axes]
-    if not missing:
+    if not missing or not own:  # a vector has no axes
         return values
     shape = tuple(len(positions) for positions in unit)
     return np.broadcast_to(np.expand_dims(values, missing), shape)

@@ -215,7 +215,7 @@ class Synopsis:
         if not isinstance(array, np.ndarray):
             return self._lazy(array, question)
         values = self._evaluate(array, question, len(array), available_cores())
-        return self._like(points, values, question.answer)
+        return values if type(points) is np.ndarray else self._like(points, values, question.answer)
 
     def _like(self, points: Points, values: Any, answer: Answer = "value") -> Any:
         """Tables and grids are answered in kind."""
@@ -388,18 +388,15 @@ class Synopsis:
             For a confidence outside of (0, 1), or an order that the synopsis cannot have.
         """
         level = confidence(beta)
-        selected = isinstance(h, str)
-        parts = self._bounds(level, self._smoothings(h), selected=selected)
+        parts = self._bounds(level, h)
         return combined(self.combination, parts, self._lower_bound(float(level)))
 
-    def _bounds(
-        self, beta: Fraction, smoothings: tuple[Smoothing, ...], *, selected: bool
-    ) -> list[Certificate]:
+    def _bounds(self, beta: Fraction, h: Order) -> list[Certificate]:
         """Bounds for every array, which hold at once."""
-        arrays = self.arrays
+        arrays, selected = self.arrays, _is_auto(h)
         return [
             array.bound(smoothing, beta, len(arrays), selected=selected)
-            for array, smoothing in zip(arrays, smoothings, strict=True)
+            for array, smoothing in zip(arrays, self._smoothings(h), strict=True)
         ]
 
     def interval(
@@ -415,11 +412,10 @@ class Synopsis:
             For points, a confidence or an order that this synopsis cannot have.
         """
         level = confidence(beta)
-        smoothings, selected = self._smoothings(h), isinstance(h, str)
-        errors = [one.total for one in self._bounds(level, smoothings, selected=selected)]
+        errors = [one.total for one in self._bounds(level, h)]
         if self.combination.kind == "ratio":
             array = as_points(points, self.domain)
-            parts = self._parts(array, smoothings, len(array), available_cores())
+            parts = self._parts(array, self._smoothings(h), len(array), available_cores())
             low, high = self.combination.interval(parts, errors)
             outside = ~self.domain.inside(array)
             low[outside] = high[outside] = np.nan
@@ -502,12 +498,16 @@ class Synopsis:
         return lower_bound(first["sensitivity"]["function"], epsilon, beta, n, delta, rows)
 
     def _smoothings(self, h: Order) -> tuple[Smoothing, ...]:
-        if isinstance(h, str) and h == "auto":
+        if _is_auto(h):
             return tuple(array.chosen for array in self.arrays)
         if h is None:
             return tuple(array.smoothing(array.order) for array in self.arrays)
         order = orders(h, self.domain)
         return tuple(array.smoothing([order[a] for a in array.axes]) for array in self.arrays)
+
+
+def _is_auto(h: Order) -> bool:
+    return isinstance(h, str) and h == "auto"
 
 
 def _block(points: FloatArray, synopsis: Synopsis, question: Question, total: int) -> FloatArray:

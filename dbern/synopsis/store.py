@@ -73,7 +73,7 @@ class Manifest(Facts):
     --------
     >>> objects = {"a": digest(b"b")}
     >>> made = Manifest(release_id="7f", created="2026-11-20T00:00:00+00:00", objects=objects)
-    >>> Manifest.parse(made.text(), "a.zarr") == made
+    >>> Manifest.parse(made.text().encode(), "a.zarr") == made
     True
     """
 
@@ -89,7 +89,7 @@ class Manifest(Facts):
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
     @classmethod
-    def parse(cls, text: str | bytes, where: str) -> Self:
+    def parse(cls, text: bytes, where: str) -> Self:
         """Read a manifest; `where` names the store in errors.
 
         Raises
@@ -97,7 +97,6 @@ class Manifest(Facts):
         IntegrityError
             For anything but a manifest of this format version.
         """
-        text = text.encode() if isinstance(text, str) else text
         found = checked(_Version, text, where, MANIFEST)
         if (found.format, found.format_version) != (FORMAT, FORMAT_VERSION):
             raise IntegrityError(

@@ -6,9 +6,10 @@ format, chunks are of the array's own shape, and every zstd frame says how much 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pyarrow import Codec
@@ -120,11 +121,33 @@ class _Array(Facts):
     dimension_names: list[Text]
     storage_transformers: tuple[()] = ()
 
+    sharded: ClassVar[bool] = False
+    numbers: ClassVar[str] = "float64"
+
+    @property
+    def layers(self) -> int:
+        """Layers of the first axis in each object but the last."""
+        return self.chunk_grid.configuration.chunk_shape[0]
+
+    @property
+    def inner(self) -> int:
+        """Layers of each chunk of an object."""
+        return self.layers
+
+    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
+        """What has to hold of it in a component: the key, and whether it does."""
+        del component
+        yield "dimension_names", len(self.dimension_names) == len(self.shape)
+        yield "data_type", self.data_type == self.numbers
+
 
 class _Scale(Facts):
     scale_factor: Granule
     add_offset: Annotated[float, Field(ge=0, le=0)]
     oblique: ObliqueFacts = UNSET
+
+    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
+        yield "attributes.scale_factor", self.scale_factor == component.noise.granularity
 
 
 class _Coefficients(_Array):
@@ -133,6 +156,27 @@ class _Coefficients(_Array):
     codecs: tuple[_Sharded]
     attributes: _Scale
 
+    sharded: ClassVar[bool] = True
+    numbers: ClassVar[str] = "int64"
+
+    @property
+    def inner(self) -> int:
+        """Layers of each chunk of a shard."""
+        return self.codecs[0].configuration.chunk_shape[0]
+
+    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
+        """Whole layers of the first axis in each shard, and no object of too many."""
+        yield from super().facts(component)
+        yield from self.attributes.facts(component)
+        yield "attributes.oblique", self.attributes.oblique == component.oblique
+        shape, layer = self.shape, math.prod(self.shape[1:])
+        shard = self.chunk_grid.configuration.chunk_shape
+        inner = self.codecs[0].configuration.chunk_shape
+        most = min(shape[0], max(1, _MOST_SHARD // layer))
+        yield "fill_value", self.fill_value == ABSENT
+        yield "chunk_grid", shard[1:] == shape[1:] and shard[0] <= most
+        yield "codecs.0.chunk_shape", inner[1:] == shape[1:] and shard[0] % inner[0] == 0
+
 
 class _Small(_Array):
     """In one chunk."""
@@ -140,9 +184,22 @@ class _Small(_Array):
     codecs: tuple[_Bytes, _Zstd]
     attributes: Facts
 
+    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
+        """One chunk of the whole shape."""
+        yield from super().facts(component)
+        yield "chunk_grid", self.chunk_grid.configuration.chunk_shape == self.shape
+        yield "fill_value", self.fill_value == 0
+
 
 class _Values(_Small):
     attributes: _Scale
+
+    numbers: ClassVar[str] = "int64"
+
+    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
+        """The scale of the component's noise."""
+        yield from super().facts(component)
+        yield from self.attributes.facts(component)
 
 
 class _Analysis(_Small):
@@ -151,6 +208,8 @@ class _Analysis(_Small):
         weighting: Annotated[float, Field(gt=0, le=1)]
 
     attributes: _Power
+
+    numbers: ClassVar[str] = "int64"
 
 
 class _Synthesis(_Small):
@@ -184,7 +243,7 @@ class StoredArray:
     @property
     def layers(self) -> int:
         """Layers of the first axis in each object but the last."""
-        return self.document.chunk_grid.configuration.chunk_shape[0]
+        return self.document.layers
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -231,7 +290,7 @@ class StoredArray:
             )
         kind = _TYPES[self.document.data_type]
         values = np.full((self.layers, *self.shape[1:]), self.document.fill_value, kind)
-        chunks, size = values.reshape(self._chunks, -1), self._bytes(self._inner)
+        chunks, size = values.reshape(self._chunks, -1), self._bytes(self.document.inner)
         for chunk, frame in zip(chunks, self._frames(data, index, where), strict=True):
             if frame is None:
                 continue
@@ -245,7 +304,7 @@ class StoredArray:
 
     def _frames(self, data: bytes, index: int, where: str) -> Iterator[bytes | None]:
         """The zstd frames of an object; None for a chunk that is not there."""
-        if not isinstance(self.document, _Coefficients):
+        if not self.document.sharded:
             yield data
             return
         start = len(data) - _INDEX * self._chunks - _CHECKSUM
@@ -263,18 +322,11 @@ class StoredArray:
                 yield data[first : first + size]
 
     def _bytes(self, layers: int) -> int:
-        return _NUMBER * layers * int(np.prod(self.shape[1:], dtype=object))
-
-    @property
-    def _inner(self) -> int:
-        """Layers of a chunk."""
-        if isinstance(self.document, _Coefficients):
-            return self.document.codecs[0].configuration.chunk_shape[0]
-        return self.layers
+        return _NUMBER * layers * math.prod(self.shape[1:])
 
     @property
     def _chunks(self) -> int:
-        return self.layers // self._inner
+        return self.layers // self.document.inner
 
 
 def _content(frame: bytes) -> int | None:
@@ -372,21 +424,8 @@ def _facts(
 ) -> Iterator[tuple[str, str, bool]]:
     """What has to hold of a component's arrays: which, the key, and whether it does."""
     for name, one in arrays.items():
-        document = one.document
-        yield name, "shape", int(np.prod(one.shape, dtype=object)) <= MOST_COEFFICIENTS
-        yield name, "dimension_names", len(document.dimension_names) == len(one.shape)
-        integers = isinstance(document, _Coefficients | _Values | _Analysis)
-        yield name, "data_type", document.data_type == ("int64" if integers else "float64")
-        if isinstance(document, _Coefficients | _Values):
-            scale = document.attributes.scale_factor
-            yield name, "attributes.scale_factor", scale == component.noise.granularity
-        if isinstance(document, _Coefficients):
-            yield name, "attributes.oblique", document.attributes.oblique == component.oblique
-            yield from ((name, *fact) for fact in _cut(one, document))
-        else:
-            chunks = document.chunk_grid.configuration.chunk_shape
-            yield name, "chunk_grid", chunks == document.shape
-            yield name, "fill_value", document.fill_value == 0
+        yield name, "shape", math.prod(one.shape) <= MOST_COEFFICIENTS
+        yield from ((name, *fact) for fact in one.document.facts(component))
     lattice = arrays[_COEFFICIENTS]
     yield _COEFFICIENTS, "shape", lattice.shape == component.shape
     names = component.axes or ["entry"]
@@ -394,17 +433,6 @@ def _facts(
     for axis, nodes in zip(component.axes, component.shape, strict=False):  # of a vector none
         yield axis, "shape", arrays[axis].shape == (nodes,)
     yield from _coordinates(component, arrays)
-
-
-def _cut(one: StoredArray, document: _Coefficients) -> Iterator[tuple[str, bool]]:
-    """How coefficients are cut: whole layers of the first axis, and no object of too many."""
-    shape, layer = document.shape, int(np.prod(one.shape[1:], dtype=object))
-    shard = document.chunk_grid.configuration.chunk_shape
-    inner = document.codecs[0].configuration.chunk_shape
-    most = min(shape[0], max(1, _MOST_SHARD // layer))
-    yield "fill_value", document.fill_value == ABSENT
-    yield "chunk_grid", shard[1:] == shape[1:] and shard[0] <= most
-    yield "codecs.0.chunk_shape", inner[1:] == shape[1:] and shard[0] % inner[0] == 0
 
 
 def _coordinates(

@@ -350,7 +350,7 @@ class Combination:
 
     def probabilities(self, decisions: FloatArray) -> FloatArray:
         """Probabilities (m, classes), from `decisions` that are log odds or log probabilities."""
-        if self.several:
+        if self.multi_output:
             return np.asarray(np.exp(decisions))
         return np.stack([0.5 - 0.5 * np.tanh(0.5 * decisions),
                          0.5 + 0.5 * np.tanh(0.5 * decisions)], axis=-1)  # fmt: skip
@@ -358,7 +358,6 @@ class Combination:
     def _log_scores(
         self, parts: Sequence[FloatArray], unit: FloatArray | None, noise: Sequence[float]
     ) -> FloatArray:
-        """One for each class but for a number that all have in common, (classes, m)."""
         axes, classes = len(self.peaks), len(self.classes)
         if self.kind == GAUSSIAN_BAYES and unit is not None:
             moments = parts[0].reshape(classes, 1 + 2 * axes)
@@ -368,7 +367,6 @@ class Combination:
         return kernel_log_scores(sums, parts[-1], self.peaks, self.floors, [*of_sums, noise[-1]])
 
     def _scores(self, parts: Sequence[FloatArray], unit: FloatArray | None) -> FloatArray:
-        """One for each class, (classes, m)."""
         axes, classes = len(self.peaks), len(self.classes)
         if self.kind == GAUSSIAN_BAYES and unit is not None:
             moments = parts[0].reshape(classes, 1 + 2 * axes)
@@ -382,7 +380,7 @@ class Combination:
         return self.kind == GAUSSIAN_BAYES or self.constant is not None
 
     @property
-    def several(self) -> bool:
+    def multi_output(self) -> bool:
         """Whether a point has one value for each class."""
         several = self.kind in BAYES and len(self.classes) > 2
         return several or self.kind in ("stack", "one-vs-rest")
@@ -409,13 +407,13 @@ class Combination:
         if not self.classes:
             return "value"
         logistic = target["kind"] in _LOGISTIC or target.get("loss") == "logistic"
-        return "log-odds" if logistic and not self.several else "score"
+        return "log-odds" if logistic and not self.multi_output else "score"
 
     def columns_of(self, answer: Answer) -> list[str]:
         """Names of an answer's columns in a table: "value", "value_no", "probability_no"."""
         if answer == "probability":
             return [f"probability_{label}" for label in self.classes]
-        return [f"value_{label}" for label in self.classes] if self.several else ["value"]
+        return [f"value_{label}" for label in self.classes] if self.multi_output else ["value"]
 
     @property
     def threshold(self) -> float:

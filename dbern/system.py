@@ -231,12 +231,12 @@ def silent(stage: str, done: int, total: int) -> None:
 Value = TypeVar("Value")
 
 
-class Kept(Generic[Value]):
+class LruCache(Generic[Value]):
     """The last used values, of a total size of at most `most`. Threads wait for one another.
 
     Examples
     --------
-    >>> squares = Kept[int](most=2)
+    >>> squares = LruCache[int](most=2)
     >>> [squares(n, lambda: n * n) for n in (1, 2, 1, 3)], squares(2, lambda: -1)
     ([1, 4, 1, 9], -1)
     """

@@ -202,7 +202,6 @@ def _around(low: float, high: float) -> tuple[float, ...]:
 
 
 def _values(column: Column) -> list[tuple[str, float]]:
-    """The position of each category, and that of what is none."""
     positions = (*map(float, range(len(column.categories))), math.nan)
     return [(column.name, position) for position in positions]
 

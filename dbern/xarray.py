@@ -18,11 +18,11 @@ from dbern.bernstein.basis import MOST_H, Blocks, iterate, iterated_matrix
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import DbernError, SpecError
 from dbern.strategies.base import Lattice
-from dbern.synopsis.arrays import MOST_LOADED, ShardedPolynomial
+from dbern.synopsis.arrays import MOST_LOADED, LazyPolynomial
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.points import Points, as_points, coordinates, grid_axes, like, per_axis
 from dbern.synopsis.store import SHARD_BYTES
-from dbern.system import Kept
+from dbern.system import LruCache
 from dbern.types import FloatArray
 
 _COEFFICIENTS = "coefficients"
@@ -148,17 +148,17 @@ class ReleasedDataset:
     def _blocks(self) -> Blocks:
         """By shards, as they were written, the last of them kept."""
         layers = self._lattice.slab_layers
-        kept = Kept[FloatArray](SHARD_BYTES, lambda part: part.nbytes)
+        cache = LruCache[FloatArray](SHARD_BYTES, lambda part: part.nbytes)
 
         def read(index: int) -> FloatArray:
-            return kept(index, partial(self._layers, index * layers, (index + 1) * layers))
+            return cache(index, partial(self._layers, index * layers, (index + 1) * layers))
 
         return Blocks(self._lattice.shape, layers, read)
 
     def _layers(self, start: int, stop: int) -> FloatArray:
         return np.asarray(self._dataset[_COEFFICIENTS][start:stop].to_numpy(), dtype=np.float64)
 
-    def _polynomial(self, h: int | Sequence[int] | None) -> Polynomial | ShardedPolynomial:
+    def _polynomial(self, h: int | Sequence[int] | None) -> Polynomial | LazyPolynomial:
         given = self._released_order() if h is None else h
         orders = per_axis(given, self.domain.dimensions, 1, MOST_H)
         if orders is None:
@@ -167,7 +167,7 @@ class ReleasedDataset:
             matrices = [
                 iterated_matrix(*axis) for axis in zip(self._lattice.k, orders, strict=True)
             ]
-            return ShardedPolynomial(self._blocks, matrices, self.domain)
+            return LazyPolynomial(self._blocks, matrices, self.domain)
         return Polynomial(iterate(self._values, orders), self.domain)
 
     def _released_order(self) -> tuple[int, ...]:

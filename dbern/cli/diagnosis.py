@@ -614,7 +614,6 @@ def _memory_settings() -> Callable[[Any], bytes]:
 
 
 def _check_settings(worker: str, told: dict[str, Any]) -> None:
-    """Refuse what `_memory_settings` does not answer."""
     if type(told.get("spills")) is not bool or not all(
         isinstance(told.get(name), int | float) for name in ("limit", "now")
     ):

@@ -25,7 +25,6 @@ _BUDGET = 3
 def _percentage(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> Fraction | None:
-    """Read a percentage as the exact share that it is."""
     del context, parameter
     if value is None:
         return None
@@ -36,7 +35,6 @@ def _percentage(
 
 
 def _name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Read a name: what cannot be printed on a line cannot be stored or told either."""
     del context, parameter
     unprintable = {"Cc", "Cs"}  # control characters, and what is no UTF-8
     if value is not None and (not value.strip() or unprintable & set(map(category, value))):
@@ -52,7 +50,6 @@ _DATASET = click.option(
 
 
 def _amount(context: click.Context, parameter: click.Parameter, value: str) -> Fraction:
-    """Read an exact amount; 0 is one."""
     del context, parameter
     from dbern.errors import SpecError
     from dbern.privacy.budget import exact

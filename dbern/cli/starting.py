@@ -126,7 +126,7 @@ class Answers:
 
         def put(key: str) -> Callable[[str], None]:
             def found(text: str) -> None:
-                self.content["target"][key] = toml_value(key, text)
+                self.content["target"][key] = _toml_value(key, text)
                 texts[key] = text
 
             return found
@@ -162,8 +162,7 @@ class Answers:
     def _check_settings(
         self, learner: type[Learner], put: Callable[[str], Callable[[str], None]]
     ) -> None:
-        """Ask again for the settings that are wrong, by option or with each other."""
-        while self._asks and (wrong := self._complaint()):
+        while self._asks and (wrong := self._problem()):
             key = wrong.partition(":")[0].removeprefix("target.")
             if key not in learner.model_fields:
                 raise SpecError(wrong)
@@ -240,7 +239,7 @@ class Answers:
                 return str(text)
 
     def _refuse_wrong(self) -> None:
-        if self._asks and (wrong := self._complaint()):
+        if self._asks and (wrong := self._problem()):
             raise SpecError(wrong)
 
     def _prompt(self, key: str, question: str, default: str | None) -> str:
@@ -260,7 +259,7 @@ class Answers:
                 raise click.BadParameter(f'"{column}" is an axis already', param_hint="--axis")
             self.bounds[column] = pair
 
-    def _complaint(self) -> str:
+    def _problem(self) -> str:
         """What is wrong with the spec so far, the rest a placeholder; empty for nothing."""
         from dbern.targets import PLACEHOLDER
 
@@ -341,8 +340,7 @@ def category(text: str) -> str | int | bool:
     return int(text) if re.fullmatch(r"-?\d+", text) else text
 
 
-def toml_value(key: str, text: str) -> Any:
-    """What a key of the target is set to."""
+def _toml_value(key: str, text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -433,7 +431,6 @@ def terminal() -> bool:
 
 
 def _pair(limits: list[Bound]) -> str:
-    """In TOML, which has dates and times of its own."""
     texts = (json.dumps(one) if isinstance(one, float) else one.isoformat() for one in limits)
     return f"[{', '.join(texts)}]"
 

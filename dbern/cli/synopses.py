@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 def _order(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> int | str | None:
-    """Read an order: a positive integer or "auto"."""
     del context, parameter
     if value is None or value == "auto":
         return value

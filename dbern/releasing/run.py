@@ -361,8 +361,6 @@ def _inputs(files: tuple[FileFacts, ...], spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[FileFacts]:
-    """The files that `_inputs` named."""
-
     def path(name: str) -> str:
         return name if is_url(name) else str(spec.base / name)
 
@@ -375,7 +373,6 @@ def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[FileFacts]:
 
 
 def _redirect(ledger: BudgetLedger, reservation: Reservation, output: str) -> Reservation:
-    """Follow a spec whose output changed before anything was published."""
     if reservation.output == output:
         return reservation
     check_output(place_at(output), reservation.release_id)
@@ -424,7 +421,6 @@ def _count(
     reservation: Reservation,
     journal: Journal,
 ) -> Reservation:
-    """Count, stage, seal and charge."""
     check_memory(client, plan.cost)
     if reservation.state is State.RESERVED:
         reservation = ledger.begin_reading(reservation)
@@ -467,12 +463,12 @@ def _stage(
         total = add_up(client, counters, tasks, reservation.salt, journal.progress)
     with journal.stage("staging the lattice"):
         arriving = centers(client, total, counters, pieces, reservation.salt, files)
-        for done, (piece, granules, rows) in enumerate(arriving, start=1):
+        for done, (piece, values, rows) in enumerate(arriving, start=1):
             if rows != plan.n and not private:
                 raise IntegrityError(
                     f"data.source: {rows} rows were read and the plan says {plan.n}; restore the "
                     "files and run the same command again"
                 )
             name = plan.components[piece.part].arrays[piece.output]
-            staging.put(name, piece.slab.index, granules.reshape(-1))
+            staging.put(name, piece.slab.index, values.reshape(-1))
             journal.progress("staging the lattice", done, len(pieces))

@@ -27,8 +27,8 @@ from dbern.reporting.pictures import (
     draw,
     is_classifier,
     picture_of,
+    position_text,
     text,
-    told,
 )
 from dbern.synopsis.reader import Synopsis
 
@@ -397,7 +397,7 @@ def number(value: float) -> str:
 def described(picture: Picture) -> str:
     """What a picture shows, for those who do not see it."""
     where = " and ".join(
-        f"{axis.name} from {told(axis, axis.low)} to {told(axis, axis.high)}"
+        f"{axis.name} from {position_text(axis, axis.low)} to {position_text(axis, axis.high)}"
         for axis in picture.axes
     )
     where += f", at {picture.fixed}" if picture.fixed else ""
@@ -425,7 +425,7 @@ def _extremes(picture: Picture, index: int) -> str:
             left, step = divmod(left, count)
             place.append(step / (count - 1))
         at = ", ".join(
-            f"{axis.name} {told(axis, axis.low + axis.width * share)}"
+            f"{axis.name} {position_text(axis, axis.low + axis.width * share)}"
             for axis, share in zip(picture.axes, reversed(place), strict=True)
         )
         found.append(f"{name} value {panel.values.flat[flat]:.3g} at {at}")

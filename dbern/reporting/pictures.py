@@ -62,8 +62,7 @@ def channels(colour: str) -> FloatArray:
     return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
 
 
-def shade(values: FloatArray, scheme: str) -> FloatArray:
-    """Colours (.., 3) of values between 0 and 1."""
+def _shade(values: FloatArray, scheme: str) -> FloatArray:
     stops = np.array([channels(colour) for colour in MAP[scheme]])
     places = np.linspace(0.0, 1.0, len(stops))
     return np.stack([np.interp(values, places, stop) for stop in stops.T], axis=-1)
@@ -160,7 +159,7 @@ def label(axis: Axis) -> str:
     return printable(f"{axis.name} (UTC)" if axis.unit is TimeUnit.SECONDS else axis.name)
 
 
-def told(axis: Axis, value: float) -> str:
+def position_text(axis: Axis, value: float) -> str:
     """A place on an axis in words: a number, or a date or time."""
     return axis.unit.text(value) if axis.unit else f"{value:.4g}"
 
@@ -191,7 +190,7 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
     if is_classifier(synopsis):
         panels = [_regions(synopsis, title, part) for title, part in slices]
         return Picture("regions", axes[:2], tuple(panels), labels, fixed=fixed)
-    if not synopsis.combination.several:
+    if not synopsis.combination.multi_output:
         panels = [Panel(title, part) for title, part in slices]
         return Picture("map", axes[:2], tuple(panels), fixed=fixed)
     drawn = [
@@ -220,8 +219,9 @@ def _middle(axis: Axis) -> float:
 
 
 def _fixed(axes: Sequence[Axis]) -> str:
-    """Where axes are in the middle, in words; of very many the first."""
-    named = ", ".join(f"{axis.name} = {told(axis, _middle(axis))}" for axis in axes[:_MOST_NAMED])
+    named = ", ".join(
+        f"{axis.name} = {position_text(axis, _middle(axis))}" for axis in axes[:_MOST_NAMED]
+    )
     more = len(axes) - _MOST_NAMED
     return f"{named} and {more} more in their middle" if more > 0 else named
 
@@ -229,7 +229,7 @@ def _fixed(axes: Sequence[Axis]) -> str:
 def _slices(axis: Axis, values: FloatArray) -> Iterator[tuple[str, FloatArray]]:
     for index in range(1, _THICKNESS, 2):
         place = axis.low + axis.width * index / (_THICKNESS - 1)
-        yield printable(f"{axis.name} = {told(axis, place)}"), values[:, :, index]
+        yield printable(f"{axis.name} = {position_text(axis, place)}"), values[:, :, index]
 
 
 def _curves(synopsis: Synopsis, places: int) -> Picture:
@@ -243,12 +243,12 @@ def _curves(synopsis: Synopsis, places: int) -> Picture:
             end.reshape(places, -1) for end in synopsis.interval(points, certificate["beta"])
         )
     labels = tuple(printable(str(label)) for label in synopsis.classes)
-    titles = labels if synopsis.combination.several else ("",)
+    titles = labels if synopsis.combination.multi_output else ("",)
     panels = [
         Panel(title, values[:, i], low[:, i], high[:, i])
         for i, title in enumerate(titles[:MOST_PANELS])
     ]
-    two = len(labels) == 2 and not synopsis.combination.several
+    two = len(labels) == 2 and not synopsis.combination.multi_output
     return Picture(
         "curve",
         (axis,),
@@ -453,7 +453,6 @@ def _ticks(axes: Axes, picture: Picture, most: int) -> None:
 
 
 def _lines(axes: Axes, picture: Picture, panel: Panel) -> None:
-    """Contours of a map; boundaries and names of regions."""
     grids = list(map(_places, picture.axes, panel.values.shape))
     style: dict[str, Any] = {"colors": VARIABLES["ink"], "linewidths": 0.8}
     if picture.kind == "map":
@@ -488,10 +487,9 @@ def _widest_place(inside: FloatArray) -> tuple[int, int]:
 
 
 def _tints(picture: Picture, panel: Panel) -> list[FloatArray]:
-    """Colours (n, m, 3) of a map or of regions, one array for each scheme."""
     if picture.kind == "map":
         spread = (picture.high - picture.low) or 1.0
-        return [shade((panel.values - picture.low) / spread, scheme) for scheme in SCHEMES]
+        return [_shade((panel.values - picture.low) / spread, scheme) for scheme in SCHEMES]
     leads = np.zeros((*panel.values.shape, 1)) if panel.leads is None else panel.leads
     sure = leads.max(axis=-1) > panel.doubt
     found = []
@@ -506,7 +504,6 @@ def _tints(picture: Picture, panel: Panel) -> list[FloatArray]:
 
 
 def _images(figure: Figure, axes: Axes, tints: Sequence[FloatArray]) -> str:
-    """The map itself, once for each scheme, where the axes are."""
     box, height = axes.get_window_extent(), figure.bbox.height
     where = (
         f'x="{box.x0:.2f}" y="{height - box.y1:.2f}" width="{box.width:.2f}" '

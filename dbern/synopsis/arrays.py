@@ -40,7 +40,7 @@ from dbern.strategies.maps import AxisMap, axis_maps, coordinates_of, family_of,
 from dbern.strategies.spectral import AxisSpectrum
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.store import ReleasedStore
-from dbern.system import Kept
+from dbern.system import LruCache
 from dbern.types import FloatArray, Int64Array
 
 # --- Evaluate a lattice that is larger than memory, reading only the shards that matter
@@ -54,7 +54,7 @@ _WORK_VALUES = 1 << 22  # numbers of an unfinished product: 32 MiB
 _GRID_VALUES = 1 << 20  # of a grid that are added to at a time
 
 
-class ShardedPolynomial:
+class LazyPolynomial:
     """A polynomial over a domain, straight from the shards of what it is a linear function of.
 
     With plain lattice values the matrices are the iterated operators, and the weights
@@ -127,7 +127,6 @@ class ShardedPolynomial:
 
 
 def _contracted(part: FloatArray, weights: Sequence[FloatArray]) -> FloatArray:
-    """Values of rows of weights (m, ..), one array an axis, with the coefficients of a shard."""
     first, *others = weights
     if not others:
         return first @ part
@@ -214,7 +213,7 @@ def select(
     return candidates[int(np.argmin(estimates))]
 
 
-def noise_deviation(deviation: float, coordinates: Coordinates, smoothing: Smoothing) -> float:
+def _noise_deviation(deviation: float, coordinates: Coordinates, smoothing: Smoothing) -> float:
     """The root mean square of the noise of the values over the domain, from public facts alone.
 
     Parameters
@@ -227,7 +226,6 @@ def noise_deviation(deviation: float, coordinates: Coordinates, smoothing: Smoot
 
 
 def _apart(blocks: Blocks, bases: Sequence[Sequence[FloatArray]], reference: int) -> list[float]:
-    """Squared distances of each map's values from those of the reference."""
     shape = [len(matrix) for matrix in bases[0]]
     together = max(1, _SUMS // math.prod(shape) - 1)
     found = []
@@ -269,7 +267,6 @@ def _apply(values: FloatArray, bases: Sequence[FloatArray]) -> FloatArray:
 
 
 def _product(left: Sequence[FloatArray], right: Sequence[FloatArray]) -> float:
-    """The Frobenius product of two maps, which factors over axes."""
     return math.prod(float((a * b).sum()) for a, b in zip(left, right, strict=True))
 
 
@@ -282,7 +279,7 @@ Measured: from there on leaving out what does not matter is the faster way too.
 """
 
 _GRID_POINTS = 1 << 17  # of an oblique grid, evaluated at a time
-_KEPT = 4  # polynomials, with their tables of up to 128 MiB
+_CACHED = 4  # polynomials, with their tables of up to 128 MiB
 
 
 class ReleasedVector:
@@ -374,7 +371,7 @@ class ReleasedArray:
         self._store = store
         self._facts = facts
         self._path = f"components/{name}"
-        self._polynomials = Kept[Polynomial | ShardedPolynomial](_KEPT)
+        self._polynomials = LruCache[Polynomial | LazyPolynomial](_CACHED)
         self.columns = [domain.names.index(axis) for axis in self.axes]
         self.domain = Domain(tuple(domain.axes[column] for column in self.columns))
         self.oblique = Oblique.from_dict(facts["oblique"]) if "oblique" in facts else None
@@ -397,7 +394,7 @@ class ReleasedArray:
 
     def deviation(self, smoothing: Smoothing) -> float:
         """The root mean square of its values' noise over the domain, from public facts alone."""
-        return noise_deviation(_deviation(self._facts), self.coordinates, smoothing)
+        return _noise_deviation(_deviation(self._facts), self.coordinates, smoothing)
 
     def values(
         self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
@@ -540,13 +537,12 @@ class ReleasedArray:
         used = smoothed(self.coordinates, smoothing)
         return blocks_of(self._released), synthesis_matrices(used, smoothing.h)
 
-    def _polynomial(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
-        """The function under a smoothing; the last few are kept with their tables."""
+    def _polynomial(self, smoothing: Smoothing) -> Polynomial | LazyPolynomial:
         return self._polynomials(smoothing, lambda: self._function(smoothing))
 
-    def _function(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
+    def _function(self, smoothing: Smoothing) -> Polynomial | LazyPolynomial:
         if self.large:
-            return ShardedPolynomial(*self._factors(smoothing), self.box)
+            return LazyPolynomial(*self._factors(smoothing), self.box)
         return Polynomial(self._coefficients(smoothing), self.box)
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
@@ -560,7 +556,6 @@ class ReleasedArray:
 
 
 def _deviation(facts: Mapping[str, Any]) -> float:
-    """The standard deviation of the noise of a released value, in data units."""
     scale: float = facts["noise"]["scale"]
     gaussian = facts["noise"]["law"]["kind"] == "discrete-gaussian"  # whose scale it is
     return scale if gaussian else math.sqrt(2) * scale

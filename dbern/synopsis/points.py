@@ -153,7 +153,6 @@ def _spans_grid(columns: Sequence[Any], names: Sequence[str]) -> bool:
 
 
 def _mesh(columns: Sequence[Any], domain: Domain) -> FloatArray:
-    """Every point of a grid (m, l), the last coordinate changing fastest."""
     count = math.prod(len(column) for column in columns)
     needed, offered = 16 * count * (domain.dimensions + 1), memory_limit()
     if needed > offered:
@@ -204,13 +203,11 @@ def check_shape(shape: tuple[int, ...], domain: Domain) -> None:
 
 
 def _array(points: Any, domain: Domain) -> FloatArray:
-    """An array, of times where every axis is one."""
     units = {axis.unit for axis in domain.axes}
     return _column(points, next(iter(units)) if len(units) == 1 else None, domain)
 
 
 def _column(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
-    """Numbers, or times in any form where there is a unit for them."""
     ma = sys.modules.get("numpy.ma")  # numpy imports it when it is first used
     if ma is not None and isinstance(values, ma.MaskedArray):  # masked is null, as in a table
         known = _column(values.data, unit, domain)
@@ -401,7 +398,7 @@ def values_on_grid(
         points = np.stack(np.meshgrid(*axes, indexing="ij"), -1) if mesh else None
         return combination.values(parts, points)
 
-    columns = (len(combination.classes),) if combination.several else ()
+    columns = (len(combination.classes),) if combination.multi_output else ()
     values = math.prod(columns)
     if combination.kind == "linear" and not combination.of_points:
         unit = grid_axes(shape, domain, 1, arrays)

@@ -46,7 +46,7 @@ Order: TypeAlias = int | Sequence[int] | str | None
 
 
 @dataclass(frozen=True)
-class Question:
+class _Question:
     """What is asked of every point of a request.
 
     Attributes
@@ -62,7 +62,7 @@ class Question:
     noise: tuple[float, ...] = ()
 
 
-def require_probabilities(combination: Combination, target: Mapping[str, Any]) -> None:
+def _require_probabilities(combination: Combination, target: Mapping[str, Any]) -> None:
     """Refuse a function that leaves no probabilities of its classes.
 
     Raises
@@ -180,7 +180,7 @@ class Synopsis:
         """
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
-        question = Question(None) if method == "nearest" else self._question(h)
+        question = _Question(None) if method == "nearest" else self._question(h)
         return self._answered(points, question)
 
     def iter_batches(self, batches: Iterable[Points], h: Order = None) -> Iterator[Any]:
@@ -201,16 +201,16 @@ class Synopsis:
         question = self._question(h)
         return (self._answered(points, question) for points in batches)
 
-    def _question(self, h: Order, answer: Answer = "value") -> Question:
+    def _question(self, h: Order, answer: Answer = "value") -> _Question:
         smoothings = self._smoothings(h)
         if answer == "value":
-            return Question(smoothings)
+            return _Question(smoothings)
         if answer == "probability":
-            require_probabilities(self.combination, self.metadata["target"])
+            _require_probabilities(self.combination, self.metadata["target"])
         pairs = zip(self.arrays, smoothings, strict=True)
-        return Question(smoothings, answer, tuple(one.deviation(own) for one, own in pairs))
+        return _Question(smoothings, answer, tuple(one.deviation(own) for one, own in pairs))
 
-    def _answered(self, points: Points, question: Question) -> Any:
+    def _answered(self, points: Points, question: _Question) -> Any:
         array = plain(points, self.domain)
         if not isinstance(array, np.ndarray):
             return self._lazy(array, question)
@@ -218,7 +218,6 @@ class Synopsis:
         return values if type(points) is np.ndarray else self._like(points, values, question.answer)
 
     def _like(self, points: Points, values: Any, answer: Answer = "value") -> Any:
-        """Tables and grids are answered in kind."""
         names = self.combination.columns_of(answer)
         return like(points, values, self.domain, names, self.classes)
 
@@ -310,9 +309,8 @@ class Synopsis:
         return gridded(points, found, self.domain, self.classes)
 
     def _evaluate(
-        self, points: FloatArray, question: Question, total: int, threads: int = 1
+        self, points: FloatArray, question: _Question, total: int, threads: int = 1
     ) -> FloatArray:
-        """Answers at points (m, l) in data units, a part of a request of `total`."""
         combination, answer = self.combination, question.answer
         parts = self._parts(points, question.smoothings, total, threads)
         unit = self.domain.to_unit(points) if combination.of_points else None
@@ -344,10 +342,10 @@ class Synopsis:
             for i, array in enumerate(self.arrays)
         ]
 
-    def _lazy(self, points: Any, question: Question) -> Any:
+    def _lazy(self, points: Any, question: _Question) -> Any:
         check_shape(points.shape, self.domain)
         total = LEAST_RESAMPLED if np.isnan(points.shape[0]) else points.shape[0]
-        several = self.combination.several or question.answer == "probability"
+        several = self.combination.multi_output or question.answer == "probability"
         columns = len(self.classes) if several else 0
         empty = np.empty((0,) * (2 if columns else 1))
         facts: dict[str, Any] = {"dtype": np.float64, "meta": empty}
@@ -392,7 +390,6 @@ class Synopsis:
         return combined(self.combination, parts, self._lower_bound(float(level)))
 
     def _bounds(self, beta: Fraction, h: Order) -> list[Certificate]:
-        """Bounds for every array, which hold at once."""
         arrays, selected = self.arrays, _is_auto(h)
         return [
             array.bound(smoothing, beta, len(arrays), selected=selected)
@@ -436,7 +433,7 @@ class Synopsis:
         values, unit = values_on_grid(
             shape, self.domain, self.arrays, self._smoothings(h), self.combination
         )
-        classes = self.classes if self.combination.several else ()
+        classes = self.classes if self.combination.multi_output else ()
         return labelled(values, self.domain, unit, classes, self.metadata["name"])
 
     def shaped(self, *shapes: str) -> Synopsis:
@@ -510,7 +507,7 @@ def _is_auto(h: Order) -> bool:
     return isinstance(h, str) and h == "auto"
 
 
-def _block(points: FloatArray, synopsis: Synopsis, question: Question, total: int) -> FloatArray:
+def _block(points: FloatArray, synopsis: Synopsis, question: _Question, total: int) -> FloatArray:
     return synopsis._evaluate(as_points(points, synopsis.domain), question, total)
 
 

@@ -62,7 +62,7 @@ from dbern.bernstein.shapes import isotonic, monotone, most_moved, polynomial_ra
 from dbern.certificate import Certificate
 from dbern.data.domain import Domain
 from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
-from dbern.synopsis.arrays import ReleasedArray, ShardedPolynomial, Smoothing
+from dbern.synopsis.arrays import LazyPolynomial, ReleasedArray, Smoothing
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.points import Points, plain
 from dbern.synopsis.reader import Order, Synopsis, arrived
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 _BLOCK_VALUES = 1 << 20  # numbers of a block in memory: 8 MiB
 
 
-class Spilled:
+class OnDiskArray:
     """An array in a temporary file, gone through by layers of the first axis or by lines along it.
 
     The file has no name, and goes with this object or its process. It holds what follows from
@@ -97,7 +97,7 @@ class Spilled:
 
     Examples
     --------
-    >>> array = Spilled((2, 3))
+    >>> array = OnDiskArray((2, 3))
     >>> array.write(0, np.arange(6.0).reshape(2, 3))
     >>> array.along(0, lambda lines: lines - lines.mean(axis=0))
     >>> [part.tolist() for _, part in array.blocks]
@@ -163,7 +163,7 @@ class Spilled:
             ) from None
 
 
-def coefficients(stored: Blocks, matrices: Sequence[FloatArray]) -> Spilled:
+def coefficients(stored: Blocks, matrices: Sequence[FloatArray]) -> OnDiskArray:
     """Each axis's matrix (k_i + 1, d_i) applied to stored values (d_1, .., d_l).
 
     A lattice's shards are gone through once for all axes but the first, and the file by lines for
@@ -179,7 +179,7 @@ def coefficients(stored: Blocks, matrices: Sequence[FloatArray]) -> Spilled:
     first, *others = matrices
     shape = [len(matrix) for matrix in matrices]
     _check_room(8 * math.prod(shape))
-    found = Spilled(shape)
+    found = OnDiskArray(shape)
     if len(stored.places) == 1:
         values = stored.read(0)
         for place in found.blocks.places:
@@ -192,7 +192,7 @@ def coefficients(stored: Blocks, matrices: Sequence[FloatArray]) -> Spilled:
     return found
 
 
-def make_monotone(bernstein: Spilled, axis: int, sign: int) -> float:
+def _make_monotone(bernstein: OnDiskArray, axis: int, sign: int) -> float:
     """Make coefficients monotone along an axis where they are; returns the most they moved.
 
     As `monotone` does with as many, without a higher degree: the range of the change is that of
@@ -310,7 +310,7 @@ def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class ShapedCertificate(Certificate):
+class _ShapedCertificate(Certificate):
     """A certificate with one more part: how far shaping moved the released function at most.
 
     Clipping moves a density nearer to the non-private one and costs nothing. The other shapes
@@ -321,7 +321,6 @@ class ShapedCertificate(Certificate):
 
     @property
     def total(self) -> float:
-        """The sum of the four parts."""
         return super().total + self.shaping
 
 
@@ -377,10 +376,10 @@ class ShapedArray(ReleasedArray):
 
     def bound(
         self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
-    ) -> ShapedCertificate:
+    ) -> _ShapedCertificate:
         """The raw array's bound, with ``shaping``: the most that any point was moved."""
         raw = super().bound(smoothing, beta, at_once, selected=selected)
-        return ShapedCertificate(**vars(raw), shaping=self._shape(smoothing).moved)
+        return _ShapedCertificate(**vars(raw), shaping=self._shape(smoothing).moved)
 
     def _finished(self, values: FloatArray, smoothing: Smoothing) -> FloatArray:
         if _NONNEGATIVE in self._shapes:
@@ -388,13 +387,13 @@ class ShapedArray(ReleasedArray):
         values *= self._shape(smoothing).factor
         return values
 
-    def _function(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
+    def _function(self, smoothing: Smoothing) -> Polynomial | LazyPolynomial:
         bernstein = self._shape(smoothing).bernstein
         if bernstein is None:
             return super()._function(smoothing)
         if isinstance(bernstein, Blocks):
             plain = [np.eye(nodes) for nodes in bernstein.shape]
-            return ShardedPolynomial(bernstein, plain, self.box)
+            return LazyPolynomial(bernstein, plain, self.box)
         return Polynomial(bernstein, self.box)
 
     def _shape(self, smoothing: Smoothing) -> _Shaped:
@@ -419,11 +418,11 @@ class ShapedArray(ReleasedArray):
         """
         if self._density and self._shapes == (_NONNEGATIVE,):
             return _Shaped(None, 1.0, 0.0)
-        spilled, moved = coefficients(*self._factors(smoothing)), 0.0
+        on_disk, moved = coefficients(*self._factors(smoothing)), 0.0
         for axis, sign in self._monotone:
-            moved += make_monotone(spilled, axis, sign)
-        bernstein = spilled.blocks
-        found = self._finish(bernstein, spilled.extremes(), moved)
+            moved += _make_monotone(on_disk, axis, sign)
+        bernstein = on_disk.blocks
+        found = self._finish(bernstein, on_disk.extremes(), moved)
         return _Shaped(bernstein if self._monotone else None, *found)
 
     @property
@@ -436,7 +435,6 @@ class ShapedArray(ReleasedArray):
     def _finish(
         self, bernstein: FloatArray | Blocks, enclosed: tuple[float, float], moved: float
     ) -> tuple[float, float]:
-        """What values are multiplied by, and how far they are moved in all."""
         (low, high), factor = enclosed, 1.0
         clipped = _NONNEGATIVE in self._shapes
         if clipped and not self._density:

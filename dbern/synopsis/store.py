@@ -39,7 +39,7 @@ from dbern.synopsis.metadata import (
     require,
 )
 from dbern.synopsis.stored import ABSENT, described, stored_arrays
-from dbern.system import Kept
+from dbern.system import LruCache
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -109,11 +109,10 @@ class Manifest(Facts):
 
 def digest(data: bytes) -> Entry:
     """Size and SHA-256 of an object."""
-    return digest_of([data])
+    return _digest_of([data])
 
 
-def digest_of(parts: Iterable[bytes]) -> Entry:
-    """The same of an object in parts, for what is never whole in memory."""
+def _digest_of(parts: Iterable[bytes]) -> Entry:
     size, found = 0, hashlib.sha256()
     for part in parts:
         size += len(part)
@@ -174,7 +173,7 @@ class ReleasedStore:
                 raise _not_a_synopsis(place) from None
         self.manifest = text
         self._manifest = Manifest.parse(text, str(place))
-        self._shards = Kept[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
+        self._shards = LruCache[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
         self._root = checked(Root, self._metadata(ROOT), str(place), ROOT)
         released = self._root.attributes
         for key in ("release_id", "created"):
@@ -289,7 +288,7 @@ class ReleasedStore:
         """Never whole in memory: what a newer version added may be of any size."""
         entry = self._entry(name)
         with self._reading(name):
-            found = digest_of(self.place.parts(name, entry.bytes))
+            found = _digest_of(self.place.parts(name, entry.bytes))
         self._require_same(name, found)
 
     def _each(self, read: Callable[[Any], Any], items: Collection[Any]) -> list[Any]:

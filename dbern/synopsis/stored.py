@@ -126,16 +126,13 @@ class _Array(Facts):
 
     @property
     def layers(self) -> int:
-        """Layers of the first axis in each object but the last."""
         return self.chunk_grid.configuration.chunk_shape[0]
 
     @property
     def inner(self) -> int:
-        """Layers of each chunk of an object."""
         return self.layers
 
     def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
-        """What has to hold of it in a component: the key, and whether it does."""
         del component
         yield "dimension_names", len(self.dimension_names) == len(self.shape)
         yield "data_type", self.data_type == self.numbers
@@ -151,8 +148,6 @@ class _Scale(Facts):
 
 
 class _Coefficients(_Array):
-    """In shards: the one kind that is."""
-
     codecs: tuple[_Sharded]
     attributes: _Scale
 
@@ -161,11 +156,9 @@ class _Coefficients(_Array):
 
     @property
     def inner(self) -> int:
-        """Layers of each chunk of a shard."""
         return self.codecs[0].configuration.chunk_shape[0]
 
     def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
-        """Whole layers of the first axis in each shard, and no object of too many."""
         yield from super().facts(component)
         yield from self.attributes.facts(component)
         yield "attributes.oblique", self.attributes.oblique == component.oblique
@@ -179,13 +172,10 @@ class _Coefficients(_Array):
 
 
 class _Small(_Array):
-    """In one chunk."""
-
     codecs: tuple[_Bytes, _Zstd]
     attributes: Facts
 
     def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
-        """One chunk of the whole shape."""
         yield from super().facts(component)
         yield "chunk_grid", self.chunk_grid.configuration.chunk_shape == self.shape
         yield "fill_value", self.fill_value == 0
@@ -197,7 +187,6 @@ class _Values(_Small):
     numbers: ClassVar[str] = "int64"
 
     def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
-        """The scale of the component's noise."""
         yield from super().facts(component)
         yield from self.attributes.facts(component)
 
@@ -384,7 +373,7 @@ def _models(component: Component) -> dict[str, type[_Array]]:
 
 def _suffixes(component: Component) -> list[str]:
     """Of the arrays' names that stand for an axis; of the one that stands for all axes none."""
-    return [""] if component.states("spectral") else [f"_{axis}" for axis in component.axes]
+    return [""] if component.declares("spectral") else [f"_{axis}" for axis in component.axes]
 
 
 def stored_arrays(
@@ -441,7 +430,7 @@ def _coordinates(
     """That matrices fit the lattice on one side, and what was released on the other."""
     if not component.family:
         return
-    nodes = [component.size] if component.states("spectral") else list(component.shape)
+    nodes = [component.size] if component.declares("spectral") else list(component.shape)
     ranks = []
     for suffix, count in zip(_suffixes(component), nodes, strict=True):
         if component.family == "spectral":

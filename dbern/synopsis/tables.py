@@ -167,7 +167,6 @@ def _lock(descriptor: int, how: int) -> bool:
 
 
 def _remove_abandoned(draft: Path) -> None:
-    """Remove a draft that no living process has locked."""
     with suppress(OSError), _handle(draft, os.O_RDONLY) as descriptor:
         if _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
             draft.unlink()
@@ -284,7 +283,6 @@ _Evaluate: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 def _evaluator(
     synopsis: Synopsis, values: Callable[[FloatArray], FloatArray], names: Sequence[str]
 ) -> _Evaluate:
-    """What adds the columns of values to a batch."""
     axes = synopsis.domain.axes
 
     def evaluate(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -313,7 +311,6 @@ def _copy(
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Gather batches into row groups of a size that readers like."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)

@@ -253,7 +253,6 @@ def _create_array(
     dimensions: tuple[str, ...],
     attributes: Mapping[str, Any],
 ) -> None:
-    """One small array in one chunk."""
     array = group.create_array(
         name,
         shape=values.shape,

@@ -49,7 +49,7 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
         if names in seen:
             continue
         seen.add(names)
-        yield f"{prefix}{'.'.join(names)}: {_complaint(problem, names, model)}"
+        yield f"{prefix}{'.'.join(names)}: {_message(problem, names, model)}"
 
 
 def _field_path(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ def _section(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def _complaint(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> str:
+def _message(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> str:
     fields: Any = model
     hint = ""
     for part in names:

@@ -24,7 +24,7 @@ import dbern
 from dbern.cli import main as command_line
 from dbern.data.storage import is_object_name
 from dbern.errors import DbernError, IntegrityError, printable
-from dbern.synopsis.metadata import CombineFacts, checked
+from dbern.synopsis.metadata import _CombineFacts, checked
 
 POINTS = np.array([[5.0, 0.0], [0.0, -1.0], [9.0, 0.7]])
 SHARD = "components/density/coefficients/c/0/0"
@@ -263,8 +263,8 @@ def test_floors_that_are_divided_by_are_above_zero():
     """Bands of Gaussian naive Bayes divide by them."""
     facts = {"kind": "gaussian-naive-bayes", "classes": [0, 1], "peaks": [1.0], "floors": [0.0]}
     with pytest.raises(IntegrityError, match="floors: must be above 0"):
-        checked(CombineFacts, json.dumps(facts).encode(), "store", "zarr.json")
-    assert checked(CombineFacts, json.dumps(facts | {"floors": [0.1]}).encode(), "store", "x")
+        checked(_CombineFacts, json.dumps(facts).encode(), "store", "zarr.json")
+    assert checked(_CombineFacts, json.dumps(facts | {"floors": [0.1]}).encode(), "store", "x")
 
 
 def test_what_a_later_minor_version_adds_is_left_out(copied, stores):

@@ -127,7 +127,7 @@ def search(learner: type[Learner], spec: ReleaseSpec | Mapping[str, Mapping[str,
                 worst = databases[i], databases[j]
                 found = Search(0, float(apart[i, j]), planned.name, worst)
     if found is None:
-        raise SpecError("target.kind: releases nothing; in the learner, return a component")
+        raise SpecError("target.kind: releases nothing. In the learner, return a component")
     return Search(pairs, found.largest, found.component, found.worst)
 
 

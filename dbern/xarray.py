@@ -98,25 +98,25 @@ class ReleasedDataset:
         values = self._dataset.get(_COEFFICIENTS)
         if values is None or any(str(name) not in self._dataset.coords for name in values.dims):
             raise SpecError(
-                "the dataset has no released coefficients on a lattice; open it with group = "
+                "the dataset has no released coefficients on a lattice. Open it with group = "
                 '"components/<name>", consolidated = False'
             )
         if "scale_factor" in values.attrs:  # decoding takes it away
             raise SpecError(
-                "the dataset is not decoded, so its values have no unit; open it with "
+                "the dataset is not decoded, so its values have no unit. Open it with "
                 "mask_and_scale = True"
             )
         components = self._released.get("components", [])
         if "oblique" in values.attrs or any("oblique" in one for one in components):
             raise SpecError(
                 "the dataset is of a density of a full covariance, whose lattice is oblique to the "
-                "axes; open its store with dbern.open"
+                "axes. Open its store with dbern.open"
             )
         counts = {str(name): count - 1 for name, count in values.sizes.items()}
         if components and all(_lattice_of(one) != counts for one in components):
             raise SpecError(
-                "the dataset is a part of a released lattice, and a function is of the whole; "
-                "evaluate that, then select"
+                "the dataset is a part of a released lattice, and a function is of the whole. "
+                "Evaluate that, then select"
             )
         return Domain(tuple(self._axis(str(name)) for name in values.dims))
 
@@ -179,7 +179,7 @@ class ReleasedDataset:
         }
         if len(found) != 1:
             raise SpecError(
-                "h: the dataset does not say with which order it was released; write h = 2, or "
+                "h: the dataset does not say with which order it was released. Write h = 2, or "
                 "what the store's root attributes say in components"
             )
         return found.pop()

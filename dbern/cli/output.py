@@ -106,8 +106,8 @@ def report(content: dict[str, Any], text: str, *, as_json: bool) -> None:
         raise  # whoever read it has enough, as `head` does; click ends in silence
     except OSError as error:
         raise DbernError(
-            f"the result cannot be printed ({error.strerror}), and what was asked is done; "
-            "free space, or write to another place, before you ask for more"
+            f"the result cannot be printed ({error.strerror}), and what was asked is done. "
+            "Free space, or write to another place, before you ask for more"
         ) from None
 
 

@@ -345,7 +345,7 @@ def _toml_value(key: str, text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         raise click.BadParameter(
-            f"{key}: {text} is no TOML value; write a number, [0.5, 0.5] or a text in quotes",
+            f"{key}: {text} is not a TOML value. Write a number, [0.5, 0.5] or a text in quotes",
             param_hint="--set",
         ) from None
 
@@ -400,7 +400,7 @@ def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> None:
     """
     del quiet
     if spec_path.exists():
-        raise SpecError(f"{spec_path}: exists and is left as it is; write dbern init OTHER.toml")
+        raise SpecError(f"{spec_path}: exists and is left as it is. Write dbern init OTHER.toml")
     asks, folder = not as_json and terminal(), spec_path.resolve().parent
     text = _text(spec_path, Answers(given, asks=asks, folder=folder), given)
     loaded(tomllib.loads(text), folder)
@@ -409,7 +409,7 @@ def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> None:
             file.write(text)
     except OSError as error:
         raise SpecError(
-            f"{spec_path}: cannot be made ({error.strerror}); name a new file in a folder that "
+            f"{spec_path}: cannot be made ({error.strerror}). Name a new file in a folder that "
             "exists and is writable"
         ) from None
     content = tomllib.loads(text)["budget"]
@@ -448,7 +448,7 @@ def _text(path: Path, answers: Answers, given: dict[str, Any]) -> str:
         answers.role(role, needed=answers.needs(learner, role))
     unused = [role for role in ROLES if given[role] and role not in (*learner.uses, "filter")]
     if unused:
-        raise click.UsageError(f"--{unused[0]}: {kind} has no use for it; leave it out")
+        raise click.UsageError(f"--{unused[0]}: {kind} has no use for it. Leave it out")
     answers.role("filter", needed=False)
     answers.protection()
     answers("budget", "epsilon", "Epsilon, an exact decimal")
@@ -591,7 +591,7 @@ def _described(kind: str) -> dict[str, Any]:
     try:
         learner = learner_of(kind)
     except Exception as error:  # noqa: BLE001 -- another's package may fail in any way to import
-        summary = f"cannot be imported ({type(error).__name__}); mend or remove its package"
+        summary = f"cannot be imported ({type(error).__name__}). Mend or remove its package"
         return {"kind": kind, "summary": summary, "keys": [], "reads": []}
     keys = [
         {

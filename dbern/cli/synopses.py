@@ -244,7 +244,7 @@ def _passphrase() -> str:
         return given
     if not sys.stdin.isatty():
         raise EnvironmentRefusedError(
-            f"--key: is encrypted, and there is no terminal to ask for its passphrase; set "
+            f"--key: is encrypted, and there is no terminal to ask for its passphrase. Set "
             f"{PASSPHRASE}"
         )
     return str(click.prompt("passphrase of the key", hide_input=True, err=True))

@@ -355,7 +355,7 @@ def render(template: str, **values: Any) -> str:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
         raise EnvironmentRefusedError(
-            "reports need matplotlib and jinja2; install them with: pip install 'dbern[report]'"
+            "reports need matplotlib and jinja2. Install them with: pip install 'dbern[report]'"
         ) from None
     environment = Environment(
         loader=PackageLoader("dbern.reporting"),

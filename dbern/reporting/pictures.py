@@ -336,7 +336,7 @@ def drawn(
         from matplotlib.figure import Figure
     except ImportError:
         raise EnvironmentRefusedError(
-            "reports need matplotlib and jinja2; install them with: pip install 'dbern[report]'"
+            "reports need matplotlib and jinja2. Install them with: pip install 'dbern[report]'"
         ) from None
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout="constrained")
@@ -549,7 +549,7 @@ def draw_beside(
         from matplotlib.figure import Figure
     except ImportError:
         raise EnvironmentRefusedError(
-            "pictures need matplotlib; install it with: pip install 'dbern[report]'"
+            "pictures need matplotlib. Install it with: pip install 'dbern[report]'"
         ) from None
     figure = Figure(figsize=(10, 4.2), layout="constrained", dpi=110)
     figure.suptitle(title)

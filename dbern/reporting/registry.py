@@ -37,7 +37,7 @@ def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     """
     if "random_dp" in facts:
         raise SpecError(
-            "export: random differential privacy is no variant that the registry knows; release "
+            "export: random differential privacy is not a variant that the registry has. Release "
             "with a proved sensitivity"
         )
     pure = Fraction(facts["delta"]) == 0

@@ -99,7 +99,7 @@ def damaged(where: str, name: str, key: str, why: str) -> IntegrityError:
     """The error for an object that says what no release says."""
     key = f"{printable(key)}: " if key else ""
     return IntegrityError(
-        f"{where}: {name} is damaged: {key}{why}; copy the synopsis again, or ask whoever "
+        f"{where}: {name} is damaged: {key}{why}. Copy the synopsis again, or ask whoever "
         "published it"
     )
 
@@ -109,7 +109,7 @@ def made(make: Callable[..., Any], *given: Any) -> Any:
     try:
         return make(*given)
     except (DbernError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise ValueError(str(error).partition(";")[0]) from None
+        raise ValueError(re.split(r"[;.] ", str(error))[0]) from None  # without the advice
 
 
 def require(holds: object, why: str) -> None:
@@ -129,7 +129,7 @@ def one_of(names: Collection[str]) -> Callable[[str], str]:
 
 
 def _plain(name: str) -> str:
-    require(_PLAIN.fullmatch(name), "is no plain name")
+    require(_PLAIN.fullmatch(name), "is not a plain name")
     return name
 
 

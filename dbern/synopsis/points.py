@@ -146,7 +146,7 @@ def _spans_grid(columns: Sequence[Any], names: Sequence[str]) -> bool:
         found = ", ".join(f"{name} over ({', '.join(map(str, own))})"
                           for name, own in zip(names, dims, strict=True))  # fmt: skip
         raise SpecError(
-            f"the coordinates are {found}; write each over a dimension of its own for a grid, or "
+            f"the coordinates are {found}. Write each over a dimension of its own for a grid, or "
             'all over one for points, such as dataset.stack(point=["x", "y"])'
         )
     return True
@@ -158,7 +158,7 @@ def _mesh(columns: Sequence[Any], domain: Domain) -> FloatArray:
     if needed > offered:
         raise SpecError(
             f"the coordinates span {count} points, which need {needed >> 20} MiB, and this process "
-            f"may use {offered >> 20}; ask for parts of the grid"
+            f"may use {offered >> 20}. Ask for parts of the grid"
         )
     places = [
         _column(column, axis.unit, domain)
@@ -197,7 +197,7 @@ def check_shape(shape: tuple[int, ...], domain: Domain) -> None:
     flat = domain.dimensions == 1 and len(shape) == 1
     if not flat and (len(shape) != 2 or shape[1] != domain.dimensions):
         raise SpecError(
-            f"points have shape {shape}; write (m, {domain.dimensions}) in the order "
+            f"points have shape {shape}. Write (m, {domain.dimensions}) in the order "
             f"{', '.join(domain.names)}"
         )
 
@@ -222,7 +222,7 @@ def _column(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
             numbers = [_moment(one, unit) for one in found.flat]
         except (ValueError, AttributeError, TypeError):  # whose text quotes the value
             raise SpecError(
-                "points are no dates or times; write numpy datetime64 or ISO texts, such as "
+                "points are not dates or times. Write numpy datetime64 or ISO texts, such as "
                 '"2026-01-01"'
             ) from None
         return np.array(numbers, dtype=np.float64).reshape(found.shape)
@@ -240,7 +240,7 @@ def _floats(values: Any, domain: Domain) -> FloatArray:
         if not np.iscomplexobj(values):  # numpy would drop the imaginary parts
             return np.asarray(values, dtype=np.float64)
     raise SpecError(
-        f"points must be numbers; write an array (m, {domain.dimensions}) in the "
+        f"points must be numbers. Write an array (m, {domain.dimensions}) in the "
         f"order {', '.join(domain.names)}"
     )
 
@@ -249,7 +249,7 @@ def _stacked(table: Any, domain: Domain) -> FloatArray:
     names = domain.names
     if hasattr(table, "to_dask_array"):
         raise SpecError(
-            "points in a table of dask cannot be used; write table.map_partitions(synopsis, "
+            "points in a table of dask cannot be used. Write table.map_partitions(synopsis, "
             'meta=("value", "f8")), or a dask array'
         )
     if hasattr(table, "to_frame") and not hasattr(table, "columns"):
@@ -259,7 +259,7 @@ def _stacked(table: Any, domain: Domain) -> FloatArray:
         )
     if not hasattr(table, "__getitem__"):
         raise SpecError(
-            f"points of type {type(table).__name__} cannot be used; write a numpy or dask "
+            f"points of type {type(table).__name__} cannot be used. Write a numpy or dask "
             f"array (m, {len(names)}), or a table with the columns {', '.join(names)}"
         )
     columns = [_named(table, name, names) for name in names]
@@ -365,7 +365,7 @@ def grid_axes(
     if needed > offered:
         raise SpecError(
             f"grid shape {shape}: {points} points need {needed >> 20} MiB, and this process may "
-            f"use {offered >> 20} more; write smaller counts, or ask for parts of it by "
+            f"use {offered >> 20} more. Write smaller counts, or ask for parts of it by "
             "iter_batches"
         )
     return [np.linspace(0.0, 1.0, count) for count in counts]

@@ -71,16 +71,16 @@ def _require_probabilities(combination: Combination, target: Mapping[str, Any]) 
         Which says what does.
     """
     if not combination.classes:
-        raise SpecError("probabilities: this function has no classes; ask for its values")
+        raise SpecError("probabilities: this function has no classes. Ask for its values")
     if combination.log_odds or combination.meaning(target) == "log-odds":
         return
     if target.get("release") == "joint":
         raise SpecError(
             "probabilities: a joint release is the difference of two scores, which do not follow "
-            'from it; release naive Bayes with release = "factored", or ask for decisions'
+            'from it. Release naive Bayes with release = "factored", or ask for decisions'
         )
     raise SpecError(
-        f"probabilities: a {target['kind']} of {len(combination.classes)} classes has none; use "
+        f"probabilities: a {target['kind']} of {len(combination.classes)} classes has none. Use "
         "decision_function or predict, or release naive-bayes or, of two classes, "
         "logistic-regression"
     )
@@ -249,7 +249,7 @@ class Synopsis:
             Where what was released has no classes.
         """
         if not self.classes:
-            raise SpecError("decision_function: this function has no classes; call the synopsis")
+            raise SpecError("decision_function: this function has no classes. Call the synopsis")
         return self._answered(points, self._question(h, "decision"))
 
     def predict(self, points: Points, h: Order = None) -> Any:
@@ -299,10 +299,10 @@ class Synopsis:
         Raises
         ------
         SpecError
-            Where what was released is no density.
+            Where what was released is not a density.
         """
         if self.meaning != "density":
-            raise SpecError("score_samples: what was released is no density; call the synopsis")
+            raise SpecError("score_samples: what was released is not a density. Call the synopsis")
         values = self(plain(points, self.domain), h)
         with np.errstate(divide="ignore"):
             found = np.log(np.maximum(values, 0.0))  # maximum keeps NaN

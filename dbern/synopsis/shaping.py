@@ -158,7 +158,7 @@ class OnDiskArray:
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise ReleaseError(
-                f"{tempfile.gettempdir()}: a temporary file cannot be written ({why}); free some "
+                f"{tempfile.gettempdir()}: a temporary file cannot be written ({why}). Free some "
                 "space, or set TMPDIR to another folder"
             ) from None
 
@@ -220,12 +220,12 @@ def _check_room(wanted: int) -> None:
         why = error.strerror or type(error).__name__
         raise EnvironmentRefusedError(
             f"the shapes of so large a lattice need a temporary file of {wanted >> 20} MiB, and "
-            f"there is no folder for it ({why}); set TMPDIR to one that can be written"
+            f"there is no folder for it ({why}). Set TMPDIR to one that can be written"
         ) from None
     if free < wanted:
         raise EnvironmentRefusedError(
             f"the shapes of so large a lattice are made in a temporary file of {wanted >> 20} MiB, "
-            f"and {folder} has {free >> 20} MiB free; free some space, set TMPDIR to another "
+            f"and {folder} has {free >> 20} MiB free. Free some space, set TMPDIR to another "
             "folder, or ask the synopsis itself"
         )
 
@@ -262,21 +262,21 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
     facts, combine = synopsis.metadata, synopsis.combination.kind
     wanted = in_order([*facts.get("post_processing", ()), *shapes], synopsis.domain)
     if synopsis.combination.of_points:
-        raise SpecError("shapes: a function made of weights cannot be shaped; ask the synopsis")
+        raise SpecError("shapes: a function made of weights cannot be shaped. Ask the synopsis")
     if combine != "linear" and not (combine == "stack" and wanted == (_NONNEGATIVE,)):
         able = f'can only be "{_NONNEGATIVE}"' if combine == "stack" else "cannot be shaped"
         raise SpecError(
-            f'shapes: a function that is a "{combine}" of arrays {able}; ask the synopsis itself'
+            f'shapes: a function that is a "{combine}" of arrays {able}. Ask the synopsis itself'
         )
     if "oblique" in facts["components"][0] and wanted != (_NONNEGATIVE,):
         raise SpecError(
             f'shapes: a density of a full covariance can only be "{_NONNEGATIVE}", as its lattice '
-            "is oblique to the axes; leave out the others"
+            "is oblique to the axes. Leave out the others"
         )
     if _NORMALIZED in wanted and synopsis.meaning != "density":
         raise SpecError(
             f'shape "{_NORMALIZED}": only a density integrates to one, and this is a '
-            f"{facts['target']['kind']}; leave it out"
+            f"{facts['target']['kind']}. Leave it out"
         )
     return ShapedSynopsis(synopsis, wanted)
 
@@ -300,11 +300,11 @@ def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
     unknown = [each for each in shapes if each not in known]
     if unknown or not shapes:
         wrong = f'shape "{unknown[0]}": not known' if unknown else "shapes: none is named"
-        raise SpecError(f"{wrong}; write one or more of {', '.join(known)}")
+        raise SpecError(f"{wrong}. Write one or more of {', '.join(known)}")
     for name in domain.names:
         if {f"{_INCREASING}:{name}", f"{_DECREASING}:{name}"} <= set(shapes):
             raise SpecError(
-                f'shapes: "{name}" cannot be both {_INCREASING} and {_DECREASING}; keep one'
+                f'shapes: "{name}" cannot be both {_INCREASING} and {_DECREASING}. Keep one'
             )
     return tuple(each for each in known if each in shapes)
 
@@ -452,14 +452,14 @@ def _mean(bernstein: FloatArray | Blocks, clipped: bool) -> float:
         averages = [np.full((1, nodes), 1 / nodes) for nodes in bernstein.shape]
         mean, gap = float(blocks_of(bernstein).contracted(averages).item()), 0.0
     if mean <= 0:
-        advice = "leave it out" if clipped else f'add "{_NONNEGATIVE}", or leave it out'
+        advice = "Leave it out" if clipped else f'Add "{_NONNEGATIVE}", or leave it out'
         raise SpecError(
-            f'shape "{_NORMALIZED}": the released values have no positive integral; {advice}'
+            f'shape "{_NORMALIZED}": the released values have no positive integral. {advice}'
         )
     if gap > _LARGEST_GAP * mean:
         raise SpecError(
             f'shape "{_NORMALIZED}": the integral of the clipped values is not known to within '
-            f'{_LARGEST_GAP:.0%}; leave out "{_NONNEGATIVE}", or write a smaller h'
+            f'{_LARGEST_GAP:.0%}. Leave out "{_NONNEGATIVE}", or write a smaller h'
         )
     return mean
 
@@ -515,7 +515,7 @@ class ShapedSynopsis(Synopsis):
         """
         if method != "bernstein":
             raise SpecError(
-                f'method = "{method}": only the polynomial is shaped; leave it out, or ask the '
+                f'method = "{method}": only the polynomial is shaped. Leave it out, or ask the '
                 "synopsis itself"
             )
         return super().__call__(points, h)

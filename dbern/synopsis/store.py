@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def _object_name(name: str) -> str:
-    require(is_object_name(name) and name != MANIFEST, "is no name of an object of the store")
+    require(is_object_name(name) and name != MANIFEST, "is not the name of an object of the store")
     return name
 
 
@@ -101,7 +101,7 @@ class Manifest(Facts):
         if (found.format, found.format_version) != (FORMAT, FORMAT_VERSION):
             raise IntegrityError(
                 f"{where}: is {printable(found.format)} version {found.format_version}, and this "
-                f"dbern reads {FORMAT} version {FORMAT_VERSION}; open it with the dbern that wrote "
+                f"dbern reads {FORMAT} version {FORMAT_VERSION}. Open it with the dbern that wrote "
                 "it"
             )
         return checked(cls, text, where, MANIFEST)
@@ -134,7 +134,7 @@ def publish(place: Place, manifest: Manifest) -> None:
         try:
             place.create(MANIFEST, manifest.text().encode())
         except FileExistsError:
-            raise IntegrityError(f"{place}: holds another release; choose another output") from None
+            raise IntegrityError(f"{place}: holds another release. Choose another output") from None
 
 
 SHARD_BYTES = 1 << 28
@@ -209,7 +209,7 @@ class ReleasedStore:
         """
         if self._manifest.release_id != release_id:
             raise IntegrityError(
-                f"{self.place}: holds another release than was opened; open it again"
+                f"{self.place}: holds another release than was opened. Open it again"
             )
 
     def array(self, path: str) -> tuple[Any, dict[str, Any]]:
@@ -244,7 +244,7 @@ class ReleasedStore:
     def _shard(self, path: str, index: int) -> FloatArray:
         integers = self._decoded(path, index)
         if (integers == ABSENT).any():
-            raise IntegrityError(f"{self.place}: coefficients are missing; copy the synopsis again")
+            raise IntegrityError(f"{self.place}: coefficients are missing. Copy the synopsis again")
         return np.asarray(integers * float(self._arrays[path].attributes["scale_factor"]))
 
     def _decoded(self, path: str, index: int) -> Any:
@@ -264,7 +264,7 @@ class ReleasedStore:
         unknown = there - set(self._manifest.objects)
         if unknown:
             raise IntegrityError(
-                f"{self.place}: {printable(min(unknown))} is not part of the release; remove it"
+                f"{self.place}: {printable(min(unknown))} is not part of the release. Remove it"
             )
         found = self._each(self._looked_at, self._manifest.objects)
         require_signed(self.signers, keys, self.place)
@@ -322,21 +322,21 @@ class ReleasedStore:
                 yield
             except (FileNotFoundError, NotADirectoryError):
                 raise IntegrityError(
-                    f"{self.place}: {name} is missing; copy the synopsis again"
+                    f"{self.place}: {name} is missing. Copy the synopsis again"
                 ) from None
 
     def _require_same(self, name: str, found: Entry) -> None:
         if found != self._manifest.objects[name]:
             raise IntegrityError(
-                f"{self.place}: {name} is not what was released; copy the synopsis again"
+                f"{self.place}: {name} is not what was released. Copy the synopsis again"
             )
 
 
 def _not_a_synopsis(place: Place) -> IntegrityError | SpecError:
     if not place.exists():
-        return SpecError(f"{place}: there is no such {place.noun}; check the path")
+        return SpecError(f"{place}: there is no such {place.noun}. Check the path")
     if owner(place) is not None:
         return IntegrityError(
-            f"{place}: has no {MANIFEST}, so its release is not finished; run the release again"
+            f"{place}: has no {MANIFEST}, so its release is not finished. Run the release again"
         )
-    return IntegrityError(f"{place}: is not a dbern synopsis (no {MANIFEST}); check the path")
+    return IntegrityError(f"{place}: is not a dbern synopsis (no {MANIFEST}). Check the path")

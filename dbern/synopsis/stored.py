@@ -275,7 +275,7 @@ class StoredArray:
         if needed > offered:
             raise EnvironmentRefusedError(
                 f"{where}: {self.name(index)} needs {needed >> 20} MiB, and this process may use "
-                f"{offered >> 20}; open it where there is more memory"
+                f"{offered >> 20}. Open it where there is more memory"
             )
         kind = _TYPES[self.document.data_type]
         values = np.full((self.layers, *self.shape[1:]), self.document.fill_value, kind)

@@ -162,7 +162,7 @@ class SynopsisWriter:
             differing = set(self._place.names()) ^ set(self._entries)
         if differing:
             raise ReleaseError(
-                f"{self._place}: {min(differing)} was added or removed by something else; keep "
+                f"{self._place}: {min(differing)} was added or removed by something else. Keep "
                 "other programs away from the output and run the same command again"
             )
         just_before()
@@ -184,14 +184,14 @@ def check_output(place: Place, release_id: str | None) -> None:
             return
         if is_published(place):
             raise SpecError(
-                f"release.output: {place} already holds a synopsis; write another output"
+                f"release.output: {place} already holds a synopsis. Write another output"
             )
         if owner(place) != release_id or release_id is None:
             raise _taken(place)
 
 
 def _taken(place: Place) -> SpecError:
-    return SpecError(f"release.output: {place} already exists; remove it or write another output")
+    return SpecError(f"release.output: {place} already exists. Remove it or write another output")
 
 
 def discard(place: Place, release_id: str) -> None:

@@ -119,4 +119,4 @@ def learner_of(kind: str) -> type[Learner]:
     known = kinds()
     near = difflib.get_close_matches(kind, known, n=1)
     instead = f'"{near[0]}"' if near else f"one of: {', '.join(known)}"
-    raise SpecError(f'target.kind: "{kind}" is unknown; write kind = {instead}')
+    raise SpecError(f'target.kind: "{kind}" is unknown. Write kind = {instead}')

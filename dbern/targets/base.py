@@ -84,16 +84,16 @@ def _message(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> st
         if field is None and problem["type"] == "extra_forbidden":
             near = difflib.get_close_matches(part, siblings, n=1, cutoff=_NEAR)
             return (
-                f"unknown key; write {near[0]}"
+                f"unknown key. Write {near[0]}"
                 if near
-                else (f"unknown key; write one of: {', '.join(siblings)}")
+                else (f"unknown key. Write one of: {', '.join(siblings)}")
             )
         if field is None:
             break
         hint = field.description or hint
         fields = _section(field.annotation)
     what = _WHAT.get(problem["type"], "has a wrong value or type").format(**problem.get("ctx", {}))
-    return f"{what}; write {hint}"
+    return f"{what}. Write {hint}"
 
 
 # --- What a learner is
@@ -108,7 +108,7 @@ def _known_kernel(name: str) -> str:
     if name not in KERNELS:
         others = ", ".join(f'"{one}"' for one in KERNELS if one != "gaussian")
         raise SpecError(
-            f'target.kernel: "{name}" is unknown; write kernel = "gaussian", or one of {others}'
+            f'target.kernel: "{name}" is unknown. Write kernel = "gaussian", or one of {others}'
         )
     return name
 

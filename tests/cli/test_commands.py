@@ -99,7 +99,7 @@ def test_shapes_are_asked_for_and_named(project, run, queries):
     assert a == b != c
     ran = run("query", "out.zarr", queries, "--out", "d.parquet", "--shape", "increasing:w")
     assert ran.code == 2
-    assert "write one or more of increasing:x, decreasing:x, increasing:y" in ran.err
+    assert "Write one or more of increasing:x, decreasing:x, increasing:y" in ran.err
     assert not (project.folder / "d.parquet").exists()
 
 
@@ -142,7 +142,7 @@ def test_2_names_every_wrong_key_and_says_what_to_write(project, run):
     )
     ran = run("release", "release.toml")
     assert ran.code == 2
-    assert 'budget.epsilon: has a wrong value or type; write epsilon = "1.0"' in ran.err
+    assert 'budget.epsilon: has a wrong value or type. Write epsilon = "1.0"' in ran.err
 
 
 def test_2_where_the_output_is_taken(project, run):
@@ -256,7 +256,7 @@ def test_show_keeps_long_names_of_arrays_apart_from_what_is_said_of_them(release
 def test_2_for_a_mistyped_path_and_5_for_what_is_no_release(project, run, queries, command):
     rest = (queries, "--out", "a.parquet") if command == "query" else ()
     for name, code, said in (
-        ("nothing.zarr", 2, "there is no such folder; check the path"),
+        ("nothing.zarr", 2, "there is no such folder. Check the path"),
         ("data", 5, "not a dbern synopsis"),
     ):
         ran = run(command, name, *rest)

@@ -138,7 +138,7 @@ def test_a_dataset_has_the_very_bounds_of_the_synopsis(one, dataset):
 def test_a_dataset_in_memory_needs_an_order(one, dataset):
     alone = dataset.load().copy()
     alone.encoding = {}
-    with pytest.raises(SpecError, match="write h = 2"):
+    with pytest.raises(SpecError, match="Write h = 2"):
         alone.dbern(POINTS)
     np.testing.assert_allclose(alone.dbern(POINTS, h=2), one(POINTS, 2), rtol=1e-12)
 
@@ -149,7 +149,7 @@ def test_a_dataset_in_memory_needs_an_order(one, dataset):
         (lambda d: d.dbern(POINTS, h=0), "h = 0: write an integer from 1 to 10000"),
         (lambda d: d.dbern(POINTS, h=10**18), "write an integer from 1 to 10000"),
         (lambda d: d.dbern(POINTS, h=(1,)), "one for each axis"),
-        (lambda d: d.dbern(POINTS[:, :1]), "write (m, 2) in the order x, y"),
+        (lambda d: d.dbern(POINTS[:, :1]), "Write (m, 2) in the order x, y"),
         (lambda d: d.dbern.grid(1), "at least 2 for each of x, y"),
         (lambda d: d.drop_vars("x").dbern(POINTS), 'group = "components/<name>"'),
         (lambda d: d.isel(x=slice(0, 3)).dbern(POINTS, h=2), "a part of a released lattice"),

@@ -146,7 +146,9 @@ def test_a_name_never_leads_out_of_the_store(copied, tmp_path, name):
     entry = {"bytes": 6, "sha256": hashlib.sha256(b"secret").hexdigest()}
     manifest["objects"][name.format(outside=tmp_path / "outside")] = entry
     (copied / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(IntegrityError, match=r"manifest\.json is damaged: objects.*is no name"):
+    with pytest.raises(
+        IntegrityError, match=r"manifest\.json is damaged: objects.*is not the name"
+    ):
         dbern.open(copied).verify()
 
 

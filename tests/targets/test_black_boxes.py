@@ -242,7 +242,7 @@ BAD = [
     ({"on_failure": 2.0}, r"^target\.on_failure: lies outside bounds; write on_failure = 0.0"),
     ({"on_failure": "go on"}, r'^target\.on_failure: .*or "stop"'),
     ({"on_failure": None}, r"^target\.on_failure: "),
-    ({"sensitivty": 1.0}, r"^target\.sensitivty: unknown key; write sensitivity"),
+    ({"sensitivty": 1.0}, r"^target\.sensitivty: unknown key\. Write sensitivity"),
 ]
 
 

@@ -298,7 +298,7 @@ class Combination:
     constant: float | None = None
 
     def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
-        """Values of the function (m,) or (m, classes), from those of the arrays, (m,) each.
+        """Return the function's values (m,) or (m, classes), from those of the arrays, (m,) each.
 
         A vector is a part as it is. `unit` are the points in the unit cube, (m, l), for a function
         that needs them (`of_points`).
@@ -326,7 +326,7 @@ class Combination:
     def decisions(
         self, parts: Sequence[FloatArray], unit: FloatArray | None, noise: Sequence[float]
     ) -> FloatArray:
-        """What decides between classes: above zero for the second of two, or the largest column.
+        """Return what decides: above zero for the second of two classes, or the largest column.
 
         Of naive Bayes the log odds of the second of two classes, of more the logarithms of their
         probabilities; of "sigmoid" the log odds; of anything else the values.
@@ -349,7 +349,7 @@ class Combination:
         return np.moveaxis(logs - np.log(np.exp(logs).sum(axis=0)), 0, -1)
 
     def probabilities(self, decisions: FloatArray) -> FloatArray:
-        """Probabilities (m, classes), from `decisions` that are log odds or log probabilities."""
+        """Return probabilities (m, classes), from log odds or log probabilities."""
         if self.multi_output:
             return np.asarray(np.exp(decisions))
         return np.stack([0.5 - 0.5 * np.tanh(0.5 * decisions),
@@ -410,7 +410,7 @@ class Combination:
         return "log-odds" if logistic and not self.multi_output else "score"
 
     def columns_of(self, answer: Answer) -> list[str]:
-        """Names of an answer's columns in a table: "value", "value_no", "probability_no"."""
+        """Return the names of an answer's columns in a table: "value", "value_no", "probability_no"."""
         if answer == "probability":
             return [f"probability_{label}" for label in self.classes]
         return [f"value_{label}" for label in self.classes] if self.multi_output else ["value"]
@@ -423,7 +423,7 @@ class Combination:
     def interval(
         self, parts: Sequence[FloatArray], errors: Sequence[float]
     ) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper ends of a ratio where each array errs by at most its bound.
+        """Return the lower and upper ends of a ratio where each array errs by at most its bound.
 
         The extremes of ``a / b`` over a box with b > 0 are at its corners; where b may be zero or
         below, the whole range.
@@ -457,7 +457,7 @@ class Combination:
         return kernel_score_error(sums, errors[-1], self.peaks)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         content = {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in asdict(self).items()
@@ -469,7 +469,7 @@ class Combination:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Combination:
-        """What `to_dict` wrote."""
+        """Read what `to_dict` wrote."""
         facts: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value
             for key, value in content.items()
@@ -478,7 +478,7 @@ class Combination:
 
 
 def linear_values(weights: FloatArray, unit: FloatArray, constant: float) -> list[FloatArray]:
-    """Values of linear functions at points of the unit cube, shape (..., l).
+    """Return the values of linear functions at points of the unit cube, shape (..., l).
 
     Of each function in turn the weights of the coordinates and, unless it is zero, that of the
     constant.

@@ -58,7 +58,7 @@ class ReleasedDataset:
         self._dataset = dataset
 
     def __call__(self, points: Points, h: int | Sequence[int] | None = None) -> Any:
-        """Values at points, in data units; NaN outside the domain.
+        """Return values at points, in data units; NaN outside the domain.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class ReleasedDataset:
     def grid(
         self, shape: int | Sequence[int], h: int | Sequence[int] | None = None
     ) -> xarray.DataArray:
-        """Values on a regular grid over the whole domain, ends included; errors as for a call."""
+        """Return values on a regular grid over the domain, ends included; errors as for a call."""
         unit = grid_axes(shape, self.domain)
         values = self._polynomial(h).grid(unit)
         places = {

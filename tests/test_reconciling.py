@@ -35,11 +35,11 @@ def test_the_attack_and_the_way_out(restored, run):
     assert (ran.code, ran.out) == (3, "")
     assert f"dbern ledger reconcile --ledger {restored.url} FOLDER" in ran.err
     assert not (restored.folder / "again.zarr").exists()
-    assert "spending is stopped" in run("ledger", "status", *URL).out
+    assert "spending is blocked" in run("ledger", "status", *URL).out
     ran = run("ledger", "reconcile", *URL, ".")
     assert ran.code == 0
     assert ran.out == (
-        "./out.zarr: epsilon 1 charged to trips\n1 charged, 0 known before; spending goes on\n"
+        "./out.zarr: epsilon 1 charged to trips\n1 charged, 0 known before; spending is allowed\n"
     )
     assert (account(run)["spent"], account(run)["remaining"]) == ("epsilon 1", "epsilon 2")
     ran = run("release", "release.toml")
@@ -94,10 +94,10 @@ def test_more_keeps_it_stopped(restored, run):
 def test_an_operator_may_declare_it(project, run):
     assert run("release", "release.toml").code == 0
     ran = run("ledger", "reconcile", *URL, "--restored")
-    assert (ran.code, ran.out) == (0, "0 charged, 0 known before; spending is stopped\n")
+    assert (ran.code, ran.out) == (0, "0 charged, 0 known before; spending is blocked\n")
     project.spec(release={"name": "again", "output": "again.zarr"})
     assert run("release", "release.toml").code == 3
-    assert "1 known before; spending goes on" in run("ledger", "reconcile", *URL, ".").out
+    assert "1 known before; spending is allowed" in run("ledger", "reconcile", *URL, ".").out
     assert run("release", "release.toml").code == 0
     ran = run("ledger", "reconcile", *URL)
     assert (ran.code, "--restored" in ran.err) == (2, True)

@@ -99,7 +99,7 @@ _BUILT = 1_700_000_000  # seconds since 1970: this package is younger
 
 
 def installation() -> list[Finding]:
-    """Python, every package that ``dbern`` needs, the clock, and memory.
+    """Check Python, every package that ``dbern`` needs, the clock, and memory.
 
     Examples
     --------
@@ -155,7 +155,7 @@ _ENCRYPTED = ("require", "verify-ca", _VERIFIED)
 
 
 def database(url: str) -> list[Finding]:
-    """How a client reaches a PostgreSQL ledger, and what it needs of its own to release."""
+    """Check how a client reaches a PostgreSQL ledger, and what it needs to release."""
     return [_database_transport(url), _secret(), _staging()]
 
 
@@ -285,7 +285,7 @@ _WAIT_SECONDS = 0.05
 
 
 def ledger(url: str) -> list[Finding]:
-    """The ledger's file, its folders of keys and staging, its locks and its place.
+    """Check the ledger's file, its folders of keys and staging, its locks and its place.
 
     Of one in PostgreSQL, what this client needs: a verified way to it, its secret, its staging.
 
@@ -511,7 +511,7 @@ _CONNECT_SECONDS = 5
 
 
 def scheduler(address: str) -> list[Finding]:
-    """A Dask cluster: transport, dashboard, workers' versions, memory settings and clocks."""
+    """Check a Dask cluster: transport, dashboard, versions, memory settings and clocks."""
     try:
         with connect(address, _CONNECT_SECONDS) as client:
             return [_scheduler_transport(address), *_dashboards(client), *_workers(client)]

@@ -72,11 +72,11 @@ class Answers:
         self.content: dict[str, dict[str, Any]] = {"release": {}, "data": {}, "budget": {}}
 
     def __call__(self, section: str, key: str, question: str, default: str | None = None) -> str:
-        """The text of one key of the spec."""
+        """Ask for one key of the spec; returns its text."""
         return self._answer(key, question, default, lambda text: self._put(section, key, text))
 
     def axes(self) -> dict[str, list[Bound]]:
-        """The bounds of each axis by its column."""
+        """Ask for the bounds of each axis; returns them by column."""
         for text in self._given["axes"]:
             self._answer("axis", "Axis and its public limits (column=low,high)", None, self._axis,
                          text)  # fmt: skip
@@ -90,7 +90,7 @@ class Answers:
         return self.bounds
 
     def kind(self, question: str, default: str) -> str:
-        """The kind of the target, which there must be."""
+        """Ask for the kind of the target, which there must be."""
         from dbern.targets import learner_of
 
         def put(kind: str) -> None:
@@ -121,7 +121,7 @@ class Answers:
         return found
 
     def settings(self, learner: type[Learner]) -> dict[str, str]:
-        """TOML by key of the target: what was set, and what the learner cannot do without."""
+        """Ask for the target's keys; returns their TOML by key."""
         texts: dict[str, str] = {}
 
         def put(key: str) -> Callable[[str], None]:
@@ -172,7 +172,7 @@ class Answers:
             self._answer("set", f"target.{key} ({what})", None, put(key))
 
     def role(self, role: str, *, needed: bool) -> None:
-        """The section of a label, response, group or filter; nothing where it is left out."""
+        """Ask for the section of a label, response, group or filter, which may be left out."""
         other, example, _ = ROLES[role]
 
         def put(text: str) -> None:
@@ -191,7 +191,7 @@ class Answers:
             self._answer(role, question, None if needed else "", put)
 
     def protection(self) -> None:
-        """Whose data: unit, neighbours and, where the number of rows is private, a normalizer."""
+        """Ask whose data it is: unit, neighbors and, where n is private, a normalizer."""
 
         def put(text: str) -> None:
             if text:
@@ -304,7 +304,7 @@ def loaded(content: dict[str, dict[str, Any]], folder: Path) -> None:
 
 
 def split(key: str, text: str) -> tuple[str, str]:
-    """A column, and what is said of it after an equals sign."""
+    """Return a column, and what is said of it after an equals sign."""
     column, equals, rest = text.partition("=")
     if not equals or not column.strip():
         raise click.BadParameter(f'"{text}": write column=values', param_hint=f"--{key}")
@@ -312,7 +312,7 @@ def split(key: str, text: str) -> tuple[str, str]:
 
 
 def limits(key: str, text: str) -> tuple[str, list[Bound]]:
-    """A column and its two limits: numbers, dates or times."""
+    """Return a column and its two limits: numbers, dates or times."""
     column, rest = split(key, text)
     try:
         low, high = (_limit(part.strip()) for part in rest.split(","))
@@ -333,7 +333,7 @@ def _limit(text: str) -> Bound:
 
 
 def category(text: str) -> str | int | bool:
-    """A value of a public list."""
+    """Return a value of a public list."""
     text = text.strip()
     if text in ("true", "false"):
         return text == "true"
@@ -393,7 +393,7 @@ _HEAD = """\
 def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> None:
     """Write a commented spec, asking for what no option gives.
 
-    On a terminal it asks again for what is wrong. Looks at no data and overwrites nothing.
+    On a terminal it asks again for an answer that is wrong. Reads no data and overwrites no file.
 
     For example: dbern init --source "trips/*.parquet" --axis x=0,10 --axis y=0,10 --set
     "bandwidth=[0.6, 0.6]" --epsilon 1.0 --dataset city
@@ -545,11 +545,11 @@ def _key(name: str) -> str:
     "spec_path",
     metavar="OUT.toml",
     type=click.Path(dir_okay=False),
-    help="Begin a spec that leaves every public choice to you.",
+    help="Write a spec in which you fill in every public choice.",
 )
 @common
 def inspect(source: str, rows: bool, spec_path: str | None, as_json: bool, quiet: bool) -> None:
-    """Show columns and types of Parquet files. Never a value or a statistic."""
+    """Show columns and types of Parquet files, without values or statistics."""
     del quiet
     from dbern.data.inspection import inspect_source, write_skeleton
 
@@ -572,7 +572,7 @@ def target() -> None:
 @target.command("list")
 @common
 def list_targets(as_json: bool, quiet: bool) -> None:
-    """Show every learner: a line on what it is, and its keys."""
+    """Show every learner with a line of description, and its keys."""
     del quiet
     from dbern.targets import kinds
 
@@ -626,12 +626,12 @@ _ENVIRONMENT = 4
 def doctor(
     url: str | None, scheduler: str | None, output: str | None, as_json: bool, quiet: bool
 ) -> int:
-    """Check an installation and say what to mend.
+    """Check an installation and say how to mend it.
 
-    Reads no record and spends nothing. Looks at versions and the clock, and at what is named:
-    permissions and locks of a ledger, or the way to its database; the file system or store of an
-    output; transport, dashboards, versions and memory of a cluster. Exit code 4 if something must
-    be mended before a release; warnings alone are 0.
+    Reads no record and spends no budget. Checks versions and the clock, and what you name: a
+    ledger's permissions and locks, or its database connection; an output's file system or store; a
+    cluster's transport, dashboards, versions and memory. Exit code 4 means that something must be
+    mended before a release. Warnings alone end with 0.
     """
     from dbern.cli import diagnosis
 

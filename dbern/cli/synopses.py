@@ -47,7 +47,7 @@ SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path()
 @click.option(
     "--once",
     is_flag=True,
-    help="Leave answers that are there already, and end well: a schedule may run it again.",
+    help="End with 0 and change nothing where the answers exist, for schedules that run twice.",
 )
 @click.option(
     "--h",
@@ -84,9 +84,9 @@ def query(
 ) -> None:
     """Answer every row of a Parquet file, in its order.
 
-    SYNOPSIS, QUERIES and ANSWERS are paths or s3:// URLs. The answers have all columns of QUERIES,
-    then "value"; of several classes or groups "value_CLASS" each. Outside the bounds, and where a
-    coordinate is missing, values are NaN.
+    SYNOPSIS, QUERIES and ANSWERS are paths or s3:// URLs. ANSWERS has all columns of QUERIES, then
+    "value", or one "value_CLASS" for each class or group. Values are NaN outside the bounds and
+    where a coordinate is missing.
     """
     from dbern.synopsis.reader import open_synopsis
     from dbern.synopsis.tables import answer, is_there
@@ -134,15 +134,15 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> None:
     multiple=True,
     metavar="PUBLIC.pem",
     type=click.Path(),
-    help="A public key of a signer whom you trust: one of them has to have signed. May be "
+    help="A public key of a signer whom you trust. One of the keys named must have signed. May be "
     "repeated.",
 )
 @common
 def verify(synopsis_path: str, trusted: tuple[str, ...], as_json: bool, quiet: bool) -> None:
     """Check every byte of a synopsis, and who signed it.
 
-    The bytes are those of its manifest, or it ends with exit code 5. Without --trusted anybody may
-    have signed: it says with which keys, and not whose they are.
+    Ends with exit code 5 where a byte differs from the manifest. Without --trusted it lists the
+    keys that signed, and cannot tell whose they are.
     """
     del quiet
     from dbern.reporting.html import signed_by
@@ -225,9 +225,9 @@ PASSPHRASE = "DBERN_SIGNING_PASSPHRASE"  # noqa: S105 -- the variable's name
 def sign(synopsis_path: str, key: str, as_json: bool, quiet: bool) -> None:
     """Sign a synopsis, so that others can tell that it is yours.
 
-    Every byte is checked first; then a signature of the manifest is put beside it. Give the public
-    key away: openssl pkey -in PRIVATE.pem -pubout. The passphrase of an encrypted key is asked for,
-    or taken from DBERN_SIGNING_PASSPHRASE.
+    Checks every byte, then writes a signature beside the manifest. Publish the public key: openssl
+    pkey -in PRIVATE.pem -pubout. An encrypted key's passphrase is asked for, or read from
+    DBERN_SIGNING_PASSPHRASE.
     """
     del quiet
     from dbern.synopsis.signatures import private_key_of
@@ -261,8 +261,7 @@ def _passphrase() -> str:
     "--out",
     metavar="FILE.html",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where it goes; a file that is there is replaced.  [default: SYNOPSIS's name, or "
-    "budgets.html]",
+    help="File to write; one that exists is replaced.  [default: SYNOPSIS's name, or budgets.html]",
 )
 @common
 def write_report(
@@ -275,7 +274,7 @@ def write_report(
 ) -> None:
     """Write one HTML file about a synopsis or about budgets.
 
-    It holds everything it shows: it opens anywhere, and asks for nothing from the network.
+    The file holds everything it shows. It opens offline.
     """
     del quiet
     if (synopsis_path is None) == (url is None):
@@ -297,13 +296,13 @@ def write_report(
     "--out",
     metavar="FILE.yaml",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where it goes; a file that is there is replaced.  [default: stdout]",
+    help="File to write; one that exists is replaced.  [default: stdout]",
 )
 @common
 def export(synopsis_path: str, out: Path | None, as_json: bool, quiet: bool) -> None:
     """Describe a release in the form of the DP deployments registry.
 
-    What a synopsis knows is filled in; what only its publisher knows is left empty, and named.
+    Fills in what the synopsis holds. Lists the fields that only its publisher can fill in.
     """
     from dbern.reporting.registry import as_yaml, blanks, deployment_of
     from dbern.synopsis.reader import open_synopsis
@@ -312,7 +311,7 @@ def export(synopsis_path: str, out: Path | None, as_json: bool, quiet: bool) -> 
     if out is not None:
         _write(out, as_yaml(content))
     if not quiet:
-        click.echo(f"to be filled in: {', '.join(blanks(content))}", err=True)
+        click.echo(f"fill in: {', '.join(blanks(content))}", err=True)
     text = as_yaml(content).rstrip() if out is None else f"wrote {out}"
     report(content, text, as_json=as_json)
 

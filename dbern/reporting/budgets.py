@@ -33,7 +33,7 @@ class _Moment:
 
 
 def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[_Moment]:
-    """A dataset's account after each event of its audit log that changed it.
+    """Return a dataset's account after each event of its audit log that changed it.
 
     With a period, what is used is that of the event's own period.
     """
@@ -76,7 +76,7 @@ def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[_Moment]:
 def ledger_page(
     statuses: Sequence[DatasetStatus], lines: Sequence[AuditLine], *, pending: bool = False
 ) -> str:
-    """The report on some datasets' budgets, as HTML.
+    """Return the report on some datasets' budgets, as HTML.
 
     Parameters
     ----------

@@ -65,7 +65,7 @@ class Guarantee:
 
 
 def guarantee_of(facts: Mapping[str, Any]) -> Guarantee:
-    """The guarantee that a synopsis states.
+    """Return the guarantee that a synopsis states.
 
     The second sentence of a pure guarantee is Bayes' rule: odds change by a factor of at most
     ``exp(epsilon)``, so even odds become at most ``exp(epsilon) : 1``.
@@ -122,7 +122,7 @@ def guarantee_of(facts: Mapping[str, Any]) -> Guarantee:
 
 
 def signed_by(fingerprint: str | None, *, trusted: bool | None = None) -> str:
-    """Who vouches for a synopsis, and what is known of that key; None: nobody, or nothing.
+    """Say who vouches for a synopsis, and what is known of that key (None: nothing).
 
     Examples
     --------
@@ -257,7 +257,7 @@ _COMBINED = {
 
 
 def recipes(synopsis: Synopsis) -> dict[str, str]:
-    """Programs that answer a query at the middle of the domain, by the name of the way.
+    """Return the programs that answer a query at the middle of the domain, by the name of the way.
 
     Run them in the folder that holds the store; the shell's needs a ``queries.parquet`` with a
     column for each axis.
@@ -305,7 +305,7 @@ _PARTS = {
 
 
 def synopsis_page(synopsis: Synopsis) -> str:
-    """The report on a synopsis, as HTML.
+    """Return the report on a synopsis, as HTML.
 
     Raises
     ------
@@ -344,7 +344,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
 
 
 def render(template: str, **values: Any) -> str:
-    """A template of this package, every value escaped.
+    """Return a template of this package, every value escaped.
 
     Raises
     ------
@@ -378,7 +378,7 @@ def _shown(value: Any) -> Any:
 
 
 def number(value: float) -> str:
-    """Four digits, with narrow spaces between the thousands of whole numbers.
+    """Format four digits, with narrow spaces between the thousands of whole numbers.
 
     Examples
     --------
@@ -395,7 +395,7 @@ def number(value: float) -> str:
 
 
 def described(picture: Picture) -> str:
-    """What a picture shows, for those who do not see it."""
+    """Describe a picture for those who do not see it."""
     where = " and ".join(
         f"{axis.name} from {position_text(axis, axis.low)} to {position_text(axis, axis.high)}"
         for axis in picture.axes

@@ -52,7 +52,7 @@ _SURE, _DOUBTFUL = 0.5, 0.18
 
 
 def channels(colour: str) -> FloatArray:
-    """Red, green and blue between 0 and 1.
+    """Return the red, green and blue between 0 and 1.
 
     Examples
     --------
@@ -69,14 +69,14 @@ def _shade(values: FloatArray, scheme: str) -> FloatArray:
 
 
 def class_colour(index: int, scheme: str, *, sure: bool = True) -> FloatArray:
-    """A class's tint on the scheme's paper: text in ink can be read on it."""
+    """Return a class's tint on the scheme's paper: text in ink can be read on it."""
     share = _SURE if sure else _DOUBTFUL
     paper = channels(INK[scheme]["paper"])
     return share * channels(CLASSES[index % len(CLASSES)]) + (1 - share) * paper
 
 
 def text(colour: FloatArray) -> str:
-    """As ``#rrggbb``."""
+    """Format a colour as ``#rrggbb``."""
     return "#" + "".join(f"{round(255 * float(part)):02x}" for part in colour)
 
 
@@ -155,12 +155,12 @@ class Picture:
 
 
 def label(axis: Axis) -> str:
-    """An axis's name, with the zone of times."""
+    """Return an axis's name, with the zone of times."""
     return printable(f"{axis.name} (UTC)" if axis.unit is TimeUnit.SECONDS else axis.name)
 
 
 def position_text(axis: Axis, value: float) -> str:
-    """A place on an axis in words: a number, or a date or time."""
+    """Return a place on an axis in words: a number, or a date or time."""
     return axis.unit.text(value) if axis.unit else f"{value:.4g}"
 
 
@@ -170,7 +170,7 @@ def is_classifier(synopsis: Synopsis) -> bool:
 
 
 def picture_of(synopsis: Synopsis, places: int) -> Picture:
-    """What to draw of a function: a curve, maps or slices on `places` places an axis.
+    """Choose what to draw: a curve, maps or slices on `places` places an axis.
 
     One axis gives a curve for each group or class, two axes a map for each group or one of the
     class regions, three axes such maps at six places of the third axis, and more one such map
@@ -305,7 +305,7 @@ _CONTOURS = 6
 
 
 def draw(picture: Picture, name: str) -> dict[str, str]:
-    """SVG texts of a picture, one for each of `WIDTHS`.
+    """Draw a picture as SVG, once for each of `WIDTHS`.
 
     Parameters
     ----------
@@ -327,7 +327,7 @@ def drawn(
     paint: Callable[[Figure], None],
     below: Callable[[Figure], str] = lambda _figure: "",
 ) -> str:
-    """The SVG of a figure of some size in points.
+    """Draw a figure of some size in points as SVG.
 
     `paint` draws it; `below` gives what goes below the axes, once it is settled where they are.
     """

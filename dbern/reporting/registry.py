@@ -22,7 +22,7 @@ from dbern.reporting.pictures import position_text
 
 
 def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """A registry record from the metadata of a synopsis; empty where only the publisher knows.
+    """Make a registry record from a synopsis's metadata; empty where only the publisher knows.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def blanks(record: Any, path: str = "") -> list[str]:
-    """Where a record is still empty.
+    """Return where a record is still empty.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def _empty(record: Any, path: str) -> Iterator[str]:
 
 
 def as_yaml(record: Mapping[str, Any]) -> str:
-    """The text of a file for the registry."""
+    """Return the text of a file for the registry."""
     return str(yaml.safe_dump(dict(record), sort_keys=False, allow_unicode=True, width=100))
 
 

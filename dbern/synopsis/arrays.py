@@ -78,7 +78,7 @@ class LazyPolynomial:
         self._domain = domain
 
     def __call__(self, points: FloatArray, total: int, threads: int = 1) -> FloatArray:
-        """Values at points (m, l) in data units, taken in order of the first axis; NaN outside."""
+        """Evaluate points (m, l) in data units, in order of the first axis; NaN outside."""
         del total, threads
         values = np.full(len(points), np.nan)
         unit = np.clip(self._domain.to_unit(points), 0.0, 1.0)
@@ -90,7 +90,7 @@ class LazyPolynomial:
         return values
 
     def grid(self, axes: Sequence[FloatArray]) -> FloatArray:
-        """The polynomial on the product grid of `axes`, positions of the unit interval."""
+        """Return the polynomial on the product grid of `axes`, positions of the unit interval."""
         first, *others = self._weights(axes)
         values = np.zeros([len(axis) for axis in axes])
         rows = max(1, _GRID_VALUES // max(1, values[:1].size))
@@ -155,12 +155,12 @@ class Smoothing:
 
 
 def whole_ranks(coordinates: Coordinates) -> tuple[int | None, ...]:
-    """Every released component; None for each axis of plain lattice values."""
+    """Return every released component; None for each axis of plain lattice values."""
     return tuple(None if one is None else one.rank for one in axis_maps(coordinates))
 
 
 def smoothings(coordinates: Coordinates, h: Sequence[int]) -> list[Smoothing]:
-    """What may be chosen: `h` and the usual orders, at some shares of the released ranks."""
+    """Return what may be chosen: `h` and the usual orders, at some shares of the ranks."""
     maps = axis_maps(coordinates)
     orders = dict.fromkeys([tuple(h), *((order,) * len(h) for order in ORDERS)])
     shares = (1.0,) if maps[0] is None else _SHARES
@@ -175,7 +175,7 @@ def smoothings(coordinates: Coordinates, h: Sequence[int]) -> list[Smoothing]:
 
 
 def smoothed(coordinates: Coordinates, smoothing: Smoothing) -> Coordinates:
-    """The same release, used at the smoothing's ranks; its released values stay all of them."""
+    """Return the same release, used at the smoothing's ranks; all its values stay."""
     maps = zip(maps_of(coordinates), smoothing.ranks, strict=False)  # plain: no maps
     return coordinates_of(coordinates.lattice, [_used(one, rank) for one, rank in maps])
 
@@ -187,7 +187,7 @@ def _used(one: AxisMap, rank: int | None) -> AxisMap:
 def select(
     released: FloatArray | Blocks, deviation: float, coordinates: Coordinates, h: Sequence[int]
 ) -> Smoothing:
-    """The smoothing with the least estimated mean squared error over the domain.
+    """Return the smoothing with the least estimated mean squared error over the domain.
 
     Mallows' Cp: with M_c the linear map of a candidate and M_0 that of the least biased one,
     ``|M_c y - M_0 y|^2 - sigma^2 |M_c - M_0|^2 + sigma^2 |M_c|^2`` is an unbiased estimate of the
@@ -311,27 +311,27 @@ class ReleasedVector:
         return self._store.values(f"components/{self.name}/coefficients")
 
     def values(self, points: FloatArray, *_how: object) -> FloatArray:
-        """The numbers, whatever the points."""
+        """Return the numbers, whatever the points."""
         del points
         return self.entries
 
     def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
-        """The numbers, whatever the grid."""
+        """Return the numbers, whatever the grid."""
         del positions, smoothing
         return self.entries
 
     def grid_bytes(self, counts: Sequence[int]) -> int:
-        """None that grows with a grid."""
+        """Return 0: no memory grows with a grid."""
         del counts
         return 0
 
     def deviation(self, smoothing: Smoothing) -> float:
-        """The standard deviation of every entry's noise, from public facts alone."""
+        """Return the standard deviation of every entry's noise, from public facts alone."""
         del smoothing
         return _deviation(self._facts)
 
     def smoothing(self, h: Sequence[int]) -> Smoothing:
-        """None."""
+        """Return the only smoothing, which does nothing."""
         del h
         return self.chosen
 
@@ -383,7 +383,7 @@ class ReleasedArray:
         return tuple(self._facts["h"])
 
     def smoothing(self, h: Sequence[int]) -> Smoothing:
-        """The whole release at an order."""
+        """Return the whole release at an order."""
         return Smoothing(tuple(h), whole_ranks(self.coordinates))
 
     @cached_property
@@ -393,13 +393,13 @@ class ReleasedArray:
         return select(self._released_blocks(), deviation, self.coordinates, self.order)
 
     def deviation(self, smoothing: Smoothing) -> float:
-        """The root mean square of its values' noise over the domain, from public facts alone."""
+        """Return the root mean square of its values' noise, from public facts alone."""
         return _noise_deviation(_deviation(self._facts), self.coordinates, smoothing)
 
     def values(
         self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
     ) -> FloatArray:
-        """Values at points (m, l) on its own axes, a part of a request of `total`; NaN outside.
+        """Evaluate points (m, l) on its own axes, a part of a request of `total`; NaN outside.
 
         Without a smoothing, of the nearest node.
         """
@@ -426,7 +426,7 @@ class ReleasedArray:
         return found
 
     def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
-        """Values on a product grid of positions in the unit cube."""
+        """Return values on a product grid of positions in the unit cube."""
         if self.oblique is None:
             return self._polynomial(smoothing).grid(positions)
         shape = tuple(len(one) for one in positions)
@@ -439,7 +439,7 @@ class ReleasedArray:
         return found.reshape(shape)
 
     def grid_bytes(self, counts: Sequence[int]) -> int:
-        """Memory that a whole grid takes besides its values, where it grows with the grid."""
+        """Return the memory that a grid takes besides its values, where it grows with it."""
         if not self.large:
             return 0
         nodes = self.lattice.shape

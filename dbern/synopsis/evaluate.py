@@ -48,7 +48,7 @@ class Polynomial:
         self._resampled: list[Pieces | None] = []  # empty until it is wanted
 
     def __call__(self, points: FloatArray, total: int, threads: int = 1) -> FloatArray:
-        """Values at points (m, l) in data units, a part of a request of `total`; NaN outside."""
+        """Evaluate points (m, l) in data units, a part of a request of `total`; NaN outside."""
         large = total >= least_resampled(self.bernstein.shape)
         pieces = self._pieces() if large else None
         if pieces is None:
@@ -69,7 +69,7 @@ class Polynomial:
             return np.concatenate(list(done))
 
     def grid(self, axes: Sequence[FloatArray]) -> FloatArray:
-        """The polynomial on the product grid of `axes`, positions of the unit interval."""
+        """Return the polynomial on the product grid of `axes`, positions of the unit interval."""
         return evaluate_grid(self.bernstein, axes)
 
     def _pieces(self) -> Pieces | None:
@@ -94,14 +94,14 @@ def least_resampled(shape: Sequence[int]) -> int:
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
+    """Return the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def evaluate(bernstein: FloatArray, points: FloatArray) -> FloatArray:
-    """``sum_v a_v prod_i b_{v_i,k_i}(y_i)`` for a block of points.
+    """Evaluate ``sum_v a_v prod_i b_{v_i,k_i}(y_i)`` for a block of points.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def _evaluate_block(bernstein: FloatArray, points: FloatArray) -> FloatArray:
 
 
 def evaluate_grid(bernstein: FloatArray, axes: Sequence[FloatArray]) -> FloatArray:
-    """The polynomial on the product grid of `axes`, in little more memory than that grid."""
+    """Return the polynomial on the product grid of `axes`, in little more memory than that grid."""
     found = np.empty([len(positions) for positions in axes])
     _fill(found, bernstein, axes, ())
     return found

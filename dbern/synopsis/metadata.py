@@ -69,7 +69,7 @@ class Facts(BaseModel):
 
 
 def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
-    """What an object's JSON says, by its model.
+    """Read an object's JSON by its model.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
 
 
 def damaged(where: str, name: str, key: str, why: str) -> IntegrityError:
-    """The error for an object that says what no release says."""
+    """Return the error for an object that says what no release says."""
     key = f"{printable(key)}: " if key else ""
     return IntegrityError(
         f"{where}: {name} is damaged: {key}{why}. Copy the synopsis again, or ask whoever "
@@ -105,7 +105,7 @@ def damaged(where: str, name: str, key: str, why: str) -> IntegrityError:
 
 
 def made(make: Callable[..., Any], *given: Any) -> Any:
-    """What the rest of the package makes of it; its refusals are those of the model."""
+    """Call what the rest of the package checks by; its errors become those of the model."""
     try:
         return make(*given)
     except (DbernError, ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -134,7 +134,7 @@ def _plain(name: str) -> str:
 
 
 def number(text: str) -> float:
-    """An exact decimal or fraction as a float.
+    """Return an exact decimal or fraction as a float.
 
     Raises
     ------
@@ -584,7 +584,7 @@ class Root(Facts):
 
 
 def lattices(released: Released) -> Iterator[tuple[str, Component]]:
-    """Each released array's group below the root, and its component."""
+    """Return each released array's group below the root, and its component."""
     for one in released.components:
         for name in one.arrays:
             yield f"components/{name}", one

@@ -30,7 +30,7 @@ Points: TypeAlias = Any
 
 
 def as_points(points: Points, domain: Domain) -> FloatArray:
-    """Points in memory as an array (m, l) in axis order.
+    """Return the points in memory as an array (m, l) in axis order.
 
     Coordinates of xarray over one dimension are points; over a dimension each they span a grid, of
     which all points are given, the last coordinate changing fastest.
@@ -61,7 +61,7 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
 
 
 def plain(points: Points, domain: Domain) -> Any:
-    """Points as an array: of dask as it is, anything else in memory (see `as_points`)."""
+    """Return the points as an array: of dask as it is, anything else in memory (see `as_points`)."""
     lazy = hasattr(points, "dask") and hasattr(points, "rechunk")
     return points if lazy else as_points(points, domain)
 
@@ -73,7 +73,7 @@ def like(
     names: Sequence[str],
     classes: Sequence[Any] = (),
 ) -> Any:
-    """Values (m,) or (m, classes) in the form that was asked with.
+    """Return values (m,) or (m, classes) in the form that was asked with.
 
     A pandas table gives a series or a table with its index; an Arrow table or batch gives an array
     or the same with one column for each of `names`; a grid gives a grid (`gridded`). Anything
@@ -105,7 +105,7 @@ def like(
 
 
 def gridded(points: Points, values: Any, domain: Domain, classes: Sequence[Any] = ()) -> Any:
-    """Values (m,) or (m, classes) on the grid that the points' coordinates span, labelled.
+    """Return values (m,) or (m, classes) on the grid that the points' coordinates span, labelled.
 
     Of points that span none (`as_points`) the values as they are.
     """
@@ -171,7 +171,7 @@ def _mesh(columns: Sequence[Any], domain: Domain) -> FloatArray:
 
 
 def confidence(beta: float | str) -> Fraction:
-    """One minus a confidence level, exactly as it is written.
+    """Return one minus a confidence level, exactly as it is written.
 
     Raises
     ------
@@ -282,7 +282,7 @@ def _named(table: Any, name: str, names: Sequence[str]) -> Any:
 
 
 def orders(h: Any, domain: Domain) -> dict[str, int]:
-    """The order of the operator on each axis, from one for all or one for each.
+    """Return the order of the operator on each axis, from one for all or one for each.
 
     Raises
     ------
@@ -332,7 +332,7 @@ def grid_axes(
     numbers: int = 1,
     arrays: Sequence[ReleasedArray | ReleasedVector] = (),
 ) -> list[FloatArray]:
-    """Positions in [0, 1] along each axis, ends included.
+    """Return positions in [0, 1] along each axis, ends included.
 
     Parameters
     ----------
@@ -378,7 +378,7 @@ def values_on_grid(
     smoothings: Sequence[Smoothing],
     combination: Combination,
 ) -> tuple[FloatArray, list[FloatArray]]:
-    """The function on a grid, the classes last if there are any, and the positions of its axes.
+    """Evaluate the function on a grid, classes last, and return the positions of its axes, too.
 
     One array is evaluated whole, in little more memory than its values. Several are combined by
     blocks, unless they are so large that their shards would be read again for each.
@@ -436,7 +436,7 @@ def on_grid(
     unit: Sequence[FloatArray],
     smoothing: Smoothing,
 ) -> FloatArray:
-    """An array's values on the grid of all axes, constant along those it does not have."""
+    """Return an array's values on the grid of all axes, constant along those it does not have."""
     own = [unit[domain.names.index(axis)] for axis in array.axes]
     values = array.on_grid(own, smoothing)
     missing = [i for i, name in enumerate(domain.names) if name not in array.axes]
@@ -447,7 +447,7 @@ def on_grid(
 
 
 def coordinates(axis: Axis, positions: FloatArray) -> FloatArray:
-    """The positions themselves, made coordinates in data units."""
+    """Make positions coordinates in data units, in place."""
     for start in range(0, len(positions), _BLOCK_POINTS):
         part = slice(start, start + _BLOCK_POINTS)
         positions[part] = axis.at(positions[part])
@@ -461,7 +461,7 @@ def labelled(
     classes: Sequence[Any],
     name: str,
 ) -> xarray.DataArray:
-    """Values on the grid, the classes last if there are any, with coordinates in data units."""
+    """Label values on the grid, classes last if there are any, by coordinates in data units."""
     import xarray
 
     dims, labels = [*domain.names], dict[str, Any]()

@@ -224,7 +224,7 @@ class Synopsis:
     def evaluator(
         self, total: int, h: Order = None, answer: Answer = "value"
     ) -> Callable[[FloatArray], FloatArray]:
-        """For a request of `total` points that comes in batches: what evaluates one.
+        """Return what evaluates one batch of a request of `total` points.
 
         It takes points (m, l) in axis order and gives the values that `self(points, h)` would for
         all points at once, or its decisions or probabilities. Threads may share it.
@@ -232,7 +232,7 @@ class Synopsis:
         return partial(self._evaluate, question=self._question(h, answer), total=total)
 
     def decision_function(self, points: Points, h: Order = None) -> Any:
-        """What decides: above zero for the second of two classes, or the largest column's class.
+        """Return what decides: above zero for the second of two classes, or the largest column.
 
         Of naive Bayes the log odds of the second of two classes, of more the logarithms of their
         probabilities: not the values, which are differences of densities and large where records
@@ -253,7 +253,7 @@ class Synopsis:
         return self._answered(points, self._question(h, "decision"))
 
     def predict(self, points: Points, h: Order = None) -> Any:
-        """The class of each point, by `decision_function`.
+        """Return the class of each point, by `decision_function`.
 
         A function without classes predicts its values. Outside the bounds there is no class.
 
@@ -273,7 +273,7 @@ class Synopsis:
         return gridded(points, labels, self.domain)
 
     def predict_proba(self, points: Points, h: Order = None) -> Any:
-        """The probability of each class: of naive Bayes, and of logistic loss and two classes.
+        """Return the probability of each class, of naive Bayes or of logistic loss and two classes.
 
         Where the noise hides what records say of a point, naive Bayes answers with the shares of
         the classes. NaN outside the bounds.
@@ -292,7 +292,7 @@ class Synopsis:
         return self._answered(points, self._question(h, "probability"))
 
     def score_samples(self, points: Points, h: Order = None) -> Any:
-        """Logarithm of a density, by scikit-learn's name; NaN outside the bounds.
+        """Return the logarithm of a density, by scikit-learn's name; NaN outside the bounds.
 
         Minus infinity where the released density is not above 0.
 
@@ -357,14 +357,14 @@ class Synopsis:
         return points.map_blocks(_block, self, question, total, **facts)
 
     def choose(self) -> Smoothing:
-        """Order and rank with the least estimated mean squared error (`h="auto"`).
+        """Return order and rank with the least estimated mean squared error (`h="auto"`).
 
         Of a function of several arrays, that of the first; each has its own.
         """
         return self.arrays[0].chosen
 
     def band(self, beta: float | str = 0.05, h: Order = None) -> float:
-        """Half-width of a simultaneous confidence band for the non-private function.
+        """Return the half-width of a simultaneous confidence band for the non-private function.
 
         With probability at least ``1 - beta`` it covers at every point of the domain at once:
         approximation of the worst database, rounding, and the quantile of the noise's public law.
@@ -378,7 +378,7 @@ class Synopsis:
         return self.bound(beta, h).total
 
     def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
-        """The parts of `band`: approximation, rounding and noise, at `beta`.
+        """Return the parts of `band`: approximation, rounding and noise, at `beta`.
 
         Raises
         ------
@@ -399,7 +399,7 @@ class Synopsis:
     def interval(
         self, points: Points, beta: float | str = 0.05, h: Order = None
     ) -> tuple[Any, Any]:
-        """Lower and upper ends of a simultaneous band at the points.
+        """Return the lower and upper ends of a simultaneous band at the points.
 
         Of a quotient narrower than `band` where its denominator is surely positive.
 
@@ -422,7 +422,7 @@ class Synopsis:
         return self._like(points, low), self._like(points, high)
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
-        """Values on a regular grid over the whole domain, ends included, as a labelled array.
+        """Return values on a regular grid over the domain, ends included, as a labelled array.
 
         Raises
         ------
@@ -437,7 +437,7 @@ class Synopsis:
         return labelled(values, self.domain, unit, classes, self.metadata["name"])
 
     def shaped(self, *shapes: str) -> Synopsis:
-        """The same function after free post-processing, labelled; its bands still cover.
+        """Return the same function after free post-processing, labelled; its bands still cover.
 
         Any of "nonnegative", "normalized", "increasing:x", "decreasing:x" (x: an axis). Details:
         `dbern.synopsis.shaping.shape`.
@@ -513,7 +513,7 @@ def _block(points: FloatArray, synopsis: Synopsis, question: _Question, total: i
 
 @lru_cache(maxsize=8)
 def arrived(url: str, release_id: str) -> Synopsis:
-    """The synopsis that was sent to this process; blocks of one request share what it computed."""
+    """Return the synopsis sent to this process; blocks of one request share what it computed."""
     found = open_synopsis(url)
     found._store.require(release_id)
     return found

@@ -142,7 +142,7 @@ class OnDiskArray:
                 self._put(start, row)
 
     def extremes(self) -> tuple[float, float]:
-        """The least and the largest number."""
+        """Return the least and the largest number."""
         found = [(float(part.min()), float(part.max())) for _, part in self.blocks]
         least, largest = zip(*found, strict=True)
         return min(least), max(largest)
@@ -164,7 +164,7 @@ class OnDiskArray:
 
 
 def coefficients(stored: Blocks, matrices: Sequence[FloatArray]) -> OnDiskArray:
-    """Each axis's matrix (k_i + 1, d_i) applied to stored values (d_1, .., d_l).
+    """Return each axis's matrix (k_i + 1, d_i) applied to stored values (d_1, .., d_l).
 
     A lattice's shards are gone through once for all axes but the first, and the file by lines for
     that; of stored values in one block, which are in memory, the file is made layer by layer.
@@ -238,7 +238,7 @@ _LARGEST_GAP = 0.01
 
 
 def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
-    """The same function after free post-processing, which is off unless asked for here.
+    """Return the same function after free post-processing, which is off unless asked for here.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
 
 
 def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
-    """The shapes in the order in which they are made, each once.
+    """Return the shapes in the order in which they are made, each once.
 
     Raises
     ------
@@ -366,18 +366,18 @@ class ShapedArray(ReleasedArray):
     def values(
         self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
     ) -> FloatArray:
-        """Values at points (m, l); NaN outside."""
+        """Return values at points (m, l); NaN outside."""
         assert smoothing is not None  # noqa: S101 -- the synopsis refuses the other method
         return self._finished(super().values(points, smoothing, total, threads), smoothing)
 
     def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
-        """Values on a product grid of positions in the unit cube."""
+        """Return values on a product grid of positions in the unit cube."""
         return self._finished(super().on_grid(positions, smoothing), smoothing)
 
     def bound(
         self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
     ) -> _ShapedCertificate:
-        """The raw array's bound, with ``shaping``: the most that any point was moved."""
+        """Return the raw array's bound, with ``shaping``: the most that any point was moved."""
         raw = super().bound(smoothing, beta, at_once, selected=selected)
         return _ShapedCertificate(**vars(raw), shaping=self._shape(smoothing).moved)
 
@@ -523,7 +523,7 @@ class ShapedSynopsis(Synopsis):
     def interval(
         self, points: Points, beta: float | str = 0.05, h: Order = None
     ) -> tuple[Any, Any]:
-        """Lower and upper ends of a simultaneous band at the points.
+        """Return the lower and upper ends of a simultaneous band at the points.
 
         The band of the unshaped function, less what is below zero where a density is clipped,
         reaching to the shaped value where that lies outside: so it covers as before, contains the
@@ -538,7 +538,7 @@ class ShapedSynopsis(Synopsis):
         return self._like(points, ends[0]), self._like(points, ends[1])
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
-        """Values on a regular grid, as `Synopsis.grid`; labelled with what was done."""
+        """Return values on a regular grid, as `Synopsis.grid`; labelled with what was done."""
         found = super().grid(shape, h)
         found.attrs["post_processing"] = list(self._shapes)
         return found

@@ -62,12 +62,12 @@ def is_signature(name: str) -> bool:
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
-    """SHA-256 of a public key's DER form, in hexadecimal."""
+    """Return the SHA-256 of a public key's DER form, in hexadecimal."""
     return hashlib.sha256(_der(key)).hexdigest()
 
 
 def private_key_of(path: str | Path, passphrase: Callable[[], str]) -> Ed25519PrivateKey:
-    """A private key from its file.
+    """Return a private key from its file.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def private_key_of(path: str | Path, passphrase: Callable[[], str]) -> Ed25519Pr
 
 
 def public_key_of(path: str | Path) -> Ed25519PublicKey:
-    """A public key from its file.
+    """Return a public key from its file.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def sign(place: Place, manifest: bytes, key: Ed25519PrivateKey) -> str:
 
 
 def signers_of(place: Place, manifest: bytes) -> tuple[str, ...]:
-    """Fingerprints of the keys that signed a manifest, sorted.
+    """Return the fingerprints of the keys that signed a manifest, sorted.
 
     Raises
     ------

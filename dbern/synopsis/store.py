@@ -84,7 +84,7 @@ class Manifest(Facts):
     ]
 
     def text(self) -> str:
-        """The JSON text: keys sorted, so that equal manifests are equal bytes."""
+        """Return the JSON text: keys sorted, so that equal manifests are equal bytes."""
         content = {"format": FORMAT, "format_version": FORMAT_VERSION, **self.model_dump()}
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
@@ -108,7 +108,7 @@ class Manifest(Facts):
 
 
 def digest(data: bytes) -> Entry:
-    """Size and SHA-256 of an object."""
+    """Return the size and SHA-256 of an object."""
     return _digest_of([data])
 
 
@@ -213,7 +213,7 @@ class ReleasedStore:
             )
 
     def array(self, path: str) -> tuple[Any, dict[str, Any]]:
-        """A whole small array, read into memory, and its attributes."""
+        """Return a whole small array, read into memory, and its attributes."""
         values = self._decoded(path, 0)
         least = 1 / _LARGEST if "/eigenvalues" in path else -_LARGEST
         if not ((values >= least) & (values <= _LARGEST)).all():
@@ -222,7 +222,7 @@ class ReleasedStore:
         return values, self._arrays[path].attributes
 
     def values(self, path: str) -> FloatArray:
-        """An array of released integers in data units."""
+        """Return an array of released integers in data units."""
         array = self._arrays[path]
         values = np.empty(array.shape)
 
@@ -234,11 +234,11 @@ class ReleasedStore:
         return values
 
     def shard(self, path: str, index: int) -> FloatArray:
-        """One shard of an array that is cut along its first axis; the last few are kept."""
+        """Return one shard of an array that is cut along its first axis; the last few are kept."""
         return self._shards((path, index), lambda: self._shard(path, index))
 
     def shard_layers(self, path: str) -> int:
-        """Layers of the first axis in each shard of an array but the last."""
+        """Return the layers of the first axis in each shard of an array but the last."""
         return self._arrays[path].layers
 
     def _shard(self, path: str, index: int) -> FloatArray:

@@ -246,7 +246,7 @@ class StoredArray:
         return [self.name(index) for index in range(-(-self.shape[0] // self.layers))]
 
     def name(self, index: int) -> str:
-        """The object of some layers."""
+        """Return the object of some layers."""
         return "/".join([self.path, "c", str(index), *["0"] * (len(self.shape) - 1)])
 
     @property
@@ -257,7 +257,7 @@ class StoredArray:
         return frames + _INDEX * self._chunks + _CHECKSUM
 
     def decoded(self, index: int, data: bytes, where: str) -> Any:
-        """The layers of an object, from its bytes.
+        """Return the layers of an object, from its bytes.
 
         Parameters
         ----------
@@ -352,7 +352,7 @@ def _crc32c(data: bytes) -> int:
 
 
 def described(released: Released) -> list[str]:
-    """Names of the ``zarr.json`` of every array that the root's attributes promise."""
+    """Return the names of the ``zarr.json`` of every array that the attributes promise."""
     return [f"{path}/{name}/{ROOT}" for path, one in lattices(released) for name in _models(one)]
 
 
@@ -379,7 +379,7 @@ def _suffixes(component: Component) -> list[str]:
 def stored_arrays(
     released: Released, texts: Mapping[str, bytes], where: str
 ) -> dict[str, StoredArray]:
-    """Every array that the root's attributes promise, by its path, checked to be what they say.
+    """Return every array that the root's attributes promise, by its path, checked.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ class SynopsisWriter:
         self._entries: dict[str, Entry] = {}
 
     def published(self) -> str | None:
-        """SHA-256 of the manifest of this very release, where it is there."""
+        """Return the SHA-256 of the manifest of this very release, where it is there."""
         with failures_told(self._place, "read"):
             try:
                 text = self._place.read(MANIFEST)

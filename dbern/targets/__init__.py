@@ -64,7 +64,7 @@ _MEANWHILE: dict[str, type[Learner]] = {}
 
 
 def kinds() -> list[str]:
-    """Every ``target.kind`` there is: ours, then those of installed packages.
+    """Return every ``target.kind``: ours, then those of installed packages.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def known(learner: type[Learner]) -> Iterator[None]:
 
 
 def learner_of(kind: str) -> type[Learner]:
-    """The learner that ``target.kind`` names: one of ours, or an installed entry point.
+    """Return the learner that ``target.kind`` names: ours, or an installed entry point.
 
     Raises
     ------

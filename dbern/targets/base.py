@@ -42,7 +42,7 @@ _WHAT = {
 
 
 def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> Iterable[str]:
-    """One line per wrong key: the key, what is wrong, what to write; repeats are merged."""
+    """Yield one line per wrong key: the key, what is wrong, what to write."""
     seen = set()
     for problem in error.errors():
         names = _field_path(problem["loc"], model)
@@ -140,16 +140,16 @@ class Learner(Section, ABC):
             raise SpecError("\n".join(explain(error, type(self), "target."))) from None
 
     def get_params(self) -> dict[str, Any]:
-        """Constructor parameters by name."""
+        """Return the constructor parameters by name."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
     def identity(self) -> dict[str, Any]:
-        """What makes this learner this one besides its parameters, as JSON values."""
+        """Return what identifies this learner besides its parameters, as JSON values."""
         return {}
 
     @abstractmethod
     def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
-        """What is released of records of this schema.
+        """Return what is released of records of this schema.
 
         Raises
         ------
@@ -158,11 +158,11 @@ class Learner(Section, ABC):
         """
 
     def combination(self, schema: RecordSchema) -> Combination:
-        """How the components make the function."""
+        """Return how the components make the function."""
         del schema
         return Combination()
 
     def notes(self, n: int) -> tuple[str, ...]:
-        """What else a plan for n rows should say, in the words of other software."""
+        """Return what else a plan for n rows should say, in the words of other software."""
         del n
         return ()

@@ -315,7 +315,7 @@ def test_report_show_and_export_on_the_command_line(released, run):
     assert run("show", "out.zarr", "--json").json["name"] == "density"
     ran = run("export", "out.zarr")
     assert yaml.safe_load(ran.out) == run("export", "out.zarr", "--json").json
-    assert "to be filled in: deployment/basic/data_curators" in ran.err
+    assert "fill in: deployment/basic/data_curators" in ran.err
     assert run("export", "out.zarr", "--out", "record.yaml", "--quiet").err == ""
     assert yaml.safe_load((released.folder / "record.yaml").read_text()) == yaml.safe_load(ran.out)
     names = {path.name for path in released.folder.iterdir()}

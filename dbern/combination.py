@@ -410,7 +410,7 @@ class Combination:
         return "log-odds" if logistic and not self.multi_output else "score"
 
     def columns_of(self, answer: Answer) -> list[str]:
-        """Return the names of an answer's columns in a table: "value", "value_no", "probability_no"."""
+        """Return the names of an answer's columns: "value", "value_no", "probability_no"."""
         if answer == "probability":
             return [f"probability_{label}" for label in self.classes]
         return [f"value_{label}" for label in self.classes] if self.multi_output else ["value"]

@@ -61,7 +61,7 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
 
 
 def plain(points: Points, domain: Domain) -> Any:
-    """Return the points as an array: of dask as it is, anything else in memory (see `as_points`)."""
+    """Return points as an array: of dask as it is, else in memory (see `as_points`)."""
     lazy = hasattr(points, "dask") and hasattr(points, "rechunk")
     return points if lazy else as_points(points, domain)
 

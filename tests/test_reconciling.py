@@ -83,7 +83,7 @@ def test_granting_and_abandoning_go_on_meanwhile(project, run, monkeypatch):
     assert account(run)["remaining"] == "epsilon 3"
 
 
-def test_more_keeps_it_stopped(restored, run):
+def test_reconcile_more_keeps_spending_blocked(restored, run):
     assert run("ledger", "reconcile", *URL, "out.zarr", "--more", "--json").json["reconcile"]
     restored.spec(release={"name": "again", "output": "again.zarr"})
     assert run("release", "release.toml").code == 3
@@ -144,7 +144,7 @@ def test_a_damaged_synopsis_reconciles_nothing(restored, run):
     assert run("ledger", "status", *URL, "--json").json["reconcile"]
 
 
-def test_what_is_no_synopsis_is_passed_over_and_links_are_followed(restored, run, tmp_path):
+def test_reconcile_skips_other_folders_and_follows_links(restored, run, tmp_path):
     elsewhere = restored.folder / "elsewhere"
     (elsewhere / "web").mkdir(parents=True)
     (elsewhere / "web" / "manifest.json").write_text('{"format": 3}')

@@ -225,7 +225,7 @@ def test_options_say_whose_data_it_is_and_which_rows_count(project, run):
         (("--filter", "x=1"), "two roles"),
     ],
 )
-def test_what_is_wrong_with_whose_data_it_is_is_said(project, run, given, said):
+def test_init_names_what_is_wrong_with_unit_and_neighbors(project, run, given, said):
     ran = run("init", "new.toml", *BASE, *KINDS["kernel-density"], *given)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err

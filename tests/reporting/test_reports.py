@@ -77,7 +77,7 @@ def test_a_page_is_the_same_in_another_process(made):
     assert ran.stdout.decode() == synopsis_page(synopsis)
 
 
-def test_nothing_that_a_synopsis_says_is_obeyed(made, monkeypatch):
+def test_texts_of_a_synopsis_are_escaped_on_the_page(made, monkeypatch):
     synopsis = dbern.open(made("regions").url)
     synopsis_page(synopsis)  # what is kept by the names of the axes is read
     axes = [
@@ -128,7 +128,7 @@ def test_the_recipes_run_and_agree(made, kind, monkeypatch, capfd):
          "a6 = 0.5 and 2 more in their middle"),
     ],
 )  # fmt: skip
-def test_of_many_axes_a_slice_through_the_middle_is_drawn_and_named(made, kind, said):
+def test_a_picture_of_many_axes_is_a_named_slice_through_the_middle(made, kind, said):
     synopsis = made(kind)
     picture = picture_of(synopsis, 5)
     assert (picture.fixed, [axis.name for axis in picture.axes]) == (said, ["x", "y"])

@@ -79,7 +79,7 @@ def test_other_tables_and_arrays_are_answered_by_numpy(one):
     np.testing.assert_array_equal(one(columns), one(POINTS))
 
 
-def test_what_is_masked_is_null(one):
+def test_masked_points_are_missing(one):
     masked = np.ma.masked_array(POINTS, mask=POINTS == 0.2)
     np.testing.assert_array_equal(np.isnan(one(masked)), [True, False, True])
     np.testing.assert_array_equal(one({"x": masked[:, 0], "y": masked[:, 1]}), one(masked))
@@ -157,7 +157,7 @@ def test_a_dataset_in_memory_needs_an_order(one, dataset):
         (lambda d: d.drop_vars("coefficients").dbern(POINTS), "no released coefficients"),
     ],
 )
-def test_what_a_dataset_cannot_do_is_said(dataset, ask, said):
+def test_the_accessor_refuses_datasets_that_it_cannot_evaluate(dataset, ask, said):
     with pytest.raises(SpecError) as refused:
         ask(dataset)
     assert said in str(refused.value)

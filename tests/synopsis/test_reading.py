@@ -269,7 +269,7 @@ def test_a_synopsis_travels_by_its_address_alone(two):
     np.testing.assert_array_equal(again(points_of(two)), two(points_of(two)))
 
 
-def test_what_was_opened_is_never_answered_from_another_release_in_its_place(releases, tmp_path):
+def test_an_opened_synopsis_refuses_another_release_in_its_place(releases, tmp_path):
     place, first, second = tmp_path / "place", releases[2].synopsis, releases[1].synopsis
     shutil.copytree(first.url, place)
     opened, never_asked = dbern.open(place), dbern.open(place)
@@ -604,7 +604,7 @@ def test_damaged_queries_are_named(two, files):
         *(object(), np.ones((1, 2)) * 1j, pd.Series(["private"]), pd.Series([1.0, 2.0])),
     ],
 )
-def test_what_are_no_points_is_refused_without_quoting_it(two, points):
+def test_points_of_a_wrong_type_are_refused_without_quoting_them(two, points):
     with pytest.raises(SpecError) as refused:
         two(points)
     assert "private" not in str(refused.value)

@@ -121,7 +121,7 @@ def test_all_shapes_hold_at_once_in_any_order(synopsis):
     assert integral(fine(plain)) == pytest.approx(1, abs=2e-4)
 
 
-def test_two_axes_at_once(two):
+def test_shapes_hold_along_two_axes_at_once(two):
     grid = fine(two.shaped("increasing:y", "decreasing:x"))
     assert grid.diff("y").min() >= -1e-12
     assert grid.diff("x").max() <= 1e-12
@@ -130,7 +130,7 @@ def test_two_axes_at_once(two):
 # --- the label -------------------------------------------------------------------------------
 
 
-def test_what_was_done_is_labelled_in_order(two):
+def test_post_processing_is_labelled_in_order(two):
     assert "post_processing" not in two.metadata
     assert two.grid(3).attrs == {}
     shaped = two.shaped(*ALL)
@@ -355,7 +355,7 @@ def with_facts(synopsis, **changes):
     return opened
 
 
-def test_what_is_no_density_is_not_normalized_and_clipping_it_widens(two):
+def test_a_function_that_is_not_a_density_is_not_normalized_and_clipping_widens_its_band(two):
     target = {**two.metadata["target"], "kind": "regression"}
     other = with_facts(two, target=target)
     with pytest.raises(SpecError, match="only a density integrates to one, and this is a regress"):

@@ -51,7 +51,7 @@ def url(tmp_path_factory, client):
         return dbern.release(spec, client=client).url
 
 
-def test_only_the_shards_that_matter_are_read_and_the_last_are_kept(url, monkeypatch):
+def test_a_lazy_lattice_reads_the_shards_that_matter_and_caches_the_last(url, monkeypatch):
     expected = dbern.open(url)(np.array([[1.0, 0.1], [1.2, -0.9], [10.0, 0.0]]))
     monkeypatch.setattr("dbern.synopsis.arrays.MOST_LOADED", 100)
     reads, digests = [], []

@@ -186,7 +186,7 @@ def test_a_key_under_another_name_is_refused(released, run, key):
     assert "is not the key that its name says" in ran.err
 
 
-def test_what_is_damaged_is_not_signed(released, run, key):
+def test_a_damaged_synopsis_is_not_signed(released, run, key):
     shard = released / "components/density/coefficients/c/0/0"
     shard.write_bytes(shard.read_bytes()[:-1])
     assert run("sign", "out.zarr", "--key", key("ours")[0]).code == 5
@@ -225,7 +225,7 @@ def test_a_key_that_everybody_may_read_is_refused(key, mode):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"-----BEGIN PRIVATE KEY-----", "ec", "public"])
-def test_what_is_no_such_key_is_refused(key, tmp_path, content):
+def test_files_that_are_not_ed25519_keys_are_refused(key, tmp_path, content):
     private, public = key("ours")
     if content == "ec":
         private, _ = key("ec", private=generate_private_key(SECP256R1()))

@@ -156,7 +156,7 @@ def test_a_name_never_leads_out_of_the_store(copied, tmp_path, name):
     "name",
     ["", "/", "a//b", "a/", "/a", ".", "..", "a/..", "a/./b", "a\\b", "..\\a", "a\0", "a\nb"],
 )
-def test_what_is_no_name_below_a_store(name):
+def test_object_names_outside_the_store_are_refused(name):
     assert not is_object_name(name)
 
 
@@ -173,7 +173,7 @@ def test_links_devices_and_fifos_are_refused_at_once(copied, tmp_path, name, to)
         dbern.open(copied)(POINTS)
 
 
-def test_what_is_no_file_is_no_part_of_a_release(copied):
+def test_objects_that_are_not_files_are_refused(copied):
     for make in (lambda path: os.mkfifo(path), lambda path: path.symlink_to("/")):
         make(copied / "added")
         with pytest.raises(IntegrityError, match="added is not part of the release"):
@@ -269,7 +269,7 @@ def test_floors_that_are_divided_by_are_above_zero():
     assert checked(_CombineFacts, json.dumps(facts | {"floors": [0.1]}).encode(), "store", "x")
 
 
-def test_what_a_later_minor_version_adds_is_left_out(copied, stores):
+def test_metadata_of_a_later_minor_version_is_read_without_its_new_keys(copied, stores):
     for path in (("added",), ("components", 0, "added"), ("combine", "added"),
                  ("components", 0, "noise", "law", "added")):  # fmt: skip
         attributes(copied, path, {"x": [1, "y"]})

@@ -9,8 +9,6 @@ from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 
 import numpy as np
-from scipy.fft import dct
-from scipy.special import bdtr
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
 from dbern.bernstein.kernels import OUTWARD
@@ -185,6 +183,8 @@ def _simulated_quantile(
 
 def _quantile_rank(draws: int, beta: float) -> int | None:
     """Which of so many draws in order, from 0, will do; None where that takes more of them."""
+    from scipy.special import bdtr  # a tenth of a second, which values do not need
+
     level = 1 - (1 - _SIMULATION_SHARE) * beta
     ranks = np.arange(1, draws + 1)
     enough = 1 - bdtr(ranks - 1, draws, level) <= _SIMULATION_SHARE * beta
@@ -231,6 +231,8 @@ def enclose(coordinates: Coordinates, h: Sequence[int], oversampling: int) -> En
 
 def _effective_degree(k: int, matrix: FloatArray) -> tuple[int, float, float]:
     """The degree D, a bound on the norm, and what the Chebyshev coefficients beyond D sum to."""
+    from scipy.fft import dct  # as `bdtr`
+
     nodes = (1 - np.cos((np.arange(k + 1) + 0.5) * np.pi / (k + 1))) / 2
     values = bernstein_basis(nodes, k) @ matrix
     coefficients = np.abs(dct(values, type=2, axis=0)).sum(axis=1) / (k + 1)

@@ -242,11 +242,16 @@ def _over(numbers: FloatArray, share: FloatArray) -> FloatArray:
 
 # --- How released arrays make the released function
 
-KINDS = (
-    *("linear", "sigmoid", "response", "stack", "one-vs-rest", "ratio"),
-    *("naive-bayes", "gaussian-naive-bayes"),
-)
-_BAYES = KINDS[6:]
+KERNEL_BAYES, GAUSSIAN_BAYES = BAYES = "naive-bayes", "gaussian-naive-bayes"
+"""The combinations that make scores of classes from sums of kernels, and from moments."""
+
+KINDS = ("linear", "sigmoid", "response", "stack", "one-vs-rest", "ratio", *BAYES)
+
+Meaning: TypeAlias = Literal["density", "response", "log-odds", "score", "value"]
+"""What values are: of a density, a response, log odds or scores of classes, or anything else."""
+
+# What version 1 of the format says by `target.kind` alone, see FORMAT.md.
+_DENSITIES, _LOGISTIC = ("kernel-density",), ("logistic-regression",)
 
 Answer: TypeAlias = Literal["value", "decision", "probability"]
 """What is asked of a point: the function, what decides between classes, or their probabilities."""
@@ -293,7 +298,7 @@ class Combination:
     constant: float | None = None
 
     def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
-        """Values of the function (m,) or (m, classes), from those of the arrays, (m,) each.
+        """Return the function's values (m,) or (m, classes), from those of the arrays, (m,) each.
 
         A vector is a part as it is. `unit` are the points in the unit cube, (m, l), for a function
         that needs them (`of_points`).
@@ -306,7 +311,7 @@ class Combination:
             return np.asarray(0.5 + 0.5 * np.tanh(0.5 * parts[0]))
         if self.kind == "response":
             return np.asarray(parts[0] + (self.low + self.high) / 2)
-        if self.kind in _BAYES:
+        if self.kind in BAYES:
             scores = self._scores(parts, unit)
             return scores[1] - scores[0] if len(scores) == 2 else np.moveaxis(scores, 0, -1)
         if self.kind == "ratio":
@@ -321,7 +326,7 @@ class Combination:
     def decisions(
         self, parts: Sequence[FloatArray], unit: FloatArray | None, noise: Sequence[float]
     ) -> FloatArray:
-        """What decides between classes: above zero for the second of two, or the largest column.
+        """Return what decides: above zero for the second of two classes, or the largest column.
 
         Of naive Bayes the log odds of the second of two classes, of more the logarithms of their
         probabilities; of "sigmoid" the log odds; of anything else the values.
@@ -335,7 +340,7 @@ class Combination:
         """
         if self.kind == "sigmoid":
             return Combination(constant=self.constant).values(parts, unit)
-        if self.kind not in _BAYES:
+        if self.kind not in BAYES:
             return self.values(parts, unit)
         logs = self._log_scores(parts, unit, noise)
         if len(logs) == 2:
@@ -344,8 +349,8 @@ class Combination:
         return np.moveaxis(logs - np.log(np.exp(logs).sum(axis=0)), 0, -1)
 
     def probabilities(self, decisions: FloatArray) -> FloatArray:
-        """Probabilities (m, classes), from `decisions` that are log odds or log probabilities."""
-        if self.several:
+        """Return probabilities (m, classes), from log odds or log probabilities."""
+        if self.multi_output:
             return np.asarray(np.exp(decisions))
         return np.stack([0.5 - 0.5 * np.tanh(0.5 * decisions),
                          0.5 + 0.5 * np.tanh(0.5 * decisions)], axis=-1)  # fmt: skip
@@ -353,9 +358,8 @@ class Combination:
     def _log_scores(
         self, parts: Sequence[FloatArray], unit: FloatArray | None, noise: Sequence[float]
     ) -> FloatArray:
-        """One for each class but for a number that all have in common, (classes, m)."""
         axes, classes = len(self.peaks), len(self.classes)
-        if self.kind == "gaussian-naive-bayes" and unit is not None:
+        if self.kind == GAUSSIAN_BAYES and unit is not None:
             moments = parts[0].reshape(classes, 1 + 2 * axes)
             return gaussian_log_scores(moments, unit - 0.5, self.floors, noise[0])
         sums = np.reshape(parts[: axes * classes], (axes, classes, *parts[0].shape))
@@ -363,9 +367,8 @@ class Combination:
         return kernel_log_scores(sums, parts[-1], self.peaks, self.floors, [*of_sums, noise[-1]])
 
     def _scores(self, parts: Sequence[FloatArray], unit: FloatArray | None) -> FloatArray:
-        """One for each class, (classes, m)."""
         axes, classes = len(self.peaks), len(self.classes)
-        if self.kind == "gaussian-naive-bayes" and unit is not None:
+        if self.kind == GAUSSIAN_BAYES and unit is not None:
             moments = parts[0].reshape(classes, 1 + 2 * axes)
             return gaussian_scores(moments, unit - 0.5, self.peaks, self.floors)
         sums = np.reshape(parts[: axes * classes], (axes, classes, *parts[0].shape))
@@ -374,29 +377,43 @@ class Combination:
     @property
     def of_points(self) -> bool:
         """Whether its values depend on a point besides through the arrays."""
-        return self.kind == "gaussian-naive-bayes" or self.constant is not None
+        return self.kind == GAUSSIAN_BAYES or self.constant is not None
 
     @property
-    def several(self) -> bool:
+    def multi_output(self) -> bool:
         """Whether a point has one value for each class."""
-        several = self.kind in _BAYES and len(self.classes) > 2
+        several = self.kind in BAYES and len(self.classes) > 2
         return several or self.kind in ("stack", "one-vs-rest")
 
     @property
     def log_odds(self) -> bool:
         """Whether `decisions` are log odds, or logarithms of probabilities, by its kind alone."""
-        return self.kind in (*_BAYES, "sigmoid")
+        return self.kind in (*BAYES, "sigmoid")
 
-    @property
-    def columns(self) -> list[str]:
-        """Names of the values' columns in a table: "value", or one for each class."""
-        return self.columns_of("value")
+    def meaning(self, target: Mapping[str, Any]) -> Meaning:
+        """Return what the values mean, by how they are made and what the store says of `target`.
+
+        Examples
+        --------
+        >>> Combination("ratio", low=0.0, high=1.0).meaning({"kind": "mine"})
+        'response'
+        >>> Combination("linear", ("no", "yes")).meaning({"kind": "mine", "loss": "logistic"})
+        'log-odds'
+        """
+        if self.kind in ("ratio", "response"):
+            return "response"
+        if target["kind"] in _DENSITIES:
+            return "density"
+        if not self.classes:
+            return "value"
+        logistic = target["kind"] in _LOGISTIC or target.get("loss") == "logistic"
+        return "log-odds" if logistic and not self.multi_output else "score"
 
     def columns_of(self, answer: Answer) -> list[str]:
-        """Names of an answer's columns in a table: "value", "value_no", "probability_no"."""
+        """Return the names of an answer's columns: "value", "value_no", "probability_no"."""
         if answer == "probability":
             return [f"probability_{label}" for label in self.classes]
-        return [f"value_{label}" for label in self.classes] if self.several else ["value"]
+        return [f"value_{label}" for label in self.classes] if self.multi_output else ["value"]
 
     @property
     def threshold(self) -> float:
@@ -406,7 +423,7 @@ class Combination:
     def interval(
         self, parts: Sequence[FloatArray], errors: Sequence[float]
     ) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper ends of a ratio where each array errs by at most its bound.
+        """Return the lower and upper ends of a ratio where each array errs by at most its bound.
 
         The extremes of ``a / b`` over a box with b > 0 are at its corners; where b may be zero or
         below, the whole range.
@@ -428,19 +445,19 @@ class Combination:
             return self.high - self.low
         if self.kind == "sigmoid":  # whose slope is at most a quarter
             return min(0.25 * errors[0], 1.0)
-        if self.kind in _BAYES:
+        if self.kind in BAYES:
             each = [self._score_error(errors, i) for i in range(len(self.classes))]
             return sum(each) if len(each) == 2 else max(each)
         return sum(errors) if self.kind == "one-vs-rest" else max(errors)
 
     def _score_error(self, errors: Sequence[float], index: int) -> float:
-        if self.kind == "gaussian-naive-bayes":
+        if self.kind == GAUSSIAN_BAYES:
             return gaussian_score_error(errors[0], self.peaks, self.floors)
         sums = errors[index : -1 : len(self.classes)]
         return kernel_score_error(sums, errors[-1], self.peaks)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         content = {
             key: list(value) if isinstance(value, tuple) else value
             for key, value in asdict(self).items()
@@ -452,7 +469,7 @@ class Combination:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Combination:
-        """What `to_dict` wrote."""
+        """Read what `to_dict` wrote."""
         facts: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value
             for key, value in content.items()
@@ -461,7 +478,7 @@ class Combination:
 
 
 def linear_values(weights: FloatArray, unit: FloatArray, constant: float) -> list[FloatArray]:
-    """Values of linear functions at points of the unit cube, shape (..., l).
+    """Return the values of linear functions at points of the unit cube, shape (..., l).
 
     Of each function in turn the weights of the coordinates and, unless it is zero, that of the
     constant.

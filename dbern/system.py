@@ -146,13 +146,13 @@ def named_function(name: str, key: str, what: str) -> Callable[..., Any]:
         raise
     except Exception as error:  # noqa: BLE001 -- a module may fail in any way to import
         raise SpecError(
-            f'{key}: "{name}" cannot be imported ({type(error).__name__}); write '
+            f'{key}: "{name}" cannot be imported ({type(error).__name__}). Write '
             f'{key.rpartition(".")[2]} = "module:name" of a function {what}, and put its module '
-            "beside the spec or where Python finds it; workers elsewhere need it installed, or "
+            "beside the spec or where Python finds it. Workers elsewhere need it installed, or "
             "PYTHONPATH with its folder"
         ) from None
     if not callable(found):
-        raise SpecError(f'{key}: "{name}" is no function; write the name of one')
+        raise SpecError(f'{key}: "{name}" is not a function. Write the name of one')
     return found  # type: ignore[no-any-return]  # a callable, as just seen
 
 
@@ -188,7 +188,7 @@ def _imported_module(name: str, key: str) -> ModuleType:
     if kept and found and found.origin and Path(kept).resolve() != Path(found.origin).resolve():
         raise SpecError(
             f'{key}: module "{whole}" is {found.origin}, and this process imported another of that '
-            f"name, {kept}; rename one, or plan and release in a new process"
+            f"name, {kept}. Rename one, or plan and release in a new process"
         )
     return importlib.import_module(name)
 

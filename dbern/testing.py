@@ -127,7 +127,7 @@ def search(learner: type[Learner], spec: ReleaseSpec | Mapping[str, Mapping[str,
                 worst = databases[i], databases[j]
                 found = Search(0, float(apart[i, j]), planned.name, worst)
     if found is None:
-        raise SpecError("target.kind: releases nothing; in the learner, return a component")
+        raise SpecError("target.kind: releases nothing. In the learner, return a component")
     return Search(pairs, found.largest, found.component, found.worst)
 
 
@@ -165,7 +165,7 @@ def _families(spec: ReleaseSpec) -> Iterator[tuple[list[Database], bool]]:
 
 
 def adversarial(schema: RecordSchema) -> list[dict[str, float]]:
-    """Records at the edges of what a schema allows; the second is inside, the last is null."""
+    """Return records at the edges of a schema; the second is inside, the last is missing."""
     axes = [(axis.name, axis.low, axis.high) for axis in schema.domain.axes]
     middle = {name: low + (high - low) / 2 for name, low, high in axes}
     ends = [[(name, value) for value in (low, middle[name], high)] for name, low, high in axes]
@@ -202,7 +202,6 @@ def _around(low: float, high: float) -> tuple[float, ...]:
 
 
 def _values(column: Column) -> list[tuple[str, float]]:
-    """The position of each category, and that of what is none."""
     positions = (*map(float, range(len(column.categories))), math.nan)
     return [(column.name, position) for position in positions]
 
@@ -211,7 +210,7 @@ def _values(column: Column) -> list[tuple[str, float]]:
 
 
 def counted(counters: Counters, batches: Sequence[Sequence[Record]]) -> Int64Array:
-    """The state of all batches, in as many passes as it takes."""
+    """Count all batches in as many passes as it takes; returns the state."""
     columns = [
         {
             column.name: np.array([record[column.name] for record in batch], dtype=np.float64)
@@ -226,7 +225,7 @@ def counted(counters: Counters, batches: Sequence[Sequence[Record]]) -> Int64Arr
 
 
 def integers(spec: ReleaseSpec, plan: ReleasePlan, records: Sequence[Record]) -> list[Int64Array]:
-    """What carries the noise, flat, for each component all outputs."""
+    """Return what carries the noise, flat, for each component all outputs."""
     counters = plan.counters(spec)
     state = counted(counters, [records])
     found = []
@@ -241,7 +240,7 @@ def integers(spec: ReleaseSpec, plan: ReleasePlan, records: Sequence[Record]) ->
 
 
 def moves(plan: ReleasePlan, staged: Sequence[Sequence[Int64Array]]) -> list[float]:
-    """For each component, the largest distance of any two over its planned bound."""
+    """Return, by component, the largest distance of any two over its planned bound."""
     every = [np.array([one[part] for one in staged]) for part in range(len(plan.components))]
     return [
         float(ratios(rows, rows, planned).max())
@@ -250,7 +249,7 @@ def moves(plan: ReleasePlan, staged: Sequence[Sequence[Int64Array]]) -> list[flo
 
 
 def ratios(ones: Int64Array, others: Int64Array, planned: PlannedComponent) -> FloatArray:
-    """Distances of integers (m, N) and (m', N) over the sensitivity of the law, in its norm."""
+    """Return distances of integers (m, N) and (m', N) over the law's sensitivity."""
     norm, bound = _sensitivity(planned)
     found = np.empty((len(ones), len(others)))
     for i, one in enumerate(ones):

@@ -18,10 +18,9 @@ from dbern.bernstein.basis import MOST_H, Blocks, iterate, iterated_matrix
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import DbernError, SpecError
 from dbern.strategies.base import Lattice
-from dbern.synopsis.arrays import MOST_LOADED, ShardedPolynomial
+from dbern.synopsis.arrays import MOST_LOADED, LazyPolynomial
 from dbern.synopsis.evaluate import Polynomial
-from dbern.synopsis.grids import coordinates, grid_axes
-from dbern.synopsis.points import Points, as_points, like
+from dbern.synopsis.points import Points, as_points, coordinates, grid_axes, like, per_axis
 from dbern.synopsis.store import SHARD_BYTES
 from dbern.system import LRUCache
 from dbern.types import FloatArray
@@ -59,7 +58,7 @@ class ReleasedDataset:
         self._dataset = dataset
 
     def __call__(self, points: Points, h: int | Sequence[int] | None = None) -> Any:
-        """Values at points, in data units; NaN outside the domain.
+        """Return values at points, in data units; NaN outside the domain.
 
         Parameters
         ----------
@@ -84,7 +83,7 @@ class ReleasedDataset:
     def grid(
         self, shape: int | Sequence[int], h: int | Sequence[int] | None = None
     ) -> xarray.DataArray:
-        """Values on a regular grid over the whole domain, ends included; errors as for a call."""
+        """Return values on a regular grid over the domain, ends included; errors as for a call."""
         unit = grid_axes(shape, self.domain)
         values = self._polynomial(h).grid(unit)
         places = {
@@ -99,25 +98,25 @@ class ReleasedDataset:
         values = self._dataset.get(_COEFFICIENTS)
         if values is None or any(str(name) not in self._dataset.coords for name in values.dims):
             raise SpecError(
-                "the dataset has no released coefficients on a lattice; open it with group = "
+                "the dataset has no released coefficients on a lattice. Open it with group = "
                 '"components/<name>", consolidated = False'
             )
         if "scale_factor" in values.attrs:  # decoding takes it away
             raise SpecError(
-                "the dataset is not decoded, so its values have no unit; open it with "
+                "the dataset is not decoded, so its values have no unit. Open it with "
                 "mask_and_scale = True"
             )
         components = self._released.get("components", [])
         if "oblique" in values.attrs or any("oblique" in one for one in components):
             raise SpecError(
                 "the dataset is of a density of a full covariance, whose lattice is oblique to the "
-                "axes; open its store with dbern.open"
+                "axes. Open its store with dbern.open"
             )
         counts = {str(name): count - 1 for name, count in values.sizes.items()}
         if components and all(_lattice_of(one) != counts for one in components):
             raise SpecError(
-                "the dataset is a part of a released lattice, and a function is of the whole; "
-                "evaluate that, then select"
+                "the dataset is a part of a released lattice, and a function is of the whole. "
+                "Evaluate that, then select"
             )
         return Domain(tuple(self._axis(str(name)) for name in values.dims))
 
@@ -149,29 +148,26 @@ class ReleasedDataset:
     def _blocks(self) -> Blocks:
         """By shards, as they were written, the last of them kept."""
         layers = self._lattice.slab_layers
-        kept = LRUCache[FloatArray](SHARD_BYTES, lambda part: part.nbytes)
+        cache = LRUCache[FloatArray](SHARD_BYTES, lambda part: part.nbytes)
 
         def read(index: int) -> FloatArray:
-            return kept(index, partial(self._layers, index * layers, (index + 1) * layers))
+            return cache(index, partial(self._layers, index * layers, (index + 1) * layers))
 
         return Blocks(self._lattice.shape, layers, read)
 
     def _layers(self, start: int, stop: int) -> FloatArray:
         return np.asarray(self._dataset[_COEFFICIENTS][start:stop].to_numpy(), dtype=np.float64)
 
-    def _polynomial(self, h: int | Sequence[int] | None) -> Polynomial | ShardedPolynomial:
-        axes = self.domain.dimensions
-        given: Any = self._released_order() if h is None else h
-        each = list(given) if isinstance(given, list | tuple) else [given] * axes
-        whole = all(isinstance(order, int | np.integer) and 1 <= order <= MOST_H for order in each)
-        if len(each) != axes or not whole:
+    def _polynomial(self, h: int | Sequence[int] | None) -> Polynomial | LazyPolynomial:
+        given = self._released_order() if h is None else h
+        orders = per_axis(given, self.domain.dimensions, 1, MOST_H)
+        if orders is None:
             raise SpecError(f"h = {h}: write an integer from 1 to {MOST_H}, one for each axis")
-        orders = tuple(map(int, each))
         if self._lattice.size > MOST_LOADED:
             matrices = [
                 iterated_matrix(*axis) for axis in zip(self._lattice.k, orders, strict=True)
             ]
-            return ShardedPolynomial(self._blocks, matrices, self.domain)
+            return LazyPolynomial(self._blocks, matrices, self.domain)
         return Polynomial(iterate(self._values, orders), self.domain)
 
     def _released_order(self) -> tuple[int, ...]:
@@ -183,7 +179,7 @@ class ReleasedDataset:
         }
         if len(found) != 1:
             raise SpecError(
-                "h: the dataset does not say with which order it was released; write h = 2, or "
+                "h: the dataset does not say with which order it was released. Write h = 2, or "
                 "what the store's root attributes say in components"
             )
         return found.pop()

@@ -56,7 +56,7 @@ def test_another_module_of_the_same_name_is_refused(project, forgotten, tmp_path
     (tmp_path / "second" / "own_curve.py").write_text(_MODULE.format(value=0.25))
     other = tmp_path / "second" / "release.toml"
     other.write_text(project.spec_path.read_text())
-    with pytest.raises(dbern.SpecError, match=r'^target\.function: module "own_curve" is .*rename'):
+    with pytest.raises(dbern.SpecError, match=r'^target\.function: module "own_curve" is .*Rename'):
         dbern.ReleaseSpec.load(other)
 
 

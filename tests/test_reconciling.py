@@ -35,11 +35,11 @@ def test_the_attack_and_the_way_out(restored, run):
     assert (ran.code, ran.out) == (3, "")
     assert f"dbern ledger reconcile --ledger {restored.url} FOLDER" in ran.err
     assert not (restored.folder / "again.zarr").exists()
-    assert "spending is stopped" in run("ledger", "status", *URL).out
+    assert "spending is blocked" in run("ledger", "status", *URL).out
     ran = run("ledger", "reconcile", *URL, ".")
     assert ran.code == 0
     assert ran.out == (
-        "./out.zarr: epsilon 1 charged to trips\n1 charged, 0 known before; spending goes on\n"
+        "./out.zarr: epsilon 1 charged to trips\n1 charged, 0 known before; spending is allowed\n"
     )
     assert (account(run)["spent"], account(run)["remaining"]) == ("epsilon 1", "epsilon 2")
     ran = run("release", "release.toml")
@@ -83,7 +83,7 @@ def test_granting_and_abandoning_go_on_meanwhile(project, run, monkeypatch):
     assert account(run)["remaining"] == "epsilon 3"
 
 
-def test_more_keeps_it_stopped(restored, run):
+def test_reconcile_more_keeps_spending_blocked(restored, run):
     assert run("ledger", "reconcile", *URL, "out.zarr", "--more", "--json").json["reconcile"]
     restored.spec(release={"name": "again", "output": "again.zarr"})
     assert run("release", "release.toml").code == 3
@@ -94,10 +94,10 @@ def test_more_keeps_it_stopped(restored, run):
 def test_an_operator_may_declare_it(project, run):
     assert run("release", "release.toml").code == 0
     ran = run("ledger", "reconcile", *URL, "--restored")
-    assert (ran.code, ran.out) == (0, "0 charged, 0 known before; spending is stopped\n")
+    assert (ran.code, ran.out) == (0, "0 charged, 0 known before; spending is blocked\n")
     project.spec(release={"name": "again", "output": "again.zarr"})
     assert run("release", "release.toml").code == 3
-    assert "1 known before; spending goes on" in run("ledger", "reconcile", *URL, ".").out
+    assert "1 known before; spending is allowed" in run("ledger", "reconcile", *URL, ".").out
     assert run("release", "release.toml").code == 0
     ran = run("ledger", "reconcile", *URL)
     assert (ran.code, "--restored" in ran.err) == (2, True)
@@ -112,7 +112,7 @@ def test_the_attributes_say_who_paid(project, run):
 
 def without(store, *keys):
     """As an older version wrote it."""
-    from dbern.synopsis.manifest import Manifest, digest
+    from dbern.synopsis.store import Manifest, digest
 
     root = store / "zarr.json"
     content = json.loads(root.read_text())
@@ -120,7 +120,7 @@ def without(store, *keys):
         del content["attributes"][key]
     root.write_text(json.dumps(content))
     path = store / "manifest.json"
-    manifest = Manifest.parse(path.read_text(), str(store))
+    manifest = Manifest.parse(path.read_bytes(), str(store))
     objects = {**manifest.objects, "zarr.json": digest(root.read_bytes())}
     path.write_text(manifest.model_copy(update={"objects": objects}).text())
 
@@ -144,7 +144,7 @@ def test_a_damaged_synopsis_reconciles_nothing(restored, run):
     assert run("ledger", "status", *URL, "--json").json["reconcile"]
 
 
-def test_what_is_no_synopsis_is_passed_over_and_links_are_followed(restored, run, tmp_path):
+def test_reconcile_skips_other_folders_and_follows_links(restored, run, tmp_path):
     elsewhere = restored.folder / "elsewhere"
     (elsewhere / "web").mkdir(parents=True)
     (elsewhere / "web" / "manifest.json").write_text('{"format": 3}')

@@ -429,7 +429,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed_and_may_be_brought_back
 
 @pytest.mark.parametrize("state", ["reserved", "reading"])
 @pytest.mark.parametrize("what", ["added", "removed"])
-def test_more_or_fewer_files_stop_it_too(project, client, interrupted, state, what):
+def test_a_release_stops_at_more_or_fewer_files(project, client, interrupted, state, what):
     interrupted(project, state)
     if what == "added":
         (project.folder / "data" / "part-9.parquet").write_bytes(project.files()[0].read_bytes())

@@ -17,6 +17,7 @@ from dbern.types import FloatArray
 
 
 _OVERSAMPLING = 8
+_FEW = 32  # points, for which steps of Python would take longer than the products
 
 MOST_K = 1000
 """Largest degree: beyond, ``2^-k`` underflows."""
@@ -61,11 +62,18 @@ def bernstein_basis(y: FloatArray, k: int) -> FloatArray:
     far = y > 0.5
     near = np.where(far, 1.0 - y, y)  # exact: b_{v,k}(y) = b_{k-v,k}(1-y)
     odds = near / (1.0 - near)
-    basis = np.empty((k + 1, len(y)))
-    basis[0] = np.power(1.0 - near, k)
-    for v in range(k):
-        np.multiply(basis[v], odds, out=basis[v + 1])
-        basis[v + 1] *= (k - v) / (v + 1)
+    first = np.power(1.0 - near, k)
+    if len(y) <= _FEW:  # the same products in the same order, without a step of Python for each
+        factors = np.empty((2 * k + 1, len(y)))
+        factors[0], factors[1::2] = first, odds
+        factors[2::2] = (np.arange(k, 0, -1) / np.arange(1, k + 1))[:, None]
+        basis = np.ascontiguousarray(np.multiply.accumulate(factors, axis=0)[::2])
+    else:
+        basis = np.empty((k + 1, len(y)))
+        basis[0] = first
+        for v in range(k):
+            np.multiply(basis[v], odds, out=basis[v + 1])
+            basis[v + 1] *= (k - v) / (v + 1)
     basis[:, far] = basis[::-1, far]
     return basis.T
 

@@ -125,7 +125,9 @@ def demo(rows: int, folder: Path, as_json: bool, quiet: bool) -> None:
 def _begin(folder: Path) -> None:
     """An empty folder: an earlier demo's is replaced, nothing else ever is."""
     if folder.exists() and not (folder / _MARKER).exists():
-        raise SpecError(f"--folder: {folder} exists and is no demo's; write another folder")
+        raise SpecError(
+            f"--folder: {folder} exists and was not made by dbern demo. Write another folder"
+        )
     if folder.exists():
         shutil.rmtree(folder)
     (folder / "trips").mkdir(parents=True)

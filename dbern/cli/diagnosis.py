@@ -106,7 +106,7 @@ _BUILT = 1_700_000_000  # seconds since 1970: this package is younger
 
 
 def installation() -> list[Finding]:
-    """Python, every package that ``dbern`` needs, the clock, and memory.
+    """Check Python, every package that ``dbern`` needs, the clock, and memory.
 
     Examples
     --------
@@ -162,7 +162,7 @@ _ENCRYPTED = ("require", "verify-ca", _VERIFIED)
 
 
 def database(url: str) -> list[Finding]:
-    """How a client reaches a PostgreSQL ledger, and what it needs of its own to release."""
+    """Check how a client reaches a PostgreSQL ledger, and what it needs to release."""
     return [_database_transport(url), _secret(), _staging()]
 
 
@@ -292,7 +292,7 @@ _WAIT_SECONDS = 0.05
 
 
 def ledger(url: str) -> list[Finding]:
-    """The ledger's file, its folders of keys and staging, its locks and its place.
+    """Check the ledger's file, its folders of keys and staging, its locks and its place.
 
     Of one in PostgreSQL, what this client needs: a verified way to it, its secret, its staging.
 
@@ -518,7 +518,7 @@ _CONNECT_SECONDS = 5
 
 
 def scheduler(address: str) -> list[Finding]:
-    """A Dask cluster: transport, dashboard, workers' versions, memory settings and clocks."""
+    """Check a Dask cluster: transport, dashboard, versions, memory settings and clocks."""
     require_address(address)
     try:
         with connect(address, _CONNECT_SECONDS) as client:
@@ -622,7 +622,6 @@ def _memory_settings() -> Callable[[Any], bytes]:
 
 
 def _check_settings(worker: str, told: dict[str, Any]) -> None:
-    """Refuse what `_memory_settings` does not answer."""
     if type(told.get("spills")) is not bool or not all(
         isinstance(told.get(name), int | float) for name in ("limit", "now")
     ):

@@ -25,7 +25,6 @@ _BUDGET = 3
 def _percentage(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> Fraction | None:
-    """Read a percentage as the exact share that it is."""
     del context, parameter
     if value is None:
         return None
@@ -36,7 +35,6 @@ def _percentage(
 
 
 def _name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Read a name: what cannot be printed on a line cannot be stored or told either."""
     del context, parameter
     unprintable = {"Cc", "Cs"}  # control characters, and what is no UTF-8
     if value is not None and (not value.strip() or unprintable & set(map(category, value))):
@@ -52,7 +50,6 @@ _DATASET = click.option(
 
 
 def _amount(context: click.Context, parameter: click.Parameter, value: str) -> Fraction:
-    """Read an exact amount; 0 is one."""
     del context, parameter
     from dbern.errors import SpecError
     from dbern.privacy.budget import exact
@@ -73,7 +70,7 @@ def ledger() -> None:
 @_LEDGER
 @common
 def init(url: str, as_json: bool, quiet: bool) -> None:
-    """Create a ledger; one that is there is left as it is."""
+    """Create a ledger. An existing ledger is left as it is."""
     del quiet
     from dbern.ledger import BudgetLedger
 
@@ -183,7 +180,7 @@ def status(
 ) -> int:  # fmt: skip
     """Show what was granted and spent, on what, and what remains.
 
-    With --warn-below it is what an alert runs: exit code 3 and the datasets that run low.
+    For alerts, --warn-below ends with exit code 3 and names the datasets that run low.
     """
     del quiet
     from dbern.ledger import BudgetLedger
@@ -193,9 +190,9 @@ def status(
         accounts = [_account(one) for one in found]
         log = [vars(line) for line in opened.log(dataset)] if with_log else []
         pending = opened.is_pending()
-    lines = _status_lines(accounts) or ["no budget was granted yet; `dbern ledger grant` does"]
+    lines = _status_lines(accounts) or ["no budget was granted yet. Run: dbern ledger grant"]
     if pending:
-        lines.append("restored or copied: spending is stopped until it is reconciled")
+        lines.append("restored or copied: spending is blocked until you run dbern ledger reconcile")
     low = [one.dataset for one in found if least is not None and one.remaining_share < least]
     command = ["dbern", "ledger", "grant", "--ledger", url, "--dataset"]
     lines += [
@@ -219,7 +216,7 @@ def status(
 )
 @common
 def abandon(url: str, dataset: str, name: str, as_json: bool, quiet: bool) -> None:
-    """Give a release up. Refunded if no record was read; else its charge stands."""
+    """Give a release up. It is refunded if no record was read; else its charge stands."""
     from dbern.ledger import BudgetLedger
     from dbern.releasing.run import abandon as give_up
 
@@ -237,11 +234,15 @@ def abandon(url: str, dataset: str, name: str, as_json: bool, quiet: bool) -> No
 @ledger.command()
 @_LEDGER
 @click.argument("places", nargs=-1, metavar="FOLDER..", type=click.Path())
-@click.option("--restored", is_flag=True, help="Declare it put back; without FOLDER, only that.")
+@click.option(
+    "--restored",
+    is_flag=True,
+    help="Declare that the ledger was restored. Without FOLDER it does no more.",
+)
 @click.option(
     "--dataset", callback=_name, metavar="NAME", help="Who pays, whatever a synopsis says."
 )
-@click.option("--more", is_flag=True, help="There is more to come: spending stays stopped.")
+@click.option("--more", is_flag=True, help="More folders follow: spending stays blocked.")
 @common
 def reconcile(
     url: str, places: tuple[str, ...], restored: bool, dataset: str | None, more: bool,
@@ -249,8 +250,8 @@ def reconcile(
 ) -> None:  # fmt: skip
     """Charge published synopses that a restored ledger forgot.
 
-    FOLDERs are synopses or are searched for them. Name every place where synopses of this ledger
-    were published: what is left out is never charged. Then spending goes on.
+    Each FOLDER is a synopsis or is searched for some. Name every folder where synopses of this
+    ledger were published: one that is left out is never charged. Spending is allowed again after.
     """
     del quiet
     from dbern.ledger import BudgetLedger, Reconciled
@@ -266,10 +267,10 @@ def reconcile(
             done = account_for(opened, places, dataset=dataset, more=more)
         pending = opened.is_pending()
     lines = [f"{one.output}: {one.charge} charged to {one.dataset}" for one in done.charged]
-    lines += [f"{one.output}: of another ledger, left alone" for one in done.foreign]
+    lines += [f"{one.output}: belongs to another ledger, not charged" for one in done.foreign]
     lines.append(
         f"{len(done.charged)} charged, {len(done.known)} known before; "
-        f"spending {'is stopped' if pending else 'goes on'}"
+        f"spending {'is blocked' if pending else 'is allowed'}"
     )
     content = {
         "charged": [

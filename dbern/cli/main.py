@@ -10,16 +10,11 @@ from contextlib import suppress
 import click
 
 from dbern.cli.demo import demo
-from dbern.cli.doctor import doctor
-from dbern.cli.learners import target
 from dbern.cli.ledgers import ledger
 from dbern.cli.output import JsonLines, tell
 from dbern.cli.releases import plan, release
-from dbern.cli.reports import export
-from dbern.cli.reports import report as write_report
-from dbern.cli.sources import inspect
-from dbern.cli.starting import init
-from dbern.cli.synopses import query, show, sign, verify
+from dbern.cli.starting import doctor, init, inspect, target
+from dbern.cli.synopses import export, query, show, sign, verify, write_report
 from dbern.errors import DbernError, EnvironmentRefusedError, exhausted
 from dbern.system import address_limit
 
@@ -74,7 +69,7 @@ def _run(arguments: list[str], as_json: bool) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _fail(
-            "interrupted", "stopped; run the same command again to go on", INTERRUPTED, as_json
+            "interrupted", "stopped. Run the same command again to go on", INTERRUPTED, as_json
         )
     except DbernError as error:
         return _fail(error.kind, str(error), error.exit_code, as_json)
@@ -94,7 +89,7 @@ def _check_addresses(arguments: list[str]) -> None:
     least = _RELEASE_ADDRESSES if arguments[0] == "release" else _LEAST_ADDRESSES
     if limit < least:
         raise EnvironmentRefusedError(
-            f"{limit >> 20} MiB of addresses (ulimit -v) are too little memory to start in; allow "
+            f"{limit >> 20} MiB of addresses (ulimit -v) are too little memory to start in. Allow "
             f"{least >> 20} MiB or more, or limit memory by a control group instead"
         )
 

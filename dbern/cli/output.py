@@ -39,7 +39,7 @@ class JsonLines(logging.Handler):
 
     @classmethod
     def installed(cls) -> JsonLines | None:
-        """The one that a command of this process chose."""
+        """Return the one that a command of this process chose."""
         return cls._installed
 
     def install(self) -> None:
@@ -106,8 +106,8 @@ def report(content: dict[str, Any], text: str, *, as_json: bool) -> None:
         raise  # whoever read it has enough, as `head` does; click ends in silence
     except OSError as error:
         raise DbernError(
-            f"the result cannot be printed ({error.strerror}), and what was asked is done; "
-            "free space, or write to another place, before you ask for more"
+            f"the result cannot be printed ({error.strerror}), and what was asked is done. "
+            "Free space, or write to another place, before you ask for more"
         ) from None
 
 
@@ -134,7 +134,7 @@ log_format = click.option(
 
 @contextmanager
 def shown_progress(quiet: bool, lines: str = "plain") -> Iterator[Progress]:
-    """A progress bar on a terminal, a plain line every few seconds elsewhere, or JSON lines."""
+    """Show a progress bar on a terminal, elsewhere a line every few seconds, or JSON lines."""
     if lines == "json":
         JsonLines(quiet=quiet).install()  # removed when the command's failure, too, was printed
         yield silent

@@ -33,7 +33,7 @@ def plan(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Show what a release would do and cost; no record is read. Nothing is charged.
+    """Show what a release would do and cost. It reads no record and charges nothing.
 
     A spec is code: modules that it names as module:name (an oracle's function, a reference, kernels
     and losses) are imported and run here. Plan only specs that you would run as a program.
@@ -106,7 +106,7 @@ def _axes(values: tuple[int, ...]) -> str:
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long the cluster's workers have to come where there are none.",
+    help="How long to wait for the first worker of the cluster.",
 )
 @log_format
 @common

@@ -1,7 +1,8 @@
-"""``dbern init``: ask for what a spec needs, check each answer, and write the spec.
+"""``dbern init``, ``inspect``, ``target`` and ``doctor``: what comes before a first release.
 
-Answers come from options or a terminal. Until all are given the rest of the spec is made up, so
-each answer is checked as a spec would be.
+`init` asks for what a spec needs, checks each answer, and writes the spec. Answers come from
+options or a terminal. Until all are given placeholders stand for the rest of the spec, so each
+answer is checked as a spec would be.
 """
 
 from __future__ import annotations
@@ -37,12 +38,11 @@ ROLES = {
 }
 """By the name of a section of the data: its other key, an example, and what to know of it."""
 
-_MADE_UP: dict[str, dict[str, Any]] = {
+_PLACEHOLDERS: dict[str, dict[str, Any]] = {
     "release": {"name": "release", "output": "release.zarr"},
     "data": {"source": "data.parquet"},
     "budget": {"epsilon": "1.0", "ledger": "sqlite:///ledger.db", "dataset": "dataset"},
 }
-_MADE_UP_TARGET = {"kind": "ridge-regression", "C": 1.0}  # which takes any axes
 _NEEDED: dict[str, Any] = {
     "label": {"column": "a label", "classes": [False, True]},
     "response": {"column": "a response", "bounds": [-1.0, 1.0]},
@@ -72,11 +72,11 @@ class Answers:
         self.content: dict[str, dict[str, Any]] = {"release": {}, "data": {}, "budget": {}}
 
     def __call__(self, section: str, key: str, question: str, default: str | None = None) -> str:
-        """The text of one key of the spec."""
+        """Ask for one key of the spec; returns its text."""
         return self._answer(key, question, default, lambda text: self._put(section, key, text))
 
     def axes(self) -> dict[str, list[Bound]]:
-        """The bounds of each axis by its column."""
+        """Ask for the bounds of each axis; returns them by column."""
         for text in self._given["axes"]:
             self._answer("axis", "Axis and its public limits (column=low,high)", None, self._axis,
                          text)  # fmt: skip
@@ -90,7 +90,7 @@ class Answers:
         return self.bounds
 
     def kind(self, question: str, default: str) -> str:
-        """The kind of the target, which there must be."""
+        """Ask for the kind of the target, which there must be."""
         from dbern.targets import learner_of
 
         def put(kind: str) -> None:
@@ -121,12 +121,12 @@ class Answers:
         return found
 
     def settings(self, learner: type[Learner]) -> dict[str, str]:
-        """TOML by key of the target: what was set, and what the learner cannot do without."""
+        """Ask for the target's keys; returns their TOML by key."""
         texts: dict[str, str] = {}
 
         def put(key: str) -> Callable[[str], None]:
             def found(text: str) -> None:
-                self.content["target"][key] = toml_value(key, text)
+                self.content["target"][key] = _toml_value(key, text)
                 texts[key] = text
 
             return found
@@ -136,6 +136,12 @@ class Answers:
             key, equals, value = text.partition("=")
             if not equals:
                 raise click.BadParameter("write KEY=VALUE", param_hint="--set")
+            if key.strip() not in learner.model_fields:
+                known = ", ".join(learner.model_fields)
+                raise click.BadParameter(
+                    f"{key.strip()}: {learner.kind} has no such key. Write one of: {known}",
+                    param_hint="--set",
+                )
             put(key.strip())(value.strip())
         fields = learner.model_fields
         needed = [
@@ -156,8 +162,7 @@ class Answers:
     def _check_settings(
         self, learner: type[Learner], put: Callable[[str], Callable[[str], None]]
     ) -> None:
-        """Ask again for the settings that are wrong, by option or with each other."""
-        while self._asks and (wrong := self._complaint()):
+        while self._asks and (wrong := self._problem()):
             key = wrong.partition(":")[0].removeprefix("target.")
             if key not in learner.model_fields:
                 raise SpecError(wrong)
@@ -167,7 +172,7 @@ class Answers:
             self._answer("set", f"target.{key} ({what})", None, put(key))
 
     def role(self, role: str, *, needed: bool) -> None:
-        """The section of a label, response, group or filter; nothing where it is left out."""
+        """Ask for the section of a label, response, group or filter, which may be left out."""
         other, example, _ = ROLES[role]
 
         def put(text: str) -> None:
@@ -186,7 +191,7 @@ class Answers:
             self._answer(role, question, None if needed else "", put)
 
     def protection(self) -> None:
-        """Whose data: unit, neighbours and, where the number of rows is private, a normalizer."""
+        """Ask whose data it is: unit, neighbors and, where n is private, a normalizer."""
 
         def put(text: str) -> None:
             if text:
@@ -235,7 +240,7 @@ class Answers:
                 return str(text)
 
     def _refuse_wrong(self) -> None:
-        if self._asks and (wrong := self._complaint()):
+        if self._asks and (wrong := self._problem()):
             raise SpecError(wrong)
 
     def _prompt(self, key: str, question: str, default: str | None) -> str:
@@ -255,13 +260,15 @@ class Answers:
                 raise click.BadParameter(f'"{column}" is an axis already', param_hint="--axis")
             self.bounds[column] = pair
 
-    def _complaint(self) -> str:
-        """What is wrong with the spec so far, the rest made up; empty for nothing."""
+    def _problem(self) -> str:
+        """What is wrong with the spec so far, the rest a placeholder; empty for nothing."""
+        from dbern.targets import PLACEHOLDER
+
         content = {
-            name: {**_MADE_UP.get(name, {}), **self.content.get(name, {})}
+            name: {**_PLACEHOLDERS.get(name, {}), **self.content.get(name, {})}
             for name in ("release", "data", "target", "budget")
         }
-        content["target"] = content["target"] or _MADE_UP_TARGET
+        content["target"] = content["target"] or PLACEHOLDER
         content["data"]["bounds"] = content["data"].get("bounds") or {"an axis": [0.0, 1.0]}
         for _ in range(len(_NEEDED) + 1):
             try:
@@ -298,7 +305,7 @@ def loaded(content: dict[str, dict[str, Any]], folder: Path) -> None:
 
 
 def split(key: str, text: str) -> tuple[str, str]:
-    """A column, and what is said of it after an equals sign."""
+    """Return a column, and what is said of it after an equals sign."""
     column, equals, rest = text.partition("=")
     if not equals or not column.strip():
         raise click.BadParameter(f'"{text}": write column=values', param_hint=f"--{key}")
@@ -306,7 +313,7 @@ def split(key: str, text: str) -> tuple[str, str]:
 
 
 def limits(key: str, text: str) -> tuple[str, list[Bound]]:
-    """A column and its two limits: numbers, dates or times."""
+    """Return a column and its two limits: numbers, dates or times."""
     column, rest = split(key, text)
     try:
         low, high = (_limit(part.strip()) for part in rest.split(","))
@@ -327,20 +334,19 @@ def _limit(text: str) -> Bound:
 
 
 def category(text: str) -> str | int | bool:
-    """A value of a public list."""
+    """Return a value of a public list."""
     text = text.strip()
     if text in ("true", "false"):
         return text == "true"
     return int(text) if re.fullmatch(r"-?\d+", text) else text
 
 
-def toml_value(key: str, text: str) -> Any:
-    """What a key of the target is set to."""
+def _toml_value(key: str, text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         raise click.BadParameter(
-            f"{key}: {text} is no TOML value; write a number, [0.5, 0.5] or a text in quotes",
+            f"{key}: {text} is not a TOML value. Write a number, [0.5, 0.5] or a text in quotes",
             param_hint="--set",
         ) from None
 
@@ -388,14 +394,14 @@ _HEAD = """\
 def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> None:
     """Write a commented spec, asking for what no option gives.
 
-    On a terminal it asks again for what is wrong. Looks at no data and overwrites nothing.
+    On a terminal it asks again for an answer that is wrong. Reads no data and overwrites no file.
 
     For example: dbern init --source "trips/*.parquet" --axis x=0,10 --axis y=0,10 --set
     "bandwidth=[0.6, 0.6]" --epsilon 1.0 --dataset city
     """
     del quiet
     if spec_path.exists():
-        raise SpecError(f"{spec_path}: exists and is left as it is; write dbern init OTHER.toml")
+        raise SpecError(f"{spec_path}: exists and is left as it is. Write dbern init OTHER.toml")
     asks, folder = not as_json and terminal(), spec_path.resolve().parent
     text = _text(spec_path, Answers(given, asks=asks, folder=folder), given)
     loaded(tomllib.loads(text), folder)
@@ -404,7 +410,7 @@ def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> None:
             file.write(text)
     except OSError as error:
         raise SpecError(
-            f"{spec_path}: cannot be made ({error.strerror}); name a new file in a folder that "
+            f"{spec_path}: cannot be made ({error.strerror}). Name a new file in a folder that "
             "exists and is writable"
         ) from None
     content = tomllib.loads(text)["budget"]
@@ -426,7 +432,6 @@ def terminal() -> bool:
 
 
 def _pair(limits: list[Bound]) -> str:
-    """In TOML, which has dates and times of its own."""
     texts = (json.dumps(one) if isinstance(one, float) else one.isoformat() for one in limits)
     return f"[{', '.join(texts)}]"
 
@@ -437,14 +442,14 @@ def _text(path: Path, answers: Answers, given: dict[str, Any]) -> str:
     name = answers("release", "name", "Name of the release", path.stem)
     source = answers("data", "source", 'Parquet files, as "data/*.parquet"')
     axes = answers.axes()
-    kind = answers.kind(f"What to release ({', '.join(kinds())})", "kernel-density")
+    kind = answers.kind(f"What to release ({', '.join(kinds())})", kinds()[0])
     learner = learner_of(kind)
     settings = answers.settings(learner)
     for role in learner.uses:
         answers.role(role, needed=answers.needs(learner, role))
     unused = [role for role in ROLES if given[role] and role not in (*learner.uses, "filter")]
     if unused:
-        raise click.UsageError(f"--{unused[0]}: {kind} has no use for it; leave it out")
+        raise click.UsageError(f"--{unused[0]}: {kind} has no use for it. Leave it out")
     answers.role("filter", needed=False)
     answers.protection()
     answers("budget", "epsilon", "Epsilon, an exact decimal")
@@ -528,3 +533,126 @@ def _target(learner: type[Learner], kind: str, settings: dict[str, str]) -> list
 
 def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else json.dumps(name)
+
+
+# --- dbern inspect: the schema of a source, and a spec begun from it
+
+
+@click.command()
+@click.argument("source", metavar="SOURCE")
+@click.option("--rows", is_flag=True, help="Show row counts: n is public under replace-one.")
+@click.option(
+    "--spec",
+    "spec_path",
+    metavar="OUT.toml",
+    type=click.Path(dir_okay=False),
+    help="Write a spec in which you fill in every public choice.",
+)
+@common
+def inspect(source: str, rows: bool, spec_path: str | None, as_json: bool, quiet: bool) -> None:
+    """Show columns and types of Parquet files, without values or statistics."""
+    del quiet
+    from dbern.data.inspection import inspect_source, write_skeleton
+
+    found = inspect_source(source)
+    text = found.explain(rows=rows)
+    if spec_path is not None:
+        write_skeleton(found, Path(spec_path))
+        text += f"\nbegan {spec_path}: choose what its TODOs name, then dbern plan {spec_path}"
+    report(found.to_dict(rows=rows), text, as_json=as_json)
+
+
+# --- dbern target: which functions of the data there are
+
+
+@click.group()
+def target() -> None:
+    """Show what can be released: list."""
+
+
+@target.command("list")
+@common
+def list_targets(as_json: bool, quiet: bool) -> None:
+    """Show every learner with a line of description, and its keys."""
+    del quiet
+    from dbern.targets import kinds
+
+    found = [_described(kind) for kind in kinds()]
+    lines = []
+    for one in found:
+        lines.append(f"{one['kind']:<26}{one['summary']}")
+        lines += [f"    {key['key']:<22}{_key_line(key)}" for key in one["keys"]]
+        lines += [f"    [data.{role}]" for role in one["reads"]]
+    report({"targets": found}, "\n".join(lines), as_json=as_json)
+
+
+def _described(kind: str) -> dict[str, Any]:
+    from dbern.targets import learner_of
+
+    try:
+        learner = learner_of(kind)
+    except Exception as error:  # noqa: BLE001 -- another's package may fail in any way to import
+        summary = f"cannot be imported ({type(error).__name__}). Mend or remove its package"
+        return {"kind": kind, "summary": summary, "keys": [], "reads": []}
+    keys = [
+        {
+            "key": name,
+            "required": field.is_required(),
+            "default": None if field.is_required() else field.default,
+            "write": field.description or "",
+        }
+        for name, field in learner.model_fields.items()
+    ]
+    summary = (learner.__doc__ or "").strip().partition("\n")[0]
+    return {"kind": kind, "summary": summary, "keys": keys, "reads": list(learner.uses)}
+
+
+def _key_line(key: dict[str, Any]) -> str:
+    return f"{key['write']}{'' if key['required'] else '  [may be left out]'}"
+
+
+# --- dbern doctor: does this installation hold what a release relies on
+
+
+_ENVIRONMENT = 4
+
+
+@click.command()
+@click.option("--ledger", "url", metavar="URL", help="Look at this ledger, as sqlite:///ledger.db.")
+@click.option("--scheduler", metavar="ADDRESS", help="Look at this Dask cluster.")
+@click.option(
+    "--output", metavar="PATH", type=click.Path(), help="Where a synopsis is to go: path or URL."
+)
+@common
+def doctor(
+    url: str | None, scheduler: str | None, output: str | None, as_json: bool, quiet: bool
+) -> int:
+    """Check an installation and say how to mend it.
+
+    Reads no record and spends no budget. Checks versions and the clock, and what you name: a
+    ledger's permissions and locks, or its database connection; an output's file system or store; a
+    cluster's transport, dashboards, versions and memory. Exit code 4 means that something must be
+    mended before a release. Warnings alone end with 0.
+    """
+    from dbern.cli import diagnosis
+
+    findings = diagnosis.installation()
+    if url is not None:
+        findings += diagnosis.ledger(url)
+    if output is not None:
+        findings += diagnosis.output(output)
+    if scheduler is not None:
+        findings += diagnosis.scheduler(scheduler)
+    broken = sum(finding.state == "mend" for finding in findings)
+    lines = []
+    for one in findings:
+        if quiet and one.state == "good":
+            continue
+        lines.append(f"{one.state:<6}{one.what:<18}{one.found}")
+        if one.mend:
+            lines.append(f"{'':<24}{one.mend}")
+    warned = sum(finding.state == "warn" for finding in findings)
+    lines.append(f"{broken} to mend, {warned} warned, {len(findings) - broken - warned} good")
+    content = {"ok": not broken, "findings": [vars(finding) for finding in findings]}
+    report(content, "\n".join(lines), as_json=as_json)
+    return _ENVIRONMENT if broken else 0

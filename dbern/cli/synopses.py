@@ -1,16 +1,16 @@
-"""``dbern show``, ``verify``, ``query`` and ``sign``: look at, check and use a synopsis."""
+"""``dbern show``, ``verify``, ``query``, ``sign``, ``report`` and ``export``: of a synopsis."""
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dbern.cli.output import common, report, shown_progress
 from dbern.errors import EnvironmentRefusedError, printable
-from dbern.reporting.guarantee import signed_by
 
 if TYPE_CHECKING:
     from dbern.combination import Answer
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 def _order(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> int | str | None:
-    """Read an order: a positive integer or "auto"."""
     del context, parameter
     if value is None or value == "auto":
         return value
@@ -48,7 +47,7 @@ SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path()
 @click.option(
     "--once",
     is_flag=True,
-    help="Leave answers that are there already, and end well: a schedule may run it again.",
+    help="End with 0 and change nothing where the answers exist, for schedules that run twice.",
 )
 @click.option(
     "--h",
@@ -85,9 +84,9 @@ def query(
 ) -> None:
     """Answer every row of a Parquet file, in its order.
 
-    SYNOPSIS, QUERIES and ANSWERS are paths or s3:// URLs. The answers have all columns of QUERIES,
-    then "value"; of several classes or groups "value_CLASS" each. Outside the bounds, and where a
-    coordinate is missing, values are NaN.
+    SYNOPSIS, QUERIES and ANSWERS are paths or s3:// URLs. ANSWERS has all columns of QUERIES, then
+    "value", or one "value_CLASS" for each class or group. Values are NaN outside the bounds and
+    where a coordinate is missing.
     """
     from dbern.synopsis.reader import open_synopsis
     from dbern.synopsis.tables import answer, is_there
@@ -116,6 +115,7 @@ def query(
 @common
 def show(synopsis_path: str, as_json: bool, quiet: bool) -> None:
     """Show what was released and under which guarantee, and draw it."""
+    from dbern.reporting.html import signed_by
     from dbern.reporting.terminal import drawing
     from dbern.synopsis.reader import open_synopsis
 
@@ -134,17 +134,18 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> None:
     multiple=True,
     metavar="PUBLIC.pem",
     type=click.Path(),
-    help="A public key of a signer whom you trust: one of them has to have signed. May be "
+    help="A public key of a signer whom you trust. One of the keys named must have signed. May be "
     "repeated.",
 )
 @common
 def verify(synopsis_path: str, trusted: tuple[str, ...], as_json: bool, quiet: bool) -> None:
     """Check every byte of a synopsis, and who signed it.
 
-    The bytes are those of its manifest, or it ends with exit code 5. Without --trusted anybody may
-    have signed: it says with which keys, and not whose they are.
+    Ends with exit code 5 where a byte differs from the manifest. Without --trusted it lists the
+    keys that signed, and cannot tell whose they are.
     """
     del quiet
+    from dbern.reporting.html import signed_by
     from dbern.synopsis.reader import open_synopsis
     from dbern.synopsis.signatures import fingerprint, public_key_of
 
@@ -224,9 +225,9 @@ PASSPHRASE = "DBERN_SIGNING_PASSPHRASE"  # noqa: S105 -- the variable's name
 def sign(synopsis_path: str, key: str, as_json: bool, quiet: bool) -> None:
     """Sign a synopsis, so that others can tell that it is yours.
 
-    Every byte is checked first; then a signature of the manifest is put beside it. Give the public
-    key away: openssl pkey -in PRIVATE.pem -pubout. The passphrase of an encrypted key is asked for,
-    or taken from DBERN_SIGNING_PASSPHRASE.
+    Checks every byte, then writes a signature beside the manifest. Publish the public key: openssl
+    pkey -in PRIVATE.pem -pubout. An encrypted key's passphrase is asked for, or read from
+    DBERN_SIGNING_PASSPHRASE.
     """
     del quiet
     from dbern.synopsis.signatures import private_key_of
@@ -243,7 +244,104 @@ def _passphrase() -> str:
         return given
     if not sys.stdin.isatty():
         raise EnvironmentRefusedError(
-            f"--key: is encrypted, and there is no terminal to ask for its passphrase; set "
+            f"--key: is encrypted, and there is no terminal to ask for its passphrase. Set "
             f"{PASSPHRASE}"
         )
     return str(click.prompt("passphrase of the key", hide_input=True, err=True))
+
+
+# --- dbern report and dbern export: what others are told about a release or a budget
+
+
+@click.command("report")
+@click.argument("synopsis_path", metavar="[SYNOPSIS]", required=False, type=click.Path())
+@click.option("--ledger", "url", metavar="URL", help="Report on budgets over time instead.")
+@click.option("--dataset", metavar="NAME", help="With --ledger: only this one.")
+@click.option(
+    "--out",
+    metavar="FILE.html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write; one that exists is replaced.  [default: SYNOPSIS's name, or budgets.html]",
+)
+@common
+def write_report(
+    synopsis_path: str | None,
+    url: str | None,
+    dataset: str | None,
+    out: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Write one HTML file about a synopsis or about budgets.
+
+    The file holds everything it shows. It opens offline.
+    """
+    del quiet
+    if (synopsis_path is None) == (url is None):
+        raise click.UsageError("write either a SYNOPSIS or --ledger URL")
+    if dataset is not None and url is None:
+        raise click.UsageError("--dataset: write --ledger URL with it")
+    if url is not None:
+        page, target = _budgets(url, dataset), out or Path("budgets.html")
+    else:
+        page, name = _synopsis(str(synopsis_path)), Path(str(synopsis_path)).resolve().stem
+        target = out or Path(f"{name}.html")
+    _write(target, page)
+    report({"report": str(target)}, f"wrote {target}", as_json=as_json)
+
+
+@click.command()
+@click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path())
+@click.option(
+    "--out",
+    metavar="FILE.yaml",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File to write; one that exists is replaced.  [default: stdout]",
+)
+@common
+def export(synopsis_path: str, out: Path | None, as_json: bool, quiet: bool) -> None:
+    """Describe a release in the form of the DP deployments registry.
+
+    Fills in what the synopsis holds. Lists the fields that only its publisher can fill in.
+    """
+    from dbern.reporting.registry import as_yaml, blanks, deployment_of
+    from dbern.synopsis.reader import open_synopsis
+
+    content = deployment_of(open_synopsis(synopsis_path).metadata)
+    if out is not None:
+        _write(out, as_yaml(content))
+    if not quiet:
+        click.echo(f"fill in: {', '.join(blanks(content))}", err=True)
+    text = as_yaml(content).rstrip() if out is None else f"wrote {out}"
+    report(content, text, as_json=as_json)
+
+
+def _synopsis(path: str) -> str:
+    from dbern.reporting.html import synopsis_page
+    from dbern.synopsis.reader import open_synopsis
+
+    return synopsis_page(open_synopsis(path))
+
+
+def _budgets(url: str, dataset: str | None) -> str:
+    from dbern.ledger import BudgetLedger
+    from dbern.reporting.budgets import ledger_page
+
+    with BudgetLedger.open(url, read_only=True) as opened:
+        return ledger_page(opened.status(dataset), opened.log(dataset), pending=opened.is_pending())
+
+
+def _write(target: Path, text: str) -> None:
+    """The whole file or none of it."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(target)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise EnvironmentRefusedError(
+            f"--out: {target} cannot be written ({why}). Write a path in a folder that exists and "
+            "is writable"
+        ) from None
+    finally:
+        draft.unlink(missing_ok=True)

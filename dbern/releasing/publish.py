@@ -79,8 +79,6 @@ def publish(
 
 @dataclass(frozen=True)
 class _Noisy:
-    """One released array: its sealed center, and the noise that it gets."""
-
     staging: Staging
     planned: PlannedComponent
     name: str
@@ -177,7 +175,6 @@ def _attributes(
 
 
 def _domain(spec: ReleaseSpec) -> dict[str, Any]:
-    """Bounds, and which records count."""
     kept, volume = spec.records.filter, spec.domain.volume
     return {
         "axes": [axis.to_dict() for axis in spec.domain.axes],
@@ -188,14 +185,12 @@ def _domain(spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def _given(spec: ReleaseSpec) -> dict[str, Any]:
-    """The learner's parameters, but for what another stands for."""
     return {key: value for key, value in spec.learner.get_params().items() if value != ()}
 
 
 def _described(
     component: TargetComponent | Vector, planned: PlannedComponent, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    """The public facts of one component."""
     if isinstance(component, Vector):
         axes: tuple[str, ...] = ()
         shown: dict[str, Any] = {"entries": list(component.entries)}

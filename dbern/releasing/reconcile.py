@@ -23,9 +23,8 @@ from dbern.data.storage import (
 from dbern.errors import IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Published, Reconciled
 from dbern.privacy.budget import Budget
-from dbern.synopsis.manifest import digest
 from dbern.synopsis.metadata import FORMAT
-from dbern.synopsis.store import ReleasedStore
+from dbern.synopsis.store import ReleasedStore, digest
 
 
 def reconcile(
@@ -84,7 +83,7 @@ def _prefixes(url: str) -> Iterator[str]:
 def _folders(place: Path) -> Iterator[Path]:
     """The same of a folder; links are followed, each folder once."""
     if not place.is_dir():
-        raise SpecError(f"{place}: is no folder; name synopses, or folders where they are")
+        raise SpecError(f"{place}: is not a folder. Name synopses, or folders where they are")
     waiting, seen = [place.resolve()], set()
     while waiting:
         folder = waiting.pop()
@@ -99,7 +98,7 @@ def _folders(place: Path) -> Iterator[Path]:
                 waiting += [Path(entry.path).resolve() for entry in entries if entry.is_dir()]
         except OSError as error:
             raise SpecError(
-                f"{folder}: cannot be searched ({error.strerror}); make it readable, or name the "
+                f"{folder}: cannot be searched ({error.strerror}). Make it readable, or name the "
                 "folders where synopses are one by one"
             ) from None
 
@@ -116,7 +115,7 @@ def _json(place: Place, name: str) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise SpecError(
-            f"{place}/{name}: cannot be read ({error.strerror}); make it readable"
+            f"{place}/{name}: cannot be read ({error.strerror}). Make it readable"
         ) from None
     except (ValueError, RecursionError):
         return {}
@@ -151,5 +150,5 @@ def _published(store: str, dataset: str | None) -> Published:
         )
     except (KeyError, TypeError, ValueError):
         raise IntegrityError(
-            f"{store}: does not state its guarantee; bring the synopsis back from a copy"
+            f"{store}: does not state its guarantee. Bring the synopsis back from a copy"
         ) from None

@@ -296,7 +296,7 @@ def _check_output(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
         place.try_writing()
     except OSError as error:
         raise EnvironmentRefusedError(
-            f"release.output: {place} cannot be written ({error.strerror}); write another output, "
+            f"release.output: {place} cannot be written ({error.strerror}). Write another output, "
             "or make a folder there that this user may write to"
         ) from None
 
@@ -310,7 +310,7 @@ def _again(ledger: BudgetLedger, reservation: Reservation) -> Reservation:
     found = ledger.find(reservation.dataset, reservation.name)
     if found is None or found.release_id != reservation.release_id:
         raise ReleaseError(
-            f"release {reservation.name} was abandoned by another process; run the same command "
+            f"release {reservation.name} was abandoned by another process. Run the same command "
             "again if it is still wanted"
         )
     return found
@@ -323,7 +323,7 @@ def _stored_plan(reservation: Reservation) -> ReleasePlan:
     if planned_by != version("dbern"):
         raise EnvironmentRefusedError(
             f"release {reservation.name} was planned by dbern {planned_by}, and this is "
-            f"{version('dbern')}; finish it with that version, or abandon it"
+            f"{version('dbern')}. Finish it with that version, or abandon it"
         )
     return ReleasePlan.from_dict(content)
 
@@ -339,7 +339,7 @@ def _refuse_rolled_back(reservation: Reservation, output: str) -> None:
         if writer.published() is not None or writer.is_begun():
             raise IntegrityError(
                 f"{place} already holds release {reservation.name}, which the ledger says was not "
-                "charged yet: the ledger was rolled back; abandon the release, remove what is "
+                "charged yet: the ledger was rolled back. Abandon the release, remove what is "
                 "there and choose a new release.name"
             )
 
@@ -367,8 +367,6 @@ def _inputs(files: tuple[FileFacts, ...], spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[FileFacts]:
-    """The files that `_inputs` named."""
-
     def path(name: str) -> str:
         return name if is_url(name) else str(spec.base / name)
 
@@ -381,7 +379,6 @@ def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[FileFacts]:
 
 
 def _redirect(ledger: BudgetLedger, reservation: Reservation, output: str) -> Reservation:
-    """Follow a spec whose output changed before anything was published."""
     if reservation.output == output:
         return reservation
     check_output(place_at(output), reservation.release_id)
@@ -401,7 +398,7 @@ def _committed(spec: ReleaseSpec, reservation: Reservation) -> Release:
         there = is_published(place)
     if not there:
         raise IntegrityError(
-            f"{reservation.output}: was published and is gone; bring it back from a copy: its key "
+            f"{reservation.output}: was published and is gone. Bring it back from a copy: its key "
             "is destroyed, and only a new release.name spends again"
         )
     try:
@@ -432,7 +429,6 @@ def _count(
     reservation: Reservation,
     journal: Journal,
 ) -> Reservation:
-    """Count, stage, seal and charge."""
     check_memory(client, plan.cost)
     if reservation.state is State.RESERVED:
         reservation = ledger.begin_reading(reservation)
@@ -468,19 +464,19 @@ def _stage(
         tasks = share_out(files, reservation.salt, whole=private)
     except UnreadableFileError:
         raise ReleaseError(
-            "data.source: a file of the reservation cannot be opened; bring it back and run the "
+            "data.source: a file of the reservation cannot be opened. Bring it back and run the "
             "same command again"
         ) from None
     with journal.stage("reading and counting"):
         total = add_up(client, counters, tasks, reservation.salt, journal.progress)
     with journal.stage("staging the lattice"):
         arriving = centers(client, total, counters, pieces, reservation.salt, files)
-        for done, (piece, granules, rows) in enumerate(arriving, start=1):
+        for done, (piece, values, rows) in enumerate(arriving, start=1):
             if rows != plan.n and not private:
                 raise IntegrityError(
-                    f"data.source: {rows} rows were read and the plan says {plan.n}; restore the "
+                    f"data.source: {rows} rows were read and the plan says {plan.n}. Restore the "
                     "files and run the same command again"
                 )
             name = plan.components[piece.part].arrays[piece.output]
-            staging.put(name, piece.slab.index, granules.reshape(-1))
+            staging.put(name, piece.slab.index, values.reshape(-1))
             journal.progress("staging the lattice", done, len(pieces))

@@ -23,7 +23,7 @@ _CHARGED = ("spent", "committed", "abandoned")
 
 
 @dataclass(frozen=True)
-class Moment:
+class _Moment:
     """An account just after an event, in what its accountant counts: epsilons or rhos."""
 
     at: str
@@ -32,8 +32,8 @@ class Moment:
     spent: float
 
 
-def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[Moment]:
-    """A dataset's account after each event of its audit log that changed it.
+def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[_Moment]:
+    """Return a dataset's account after each event of its audit log that changed it.
 
     With a period, what is used is that of the event's own period.
     """
@@ -41,7 +41,7 @@ def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[Moment]:
     granted = Budget(Fraction(0))
     charges: dict[str, tuple[Fraction, str | None]] = {}
     states: dict[str, str] = {}
-    moments: list[Moment] = []
+    moments: list[_Moment] = []
     for line in lines:
         if line.dataset != status.dataset:
             continue
@@ -63,7 +63,7 @@ def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[Moment]:
         free = sum(current[key] for key in current if states[key] == _REFUNDED)
         whole = granted_amount(status.accountant, granted)
         moments.append(
-            Moment(
+            _Moment(
                 line.at,
                 float(whole.rho if zcdp else whole.epsilon),  # type: ignore[attr-defined]  # as its accountant says
                 float(sum(current.values()) - spent - free),
@@ -76,7 +76,7 @@ def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[Moment]:
 def ledger_page(
     statuses: Sequence[DatasetStatus], lines: Sequence[AuditLine], *, pending: bool = False
 ) -> str:
-    """The report on some datasets' budgets, as HTML.
+    """Return the report on some datasets' budgets, as HTML.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def _cost(one: ReleaseRow, status: DatasetStatus) -> float:
     return float((one.rho or 0) if status.accountant == ZCDP else one.charge.epsilon)
 
 
-def _alt(status: DatasetStatus, moments: Sequence[Moment]) -> str:
+def _alt(status: DatasetStatus, moments: Sequence[_Moment]) -> str:
     span = f" from {moments[0].at[:10]} to {moments[-1].at[:10]}" if moments else ""
     return (
         f"Budget of {status.dataset} over time{span}: of {status.granted} granted, "
@@ -144,7 +144,7 @@ def _alt(status: DatasetStatus, moments: Sequence[Moment]) -> str:
     )
 
 
-def _drawing(place: int, moments: Sequence[Moment], symbol: str) -> dict[str, str]:
+def _drawing(place: int, moments: Sequence[_Moment], symbol: str) -> dict[str, str]:
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
         times = [datetime.fromisoformat(one.at).timestamp() / _DAY for one in moments]

@@ -5,14 +5,17 @@ Its bytes depend on the synopsis and the name of its folder alone, under given v
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, Meaning
 from dbern.data.domain import Axis
 from dbern.errors import EnvironmentRefusedError, printable
-from dbern.reporting.guarantee import guarantee_of, signed_by
 from dbern.reporting.pictures import (
     CLASSES,
     INK,
@@ -24,10 +27,129 @@ from dbern.reporting.pictures import (
     draw,
     is_classifier,
     picture_of,
+    position_text,
     text,
-    told,
 )
 from dbern.synopsis.reader import Synopsis
+
+# --- A guarantee in plain words and in symbols, from the public facts of a release
+
+
+_REPLACED = {
+    "replace-one": "is replaced by any other",
+    "add-or-remove-one": "is added or removed",
+}
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a release promises.
+
+    Parameters
+    ----------
+    name : str
+        Of the definition that it keeps.
+    epsilon, delta : str
+        Exact, as the release states them.
+    rho : str or None
+        The same promise in zCDP, rounded up to three digits; None where none is proved.
+    words : list of str
+        Sentences for those who do not read symbols.
+    """
+
+    name: str
+    epsilon: str
+    delta: str
+    rho: str | None
+    words: list[str]
+
+
+def guarantee_of(facts: Mapping[str, Any]) -> Guarantee:
+    """Return the guarantee that a synopsis states.
+
+    The second sentence of a pure guarantee is Bayes' rule: odds change by a factor of at most
+    ``exp(epsilon)``, so even odds become at most ``exp(epsilon) : 1``.
+
+    Examples
+    --------
+    >>> facts = {"epsilon": "1", "delta": "0", "rho": "0.5", "neighbors": "replace-one",
+    ...          "unit": "row"}
+    >>> promise = guarantee_of(facts)
+    >>> print(promise.name, promise.rho)
+    pure differential privacy 0.5
+    >>> "a factor of 2.72" in promise.words[0], "73.2 %" in promise.words[1]
+    (True, True)
+    """
+    epsilon, delta = float(Fraction(facts["epsilon"])), Fraction(facts["delta"])
+    factor = _up(math.exp(epsilon)) if epsilon < 300 else f"exp({facts['epsilon']})"
+    one = "row" if facts["unit"] == "row" else "unit"
+    unit = one if one == "row" else f"unit ({facts['unit']})"
+    change = f"one {unit} of the data {_REPLACED.get(facts['neighbors'], facts['neighbors'])}"
+    slack = f", plus {facts['delta']}" if delta else ""
+    words = [
+        f"Whatever is computed from this release, when {change}, no result becomes more probable "
+        f"by more than a factor of {factor}{slack}."
+    ]
+    if not (delta or "random_dp" in facts) and facts["neighbors"] == "replace-one":
+        sure = _up(100 / (1 + math.exp(-epsilon)))
+        words.append(
+            f"Somebody who knows every other {one}, and holds two contents of one {one} for "
+            f"equally likely, can be at most {sure} % sure of either after seeing the release."
+        )
+    words.append(
+        "Queries are computed from the release alone: asking more of them reveals nothing more."
+    )
+    rho = facts.get("rho")
+    if "random_dp" in facts:
+        missed = facts["random_dp"]["gamma"]
+        words.insert(
+            0,
+            "This is random differential privacy only, which is weaker than differential privacy. "
+            f"What follows holds for all but a share of {missed} of the neighbours drawn from an "
+            "assumed distribution, and promises nothing to whoever's data is unlike it.",
+        )
+    return Guarantee(
+        "random differential privacy only"
+        if "random_dp" in facts
+        else "approximate differential privacy"
+        if delta
+        else "pure differential privacy",
+        facts["epsilon"],
+        facts["delta"],
+        None if rho is None else _up(float(Fraction(rho))),
+        words,
+    )
+
+
+def signed_by(fingerprint: str | None, *, trusted: bool | None = None) -> str:
+    """Say who vouches for a synopsis, and what is known of that key (None: nothing).
+
+    Examples
+    --------
+    >>> signed_by("5f1e", trusted=True), signed_by("5f1e")
+    ('signed by 5f1e, a trusted key', 'signed by 5f1e, not checked against a trusted key')
+    >>> signed_by(None)
+    'unsigned: nothing says whose it is'
+    """
+    if fingerprint is None:
+        return "unsigned: nothing says whose it is"
+    if trusted is None:
+        return f"signed by {fingerprint}, not checked against a trusted key"
+    return f"signed by {fingerprint}, {'a' if trusted else 'not a'} trusted key"
+
+
+def _up(value: float) -> str:
+    """Three digits, rounded up: a promise is not made smaller by rounding.
+
+    Examples
+    --------
+    >>> _up(2.7182), _up(0.5), _up(73.1059), _up(1234.2), _up(100.0)
+    ('2.72', '0.5', '73.2', '1240', '100')
+    """
+    step = 10.0 ** (math.floor(math.log10(value)) - 2)
+    count = math.ceil(value / step * (1 - 1e-12))
+    return f"{float(f'{count * step:.3g}'):.10g}"
+
 
 # --- How to query a synopsis
 
@@ -129,13 +251,13 @@ _COMBINED = {
     "stack": 'value = np.array(parts)  # one for each of facts["combine"]["classes"]',
     "one-vs-rest": "value = 2 * np.array(parts) - np.sum(parts)",
     "ratio": _RATIO,
-    "naive-bayes": _BAYES,
-    "gaussian-naive-bayes": _GAUSSIAN_BAYES,
+    KERNEL_BAYES: _BAYES,
+    GAUSSIAN_BAYES: _GAUSSIAN_BAYES,
 }
 
 
 def recipes(synopsis: Synopsis) -> dict[str, str]:
-    """Programs that answer a query at the middle of the domain, by the name of the way.
+    """Return the programs that answer a query at the middle of the domain, by the name of the way.
 
     Run them in the folder that holds the store; the shell's needs a ``queries.parquet`` with a
     column for each axis.
@@ -145,7 +267,7 @@ def recipes(synopsis: Synopsis) -> dict[str, str]:
     combine = synopsis.combination
     combined = _COMBINED[combine.kind]
     combined = combined if combine.constant is None else _LINEAR + combined
-    if combine.kind.endswith("naive-bayes"):
+    if combine.kind in BAYES:
         combined += _TWO_SCORES if len(combine.classes) == 2 else "value = np.array(scores)"
     return {
         "python": _PYTHON.format(
@@ -168,11 +290,12 @@ def recipes(synopsis: Synopsis) -> dict[str, str]:
 _PLACES = {1: 401, 2: 161, 3: 81}
 """Grid of a picture by the number of axes; small multiples have the last, one slice the second."""
 
-_NAMES = {
-    "nadaraya-watson": "Nadaraya–Watson regression",
-    "kernel-erm": "Kernel risk minimizer",
-    "naive-bayes": "Naive Bayes classifier",
-    "gaussian-naive-bayes": "Gaussian naive Bayes classifier",
+_NAMES: dict[Meaning, str] = {
+    "density": "Density",
+    "response": "Regression",
+    "log-odds": "Classifier",
+    "score": "Classifier",
+    "value": "Function",
 }
 _PARTS = {
     "approximation": "what the polynomial of this degree can miss of the function",
@@ -182,7 +305,7 @@ _PARTS = {
 
 
 def synopsis_page(synopsis: Synopsis) -> str:
-    """The report on a synopsis, as HTML.
+    """Return the report on a synopsis, as HTML.
 
     Raises
     ------
@@ -194,12 +317,13 @@ def synopsis_page(synopsis: Synopsis) -> str:
     facts = synopsis.metadata
     axes = len(synopsis.domain.axes)
     drawn = axes if axes <= 3 else 2
-    picture = picture_of(synopsis, _PLACES[3 if drawn == 2 and _grouped(facts) else drawn])
+    groups = len(synopsis.classes) if synopsis.meaning == "density" else 0
+    picture = picture_of(synopsis, _PLACES[3 if drawn == 2 and groups else drawn])
     return render(
         "synopsis.html",
         title=facts["name"],
         facts=facts,
-        what=_what(facts, picture),
+        what=_what(facts, synopsis.meaning, groups),
         picture={
             "forms": draw(picture, "release"),
             "alt": described(picture),
@@ -220,7 +344,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
 
 
 def render(template: str, **values: Any) -> str:
-    """A template of this package, every value escaped.
+    """Return a template of this package, every value escaped.
 
     Raises
     ------
@@ -231,7 +355,7 @@ def render(template: str, **values: Any) -> str:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
         raise EnvironmentRefusedError(
-            "reports need matplotlib and jinja2; install them with: pip install 'dbern[report]'"
+            "reports need matplotlib and jinja2. Install them with: pip install 'dbern[report]'"
         ) from None
     environment = Environment(
         loader=PackageLoader("dbern.reporting"),
@@ -254,7 +378,7 @@ def _shown(value: Any) -> Any:
 
 
 def number(value: float) -> str:
-    """Four digits, with narrow spaces between the thousands of whole numbers.
+    """Format four digits, with narrow spaces between the thousands of whole numbers.
 
     Examples
     --------
@@ -271,9 +395,9 @@ def number(value: float) -> str:
 
 
 def described(picture: Picture) -> str:
-    """What a picture shows, for those who do not see it."""
+    """Describe a picture for those who do not see it."""
     where = " and ".join(
-        f"{axis.name} from {told(axis, axis.low)} to {told(axis, axis.high)}"
+        f"{axis.name} from {position_text(axis, axis.low)} to {position_text(axis, axis.high)}"
         for axis in picture.axes
     )
     where += f", at {picture.fixed}" if picture.fixed else ""
@@ -301,25 +425,19 @@ def _extremes(picture: Picture, index: int) -> str:
             left, step = divmod(left, count)
             place.append(step / (count - 1))
         at = ", ".join(
-            f"{axis.name} {told(axis, axis.low + axis.width * share)}"
+            f"{axis.name} {position_text(axis, axis.low + axis.width * share)}"
             for axis, share in zip(picture.axes, reversed(place), strict=True)
         )
         found.append(f"{name} value {panel.values.flat[flat]:.3g} at {at}")
     return (f"{panel.title}: " if panel.title else "") + ", ".join(found)
 
 
-def _what(facts: Mapping[str, Any], picture: Picture) -> str:
-    kind = facts["target"]["kind"].replace("-", " ").capitalize()
-    kind = _NAMES.get(facts["target"]["kind"], kind)
+def _what(facts: Mapping[str, Any], meaning: Meaning, groups: int) -> str:
     names = [axis["name"] for axis in facts["domain"]["axes"]]
     over = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    several = f", for {len(picture.panels)} groups" if _grouped(facts) else ""
-    rows = facts["target"].get("n")
-    return f"{kind} over {over}{several}" + (f", from {number(rows)} rows" if rows else "")
-
-
-def _grouped(facts: Mapping[str, Any]) -> bool:
-    return facts["target"]["kind"] == "kernel-density" and bool(facts["combine"].get("classes"))
+    several = f", for {groups} groups" if groups else ""
+    rows = f", from {number(facts['target']['n'])} rows" if facts["target"].get("n") else ""
+    return f"{_NAMES[meaning]} over {over}{several} ({facts['target']['kind']}){rows}"
 
 
 def _caption(synopsis: Synopsis, picture: Picture) -> str:

@@ -52,7 +52,7 @@ _SURE, _DOUBTFUL = 0.5, 0.18
 
 
 def channels(colour: str) -> FloatArray:
-    """Red, green and blue between 0 and 1.
+    """Return the red, green and blue between 0 and 1.
 
     Examples
     --------
@@ -62,22 +62,21 @@ def channels(colour: str) -> FloatArray:
     return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
 
 
-def shade(values: FloatArray, scheme: str) -> FloatArray:
-    """Colours (.., 3) of values between 0 and 1."""
+def _shade(values: FloatArray, scheme: str) -> FloatArray:
     stops = np.array([channels(colour) for colour in MAP[scheme]])
     places = np.linspace(0.0, 1.0, len(stops))
     return np.stack([np.interp(values, places, stop) for stop in stops.T], axis=-1)
 
 
 def class_colour(index: int, scheme: str, *, sure: bool = True) -> FloatArray:
-    """A class's tint on the scheme's paper: text in ink can be read on it."""
+    """Return a class's tint on the scheme's paper: text in ink can be read on it."""
     share = _SURE if sure else _DOUBTFUL
     paper = channels(INK[scheme]["paper"])
     return share * channels(CLASSES[index % len(CLASSES)]) + (1 - share) * paper
 
 
 def text(colour: FloatArray) -> str:
-    """As ``#rrggbb``."""
+    """Format a colour as ``#rrggbb``."""
     return "#" + "".join(f"{round(255 * float(part)):02x}" for part in colour)
 
 
@@ -156,22 +155,22 @@ class Picture:
 
 
 def label(axis: Axis) -> str:
-    """An axis's name, with the zone of times."""
+    """Return an axis's name, with the zone of times."""
     return printable(f"{axis.name} (UTC)" if axis.unit is TimeUnit.SECONDS else axis.name)
 
 
-def told(axis: Axis, value: float) -> str:
-    """A place on an axis in words: a number, or a date or time."""
+def position_text(axis: Axis, value: float) -> str:
+    """Return a place on an axis in words: a number, or a date or time."""
     return axis.unit.text(value) if axis.unit else f"{value:.4g}"
 
 
 def is_classifier(synopsis: Synopsis) -> bool:
     """Whether its values decide on classes; densities of groups do not."""
-    return bool(synopsis.classes) and synopsis.metadata["target"]["kind"] != "kernel-density"
+    return bool(synopsis.classes) and synopsis.meaning != "density"
 
 
 def picture_of(synopsis: Synopsis, places: int) -> Picture:
-    """What to draw of a function: a curve, maps or slices on `places` places an axis.
+    """Choose what to draw: a curve, maps or slices on `places` places an axis.
 
     One axis gives a curve for each group or class, two axes a map for each group or one of the
     class regions, three axes such maps at six places of the third axis, and more one such map
@@ -191,7 +190,7 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
     if is_classifier(synopsis):
         panels = [_regions(synopsis, title, part) for title, part in slices]
         return Picture("regions", axes[:2], tuple(panels), labels, fixed=fixed)
-    if not synopsis.combination.several:
+    if not synopsis.combination.multi_output:
         panels = [Panel(title, part) for title, part in slices]
         return Picture("map", axes[:2], tuple(panels), fixed=fixed)
     drawn = [
@@ -220,8 +219,9 @@ def _middle(axis: Axis) -> float:
 
 
 def _fixed(axes: Sequence[Axis]) -> str:
-    """Where axes are in the middle, in words; of very many the first."""
-    named = ", ".join(f"{axis.name} = {told(axis, _middle(axis))}" for axis in axes[:_MOST_NAMED])
+    named = ", ".join(
+        f"{axis.name} = {position_text(axis, _middle(axis))}" for axis in axes[:_MOST_NAMED]
+    )
     more = len(axes) - _MOST_NAMED
     return f"{named} and {more} more in their middle" if more > 0 else named
 
@@ -229,7 +229,7 @@ def _fixed(axes: Sequence[Axis]) -> str:
 def _slices(axis: Axis, values: FloatArray) -> Iterator[tuple[str, FloatArray]]:
     for index in range(1, _THICKNESS, 2):
         place = axis.low + axis.width * index / (_THICKNESS - 1)
-        yield printable(f"{axis.name} = {told(axis, place)}"), values[:, :, index]
+        yield printable(f"{axis.name} = {position_text(axis, place)}"), values[:, :, index]
 
 
 def _curves(synopsis: Synopsis, places: int) -> Picture:
@@ -243,12 +243,12 @@ def _curves(synopsis: Synopsis, places: int) -> Picture:
             end.reshape(places, -1) for end in synopsis.interval(points, certificate["beta"])
         )
     labels = tuple(printable(str(label)) for label in synopsis.classes)
-    titles = labels if synopsis.combination.several else ("",)
+    titles = labels if synopsis.combination.multi_output else ("",)
     panels = [
         Panel(title, values[:, i], low[:, i], high[:, i])
         for i, title in enumerate(titles[:MOST_PANELS])
     ]
-    two = len(labels) == 2 and not synopsis.combination.several
+    two = len(labels) == 2 and not synopsis.combination.multi_output
     return Picture(
         "curve",
         (axis,),
@@ -305,7 +305,7 @@ _CONTOURS = 6
 
 
 def draw(picture: Picture, name: str) -> dict[str, str]:
-    """SVG texts of a picture, one for each of `WIDTHS`.
+    """Draw a picture as SVG, once for each of `WIDTHS`.
 
     Parameters
     ----------
@@ -327,7 +327,7 @@ def drawn(
     paint: Callable[[Figure], None],
     below: Callable[[Figure], str] = lambda _figure: "",
 ) -> str:
-    """The SVG of a figure of some size in points.
+    """Draw a figure of some size in points as SVG.
 
     `paint` draws it; `below` gives what goes below the axes, once it is settled where they are.
     """
@@ -336,7 +336,7 @@ def drawn(
         from matplotlib.figure import Figure
     except ImportError:
         raise EnvironmentRefusedError(
-            "reports need matplotlib and jinja2; install them with: pip install 'dbern[report]'"
+            "reports need matplotlib and jinja2. Install them with: pip install 'dbern[report]'"
         ) from None
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout="constrained")
@@ -453,7 +453,6 @@ def _ticks(axes: Axes, picture: Picture, most: int) -> None:
 
 
 def _lines(axes: Axes, picture: Picture, panel: Panel) -> None:
-    """Contours of a map; boundaries and names of regions."""
     grids = list(map(_places, picture.axes, panel.values.shape))
     style: dict[str, Any] = {"colors": VARIABLES["ink"], "linewidths": 0.8}
     if picture.kind == "map":
@@ -488,10 +487,9 @@ def _widest_place(inside: FloatArray) -> tuple[int, int]:
 
 
 def _tints(picture: Picture, panel: Panel) -> list[FloatArray]:
-    """Colours (n, m, 3) of a map or of regions, one array for each scheme."""
     if picture.kind == "map":
         spread = (picture.high - picture.low) or 1.0
-        return [shade((panel.values - picture.low) / spread, scheme) for scheme in SCHEMES]
+        return [_shade((panel.values - picture.low) / spread, scheme) for scheme in SCHEMES]
     leads = np.zeros((*panel.values.shape, 1)) if panel.leads is None else panel.leads
     sure = leads.max(axis=-1) > panel.doubt
     found = []
@@ -506,7 +504,6 @@ def _tints(picture: Picture, panel: Panel) -> list[FloatArray]:
 
 
 def _images(figure: Figure, axes: Axes, tints: Sequence[FloatArray]) -> str:
-    """The map itself, once for each scheme, where the axes are."""
     box, height = axes.get_window_extent(), figure.bbox.height
     where = (
         f'x="{box.x0:.2f}" y="{height - box.y1:.2f}" width="{box.width:.2f}" '
@@ -552,7 +549,7 @@ def draw_beside(
         from matplotlib.figure import Figure
     except ImportError:
         raise EnvironmentRefusedError(
-            "pictures need matplotlib; install it with: pip install 'dbern[report]'"
+            "pictures need matplotlib. Install it with: pip install 'dbern[report]'"
         ) from None
     figure = Figure(figsize=(10, 4.2), layout="constrained", dpi=110)
     figure.suptitle(title)

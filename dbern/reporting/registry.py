@@ -14,17 +14,15 @@ from typing import Any
 
 import yaml
 
+from dbern.combination import Combination
 from dbern.data.domain import Axis
 from dbern.errors import SpecError
-from dbern.reporting.guarantee import guarantee_of
-from dbern.reporting.pictures import told
-
-_LEARNERS = ("kernel-density",)
-"""Targets that summarize; every other one is a model."""
+from dbern.reporting.html import guarantee_of
+from dbern.reporting.pictures import position_text
 
 
 def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """A registry record from the metadata of a synopsis; empty where only the publisher knows.
+    """Make a registry record from a synopsis's metadata; empty where only the publisher knows.
 
     Raises
     ------
@@ -39,12 +37,12 @@ def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     """
     if "random_dp" in facts:
         raise SpecError(
-            "export: random differential privacy is no variant that the registry knows; release "
+            "export: random differential privacy is not a variant that the registry has. Release "
             "with a proved sensitivity"
         )
     pure = Fraction(facts["delta"]) == 0
     stated = ("epsilon",) if pure else ("epsilon", "delta")
-    summary = facts["target"]["kind"] in _LEARNERS
+    summary = Combination.from_dict(facts["combine"]).meaning(facts["target"]) == "density"
     return {
         "url_slug": _slug(facts["name"]),
         "deployment": {
@@ -84,7 +82,7 @@ def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def blanks(record: Any, path: str = "") -> list[str]:
-    """Where a record is still empty.
+    """Return where a record is still empty.
 
     Examples
     --------
@@ -106,7 +104,7 @@ def _empty(record: Any, path: str) -> Iterator[str]:
 
 
 def as_yaml(record: Mapping[str, Any]) -> str:
-    """The text of a file for the registry."""
+    """Return the text of a file for the registry."""
     return str(yaml.safe_dump(dict(record), sort_keys=False, allow_unicode=True, width=100))
 
 
@@ -116,7 +114,10 @@ def _slug(name: str) -> str:
 
 def _axes(facts: Mapping[str, Any]) -> str:
     axes = [Axis.from_dict(axis) for axis in facts["domain"]["axes"]]
-    return ", ".join(f"{one.name} in [{told(one, one.low)}, {told(one, one.high)}]" for one in axes)
+    return ", ".join(
+        f"{one.name} in [{position_text(one, one.low)}, {position_text(one, one.high)}]"
+        for one in axes
+    )
 
 
 def _domain(facts: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from textwrap import wrap
 import numpy as np
 
 from dbern.data.domain import Axis
-from dbern.reporting.pictures import Panel, Picture, picture_of, told
+from dbern.reporting.pictures import Panel, Picture, picture_of, position_text
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
 
@@ -22,7 +22,7 @@ _CURVE_ROWS, _SMALL_ROWS, _MAP_COLUMNS, _MAP_ROWS = 14, 6, 60, 20
 
 
 def drawing(synopsis: Synopsis) -> str:
-    """The function as text at most 80 columns wide, the same on every terminal."""
+    """Draw the function as text at most 80 columns wide, the same on every terminal."""
     axes = synopsis.domain.axes
     picture = picture_of(synopsis, 2 * _MAP_COLUMNS if len(axes) == 1 else _MAP_COLUMNS)
     lines: list[str] = []
@@ -86,7 +86,7 @@ def _map(picture: Picture, panel: Panel) -> Iterator[str]:
     chosen = np.rint(np.linspace(0, panel.values.shape[1] - 1, rows)).astype(int)[::-1]
     values = panel.values[:, chosen]
     spread = (picture.high - picture.low) or 1.0
-    ends = {0: told(second, second.high), rows - 1: told(second, second.low)}
+    ends = {0: position_text(second, second.high), rows - 1: position_text(second, second.low)}
     for row in range(rows):
         label = _clean(ends.get(row, ""), _GUTTER - 2)
         label = _clean(second.name, _GUTTER - 2) if row == rows // 2 else label
@@ -109,6 +109,6 @@ def _clean(text: str, most: int) -> str:
 
 
 def _foot(axis: Axis, columns: int = _MAP_COLUMNS) -> str:
-    low, high = told(axis, axis.low), told(axis, axis.high)
+    low, high = position_text(axis, axis.low), position_text(axis, axis.high)
     room = max(columns - len(low) - len(high), 1)
     return f"{' ' * _GUTTER}{low}{_clean(axis.name, room):^{room}}{high}"

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import comb
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
 from dbern.bernstein.kernels import OUTWARD, Kernel
@@ -172,6 +171,8 @@ def _derivative_bound(k: int, matrix: FloatArray, sizes: Sequence[float]) -> flo
     if order > k:
         return 0.0
     rows = np.diff(matrix, n=order, axis=0) * math.perm(k, order)
+    from scipy.special import comb  # a tenth of a second, which who opens a synopsis does not need
+
     j = np.arange(k + 1)
     tail = comb(j[:, None] - j[: k + 1 - order] - 1, order - 1)  # zero for j <= q
     low = [sizes[i] * rows @ comb(j, i) for i in range(order)]

@@ -30,7 +30,6 @@ from dbern.certificate import (
     whole_synthesis,
 )
 from dbern.data.domain import Axis, Domain
-from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.strategies.base import Coordinates, Lattice, Slab
 from dbern.strategies.bias import approximation_of
@@ -55,7 +54,7 @@ _WORK_VALUES = 1 << 22  # numbers of an unfinished product: 32 MiB
 _GRID_VALUES = 1 << 20  # of a grid that are added to at a time
 
 
-class ShardedPolynomial:
+class LazyPolynomial:
     """A polynomial over a domain, straight from the shards of what it is a linear function of.
 
     With plain lattice values the matrices are the iterated operators, and the weights
@@ -79,7 +78,7 @@ class ShardedPolynomial:
         self._domain = domain
 
     def __call__(self, points: FloatArray, total: int, threads: int = 1) -> FloatArray:
-        """Values at points (m, l) in data units, taken in order of the first axis; NaN outside."""
+        """Evaluate points (m, l) in data units, in order of the first axis; NaN outside."""
         del total, threads
         values = np.full(len(points), np.nan)
         unit = np.clip(self._domain.to_unit(points), 0.0, 1.0)
@@ -91,7 +90,7 @@ class ShardedPolynomial:
         return values
 
     def grid(self, axes: Sequence[FloatArray]) -> FloatArray:
-        """The polynomial on the product grid of `axes`, positions of the unit interval."""
+        """Return the polynomial on the product grid of `axes`, positions of the unit interval."""
         first, *others = self._weights(axes)
         values = np.zeros([len(axis) for axis in axes])
         rows = max(1, _GRID_VALUES // max(1, values[:1].size))
@@ -128,7 +127,6 @@ class ShardedPolynomial:
 
 
 def _contracted(part: FloatArray, weights: Sequence[FloatArray]) -> FloatArray:
-    """Values of rows of weights (m, ..), one array an axis, with the coefficients of a shard."""
     first, *others = weights
     if not others:
         return first @ part
@@ -157,12 +155,12 @@ class Smoothing:
 
 
 def whole_ranks(coordinates: Coordinates) -> tuple[int | None, ...]:
-    """Every released component; None for each axis of plain lattice values."""
+    """Return every released component; None for each axis of plain lattice values."""
     return tuple(None if one is None else one.rank for one in axis_maps(coordinates))
 
 
 def smoothings(coordinates: Coordinates, h: Sequence[int]) -> list[Smoothing]:
-    """What may be chosen: `h` and the usual orders, at some shares of the released ranks."""
+    """Return what may be chosen: `h` and the usual orders, at some shares of the ranks."""
     maps = axis_maps(coordinates)
     orders = dict.fromkeys([tuple(h), *((order,) * len(h) for order in ORDERS)])
     shares = (1.0,) if maps[0] is None else _SHARES
@@ -177,7 +175,7 @@ def smoothings(coordinates: Coordinates, h: Sequence[int]) -> list[Smoothing]:
 
 
 def smoothed(coordinates: Coordinates, smoothing: Smoothing) -> Coordinates:
-    """The same release, used at the smoothing's ranks; its released values stay all of them."""
+    """Return the same release, used at the smoothing's ranks; all its values stay."""
     maps = zip(maps_of(coordinates), smoothing.ranks, strict=False)  # plain: no maps
     return coordinates_of(coordinates.lattice, [_used(one, rank) for one, rank in maps])
 
@@ -189,7 +187,7 @@ def _used(one: AxisMap, rank: int | None) -> AxisMap:
 def select(
     released: FloatArray | Blocks, deviation: float, coordinates: Coordinates, h: Sequence[int]
 ) -> Smoothing:
-    """The smoothing with the least estimated mean squared error over the domain.
+    """Return the smoothing with the least estimated mean squared error over the domain.
 
     Mallows' Cp: with M_c the linear map of a candidate and M_0 that of the least biased one,
     ``|M_c y - M_0 y|^2 - sigma^2 |M_c - M_0|^2 + sigma^2 |M_c|^2`` is an unbiased estimate of the
@@ -215,7 +213,7 @@ def select(
     return candidates[int(np.argmin(estimates))]
 
 
-def noise_deviation(deviation: float, coordinates: Coordinates, smoothing: Smoothing) -> float:
+def _noise_deviation(deviation: float, coordinates: Coordinates, smoothing: Smoothing) -> float:
     """The root mean square of the noise of the values over the domain, from public facts alone.
 
     Parameters
@@ -228,7 +226,6 @@ def noise_deviation(deviation: float, coordinates: Coordinates, smoothing: Smoot
 
 
 def _apart(blocks: Blocks, bases: Sequence[Sequence[FloatArray]], reference: int) -> list[float]:
-    """Squared distances of each map's values from those of the reference."""
     shape = [len(matrix) for matrix in bases[0]]
     together = max(1, _SUMS // math.prod(shape) - 1)
     found = []
@@ -270,7 +267,6 @@ def _apply(values: FloatArray, bases: Sequence[FloatArray]) -> FloatArray:
 
 
 def _product(left: Sequence[FloatArray], right: Sequence[FloatArray]) -> float:
-    """The Frobenius product of two maps, which factors over axes."""
     return math.prod(float((a * b).sum()) for a, b in zip(left, right, strict=True))
 
 
@@ -283,7 +279,7 @@ Measured: from there on leaving out what does not matter is the faster way too.
 """
 
 _GRID_POINTS = 1 << 17  # of an oblique grid, evaluated at a time
-_KEPT = 4  # polynomials, with their tables of up to 128 MiB
+_CACHED = 4  # polynomials, with their tables of up to 128 MiB
 
 
 class ReleasedVector:
@@ -300,6 +296,7 @@ class ReleasedVector:
 
     axes: tuple[str, ...] = ()
     columns: tuple[int, ...] = ()
+    large = False
     order: tuple[int, ...] = ()
     chosen = Smoothing((), ())
 
@@ -314,22 +311,27 @@ class ReleasedVector:
         return self._store.values(f"components/{self.name}/coefficients")
 
     def values(self, points: FloatArray, *_how: object) -> FloatArray:
-        """The numbers, whatever the points."""
+        """Return the numbers, whatever the points."""
         del points
         return self.entries
 
+    def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
+        """Return the numbers, whatever the grid."""
+        del positions, smoothing
+        return self.entries
+
     def grid_bytes(self, counts: Sequence[int]) -> int:
-        """None that grows with a grid."""
+        """Return 0: no memory grows with a grid."""
         del counts
         return 0
 
     def deviation(self, smoothing: Smoothing) -> float:
-        """The standard deviation of every entry's noise, from public facts alone."""
+        """Return the standard deviation of every entry's noise, from public facts alone."""
         del smoothing
         return _deviation(self._facts)
 
     def smoothing(self, h: Sequence[int]) -> Smoothing:
-        """None."""
+        """Return the only smoothing, which does nothing."""
         del h
         return self.chosen
 
@@ -369,7 +371,7 @@ class ReleasedArray:
         self._store = store
         self._facts = facts
         self._path = f"components/{name}"
-        self._polynomials = LRUCache[Polynomial | ShardedPolynomial](_KEPT)
+        self._polynomials = LRUCache[Polynomial | LazyPolynomial](_CACHED)
         self.columns = [domain.names.index(axis) for axis in self.axes]
         self.domain = Domain(tuple(domain.axes[column] for column in self.columns))
         self.oblique = Oblique.from_dict(facts["oblique"]) if "oblique" in facts else None
@@ -381,7 +383,7 @@ class ReleasedArray:
         return tuple(self._facts["h"])
 
     def smoothing(self, h: Sequence[int]) -> Smoothing:
-        """The whole release at an order."""
+        """Return the whole release at an order."""
         return Smoothing(tuple(h), whole_ranks(self.coordinates))
 
     @cached_property
@@ -391,13 +393,13 @@ class ReleasedArray:
         return select(self._released_blocks(), deviation, self.coordinates, self.order)
 
     def deviation(self, smoothing: Smoothing) -> float:
-        """The root mean square of its values' noise over the domain, from public facts alone."""
-        return noise_deviation(_deviation(self._facts), self.coordinates, smoothing)
+        """Return the root mean square of its values' noise, from public facts alone."""
+        return _noise_deviation(_deviation(self._facts), self.coordinates, smoothing)
 
     def values(
         self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
     ) -> FloatArray:
-        """Values at points (m, l) on its own axes, a part of a request of `total`; NaN outside.
+        """Evaluate points (m, l) on its own axes, a part of a request of `total`; NaN outside.
 
         Without a smoothing, of the nearest node.
         """
@@ -424,7 +426,7 @@ class ReleasedArray:
         return found
 
     def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
-        """Values on a product grid of positions in the unit cube."""
+        """Return values on a product grid of positions in the unit cube."""
         if self.oblique is None:
             return self._polynomial(smoothing).grid(positions)
         shape = tuple(len(one) for one in positions)
@@ -437,7 +439,7 @@ class ReleasedArray:
         return found.reshape(shape)
 
     def grid_bytes(self, counts: Sequence[int]) -> int:
-        """Memory that a whole grid takes besides its values, where it grows with the grid."""
+        """Return the memory that a grid takes besides its values, where it grows with it."""
         if not self.large:
             return 0
         nodes = self.lattice.shape
@@ -535,13 +537,12 @@ class ReleasedArray:
         used = smoothed(self.coordinates, smoothing)
         return blocks_of(self._released), synthesis_matrices(used, smoothing.h)
 
-    def _polynomial(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
-        """The function under a smoothing; the last few are kept with their tables."""
+    def _polynomial(self, smoothing: Smoothing) -> Polynomial | LazyPolynomial:
         return self._polynomials(smoothing, lambda: self._function(smoothing))
 
-    def _function(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
+    def _function(self, smoothing: Smoothing) -> Polynomial | LazyPolynomial:
         if self.large:
-            return ShardedPolynomial(*self._factors(smoothing), self.box)
+            return LazyPolynomial(*self._factors(smoothing), self.box)
         return Polynomial(self._coefficients(smoothing), self.box)
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
@@ -555,9 +556,8 @@ class ReleasedArray:
 
 
 def _deviation(facts: Mapping[str, Any]) -> float:
-    """The standard deviation of the noise of a released value, in data units."""
-    gaussian = isinstance(noise_law(facts["noise"]["law"]), GaussianNoise)
     scale: float = facts["noise"]["scale"]
+    gaussian = facts["noise"]["law"]["kind"] == "discrete-gaussian"  # whose scale it is
     return scale if gaussian else math.sqrt(2) * scale
 
 

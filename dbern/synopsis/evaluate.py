@@ -15,7 +15,10 @@ from dbern.data.domain import Domain
 from dbern.types import FloatArray
 
 LEAST_RESAMPLED = 1 << 15
-"""Points of one request from which on resampling pays for its table, at any dimension and k."""
+"""Points of one request from which resampling pays for its table, at any dimension and k."""
+
+_LEAST_WORK = 1 << 19  # points times nodes of their axes: some milliseconds of matrix products
+_TABLE_POINTS = 8  # as many points a node take the matrix products as long as the table
 
 _WORK_VALUES = 1 << 21  # numbers in flight at a time: 16 MiB, inside the cache of a server
 _GRID_VALUES = 1 << 19  # of an unfinished grid: 4 MiB, and as much twice or thrice on the way
@@ -25,10 +28,10 @@ _SHARE = 1 << 16  # least points that are worth a thread
 class Polynomial:
     """A polynomial over a domain, evaluated the faster way.
 
-    A request of fewer than `LEAST_RESAMPLED` points is evaluated by matrix products (`evaluate`). A
+    A request of fewer points than `least_resampled` is evaluated by matrix products (`evaluate`). A
     larger one goes by pieces, whose error is at most 1e-9 of the largest value (`resample`), unless
-    their table would be too large. Which way depends on the size of the request alone, so the same
-    request has the same answer.
+    their table would be too large. Which way depends on the size of the request and the lattice
+    alone, so the same request has the same answer.
 
     Parameters
     ----------
@@ -45,8 +48,9 @@ class Polynomial:
         self._resampled: list[Pieces | None] = []  # empty until it is wanted
 
     def __call__(self, points: FloatArray, total: int, threads: int = 1) -> FloatArray:
-        """Values at points (m, l) in data units, a part of a request of `total`; NaN outside."""
-        pieces = self._pieces() if total >= LEAST_RESAMPLED else None
+        """Evaluate points (m, l) in data units, a part of a request of `total`; NaN outside."""
+        large = total >= least_resampled(self.bernstein.shape)
+        pieces = self._pieces() if large else None
         if pieces is None:
             values = np.full(len(points), np.nan)
             inside = self._domain.inside(points)
@@ -65,7 +69,7 @@ class Polynomial:
             return np.concatenate(list(done))
 
     def grid(self, axes: Sequence[FloatArray]) -> FloatArray:
-        """The polynomial on the product grid of `axes`, positions of the unit interval."""
+        """Return the polynomial on the product grid of `axes`, positions of the unit interval."""
         return evaluate_grid(self.bernstein, axes)
 
     def _pieces(self) -> Pieces | None:
@@ -75,15 +79,29 @@ class Polynomial:
             return self._resampled[0]
 
 
+def least_resampled(shape: Sequence[int]) -> int:
+    """Return the points of one request from which on it goes by pieces; ``k + 1`` along each axis.
+
+    Examples
+    --------
+    >>> least_resampled((13,)), least_resampled((201, 201)), least_resampled((201, 201, 201))
+    (32768, 3216, 32768)
+    """
+    if len(shape) > 2:  # whose tables take as long as so many points
+        return LEAST_RESAMPLED
+    nodes = sum(shape)
+    return min(LEAST_RESAMPLED, max(_LEAST_WORK // nodes, _TABLE_POINTS * nodes))
+
+
 def available_cores() -> int:
-    """Cores that this process may use."""
+    """Return the cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def evaluate(bernstein: FloatArray, points: FloatArray) -> FloatArray:
-    """``sum_v a_v prod_i b_{v_i,k_i}(y_i)`` for a block of points.
+    """Evaluate ``sum_v a_v prod_i b_{v_i,k_i}(y_i)`` for a block of points.
 
     Parameters
     ----------
@@ -119,7 +137,7 @@ def _evaluate_block(bernstein: FloatArray, points: FloatArray) -> FloatArray:
 
 
 def evaluate_grid(bernstein: FloatArray, axes: Sequence[FloatArray]) -> FloatArray:
-    """The polynomial on the product grid of `axes`, in little more memory than that grid."""
+    """Return the polynomial on the product grid of `axes`, in little more memory than that grid."""
     found = np.empty([len(positions) for positions in axes])
     _fill(found, bernstein, axes, ())
     return found

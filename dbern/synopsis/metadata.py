@@ -11,7 +11,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterator
-from typing import Annotated, Any, Literal, TypeVar
+from threading import Lock
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -26,13 +27,13 @@ from pydantic import (
 from dbern.bernstein.basis import MOST_H, MOST_K
 from dbern.bernstein.kernels import KERNELS
 from dbern.bernstein.oblique import Oblique
-from dbern.combination import KINDS
+from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, KINDS
 from dbern.data.domain import Axis
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.privacy.budget import exact
 from dbern.privacy.calibration import EXPONENTS
 from dbern.privacy.laplace import MAX_SCALE
-from dbern.strategies.bias import GramBall, approximation_of
+from dbern.strategies.bias import approximation_of
 from dbern.strategies.gram import MOST_POINTS
 
 # --- The parts of the attributes of a synopsis's root
@@ -50,21 +51,25 @@ _MOST_ROWS = 10**15
 _PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
 ABSENT: Any = None  # a key that may be left out; where it is written it is no null
 
+_BUILDING = Lock()
+
 Model = TypeVar("Model", bound=BaseModel)
 
 
 class Facts(BaseModel):
     """Strict: a type is never guessed. Keys that are not known are left out."""
 
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False, frozen=True)
+    model_config = ConfigDict(
+        strict=True, extra="ignore", allow_inf_nan=False, frozen=True, defer_build=True
+    )
 
-    def states(self, key: str) -> bool:
+    def declares(self, key: str) -> bool:
         """Whether a key that may be left out is there."""
         return key in self.model_fields_set
 
 
 def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
-    """What an object's JSON says, by its model.
+    """Read an object's JSON by its model.
 
     Parameters
     ----------
@@ -76,9 +81,11 @@ def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
     IntegrityError
         Naming the object and the key.
     """
+    with _BUILDING:  # by itself a deferred build is for one thread
+        model.model_rebuild()
     try:
         found = model.model_validate_json(text)
-        json.loads(text, parse_constant=_refused, parse_float=_finite)  # of every other key, too
+        json.dumps(json.loads(text), allow_nan=False)  # in every other key, too
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(map(str, problem["loc"]))
@@ -89,28 +96,20 @@ def checked(model: type[Model], text: bytes, where: str, name: str) -> Model:
 
 
 def damaged(where: str, name: str, key: str, why: str) -> IntegrityError:
-    """The error for an object that says what no release says."""
+    """Return the error for an object that says what no release says."""
     key = f"{printable(key)}: " if key else ""
     return IntegrityError(
-        f"{where}: {name} is damaged: {key}{why}; copy the synopsis again, or ask whoever "
+        f"{where}: {name} is damaged: {key}{why}. Copy the synopsis again, or ask whoever "
         "published it"
     )
 
 
-def _refused(constant: str) -> float:
-    raise ValueError(f"holds {constant}, which is no finite number")
-
-
-def _finite(text: str) -> float:
-    return found if math.isfinite(found := float(text)) else _refused("an overflow")
-
-
 def made(make: Callable[..., Any], *given: Any) -> Any:
-    """What the rest of the package makes of it; its refusals are those of the model."""
+    """Call what the rest of the package checks by; its errors become those of the model."""
     try:
         return make(*given)
     except (DbernError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise ValueError(str(error).partition(";")[0]) from None
+        raise ValueError(re.split(r"[;.] ", str(error))[0]) from None  # without the advice
 
 
 def require(holds: object, why: str) -> None:
@@ -130,12 +129,12 @@ def one_of(names: Collection[str]) -> Callable[[str], str]:
 
 
 def _plain(name: str) -> str:
-    require(_PLAIN.fullmatch(name), "is no plain name")
+    require(_PLAIN.fullmatch(name), "is not a plain name")
     return name
 
 
 def number(text: str) -> float:
-    """An exact decimal or fraction as a float.
+    """Return an exact decimal or fraction as a float.
 
     Raises
     ------
@@ -161,11 +160,11 @@ Exact = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_numbe
 Share = Annotated[str, StringConstraints(max_length=4000), AfterValidator(_above_zero)]
 _Category = bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Text
 Positive = Annotated[float, Field(gt=0, le=_LARGEST)]
-NotNegative = Annotated[float, Field(ge=0, le=_LARGEST)]
+_NotNegative = Annotated[float, Field(ge=0, le=_LARGEST)]
 Granule = Annotated[float, Field(ge=1e-305, le=1e150)]  # of which values are up to 2^63
 Count = Annotated[int, Field(ge=1, le=_MOST_ROWS)]
 Lattice = Annotated[list[Annotated[int, Field(ge=1, le=MOST_K)]], Field(min_length=1)]
-Orders = Annotated[list[Annotated[int, Field(ge=1, le=MOST_H)]], Field(min_length=1)]
+_Orders = Annotated[list[Annotated[int, Field(ge=1, le=MOST_H)]], Field(min_length=1)]
 
 
 class _Axis(Facts):
@@ -188,67 +187,60 @@ class _Filter(Facts):
     values: list[_Category]
 
 
-class DomainFacts(Facts):
-    """The box of the bounds, and which rows count."""
-
+class _DomainFacts(Facts):
     axes: Annotated[list[_Axis], Field(min_length=1)]
     outside: Literal["drop", "clamp"]
     volume: Positive | None
     filter: _Filter = ABSENT
 
     @model_validator(mode="after")
-    def _is_one(self) -> DomainFacts:
+    def _is_one(self) -> _DomainFacts:
         require(len({axis.name for axis in self.axes}) == len(self.axes), "an axis is there twice")
         return self
 
 
-class TargetFacts(BaseModel):
+class _TargetFacts(BaseModel):
     """The learner's parameters, which are shown and never computed with, and the rows."""
 
-    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True, defer_build=True)
     kind: Text
     n: Count = ABSENT
     normalizer: Count = ABSENT
 
     @model_validator(mode="after")
-    def _is_one(self) -> TargetFacts:
+    def _is_one(self) -> _TargetFacts:
         require((self.n is None) != (self.normalizer is None), "needs n or normalizer")
         return self
 
 
-class CombineFacts(Facts):
-    """How the arrays make the function."""
-
+class _CombineFacts(Facts):
     kind: Annotated[str, AfterValidator(one_of(KINDS))]
     classes: list[_Category] = ABSENT
     low: float = ABSENT
     high: float = ABSENT
     peaks: list[Positive] = ABSENT
-    floors: list[NotNegative] = ABSENT
-    constant: NotNegative = ABSENT
+    floors: list[_NotNegative] = ABSENT
+    constant: _NotNegative = ABSENT
 
     @model_validator(mode="after")
-    def _is_one(self) -> CombineFacts:
+    def _is_one(self) -> _CombineFacts:
         ranged = self.kind in ("ratio", "response")
         require((self.low is None, self.high is None) == (not ranged,) * 2, "low and high")
         require(not ranged or self.low < self.high, "low must be below high")
         count, several = len(set(self.classes or ())), self.kind in ("stack", "one-vs-rest")
         allowed = count == 0 if ranged else count >= 1 if several else count in (0, 2)
         allowed = count >= 2 if self.bayes else allowed
-        divided = self.kind == "gaussian-naive-bayes" and min(self.floors or [1]) < _LEAST_FLOOR
+        divided = self.kind == GAUSSIAN_BAYES and min(self.floors or [1]) < _LEAST_FLOOR
         require(not divided, "floors: must be above 0")
         require(allowed and count == len(self.classes or ()), "classes do not fit the kind")
         return self
 
     @property
     def bayes(self) -> bool:
-        """Whether it makes scores of classes."""
-        return self.kind.endswith("naive-bayes")
+        return self.kind in BAYES
 
 
-class RandomFacts(Facts):
-    """Where the guarantee is random differential privacy only."""
-
+class _RandomFacts(Facts):
     guarantee: Text = ABSENT
     gamma: Share
     distribution: Text
@@ -257,15 +249,13 @@ class RandomFacts(Facts):
     seed: Annotated[int, Field(ge=0)]
 
 
-class CertificateFacts(Facts):
-    """A bound on the error."""
-
-    approximation: NotNegative
-    rounding: NotNegative
-    noise: NotNegative
-    total: NotNegative
+class _CertificateFacts(Facts):
+    approximation: _NotNegative
+    rounding: _NotNegative
+    noise: _NotNegative
+    total: _NotNegative
     beta: Annotated[float, Field(gt=0, lt=1)]
-    lower_bound: NotNegative
+    lower_bound: _NotNegative
 
 
 class _Laplace(Facts):
@@ -282,35 +272,29 @@ class _Gaussian(Facts):
     l2_sensitivity_granules_squared: Annotated[int, Field(ge=0)]
 
 
-class NoiseFacts(Facts):
-    """What was added, and its exact law."""
-
+class _NoiseFacts(Facts):
     kind: Annotated[str, AfterValidator(one_of(_NOISES))]
     scale: Positive
     granularity: Granule
     law: Annotated[_Laplace | _Gaussian, Field(discriminator="kind")]
 
     @model_validator(mode="after")
-    def _is_one(self) -> NoiseFacts:
-        gaussian = self.kind.endswith("gaussian")
-        require(gaussian == isinstance(self.law, _Gaussian), "law does not fit the kind")
+    def _is_one(self) -> _NoiseFacts:
+        same = self.kind.endswith("gaussian") == (self.law.kind == "discrete-gaussian")
+        require(same, "law does not fit the kind")
         return self
 
 
-class SensitivityFacts(Facts):
-    """What the noise was calibrated to."""
-
-    function: NotNegative
-    l1: NotNegative | None = None
-    l2: NotNegative | None = None
+class _SensitivityFacts(Facts):
+    function: _NotNegative
+    l1: _NotNegative | None = None
+    l2: _NotNegative | None = None
     derivation: list[Text]
 
 
-class ErrorsFacts(Facts):
-    """Bounds on what is off besides the noise."""
-
-    lattice: NotNegative
-    released: NotNegative
+class _ErrorsFacts(Facts):
+    lattice: _NotNegative
+    released: _NotNegative
 
 
 class ObliqueFacts(Facts):
@@ -330,11 +314,9 @@ class ObliqueFacts(Facts):
         return self
 
 
-class FeaturesFacts(Facts):
-    """Of what a vector holds the weights."""
-
+class _FeaturesFacts(Facts):
     axes: Count
-    constant: NotNegative
+    constant: _NotNegative
 
 
 # --- The classes of functions that a synopsis's certificate may speak of, as its metadata has them
@@ -348,42 +330,47 @@ class _Bump(Facts):
     bandwidth: Annotated[float, Field(ge=_NARROWEST, le=_WIDEST)]
 
 
-class FunctionClass(Facts):
+class _FunctionClass(Facts):
     """The class of functions of a certificate, whose constants `approximation_of` checks too."""
 
+    ball: ClassVar[bool] = False
+    """Whether the lattice may be released whole, through its kernel matrix."""
+    family: ClassVar[bool] = False
+    """Whether each axis may be released in coordinates of its own."""
+
     @model_validator(mode="after")
-    def _is_one(self) -> FunctionClass:
+    def _is_one(self) -> _FunctionClass:
         found = made(approximation_of, self.model_dump(by_alias=True, exclude_unset=True))
-        if isinstance(found, GramBall):
-            require(math.isfinite(made(lambda: found.cube.largest)), "the kernel overflows")
+        cube = getattr(found, "cube", None)
+        overflows = cube is not None and not math.isfinite(made(lambda: cube.largest))
+        require(not overflows, "the kernel overflows")
         return self
 
+    def require_axes(self, axes: int) -> None:
+        """Refuse facts that are not of so many axes."""
 
-class MixtureClass(FunctionClass):
-    """Mixtures of kernel bumps."""
 
+class _MixtureClass(_FunctionClass):
+    family: ClassVar[bool] = True
     name: Literal["mixture of bumps"] = Field(alias="class")
     kernels: list[_Bump]
     attained: bool = ABSENT
 
+    def require_axes(self, axes: int) -> None:
+        require(len(self.kernels) == axes, "approximation: one kernel an axis")
 
-class LinearClass(FunctionClass):
-    """Affine functions."""
 
+class _LinearClass(_FunctionClass):
     name: Literal["linear"] = Field(alias="class")
 
 
-class HolderClass(FunctionClass):
-    """Functions of a stated exponent."""
-
+class _HolderClass(_FunctionClass):
     name: Literal["holder"] = Field(alias="class")
     constant: Positive
     exponent: Positive
 
 
-class SmoothClass(FunctionClass):
-    """Functions with bounded derivatives."""
-
+class _SmoothClass(_FunctionClass):
     name: Literal["smooth"] = Field(alias="class")
     order: Annotated[int, Field(ge=1, le=_MOST_DERIVATIVES)]
     bound: Positive
@@ -393,36 +380,38 @@ class _Polynomial(Facts):
     name: Literal["polynomial"]
     degree: Count
     scale: Positive
-    constant: NotNegative
+    constant: _NotNegative
 
 
 class _ArcCosine(Facts):
     name: Literal["arc-cosine"]
-    constant: NotNegative
+    constant: _NotNegative
 
 
-class BallClass(FunctionClass):
-    """A ball of one of our kernels."""
-
+class _BallClass(_FunctionClass):
+    ball: ClassVar[bool] = True
     name: Literal["reproducing ball"] = Field(alias="class")
     kernel: Annotated[_Polynomial | _ArcCosine, Field(discriminator="name")]
     low: list[float]
     width: list[Positive]
-    radius: NotNegative
+    radius: _NotNegative
+
+    def require_axes(self, axes: int) -> None:
+        both = len(self.low) == len(self.width) == axes
+        require(both, "approximation: low and width need one entry an axis")
 
 
 class _Planned(Facts):
     k: Lattice
-    h: Orders
+    h: _Orders
     rank: Annotated[int, Field(ge=0)]
-    error: NotNegative
+    error: _NotNegative
 
 
-class StatedClass(FunctionClass):
-    """A ball of a user's kernel."""
-
+class _DeclaredClass(_FunctionClass):
+    ball: ClassVar[bool] = True
     name: Literal["stated ball"] = Field(alias="class")
-    size: NotNegative
+    size: _NotNegative
     planned: _Planned
 
 
@@ -436,7 +425,7 @@ _LEAST_EPSILON, _MOST_EPSILON = 1e-9, 1e12
 _LEARNED = ("linear", "sigmoid", "response", "stack", "one-vs-rest")  # of linear functions
 
 _Class = Annotated[
-    MixtureClass | LinearClass | HolderClass | SmoothClass | BallClass | StatedClass,
+    _MixtureClass | _LinearClass | _HolderClass | _SmoothClass | _BallClass | _DeclaredClass,
     Field(discriminator="name"),
 ]
 
@@ -450,26 +439,26 @@ class Component(Facts):
     value_unit: Positive
     spectral: Literal["lattice"] = ABSENT
     k: Lattice = ABSENT
-    h: Orders = ABSENT
+    h: _Orders = ABSENT
     oblique: ObliqueFacts = ABSENT
     entries: Annotated[list[Text], Field(min_length=1)] = ABSENT
-    features: FeaturesFacts = ABSENT
+    features: _FeaturesFacts = ABSENT
     additive: bool = ABSENT
-    sensitivity: SensitivityFacts
-    noise: NoiseFacts
-    certificate: CertificateFacts
+    sensitivity: _SensitivityFacts
+    noise: _NoiseFacts
+    certificate: _CertificateFacts
     approximation: _Class = ABSENT
-    errors: ErrorsFacts
+    errors: _ErrorsFacts
 
     @model_validator(mode="after")
     def _is_one(self) -> Component:
         if self.vector:
             of_lattices = ("k", "h", "approximation", "oblique", "spectral")
-            apart = not self.axes and not any(map(self.states, of_lattices))
+            apart = not self.axes and not any(map(self.declares, of_lattices))
             require(apart, "a vector has no lattice")
             require(not self.family, "a vector has no coordinates")
         else:
-            needed = all(map(self.states, ("k", "h", "approximation")))
+            needed = all(map(self.declares, ("k", "h", "approximation")))
             require(needed, "needs k, h and approximation, or entries")
             self._require_lattice()
         return self
@@ -480,25 +469,21 @@ class Component(Facts):
         require(axes <= _MOST_LATTICE_AXES, f"axes: a lattice has at most {_MOST_LATTICE_AXES}")
         require(self.size <= MOST_COEFFICIENTS, f"k: more than {MOST_COEFFICIENTS} coefficients")
         require(
-            not self.states("oblique") or len(self.oblique.rows) == axes, "oblique: one row an axis"
+            not self.declares("oblique") or len(self.oblique.rows) == axes,
+            "oblique: one row an axis",
         )
-        whole = self.states("spectral")
+        whole = self.declares("spectral")
         require(not whole or self.family == "spectral", "spectral: the noise is of another kind")
         require(not whole or self.size <= MOST_POINTS, f"k: more than {MOST_POINTS} points")
         kind = self.approximation
-        if isinstance(kind, MixtureClass):
-            require(len(kind.kernels) == axes, "approximation: one kernel an axis")
-        elif isinstance(kind, BallClass):
-            both = len(kind.low) == len(kind.width) == axes
-            require(both, "approximation: low and width need one entry an axis")
-        ball = isinstance(kind, BallClass | StatedClass)
-        fits = ball if whole else isinstance(kind, MixtureClass) or not self.family
+        kind.require_axes(axes)
+        fits = kind.ball if whole else kind.family or not self.family
         require(fits, "approximation: does not fit the noise")
 
     @property
     def vector(self) -> bool:
         """Whether it is so many numbers, and no function."""
-        return self.states("entries")
+        return self.declares("entries")
 
     @property
     def family(self) -> str:
@@ -528,17 +513,17 @@ class Released(Facts):
     created: Text
     dataset: Text = ABSENT
     ledger_id: Text = ABSENT
-    combine: CombineFacts
-    domain: DomainFacts
-    target: TargetFacts
+    combine: _CombineFacts
+    domain: _DomainFacts
+    target: _TargetFacts
     components: Annotated[list[Component], Field(min_length=1)]
     epsilon: Share
     delta: Exact
     rho: Share | None = ABSENT
     neighbors: Literal["replace-one", "add-or-remove-one"]
     unit: Text
-    random_dp: RandomFacts = ABSENT
-    certificate: CertificateFacts
+    random_dp: _RandomFacts = ABSENT
+    certificate: _CertificateFacts
     post_processing: Literal["never stored"] = ABSENT  # readers say what they did, no store
 
     @model_validator(mode="after")
@@ -564,13 +549,13 @@ class Released(Facts):
         axes, labels = len(domain), len(combine.classes or ())
         if combine.bayes:
             fits = len(combine.peaks or ()) == len(combine.floors or ()) == axes
-            if combine.kind == "naive-bayes":
+            if combine.kind == KERNEL_BAYES:
                 fits &= (functions, vector) == (axes * labels, labels)
                 own = [[name] for name in domain for _ in range(labels)]
                 fits &= [one.axes for one in parts[:-1]] == own
             else:
                 fits &= (functions, vector) == (0, labels * (1 + 2 * axes))
-        elif combine.states("constant"):
+        elif combine.declares("constant"):
             columns = labels if combine.kind in ("stack", "one-vs-rest") else 1
             weights = columns * (axes + (combine.constant > 0))
             fits = combine.kind in _LEARNED and (functions, vector) == (0, weights)
@@ -581,44 +566,25 @@ class Released(Facts):
             fits = not parts[0].vector
         require(fits, f"combine: {combine.kind} is not made of such components")
         for one in parts:
-            if one.states("features"):
+            if one.declares("features"):
                 constant = (one.features.axes, one.features.constant)
                 require(constant == (axes, combine.constant), "features: are not those of combine")
 
 
-class _Root(Facts):
+class Root(Facts):
     """``zarr.json`` of the root group."""
 
     zarr_format: Literal[3]
     node_type: Literal["group"]
     attributes: Released
 
-
-def released_of(text: bytes, where: str, name: str) -> Released:
-    """The attributes of the root group.
-
-    Parameters
-    ----------
-    text : bytes
-        Of its ``zarr.json``.
-    where, name : str
-        The store and the object, for errors.
-
-    Raises
-    ------
-    IntegrityError
-        For anything but what FORMAT.md describes.
-    """
-    return checked(_Root, text, where, name).attributes
-
-
-def as_dict(released: Released) -> dict[str, Any]:
-    """The attributes as plain values, those that the store states and no others."""
-    return released.model_dump(by_alias=True, exclude_unset=True)
+    def as_dict(self) -> dict[str, Any]:
+        """Return the attributes as plain values: those that the store has, and no others."""
+        return dict(self.model_dump(by_alias=True, exclude_unset=True)["attributes"])
 
 
 def lattices(released: Released) -> Iterator[tuple[str, Component]]:
-    """Each released array's group below the root, and its component."""
+    """Return each released array's group below the root, and its component."""
     for one in released.components:
         for name in one.arrays:
             yield f"components/{name}", one

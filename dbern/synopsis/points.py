@@ -1,28 +1,36 @@
-"""Points in the forms that a query may have them, as one array; and answers in the same form."""
+"""Points in the forms that a query may have them, regular grids, and answers in the same form."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from dbern.bernstein.basis import MOST_H
-from dbern.data.domain import Domain, TimeUnit, moment_of
+from dbern.combination import Combination
+from dbern.data.domain import Axis, Domain, TimeUnit, moment_of
 from dbern.errors import SpecError
-from dbern.system import memory_limit
+from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing
+from dbern.system import memory_limit, memory_used
 from dbern.types import FloatArray
+
+if TYPE_CHECKING:
+    import xarray
+
 
 Points: TypeAlias = Any
 """A numpy or dask array (m, l), or (m,) where l = 1, or a table or xarray object by column name."""
 
 
 def as_points(points: Points, domain: Domain) -> FloatArray:
-    """Points in memory as an array (m, l) in axis order.
+    """Return the points in memory as an array (m, l) in axis order.
 
     Coordinates of xarray over one dimension are points; over a dimension each they span a grid, of
     which all points are given, the last coordinate changing fastest.
@@ -41,14 +49,19 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
     grid = _columns_of_grid(points, domain)
     if grid is not None:
         return _mesh(grid, domain)
-    plain = isinstance(points, np.ndarray | list | tuple | float | int | np.number)
+    if isinstance(points, str | bytes | float | int | date | np.generic):
+        raise SpecError(
+            f"points: this is one value of type {type(points).__name__}, not an array. Write a "
+            f"list of points, each with {', '.join(domain.names)}"
+        )
+    plain = isinstance(points, np.ndarray | list | tuple)
     array = _array(points, domain) if plain else _stacked(points, domain)
     check_shape(array.shape, domain)
     return array.reshape(len(array), domain.dimensions)
 
 
 def plain(points: Points, domain: Domain) -> Any:
-    """Points as an array: of dask as it is, anything else in memory (see `as_points`)."""
+    """Return points as an array: of dask as it is, else in memory (see `as_points`)."""
     lazy = hasattr(points, "dask") and hasattr(points, "rechunk")
     return points if lazy else as_points(points, domain)
 
@@ -60,7 +73,7 @@ def like(
     names: Sequence[str],
     classes: Sequence[Any] = (),
 ) -> Any:
-    """Values (m,) or (m, classes) in the form that was asked with.
+    """Return values (m,) or (m, classes) in the form that was asked with.
 
     A pandas table gives a series or a table with its index; an Arrow table or batch gives an array
     or the same with one column for each of `names`; a grid gives a grid (`gridded`). Anything
@@ -92,7 +105,7 @@ def like(
 
 
 def gridded(points: Points, values: Any, domain: Domain, classes: Sequence[Any] = ()) -> Any:
-    """Values (m,) or (m, classes) on the grid that the points' coordinates span, labelled.
+    """Return values (m,) or (m, classes) on the grid that the points' coordinates span, labelled.
 
     Of points that span none (`as_points`) the values as they are.
     """
@@ -133,20 +146,19 @@ def _spans_grid(columns: Sequence[Any], names: Sequence[str]) -> bool:
         found = ", ".join(f"{name} over ({', '.join(map(str, own))})"
                           for name, own in zip(names, dims, strict=True))  # fmt: skip
         raise SpecError(
-            f"the coordinates are {found}; write each over a dimension of its own for a grid, or "
+            f"the coordinates are {found}. Write each over a dimension of its own for a grid, or "
             'all over one for points, such as dataset.stack(point=["x", "y"])'
         )
     return True
 
 
 def _mesh(columns: Sequence[Any], domain: Domain) -> FloatArray:
-    """Every point of a grid (m, l), the last coordinate changing fastest."""
     count = math.prod(len(column) for column in columns)
     needed, offered = 16 * count * (domain.dimensions + 1), memory_limit()
     if needed > offered:
         raise SpecError(
             f"the coordinates span {count} points, which need {needed >> 20} MiB, and this process "
-            f"may use {offered >> 20}; ask for parts of the grid"
+            f"may use {offered >> 20}. Ask for parts of the grid"
         )
     places = [
         _column(column, axis.unit, domain)
@@ -159,7 +171,7 @@ def _mesh(columns: Sequence[Any], domain: Domain) -> FloatArray:
 
 
 def confidence(beta: float | str) -> Fraction:
-    """One minus a confidence level, exactly as it is written.
+    """Return one minus a confidence level, exactly as it is written.
 
     Raises
     ------
@@ -185,22 +197,21 @@ def check_shape(shape: tuple[int, ...], domain: Domain) -> None:
     flat = domain.dimensions == 1 and len(shape) == 1
     if not flat and (len(shape) != 2 or shape[1] != domain.dimensions):
         raise SpecError(
-            f"points have shape {shape}; write (m, {domain.dimensions}) in the order "
+            f"points have shape {shape}. Write (m, {domain.dimensions}) in the order "
             f"{', '.join(domain.names)}"
         )
 
 
 def _array(points: Any, domain: Domain) -> FloatArray:
-    """An array, of times where every axis is one."""
     units = {axis.unit for axis in domain.axes}
     return _column(points, next(iter(units)) if len(units) == 1 else None, domain)
 
 
 def _column(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
-    """Numbers, or times in any form where there is a unit for them."""
-    if isinstance(values, np.ma.MaskedArray):  # what is masked is null, as in a table
+    ma = sys.modules.get("numpy.ma")  # numpy imports it when it is first used
+    if ma is not None and isinstance(values, ma.MaskedArray):  # masked is null, as in a table
         known = _column(values.data, unit, domain)
-        return np.where(np.ma.getmaskarray(values), np.nan, known)
+        return np.where(ma.getmaskarray(values), np.nan, known)
     if unit is None:
         return _floats(values, domain)
     found = np.asarray(values)
@@ -211,7 +222,7 @@ def _column(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
             numbers = [_moment(one, unit) for one in found.flat]
         except (ValueError, AttributeError, TypeError):  # whose text quotes the value
             raise SpecError(
-                "points are no dates or times; write numpy datetime64 or ISO texts, such as "
+                "points are not dates or times. Write numpy datetime64 or ISO texts, such as "
                 '"2026-01-01"'
             ) from None
         return np.array(numbers, dtype=np.float64).reshape(found.shape)
@@ -229,7 +240,7 @@ def _floats(values: Any, domain: Domain) -> FloatArray:
         if not np.iscomplexobj(values):  # numpy would drop the imaginary parts
             return np.asarray(values, dtype=np.float64)
     raise SpecError(
-        f"points must be numbers; write an array (m, {domain.dimensions}) in the "
+        f"points must be numbers. Write an array (m, {domain.dimensions}) in the "
         f"order {', '.join(domain.names)}"
     )
 
@@ -238,12 +249,17 @@ def _stacked(table: Any, domain: Domain) -> FloatArray:
     names = domain.names
     if hasattr(table, "to_dask_array"):
         raise SpecError(
-            "points in a table of dask cannot be used; write table.map_partitions(synopsis, "
+            "points in a table of dask cannot be used. Write table.map_partitions(synopsis, "
             'meta=("value", "f8")), or a dask array'
+        )
+    if hasattr(table, "to_frame") and not hasattr(table, "columns"):
+        raise SpecError(
+            "points: a pandas Series is one column without the name of its axis. Write a table "
+            f'with the columns {", ".join(names)}, such as series.to_frame("{names[0]}")'
         )
     if not hasattr(table, "__getitem__"):
         raise SpecError(
-            f"points of type {type(table).__name__} cannot be used; write a numpy or dask "
+            f"points of type {type(table).__name__} cannot be used. Write a numpy or dask "
             f"array (m, {len(names)}), or a table with the columns {', '.join(names)}"
         )
     columns = [_named(table, name, names) for name in names]
@@ -266,7 +282,7 @@ def _named(table: Any, name: str, names: Sequence[str]) -> Any:
 
 
 def orders(h: Any, domain: Domain) -> dict[str, int]:
-    """The order of the operator on each axis, from one for all or one for each.
+    """Return the order of the operator on each axis, from one for all or one for each.
 
     Raises
     ------
@@ -279,10 +295,178 @@ def orders(h: Any, domain: Domain) -> dict[str, int]:
     >>> orders(4, Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0))))
     {'x': 4, 'y': 4}
     """
-    given = tuple(h) if isinstance(h, list | tuple | np.ndarray) else (h,) * domain.dimensions
-    whole = all(isinstance(each, int | np.integer) and 1 <= each <= MOST_H for each in given)
-    if len(given) != domain.dimensions or not whole:
+    given = per_axis(h, domain.dimensions, 1, MOST_H)
+    if given is None:
         raise SpecError(
             f'h = {h}: write an integer from 1 to {MOST_H}, one for each axis, or "auto"'
         )
     return dict(zip(domain.names, given, strict=True))
+
+
+def per_axis(given: Any, axes: int, least: int, most: float = math.inf) -> list[int] | None:
+    """Return one integer for each axis, from one for all or one for each; None for what is neither.
+
+    Examples
+    --------
+    >>> per_axis(3, 2, 1), per_axis([3, 4], 2, 1), per_axis([3], 2, 1), per_axis(0, 2, 1)
+    ([3, 3], [3, 4], None, None)
+    """
+    each = list(given) if isinstance(given, list | tuple | np.ndarray) else [given] * axes
+    whole = all(isinstance(one, int | np.integer) and least <= one <= most for one in each)
+    return list(map(int, each)) if whole and len(each) == axes else None
+
+
+# --- A regular grid over the whole domain: its axes, a function on it, and its labels
+
+
+_BLOCK_POINTS = 1 << 16
+"""Of a grid, for which several arrays are combined at a time."""
+
+_WORK_BYTES = 64 << 20
+"""What evaluating takes besides what grows with the grid: `evaluate_grid`, and blocks."""
+
+
+def grid_axes(
+    shape: Sequence[int] | int,
+    domain: Domain,
+    numbers: int = 1,
+    arrays: Sequence[ReleasedArray | ReleasedVector] = (),
+) -> list[FloatArray]:
+    """Return positions in [0, 1] along each axis, ends included.
+
+    Parameters
+    ----------
+    numbers : int
+        How many are held of each point.
+    arrays : sequence
+        What is evaluated whole, and takes memory of its own.
+
+    Raises
+    ------
+    SpecError
+        For a shape that is not one count of at least 2 for each axis, or that needs more memory
+        than this process may still use: values, coordinates and what evaluating takes.
+
+    Examples
+    --------
+    >>> from dbern.data.domain import Axis
+    >>> grid_axes(3, Domain((Axis("x", 0, 9),)))
+    [array([0. , 0.5, 1. ])]
+    """
+    counts = per_axis(shape, domain.dimensions, 2)
+    if counts is None:
+        names = ", ".join(domain.names)
+        raise SpecError(f"grid shape {shape}: write a count of at least 2 for each of {names}")
+    points = math.prod(counts)
+    # A position becomes a coordinate, and there are up to two more of it while one is made.
+    needed = 8 * points * numbers + 24 * sum(counts) + min(_WORK_BYTES, 64 * points * numbers)
+    needed += sum(array.grid_bytes(counts) for array in arrays)
+    offered = max(0, memory_limit() - memory_used())
+    if needed > offered:
+        raise SpecError(
+            f"grid shape {shape}: {points} points need {needed >> 20} MiB, and this process may "
+            f"use {offered >> 20} more. Write smaller counts, or ask for parts of it by "
+            "iter_batches"
+        )
+    return [np.linspace(0.0, 1.0, count) for count in counts]
+
+
+def values_on_grid(
+    shape: Sequence[int] | int,
+    domain: Domain,
+    arrays: Sequence[ReleasedArray | ReleasedVector],
+    smoothings: Sequence[Smoothing],
+    combination: Combination,
+) -> tuple[FloatArray, list[FloatArray]]:
+    """Evaluate the function on a grid, classes last, and return the positions of its axes, too.
+
+    One array is evaluated whole, in little more memory than its values. Several are combined by
+    blocks, unless they are so large that their shards would be read again for each.
+
+    Raises
+    ------
+    SpecError
+        As `grid_axes`.
+    """
+
+    def evaluate(axes: Sequence[FloatArray]) -> FloatArray:
+        parts = [
+            on_grid(array, domain, axes, smoothing)
+            for array, smoothing in zip(arrays, smoothings, strict=True)
+        ]
+        mesh = combination.of_points
+        points = np.stack(np.meshgrid(*axes, indexing="ij"), -1) if mesh else None
+        return combination.values(parts, points)
+
+    columns = (len(combination.classes),) if combination.multi_output else ()
+    values = math.prod(columns)
+    if combination.kind == "linear" and not combination.of_points:
+        unit = grid_axes(shape, domain, 1, arrays)
+        return evaluate(unit), unit
+    if any(array.large for array in arrays):
+        unit = grid_axes(shape, domain, len(arrays) + 3 * values, arrays)
+        return evaluate(unit), unit
+    unit = grid_axes(shape, domain, values)
+    return _in_blocks(unit, evaluate, columns), unit
+
+
+def _in_blocks(
+    unit: Sequence[FloatArray],
+    evaluate: Callable[[Sequence[FloatArray]], FloatArray],
+    columns: tuple[int, ...],
+) -> FloatArray:
+    """Values on the grid of some axes, evaluated by blocks that are long in the last ones."""
+    found = np.empty((*(len(axis) for axis in unit), *columns))
+    sizes, room = [], _BLOCK_POINTS
+    for axis in reversed(unit):
+        sizes.append(min(len(axis), room))
+        room //= sizes[-1]
+    steps = [
+        [slice(start, start + size) for start in range(0, len(axis), size)]
+        for axis, size in zip(unit, reversed(sizes), strict=True)
+    ]
+    for place in itertools.product(*steps):
+        found[place] = evaluate([axis[part] for axis, part in zip(unit, place, strict=True)])
+    return found
+
+
+def on_grid(
+    array: ReleasedArray | ReleasedVector,
+    domain: Domain,
+    unit: Sequence[FloatArray],
+    smoothing: Smoothing,
+) -> FloatArray:
+    """Return an array's values on the grid of all axes, constant along those it does not have."""
+    own = [unit[domain.names.index(axis)] for axis in array.axes]
+    values = array.on_grid(own, smoothing)
+    missing = [i for i, name in enumerate(domain.names) if name not in array.axes]
+    if not missing or not own:  # a vector has no axes
+        return values
+    shape = tuple(len(positions) for positions in unit)
+    return np.broadcast_to(np.expand_dims(values, missing), shape)
+
+
+def coordinates(axis: Axis, positions: FloatArray) -> FloatArray:
+    """Make positions coordinates in data units, in place."""
+    for start in range(0, len(positions), _BLOCK_POINTS):
+        part = slice(start, start + _BLOCK_POINTS)
+        positions[part] = axis.at(positions[part])
+    return positions
+
+
+def labelled(
+    values: FloatArray,
+    domain: Domain,
+    unit: Sequence[FloatArray],
+    classes: Sequence[Any],
+    name: str,
+) -> xarray.DataArray:
+    """Label values on the grid, classes last if there are any, by coordinates in data units."""
+    import xarray
+
+    dims, labels = [*domain.names], dict[str, Any]()
+    for axis, positions in zip(domain.axes, unit, strict=True):
+        labels[axis.name] = (axis.name, coordinates(axis, positions), axis.attributes)
+    if classes:
+        dims, labels["class"] = [*dims, "class"], list(classes)
+    return xarray.DataArray(values, coords=labels, dims=dims, name=name)

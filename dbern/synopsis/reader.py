@@ -12,23 +12,24 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from dbern.certificate import Certificate, combined, lower_bound
-from dbern.combination import Answer, Combination
+from dbern.combination import Answer, Combination, Meaning
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget, PrivacyUnit
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing
 from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores
-from dbern.synopsis.grids import labelled, values_on_grid
 from dbern.synopsis.points import (
     Points,
     as_points,
     check_shape,
     confidence,
     gridded,
+    labelled,
     like,
     orders,
     plain,
+    values_on_grid,
 )
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
@@ -45,7 +46,7 @@ Order: TypeAlias = int | Sequence[int] | str | None
 
 
 @dataclass(frozen=True)
-class Question:
+class _Question:
     """What is asked of every point of a request.
 
     Attributes
@@ -61,7 +62,7 @@ class Question:
     noise: tuple[float, ...] = ()
 
 
-def require_probabilities(combination: Combination, target: Mapping[str, Any]) -> None:
+def _require_probabilities(combination: Combination, target: Mapping[str, Any]) -> None:
     """Refuse a function that leaves no probabilities of its classes.
 
     Raises
@@ -69,21 +70,19 @@ def require_probabilities(combination: Combination, target: Mapping[str, Any]) -
     SpecError
         Which says what does.
     """
-    kind = target["kind"]
     if not combination.classes:
-        raise SpecError("probabilities: this function has no classes; ask for its values")
-    logistic = kind == "logistic-regression" or target.get("loss") == "logistic"
-    if combination.log_odds or (logistic and not combination.several):
+        raise SpecError("probabilities: this function has no classes. Ask for its values")
+    if combination.log_odds or combination.meaning(target) == "log-odds":
         return
-    if kind == "naive-bayes":
+    if target.get("release") == "joint":
         raise SpecError(
             "probabilities: a joint release is the difference of two scores, which do not follow "
-            'from it; release naive Bayes with release = "factored", or ask for decisions'
+            'from it. Release naive Bayes with release = "factored", or ask for decisions'
         )
-    several = " of more than two classes" if logistic else ""
     raise SpecError(
-        f"probabilities: a {kind}{several} has none; use decision_function or predict, or release "
-        "naive-bayes or, of two classes, logistic-regression"
+        f"probabilities: a {target['kind']} of {len(combination.classes)} classes has none. Use "
+        "decision_function or predict, or release naive-bayes or, of two classes, "
+        "logistic-regression"
     )
 
 
@@ -143,6 +142,11 @@ class Synopsis:
         """Public labels of the classes or groups, in order; empty where it has none."""
         return self.combination.classes
 
+    @property
+    def meaning(self) -> Meaning:
+        """What its values are: "density", "response", "log-odds", "score" of classes, "value"."""
+        return self.combination.meaning(self.metadata["target"])
+
     @cached_property
     def domain(self) -> Domain:
         """Axes and bounds, in the order of a point's coordinates."""
@@ -166,8 +170,8 @@ class Synopsis:
         Returns
         -------
         array (m,) or (m, classes)
-            In data units (a density is per unit of data volume); NaN outside the bounds. For 32768
-            points and more, arrays are within 1e-9 of their largest value (`Polynomial`).
+            In data units (a density is per unit of data volume); NaN outside the bounds. Of a large
+            request arrays are within 1e-9 of their largest value (`Polynomial`).
 
         Raises
         ------
@@ -176,7 +180,7 @@ class Synopsis:
         """
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
-        question = Question(None) if method == "nearest" else self._question(h)
+        question = _Question(None) if method == "nearest" else self._question(h)
         return self._answered(points, question)
 
     def iter_batches(self, batches: Iterable[Points], h: Order = None) -> Iterator[Any]:
@@ -197,31 +201,30 @@ class Synopsis:
         question = self._question(h)
         return (self._answered(points, question) for points in batches)
 
-    def _question(self, h: Order, answer: Answer = "value") -> Question:
+    def _question(self, h: Order, answer: Answer = "value") -> _Question:
         smoothings = self._smoothings(h)
         if answer == "value":
-            return Question(smoothings)
+            return _Question(smoothings)
         if answer == "probability":
-            require_probabilities(self.combination, self.metadata["target"])
+            _require_probabilities(self.combination, self.metadata["target"])
         pairs = zip(self.arrays, smoothings, strict=True)
-        return Question(smoothings, answer, tuple(one.deviation(own) for one, own in pairs))
+        return _Question(smoothings, answer, tuple(one.deviation(own) for one, own in pairs))
 
-    def _answered(self, points: Points, question: Question) -> Any:
+    def _answered(self, points: Points, question: _Question) -> Any:
         array = plain(points, self.domain)
         if not isinstance(array, np.ndarray):
             return self._lazy(array, question)
         values = self._evaluate(array, question, len(array), available_cores())
-        return self._like(points, values, question.answer)
+        return values if type(points) is np.ndarray else self._like(points, values, question.answer)
 
     def _like(self, points: Points, values: Any, answer: Answer = "value") -> Any:
-        """Tables and grids are answered in kind."""
         names = self.combination.columns_of(answer)
         return like(points, values, self.domain, names, self.classes)
 
     def evaluator(
         self, total: int, h: Order = None, answer: Answer = "value"
     ) -> Callable[[FloatArray], FloatArray]:
-        """For a request of `total` points that comes in batches: what evaluates one.
+        """Return what evaluates one batch of a request of `total` points.
 
         It takes points (m, l) in axis order and gives the values that `self(points, h)` would for
         all points at once, or its decisions or probabilities. Threads may share it.
@@ -229,7 +232,7 @@ class Synopsis:
         return partial(self._evaluate, question=self._question(h, answer), total=total)
 
     def decision_function(self, points: Points, h: Order = None) -> Any:
-        """What decides: above zero for the second of two classes, or the largest column's class.
+        """Return what decides: above zero for the second of two classes, or the largest column.
 
         Of naive Bayes the log odds of the second of two classes, of more the logarithms of their
         probabilities: not the values, which are differences of densities and large where records
@@ -246,11 +249,11 @@ class Synopsis:
             Where what was released has no classes.
         """
         if not self.classes:
-            raise SpecError("decision_function: this function has no classes; call the synopsis")
+            raise SpecError("decision_function: this function has no classes. Call the synopsis")
         return self._answered(points, self._question(h, "decision"))
 
     def predict(self, points: Points, h: Order = None) -> Any:
-        """The class of each point, by `decision_function`.
+        """Return the class of each point, by `decision_function`.
 
         A function without classes predicts its values. Outside the bounds there is no class.
 
@@ -270,7 +273,7 @@ class Synopsis:
         return gridded(points, labels, self.domain)
 
     def predict_proba(self, points: Points, h: Order = None) -> Any:
-        """The probability of each class: of naive Bayes, and of logistic loss and two classes.
+        """Return the probability of each class, of naive Bayes or of logistic loss and two classes.
 
         Where the noise hides what records say of a point, naive Bayes answers with the shares of
         the classes. NaN outside the bounds.
@@ -289,26 +292,25 @@ class Synopsis:
         return self._answered(points, self._question(h, "probability"))
 
     def score_samples(self, points: Points, h: Order = None) -> Any:
-        """Logarithm of a density, by scikit-learn's name; NaN outside the bounds.
+        """Return the logarithm of a density, by scikit-learn's name; NaN outside the bounds.
 
         Minus infinity where the released density is not above 0.
 
         Raises
         ------
         SpecError
-            Where what was released is no density.
+            Where what was released is not a density.
         """
-        if self.metadata["target"]["kind"] != "kernel-density":
-            raise SpecError("score_samples: what was released is no density; call the synopsis")
+        if self.meaning != "density":
+            raise SpecError("score_samples: what was released is not a density. Call the synopsis")
         values = self(plain(points, self.domain), h)
         with np.errstate(divide="ignore"):
             found = np.log(np.maximum(values, 0.0))  # maximum keeps NaN
         return gridded(points, found, self.domain, self.classes)
 
     def _evaluate(
-        self, points: FloatArray, question: Question, total: int, threads: int = 1
+        self, points: FloatArray, question: _Question, total: int, threads: int = 1
     ) -> FloatArray:
-        """Answers at points (m, l) in data units, a part of a request of `total`."""
         combination, answer = self.combination, question.answer
         parts = self._parts(points, question.smoothings, total, threads)
         unit = self.domain.to_unit(points) if combination.of_points else None
@@ -340,10 +342,10 @@ class Synopsis:
             for i, array in enumerate(self.arrays)
         ]
 
-    def _lazy(self, points: Any, question: Question) -> Any:
+    def _lazy(self, points: Any, question: _Question) -> Any:
         check_shape(points.shape, self.domain)
         total = LEAST_RESAMPLED if np.isnan(points.shape[0]) else points.shape[0]
-        several = self.combination.several or question.answer == "probability"
+        several = self.combination.multi_output or question.answer == "probability"
         columns = len(self.classes) if several else 0
         empty = np.empty((0,) * (2 if columns else 1))
         facts: dict[str, Any] = {"dtype": np.float64, "meta": empty}
@@ -355,14 +357,14 @@ class Synopsis:
         return points.map_blocks(_block, self, question, total, **facts)
 
     def choose(self) -> Smoothing:
-        """Order and rank with the least estimated mean squared error (`h="auto"`).
+        """Return order and rank with the least estimated mean squared error (`h="auto"`).
 
         Of a function of several arrays, that of the first; each has its own.
         """
         return self.arrays[0].chosen
 
     def band(self, beta: float | str = 0.05, h: Order = None) -> float:
-        """Half-width of a simultaneous confidence band for the non-private function.
+        """Return the half-width of a simultaneous confidence band for the non-private function.
 
         With probability at least ``1 - beta`` it covers at every point of the domain at once:
         approximation of the worst database, rounding, and the quantile of the noise's public law.
@@ -376,7 +378,7 @@ class Synopsis:
         return self.bound(beta, h).total
 
     def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
-        """The parts of `band`: approximation, rounding and noise, at `beta`.
+        """Return the parts of `band`: approximation, rounding and noise, at `beta`.
 
         Raises
         ------
@@ -384,24 +386,20 @@ class Synopsis:
             For a confidence outside of (0, 1), or an order that the synopsis cannot have.
         """
         level = confidence(beta)
-        selected = isinstance(h, str)
-        parts = self._bounds(level, self._smoothings(h), selected=selected)
+        parts = self._bounds(level, h)
         return combined(self.combination, parts, self._lower_bound(float(level)))
 
-    def _bounds(
-        self, beta: Fraction, smoothings: tuple[Smoothing, ...], *, selected: bool
-    ) -> list[Certificate]:
-        """Bounds for every array, which hold at once."""
-        arrays = self.arrays
+    def _bounds(self, beta: Fraction, h: Order) -> list[Certificate]:
+        arrays, selected = self.arrays, _is_auto(h)
         return [
             array.bound(smoothing, beta, len(arrays), selected=selected)
-            for array, smoothing in zip(arrays, smoothings, strict=True)
+            for array, smoothing in zip(arrays, self._smoothings(h), strict=True)
         ]
 
     def interval(
         self, points: Points, beta: float | str = 0.05, h: Order = None
     ) -> tuple[Any, Any]:
-        """Lower and upper ends of a simultaneous band at the points.
+        """Return the lower and upper ends of a simultaneous band at the points.
 
         Of a quotient narrower than `band` where its denominator is surely positive.
 
@@ -411,11 +409,10 @@ class Synopsis:
             For points, a confidence or an order that this synopsis cannot have.
         """
         level = confidence(beta)
-        smoothings, selected = self._smoothings(h), isinstance(h, str)
-        errors = [one.total for one in self._bounds(level, smoothings, selected=selected)]
+        errors = [one.total for one in self._bounds(level, h)]
         if self.combination.kind == "ratio":
             array = as_points(points, self.domain)
-            parts = self._parts(array, smoothings, len(array), available_cores())
+            parts = self._parts(array, self._smoothings(h), len(array), available_cores())
             low, high = self.combination.interval(parts, errors)
             outside = ~self.domain.inside(array)
             low[outside] = high[outside] = np.nan
@@ -425,7 +422,7 @@ class Synopsis:
         return self._like(points, low), self._like(points, high)
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
-        """Values on a regular grid over the whole domain, ends included, as a labelled array.
+        """Return values on a regular grid over the domain, ends included, as a labelled array.
 
         Raises
         ------
@@ -436,11 +433,11 @@ class Synopsis:
         values, unit = values_on_grid(
             shape, self.domain, self.arrays, self._smoothings(h), self.combination
         )
-        classes = self.classes if self.combination.several else ()
+        classes = self.classes if self.combination.multi_output else ()
         return labelled(values, self.domain, unit, classes, self.metadata["name"])
 
     def shaped(self, *shapes: str) -> Synopsis:
-        """The same function after free post-processing, labelled; its bands still cover.
+        """Return the same function after free post-processing, labelled; its bands still cover.
 
         Any of "nonnegative", "normalized", "increasing:x", "decreasing:x" (x: an axis). Details:
         `dbern.synopsis.shaping.shape`.
@@ -498,7 +495,7 @@ class Synopsis:
         return lower_bound(first["sensitivity"]["function"], epsilon, beta, n, delta, rows)
 
     def _smoothings(self, h: Order) -> tuple[Smoothing, ...]:
-        if isinstance(h, str) and h == "auto":
+        if _is_auto(h):
             return tuple(array.chosen for array in self.arrays)
         if h is None:
             return tuple(array.smoothing(array.order) for array in self.arrays)
@@ -506,13 +503,17 @@ class Synopsis:
         return tuple(array.smoothing([order[a] for a in array.axes]) for array in self.arrays)
 
 
-def _block(points: FloatArray, synopsis: Synopsis, question: Question, total: int) -> FloatArray:
+def _is_auto(h: Order) -> bool:
+    return isinstance(h, str) and h == "auto"
+
+
+def _block(points: FloatArray, synopsis: Synopsis, question: _Question, total: int) -> FloatArray:
     return synopsis._evaluate(as_points(points, synopsis.domain), question, total)
 
 
 @lru_cache(maxsize=8)
 def arrived(url: str, release_id: str) -> Synopsis:
-    """The synopsis that was sent to this process; blocks of one request share what it computed."""
+    """Return the synopsis sent to this process; blocks of one request share what it computed."""
     found = open_synopsis(url)
     found._store.require(release_id)
     return found

@@ -62,7 +62,7 @@ from dbern.bernstein.shapes import isotonic, monotone, most_moved, polynomial_ra
 from dbern.certificate import Certificate
 from dbern.data.domain import Domain
 from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
-from dbern.synopsis.arrays import ReleasedArray, ShardedPolynomial, Smoothing
+from dbern.synopsis.arrays import LazyPolynomial, ReleasedArray, Smoothing
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.points import Points, plain
 from dbern.synopsis.reader import Order, Synopsis, arrived
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 _BLOCK_VALUES = 1 << 20  # numbers of a block in memory: 8 MiB
 
 
-class Spilled:
+class OnDiskArray:
     """An array in a temporary file, gone through by layers of the first axis or by lines along it.
 
     The file has no name, and goes with this object or its process. It holds what follows from
@@ -97,7 +97,7 @@ class Spilled:
 
     Examples
     --------
-    >>> array = Spilled((2, 3))
+    >>> array = OnDiskArray((2, 3))
     >>> array.write(0, np.arange(6.0).reshape(2, 3))
     >>> array.along(0, lambda lines: lines - lines.mean(axis=0))
     >>> [part.tolist() for _, part in array.blocks]
@@ -142,7 +142,7 @@ class Spilled:
                 self._put(start, row)
 
     def extremes(self) -> tuple[float, float]:
-        """The least and the largest number."""
+        """Return the least and the largest number."""
         found = [(float(part.min()), float(part.max())) for _, part in self.blocks]
         least, largest = zip(*found, strict=True)
         return min(least), max(largest)
@@ -158,13 +158,13 @@ class Spilled:
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise ReleaseError(
-                f"{tempfile.gettempdir()}: a temporary file cannot be written ({why}); free some "
+                f"{tempfile.gettempdir()}: a temporary file cannot be written ({why}). Free some "
                 "space, or set TMPDIR to another folder"
             ) from None
 
 
-def coefficients(stored: Blocks, matrices: Sequence[FloatArray]) -> Spilled:
-    """Each axis's matrix (k_i + 1, d_i) applied to stored values (d_1, .., d_l).
+def coefficients(stored: Blocks, matrices: Sequence[FloatArray]) -> OnDiskArray:
+    """Return each axis's matrix (k_i + 1, d_i) applied to stored values (d_1, .., d_l).
 
     A lattice's shards are gone through once for all axes but the first, and the file by lines for
     that; of stored values in one block, which are in memory, the file is made layer by layer.
@@ -179,7 +179,7 @@ def coefficients(stored: Blocks, matrices: Sequence[FloatArray]) -> Spilled:
     first, *others = matrices
     shape = [len(matrix) for matrix in matrices]
     _check_room(8 * math.prod(shape))
-    found = Spilled(shape)
+    found = OnDiskArray(shape)
     if len(stored.places) == 1:
         values = stored.read(0)
         for place in found.blocks.places:
@@ -192,7 +192,7 @@ def coefficients(stored: Blocks, matrices: Sequence[FloatArray]) -> Spilled:
     return found
 
 
-def make_monotone(bernstein: Spilled, axis: int, sign: int) -> float:
+def _make_monotone(bernstein: OnDiskArray, axis: int, sign: int) -> float:
     """Make coefficients monotone along an axis where they are; returns the most they moved.
 
     As `monotone` does with as many, without a higher degree: the range of the change is that of
@@ -220,12 +220,12 @@ def _check_room(wanted: int) -> None:
         why = error.strerror or type(error).__name__
         raise EnvironmentRefusedError(
             f"the shapes of so large a lattice need a temporary file of {wanted >> 20} MiB, and "
-            f"there is no folder for it ({why}); set TMPDIR to one that can be written"
+            f"there is no folder for it ({why}). Set TMPDIR to one that can be written"
         ) from None
     if free < wanted:
         raise EnvironmentRefusedError(
             f"the shapes of so large a lattice are made in a temporary file of {wanted >> 20} MiB, "
-            f"and {folder} has {free >> 20} MiB free; free some space, set TMPDIR to another "
+            f"and {folder} has {free >> 20} MiB free. Free some space, set TMPDIR to another "
             "folder, or ask the synopsis itself"
         )
 
@@ -234,12 +234,11 @@ def _check_room(wanted: int) -> None:
 
 _INCREASING, _DECREASING = "increasing", "decreasing"
 _NONNEGATIVE, _NORMALIZED = "nonnegative", "normalized"
-_DENSITIES = ("kernel-density",)
 _LARGEST_GAP = 0.01
 
 
 def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
-    """The same function after free post-processing, which is off unless asked for here.
+    """Return the same function after free post-processing, which is off unless asked for here.
 
     Parameters
     ----------
@@ -263,31 +262,27 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
     facts, combine = synopsis.metadata, synopsis.combination.kind
     wanted = in_order([*facts.get("post_processing", ()), *shapes], synopsis.domain)
     if synopsis.combination.of_points:
-        raise SpecError("shapes: a function made of weights cannot be shaped; ask the synopsis")
+        raise SpecError("shapes: a function made of weights cannot be shaped. Ask the synopsis")
     if combine != "linear" and not (combine == "stack" and wanted == (_NONNEGATIVE,)):
         able = f'can only be "{_NONNEGATIVE}"' if combine == "stack" else "cannot be shaped"
         raise SpecError(
-            f'shapes: a function that is a "{combine}" of arrays {able}; ask the synopsis itself'
+            f'shapes: a function that is a "{combine}" of arrays {able}. Ask the synopsis itself'
         )
     if "oblique" in facts["components"][0] and wanted != (_NONNEGATIVE,):
         raise SpecError(
             f'shapes: a density of a full covariance can only be "{_NONNEGATIVE}", as its lattice '
-            "is oblique to the axes; leave out the others"
+            "is oblique to the axes. Leave out the others"
         )
-    if _NORMALIZED in wanted and not _is_density(facts):
+    if _NORMALIZED in wanted and synopsis.meaning != "density":
         raise SpecError(
             f'shape "{_NORMALIZED}": only a density integrates to one, and this is a '
-            f"{facts['target']['kind']}; leave it out"
+            f"{facts['target']['kind']}. Leave it out"
         )
     return ShapedSynopsis(synopsis, wanted)
 
 
-def _is_density(facts: Mapping[str, Any]) -> bool:
-    return facts["target"]["kind"] in _DENSITIES
-
-
 def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
-    """The shapes in the order in which they are made, each once.
+    """Return the shapes in the order in which they are made, each once.
 
     Raises
     ------
@@ -305,17 +300,17 @@ def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
     unknown = [each for each in shapes if each not in known]
     if unknown or not shapes:
         wrong = f'shape "{unknown[0]}": not known' if unknown else "shapes: none is named"
-        raise SpecError(f"{wrong}; write one or more of {', '.join(known)}")
+        raise SpecError(f"{wrong}. Write one or more of {', '.join(known)}")
     for name in domain.names:
         if {f"{_INCREASING}:{name}", f"{_DECREASING}:{name}"} <= set(shapes):
             raise SpecError(
-                f'shapes: "{name}" cannot be both {_INCREASING} and {_DECREASING}; keep one'
+                f'shapes: "{name}" cannot be both {_INCREASING} and {_DECREASING}. Keep one'
             )
     return tuple(each for each in known if each in shapes)
 
 
 @dataclass(frozen=True)
-class ShapedCertificate(Certificate):
+class _ShapedCertificate(Certificate):
     """A certificate with one more part: how far shaping moved the released function at most.
 
     Clipping moves a density nearer to the non-private one and costs nothing. The other shapes
@@ -326,7 +321,6 @@ class ShapedCertificate(Certificate):
 
     @property
     def total(self) -> float:
-        """The sum of the four parts."""
         return super().total + self.shaping
 
 
@@ -372,20 +366,20 @@ class ShapedArray(ReleasedArray):
     def values(
         self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
     ) -> FloatArray:
-        """Values at points (m, l); NaN outside."""
+        """Return values at points (m, l); NaN outside."""
         assert smoothing is not None  # noqa: S101 -- the synopsis refuses the other method
         return self._finished(super().values(points, smoothing, total, threads), smoothing)
 
     def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
-        """Values on a product grid of positions in the unit cube."""
+        """Return values on a product grid of positions in the unit cube."""
         return self._finished(super().on_grid(positions, smoothing), smoothing)
 
     def bound(
         self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
-    ) -> ShapedCertificate:
-        """The raw array's bound, with ``shaping``: the most that any point was moved."""
+    ) -> _ShapedCertificate:
+        """Return the raw array's bound, with ``shaping``: the most that any point was moved."""
         raw = super().bound(smoothing, beta, at_once, selected=selected)
-        return ShapedCertificate(**vars(raw), shaping=self._shape(smoothing).moved)
+        return _ShapedCertificate(**vars(raw), shaping=self._shape(smoothing).moved)
 
     def _finished(self, values: FloatArray, smoothing: Smoothing) -> FloatArray:
         if _NONNEGATIVE in self._shapes:
@@ -393,13 +387,13 @@ class ShapedArray(ReleasedArray):
         values *= self._shape(smoothing).factor
         return values
 
-    def _function(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
+    def _function(self, smoothing: Smoothing) -> Polynomial | LazyPolynomial:
         bernstein = self._shape(smoothing).bernstein
         if bernstein is None:
             return super()._function(smoothing)
         if isinstance(bernstein, Blocks):
             plain = [np.eye(nodes) for nodes in bernstein.shape]
-            return ShardedPolynomial(bernstein, plain, self.box)
+            return LazyPolynomial(bernstein, plain, self.box)
         return Polynomial(bernstein, self.box)
 
     def _shape(self, smoothing: Smoothing) -> _Shaped:
@@ -424,11 +418,11 @@ class ShapedArray(ReleasedArray):
         """
         if self._density and self._shapes == (_NONNEGATIVE,):
             return _Shaped(None, 1.0, 0.0)
-        spilled, moved = coefficients(*self._factors(smoothing)), 0.0
+        on_disk, moved = coefficients(*self._factors(smoothing)), 0.0
         for axis, sign in self._monotone:
-            moved += make_monotone(spilled, axis, sign)
-        bernstein = spilled.blocks
-        found = self._finish(bernstein, spilled.extremes(), moved)
+            moved += _make_monotone(on_disk, axis, sign)
+        bernstein = on_disk.blocks
+        found = self._finish(bernstein, on_disk.extremes(), moved)
         return _Shaped(bernstein if self._monotone else None, *found)
 
     @property
@@ -441,7 +435,6 @@ class ShapedArray(ReleasedArray):
     def _finish(
         self, bernstein: FloatArray | Blocks, enclosed: tuple[float, float], moved: float
     ) -> tuple[float, float]:
-        """What values are multiplied by, and how far they are moved in all."""
         (low, high), factor = enclosed, 1.0
         clipped = _NONNEGATIVE in self._shapes
         if clipped and not self._density:
@@ -459,14 +452,14 @@ def _mean(bernstein: FloatArray | Blocks, clipped: bool) -> float:
         averages = [np.full((1, nodes), 1 / nodes) for nodes in bernstein.shape]
         mean, gap = float(blocks_of(bernstein).contracted(averages).item()), 0.0
     if mean <= 0:
-        advice = "leave it out" if clipped else f'add "{_NONNEGATIVE}", or leave it out'
+        advice = "Leave it out" if clipped else f'Add "{_NONNEGATIVE}", or leave it out'
         raise SpecError(
-            f'shape "{_NORMALIZED}": the released values have no positive integral; {advice}'
+            f'shape "{_NORMALIZED}": the released values have no positive integral. {advice}'
         )
     if gap > _LARGEST_GAP * mean:
         raise SpecError(
             f'shape "{_NORMALIZED}": the integral of the clipped values is not known to within '
-            f'{_LARGEST_GAP:.0%}; leave out "{_NONNEGATIVE}", or write a smaller h'
+            f'{_LARGEST_GAP:.0%}. Leave out "{_NONNEGATIVE}", or write a smaller h'
         )
     return mean
 
@@ -504,7 +497,7 @@ class ShapedSynopsis(Synopsis):
     @cached_property
     def arrays(self) -> tuple[ReleasedArray, ...]:
         """What was released, shaped, in the order of the combination."""
-        domain, density = self.domain, _is_density(self.metadata)
+        domain, density = self.domain, self.meaning == "density"
         return tuple(
             ShapedArray(self._store, name, facts, domain, self._shapes, density=density)
             for facts in self.metadata["components"]
@@ -522,7 +515,7 @@ class ShapedSynopsis(Synopsis):
         """
         if method != "bernstein":
             raise SpecError(
-                f'method = "{method}": only the polynomial is shaped; leave it out, or ask the '
+                f'method = "{method}": only the polynomial is shaped. Leave it out, or ask the '
                 "synopsis itself"
             )
         return super().__call__(points, h)
@@ -530,7 +523,7 @@ class ShapedSynopsis(Synopsis):
     def interval(
         self, points: Points, beta: float | str = 0.05, h: Order = None
     ) -> tuple[Any, Any]:
-        """Lower and upper ends of a simultaneous band at the points.
+        """Return the lower and upper ends of a simultaneous band at the points.
 
         The band of the unshaped function, less what is below zero where a density is clipped,
         reaching to the shaped value where that lies outside: so it covers as before, contains the
@@ -539,13 +532,13 @@ class ShapedSynopsis(Synopsis):
         array = plain(points, self.domain)
         low, high = self._unshaped.interval(array, beta, h)
         values = self(array, h)
-        if _NONNEGATIVE in self._shapes and _is_density(self.metadata):
+        if _NONNEGATIVE in self._shapes and self.meaning == "density":
             low = np.maximum(low, 0.0)
         ends = np.minimum(low, values), np.maximum(high, values)
         return self._like(points, ends[0]), self._like(points, ends[1])
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
-        """Values on a regular grid, as `Synopsis.grid`; labelled with what was done."""
+        """Return values on a regular grid, as `Synopsis.grid`; labelled with what was done."""
         found = super().grid(shape, h)
         found.attrs["post_processing"] = list(self._shapes)
         return found

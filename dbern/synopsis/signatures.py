@@ -62,12 +62,12 @@ def is_signature(name: str) -> bool:
 
 
 def fingerprint(key: Ed25519PublicKey) -> str:
-    """SHA-256 of a public key's DER form, in hexadecimal."""
+    """Return the SHA-256 of a public key's DER form, in hexadecimal."""
     return hashlib.sha256(_der(key)).hexdigest()
 
 
 def private_key_of(path: str | Path, passphrase: Callable[[], str]) -> Ed25519PrivateKey:
-    """A private key from its file.
+    """Return a private key from its file.
 
     Parameters
     ----------
@@ -87,14 +87,14 @@ def private_key_of(path: str | Path, passphrase: Callable[[], str]) -> Ed25519Pr
         key = load_pem_private_key(pem, secret)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         why = "does not open with this passphrase" if secret is not None else "holds no private key"
-        raise SpecError(f"--key: {path} {why}; make one with: {_MAKE}") from None
+        raise SpecError(f"--key: {path} {why}. Make one with: {_MAKE}") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise SpecError(f"--key: {path} is a key of another kind; make one with: {_MAKE}")
+        raise SpecError(f"--key: {path} is a key of another kind. Make one with: {_MAKE}")
     return key
 
 
 def public_key_of(path: str | Path) -> Ed25519PublicKey:
-    """A public key from its file.
+    """Return a public key from its file.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def public_key_of(path: str | Path) -> Ed25519PublicKey:
         key = None
     if not isinstance(key, Ed25519PublicKey):
         raise SpecError(
-            f"--trusted: {path} holds no public key of Ed25519; write the signer's, from: openssl "
+            f"--trusted: {path} is not an Ed25519 public key. Write the signer's, from: openssl "
             "pkey -in signing.pem -pubout -out signing.pub"
         )
     return key
@@ -144,13 +144,13 @@ def sign(place: Place, manifest: bytes, key: Ed25519PrivateKey) -> str:
             place.create(name, text.encode())
         except FileExistsError:
             raise IntegrityError(
-                f"{place}: {name} is there, and is not this key's signature; remove it, then sign"
+                f"{place}: {name} is there, and is not this key's signature. Remove it, then sign"
             ) from None
     return found
 
 
 def signers_of(place: Place, manifest: bytes) -> tuple[str, ...]:
-    """Fingerprints of the keys that signed a manifest, sorted.
+    """Return the fingerprints of the keys that signed a manifest, sorted.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def signers_of(place: Place, manifest: bytes) -> tuple[str, ...]:
         names = sorted(filter(is_signature, place.names()))
         if len(names) > _MOST_SIGNATURES:
             raise IntegrityError(
-                f"{place}: has {len(names)} signatures, more than {_MOST_SIGNATURES}; remove some"
+                f"{place}: has {len(names)} signatures, more than {_MOST_SIGNATURES}. Remove some"
             )
         return tuple(_signer(place, name, manifest) for name in names)
 
@@ -180,7 +180,7 @@ def require_signed(signers: Sequence[str], trusted: Sequence[Ed25519PublicKey], 
     if wanted and not set(wanted) & set(signers):
         by = f"is signed by {', '.join(signers)}" if signers else "is unsigned"
         raise IntegrityError(
-            f"{at}: {by}, so by none of the trusted keys ({', '.join(wanted)}); ask the publisher "
+            f"{at}: {by}, so by none of the trusted keys ({', '.join(wanted)}). Ask the publisher "
             "for the key, or for the synopsis again"
         )
 
@@ -213,7 +213,7 @@ def _content(path: str | Path, option: str, *, private: bool) -> bytes:
             content = file.read(_MOST_KEY_BYTES)
     except OSError as error:
         raise SpecError(
-            f"{option}: {path} cannot be read ({error.strerror}); write the path of a key's file"
+            f"{option}: {path} cannot be read ({error.strerror}). Write the path of a key's file"
         ) from None
     if private and _PUBLIC in content:
         raise SpecError(
@@ -222,7 +222,7 @@ def _content(path: str | Path, option: str, *, private: bool) -> bytes:
         )
     if private and mode & (stat.S_IROTH | stat.S_IWOTH):
         raise EnvironmentRefusedError(
-            f"{option}: {path} may be read by everybody on this machine; run chmod 600 on it, and "
+            f"{option}: {path} may be read by everybody on this machine. Run chmod 600 on it, and "
             "make a new key if it was so for long"
         )
     return content

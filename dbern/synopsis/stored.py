@@ -6,16 +6,14 @@ format, chunks are of the array's own shape, and every zstd frame says how much 
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import zarr
+from pyarrow import Codec
 from pydantic import ConfigDict, Field
-from zarr.core.buffer import default_buffer_prototype
-from zarr.storage import MemoryStore
 
 from dbern.data.storage import ROOT
 from dbern.errors import EnvironmentRefusedError
@@ -32,8 +30,10 @@ from dbern.synopsis.metadata import (
     damaged,
     lattices,
 )
-from dbern.synopsis.writer import ABSENT
 from dbern.system import memory_limit
+
+ABSENT = int(np.iinfo(np.int64).min)
+"""Fill value: a coefficient that is not there, never one that was released."""
 
 _NUMBER = 8  # bytes of every number of a store
 _INDEX, _CHECKSUM = 16, 4  # bytes of a shard's index: of a chunk, and at its end
@@ -41,6 +41,17 @@ _NOWHERE = 2**64 - 1  # in the index: a chunk that is not there
 _MOST_SHARD = 1 << 20  # values of an object that has more than one layer
 _COEFFICIENTS = "coefficients"
 _FRAME = bytes.fromhex("28b52ffd")  # how a zstd frame begins
+
+_TYPES = {"int64": "<i8", "float64": "<f8"}
+
+
+def _crc_of(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    return byte
+
+
+_CRC, _MOST_CRC = tuple(map(_crc_of, range(256))), 2**32 - 1
 
 _Shape = Annotated[list[Annotated[int, Field(ge=1, le=2**40)]], Field(min_length=1)]
 
@@ -110,29 +121,74 @@ class _Array(Facts):
     dimension_names: list[Text]
     storage_transformers: tuple[()] = ()
 
+    sharded: ClassVar[bool] = False
+    numbers: ClassVar[str] = "float64"
+
+    @property
+    def layers(self) -> int:
+        return self.chunk_grid.configuration.chunk_shape[0]
+
+    @property
+    def inner(self) -> int:
+        return self.layers
+
+    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
+        del component
+        yield "dimension_names", len(self.dimension_names) == len(self.shape)
+        yield "data_type", self.data_type == self.numbers
+
 
 class _Scale(Facts):
     scale_factor: Granule
     add_offset: Annotated[float, Field(ge=0, le=0)]
     oblique: ObliqueFacts = UNSET
 
+    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
+        yield "attributes.scale_factor", self.scale_factor == component.noise.granularity
+
 
 class _Coefficients(_Array):
-    """In shards: the one kind that is."""
-
     codecs: tuple[_Sharded]
     attributes: _Scale
 
+    sharded: ClassVar[bool] = True
+    numbers: ClassVar[str] = "int64"
+
+    @property
+    def inner(self) -> int:
+        return self.codecs[0].configuration.chunk_shape[0]
+
+    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
+        yield from super().facts(component)
+        yield from self.attributes.facts(component)
+        yield "attributes.oblique", self.attributes.oblique == component.oblique
+        shape, layer = self.shape, math.prod(self.shape[1:])
+        shard = self.chunk_grid.configuration.chunk_shape
+        inner = self.codecs[0].configuration.chunk_shape
+        most = min(shape[0], max(1, _MOST_SHARD // layer))
+        yield "fill_value", self.fill_value == ABSENT
+        yield "chunk_grid", shard[1:] == shape[1:] and shard[0] <= most
+        yield "codecs.0.chunk_shape", inner[1:] == shape[1:] and shard[0] % inner[0] == 0
+
 
 class _Small(_Array):
-    """In one chunk."""
-
     codecs: tuple[_Bytes, _Zstd]
     attributes: Facts
+
+    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
+        yield from super().facts(component)
+        yield "chunk_grid", self.chunk_grid.configuration.chunk_shape == self.shape
+        yield "fill_value", self.fill_value == 0
 
 
 class _Values(_Small):
     attributes: _Scale
+
+    numbers: ClassVar[str] = "int64"
+
+    def facts(self, component: Component) -> Iterator[tuple[str, bool]]:
+        yield from super().facts(component)
+        yield from self.attributes.facts(component)
 
 
 class _Analysis(_Small):
@@ -141,6 +197,8 @@ class _Analysis(_Small):
         weighting: Annotated[float, Field(gt=0, le=1)]
 
     attributes: _Power
+
+    numbers: ClassVar[str] = "int64"
 
 
 class _Synthesis(_Small):
@@ -174,13 +232,13 @@ class StoredArray:
     @property
     def layers(self) -> int:
         """Layers of the first axis in each object but the last."""
-        return self.document.chunk_grid.configuration.chunk_shape[0]
+        return self.document.layers
 
     @property
     def attributes(self) -> dict[str, Any]:
         """Those that FORMAT.md names."""
-        attributes: Facts = self.document.attributes
-        return attributes.model_dump(exclude_unset=True)
+        found = self.document.model_dump(include={"attributes"}, exclude_unset=True)
+        return dict(found["attributes"])
 
     @property
     def names(self) -> list[str]:
@@ -188,7 +246,7 @@ class StoredArray:
         return [self.name(index) for index in range(-(-self.shape[0] // self.layers))]
 
     def name(self, index: int) -> str:
-        """The object of some layers."""
+        """Return the object of some layers."""
         return "/".join([self.path, "c", str(index), *["0"] * (len(self.shape) - 1)])
 
     @property
@@ -199,7 +257,7 @@ class StoredArray:
         return frames + _INDEX * self._chunks + _CHECKSUM
 
     def decoded(self, index: int, data: bytes, where: str) -> Any:
-        """The layers of an object, from its bytes.
+        """Return the layers of an object, from its bytes.
 
         Parameters
         ----------
@@ -217,33 +275,32 @@ class StoredArray:
         if needed > offered:
             raise EnvironmentRefusedError(
                 f"{where}: {self.name(index)} needs {needed >> 20} MiB, and this process may use "
-                f"{offered >> 20}; open it where there is more memory"
+                f"{offered >> 20}. Open it where there is more memory"
             )
-        for frame in self._frames(data, index, where):
-            if frame is not None and _content(frame) != self._bytes(self._inner):
+        kind = _TYPES[self.document.data_type]
+        values = np.full((self.layers, *self.shape[1:]), self.document.fill_value, kind)
+        chunks, size = values.reshape(self._chunks, -1), self._bytes(self.document.inner)
+        for chunk, frame in zip(chunks, self._frames(data, index, where), strict=True):
+            if frame is None:
+                continue
+            if _content(frame) != size:
                 raise damaged(where, self.name(index), "", "a chunk does not hold its own values")
-        shown = {"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "codecs"}
-        document = self.document.model_dump(include=shown | {"chunk_key_encoding", "fill_value"})
-        objects = {
-            ROOT: json.dumps(document).encode(),
-            self.name(index)[len(self.path) + 1 :]: data,
-        }
-        make = default_buffer_prototype().buffer.from_bytes
-        held = MemoryStore({name: make(one) for name, one in objects.items()}, read_only=True)
-        try:
-            array = zarr.open_array(held, mode="r")
-            return array[index * self.layers : (index + 1) * self.layers]
-        except (ValueError, RuntimeError) as error:  # a checksum, or zstd's own
-            raise damaged(where, self.name(index), "", type(error).__name__) from None
+            try:
+                chunk[:] = np.frombuffer(Codec("zstd").decompress(frame, size), kind)
+            except (OSError, ValueError):
+                raise damaged(where, self.name(index), "", "a chunk is not a zstd frame") from None
+        return values[: self.shape[0] - index * self.layers]
 
     def _frames(self, data: bytes, index: int, where: str) -> Iterator[bytes | None]:
         """The zstd frames of an object; None for a chunk that is not there."""
-        if not isinstance(self.document, _Coefficients):
+        if not self.document.sharded:
             yield data
             return
         start = len(data) - _INDEX * self._chunks - _CHECKSUM
         if start < 0:
             raise damaged(where, self.name(index), "", "its index is cut off")
+        if int.from_bytes(data[-_CHECKSUM:], "little") != _crc32c(data[start:-_CHECKSUM]):
+            raise damaged(where, self.name(index), "", "the checksum of its index is wrong")
         places = np.frombuffer(data[start:-_CHECKSUM], "<u8").reshape(-1, 2).tolist()
         for first, size in places:
             if first == size == _NOWHERE:
@@ -254,18 +311,11 @@ class StoredArray:
                 yield data[first : first + size]
 
     def _bytes(self, layers: int) -> int:
-        return _NUMBER * layers * int(np.prod(self.shape[1:], dtype=object))
-
-    @property
-    def _inner(self) -> int:
-        """Layers of a chunk."""
-        if isinstance(self.document, _Coefficients):
-            return self.document.codecs[0].configuration.chunk_shape[0]
-        return self.layers
+        return _NUMBER * layers * math.prod(self.shape[1:])
 
     @property
     def _chunks(self) -> int:
-        return self.layers // self._inner
+        return self.layers // self.document.inner
 
 
 def _content(frame: bytes) -> int | None:
@@ -287,8 +337,22 @@ def _content(frame: bytes) -> int | None:
     return int.from_bytes(frame[start : start + size], "little") + (256 if size == 2 else 0)
 
 
+def _crc32c(data: bytes) -> int:
+    """The checksum of a shard's index (RFC 3720, B.4), of some hundred bytes in a release.
+
+    Examples
+    --------
+    >>> hex(_crc32c(b"123456789"))
+    '0xe3069283'
+    """
+    value = _MOST_CRC
+    for byte in data:
+        value = _CRC[(value ^ byte) & 0xFF] ^ value >> 8
+    return value ^ _MOST_CRC
+
+
 def described(released: Released) -> list[str]:
-    """Names of the ``zarr.json`` of every array that the root's attributes promise."""
+    """Return the names of the ``zarr.json`` of every array that the attributes promise."""
     return [f"{path}/{name}/{ROOT}" for path, one in lattices(released) for name in _models(one)]
 
 
@@ -309,13 +373,13 @@ def _models(component: Component) -> dict[str, type[_Array]]:
 
 def _suffixes(component: Component) -> list[str]:
     """Of the arrays' names that stand for an axis; of the one that stands for all axes none."""
-    return [""] if component.states("spectral") else [f"_{axis}" for axis in component.axes]
+    return [""] if component.declares("spectral") else [f"_{axis}" for axis in component.axes]
 
 
 def stored_arrays(
     released: Released, texts: Mapping[str, bytes], where: str
 ) -> dict[str, StoredArray]:
-    """Every array that the root's attributes promise, by its path, checked to be what they say.
+    """Return every array that the root's attributes promise, by its path, checked.
 
     Parameters
     ----------
@@ -349,21 +413,8 @@ def _facts(
 ) -> Iterator[tuple[str, str, bool]]:
     """What has to hold of a component's arrays: which, the key, and whether it does."""
     for name, one in arrays.items():
-        document = one.document
-        yield name, "shape", int(np.prod(one.shape, dtype=object)) <= MOST_COEFFICIENTS
-        yield name, "dimension_names", len(document.dimension_names) == len(one.shape)
-        integers = isinstance(document, _Coefficients | _Values | _Analysis)
-        yield name, "data_type", document.data_type == ("int64" if integers else "float64")
-        if isinstance(document, _Coefficients | _Values):
-            scale = document.attributes.scale_factor
-            yield name, "attributes.scale_factor", scale == component.noise.granularity
-        if isinstance(document, _Coefficients):
-            yield name, "attributes.oblique", document.attributes.oblique == component.oblique
-            yield from ((name, *fact) for fact in _cut(one, document))
-        else:
-            chunks = document.chunk_grid.configuration.chunk_shape
-            yield name, "chunk_grid", chunks == document.shape
-            yield name, "fill_value", document.fill_value == 0
+        yield name, "shape", math.prod(one.shape) <= MOST_COEFFICIENTS
+        yield from ((name, *fact) for fact in one.document.facts(component))
     lattice = arrays[_COEFFICIENTS]
     yield _COEFFICIENTS, "shape", lattice.shape == component.shape
     names = component.axes or ["entry"]
@@ -373,24 +424,13 @@ def _facts(
     yield from _coordinates(component, arrays)
 
 
-def _cut(one: StoredArray, document: _Coefficients) -> Iterator[tuple[str, bool]]:
-    """How coefficients are cut: whole layers of the first axis, and no object of too many."""
-    shape, layer = document.shape, int(np.prod(one.shape[1:], dtype=object))
-    shard = document.chunk_grid.configuration.chunk_shape
-    inner = document.codecs[0].configuration.chunk_shape
-    most = min(shape[0], max(1, _MOST_SHARD // layer))
-    yield "fill_value", document.fill_value == ABSENT
-    yield "chunk_grid", shard[1:] == shape[1:] and shard[0] <= most
-    yield "codecs.0.chunk_shape", inner[1:] == shape[1:] and shard[0] % inner[0] == 0
-
-
 def _coordinates(
     component: Component, arrays: Mapping[str, StoredArray]
 ) -> Iterator[tuple[str, str, bool]]:
     """That matrices fit the lattice on one side, and what was released on the other."""
     if not component.family:
         return
-    nodes = [component.size] if component.states("spectral") else list(component.shape)
+    nodes = [component.size] if component.declares("spectral") else list(component.shape)
     ranks = []
     for suffix, count in zip(_suffixes(component), nodes, strict=True):
         if component.family == "spectral":

@@ -110,7 +110,7 @@ def _remote(where: str | Path) -> TypeGuard[str]:
 def _written(answers: str | Path) -> Iterator[Any]:
     """What to write the answers to; they appear after the block, unless it fails."""
     if is_there(answers):
-        raise SpecError(f"--out: {answers} already exists; remove it or write another path")
+        raise SpecError(f"--out: {answers} already exists. Remove it or write another path")
     try:
         if _remote(answers):
             with creating(answers) as file:
@@ -130,7 +130,7 @@ def _draft(answers: Path) -> Iterator[Path]:
     as this process lives, which tells the drafts of killed ones, and those are removed.
     """
     if not answers.parent.is_dir():
-        raise SpecError(f"--out: there is no folder {answers.parent}; create it or write another")
+        raise SpecError(f"--out: there is no folder {answers.parent}. Create it or write another")
     draft = answers.with_name(f".{answers.name}.{secrets.token_hex(8)}.tmp")
     with ExitStack() as held:
         folder = held.enter_context(_handle(answers.parent, os.O_RDONLY | os.O_DIRECTORY))
@@ -167,7 +167,6 @@ def _lock(descriptor: int, how: int) -> bool:
 
 
 def _remove_abandoned(draft: Path) -> None:
-    """Remove a draft that no living process has locked."""
     with suppress(OSError), _handle(draft, os.O_RDONLY) as descriptor:
         if _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB):
             draft.unlink()
@@ -189,12 +188,12 @@ class _Sink(io.RawIOBase):
 def _unwritable(answers: str | Path, error: OSError) -> ReleaseError:
     why = error.strerror or type(error).__name__
     mend = (
-        "check the bucket, and the endpoint and credentials in the environment,"
+        "Check the bucket, and the endpoint and credentials in the environment,"
         if _remote(answers)
-        else "free some space or write another path,"
+        else "Free some space or write another path,"
     )
     return ReleaseError(
-        f"{answers}: cannot be written ({why}); {mend} and run the same command again"
+        f"{answers}: cannot be written ({why}). {mend} and run the same command again"
     )
 
 
@@ -215,14 +214,14 @@ def _opened(
                 source = held.enter_context(open_file(check_url(queries, "QUERIES")))
             elif not source.is_file():
                 raise SpecError(
-                    f"{queries}: there is no such file; write the path of one Parquet file"
+                    f"{queries}: there is no such file. Write the path of one Parquet file"
                 )
             # A row group whole at a time otherwise.
             file = held.enter_context(pq.ParquetFile(source, pre_buffer=False))
         except (OSError, pa.ArrowException) as error:
             _refuse_unanswered(queries, error)
             raise SpecError(
-                f"{queries}: cannot be read as Parquet ({type(error).__name__}); write the path "
+                f"{queries}: cannot be read as Parquet ({type(error).__name__}). Write the path "
                 "or s3:// URL of a Parquet file"
             ) from None
         _check_columns(queries, file.schema_arrow, synopsis, names)
@@ -234,7 +233,7 @@ def _check_columns(
 ) -> None:
     for name, unit in ((axis.name, axis.unit) for axis in synopsis.domain.axes):
         if schema.names.count(name) > 1:
-            raise SpecError(f'{path}: has a column "{name}" twice; rename one of them')
+            raise SpecError(f'{path}: has a column "{name}" twice. Rename one of them')
         if name not in schema.names:
             raise SpecError(
                 f'{path}: has no column "{name}"; it needs {", ".join(synopsis.domain.names)}'
@@ -244,12 +243,12 @@ def _check_columns(
             raise SpecError(f"{path}: column {name} is of type {kind}; its axis has numbers")
         if not (is_number(kind) or is_time(kind)):
             raise SpecError(
-                f"{path}: column {name} is of type {kind}; write numbers"
+                f"{path}: column {name} is of type {kind}. Write numbers"
                 + (", dates or timestamps" if unit else "")
             )
     for name in names:
         if name in schema.names:
-            raise SpecError(f'{path}: has a column "{name}" already; rename it')
+            raise SpecError(f'{path}: has a column "{name}" already. Rename it')
 
 
 def _batches(path: str | Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
@@ -258,7 +257,7 @@ def _batches(path: str | Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]
     except (OSError, pa.ArrowException) as error:
         _refuse_unanswered(path, error)
         raise SpecError(
-            f"{path}: is damaged ({type(error).__name__}); write it again and repeat the command"
+            f"{path}: is damaged ({type(error).__name__}). Write it again and repeat the command"
         ) from None
 
 
@@ -267,7 +266,7 @@ def _refuse_unanswered(queries: str | Path, error: Exception) -> None:
     plain = isinstance(error, FileNotFoundError | pa.ArrowException)
     if _remote(queries) and not plain:
         raise ReleaseError(
-            f"{queries}: cannot be read ({type(error).__name__}); check the bucket, and the "
+            f"{queries}: cannot be read ({type(error).__name__}). Check the bucket, and the "
             "endpoint and credentials in the environment, and run the same command again"
         ) from None
 
@@ -284,7 +283,6 @@ _Evaluate: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 def _evaluator(
     synopsis: Synopsis, values: Callable[[FloatArray], FloatArray], names: Sequence[str]
 ) -> _Evaluate:
-    """What adds the columns of values to a batch."""
     axes = synopsis.domain.axes
 
     def evaluate(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -313,7 +311,6 @@ def _copy(
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Gather batches into row groups of a size that readers like."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import zarr
 from zarr.codecs import BytesCodec, ZstdCodec
 from zarr.core.buffer import Buffer
@@ -21,11 +20,9 @@ from dbern.strategies.bins import AxisBins
 from dbern.strategies.gram import LatticeSpectrum
 from dbern.strategies.maps import AxisMap
 from dbern.strategies.spectral import AxisSpectrum
-from dbern.synopsis.manifest import Entry, Manifest, digest, publish
+from dbern.synopsis.store import Entry, Manifest, digest, publish
+from dbern.synopsis.stored import ABSENT
 from dbern.types import FloatArray, Int64Array
-
-ABSENT = int(np.iinfo(np.int64).min)
-"""Fill value: a coefficient that is not there, never one that was released."""
 
 _CHUNK_COEFFICIENTS = 1 << 16
 _MODES = {"spectral": "mode", "binned": "bin"}
@@ -76,7 +73,7 @@ class SynopsisWriter:
         self._entries: dict[str, Entry] = {}
 
     def published(self) -> str | None:
-        """SHA-256 of the manifest of this very release, where it is there."""
+        """Return the SHA-256 of the manifest of this very release, where it is there."""
         with failures_told(self._place, "read"):
             try:
                 text = self._place.read(MANIFEST)
@@ -165,7 +162,7 @@ class SynopsisWriter:
             differing = set(self._place.names()) ^ set(self._entries)
         if differing:
             raise ReleaseError(
-                f"{self._place}: {min(differing)} was added or removed by something else; keep "
+                f"{self._place}: {min(differing)} was added or removed by something else. Keep "
                 "other programs away from the output and run the same command again"
             )
         just_before()
@@ -187,14 +184,14 @@ def check_output(place: Place, release_id: str | None) -> None:
             return
         if is_published(place):
             raise SpecError(
-                f"release.output: {place} already holds a synopsis; write another output"
+                f"release.output: {place} already holds a synopsis. Write another output"
             )
         if owner(place) != release_id or release_id is None:
             raise _taken(place)
 
 
 def _taken(place: Place) -> SpecError:
-    return SpecError(f"release.output: {place} already exists; remove it or write another output")
+    return SpecError(f"release.output: {place} already exists. Remove it or write another output")
 
 
 def discard(place: Place, release_id: str) -> None:
@@ -256,7 +253,6 @@ def _create_array(
     dimensions: tuple[str, ...],
     attributes: Mapping[str, Any],
 ) -> None:
-    """One small array in one chunk."""
     array = group.create_array(
         name,
         shape=values.shape,

@@ -56,12 +56,15 @@ _OURS: tuple[type[Learner], ...] = (
     RidgeRegression,
     Oracle,
 )
+PLACEHOLDER = {"kind": RidgeRegression.kind, "C": 1.0}
+"""A target that takes any axes: it stands for one that is not chosen yet."""
+
 _GROUP = "dbern.targets"
 _MEANWHILE: dict[str, type[Learner]] = {}
 
 
 def kinds() -> list[str]:
-    """Every ``target.kind`` there is: ours, then those of installed packages.
+    """Return every ``target.kind``: ours, then those of installed packages.
 
     Examples
     --------
@@ -94,7 +97,7 @@ def known(learner: type[Learner]) -> Iterator[None]:
 
 
 def learner_of(kind: str) -> type[Learner]:
-    """The learner that ``target.kind`` names: one of ours, or an installed entry point.
+    """Return the learner that ``target.kind`` names: ours, or an installed entry point.
 
     Raises
     ------
@@ -116,4 +119,4 @@ def learner_of(kind: str) -> type[Learner]:
     known = kinds()
     near = difflib.get_close_matches(kind, known, n=1)
     instead = f'"{near[0]}"' if near else f"one of: {', '.join(known)}"
-    raise SpecError(f'target.kind: "{kind}" is unknown; write kind = {instead}')
+    raise SpecError(f'target.kind: "{kind}" is unknown. Write kind = {instead}')

@@ -43,14 +43,14 @@ _WHAT = {
 
 
 def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> Iterable[str]:
-    """One line per wrong key: the key, what is wrong, what to write; repeats are merged."""
+    """Yield one line per wrong key: the key, what is wrong, what to write."""
     seen = set()
     for problem in error.errors():
         names = _field_path(problem["loc"], model)
         if names in seen:
             continue
         seen.add(names)
-        yield f"{prefix}{'.'.join(names)}: {_complaint(problem, names, model)}"
+        yield f"{prefix}{'.'.join(names)}: {_message(problem, names, model)}"
 
 
 def _field_path(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ def _section(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def _complaint(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> str:
+def _message(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> str:
     fields: Any = model
     hint = ""
     for part in names:
@@ -85,16 +85,16 @@ def _complaint(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> 
         if field is None and problem["type"] == "extra_forbidden":
             near = difflib.get_close_matches(part, siblings, n=1, cutoff=_NEAR)
             return (
-                f"unknown key; write {near[0]}"
+                f"unknown key. Write {near[0]}"
                 if near
-                else (f"unknown key; write one of: {', '.join(siblings)}")
+                else (f"unknown key. Write one of: {', '.join(siblings)}")
             )
         if field is None:
             break
         hint = field.description or hint
         fields = _section(field.annotation)
     what = _WHAT.get(problem["type"], "has a wrong value or type").format(**problem.get("ctx", {}))
-    return f"{what}; write {hint}"
+    return f"{what}. Write {hint}"
 
 
 # --- What a learner is
@@ -109,7 +109,7 @@ def _known_kernel(name: str) -> str:
     if name not in KERNELS:
         others = ", ".join(f'"{one}"' for one in KERNELS if one != "gaussian")
         raise SpecError(
-            f'target.kernel: "{name}" is unknown; write kernel = "gaussian", or one of {others}'
+            f'target.kernel: "{name}" is unknown. Write kernel = "gaussian", or one of {others}'
         )
     return name
 
@@ -141,16 +141,16 @@ class Learner(Section, ABC):
             raise SpecError("\n".join(explain(error, type(self), "target."))) from None
 
     def get_params(self) -> dict[str, Any]:
-        """Constructor parameters by name."""
+        """Return the constructor parameters by name."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 
     def identity(self) -> dict[str, Any]:
-        """What makes this learner this one besides its parameters, as JSON values."""
+        """Return what identifies this learner besides its parameters, as JSON values."""
         return {}
 
     @abstractmethod
     def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
-        """What is released of records of this schema.
+        """Return what is released of records of this schema.
 
         Raises
         ------
@@ -159,11 +159,11 @@ class Learner(Section, ABC):
         """
 
     def combination(self, schema: RecordSchema) -> Combination:
-        """How the components make the function."""
+        """Return how the components make the function."""
         del schema
         return Combination()
 
     def notes(self, n: int) -> tuple[str, ...]:
-        """What else a plan for n rows should say, in the words of other software."""
+        """Return what else a plan for n rows should say, in the words of other software."""
         del n
         return ()

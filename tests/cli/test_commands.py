@@ -99,7 +99,7 @@ def test_shapes_are_asked_for_and_named(project, run, queries):
     assert a == b != c
     ran = run("query", "out.zarr", queries, "--out", "d.parquet", "--shape", "increasing:w")
     assert ran.code == 2
-    assert "write one or more of increasing:x, decreasing:x, increasing:y" in ran.err
+    assert "Write one or more of increasing:x, decreasing:x, increasing:y" in ran.err
     assert not (project.folder / "d.parquet").exists()
 
 
@@ -125,30 +125,30 @@ USAGE = [
 
 
 @pytest.mark.parametrize("arguments", USAGE, ids=" ".join)
-def test_2_for_what_was_asked_wrongly(project, run, arguments):
+def test_wrong_usage_ends_with_2(project, run, arguments):
     ran = run(*arguments)
     assert (ran.code, ran.out) == (2, ""), ran.err
     assert ran.err
     assert "Traceback" not in ran.err
 
 
-def test_2_for_an_amount_names_the_option_and_not_a_key_of_a_spec(project, run):
+def test_a_wrong_amount_names_its_option(project, run):
     grant = ("ledger", "grant", "--ledger", "sqlite:///ledger.db", "--dataset", "trips")
     ran = run(*grant, "--epsilon", "1", "--delta", "1/0")
     assert ran.code == 2
     assert "'--delta': write an exact decimal or fraction, not below 0, as 0.5" in ran.err
 
 
-def test_2_names_every_wrong_key_and_says_what_to_write(project, run):
+def test_wrong_keys_are_all_named_with_what_to_write(project, run):
     project.spec_path.write_text(
         project.spec_path.read_text().replace("bandwidth", "bandwith").replace('"1.0"', "1.0")
     )
     ran = run("release", "release.toml")
     assert ran.code == 2
-    assert 'budget.epsilon: has a wrong value or type; write epsilon = "1.0"' in ran.err
+    assert 'budget.epsilon: has a wrong value or type. Write epsilon = "1.0"' in ran.err
 
 
-def test_2_where_the_output_is_taken(project, run):
+def test_an_output_that_is_taken_ends_with_2(project, run):
     project.output.mkdir()
     ran = run("release", "release.toml")
     assert ran.code == 2
@@ -256,10 +256,12 @@ def test_show_keeps_long_names_of_arrays_apart_from_what_is_said_of_them(release
 
 
 @pytest.mark.parametrize("command", ["show", "verify", "query"])
-def test_2_for_a_mistyped_path_and_5_for_what_is_no_release(project, run, queries, command):
+def test_a_mistyped_path_ends_with_2_and_a_path_without_a_release_with_5(
+    project, run, queries, command
+):
     rest = (queries, "--out", "a.parquet") if command == "query" else ()
     for name, code, said in (
-        ("nothing.zarr", 2, "there is no such folder; check the path"),
+        ("nothing.zarr", 2, "there is no such folder. Check the path"),
         ("data", 5, "not a dbern synopsis"),
     ):
         ran = run(command, name, *rest)
@@ -436,7 +438,7 @@ HEAVY = ("numpy", "scipy", "pyarrow", "dask", "distributed", "zarr", "xarray", "
 
 
 @pytest.mark.parametrize("module", ["dbern", "dbern.errors", "dbern.cli.main"])
-def test_nothing_heavy_is_imported_at_once(module):
+def test_the_command_imports_heavy_modules_late(module):
     script = f"import sys, {module}; print(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert set(HEAVY).isdisjoint(ran.stdout.split())

@@ -33,7 +33,7 @@ CASES = [(what, error) for what, errors in FEW.items() for error in errors]
 
 
 @pytest.mark.parametrize(("what", "error"), CASES)
-def test_what_there_is_too_little_of_is_said(project, run, monkeypatch, what, error):
+def test_exhausted_resources_are_named(project, run, monkeypatch, what, error):
     project.spec()
 
     def fail(*_):

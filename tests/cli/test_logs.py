@@ -67,7 +67,7 @@ def test_a_failure_is_a_line_too(project, run, monkeypatch):
     assert (told["error"], told["release_id"]) == ("spec", None)
 
 
-def test_of_other_libraries_warnings_are_told_without_what_fills_them_in(project, run, monkeypatch):
+def test_log_lines_of_other_libraries_leave_their_values_out(project, run, monkeypatch):
     from dbern.releasing import run as releasing
 
     original = releasing.add_up

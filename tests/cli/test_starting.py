@@ -120,8 +120,9 @@ def test_init_overwrites_nothing_and_opens_no_data(project, run, monkeypatch):
         ((), "--source"),
         (BASE[:2], "--axis"),
         (BASE, "bandwidth = [0.5, 0.5]"),
-        ((*BASE, "--set", "bandwidth=wide"), "is no TOML value"),
+        ((*BASE, "--set", "bandwidth=wide"), "is not a TOML value"),
         ((*BASE, "--set", "bandwidth=[1.0]"), "bandwidth"),
+        ((*BASE, "--set", "bandwith=[1.0]"), "bandwith: kernel-density has no such key"),
         ((*BASE, "--axis", "z=5", *KINDS["kernel-density"]), "write z=low,high"),
         ((*BASE, "--axis", "z=5,2026-01-01", *KINDS["kernel-density"]), "must be of one kind"),
         ((*BASE, "--axis", "z=5,1", *KINDS["kernel-density"]), "data.bounds.z"),
@@ -156,7 +157,7 @@ DIALOGUE = [  # each answer, and what is said of a wrong one
     ("x=0", "write x=low,high"), ("x=5,1", "data.bounds.x: "), ("x=0,10", ""),
     ("x=0,9", '"x" is an axis already'), ("y=a,b", "write y=low,high"), ("y=0,1", ""), ("", ""),
     ("kernel-densty", "kernel-density"), ("nadaraya-watson", ""),
-    ("wide", "is no TOML value"), ("[-1.0, 0.1]", "target.bandwidth: must be above 0"),
+    ("wide", "is not a TOML value"), ("[-1.0, 0.1]", "target.bandwidth: must be above 0"),
     ("[0.5]", "target.bandwidth: "), ("[0.5, 0.1]", ""),
     ("delay", "write column=values"), ("x=-60,180", '"x" has two roles'), ("delay=-60,180", ""),
     ("status", "write column=values"), ("status=done,2", ""),
@@ -225,7 +226,7 @@ def test_options_say_whose_data_it_is_and_which_rows_count(project, run, unit):
         (("--filter", "x=1"), "two roles"),
     ],
 )
-def test_what_is_wrong_with_whose_data_it_is_is_said(project, run, given, said):
+def test_init_names_what_is_wrong_with_unit_and_neighbors(project, run, given, said):
     ran = run("init", "new.toml", *BASE, *KINDS["kernel-density"], *given)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err

@@ -49,7 +49,7 @@ def changes(ledger, dataset):
     return history(ledger.log(dataset), status), status
 
 
-def test_every_change_of_an_account_is_a_moment(ledger, clock):
+def test_budget_history_has_a_moment_for_each_change(ledger, clock):
     ledger.grant("city", Budget.parse("3"))
     release(ledger, "city", "done", "0.5")
     clock[0] = "2026-02-01T00:00:00+00:00"

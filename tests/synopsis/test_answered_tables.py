@@ -69,7 +69,7 @@ def test_an_arrow_table_is_answered_by_arrow(one, several, kind):
     assert table.append_column("value", values).column_names == ["y", "x", "value"]
     many = several(table)
     assert type(many) is type(table)
-    assert many.column_names == several.combination.columns
+    assert many.column_names == several.combination.columns_of("value")
     np.testing.assert_array_equal(many.column("value_b").to_numpy(), several(POINTS)[:, 1])
 
 
@@ -79,7 +79,7 @@ def test_other_tables_and_arrays_are_answered_by_numpy(one):
     np.testing.assert_array_equal(one(columns), one(POINTS))
 
 
-def test_what_is_masked_is_null(one):
+def test_masked_points_are_missing(one):
     masked = np.ma.masked_array(POINTS, mask=POINTS == 0.2)
     np.testing.assert_array_equal(np.isnan(one(masked)), [True, False, True])
     np.testing.assert_array_equal(one({"x": masked[:, 0], "y": masked[:, 1]}), one(masked))
@@ -138,7 +138,7 @@ def test_a_dataset_has_the_very_bounds_of_the_synopsis(one, dataset):
 def test_a_dataset_in_memory_needs_an_order(one, dataset):
     alone = dataset.load().copy()
     alone.encoding = {}
-    with pytest.raises(SpecError, match="write h = 2"):
+    with pytest.raises(SpecError, match="Write h = 2"):
         alone.dbern(POINTS)
     np.testing.assert_allclose(alone.dbern(POINTS, h=2), one(POINTS, 2), rtol=1e-12)
 
@@ -149,7 +149,7 @@ def test_a_dataset_in_memory_needs_an_order(one, dataset):
         (lambda d: d.dbern(POINTS, h=0), "h = 0: write an integer from 1 to 10000"),
         (lambda d: d.dbern(POINTS, h=10**18), "write an integer from 1 to 10000"),
         (lambda d: d.dbern(POINTS, h=(1,)), "one for each axis"),
-        (lambda d: d.dbern(POINTS[:, :1]), "write (m, 2) in the order x, y"),
+        (lambda d: d.dbern(POINTS[:, :1]), "Write (m, 2) in the order x, y"),
         (lambda d: d.dbern.grid(1), "at least 2 for each of x, y"),
         (lambda d: d.drop_vars("x").dbern(POINTS), 'group = "components/<name>"'),
         (lambda d: d.isel(x=slice(0, 3)).dbern(POINTS, h=2), "a part of a released lattice"),
@@ -157,7 +157,7 @@ def test_a_dataset_in_memory_needs_an_order(one, dataset):
         (lambda d: d.drop_vars("coefficients").dbern(POINTS), "no released coefficients"),
     ],
 )
-def test_what_a_dataset_cannot_do_is_said(dataset, ask, said):
+def test_the_accessor_refuses_datasets_that_it_cannot_evaluate(dataset, ask, said):
     with pytest.raises(SpecError) as refused:
         ask(dataset)
     assert said in str(refused.value)

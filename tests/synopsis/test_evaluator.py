@@ -17,7 +17,7 @@ from dbern.bernstein.pieces import TOLERANCE, Pieces, resample
 from dbern.data.domain import Axis, Domain
 from dbern.synopsis import compiled
 from dbern.synopsis import evaluate as evaluator
-from dbern.synopsis.evaluate import LEAST_RESAMPLED, Polynomial, evaluate
+from dbern.synopsis.evaluate import LEAST_RESAMPLED, Polynomial, evaluate, least_resampled
 
 BOX = Domain((Axis("x", -3.0, 7.0), Axis("y", 1e6, 1e6 + 1), Axis("z", 0.0, 1e-30)))
 MANY = LEAST_RESAMPLED
@@ -87,7 +87,9 @@ def test_the_way_depends_on_the_size_of_the_request_alone(k, monkeypatch):
     points = points_of(domain, 5000)
     monkeypatch.setattr(compiled, "_BLOCK", 1000)
     once = function(points, MANY)
-    assert not np.array_equal(once, function(points, MANY - 1), equal_nan=True)
+    least = least_resampled([one + 1 for one in k])
+    assert not np.array_equal(once, function(points, least - 1), equal_nan=True)
+    assert_array_equal(function(points, least), once)
     one_by_one = [function(points[i : i + 1], MANY) for i in range(300)]
     assert_array_equal(np.concatenate(one_by_one), once[:300])
     monkeypatch.setattr(evaluator, "_SHARE", 1000)

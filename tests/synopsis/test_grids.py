@@ -100,7 +100,9 @@ def test_coordinates_that_are_neither_are_refused(one, monkeypatch):
     curved = xarray.Dataset(
         {"x": (("i", "j"), np.ones((3, 3))), "y": (("i", "j"), np.ones((3, 3)))}
     )
-    with pytest.raises(SpecError, match=r"x over \(i, j\), y over \(i, j\); write each over a dim"):
+    with pytest.raises(
+        SpecError, match=r"x over \(i, j\), y over \(i, j\)\. Write each over a dim"
+    ):
         one(curved)
     with pytest.raises(SpecError, match=r"y over \(\)"):
         one(grids()["dataset"].sel(y=0.0))
@@ -170,11 +172,11 @@ def test_a_grid_takes_little_more_memory_than_its_values(fine, name):
 
 
 def test_a_grid_that_does_not_fit_is_refused_before_anything_is_computed(fine, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.grids.memory_limit", lambda: 20 << 30)
-    monkeypatch.setattr("dbern.synopsis.grids.memory_used", lambda: 1 << 30)
-    for module in ("arrays.ReleasedArray.on_grid", "grids.np.linspace"):
+    monkeypatch.setattr("dbern.synopsis.points.memory_limit", lambda: 20 << 30)
+    monkeypatch.setattr("dbern.synopsis.points.memory_used", lambda: 1 << 30)
+    for module in ("arrays.ReleasedArray.on_grid", "points.np.linspace"):
         monkeypatch.setattr(f"dbern.synopsis.{module}", lambda *_: pytest.fail("computed"))
-    with pytest.raises(SpecError, match=r"1000000000 points need .* may use 19456 more; write sm"):
+    with pytest.raises(SpecError, match=r"1000000000 points need .* may use 19456 more\. Write sm"):
         fine["line"].grid(1_000_000_000)  # values and coordinates: three numbers a point
     lattice = xarray.open_zarr(fine["line"].url, group="components/density", consolidated=False)
     with pytest.raises(SpecError, match="1000000000 points"):

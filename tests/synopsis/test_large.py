@@ -219,7 +219,7 @@ def test_any_rank_is_answered_without_the_lattice(release, noise, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISES)
-def test_what_is_chosen_and_shaped_is_the_same(release, noise, monkeypatch):
+def test_a_large_lattice_chooses_and_shapes_as_a_small_one(release, noise, monkeypatch):
     url = release(noise)
     ask = lambda one: [  # noqa: E731
         one.choose(), one(POINTS, h="auto"), one(POINTS, method="nearest"), one.grid([7, 5]).values,

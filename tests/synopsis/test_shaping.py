@@ -121,7 +121,7 @@ def test_all_shapes_hold_at_once_in_any_order(synopsis):
     assert integral(fine(plain)) == pytest.approx(1, abs=2e-4)
 
 
-def test_two_axes_at_once(two):
+def test_shapes_hold_along_two_axes_at_once(two):
     grid = fine(two.shaped("increasing:y", "decreasing:x"))
     assert grid.diff("y").min() >= -1e-12
     assert grid.diff("x").max() <= 1e-12
@@ -130,7 +130,7 @@ def test_two_axes_at_once(two):
 # --- the label -------------------------------------------------------------------------------
 
 
-def test_what_was_done_is_labelled_in_order(two):
+def test_post_processing_is_labelled_in_order(two):
     assert "post_processing" not in two.metadata
     assert two.grid(3).attrs == {}
     shaped = two.shaped(*ALL)
@@ -324,13 +324,13 @@ def test_densities_by_group_are_clipped_and_nothing_else(tmp_path, client, fixed
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ((), "shapes: none is named; write one or more of increasing:x, .*nonnegative, normalized"),
-        (("positive",), 'shape "positive": not known; write one or more of .*nonnegative'),
-        (("increasing",), 'shape "increasing": not known; write .*increasing:x'),
-        (("increasing:z",), 'shape "increasing:z": not known; write .*decreasing:y'),
+        ((), "shapes: none is named. Write one or more of increasing:x, .*nonnegative, normalized"),
+        (("positive",), 'shape "positive": not known. Write one or more of .*nonnegative'),
+        (("increasing",), 'shape "increasing": not known. Write .*increasing:x'),
+        (("increasing:z",), 'shape "increasing:z": not known. Write .*decreasing:y'),
         (("increasing:x", "decreasing:x"), '"x" cannot be both increasing and decreasing'),
-        ((["nonnegative"],), "not known; write one or more of"),
-        ((3,), "not known; write one or more of"),
+        ((["nonnegative"],), "not known. Write one or more of"),
+        ((3,), "not known. Write one or more of"),
     ],
 )
 def test_wrong_shapes_are_refused(two, shapes, message):
@@ -355,7 +355,7 @@ def with_facts(synopsis, **changes):
     return opened
 
 
-def test_what_is_no_density_is_not_normalized_and_clipping_it_widens(two):
+def test_a_function_that_is_not_a_density_is_not_normalized_and_clipping_widens_its_band(two):
     target = {**two.metadata["target"], "kind": "regression"}
     other = with_facts(two, target=target)
     with pytest.raises(SpecError, match="only a density integrates to one, and this is a regress"):
@@ -373,8 +373,8 @@ def test_what_is_no_density_is_not_normalized_and_clipping_it_widens(two):
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        (("normalized",), 'no positive integral; add "nonnegative", or leave it out'),
-        (("normalized", "nonnegative"), "no positive integral; leave it out"),
+        (("normalized",), 'no positive integral. Add "nonnegative", or leave it out'),
+        (("normalized", "nonnegative"), "no positive integral. Leave it out"),
     ],
 )
 def test_values_without_a_positive_integral_are_not_normalized(two, shapes, message):
@@ -386,5 +386,5 @@ def test_values_without_a_positive_integral_are_not_normalized(two, shapes, mess
 
 def test_an_integral_that_is_not_known_well_is_refused(two, monkeypatch):
     monkeypatch.setattr("dbern.synopsis.shaping.positive_mean", lambda _: (0.5, 0.01))
-    with pytest.raises(SpecError, match='not known to within 1%; leave out "nonnegative"'):
+    with pytest.raises(SpecError, match=r'not known to within 1%\. Leave out "nonnegative"'):
         two.shaped("nonnegative", "normalized").grid(3)

@@ -13,7 +13,7 @@ from dbern.bernstein.basis import Blocks, iterate, iterated_matrix
 from dbern.data.domain import Axis, Domain
 from dbern.errors import IntegrityError
 from dbern.synopsis import store
-from dbern.synopsis.arrays import ShardedPolynomial
+from dbern.synopsis.arrays import LazyPolynomial
 from dbern.synopsis.evaluate import Polynomial
 
 BOX = Domain((Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3)))
@@ -28,7 +28,7 @@ def test_values_are_those_of_the_whole_lattice(k, h, monkeypatch):
     values = np.random.default_rng(1).laplace(size=[count + 1 for count in k])
     shards = [values[start : start + layers] for start in range(0, len(values), layers)]
     blocks = Blocks(values.shape, layers, shards.__getitem__)
-    sharded = ShardedPolynomial(blocks, [iterated_matrix(count, h) for count in k], domain)
+    sharded = LazyPolynomial(blocks, [iterated_matrix(count, h) for count in k], domain)
     whole = Polynomial(iterate(values, [h] * len(k)), domain)
     low, high = ([getattr(a, side) for a in domain.axes] for side in ("low", "high"))
     points = np.random.default_rng(2).uniform(low, high, (200, len(k)))
@@ -51,7 +51,7 @@ def url(tmp_path_factory, client):
         return dbern.release(spec, client=client).url
 
 
-def test_only_the_shards_that_matter_are_read_and_the_last_are_kept(url, monkeypatch):
+def test_a_lazy_lattice_reads_the_shards_that_matter_and_caches_the_last(url, monkeypatch):
     expected = dbern.open(url)(np.array([[1.0, 0.1], [1.2, -0.9], [10.0, 0.0]]))
     monkeypatch.setattr("dbern.synopsis.arrays.MOST_LOADED", 100)
     reads, digests = [], []

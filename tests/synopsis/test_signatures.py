@@ -186,7 +186,7 @@ def test_a_key_under_another_name_is_refused(released, run, key):
     assert "is not the key that its name says" in ran.err
 
 
-def test_what_is_damaged_is_not_signed(released, run, key):
+def test_a_damaged_synopsis_is_not_signed(released, run, key):
     shard = released / "components/density/coefficients/c/0/0"
     shard.write_bytes(shard.read_bytes()[:-1])
     assert run("sign", "out.zarr", "--key", key("ours")[0]).code == 5
@@ -211,7 +211,7 @@ def test_an_encrypted_key_needs_its_passphrase(released, run, key, monkeypatch):
     private, public = key("ours", PASSPHRASE)
     ran = run("sign", "out.zarr", "--key", private)
     assert ran.code == 4
-    assert "set DBERN_SIGNING_PASSPHRASE" in ran.err
+    assert "Set DBERN_SIGNING_PASSPHRASE" in ran.err
     monkeypatch.setenv("DBERN_SIGNING_PASSPHRASE", "wrong")
     ran = run("sign", "out.zarr", "--key", private)
     assert ran.code == 2
@@ -227,12 +227,12 @@ def test_an_encrypted_key_needs_its_passphrase(released, run, key, monkeypatch):
 def test_a_key_that_everybody_may_read_is_refused(key, mode):
     private, _ = key("ours")
     private.chmod(mode)
-    with pytest.raises(EnvironmentRefusedError, match="run chmod 600"):
+    with pytest.raises(EnvironmentRefusedError, match="Run chmod 600"):
         private_key_of(private, lambda: "")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"-----BEGIN PRIVATE KEY-----", "ec", "public"])
-def test_what_is_no_such_key_is_refused(key, tmp_path, content):
+def test_files_that_are_not_ed25519_keys_are_refused(key, tmp_path, content):
     private, public = key("ours")
     if content == "ec":
         private, _ = key("ec", private=generate_private_key(SECP256R1()))
@@ -247,7 +247,7 @@ def test_what_is_no_such_key_is_refused(key, tmp_path, content):
 def test_a_private_key_is_no_trusted_one(released, run, key):
     ran = run("verify", "out.zarr", "--trusted", key("ours")[0])
     assert ran.code == 2
-    assert "holds no public key" in ran.err
+    assert "is not an Ed25519 public key" in ran.err
     assert run("verify", "out.zarr", "--trusted", "nothing.pub").code == 2
 
 

@@ -24,7 +24,7 @@ import dbern
 from dbern.cli import main as command_line
 from dbern.data.storage import is_object_name
 from dbern.errors import DbernError, IntegrityError, printable
-from dbern.synopsis.metadata import CombineFacts, checked
+from dbern.synopsis.metadata import _CombineFacts, checked
 
 POINTS = np.array([[5.0, 0.0], [0.0, -1.0], [9.0, 0.7]])
 SHARD = "components/density/coefficients/c/0/0"
@@ -146,7 +146,9 @@ def test_a_name_never_leads_out_of_the_store(copied, tmp_path, name):
     entry = {"bytes": 6, "sha256": hashlib.sha256(b"secret").hexdigest()}
     manifest["objects"][name.format(outside=tmp_path / "outside")] = entry
     (copied / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(IntegrityError, match=r"manifest\.json is damaged: objects.*is no name"):
+    with pytest.raises(
+        IntegrityError, match=r"manifest\.json is damaged: objects.*is not the name"
+    ):
         dbern.open(copied).verify()
 
 
@@ -154,7 +156,7 @@ def test_a_name_never_leads_out_of_the_store(copied, tmp_path, name):
     "name",
     ["", "/", "a//b", "a/", "/a", ".", "..", "a/..", "a/./b", "a\\b", "..\\a", "a\0", "a\nb"],
 )
-def test_what_is_no_name_below_a_store(name):
+def test_object_names_outside_the_store_are_refused(name):
     assert not is_object_name(name)
 
 
@@ -171,7 +173,7 @@ def test_links_devices_and_fifos_are_refused_at_once(copied, tmp_path, name, to)
         dbern.open(copied)(POINTS)
 
 
-def test_what_is_no_file_is_no_part_of_a_release(copied):
+def test_objects_that_are_not_files_are_refused(copied):
     for make in (lambda path: os.mkfifo(path), lambda path: path.symlink_to("/")):
         make(copied / "added")
         with pytest.raises(IntegrityError, match="added is not part of the release"):
@@ -194,6 +196,15 @@ def test_a_bomb_is_refused_before_it_is_decoded(copied):
 def test_a_frame_of_another_size_than_its_chunk_is_refused(copied):
     redigest(copied, SHARD, in_shard(bomb(8 * 36)))
     with pytest.raises(IntegrityError, match="a chunk does not hold its own values"):
+        dbern.open(copied)(POINTS)
+
+
+@pytest.mark.parametrize("at", [-1, -9])
+def test_an_index_that_is_not_that_of_its_checksum_is_refused(copied, at):
+    data = bytearray((copied / SHARD).read_bytes())
+    data[at] ^= 1
+    redigest(copied, SHARD, bytes(data))
+    with pytest.raises(IntegrityError, match="the checksum of its index is wrong"):
         dbern.open(copied)(POINTS)
 
 
@@ -254,11 +265,11 @@ def test_floors_that_are_divided_by_are_above_zero():
     """Bands of Gaussian naive Bayes divide by them."""
     facts = {"kind": "gaussian-naive-bayes", "classes": [0, 1], "peaks": [1.0], "floors": [0.0]}
     with pytest.raises(IntegrityError, match="floors: must be above 0"):
-        checked(CombineFacts, json.dumps(facts).encode(), "store", "zarr.json")
-    assert checked(CombineFacts, json.dumps(facts | {"floors": [0.1]}).encode(), "store", "x")
+        checked(_CombineFacts, json.dumps(facts).encode(), "store", "zarr.json")
+    assert checked(_CombineFacts, json.dumps(facts | {"floors": [0.1]}).encode(), "store", "x")
 
 
-def test_what_a_later_minor_version_adds_is_left_out(copied, stores):
+def test_metadata_of_a_later_minor_version_is_read_without_its_new_keys(copied, stores):
     for path in (("added",), ("components", 0, "added"), ("combine", "added"),
                  ("components", 0, "noise", "law", "added")):  # fmt: skip
         attributes(copied, path, {"x": [1, "y"]})

@@ -239,5 +239,5 @@ def test_an_empty_state_is_zero():
     ],
 )
 def test_wrong_parameters_are_named(parameters, key):
-    with pytest.raises(SpecError, match=f"^{key}: .*write "):
+    with pytest.raises(SpecError, match=f"^{key}: .*[Ww]rite "):
         KernelDensity(**parameters)

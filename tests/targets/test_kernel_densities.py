@@ -167,5 +167,5 @@ def test_auto_chooses_no_lattice_too_fine_for_its_cells():
 def test_a_lattice_too_fine_for_cut_cells_is_refused_with_its_key():
     with pytest.raises(SpecError, match=r"^mechanism\.k: too fine .*write a smaller k"):
         density_plan((0.3, 0.3, 0.3), (150, 150, 150), kernel="triangle")
-    with pytest.raises(SpecError, match=r'^target\.kernel: "uniform" is unknown; write kernel = '):
+    with pytest.raises(SpecError, match=r'^target\.kernel: "uniform" is unknown\. Write kernel = '):
         density_spec((0.3,), (5,), kernel="uniform")

@@ -369,7 +369,7 @@ def test_the_table_compares_noises(monkeypatch):
 
 @pytest.mark.parametrize("gap", [0.0, -1.0, 1e-9, 1.5, math.inf, "x"])
 def test_a_gap_out_of_range_is_refused(gap):
-    with pytest.raises(dbern.SpecError, match=r"^target\.max_gap: .*write max_gap = "):
+    with pytest.raises(dbern.SpecError, match=r"^target\.max_gap: .*[Ww]rite max_gap = "):
         replace(GAPS, target={**GAPS.target, "max_gap": gap}).spec(1, 10, "laplace")
 
 

@@ -50,11 +50,10 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.counting.measurement import WHOLE, Statistic, Vector
 from dbern.data.domain import Column
-from dbern.erm.gram import GramSpace
 from dbern.erm.models import MOST_BITS, RiskModel, SolvedStatistic, SolvedWeights
 from dbern.erm.risk import BLOCK, value_error
 from dbern.erm.solver import STORED_ROWS
-from dbern.erm.spaces import FeatureSpace, LinearSpace, Space
+from dbern.erm.spaces import FeatureMap, GaussianFeatures, GramKernel, LinearFeatures
 from dbern.privacy.budget import Protection
 from dbern.strategies.base import BumpBound, Coordinates, Entries, Slab
 from dbern.strategies.bias import Approximation
@@ -69,7 +68,7 @@ from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 class RiskMinimizer(RiskModel):
     """A regularized risk minimizer as a function on the lattice, before that is chosen."""
 
-    space: Space
+    space: GaussianFeatures | GramKernel
     name: str = "decision"
     share: Fraction = WHOLE
 
@@ -85,7 +84,8 @@ class RiskMinimizer(RiskModel):
     @property
     def cube(self) -> CubeKernel | None:
         """The space's, where it has no other kernels."""
-        return self.space.cube if isinstance(self.space, GramSpace) else None
+        space = self.space
+        return space.cube if isinstance(space, GramKernel) and not space.kernels else None
 
     @property
     def largest_lattice(self) -> int:
@@ -112,7 +112,7 @@ class RiskMinimizer(RiskModel):
     @property
     def function_movement(self) -> float:
         """``n (r + instability) sup |phi|``."""
-        return OUTWARD * self._moved * self.space.reach
+        return OUTWARD * self._moved * self.space.bound
 
     def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
         """See the proof at the top of `risk_models`."""
@@ -138,7 +138,7 @@ class RiskMinimizer(RiskModel):
 
 def _statistic(component: RiskMinimizer, coordinates: Coordinates) -> Statistic:
     """Weights of features, or where there are none values on the lattice."""
-    if isinstance(component.space, FeatureSpace):
+    if isinstance(component.space, FeatureMap):
         return RiskStatistic(component, coordinates)
     return ValueStatistic(component, coordinates)
 
@@ -181,14 +181,14 @@ class OnLattice(SolvedStatistic):
         """That of the weights at its largest, and the kernel's cut: accuracy, never privacy."""
         space = self.component.space
         return (
-            OUTWARD * (space.reach * self.weight_error + space.cut_error(self._risk)) / self._unit
+            OUTWARD * (space.bound * self.weight_error + space.cut_error(self._risk)) / self._unit
         )
 
     @property
     def value_bound(self) -> float:
         """``sup |phi|`` times the norm of the mean, mapped; and everything floats can add."""
-        reach = self.component.space.reach
-        return OUTWARD * 1.001 * self._largest_row * reach * self.mean_norm / self._unit
+        bound = self.component.space.bound
+        return OUTWARD * 1.001 * self._largest_row * bound * self.mean_norm / self._unit
 
 
 @dataclass(frozen=True)
@@ -196,8 +196,8 @@ class RiskStatistic(OnLattice, SolvedWeights):
     """A risk minimizer's coordinates, from its weights."""
 
     @property
-    def _space(self) -> FeatureSpace:
-        return cast("FeatureSpace", self.component.space)
+    def _space(self) -> GaussianFeatures:
+        return cast("GaussianFeatures", self.component.space)
 
     @cached_property
     def _row_error(self) -> float:
@@ -209,8 +209,8 @@ class RiskStatistic(OnLattice, SolvedWeights):
         mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
         rest = self.component.method.distance(risk) + self.step
         floats = space.value_error(self.coordinates, mass, rest)
-        floats += 6 * UNIT_ROUNDOFF * space.reach * self.mean_norm
-        return OUTWARD * (floats + self.step * space.reach) / self._unit
+        floats += 6 * UNIT_ROUNDOFF * space.bound * self.mean_norm
+        return OUTWARD * (floats + self.step * space.bound) / self._unit
 
     @property
     def table_bytes(self) -> int:
@@ -237,7 +237,7 @@ class ValueStatistic(OnLattice):
     def bits(self) -> int:
         """s: the sum over shards stays below 2^62."""
         norm = self._risk.norm(self._risk.most_weight) + self._apart + 1
-        largest = self._risk.shards * max(1.0, self.component.space.reach) * norm
+        largest = self._risk.shards * max(1.0, self.component.space.bound) * norm
         return min(MOST_BITS, 61 - math.frexp(largest)[1])
 
     @property
@@ -253,7 +253,7 @@ class ValueStatistic(OnLattice):
         depth = 6 + sum(nodes + 4 for nodes in self.coordinates.lattice.shape)
         if len(self.coordinates.layout.shape) != len(self.coordinates.lattice.shape):
             depth = 10 + self.coordinates.lattice.size  # one product over the whole lattice
-        floats += 2 * depth * UNIT_ROUNDOFF * (space.reach * self.mean_norm + floats)
+        floats += 2 * depth * UNIT_ROUNDOFF * (space.bound * self.mean_norm + floats)
         return OUTWARD * floats / self._unit
 
     @property
@@ -276,8 +276,8 @@ class ValueStatistic(OnLattice):
 
     def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
         problem, state = self.component.fitted(rows[:, :-1], rows[:, -1], counts)
-        lattice, space = self.coordinates.lattice, self.component.space
-        axes = space.nodes([lattice.nodes(axis) for axis in range(len(lattice.k))])
+        space = cast("GramKernel", self.component.space)
+        axes = space.cube.axes(self.coordinates.lattice)
         values = problem.model(state).on_grid(axes)
         return np.rint(np.ldexp(np.moveaxis(values, -1, 0), self.bits)).astype(np.int64)
 
@@ -302,19 +302,20 @@ class LinearFunctions(Vector):
 
         Examples
         --------
+        >>> from dbern.bernstein.reproducing import Linear
         >>> from dbern.data.domain import Axis, Column, Domain
         >>> from dbern.erm.losses import Logistic
         >>> from dbern.counting.kernel_sums import BySign
         >>> label = BySign(Column("late", "data.label.classes", (False, True)))
         >>> box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
         >>> weights = LinearFunctions.of(
-        ...     RiskModel(box, Logistic(), LinearSpace(2, 1.0), label, cost=1.0)
+        ...     RiskModel(box, Logistic(), LinearFeatures(2, Linear(1.0)), label, cost=1.0)
         ... ).for_rows(1000)
         >>> weights.entries, 3.4 < weights.movement(1).value < 5
         (('weight of x', 'weight of y', 'weight of the constant'), True)
         """
         names = [f"weight of {name}" for name in model.domain.names]
-        if cast("LinearSpace", model.space).size > len(names):
+        if cast("LinearFeatures", model.space).size > len(names):
             names.append("weight of the constant")
         outputs = range(model.outputs)
         entries = names if model.outputs == 1 else [f"{a}, {i}" for i in outputs for a in names]
@@ -331,11 +332,11 @@ class LinearFunctions(Vector):
     @property
     def features(self) -> tuple[int, float]:
         """Axes, and the constant."""
-        return self._space.dimensions, self._space.constant
+        return self._space.dimensions, self._space.kernel.constant
 
     @property
-    def _space(self) -> LinearSpace:
-        return cast("LinearSpace", self.model.space)
+    def _space(self) -> LinearFeatures:
+        return cast("LinearFeatures", self.model.space)
 
     @property
     def _moved(self) -> float:
@@ -344,7 +345,7 @@ class LinearFunctions(Vector):
     @property
     def entry_movement(self) -> float:
         """n times the largest move of a function's value, which exceeds that of its weights."""
-        return OUTWARD * self._moved * max(1.0, self._space.reach)
+        return OUTWARD * self._moved * max(1.0, self._space.bound)
 
     def movement(self, norm: int) -> BumpBound:
         """See the top of the module."""

@@ -9,7 +9,7 @@ Sensitivity under replace-one
 mean of the minimizers moves by at most ``r = 2 M C kappa / n``: the mean of what is computed moves
 by ``r + instability`` in the Euclidean norm (`dbern.erm.solver`). A record's shard is a
 function of its content alone, so this holds for any m. *Released values* are a linear map of the
-weights, whose norm `Space.gain` bounds; ``S(F)`` is the move times ``sup |phi|``. *Outputs.* Every
+weights, whose norm `gain` bounds; ``S(F)`` is the move times ``sup |phi|``. *Outputs.* Every
 record is in the problem of every output, so each moves by as much: q times in the l1 norm, and
 ``sqrt(q)`` times in the l2 norm. The paper prints half of r, and half of it is what removing a
 record can do; a flipped label attains r.
@@ -64,7 +64,7 @@ from dbern.data.domain import Column, Domain
 from dbern.erm.losses import Loss
 from dbern.erm.risk import BLOCK, Risk
 from dbern.erm.solver import STORED_FEATURES, Certified, Objective, objective, one_vs_rest
-from dbern.erm.spaces import Features, Hypotheses
+from dbern.erm.spaces import FeatureMap, Space
 from dbern.erm.user import UserLoss, imported
 from dbern.errors import SpecError
 from dbern.privacy.budget import Protection
@@ -87,7 +87,7 @@ class RiskModel:
     Parameters
     ----------
     loss : Loss
-    space : Hypotheses
+    space : Space
         What functions it is chosen from.
     weighing : Weighing
         Gives a record's label as its weight (times `radius`), or where there are several outputs
@@ -110,7 +110,7 @@ class RiskModel:
 
     domain: Domain
     loss: Loss
-    space: Hypotheses
+    space: Space
     weighing: Weighing
     cost: float
     radius: float = 1.0
@@ -141,7 +141,7 @@ class RiskModel:
         """The model that a plan has resolved."""
         return replace(self, n=n, shards=counting["shards"], space=self.space.restored(counting))
 
-    def _resolved(self, shards: int, n: int) -> Hypotheses:
+    def _resolved(self, shards: int, n: int) -> Space:
         factor = 1 + math.sqrt(self.cost * shards * self.loss.curvature) / 2
         return self.space.resolved(factor, n)
 
@@ -167,7 +167,7 @@ class RiskModel:
             self.cost * (_HEAVY if shards > 1 or private else 1),
             self.n,
             self.space.radius,
-            self.space.dimensions,
+            self.domain.dimensions,
         )
         rows = shards * (self._full // 4 + 1) if private else None
         return replace(risk, cost=self.cost, shards=shards, lipschitz=risk.slope, rows=rows)
@@ -411,8 +411,8 @@ class SolvedWeights(SolvedStatistic):
     """A solution is the weights of features."""
 
     @property
-    def _features(self) -> Features:
-        return cast("Features", self.component.space)
+    def _features(self) -> FeatureMap:
+        return cast("FeatureMap", self.component.space)
 
     @property
     def solution(self) -> str:

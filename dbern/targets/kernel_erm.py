@@ -8,16 +8,14 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from dbern.bernstein.reproducing import ArcCosine, Polynomial
+from dbern.bernstein.reproducing import ArcCosine, Linear, Polynomial
 from dbern.combination import Combination
 from dbern.counting.measurement import Component, Vector
 from dbern.data.domain import Domain, RecordSchema
-from dbern.erm.gram import STATIONARY, GramSpace, ProductSpace
 from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
-from dbern.erm.spaces import LinearSpace, Space
+from dbern.erm.spaces import STATIONARY, GaussianFeatures, GramKernel, LinearFeatures
 from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.errors import SpecError
-from dbern.strategies.gram import CubeKernel
 from dbern.system import source_digest
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Learner, Lengths
@@ -182,7 +180,7 @@ class KernelERM(Learner):
         words = f"as stated, not checked, and privacy rests on it: {', '.join(own)}"
         return (note(self.C, n), *([words] if own else []))
 
-    def _space(self, schema: RecordSchema) -> Space | LinearSpace:
+    def _space(self, schema: RecordSchema) -> GaussianFeatures | GramKernel | LinearFeatures:
         self._refuse_idle()
         domain = schema.domain
         if self.kernel in _SCALED:
@@ -192,20 +190,19 @@ class KernelERM(Learner):
                 )
             if self.kernel == "gaussian":
                 return gaussian_space(schema, self.length_scale)
-            return ProductSpace(
-                axis_kernels(domain, self.length_scale, "length_scale", self.kernel)
-            )
+            kernels = axis_kernels(domain, self.length_scale, "length_scale", self.kernel)
+            return GramKernel.product(kernels)
         if ":" in self.kernel:
-            return GramSpace(self._own_kernel(domain))
+            return self._own_kernel(domain)
         if self.kernel == "linear":
-            return LinearSpace(domain.dimensions, self.constant)
+            return LinearFeatures(domain.dimensions, Linear(self.constant))
         axes = domain.dimensions
         kernel = (
             ArcCosine(self.constant)
             if self.kernel == "arc-cosine"
             else Polynomial(self.degree or _DEGREE, math.sqrt(axes), self.constant)
         )
-        return GramSpace(CubeKernel(kernel, (-1.0,) * axes, (2.0,) * axes))
+        return GramKernel(kernel, low=(-1.0,) * axes, width=(2.0,) * axes)
 
     def _refuse_idle(self) -> None:
         """Refuse an unknown kernel, and parameters that the kernel has no use for."""
@@ -222,7 +219,7 @@ class KernelERM(Learner):
             if unused and getattr(self, name) is not None:
                 raise SpecError(f'target.{name}: kernel = "{self.kernel}" has none; leave it out')
 
-    def _own_kernel(self, domain: Domain) -> CubeKernel:
+    def _own_kernel(self, domain: Domain) -> GramKernel:
         function = imported(self.kernel, "target.kernel")
         if self.kernel_bound is None:
             raise SpecError(
@@ -232,7 +229,7 @@ class KernelERM(Learner):
         lipschitz = math.inf if self.kernel_lipschitz is None else self.kernel_lipschitz
         kernel = UserKernel(function, self.kernel_bound, lipschitz=lipschitz)
         low = tuple(axis.low for axis in domain.axes)
-        return CubeKernel(kernel, low, tuple(axis.width for axis in domain.axes))
+        return GramKernel(kernel, low, tuple(axis.width for axis in domain.axes))
 
     def _loss(self, schema: RecordSchema) -> Loss:
         if ":" in self.loss:

@@ -16,17 +16,9 @@ record can do; a flipped label attains r.
 
 Private rows
 ------------
-n is then the public normalizer, and a shard may hold any number c of rows. So that its weight stays
-bounded (and with it the error of floats), a record of a shard of c rows has the weight ``g(c) = a
-max(0, 1 - (c - 1)/K)``, ``a = C m / n``, K a public power of two of at least 128 times the usual
-``n / m``: usually this is less than one percent below a, and ``c g(c) <= a (K + 1)^2 / (4 K)``.
-
-*A record added or removed* still moves w_s by at most ``a M kappa``. Proof: as of the theorem of
-`dbern.erm.risk`, but the gradient now differs by ``g(c+1) L' phi`` of the new record and by
-``(g(c) - g(c+1)) L' phi`` of each of the c others, ``M kappa (g(c+1) + c (g(c) - g(c+1)))`` at
-most. Up to c = K that is ``M kappa a (1 - c/K + c/K)``, and 0 beyond. So the mean moves by r/2,
-and by r where a record is replaced. Weights as floats are off by ``2^-53`` of themselves, which all
-records make at most ``2^-52`` of all weight times ``M kappa``, for each of two databases.
+A record added or removed moves the mean by r/2 (`dbern.erm.risk`, where weights vanish in full
+shards). K is a power of two of at least 128 times the usual ``n / m`` rows, so a record's weight is
+usually less than one percent below a.
 
 *A unit of at most u rows*: a chain of u databases, each a record further, moves the minimizers by u
 times that; what is computed is within its distance of them at both ends alone, so instability
@@ -161,6 +153,7 @@ class RiskModel:
         sensitivity.
         """
         shards, private = self.shards or 1, self.protection.private_rows
+        vanishing = 1 << (_SPARE * -(-self.n // shards) - 1).bit_length()
         risk = Risk(
             self.loss,
             self.space.kernel,
@@ -169,17 +162,13 @@ class RiskModel:
             self.space.radius,
             self.domain.dimensions,
         )
-        rows = shards * (self._full // 4 + 1) if private else None
-        return replace(risk, cost=self.cost, shards=shards, lipschitz=risk.slope, rows=rows)
-
-    @property
-    def _full(self) -> int:
-        """K: see the top of the module."""
-        return 1 << (_SPARE * -(-self.n // (self.shards or 1)) - 1).bit_length()
-
-    def _weight_of(self, rows: float) -> float:
-        """``g / a`` in a shard of so many rows: exact, as K is a power of two far below 2^53."""
-        return max(0.0, 1.0 - (rows - 1.0) / self._full)
+        return replace(
+            risk,
+            cost=self.cost,
+            shards=shards,
+            lipschitz=risk.slope,
+            vanishing=vanishing if private else None,
+        )
 
     @cached_property
     def method(self) -> Certified:
@@ -237,8 +226,6 @@ class RiskModel:
     ) -> tuple[Objective, FloatArray]:
         """One shard's problem and its solution, of its distinct records and their counts."""
         targets = one_vs_rest(labels, self.outputs) if self.outputs > 1 else labels
-        if self.protection.private_rows:
-            counts = counts * self._weight_of(float(counts.sum()))
         problem = objective(self.risk, points, targets, counts)
         return problem, self.method.run(problem)
 

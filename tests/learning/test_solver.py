@@ -153,7 +153,7 @@ def test_the_proved_number_of_steps_is_enough_without_a_certificate(loss):
     risk = risk_of(loss, "gaussian", 5.0, 30)
     sharp = solve(risk, Certified(1e-11), points, labels)
     method = Certified(1e-5)
-    problem = Uncertifiable(risk, points, labels[:, None])
+    problem = Uncertifiable(risk, points, labels[:, None], np.ones(30))
     model = problem.model(method.run(problem))
     assert distance(risk.kernel, [(1.0, model)], [(1.0, sharp)]) <= 1.0001e-5
     assert problem.pulls == method.most_steps(risk)

@@ -95,22 +95,6 @@ def _rowwise_products(factors: Sequence[FloatArray]) -> FloatArray:
     return result
 
 
-@dataclass(frozen=True)
-class LinearModel:
-    """``f(y) = features(y) . weights`` for weights (p, q): private."""
-
-    kernel: ExplicitKernel
-    weights: FloatArray
-
-    def __call__(self, points: FloatArray) -> FloatArray:
-        """Return values (m, q) at points (m, l)."""
-        return np.asarray(self.kernel.features(points) @ self.weights)
-
-    def on_grid(self, axes: Sequence[FloatArray]) -> FloatArray:
-        """Return values (k_1, .., k_l, q) at the product of the axes' coordinates."""
-        return self(_grid_points(axes)).reshape(*(len(axis) for axis in axes), -1)
-
-
 # --- A shard's objective as the solver sees it
 
 STORED_ROWS = 8192
@@ -173,7 +157,7 @@ class DualObjective:
         return OUTWARD * bound
 
     def model(self, state: FloatArray) -> Expansion:
-        """Return what a state predicts."""
+        """Return the function that a state stands for."""
         return Expansion(self.risk.kernel, self._points, state)
 
     def _predictions(self, state: FloatArray) -> FloatArray:
@@ -231,21 +215,22 @@ class PrimalObjective:
         """Bound ``|state - pull|`` by the Euclidean norm: that of the Hilbert space here."""
         return OUTWARD * float(np.linalg.norm(state - pull, axis=0).max(initial=0.0))
 
-    def model(self, state: FloatArray) -> LinearModel:
-        """Return what a state predicts."""
-        return LinearModel(self._kernel, state)
-
 
 Objective = DualObjective | PrimalObjective
 
 
-def objective(
-    risk: Risk, points: FloatArray, labels: FloatArray, counts: FloatArray | None = None
-) -> Objective:
+def objective(risk: Risk, points: FloatArray, labels: FloatArray, counts: FloatArray) -> Objective:
     """Return the shard's objective, in explicit features where the kernel has them.
 
-    `counts` (n,) says how many equal records a row stands for, of rows that are distinct and
-    sorted; without them equal ones are merged where there is a Gram matrix.
+    Parameters
+    ----------
+    risk : Risk
+    points : array (n, l)
+        The shard's distinct records, sorted, within the risk's radius; missing records left out.
+    labels : array (n,) or (n, q)
+        One column a model; signs for classification (`one_vs_rest`).
+    counts : array (n,)
+        How many equal records a row stands for.
 
     Raises
     ------
@@ -259,18 +244,10 @@ def objective(
             "per record"
         )
     labels = risk.loss.admissible(labels)
-    features = risk.features
-    if counts is None:
-        counts = np.ones(len(points))
-        if features is None:
-            records = np.column_stack([points, labels])
-            records, found = np.unique(records, axis=0, return_counts=True)
-            counts = found.astype(np.float64)
-            points, labels = np.split(records, [points.shape[1]], axis=1)
     counts = counts * risk.relative_weight(float(counts.sum()))
-    if features is None:
+    if risk.features is None:
         return DualObjective(risk, points, labels, counts)
-    return PrimalObjective(risk, features, points, labels, counts)
+    return PrimalObjective(risk, risk.features, points, labels, counts)
 
 
 def _slopes(risk: Risk, labels: FloatArray, predictions: FloatArray) -> FloatArray:
@@ -331,14 +308,10 @@ class Certified:
 
     Raises
     ------
+    ValueError
+        For a tolerance that is not positive.
     SpecError
-        For a tolerance that is not positive; from `run`, where the last state is checked and not
-        within the tolerance.
-
-    Examples
-    --------
-    >>> Certified(1e-9).tolerance
-    1e-09
+        From `run`, where the last state is checked and not within the tolerance.
     """
 
     tolerance: float
@@ -346,7 +319,7 @@ class Certified:
 
     def __post_init__(self) -> None:
         if not self.tolerance > 0:
-            raise SpecError("target.gap: must be positive; write gap = 1e-9")
+            raise ValueError("the tolerance must be positive")
 
     @classmethod
     def for_sensitivity(cls, risk: Risk, share: float = 2.0**-8) -> Certified:
@@ -428,39 +401,6 @@ class Certified:
         # Half of the tolerance, as the computed norm is a bound; then up to the next exact check.
         start = 2 * math.sqrt(2 * energy) / momentum**2
         return _CHECK_EVERY + _steps_until(start, self.tolerance, -0.5 * math.log1p(-momentum))
-
-
-def solve(
-    risk: Risk, method: Certified, points: FloatArray, labels: FloatArray
-) -> Expansion | LinearModel:
-    """Fit one shard.
-
-    Parameters
-    ----------
-    risk : Risk
-    method : Certified
-    points : array (n_s, l)
-        The shard's records, within the risk's radius; missing records left out.
-    labels : array (n_s,) or (n_s, q)
-        One column a model; signs for classification (`one_vs_rest`).
-
-    Returns
-    -------
-    Expansion or LinearModel
-        With a Gram matrix the same, bit for bit on one machine, for any order of the records.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.reproducing import Gaussian
-    >>> from dbern.erm.losses import Logistic
-    >>> risk = Risk(Logistic(), Gaussian((0.5,)), cost=1.0, n=4, radius=1.0, dimensions=1)
-    >>> x = np.array([[0.1], [0.2], [0.8], [0.9]])
-    >>> model = solve(risk, Certified(1e-10), x, np.array([-1.0, -1, 1, 1]))
-    >>> model(np.array([[0.0], [1.0]])).round(3).ravel()
-    array([-0.166,  0.166])
-    """
-    problem = objective(risk, points, labels)
-    return problem.model(method.run(problem))
 
 
 def one_vs_rest(classes: FloatArray, count: int) -> FloatArray:

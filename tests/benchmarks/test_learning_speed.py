@@ -21,9 +21,11 @@ from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
 from dbern.bernstein.reproducing import Gaussian
+from fitting import solve
+
 from dbern.erm.losses import Hinge, Logistic, Loss
 from dbern.erm.risk import Risk
-from dbern.erm.solver import Certified, Expansion, _gram, solve
+from dbern.erm.solver import Certified, Expansion, _gram
 from dbern.erm.spaces import project_gaussian
 from dbern.privacy.keystream import content_buckets
 

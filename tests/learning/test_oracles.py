@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from closed_hinge import closed_form, is_closed
 from exact_learning import GRID, KERNELS, RADIUS, distance, sample, smoothing_distance
+from fitting import solve
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
 
 from dbern.bernstein.reproducing import Linear
 from dbern.erm.losses import Hinge, Logistic, Square
 from dbern.erm.risk import Risk
-from dbern.erm.solver import Certified, DualObjective, Expansion, solve
+from dbern.erm.solver import Certified, DualObjective, Expansion
 from dbern.errors import SpecError
 
 pytestmark = pytest.mark.slow  # searches: `make test` runs them

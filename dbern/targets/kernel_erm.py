@@ -18,18 +18,17 @@ from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.errors import SpecError
 from dbern.system import source_digest
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Learner, Lengths
+from dbern.targets.base import Lengths, response_of
 from dbern.targets.linear import (
     CONSTANT,
     COST,
     SHARDS,
+    Regularized,
     Shards,
     gaussian_space,
     minimizer,
-    note,
     of_classes,
     of_responses,
-    response_of,
 )
 
 _OF_CLASSES = ("logistic", "hinge")
@@ -40,7 +39,7 @@ _DEGREE = 3
 _SHARE = 0.1  # of the range: what a tube or a rounding is where it is not stated
 
 
-class KernelERM(Learner):
+class KernelERM(Regularized):
     """Regularized risk minimizer with a loss and a kernel.
 
     With two classes the second is the positive one; with more, one model a class against the rest.
@@ -178,7 +177,7 @@ class KernelERM(Learner):
         both = (("kernel", self.kernel), ("loss", self.loss))
         own = [f'{key} = "{name}"' for key, name in both if ":" in name]
         words = f"as stated, not checked, and privacy rests on it: {', '.join(own)}"
-        return (note(self.C, n), *([words] if own else []))
+        return (*super().notes(n), *([words] if own else []))
 
     def _space(self, schema: RecordSchema) -> GaussianFeatures | GramKernel | LinearFeatures:
         self._refuse_idle()

@@ -15,14 +15,14 @@ from dbern.bernstein.reproducing import Linear
 from dbern.combination import Combination
 from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, Weighing
 from dbern.counting.measurement import Component, Vector
-from dbern.data.domain import RecordSchema, Response
+from dbern.data.domain import RecordSchema
 from dbern.erm.losses import Logistic, Loss, Square
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.models import RiskModel
 from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures, ProjectedGaussian
 from dbern.errors import SpecError
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Learner, Lengths
+from dbern.targets.base import Learner, Lengths, response_of
 
 Shards = Literal["auto"] | int
 COST = Field(1.0, gt=0, allow_inf_nan=False, description="C = 1.0: scikit-learn's C times n")
@@ -78,27 +78,16 @@ def of_responses(schema: RecordSchema, constant: float | None = None) -> Combina
     return Combination("response", low=response.low, high=response.high, constant=constant)
 
 
-def response_of(schema: RecordSchema) -> Response:
-    """The response.
+class Regularized(Learner):
+    """A learner with the paper's C."""
 
-    Raises
-    ------
-    SpecError
-        Where there is none.
-    """
-    if schema.response is None:
-        raise SpecError(
-            "data.response: is missing; write [data.response] with column and bounds = [-1.0, 1.0]"
-        )
-    return schema.response
+    def notes(self, n: int) -> tuple[str, ...]:
+        """C in both forms."""
+        cost = self.get_params()["C"]
+        return (f"C = {cost:g} in the paper's form C/n: scikit-learn's C = {cost / n:.6g}",)
 
 
-def note(cost: float, n: int) -> str:
-    """C in both forms."""
-    return f"C = {cost:g} in the paper's form C/n: scikit-learn's C = {cost / n:.6g}"
-
-
-class LogisticRegression(Learner):
+class LogisticRegression(Regularized):
     """Linear logistic regression, of records projected to the unit ball of the unit cube.
 
     Released are its weights, one for each axis and one for the constant. With more than two
@@ -152,10 +141,6 @@ class LogisticRegression(Learner):
         if self.link == "sigmoid":
             return Combination("sigmoid", schema.classes.categories, constant=self.constant)
         return of_classes(schema, self.constant)
-
-    def notes(self, n: int) -> tuple[str, ...]:
-        """C in both forms."""
-        return (note(self.C, n),)
 
 
 class RidgeRegression(Learner):

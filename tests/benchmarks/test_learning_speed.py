@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fitting import solve
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
 from dbern.bernstein.reproducing import Gaussian
-from fitting import solve
-
 from dbern.erm.losses import Hinge, Logistic, Loss
 from dbern.erm.risk import Risk
 from dbern.erm.solver import Certified, Expansion, _gram

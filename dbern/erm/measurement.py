@@ -99,8 +99,7 @@ class RiskMinimizer(RiskModel):
     @property
     def cube(self) -> CubeKernel | None:
         """The kernel where it is no product of densities."""
-        space = self.space
-        return space.cube if isinstance(space, GramKernel) and not space.kernels else None
+        return None if self.kernels else self.space.cube
 
     @property
     def largest_lattice(self) -> int:
@@ -157,8 +156,7 @@ class RiskMinimizer(RiskModel):
 def _on_lattice(
     model: RiskMinimizer, coordinates: Coordinates
 ) -> WeightsMeasurement | ValuesMeasurement:
-    explicit = isinstance(model.space, FeatureMap)
-    measurement = WeightsMeasurement if explicit else ValuesMeasurement
+    measurement = WeightsMeasurement if model.risk.features else ValuesMeasurement
     return measurement(model, coordinates, model.unit)
 
 
@@ -409,9 +407,9 @@ class _Solutions(ABC):
         prediction's error ``|w| delta`` and a gradient's ``C M delta`` (`dbern.erm.risk`).
         """
         risk, delta = self.model.risk, self.model.space.drift(16 * UNIT_ROUNDOFF)
-        moved = self.mean_norm * math.sqrt(risk.most_weight * risk.loss.curvature) / 2
-        moved = delta * (moved + risk.cost * risk.slope + self.mean_norm)
-        return self.model.method.distance(risk) + moved
+        predicted = self.mean_norm * math.sqrt(risk.most_weight * risk.loss.curvature) / 2
+        rounded = delta * (predicted + risk.cost * risk.slope + self.mean_norm)
+        return self.model.method.distance(risk) + rounded
 
     def lattice_errors(self, coordinates: Coordinates, row_error: float) -> _Errors:
         """From the float error of a value whose row of the map sums to one, of weights or values.
@@ -585,12 +583,8 @@ class ValuesMeasurement(_Solutions):
     def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
         """Return one shard's values in fixed point, from its distinct records."""
         problem, state = self.model.fitted(rows[:, :-1], rows[:, -1], counts)
-        space = cast("GramKernel", self.model.space)
-        values = (
-            cast("DualObjective", problem)
-            .model(state)
-            .on_grid(space.cube.axes(self.coordinates.lattice))
-        )
+        axes = cast("GramKernel", self.model.space).cube.axes(self.coordinates.lattice)
+        values = cast("DualObjective", problem).model(state).on_grid(axes)
         return np.rint(np.ldexp(np.moveaxis(values, -1, 0), self.bits)).astype(np.int64)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:

@@ -352,7 +352,7 @@ class Certified:
         floats = state_error(problem.risk, problem.total)
         if not problem.distance(state, problem.pull(state), True) <= self.tolerance + floats:
             raise SpecError(
-                "target.loss: did not converge, so it is not what is stated of it: convex, "
+                "target.loss: did not converge, so it is not what the spec declares: convex, "
                 "Lipschitz and as smooth; write larger constants, or a loss that is"
             )
 

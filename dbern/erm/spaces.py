@@ -165,11 +165,11 @@ class ProjectedGaussian:
         return tuple(np.asarray(s.analysis.T * math.sqrt(_peak(b))) for b, s in pairs)
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Values (m, n)."""
+        """Return values (m, n)."""
         return np.asarray(self.features(x) @ self.features(y).T)
 
     def features(self, x: FloatArray) -> FloatArray:
-        """Products (m, d_1 .. d_l) of the axes' features, the last axis fastest."""
+        """Return the products (m, d_1 .. d_l) of the axes' features, the last axis fastest."""
         result = self.along_axis(0, x[:, 0])
         for axis in range(1, len(self.scales)):
             factor = self.along_axis(axis, x[:, axis])
@@ -178,7 +178,7 @@ class ProjectedGaussian:
         return result
 
     def along_axis(self, axis: int, x: FloatArray) -> FloatArray:
-        """The features (m, d_axis) of one axis at coordinates (m,)."""
+        """Return the features (m, d_axis) of one axis at coordinates (m,)."""
         table = self._maps[axis]
         z = (x[:, None] - np.arange(len(table)) / (len(table) - 1)) / self.scales[axis]
         z *= z
@@ -192,11 +192,11 @@ class ProjectedGaussian:
         return tuple(max(1.0, s.gram_norm(densities.Gaussian(b))) for b, s in pairs)
 
     def bound(self, radius: float) -> float:  # noqa: ARG002 - the same on the whole cube
-        """``kappa^2``."""
+        """Bound ``kappa^2``."""
         return OUTWARD * math.prod(self._norms)
 
     def error(self, dimensions: int, radius: float) -> float:  # noqa: ARG002 - the cube's
-        """Float error of K_d: of both points' features, and of their product."""
+        """Bound the float error of K_d: of both points' features, and of their product."""
         count = math.prod(spectrum.rank for spectrum in self.spectra)
         product = (count + 2) * UNIT_ROUNDOFF * self.bound(radius)
         return OUTWARD * (2.01 * math.sqrt(self.bound(radius)) * self.feature_error + product)
@@ -216,7 +216,7 @@ class ProjectedGaussian:
         return 1.01 * relative * math.sqrt(self.bound(1.0))
 
     def feature_errors(self, axis: int) -> FloatArray:
-        """Float error of each feature (d,) of one axis: that of every kernel value, weighed."""
+        """Bound the float error of each feature (d,) of one axis, from those of kernel values."""
         table = self._maps[axis]
         rows = np.abs(table).sum(axis=0)
         return np.asarray(rows * ((EXP_ULPS + 12 + len(table)) * UNIT_ROUNDOFF))
@@ -258,7 +258,7 @@ class ProjectedGaussian:
         return defect + 2 * (self._norms[axis] - 1)
 
     def cut_error(self, risk: Risk) -> float:
-        """The theorem's bound on what the cut changes of the minimizer, at any point."""
+        """Bound what the cut changes of the minimizer, at any point, by the module's theorem."""
         total = risk.most_weight
         amplified = 1 + math.sqrt(total * risk.loss.curvature) / 2
         return OUTWARD * total * risk.slope * self.cut * amplified
@@ -267,7 +267,7 @@ class ProjectedGaussian:
 def project_gaussian(
     scales: Sequence[float], k: Sequence[int], rank: Sequence[int]
 ) -> ProjectedGaussian:
-    """The Gaussian kernel on the leading eigenvectors of each axis's lattice of k + 1 points.
+    """Return the Gaussian kernel on the leading eigenvectors of each axis's k + 1 lattice points.
 
     Examples
     --------
@@ -343,7 +343,7 @@ class LinearFeatures(FeatureMap):
         return np.asarray(positions / np.maximum(lengths, 1.0))
 
     def drift(self, distance: float) -> float:
-        """The coordinates are the features; projecting moves a point by at most as much again."""
+        """Bound by the coordinates, which are the features, and the rounding of the projection."""
         return 2 * self.dimensions * distance
 
 
@@ -367,6 +367,7 @@ class GaussianFeatures(FeatureMap):
 
     kernel: ProjectedGaussian
     largest_lattice = MOST_POINTS
+    cube = None  # nothing is released through a Gram matrix
 
     @property
     def radius(self) -> float:
@@ -394,7 +395,7 @@ class GaussianFeatures(FeatureMap):
         return {"features": [spectrum.to_dict() for spectrum in self.kernel.spectra]}
 
     def resolved(self, risk_factor: float, n: int) -> GaussianFeatures:
-        """Cut for a tenth of the sensitivity, or to as many features as there may be.
+        """Cut the kernel for a tenth of the sensitivity, or to as many features as there may be.
 
         Raises
         ------
@@ -424,7 +425,7 @@ class GaussianFeatures(FeatureMap):
         return Bumps(self.kernels)
 
     def drift(self, distance: float) -> float:
-        """Gaussian features are Lipschitz."""
+        """Bound by the Lipschitz constant of Gaussian features."""
         slopes = [kernel.slope / kernel.peak for kernel in self.kernels]
         return distance * sum(slopes) * (1 + max(slopes))
 

@@ -1,4 +1,4 @@
-"""Regularized risk minimization with a kernel and a loss of one's choice, or of one's own."""
+"""Regularized risk minimization with any kernel and any convex loss, built in or the user's."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _OURS = (*_OF_CLASSES, "square", "huber", "epsilon-insensitive")
 _SCALED = ("gaussian", *STATIONARY)
 _KERNELS = (*_SCALED, "polynomial", "arc-cosine", "linear", "module:name")
 _DEGREE = 3
-_SHARE = 0.1  # of the range: what a tube or a rounding is where it is not stated
+_SHARE = 0.1  # of the range: the default of a tube and of a rounding
 
 
 class KernelERM(Regularized):
     """Regularized risk minimizer with a loss and a kernel.
 
     With two classes the second is the positive one; with more, one model a class against the rest.
-    What is stated of a kernel or a loss of your own is not checked: privacy rests on the kernel's
+    What you declare of a kernel or a loss of your own is not checked: privacy rests on the kernel's
     positive definiteness and bound, and on the loss's convexity. A solve that fails because a loss
-    is not as stated stops the release, which can be observed.
+    is not as declared stops the release, which can be observed.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class KernelERM(Regularized):
     constant : float
         Of the kernels that say so; of the linear kernel, its constant feature.
     degree : int, optional
-        Of the polynomial kernel, 3 unless stated.
+        Of the polynomial kernel; by default 3.
     kernel_bound : float, optional
         Of a kernel of your own: the largest ``K(x, x)`` within the bounds.
     kernel_lipschitz : float, optional
@@ -131,13 +131,13 @@ class KernelERM(Regularized):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="kernel_bound = 1.0, stated of a kernel of your own",
+        description="kernel_bound = 1.0, declared for a kernel of your own",
     )
     kernel_lipschitz: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="kernel_lipschitz = 1.0, likewise"
     )
     lipschitz: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="lipschitz = 1.0, stated of a loss of your own"
+        None, gt=0, allow_inf_nan=False, description="lipschitz = 1.0, declared for your own loss"
     )
     at_zero: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="at_zero = 1.0, likewise"
@@ -154,12 +154,12 @@ class KernelERM(Regularized):
         return (minimizer(name, schema, loss, space, self.C, self.shards, self._sources()),)
 
     def identity(self) -> dict[str, Any]:
-        """Digests of the modules of a kernel and a loss of one's own."""
+        """Digests of the modules of a user's kernel and loss."""
         digests = ((key.rpartition(".")[2], digest) for key, _, digest in self._sources())
         return {f"{role}_sha256": digest for role, digest in digests}
 
     def _sources(self) -> tuple[tuple[str, str, str], ...]:
-        """Key, name and module's digest of what is one's own."""
+        """Key, name and module's digest of what is the user's."""
         both = (("target.kernel", self.kernel), ("target.loss", self.loss))
         named = [(key, name) for key, name in both if ":" in name]
         for key, name in named:

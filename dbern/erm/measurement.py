@@ -131,12 +131,12 @@ class RiskMinimizer(RiskModel):
     def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
         """Bound the sensitivity: see the proof in `dbern.erm.models`."""
         del quick
-        gain = self.space.gain(coordinates, norm)
+        bound = self.space.operator_norm(coordinates, norm)
         outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
         text = f"{_times(self.outputs, norm)} x " if self.outputs > 1 else ""
         return BumpBound(
-            OUTWARD * outputs * self._sensitivity * gain.value,
-            f"{text}r {gain.derivation}, {self.derivation}",
+            OUTWARD * outputs * self._sensitivity * bound.value,
+            f"{text}r {bound.derivation}, {self.derivation}",
         )
 
     def statistic(

@@ -9,7 +9,7 @@ Sensitivity under replace-one
 mean of the minimizers moves by at most ``r = 2 M C kappa / n``: the mean of what is computed moves
 by ``r + instability`` in the Euclidean norm (`dbern.erm.solver`). A record's shard is a
 function of its content alone, so this holds for any m. *Released values* are a linear map of the
-weights, whose norm `gain` bounds (`dbern.erm.spaces`); ``S(F)`` is the weights' sensitivity times
+weights, whose `operator_norm` the space bounds; ``S(F)`` is the weights' sensitivity times
 ``sup |phi|``. *Outputs.* Every record is in the problem of every output, so each moves by as much:
 q times in the l1 norm, and ``sqrt(q)`` times in the l2 norm. The paper prints half of r, and half
 of it is what removing a record can do; a flipped label attains r.

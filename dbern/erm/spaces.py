@@ -436,7 +436,7 @@ class GaussianFeatures(FeatureMap):
         """
         return self.kernel.cut_error(risk) / risk.shards
 
-    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
+    def operator_norm(self, coordinates: Coordinates, norm: int) -> BumpBound:
         """Bound the l1 or l2 norm of the coordinates of a function with weights of norm one."""
         ball = coordinates.ball_bound(self.kernels, norm)
         return BumpBound(
@@ -584,7 +584,7 @@ class GramKernel(Space):
         lipschitz = self.cube.lipschitz
         return len(self.low) * distance * lipschitz if lipschitz < math.inf else 0.0
 
-    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
+    def operator_norm(self, coordinates: Coordinates, norm: int) -> BumpBound:
         """Bound the l1 or l2 norm of the coordinates of a function of norm one.
 
         The rounding of the densities' peaks is far below that of the bound.

@@ -1,8 +1,8 @@
 """Convex losses ``L(l, f)`` of a label l and a prediction f, with the constants proofs rest on.
 
-Each is convex and at least 0, and states
+Each is convex and at least 0, and declares
 
-- ``slope(reach)``: M, the largest ``|dL/df|`` over every admissible label and ``|f| <= reach``;
+- ``slope(largest)``: M, the largest ``|dL/df|`` over every admissible label and ``|f| <= largest``;
 - ``curvature``: the Lipschitz constant of dL/df, that is ``sup d2L/df2`` where it exists;
 - ``at_zero``: the largest ``L(l, 0)``;
 - ``derivative_error``: the largest float error of `derivative` at any float prediction.
@@ -30,7 +30,7 @@ class Loss(Protocol):
     """What the solver and the proofs use of a loss; the constants are those of the module.
 
     A third party's loss is any frozen object with these members. That it is convex, with the
-    slope and curvature it states, is its author's promise: privacy rests on convexity and slope.
+    slope and curvature it declares, is its author's promise: privacy rests on convexity and slope.
     """
 
     @property
@@ -45,17 +45,17 @@ class Loss(Protocol):
     def derivative_error(self) -> float:
         """Float error of `derivative`."""
 
-    def slope(self, reach: float) -> float:
-        """M over predictions up to `reach`, which may be infinite."""
+    def slope(self, largest: float) -> float:
+        """Bound the derivative over predictions up to `largest`, which may be infinite."""
 
     def admissible(self, labels: FloatArray) -> FloatArray:
-        """The labels, clipped to the range the constants hold for."""
+        """Return the labels, clipped to the range the constants hold for."""
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """L elementwise."""
+        """Return L elementwise."""
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """dL/df elementwise."""
+        """Return dL/df elementwise."""
 
 
 def _ramp(z: FloatArray, width: float) -> FloatArray:
@@ -67,15 +67,13 @@ class _Signs:
     """Labels +-1."""
 
     def admissible(self, labels: FloatArray) -> FloatArray:
-        """Signs."""
         return np.where(labels > 0, 1.0, -1.0)
 
 
 class _UnitSlope:
     """M = 1."""
 
-    def slope(self, reach: float) -> float:  # noqa: ARG002 - the same at any reach
-        """See the class."""
+    def slope(self, largest: float) -> float:  # noqa: ARG002 - the same everywhere
         return 1.0
 
 
@@ -85,7 +83,7 @@ class Responses:
     bound: float
 
     def admissible(self, labels: FloatArray) -> FloatArray:
-        """Responses clipped to the bound."""
+        """Clip responses to the bound."""
         return np.clip(labels, -self.bound, self.bound)
 
 
@@ -127,25 +125,25 @@ class Hinge(_Signs, _UnitSlope):
 
     @property
     def curvature(self) -> float:
-        """See the class."""
+        """``1 / width``."""
         return 1 / self.width
 
     @property
     def at_zero(self) -> float:
-        """See the class."""
+        """``h(1)``."""
         return 1 - self.width / 2
 
     @property
     def derivative_error(self) -> float:
-        """See the class."""
+        """Two roundings, doubled."""
         return 4 * UNIT_ROUNDOFF
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """L elementwise."""
+        """Return L elementwise."""
         return _ramp(1 - labels * predictions, self.width)
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """dL/df elementwise."""
+        """Return dL/df elementwise."""
         margin = (1 - labels * predictions) / self.width
         return np.asarray(-labels * np.clip(margin, 0.0, 1.0))
 
@@ -170,16 +168,16 @@ class Logistic(_Signs):
     at_zero = OUTWARD * math.log(2)
     derivative_error = (EXP_ULPS + 4) * UNIT_ROUNDOFF
 
-    def slope(self, reach: float) -> float:
-        """See the class."""
-        return min(1.0, OUTWARD / (1 + math.exp(-min(reach, 700.0))))
+    def slope(self, largest: float) -> float:
+        """Return ``s(R)``."""
+        return min(1.0, OUTWARD / (1 + math.exp(-min(largest, 700.0))))
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """L elementwise."""
+        """Return L elementwise."""
         return np.logaddexp(0.0, -labels * predictions)
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """dL/df elementwise."""
+        """Return dL/df elementwise."""
         exponent = np.minimum(labels * predictions, 700.0)  # beyond it the result is below 1e-304
         return np.asarray(-labels / (1 + np.exp(exponent)))
 
@@ -207,19 +205,19 @@ class Square(Responses):
 
     @property
     def at_zero(self) -> float:
-        """See the class."""
+        """``bound^2 / 2``."""
         return OUTWARD * self.bound**2 / 2
 
-    def slope(self, reach: float) -> float:
-        """See the class."""
-        return self.bound + reach
+    def slope(self, largest: float) -> float:
+        """Return ``bound + R``."""
+        return self.bound + largest
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """L elementwise."""
+        """Return L elementwise."""
         return np.asarray(0.5 * np.square(predictions - labels))
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """dL/df elementwise."""
+        """Return dL/df elementwise."""
         return np.asarray(predictions - labels)
 
 
@@ -247,27 +245,27 @@ class Huber(Responses):
 
     @property
     def at_zero(self) -> float:
-        """See the class."""
+        """L at the bound."""
         inside = min(self.bound, self.threshold)
         return OUTWARD * inside * (self.bound - inside / 2)
 
     @property
     def derivative_error(self) -> float:
-        """See the class."""
+        """One rounding, doubled."""
         return 2 * UNIT_ROUNDOFF * self.threshold
 
-    def slope(self, reach: float) -> float:
-        """See the class."""
-        return min(self.threshold, self.bound + reach)
+    def slope(self, largest: float) -> float:
+        """Return ``min(threshold, bound + R)``."""
+        return min(self.threshold, self.bound + largest)
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """L elementwise."""
+        """Return L elementwise."""
         residual = np.abs(predictions - labels)
         inside = np.minimum(residual, self.threshold)
         return np.asarray(inside * (residual - 0.5 * inside))
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """dL/df elementwise."""
+        """Return dL/df elementwise."""
         return np.clip(predictions - labels, -self.threshold, self.threshold)
 
 
@@ -299,25 +297,25 @@ class EpsilonInsensitive(Responses, _UnitSlope):
 
     @property
     def curvature(self) -> float:
-        """See the class."""
+        """``1 / width``."""
         return 1 / self.width
 
     @property
     def at_zero(self) -> float:
-        """See the class."""
+        """``max(bound - tube, 0)``."""
         return max(self.bound - self.tube, 0.0)
 
     @property
     def derivative_error(self) -> float:
-        """See the class."""
+        """Residual, difference and quotient, doubled."""
         return 4 * UNIT_ROUNDOFF * (1 + (self.tube + self.width) / self.width)
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """L elementwise."""
+        """Return L elementwise."""
         return _ramp(np.abs(predictions - labels) - self.tube, self.width)
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """dL/df elementwise."""
+        """Return dL/df elementwise."""
         residual = predictions - labels
         outside = (np.abs(residual) - self.tube) / self.width
         return np.asarray(np.sign(residual) * np.clip(outside, 0.0, 1.0))

@@ -1,75 +1,89 @@
-"""Regularized risk minimizers as released measurements: functions on a lattice, or weights.
+"""Regularized risk minimizers as measurements: functions on a lattice, or weights as they are.
 
-Risk minimizers as functions on a lattice; their sensitivity is proved in `risk_models`.
+A pass gathers the records of its shards, equal ones counted, in sorted order: solutions do not
+depend on how records were distributed, on their order, or on the number of workers. Each shard's
+solution is stored in steps of ``2^-s``, each number rounded by half a step, so states of disjoint
+shards add up exactly.
 
-Linear functions are released by their weights instead (`dbern.erm.measurement`).
+*Weights of features* (`WeightsMeasurement`) are d numbers: the mean over shards is off by
+``2^-s sqrt(d) / 2`` in norm, and a value by that times ``sup |phi|``; together with the floats of
+the linear map that releases them this is the float error, which the noise's calibration counts
+twice.
 
-*Weights of features* are d numbers: the mean over shards is off by ``2^-s sqrt(d) / 2`` in norm,
-and a value by that times ``sup |phi|``; together with the floats of the linear map this is the
-float error, which the noise's calibration counts twice.
+*Values* (`ValuesMeasurement`), for kernels without features: a shard is solved with the Gram matrix
+of its own records, ``f_s = sum_i alpha_i K(d_i, .)``, and evaluated at the lattice points; these
+values are stored, so the sum over shards is exact. Released is a public linear map of their mean.
+The float error of a value is that of evaluating the expansions (`dbern.erm.risk.value_error`), half
+a step, and that of the map: what rows of T that sum to one make of N products of values at most V.
 
-*Kernels without features*: a shard is solved with the Gram matrix of its own records, ``f_s =
-sum_i alpha_i K(d_i, .)``, and evaluated at the lattice points; these values are stored in steps of
-``2^-s``, each rounded by half a step, so the sum over shards is exact. Released is a public linear
-map of their mean. The float error of a value is that of evaluating the expansions
-(`dbern.erm.risk.value_error`), half a step, and that of the map: what rows of T that sum
-to one make of N products of values at most V.
+*Units.* Values on a lattice are in units of ``C M c``, c the volume of a kernel translate, so that
+a minimizer with a Gaussian kernel is a mixture of densities with signed weights that sum to at most
+one.
 
-Linear risk minimizers, released by their weights: as many numbers as there are features.
+Linear functions
+----------------
+``f(y) = w . y + w_0 constant`` in unit-cube coordinates, for each of q outputs, is released by its
+weights: as many numbers as there are features.
 
-``f(y) = w . y + w_0 constant`` in unit-cube coordinates, for each of q outputs.
+Sensitivity under replace-one. The weights of one output move by at most ``r`` (and the solver's
+distance) in the Euclidean norm (`dbern.erm.models`), so by ``sqrt(l + 1) r`` in the l1 norm
+(``sqrt(l) r`` without a constant feature): q times that, and ``sqrt(q) r`` in the l2 norm, for q
+outputs, as every record is in the problem of each. ``S(f) <= r sup |phi|``, ``r sqrt(l +
+constant^2)``.
 
-Sensitivity under replace-one
------------------------------
-The weights of one output move by at most ``r`` (and the solver's distance) in the Euclidean norm
-(`dbern.erm.models`), so by ``sqrt(l + 1) r`` in the l1 norm (``sqrt(l) r`` without a
-constant feature): q times that, and ``sqrt(q) r`` in the l2 norm, for q outputs, as every record is
-in the problem of each. ``S(f) <= r sup |phi| = r sqrt(l + constant^2)``.
-
-Why not the corners
--------------------
-Values at the 2^l corners, k = 1 and h = 1 of the mechanism, would make the function as exactly, and
-their l1 norm is a maximum over all signs, ``r max_s |sum_v s_v phi(v)|``: at l = 1, 2, 3 and a
-constant of 1 that is 2.2, 4.9 and 10.6 times r, where the weights have 1.4, 1.7 and 2. For every
-constant and either norm the largest error over the cube is smaller from the weights (the tests
-compare them), so nothing else is offered; and there are no 2^l numbers, so any number of axes.
+Why not the corners. Values at the 2^l corners, k = 1 and h = 1 of the mechanism, would make the
+function as exactly, and their l1 norm is a maximum over all signs, ``r max_s |sum_v s_v phi(v)|``:
+at l = 1, 2, 3 and a constant of 1 that is 2.2, 4.9 and 10.6 times r, where the weights have 1.4,
+1.7 and 2. For every constant and either norm the largest error over the cube is smaller from the
+weights (the tests compare them), so nothing else is offered; and there are no 2^l numbers, so any
+number of axes.
 """
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.counting.measurement import WHOLE, Statistic, Vector
+from dbern.counting.measurement import WHOLE, Vector
+from dbern.counting.passes import Gathering, StoppedError
 from dbern.data.domain import Column
-from dbern.erm.gram import GramSpace
-from dbern.erm.models import MOST_BITS, RiskModel, SolvedStatistic, SolvedWeights
+from dbern.erm.models import RiskModel
 from dbern.erm.risk import BLOCK, value_error
-from dbern.erm.solver import STORED_ROWS
-from dbern.erm.spaces import FeatureSpace, LinearSpace, Space
+from dbern.erm.solver import STORED_FEATURES, STORED_ROWS, DualObjective
+from dbern.erm.spaces import FeatureMap, GaussianFeatures, GramKernel, LinearFeatures
+from dbern.erm.user import imported
+from dbern.errors import SpecError
 from dbern.privacy.budget import Protection
 from dbern.strategies.base import BumpBound, Coordinates, Entries, Slab
 from dbern.strategies.bias import Approximation
 from dbern.strategies.gram import CubeKernel
 from dbern.strategies.maps import to_released
+from dbern.system import source_digest
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
-# --- Risk minimizers as functions on a lattice
+PASS_ROWS = 1 << 18
+"""Rows that a pass gathers, unless a shard has more: reading them again costs less than solving."""
+
+MOST_BITS = 60
+_SOLVER_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labels and slopes
+
+
+# --- What is measured
 
 
 @dataclass(frozen=True)
 class RiskMinimizer(RiskModel):
     """A regularized risk minimizer as a function on the lattice, before that is chosen."""
 
-    space: Space
+    space: GaussianFeatures | GramKernel
     name: str = "decision"
     share: Fraction = WHOLE
 
@@ -79,17 +93,17 @@ class RiskMinimizer(RiskModel):
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The space's."""
+        """The axes' densities; none where the choice looks at the Gram matrix."""
         return self.space.kernels
 
     @property
     def cube(self) -> CubeKernel | None:
-        """The space's, where it has no other kernels."""
-        return self.space.cube if isinstance(self.space, GramSpace) else None
+        """The kernel where it is no product of densities."""
+        return None if self.kernels else self.space.cube
 
     @property
     def largest_lattice(self) -> int:
-        """The space's."""
+        """Most points of a lattice that is chosen."""
         return self.space.largest_lattice
 
     @cached_property
@@ -105,312 +119,474 @@ class RiskMinimizer(RiskModel):
         return self.cost * self.risk.slope * self.space.volume
 
     @property
-    def _moved(self) -> float:
+    def _sensitivity(self) -> float:
         """n times what a record can do to the weights of one output, in units of values."""
-        return OUTWARD * self.n * self.moved / self.unit
+        return OUTWARD * self.n * self.weight_sensitivity / self.unit
 
     @property
     def function_movement(self) -> float:
         """``n (r + instability) sup |phi|``."""
-        return OUTWARD * self._moved * self.space.reach
+        return OUTWARD * self._sensitivity * self.space.bound
 
     def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
-        """See the proof at the top of `risk_models`."""
+        """Bound the sensitivity: see the proof in `dbern.erm.models`."""
         del quick
-        gain = self.space.gain(coordinates, norm)
+        bound = self.space.operator_norm(coordinates, norm)
         outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
-        text = f"{self.outputs}{'^{1/2}' if norm == 2 else ''} x " if self.outputs > 1 else ""
+        text = f"{_times(self.outputs, norm)} x " if self.outputs > 1 else ""
         return BumpBound(
-            OUTWARD * outputs * self._moved * gain.value,
-            f"{text}r {gain.derivation}, r = {self.steps}M C kappa / n and twice the solver's "
-            "distance",
+            OUTWARD * outputs * self._sensitivity * bound.value,
+            f"{text}r {bound.derivation}, {self.derivation}",
         )
 
-    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
-        """Weights as fine as 64-bit integers allow, whatever the tolerance."""
+    def statistic(
+        self, coordinates: Coordinates, n: int, tolerance: float
+    ) -> WeightsMeasurement | ValuesMeasurement:
+        """Resolve for n records: as fine as 64-bit integers allow, whatever the tolerance."""
         del tolerance
-        return _statistic(self.for_rows(n) if self.n != n else self, coordinates)
+        return _on_lattice(self.for_rows(n) if self.n != n else self, coordinates)
 
-    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
-        """The statistic that a plan has chosen."""
-        return _statistic(self.restored(n, counting), coordinates)
-
-
-def _statistic(component: RiskMinimizer, coordinates: Coordinates) -> Statistic:
-    """Weights of features, or where there are none values on the lattice."""
-    if isinstance(component.space, FeatureSpace):
-        return RiskStatistic(component, coordinates)
-    return ValueStatistic(component, coordinates)
+    def restore(
+        self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]
+    ) -> WeightsMeasurement | ValuesMeasurement:
+        """Return what a plan has resolved."""
+        return _on_lattice(self.restored(n, counting), coordinates)
 
 
-@dataclass(frozen=True)
-class OnLattice(SolvedStatistic):
-    """A solution of which coordinates of a lattice are released."""
-
-    component: RiskMinimizer
-    coordinates: Coordinates
-
-    @property
-    def _unit(self) -> float:
-        return self.component.unit
-
-    @property
-    @abstractmethod
-    def _row_error(self) -> float:
-        """Bound on the error of a value whose row of the map sums to one."""
-
-    @cached_property
-    def float_error(self) -> float:
-        """Bound on the error of any one released value, fixed point included."""
-        return self._row_error * self._largest_row
-
-    def float_error_norm(self, norm: int) -> float:
-        """The same of all values of all outputs: the norm of the row sums, which factors."""
-        outputs = math.sqrt(self.component.outputs) if norm == 2 else self.component.outputs
-        axes = (self.coordinates.row_sums(axis) for axis in range(len(self.coordinates.lattice.k)))
-        rows = math.prod(float((sums**norm).sum() ** (1 / norm)) for sums in axes)
-        return OUTWARD * outputs * self._row_error * rows
-
-    @property
-    def _largest_row(self) -> float:
-        axes = range(len(self.coordinates.lattice.k))
-        return math.prod(float(self.coordinates.row_sums(axis).max()) for axis in axes)
-
-    @cached_property
-    def position_error(self) -> float:
-        """That of the weights at its largest, and the kernel's cut: accuracy, never privacy."""
-        space = self.component.space
-        return (
-            OUTWARD * (space.reach * self.weight_error + space.cut_error(self._risk)) / self._unit
-        )
-
-    @property
-    def value_bound(self) -> float:
-        """``sup |phi|`` times the norm of the mean, mapped; and everything floats can add."""
-        reach = self.component.space.reach
-        return OUTWARD * 1.001 * self._largest_row * reach * self.mean_norm / self._unit
-
-
-@dataclass(frozen=True)
-class RiskStatistic(OnLattice, SolvedWeights):
-    """A risk minimizer's coordinates, from its weights."""
-
-    @property
-    def _space(self) -> FeatureSpace:
-        return cast("FeatureSpace", self.component.space)
-
-    @cached_property
-    def _row_error(self) -> float:
-        """By stationarity the mean of the minimizers has weights that sum to at most C M.
-
-        Times the most rows over n.
-        """
-        space, risk = self._space, self._risk
-        mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
-        rest = self.component.method.distance(risk) + self.step
-        floats = space.value_error(self.coordinates, mass, rest)
-        floats += 6 * UNIT_ROUNDOFF * space.reach * self.mean_norm
-        return OUTWARD * (floats + self.step * space.reach) / self._unit
-
-    @property
-    def table_bytes(self) -> int:
-        """Features at the lattice points of each axis, mapped, and the products under way."""
-        nodes = self.coordinates.lattice.shape
-        return 8 * 3 * (sum(nodes) + max(nodes)) * self._space.size
-
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Released values of one slab."""
-        mean = self.mean(state[output])
-        return self._space.values(mean, self.coordinates, slab) / self._unit
-
-
-@dataclass(frozen=True)
-class ValueStatistic(OnLattice):
-    """A solution is its values on the lattice."""
-
-    @property
-    def solution(self) -> str:
-        """Where."""
-        return f"values at {self.coordinates.lattice.size} lattice points"
-
-    @property
-    def bits(self) -> int:
-        """s: the sum over shards stays below 2^62."""
-        norm = self._risk.norm(self._risk.most_weight) + self._apart + 1
-        largest = self._risk.shards * max(1.0, self.component.space.reach) * norm
-        return min(MOST_BITS, 61 - math.frexp(largest)[1])
-
-    @property
-    def step(self) -> float:
-        """The functions themselves are not rounded."""
-        return 0.0
-
-    @cached_property
-    def _row_error(self) -> float:
-        space, risk = self.component.space, self._risk
-        radius = max(space.radius, risk.radius)
-        floats = value_error(risk, radius) + math.ldexp(0.5, -self.bits)
-        depth = 6 + sum(nodes + 4 for nodes in self.coordinates.lattice.shape)
-        if len(self.coordinates.layout.shape) != len(self.coordinates.lattice.shape):
-            depth = 10 + self.coordinates.lattice.size  # one product over the whole lattice
-        floats += 2 * depth * UNIT_ROUNDOFF * (space.reach * self.mean_norm + floats)
-        return OUTWARD * floats / self._unit
-
-    @property
-    def gathered_bytes(self) -> int:
-        """Memory of one pass: its records, a shard's Gram matrix, and values under way."""
-        heavy = min(self._pass_rows, math.ceil(1.25 * self._risk.n / self._risk.shards) + 64)
-        gram = heavy**2 if heavy <= STORED_ROWS else BLOCK**2
-        values = self.coordinates.lattice.size * (2 * self.component.outputs + BLOCK)
-        return self._rows_bytes + 8 * (2 * gram + values)
-
-    @property
-    def table_bytes(self) -> int:
-        """The mean's values, and the products under way."""
-        return 8 * 4 * self.coordinates.lattice.size
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Outputs, then the lattice."""
-        return (self.component.outputs, *self.coordinates.lattice.shape)
-
-    def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
-        problem, state = self.component.fitted(rows[:, :-1], rows[:, -1], counts)
-        lattice, space = self.coordinates.lattice, self.component.space
-        axes = space.nodes([lattice.nodes(axis) for axis in range(len(lattice.k))])
-        values = problem.model(state).on_grid(axes)
-        return np.rint(np.ldexp(np.moveaxis(values, -1, 0), self.bits)).astype(np.int64)
-
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Released values of one slab."""
-        mean = np.ldexp(state[output].astype(np.float64), -self.bits) / self._risk.shards
-        return to_released(self.coordinates, mean, slab) / self._unit
-
-
-# --- Linear risk minimizers, released by their weights
+def _on_lattice(
+    model: RiskMinimizer, coordinates: Coordinates
+) -> WeightsMeasurement | ValuesMeasurement:
+    measurement = WeightsMeasurement if model.risk.features else ValuesMeasurement
+    return measurement(model, coordinates, model.unit)
 
 
 @dataclass(frozen=True)
 class LinearFunctions(Vector):
-    """The weights of every output, one output after the other; see the top of the module."""
+    """The weights of every output, one output after the other; see the module."""
 
     model: RiskModel
 
     @classmethod
     def of(cls, model: RiskModel, *, share: Fraction = WHOLE) -> LinearFunctions:
-        """Those of a model of linear functions.
+        """Return those of a model of linear functions.
 
         Examples
         --------
+        >>> from dbern.bernstein.reproducing import Linear
         >>> from dbern.data.domain import Axis, Column, Domain
         >>> from dbern.erm.losses import Logistic
         >>> from dbern.counting.kernel_sums import BySign
         >>> label = BySign(Column("late", "data.label.classes", (False, True)))
         >>> box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
         >>> weights = LinearFunctions.of(
-        ...     RiskModel(box, Logistic(), LinearSpace(2, 1.0), label, cost=1.0)
+        ...     RiskModel(box, Logistic(), LinearFeatures(2, Linear(1.0)), label, cost=1.0)
         ... ).for_rows(1000)
         >>> weights.entries, 3.4 < weights.movement(1).value < 5
         (('weight of x', 'weight of y', 'weight of the constant'), True)
         """
         names = [f"weight of {name}" for name in model.domain.names]
-        if cast("LinearSpace", model.space).size > len(names):
+        if cast("LinearFeatures", model.space).size > len(names):
             names.append("weight of the constant")
         outputs = range(model.outputs)
         entries = names if model.outputs == 1 else [f"{a}, {i}" for i in outputs for a in names]
         return cls("weights", share, tuple(entries), model)
 
     def for_rows(self, n: int) -> LinearFunctions:
-        """The same for n records."""
+        """Return the same for n records."""
         return replace(self, model=self.model.for_rows(n))
 
     def protected(self, protection: Protection, ids: Column | None) -> LinearFunctions:
-        """The same for other neighbours."""
+        """Return the same for another neighboring relation."""
         return replace(self, model=self.model.protected(protection, ids))
 
     @property
     def features(self) -> tuple[int, float]:
         """Axes, and the constant."""
-        return self._space.dimensions, self._space.constant
+        return self._space.dimensions, self._space.kernel.constant
 
     @property
-    def _space(self) -> LinearSpace:
-        return cast("LinearSpace", self.model.space)
+    def _space(self) -> LinearFeatures:
+        return cast("LinearFeatures", self.model.space)
 
     @property
-    def _moved(self) -> float:
-        return OUTWARD * self.model.n * self.model.moved
+    def _sensitivity(self) -> float:
+        return OUTWARD * self.model.n * self.model.weight_sensitivity
 
     @property
     def entry_movement(self) -> float:
-        """n times the largest move of a function's value, which exceeds that of its weights."""
-        return OUTWARD * self._moved * max(1.0, self._space.reach)
+        """n times a function's sensitivity, which exceeds that of its weights."""
+        return OUTWARD * self._sensitivity * max(1.0, self._space.bound)
 
     def movement(self, norm: int) -> BumpBound:
-        """See the top of the module."""
+        """Bound the sensitivity: see the module."""
         outputs, size = self.model.outputs, self._space.size
         times = math.sqrt(outputs) if norm == 2 else outputs * math.sqrt(size)
-        text = "r" if outputs == 1 else f"{outputs}{'^{1/2}' if norm == 2 else ''} x r"
+        text = "r" if outputs == 1 else f"{_times(outputs, norm)} x r"
         text += f" sqrt({size})" if norm == 1 else ""
-        return BumpBound(
-            OUTWARD * times * self._moved,
-            f"{text}, r = {self.model.steps}M C kappa / n and twice the solver's distance",
-        )
+        return BumpBound(OUTWARD * times * self._sensitivity, f"{text}, {self.model.derivation}")
 
-    def statistic(self, n: int) -> WeightStatistic:
-        """Weights as fine as 64-bit integers allow."""
-        return WeightStatistic(self.model.for_rows(n) if self.model.n != n else self.model)
+    def statistic(self, n: int) -> WeightsMeasurement:
+        """Resolve for n records: as fine as 64-bit integers allow."""
+        return self._resolved(self.model.for_rows(n) if self.model.n != n else self.model)
 
-    def restore(self, n: int, counting: Mapping[str, Any]) -> WeightStatistic:
-        """With the planned shards."""
-        return WeightStatistic(self.model.restored(n, counting))
+    def restore(self, n: int, counting: Mapping[str, Any]) -> WeightsMeasurement:
+        """Return what a plan has resolved."""
+        return self._resolved(self.model.restored(n, counting))
+
+    def _resolved(self, model: RiskModel) -> WeightsMeasurement:
+        return WeightsMeasurement(model, Entries(len(self.entries)))
+
+
+def _times(outputs: int, norm: int) -> str:
+    return f"{outputs}{'^{1/2}' if norm == 2 else ''}"
+
+
+# --- How it is measured: solutions of shards as integers
+
+
+class _Errors(NamedTuple):
+    """Of released values: any one's float error, its l1 and l2 norm, accuracy, and a bound."""
+
+    value: float
+    l1: float
+    l2: float
+    position: float
+    bound: float
 
 
 @dataclass(frozen=True)
-class WeightStatistic(SolvedWeights):
-    """The means of the shards' weights as they are."""
+class _Solutions(ABC):
+    """A model resolved: the state is the sum over shards of solutions in fixed point.
+
+    Parameters
+    ----------
+    model : RiskModel
+    coordinates : Coordinates or Entries
+        What is released.
+    unit : float
+        A released value is in units of this.
+    """
+
+    model: RiskModel
+    coordinates: Coordinates | Entries
+    unit: float = 1.0
+
+    kernel_error = 0.0  # see the module
+
+    # What differs
 
     @property
-    def _size(self) -> int:
-        return self._features.size
+    @abstractmethod
+    def kept(self) -> str:
+        """What is kept of a shard, in a few words."""
 
     @property
-    def coordinates(self) -> Entries:
-        """One entry a weight."""
-        return Entries(self.component.outputs * self._size)
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Of the state: outputs first."""
 
     @property
-    def _float_norm(self) -> float:
-        """Of one output: fixed point; an integer as a float, and a division."""
-        return OUTWARD * (self.step + 4 * UNIT_ROUNDOFF * self.mean_norm)
+    @abstractmethod
+    def largest(self) -> float:
+        """Bound on a number of the state, for w of norm one."""
+
+    @property
+    @abstractmethod
+    def step(self) -> float:
+        """Bound on the norm of what fixed point changes of the mean of the weights."""
+
+    @property
+    @abstractmethod
+    def errors(self) -> _Errors:
+        """Of released values."""
+
+    @abstractmethod
+    def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+        """One shard in fixed point, from its distinct records."""
+
+    # How shards are gathered
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        return {"shards": self.shards, **self.model.space.counting}
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.model.columns
+
+    @property
+    def description(self) -> str:
+        """What is kept, shards, passes and steps; and what a user's loss can show."""
+        method, risk = self.model.method, self.model.risk
+        what = "content" if self.model.ids is None else "unit"
+        shards = f"{risk.shards} shards by {what}" if risk.shards > 1 else "one shard"
+        passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
+        steps = f"about {method.expected_steps(risk)} steps each, {method.most_steps(risk)} at most"
+        seen = "; that a solve of your loss failed can be observed" if method.observed else ""
+        return f"{self.kept}: {shards}, {passes}, {steps}{seen}"
+
+    @property
+    def shards(self) -> int:
+        return self.model.risk.shards
+
+    @property
+    def passes(self) -> int:
+        """Passes over all files, each of which gathers its shards' records and solves them."""
+        return min(self.shards, -(-self.model.n // PASS_ROWS))
+
+    @property
+    def pass_rows(self) -> int:
+        groups = -(-self.shards // self.passes)
+        return math.ceil(1.05 * min(1.0, groups / self.shards) * self.model.n) + 64
+
+    @property
+    def pass_bytes(self) -> int:
+        """Memory of a pass's records."""
+        width = len(self.model.domain.axes) + 2 + 2 * self.model.outputs
+        return 8 * _SOLVER_COPIES * width * self.pass_rows
+
+    @property
+    def batch_bytes(self) -> int:
+        """Positions, labels, hashes and a few temporaries."""
+        return 8 * (24 + 6 * len(self.model.domain.axes))
+
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        raise NotImplementedError("records of a risk minimizer are gathered by shard")
+
+    def gather(self, salt: bytes, index: int) -> Gathering:
+        """What one pass gathers and solves; of bounded units it is given its own alone.
+
+        Raises
+        ------
+        StoppedError
+            Where a kernel or a loss of the user's is not the one that was planned.
+        """
+        for key, name, digest in self.model.sources:
+            try:
+                imported(name, key)
+            except SpecError:
+                raise StoppedError("unlike", key) from None
+            if source_digest(name) != digest:
+                raise StoppedError("unlike", key)
+        given = self.model.ids is not None
+        return Gathering(
+            rows=self.model.rows,
+            solved=self.solved,
+            salt=salt,
+            shards=self.shards,
+            passes=1 if given else self.passes,
+            index=0 if given else index,
+            names=self.model.units if given else None,
+        )
+
+    def mean(self, state: Int64Array) -> FloatArray:
+        """Over the shards, of some of the state."""
+        return np.asarray(np.ldexp(state.astype(np.float64), -self.bits) / self.shards)
+
+    # How far they are from the minimizers
+
+    @property
+    def bits(self) -> int:
+        """s: the sum over shards stays below 2^62, each within ``|w_s|`` and its float error."""
+        risk = self.model.risk
+        norm = risk.norm(risk.most_weight) + self.shards * self.model.method.distance(risk) + 1
+        return min(MOST_BITS, 61 - math.frexp(self.shards * self.largest * norm)[1])
+
+    @property
+    def mean_norm(self) -> float:
+        """Bound on the norm of the mean of the weights, which is concave in a shard's weight."""
+        risk = self.model.risk
+        norm = risk.norm(risk.most_weight / risk.shards)
+        return OUTWARD * (norm + self.model.method.distance(risk)) + self.step
+
+    @property
+    def weight_error(self) -> float:
+        """Distance of the weights from the minimizers of the very records: accuracy alone.
+
+        That of the solver, and positions rounded by a few units: a feature that moves by delta is a
+        prediction's error ``|w| delta`` and a gradient's ``C M delta`` (`dbern.erm.risk`).
+        """
+        risk, delta = self.model.risk, self.model.space.drift(16 * UNIT_ROUNDOFF)
+        predicted = self.mean_norm * math.sqrt(risk.most_weight * risk.loss.curvature) / 2
+        rounded = delta * (predicted + risk.cost * risk.slope + self.mean_norm)
+        return self.model.method.distance(risk) + rounded
+
+    def lattice_errors(self, coordinates: Coordinates, row_error: float) -> _Errors:
+        """From the float error of a value whose row of the map sums to one, of weights or values.
+
+        Of all values of all outputs: the norm of the row sums, which factors. Position error is
+        the weights' error at its largest, and the kernel's cut. A value is bounded by
+        ``sup |phi|`` times the norm of the mean, mapped, and everything that floats can add.
+        """
+        sums = [coordinates.row_sums(axis) for axis in range(len(coordinates.lattice.k))]
+        largest_row = math.prod(float(one.max()) for one in sums)
+        outputs, space = self.model.outputs, self.model.space
+
+        def norm(p: int, outputs: float) -> float:
+            rows = math.prod(float((one**p).sum() ** (1 / p)) for one in sums)
+            return OUTWARD * outputs * row_error * rows
+
+        accuracy = space.bound * self.weight_error + space.cut_error(self.model.risk)
+        return _Errors(
+            value=row_error * largest_row,
+            l1=norm(1, outputs),
+            l2=norm(2, math.sqrt(outputs)),
+            position=OUTWARD * accuracy / self.unit,
+            bound=OUTWARD * 1.001 * largest_row * space.bound * self.mean_norm / self.unit,
+        )
 
     @property
     def float_error(self) -> float:
-        """No entry's is larger than the norm."""
-        return self._float_norm
-
-    def float_error_norm(self, norm: int) -> float:
-        """Of all outputs."""
-        outputs = self.component.outputs
-        times = math.sqrt(outputs) if norm == 2 else outputs * math.sqrt(self._size)
-        return OUTWARD * times * self._float_norm
+        return self.errors.value
 
     @property
     def position_error(self) -> float:
-        """No entry is farther from its meaning than the weights."""
-        return self.weight_error
+        return self.errors.position
 
     @property
     def value_bound(self) -> float:
-        """No entry exceeds the norm."""
-        return OUTWARD * 1.001 * self.mean_norm
+        return self.errors.bound
+
+    def float_error_norm(self, norm: int) -> float:
+        return self.errors.l2 if norm == 2 else self.errors.l1
+
+    def kernel_error_norm(self, norm: int) -> float:
+        del norm
+        return 0.0
+
+
+@dataclass(frozen=True)
+class WeightsMeasurement(_Solutions):
+    """Weights of features: released as they are, or as a function's coordinates of a lattice."""
+
+    @property
+    def _features(self) -> FeatureMap:
+        return cast("FeatureMap", self.model.space)
+
+    @property
+    def _lattice(self) -> Coordinates | None:
+        return None if isinstance(self.coordinates, Entries) else self.coordinates
+
+    @property
+    def kept(self) -> str:
+        """How many weights."""
+        return f"weights of {self._features.size} features"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Outputs, features."""
+        return (self.model.outputs, self._features.size)
+
+    largest = 1.0
+
+    @property
+    def step(self) -> float:
+        """Of as many numbers, each by half a step."""
+        return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(self._features.size)
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Memory of one pass: its records, and the features of a shard or of a block of it."""
+        size = self._features.size
+        features = min(STORED_FEATURES, self.pass_rows * size)
+        return self.pass_bytes + 8 * (2 * features + 4 * BLOCK * size)
 
     @property
     def table_bytes(self) -> int:
-        """None."""
-        return 0
+        """Features at the lattice points of each axis, mapped, and the products under way."""
+        if self._lattice is None:
+            return 0
+        nodes = self._lattice.lattice.shape
+        return 8 * 3 * (sum(nodes) + max(nodes)) * self._features.size
+
+    @cached_property
+    def errors(self) -> _Errors:
+        """Of a function the map's floats, of weights those of a division.
+
+        By stationarity the mean of the minimizers has weights that sum to at most C M, times the
+        most rows over n. No weight is larger, or farther from its meaning, than the norm of all.
+        """
+        risk, bound = self.model.risk, self._features.bound
+        if self._lattice is None:
+            one = OUTWARD * (self.step + 4 * UNIT_ROUNDOFF * self.mean_norm)
+            l1 = OUTWARD * (self.model.outputs * math.sqrt(self._features.size)) * one
+            l2 = OUTWARD * math.sqrt(self.model.outputs) * one
+            return _Errors(one, l1, l2, self.weight_error, OUTWARD * 1.001 * self.mean_norm)
+        mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
+        rest = self.model.method.distance(risk) + self.step
+        space = cast("GaussianFeatures", self._features)
+        floats = space.value_error(self._lattice, mass, rest)
+        floats += 6 * UNIT_ROUNDOFF * bound * self.mean_norm
+        row_error = OUTWARD * (floats + self.step * bound) / self.unit
+        return self.lattice_errors(self._lattice, row_error)
+
+    def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+        """Return one shard's weights in fixed point, from its distinct records."""
+        _, weights = self.model.fitted(rows[:, :-1], rows[:, -1], counts)
+        return np.rint(np.ldexp(weights.T, self.bits)).astype(np.int64)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """The entries of one slab."""
-        del output
-        return np.asarray(self.mean(state.reshape(-1)[slab.start : slab.stop]))
+        """Return the released values of one slab."""
+        if self._lattice is None:
+            return self.mean(state.reshape(-1)[slab.start : slab.stop])
+        space = cast("GaussianFeatures", self._features)
+        return space.values(self.mean(state[output]), self._lattice, slab) / self.unit
+
+
+@dataclass(frozen=True)
+class ValuesMeasurement(_Solutions):
+    """A function's values on the lattice, of an expansion in each shard's records."""
+
+    coordinates: Coordinates
+
+    @property
+    def kept(self) -> str:
+        """How many values."""
+        return f"values at {self.coordinates.lattice.size} lattice points"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Outputs, then the lattice."""
+        return (self.model.outputs, *self.coordinates.lattice.shape)
+
+    step = 0.0  # the functions themselves are not rounded
+
+    @property
+    def largest(self) -> float:
+        """A value is at most ``sup |phi|`` times the norm."""
+        return max(1.0, self.model.space.bound)
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Memory of one pass: its records, a shard's Gram matrix, and values under way."""
+        heavy = min(self.pass_rows, math.ceil(1.25 * self.model.n / self.shards) + 64)
+        gram = heavy**2 if heavy <= STORED_ROWS else BLOCK**2
+        values = self.coordinates.lattice.size * (2 * self.model.outputs + BLOCK)
+        return self.pass_bytes + 8 * (2 * gram + values)
+
+    @property
+    def table_bytes(self) -> int:
+        """The mean's values, and the products under way."""
+        return 8 * 4 * self.coordinates.lattice.size
+
+    @cached_property
+    def errors(self) -> _Errors:
+        """Of evaluating expansions, half a step, and the map."""
+        space, risk, lattice = self.model.space, self.model.risk, self.coordinates.lattice
+        floats = value_error(risk, max(space.radius, risk.radius)) + math.ldexp(0.5, -self.bits)
+        depth = 6 + sum(nodes + 4 for nodes in lattice.shape)
+        if len(self.coordinates.layout.shape) != len(lattice.shape):
+            depth = 10 + lattice.size  # one product over the whole lattice
+        floats += 2 * depth * UNIT_ROUNDOFF * (space.bound * self.mean_norm + floats)
+        return self.lattice_errors(self.coordinates, OUTWARD * floats / self.unit)
+
+    def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+        """Return one shard's values in fixed point, from its distinct records."""
+        problem, state = self.model.fitted(rows[:, :-1], rows[:, -1], counts)
+        axes = cast("GramKernel", self.model.space).cube.axes(self.coordinates.lattice)
+        values = cast("DualObjective", problem).model(state).on_grid(axes)
+        return np.rint(np.ldexp(np.moveaxis(values, -1, 0), self.bits)).astype(np.int64)
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Return the released values of one slab."""
+        return to_released(self.coordinates, self.mean(state[output]), slab) / self.unit

@@ -6,7 +6,10 @@ kernel K, ``f_w(x) = <w, phi(x)>``, each shard has the 1-strongly convex objecti
     ``J_s(w) = a sum_{i in s} L(l_i, f_w(d_i)) + |w|^2 / 2``,   ``a = C m / n``,
 
 and the released function is ``F(y) = (1/m) sum_s f_{w_s}(y)``, w_s the minimizer of J_s (or the
-iterate of a stated method). n is the public normalizer. The null record contributes nothing.
+iterate of a declared method). n is the public normalizer. A missing record contributes nothing.
+
+Sensitivity
+-----------
 
 Theorem (one record added to or removed from a shard). ``|w_s - w_s'| <= a M kappa``.
 Proof. J' = J + a L(l, f_w(d)). By strong convexity ``|w - w'| <= |grad J(w')|`` as
@@ -15,7 +18,7 @@ Proof. J' = J + a L(l, f_w(d)). By strong convexity ``|w - w'| <= |grad J(w')|``
 Corollary (replace-one). The mean of the w_s moves by at most ``r = 2 M C kappa / n``, whatever m:
 if the record stays in its shard, w_s moves by ``2 a M kappa`` (remove, then add); if it moves to
 another, two shards move by ``a M kappa`` each; the mean has weight 1/m and ``a/m = C/n``. Adding
-or removing one record moves it by r/2. Hence ``S(F) <= r kappa_lat``. The shard of a record must
+or removing one record moves it by r/2. Hence ``S(F) <= r sup |phi|``. The shard of a record must
 be a function of its own content alone; shards by position are stable only where they do not move.
 The paper prints r/2 for replaced records: a flipped label under the hinge attains r.
 
@@ -24,11 +27,27 @@ Slope. M need only bound ``|L'|`` where minimizers live. ``J_s(w_s) <= J_s(0)`` 
 for any M that holds on that ball: starting from the first, the two are iterated to a smaller M.
 Clipping dL/df at M replaces L by a convex M-Lipschitz loss of the same curvature with the same
 minimizers (the gradients agree there), and is what every method here minimizes: so the theorems
-hold for all its iterates too, and for a loss whose author stated too small an M.
+hold for all its iterates too, and for a loss whose author declared too small an M.
 
 One-vs-rest with q models: every record is in all of them, so r holds for each model.
 
-How far floats take a gradient method from the exact one: bounds from public constants.
+Weights where the number of rows is private
+-------------------------------------------
+n is then the public normalizer, and a shard may hold any number c of rows. So that its weight stays
+bounded (and with it the error of floats), a record of a shard of c rows has the weight ``g(c) = a
+max(0, 1 - (c - 1)/K)``, K a public power of two (`Risk.vanishing`), so that ``c g(c) <=
+a (K + 1)^2 / (4 K)``.
+
+*A record added or removed* still moves w_s by at most ``a M kappa``. Proof: as of the theorem, but
+the gradient now differs by ``g(c+1) L' phi`` of the new record and by ``(g(c) - g(c+1)) L' phi`` of
+each of the c others, ``M kappa (g(c+1) + c (g(c) - g(c+1)))`` at most. Up to c = K that is
+``M kappa a (1 - c/K + c/K)``, and 0 beyond. So the mean moves by r/2, and by r where a record is
+replaced. Weights as floats are off by ``2^-53`` of themselves, which all records make at most
+``2^-52`` of all weight times ``M kappa``, for each of two databases.
+
+Floats
+------
+How far they take a gradient method from the exact one: bounds from public constants.
 
 A state is an element of the Hilbert space, exactly, whatever floats say: the expansion
 ``sum_i alpha_i phi(d_i)`` in its stored coefficients, or stored weights of explicit features. Every
@@ -102,8 +121,8 @@ class Risk:
         Coordinates of a point, l.
     shards : int
         m.
-    rows : int, optional
-        The most records there can be, n unless stated: more than n where n is not their number.
+    vanishing : int, optional
+        K, where the number of rows is private: in a shard of more rows a record weighs nothing.
     lipschitz : float, optional
         A smaller M to clip the derivative at, where the loss's own is larger.
 
@@ -128,31 +147,40 @@ class Risk:
     radius: float
     dimensions: int
     shards: int = 1
-    rows: int | None = None
+    vanishing: int | None = None
     lipschitz: float | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.cost) and self.cost > 0):
             raise SpecError("target.C: must be positive and finite; write C = 1.0")
-        if self.n < 1 or self.shards < 1 or self.most_rows < 1:
+        if self.n < 1 or self.shards < 1:
             raise SpecError(
                 "target.shards: rows and shards must be at least 1; write shards = 1 for one model"
             )
-
-    @property
-    def most_rows(self) -> int:
-        """The most records there can be."""
-        return self.n if self.rows is None else self.rows
 
     @property
     def weight(self) -> float:
         """a, the weight of one record in its shard; the objective is defined with this float."""
         return self.cost * self.shards / self.n
 
+    def relative_weight(self, rows: float) -> float:
+        """``g / a`` in a shard of so many rows: exact, as K is a power of two far below 2^53."""
+        return 1.0 if self.vanishing is None else max(0.0, 1.0 - (rows - 1.0) / self.vanishing)
+
+    @property
+    def most_rows(self) -> int:
+        """The most weight of all records, in units of a: with K, ``c g(c)`` in every shard."""
+        return self.n if self.vanishing is None else self.shards * (self.vanishing // 4 + 1)
+
     @property
     def most_weight(self) -> float:
         """The most weight of one shard: equal records share a shard, so it can hold every row."""
         return OUTWARD * self.weight * self.most_rows
+
+    @property
+    def features(self) -> ExplicitKernel | None:
+        """The kernel, where it has explicit features."""
+        return self.kernel if isinstance(self.kernel, ExplicitKernel) else None
 
     @cached_property
     def kappa(self) -> float:
@@ -176,13 +204,13 @@ class Risk:
         return OUTWARD * 2 * self.slope * self.cost * self.kappa / self.n
 
     def norm(self, total: float) -> float:
-        """Bound on ``|w_s|`` for a shard of that total weight."""
+        """Bound ``|w_s|`` for a shard of that total weight."""
         return OUTWARD * min(
             total * self.slope * self.kappa, math.sqrt(2 * total * self.loss.at_zero)
         )
 
     def smoothness(self, total: float) -> float:
-        """Lipschitz constant beta of the loss part's gradient: total weight, kappa^2, curvature."""
+        """Return beta, the Lipschitz constant of the loss part's gradient."""
         return OUTWARD * total * self.kappa**2 * self.loss.curvature
 
 
@@ -197,7 +225,7 @@ _MOST_CONDITION = 2.0**40
 
 
 def sum_by_pairs(term: Callable[[slice], FloatArray], count: int) -> FloatArray:
-    """``term(block)`` summed over the blocks of `count` > 0 rows, in a balanced tree.
+    """Return ``term(block)`` summed over the blocks of `count` > 0 rows, in a balanced tree.
 
     Examples
     --------
@@ -220,13 +248,13 @@ def sum_by_pairs(term: Callable[[slice], FloatArray], count: int) -> FloatArray:
 
 
 def summation_error(risk: Risk) -> float:
-    """g, with room for the products of features or axes and for a mean over the shards."""
+    """Return g, with room for the products of features or axes and for a mean over the shards."""
     terms = BLOCK + _DEPTH + 2 * risk.dimensions + 16 + math.log2(risk.shards)
     return OUTWARD * terms * UNIT_ROUNDOFF
 
 
 def prediction_error(risk: Risk, total: float, radius: float) -> float:
-    """e: float error of a state's value at a point up to `radius`, for a shard of that weight."""
+    """Bound e, a state's float error of values up to `radius`, for a shard of that weight."""
     largest = max(radius, risk.radius)
     relative = summation_error(risk) * risk.kernel.bound(largest)
     kernel = risk.kernel.error(risk.dimensions, largest)
@@ -234,7 +262,7 @@ def prediction_error(risk: Risk, total: float, radius: float) -> float:
 
 
 def state_error(risk: Risk, total: float) -> float:
-    """B of the module: distance of a float state from the exact one, for a shard of that weight.
+    """Bound B, the distance of a float state from the exact one, for a shard of that weight.
 
     A convex function of the weight, zero at 0: over shards whose weights sum to at most
     `Risk.most_weight` the sum of it is largest with all weight in one.
@@ -252,19 +280,19 @@ def state_error(risk: Risk, total: float) -> float:
         )
     predictions = prediction_error(risk, total, risk.radius) * math.sqrt(total * loss.curvature / 2)
     weights = loss.derivative_error + summation_error(risk) * risk.slope
-    if isinstance(risk.kernel, ExplicitKernel):
-        weights += risk.slope * risk.kernel.feature_error / risk.kappa
+    if risk.features is not None:
+        weights += risk.slope * risk.features.feature_error / risk.kappa
     update = 10 * UNIT_ROUNDOFF * condition * risk.slope
     return OUTWARD * (predictions + _GROWTH * risk.kappa * total * (weights + update))
 
 
 def mean_state_error(risk: Risk) -> float:
-    """Bound on the mean of B over the shards, for every database."""
+    """Bound the mean of B over the shards, for every database."""
     return OUTWARD * state_error(risk, risk.most_weight) / risk.shards
 
 
 def value_error(risk: Risk, radius: float) -> float:
-    """Float error of evaluating the mean of the shards' models at points up to `radius`.
+    """Bound the float error of the mean of the shards' models at points up to `radius`.
 
     Shard weights sum to at most `Risk.most_weight`, and the error is linear in them. It holds
     for one output; a mean over shards by pairs, or of blocks of `BLOCK`, is within it.

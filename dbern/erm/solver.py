@@ -1,16 +1,13 @@
-"""Solve a shard's objective to within a stated distance of its minimizer.
+"""Solve a shard's objective to within a declared distance of its minimizer.
 
-A shard's objective as the solver sees it: where the loss pulls a state, and how far off it is.
+A shard's objective is ``J = P + |w|^2/2``, P the weighted sum of losses. The solver sees its
+*pull*, ``-grad P(w) = -a sum_i L'(l_i, f_w(d_i)) phi(d_i)``, so ``grad J(w) = w - pull(w)``. Equal
+records are merged into one with their number as weight, in sorted order: the objective is the same,
+the Gram matrix smaller, and the result free of the order of the records.
 
-``pull(w) = -grad P(w) = -a sum_i L'(l_i, f_w(d_i)) phi(d_i)``, so ``grad J(w) = w - pull(w)``.
-Equal records are merged into one with their number as weight, in sorted order: the objective is
-the same, the Gram matrix smaller, and the result free of the order of the records.
-
-Gradient methods from zero, whose output is within a stated distance of the minimizer.
-
-Write ``J = P + |w|^2/2`` for a shard's objective, c for its total weight: P is convex, its gradient
-Lipschitz with ``beta = c kappa^2 curvature``. Steps are ``w - eta grad J(w)`` with
-``eta = 1/(1 + beta)``; float errors are those of `dbern.erm.risk`.
+Gradient methods start at zero. Write c for the total weight: P is convex, its gradient Lipschitz
+with ``beta = c kappa^2 curvature``. Steps are ``w - eta grad J(w)`` with ``eta = 1/(1 + beta)``;
+float errors are those of `dbern.erm.risk`.
 
 Lemma (contraction). ``T(w) = w - eta grad J(w)`` with ``0 < eta <= 2/(2 + beta)`` satisfies
 ``|T(w) - T(w')| <= (1 - eta) |w - w'|``. Proof. With ``d = w - w'``, ``p = grad P(w) - grad P(w')``
@@ -24,7 +21,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -37,17 +33,7 @@ from dbern.types import UNIT_ROUNDOFF, FloatArray
 # --- Fitted functions
 
 
-_CACHED_TERMS = 1 << 16
-
-
-class Model(Protocol):
-    """A fitted function with q outputs; its values are bounded by no noise: private."""
-
-    def __call__(self, points: FloatArray) -> FloatArray:
-        """Values (m, q) at points (m, l)."""
-
-    def on_grid(self, axes: Sequence[FloatArray]) -> FloatArray:
-        """Values (k_1, .., k_l, q) at the product of the axes' coordinates."""
+_CACHED = 1 << 16  # entries of a Gram matrix computed at a time
 
 
 def _grid_points(axes: Sequence[FloatArray]) -> FloatArray:
@@ -56,18 +42,18 @@ def _grid_points(axes: Sequence[FloatArray]) -> FloatArray:
 
 @dataclass(frozen=True)
 class Expansion:
-    """``f(y) = sum_i alpha_i K(d_i, y)`` for records d (n, l) and coefficients (n, q)."""
+    """``f(y) = sum_i alpha_i K(d_i, y)`` for records d (n, l) and coefficients (n, q): private."""
 
     kernel: Kernel
     records: FloatArray
     coefficients: FloatArray
 
     def __call__(self, points: FloatArray) -> FloatArray:
-        """Values (m, q); sums over records as `rounding` counts them."""
+        """Return values (m, q) at points (m, l); sums over records are by pairs of blocks."""
         shape = (len(points), self.coefficients.shape[1])
         if not len(self.records):
             return np.zeros(shape)
-        height = max(1, _CACHED_TERMS // BLOCK)
+        height = max(1, _CACHED // BLOCK)
 
         def term(block: slice) -> FloatArray:
             values = np.empty(shape)
@@ -80,7 +66,10 @@ class Expansion:
         return sum_by_pairs(term, len(self.records))
 
     def on_grid(self, axes: Sequence[FloatArray]) -> FloatArray:
-        """Values on a grid: for product kernels the axes' factors and one matrix product."""
+        """Return values (k_1, .., k_l, q) at the product of the axes' coordinates.
+
+        For product kernels from the axes' factors, by one matrix product.
+        """
         shape = (*(len(axis) for axis in axes), self.coefficients.shape[1])
         kernel = self.kernel
         if not (isinstance(kernel, ProductKernel) and kernel.product):
@@ -106,22 +95,6 @@ def _rowwise_products(factors: Sequence[FloatArray]) -> FloatArray:
     return result
 
 
-@dataclass(frozen=True)
-class LinearModel:
-    """``f(y) = features(y) . weights`` for weights (p, q)."""
-
-    kernel: ExplicitKernel
-    weights: FloatArray
-
-    def __call__(self, points: FloatArray) -> FloatArray:
-        """Values (m, q)."""
-        return np.asarray(self.kernel.features(points) @ self.weights)
-
-    def on_grid(self, axes: Sequence[FloatArray]) -> FloatArray:
-        """Values on a grid."""
-        return self(_grid_points(axes)).reshape(*(len(axis) for axis in axes), -1)
-
-
 # --- A shard's objective as the solver sees it
 
 STORED_ROWS = 8192
@@ -130,95 +103,46 @@ STORED_ROWS = 8192
 STORED_FEATURES = 1 << 25
 """Up to this many numbers the explicit features are kept (256 MiB), beyond it recomputed."""
 
-_CACHED = 1 << 16  # entries of the Gram matrix computed at a time
-
-
-class Objective(Protocol):
-    """One shard; states are arrays (size, q) with a column for each of q models."""
-
-    @property
-    def risk(self) -> Risk:
-        """The public constants."""
-
-    @property
-    def total(self) -> float:
-        """The shard's weight, rounded outward."""
-
-    def zero(self) -> FloatArray:
-        """The state of w = 0."""
-
-    def pull(self, state: FloatArray) -> FloatArray:
-        """``-grad P``."""
-
-    def distance(self, state: FloatArray, pull: FloatArray, exact: bool) -> float:
-        """Bound on ``|state - pull|``, the gradient's norm but for its float error.
-
-        The largest of the q models; `exact` spends a product with the Gram matrix on it.
-        """
-
-    def model(self, state: FloatArray) -> Model:
-        """What the state predicts."""
-
-
-def objective(
-    risk: Risk, points: FloatArray, labels: FloatArray, counts: FloatArray | None = None
-) -> Objective:
-    """The shard's objective, in explicit features where the kernel has them.
-
-    `counts` (n,) says how many equal records a row stands for, of rows that are distinct and
-    sorted; without them equal ones are merged where there is a Gram matrix.
-
-    Raises
-    ------
-    SpecError
-        For points or labels of the wrong shape.
-    """
-    labels = labels[:, None] if labels.ndim == 1 else labels
-    if points.ndim != 2 or points.shape[1] != risk.dimensions or len(labels) != len(points):
-        raise SpecError(
-            f"target: a shard needs points (n, {risk.dimensions}) and as many labels; pass one row "
-            "per record"
-        )
-    labels = risk.loss.admissible(labels)
-    if isinstance(risk.kernel, ExplicitKernel):
-        return PrimalObjective(risk, risk.kernel, points, labels, counts)
-    return DualObjective(risk, points, labels, counts)
-
 
 class DualObjective:
-    """States are the coefficients of an expansion in the records' features."""
+    """A shard by its Gram matrix: states are coefficients (n, q) of an expansion in its records.
+
+    Parameters
+    ----------
+    risk : Risk
+    points : array (n, l)
+        Distinct records.
+    labels : array (n, q)
+        One column for each of q models.
+    counts : array (n,)
+        How much each record weighs, in units of `Risk.weight`.
+    """
 
     def __init__(
-        self,
-        risk: Risk,
-        points: FloatArray,
-        labels: FloatArray,
-        counts: FloatArray | None = None,
+        self, risk: Risk, points: FloatArray, labels: FloatArray, counts: FloatArray
     ) -> None:
-        distinct = np.column_stack([points, labels])
-        if counts is None:
-            distinct, found = np.unique(distinct, axis=0, return_counts=True)
-            counts = found.astype(np.float64)
         self.risk = risk
         self.total = OUTWARD * risk.weight * float(counts.sum())
-        self._points = np.ascontiguousarray(distinct[:, : points.shape[1]])
-        self._labels = distinct[:, points.shape[1] :]
+        self._points = np.ascontiguousarray(points)
+        self._labels = labels
         self._weights = (risk.weight * counts)[:, None]
-        self._gram = _gram(risk.kernel, self._points) if len(distinct) <= STORED_ROWS else None
+        self._gram = _gram(risk.kernel, self._points) if len(points) <= STORED_ROWS else None
 
     def zero(self) -> FloatArray:
-        """No coefficients."""
+        """Return the state of w = 0."""
         return np.zeros_like(self._labels)
 
     def pull(self, state: FloatArray) -> FloatArray:
-        """Coefficients ``-a_i L'_i``."""
+        """Return ``-grad P``: coefficients ``-a_i L'_i``."""
         slopes = _slopes(self.risk, self._labels, self._predictions(state))
         return np.asarray(-self._weights * slopes)
 
     def distance(self, state: FloatArray, pull: FloatArray, exact: bool) -> float:
-        """See `Objective`: ``sqrt(v'Kv)`` with the float error of ``v'Kv``, or ``kappa |v|_1``.
+        """Bound ``|state - pull|``, the gradient's norm but for its float error.
 
-        The Euclidean norm of the coefficients v is no norm of the Hilbert space.
+        Of the q models the largest: ``kappa |v|_1``, v the difference of coefficients, whose
+        Euclidean norm is no norm of the Hilbert space. Where `exact` spends a product with the Gram
+        matrix, ``sqrt(v'Kv)`` with the float error of ``v'Kv`` where that is less.
         """
         difference = state - pull
         order = 2 * len(difference) * UNIT_ROUNDOFF  # sums down a column are in sequence
@@ -232,8 +156,8 @@ class DualObjective:
             bound = min(bound, math.sqrt(max(square, 0.0) + error))
         return OUTWARD * bound
 
-    def model(self, state: FloatArray) -> Model:
-        """The expansion."""
+    def model(self, state: FloatArray) -> Expansion:
+        """Return the function that a state stands for."""
         return Expansion(self.risk.kernel, self._points, state)
 
     def _predictions(self, state: FloatArray) -> FloatArray:
@@ -242,12 +166,15 @@ class DualObjective:
             return state
         gram = self._gram
         if gram is None:
-            return Expansion(self.risk.kernel, self._points, state)(self._points)
+            return self.model(state)(self._points)
         return sum_by_pairs(lambda block: np.asarray(gram[block].T @ state[block]), len(state))
 
 
 class PrimalObjective:
-    """States are weights of explicit features, block by block: any number of records."""
+    """A shard by explicit features, in blocks of any number of records: states are weights (p, q).
+
+    Parameters as of `DualObjective`; `kernel` is the risk's.
+    """
 
     def __init__(
         self,
@@ -255,12 +182,11 @@ class PrimalObjective:
         kernel: ExplicitKernel,
         points: FloatArray,
         labels: FloatArray,
-        counts: FloatArray | None = None,
+        counts: FloatArray,
     ) -> None:
         self.risk = risk
-        rows = len(points) if counts is None else float(counts.sum())
-        self.total = OUTWARD * risk.weight * rows
-        self._counts = None if counts is None else counts[:, None]
+        self.total = OUTWARD * risk.weight * float(counts.sum())
+        self._counts = counts[:, None]
         self._kernel = kernel
         self._points = points
         self._labels = labels
@@ -269,30 +195,59 @@ class PrimalObjective:
         self._features = kernel.features(points) if kept else None
 
     def zero(self) -> FloatArray:
-        """No weights."""
+        """Return the state of w = 0."""
         return np.zeros((self._size, self._labels.shape[1]))
 
     def pull(self, state: FloatArray) -> FloatArray:
-        """``-a sum_i c_i L'_i x_i``, in blocks of `BLOCK` records; c_i their counts."""
+        """Return ``-grad P = -a sum_i c_i L'_i x_i``, c_i the counts, in blocks of records."""
 
         def term(block: slice) -> FloatArray:
             kept = self._features
             features = self._kernel.features(self._points[block]) if kept is None else kept[block]
             slopes = _slopes(self.risk, self._labels[block], features @ state)
-            slopes = slopes if self._counts is None else slopes * self._counts[block]
-            return np.asarray(features.T @ slopes)
+            return np.asarray(features.T @ (slopes * self._counts[block]))
 
         if not len(self._points):
             return self.zero()
         return np.asarray(-self.risk.weight * sum_by_pairs(term, len(self._points)))
 
     def distance(self, state: FloatArray, pull: FloatArray, exact: bool) -> float:  # noqa: ARG002
-        """The Euclidean norm: that of the Hilbert space, for explicit features."""
+        """Bound ``|state - pull|`` by the Euclidean norm: that of the Hilbert space here."""
         return OUTWARD * float(np.linalg.norm(state - pull, axis=0).max(initial=0.0))
 
-    def model(self, state: FloatArray) -> Model:
-        """The linear function."""
-        return LinearModel(self._kernel, state)
+
+Objective = DualObjective | PrimalObjective
+
+
+def objective(risk: Risk, points: FloatArray, labels: FloatArray, counts: FloatArray) -> Objective:
+    """Return the shard's objective, in explicit features where the kernel has them.
+
+    Parameters
+    ----------
+    risk : Risk
+    points : array (n, l)
+        The shard's distinct records, sorted, within the risk's radius; missing records left out.
+    labels : array (n,) or (n, q)
+        One column a model; signs for classification (`one_vs_rest`).
+    counts : array (n,)
+        How many equal records a row stands for.
+
+    Raises
+    ------
+    SpecError
+        For points or labels of the wrong shape.
+    """
+    labels = labels[:, None] if labels.ndim == 1 else labels
+    if points.ndim != 2 or points.shape[1] != risk.dimensions or len(labels) != len(points):
+        raise SpecError(
+            f"target: a shard needs points (n, {risk.dimensions}) and as many labels; pass one row "
+            "per record"
+        )
+    labels = risk.loss.admissible(labels)
+    counts = counts * risk.relative_weight(float(counts.sum()))
+    if risk.features is None:
+        return DualObjective(risk, points, labels, counts)
+    return PrimalObjective(risk, risk.features, points, labels, counts)
 
 
 def _slopes(risk: Risk, labels: FloatArray, predictions: FloatArray) -> FloatArray:
@@ -311,7 +266,7 @@ def _gram(kernel: Kernel, points: FloatArray) -> FloatArray:
     return values
 
 
-# --- Gradient methods from zero, whose output is within a stated distance of the minimizer
+# --- Gradient methods from zero, whose output is within a declared distance of the minimizer
 
 _CHECK_EVERY = 8
 
@@ -325,7 +280,7 @@ class Certified:
     distance is reached on every database: there is no cap below the proved worst case.
 
     *Certificate.* J is 1-strongly convex, so ``|w - w*| <= |grad J(w)|``: whenever the gradient's
-    norm is at most the tolerance, the state is the answer, float error as in `rounding`.
+    norm is at most the tolerance, the state is the answer, float error as in `dbern.erm.risk`.
 
     *Plain steps* reach it: ``(1 - eta)^T |w*|`` is at most the tolerance after a number of steps
     known in advance, certified on the way or not. This is the proof for every database.
@@ -348,19 +303,15 @@ class Certified:
     tolerance : float
         Distance allowed to the iteration; floats add theirs. `for_sensitivity` chooses it.
     observed : bool
-        Whether the last state is looked at too: where the number of steps rests on what somebody
-        states of a loss, it need not be enough.
+        Whether the last state is checked too: where the number of steps rests on constants that a
+        user declares, it need not be enough.
 
     Raises
     ------
+    ValueError
+        For a tolerance that is not positive.
     SpecError
-        For a tolerance that is not positive; from `run`, where the last state is looked at and not
-        within the tolerance.
-
-    Examples
-    --------
-    >>> Certified(1e-9).tolerance
-    1e-09
+        From `run`, where the last state is checked and not within the tolerance.
     """
 
     tolerance: float
@@ -368,18 +319,16 @@ class Certified:
 
     def __post_init__(self) -> None:
         if not self.tolerance > 0:
-            raise SpecError("target.gap: must be positive; write gap = 1e-9")
+            raise ValueError("the tolerance must be positive")
 
     @classmethod
     def for_sensitivity(cls, risk: Risk, share: float = 2.0**-8) -> Certified:
-        """The tolerance that adds that share of r to r."""
+        """Return the method whose tolerance adds that share of r to r."""
         return cls(share * risk.sensitivity / 2)
 
     def run(self, problem: Objective) -> FloatArray:
-        """A state within the tolerance and the float error of the shard's minimizer."""
-        risk, total = problem.risk, problem.total
-        plain = _plain_steps(risk, total, self.tolerance)
-        accelerated = self._accelerated_steps(risk, total)
+        """Return a state within the tolerance and the float error of the shard's minimizer."""
+        plain, accelerated = self._steps(problem.risk, problem.total)
         if accelerated < plain:
             certified = self._accelerated(problem, accelerated)
             if certified is not None:
@@ -396,14 +345,14 @@ class Certified:
             state = _mix(state, pull, step)
         else:
             if self.observed:
-                self._look(problem, state)
+                self._check(problem, state)
         return state
 
-    def _look(self, problem: Objective, state: FloatArray) -> None:
+    def _check(self, problem: Objective, state: FloatArray) -> None:
         floats = state_error(problem.risk, problem.total)
         if not problem.distance(state, problem.pull(state), True) <= self.tolerance + floats:
             raise SpecError(
-                "target.loss: did not converge, so it is not what is stated of it: convex, "
+                "target.loss: did not converge, so it is not what the spec declares: convex, "
                 "Lipschitz and as smooth; write larger constants, or a loss that is"
             )
 
@@ -424,27 +373,27 @@ class Certified:
         exact = count % _CHECK_EVERY == _CHECK_EVERY - 1
         return problem.distance(state, pull, exact) <= self.tolerance
 
-    def instability(self, risk: Risk) -> float:
-        """Twice the distance."""
-        return 2 * self.distance(risk)
-
     def distance(self, risk: Risk) -> float:
-        """The tolerance and the float error, in the mean over shards."""
+        """Bound the distance to the minimizer, floats included, in the mean over shards."""
         return self.tolerance + mean_state_error(risk)
 
+    def instability(self, risk: Risk) -> float:
+        """Bound what the distance adds to the sensitivity: twice itself."""
+        return 2 * self.distance(risk)
+
     def most_steps(self, risk: Risk) -> int:
-        """Steps on a shard that holds every row, after accelerated steps that failed."""
-        return self._most(risk, risk.most_weight)
+        """Bound the steps on a shard that holds every row, after accelerated steps that failed."""
+        plain, accelerated = self._steps(risk, risk.most_weight)
+        return plain + (accelerated if accelerated < plain else 0)
 
     def expected_steps(self, risk: Risk) -> int:
-        """Proved steps on a shard of average weight, floats aside: what to plan time with."""
-        total = risk.most_weight / risk.shards
-        return min(_plain_steps(risk, total, self.tolerance), self._accelerated_steps(risk, total))
+        """Return the proved steps on a shard of average weight, floats aside: to plan time with."""
+        return min(self._steps(risk, risk.most_weight / risk.shards))
 
-    def _most(self, risk: Risk, total: float) -> int:
+    def _steps(self, risk: Risk, total: float) -> tuple[int, int]:
+        """Plain and accelerated ones."""
         plain = _plain_steps(risk, total, self.tolerance)
-        accelerated = self._accelerated_steps(risk, total)
-        return plain + (accelerated if accelerated < plain else 0)
+        return plain, self._accelerated_steps(risk, total)
 
     def _accelerated_steps(self, risk: Risk, total: float) -> int:
         energy = min(total * risk.loss.at_zero, (total * risk.slope * risk.kappa) ** 2)
@@ -454,39 +403,8 @@ class Certified:
         return _CHECK_EVERY + _steps_until(start, self.tolerance, -0.5 * math.log1p(-momentum))
 
 
-def solve(risk: Risk, method: Certified, points: FloatArray, labels: FloatArray) -> Model:
-    """Fit one shard.
-
-    Parameters
-    ----------
-    risk : Risk
-    method : Certified
-    points : array (n_s, l)
-        The shard's records, within the risk's radius; the null record left out.
-    labels : array (n_s,) or (n_s, q)
-        One column a model; signs for classification (`one_vs_rest`).
-
-    Returns
-    -------
-    Model
-        With a Gram matrix the same, bit for bit on one machine, for any order of the records.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.reproducing import Gaussian
-    >>> from dbern.erm.losses import Logistic
-    >>> risk = Risk(Logistic(), Gaussian((0.5,)), cost=1.0, n=4, radius=1.0, dimensions=1)
-    >>> x = np.array([[0.1], [0.2], [0.8], [0.9]])
-    >>> model = solve(risk, Certified(1e-10), x, np.array([-1.0, -1, 1, 1]))
-    >>> model(np.array([[0.0], [1.0]])).round(3).ravel()
-    array([-0.166,  0.166])
-    """
-    problem = objective(risk, points, labels)
-    return problem.model(method.run(problem))
-
-
 def one_vs_rest(classes: FloatArray, count: int) -> FloatArray:
-    """Labels (n, count): 1 in the column of the record's class (0 to count - 1), -1 elsewhere.
+    """Return labels (n, count): 1 in the column of the class (0 to count - 1), -1 elsewhere.
 
     Examples
     --------

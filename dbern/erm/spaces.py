@@ -1,6 +1,13 @@
-"""Finite feature spaces that risk minimizers are learned in and released from.
+"""Where a minimizer lives: in a `FeatureMap`, explicitly, or over a `GramKernel`, implicitly.
 
-The Gaussian kernel cut to finitely many features: all records at once, no Gram matrix.
+A function of either is ``f(y) = <w, phi(y)>``, phi public. A released function has coordinates
+that are a public linear map of w, so what one record does to them is the norm of that map times
+what it does to w. The map is computed in floats; its error is bounded by the norm of w, and enters
+the noise like every other float error.
+
+Gaussian features
+-----------------
+The Gaussian kernel is cut to finitely many features: all records at once, no Gram matrix.
 
 Features of one axis: ``phi(x) = T K_x``, ``K_x`` the kernel at the lattice points and T the stored
 analysis matrix ``~ mu^(-1/2) U'`` of its Gram matrix G (`dbern.strategies.spectral`); of l axes:
@@ -24,46 +31,105 @@ Delta. The difference of the kernels is ``<(1 - A) phi_x, phi_y>`` with A of nor
 ``D(x, x) = 1 - |phi(x)|^2`` (Cauchy-Schwarz for ``|1 - A|``, which is ``1 - A`` but for t), and for
 products of factors at most 1 + t the axes' differences add up, times the bounds of the others.
 
-Finite feature spaces that risk minimizers are learned in and released from.
-
-A function of a space is ``f(y) = w . phi(y)``, phi public, so its released coordinates are a public
-linear map ``y = (T_1 x .. x T_l) (phi(p))_p w`` of its weights. What one record can do to them is
-the norm of that map times what it can do to w. The map is computed in floats; its error is bounded
-by the Euclidean norm of w, and enters the noise like every other float error.
-
-*Gaussian kernels* are cut to features (`dbern.erm.spaces`), ``phi(x) = T K_x`` with a
-stored T of their own, fine enough for the public n. The norm of f in the kernel's own Hilbert space
-is ``(w' T G T' w)^{1/2} <= lambda_max(T G T')^{1/2} |w|``, as f is ``sum_v (T'w)_v K_v``; and of
-the coordinates a function of norm one can have, `Coordinates.ball_bound` knows. It speaks of
+Released coordinates. The norm of f in the kernel's own Hilbert space is
+``(w' T G T' w)^{1/2} <= lambda_max(T G T')^{1/2} |w|``, as f is ``sum_v (T'w)_v K_v``. How large
+the coordinates of a function of norm one can be, `Coordinates.ball_bound` bounds. It speaks of
 densities ``K / c``, c the product of their ``b sqrt(2 pi)``, in whose Hilbert space norms are
 ``sqrt(c)`` times as large.
 
-*Linear functions* are released by their weights (`dbern.erm.measurement`). Records are
-projected to the unit ball of unit-cube coordinates (Aldà and Rubinstein's assumption), which bounds
-kappa; the function is that of all points.
+Linear features
+---------------
+Linear functions are released by their weights (`dbern.erm.measurement`). Records are projected to
+the unit ball of unit-cube coordinates (Aldà and Rubinstein's assumption), which bounds kappa; the
+function is that of all points.
+
+Gram kernels
+------------
+``f = sum_i alpha_i K(d_i, .)``. Nothing is cut: the kernel itself is learned with, solved with the
+Gram matrix of each shard's records.
+
+*Products over axes* of Laplace and Matern kernels: with c the product of the axes' integrals,
+``K = c K'``, K' a product of densities, and `Coordinates.ball_bound` applies as above. By
+stationarity the minimizer is a mixture of kernel translates.
+
+*Any other kernel*, polynomial, arc-cosine or a user's, goes through the Gram matrix of the whole
+lattice (`dbern.strategies.gram`); what a release misses of a ball of its Hilbert space is enclosed
+(`dbern.strategies.bias`).
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Self
 
 import numpy as np
 
 from dbern.bernstein import kernels as densities
-from dbern.bernstein.kernels import EXP_ULPS, OUTWARD, Gaussian
+from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
 from dbern.bernstein.kernels import Kernel as Density
-from dbern.bernstein.reproducing import ExplicitKernel, Kernel, Linear
+from dbern.bernstein.reproducing import Kernel, Linear, Stationary
 from dbern.erm.risk import Risk
 from dbern.erm.solver import STORED_FEATURES
 from dbern.errors import SpecError
-from dbern.strategies.base import BumpBound, Coordinates, Slab
-from dbern.strategies.bias import Approximation, Bumps
+from dbern.strategies.base import BumpBound, Coordinates, Lattice, Slab
+from dbern.strategies.bias import Approximation, Bumps, GramBall
+from dbern.strategies.gram import CubeKernel, GramCoordinates, ball_bound
 from dbern.strategies.spectral import AxisSpectrum, axis_spectrum
 from dbern.types import UNIT_ROUNDOFF, FloatArray
+
+STATIONARY = ("laplace", "matern-3/2", "matern-5/2")
+"""Products over axes of these; "laplace" is Matern 1/2."""
+
+
+class Space(ABC):
+    """Functions ``<w, phi(y)>`` of the Hilbert space of `kernel`, which is learned with."""
+
+    kernel: Kernel
+
+    @property
+    @abstractmethod
+    def radius(self) -> float:
+        """Largest Euclidean norm of a record's point."""
+
+    @property
+    @abstractmethod
+    def shard_rows(self) -> int:
+        """Rows of an automatic shard."""
+
+    @property
+    def bound(self) -> float:
+        """``sup |phi(y)|`` over the unit cube."""
+        return OUTWARD * math.sqrt(self.kernel.bound(self.radius))
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """What the plan stores, as JSON values; `restored` reads them."""
+        return {}
+
+    def resolved(self, risk_factor: float, n: int) -> Self:  # noqa: ARG002 - where a cut is chosen
+        """Return the space for n records; a cut of the kernel costs `risk_factor` times itself."""
+        return self
+
+    def restored(self, counting: Mapping[str, Any]) -> Self:  # noqa: ARG002 - where some is stored
+        """Return the space whose `counting` this is."""
+        return self
+
+    def points(self, positions: FloatArray) -> FloatArray:
+        """Return the points (m, l) of records at unit-cube positions, each by its own alone."""
+        return positions
+
+    def cut_error(self, risk: Risk) -> float:  # noqa: ARG002 - where the kernel is cut
+        """Bound what cutting the kernel changes of the minimizer, at any point."""
+        return 0.0
+
+    @abstractmethod
+    def drift(self, distance: float) -> float:
+        """Bound how far a feature moves with its point, `distance` on each axis: accuracy alone."""
+
 
 # --- The Gaussian kernel cut to finitely many features
 
@@ -77,7 +143,8 @@ class ProjectedGaussian:
     scales : tuple of float
         Standard deviations per axis, in unit-cube units.
     spectra : tuple of AxisSpectrum
-        T of each axis, for the density with that standard deviation, with weighting 1/2.
+        T of each axis, for the density with that standard deviation, with weighting 1/2; none
+        before the cut is chosen.
 
     Examples
     --------
@@ -89,7 +156,7 @@ class ProjectedGaussian:
     """
 
     scales: tuple[float, ...]
-    spectra: tuple[AxisSpectrum, ...]
+    spectra: tuple[AxisSpectrum, ...] = ()
 
     @cached_property
     def _maps(self) -> tuple[FloatArray, ...]:
@@ -98,11 +165,11 @@ class ProjectedGaussian:
         return tuple(np.asarray(s.analysis.T * math.sqrt(_peak(b))) for b, s in pairs)
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Values (m, n)."""
+        """Return values (m, n)."""
         return np.asarray(self.features(x) @ self.features(y).T)
 
     def features(self, x: FloatArray) -> FloatArray:
-        """Products (m, d_1 .. d_l) of the axes' features, the last axis fastest."""
+        """Return the products (m, d_1 .. d_l) of the axes' features, the last axis fastest."""
         result = self.along_axis(0, x[:, 0])
         for axis in range(1, len(self.scales)):
             factor = self.along_axis(axis, x[:, axis])
@@ -111,7 +178,7 @@ class ProjectedGaussian:
         return result
 
     def along_axis(self, axis: int, x: FloatArray) -> FloatArray:
-        """The features (m, d_axis) of one axis at coordinates (m,)."""
+        """Return the features (m, d_axis) of one axis at coordinates (m,)."""
         table = self._maps[axis]
         z = (x[:, None] - np.arange(len(table)) / (len(table) - 1)) / self.scales[axis]
         z *= z
@@ -125,11 +192,11 @@ class ProjectedGaussian:
         return tuple(max(1.0, s.gram_norm(densities.Gaussian(b))) for b, s in pairs)
 
     def bound(self, radius: float) -> float:  # noqa: ARG002 - the same on the whole cube
-        """``kappa^2``."""
+        """Bound ``kappa^2``."""
         return OUTWARD * math.prod(self._norms)
 
     def error(self, dimensions: int, radius: float) -> float:  # noqa: ARG002 - the cube's
-        """Float error of K_d: of both points' features, and of their product."""
+        """Bound the float error of K_d: of both points' features, and of their product."""
         count = math.prod(spectrum.rank for spectrum in self.spectra)
         product = (count + 2) * UNIT_ROUNDOFF * self.bound(radius)
         return OUTWARD * (2.01 * math.sqrt(self.bound(radius)) * self.feature_error + product)
@@ -149,7 +216,7 @@ class ProjectedGaussian:
         return 1.01 * relative * math.sqrt(self.bound(1.0))
 
     def feature_errors(self, axis: int) -> FloatArray:
-        """Float error of each feature (d,) of one axis: that of every kernel value, weighed."""
+        """Bound the float error of each feature (d,) of one axis, from those of kernel values."""
         table = self._maps[axis]
         rows = np.abs(table).sum(axis=0)
         return np.asarray(rows * ((EXP_ULPS + 12 + len(table)) * UNIT_ROUNDOFF))
@@ -191,7 +258,7 @@ class ProjectedGaussian:
         return defect + 2 * (self._norms[axis] - 1)
 
     def cut_error(self, risk: Risk) -> float:
-        """The theorem's bound on what the cut changes of the minimizer, at any point."""
+        """Bound what the cut changes of the minimizer, at any point, by the module's theorem."""
         total = risk.most_weight
         amplified = 1 + math.sqrt(total * risk.loss.curvature) / 2
         return OUTWARD * total * risk.slope * self.cut * amplified
@@ -200,7 +267,7 @@ class ProjectedGaussian:
 def project_gaussian(
     scales: Sequence[float], k: Sequence[int], rank: Sequence[int]
 ) -> ProjectedGaussian:
-    """The Gaussian kernel on the leading eigenvectors of each axis's lattice of k + 1 points.
+    """Return the Gaussian kernel on the leading eigenvectors of each axis's k + 1 lattice points.
 
     Examples
     --------
@@ -217,106 +284,10 @@ def _peak(bandwidth: float) -> float:
     return 1 / (bandwidth * math.sqrt(2 * math.pi))
 
 
-# --- What a space of functions is to a risk minimizer, however its functions are represented
+# --- Explicit features
 
 MOST_POINTS = 1_000_000
-"""Lattice points that a choice may take, where values are cheap."""
-
-
-class Hypotheses(Protocol):
-    """The functions ``<w, phi(y)>`` of a kernel's Hilbert space, as they are learned.
-
-    Attributes
-    ----------
-    dimensions : int
-        Coordinates of a point.
-    radius : float
-        Largest Euclidean norm of a record's point.
-    reach : float
-        ``sup |phi(y)|`` over the unit cube: what a value is of a norm.
-    shard_rows : int
-        Rows of an automatic shard.
-    """
-
-    @property
-    def dimensions(self) -> int:
-        """See the class."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """What is learned with."""
-
-    @property
-    def radius(self) -> float:
-        """See the class."""
-
-    @property
-    def reach(self) -> float:
-        """See the class."""
-
-    @property
-    def shard_rows(self) -> int:
-        """See the class."""
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        """JSON values that `restored` reads."""
-
-    def resolved(self, risk_factor: float, n: int) -> Self:
-        """As it is for n records; `risk_factor` is what a cut of the kernel is amplified by."""
-
-    def restored(self, counting: Mapping[str, Any]) -> Self:
-        """The space whose `counting` this is."""
-
-    def points(self, positions: FloatArray) -> FloatArray:
-        """Where records at unit-cube positions (m, l) are put, by single records alone."""
-
-    def drift(self, distance: float) -> float:
-        """How far a feature moves with its point, so much on each axis: accuracy alone."""
-
-
-class Space(Hypotheses, Protocol):
-    """Functions that are released on a lattice.
-
-    Attributes
-    ----------
-    volume : float
-        A kernel bump ``K(x, .)`` is this times a mixture's unit bump.
-    kernels : tuple of Density
-        What the choice of k, h and noise looks at; none where it looks at the Gram matrix.
-    largest_lattice : int
-        Most points of a lattice that is chosen.
-    """
-
-    @property
-    def volume(self) -> float:
-        """See the class."""
-
-    @property
-    def kernels(self) -> tuple[Density, ...]:
-        """See the class."""
-
-    @property
-    def largest_lattice(self) -> int:
-        """See the class."""
-
-    def approximation(self, norm: float) -> Approximation:
-        """Of a minimizer in units of ``C M volume``, in which its norm is at most `norm`.
-
-        What its expansion's weights sum to is at most one in these.
-        """
-
-    def nodes(self, axes: Sequence[FloatArray]) -> list[FloatArray]:
-        """Where the product grid of these unit-cube positions is put: again a product grid."""
-
-    def cut_error(self, risk: Risk) -> float:
-        """What cutting the kernel changes of a minimizer, at any point."""
-
-    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
-        """Bound the l1 or l2 norm of the coordinates of a function with weights of norm one."""
-
-
-# --- Finite feature spaces that risk minimizers are learned in and released from
+"""Most lattice points that a choice may take, where values are cheap."""
 
 _LEAST_ROWS, _MOST_ROWS = 1 << 16, 1 << 20
 _MOST_FEATURES = 4096
@@ -327,177 +298,167 @@ _THRESHOLDS = (1e-2, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9)  # of the largest eigen
 _COARSEST_CUT = 0.01  # of C M: a kernel that needs more features than there may be is refused
 
 
-class FeatureKernel(Kernel, ExplicitKernel, Protocol):
-    """A kernel by its features."""
-
-
-@runtime_checkable
-class Features(Hypotheses, Protocol):
-    """Linear functions of public features."""
+class FeatureMap(Space):
+    """Linear functions ``w . phi(y)`` of public features phi."""
 
     @property
-    def kernel(self) -> FeatureKernel:
-        """What is learned with."""
-
-    @property
+    @abstractmethod
     def size(self) -> int:
-        """Features."""
+        """Number of features."""
 
-
-@runtime_checkable
-class FeatureSpace(Features, Space, Protocol):
-    """Such functions, released on a lattice."""
-
-    def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
-        """Coordinates of one slab, for weights (size,)."""
-
-    def value_error(self, coordinates: Coordinates, mass: float, rest: float) -> float:
-        """Float error of a value whose row of T sums to one.
-
-        For weights ``sum_i alpha_i phi(d_i)``, ``sum |alpha_i|`` at most `mass`, and a remainder of
-        norm at most `rest`.
-        """
-
-
-def feature_rows(size: int) -> int:
-    """Rows of an automatic shard: as many as have their features kept while it is solved."""
-    return min(_MOST_ROWS, max(_LEAST_ROWS, STORED_FEATURES // size))
+    @property
+    def shard_rows(self) -> int:
+        """As many rows as have their features kept while a shard is solved."""
+        return min(_MOST_ROWS, max(_LEAST_ROWS, STORED_FEATURES // self.size))
 
 
 @dataclass(frozen=True)
-class GaussianSpace:
-    """The Gaussian kernel ``exp(-|x - y|^2 / (2 s^2))``, s per axis in unit-cube units.
+class LinearFeatures(FeatureMap):
+    """``w . y + w_0 constant`` in unit-cube coordinates; see the module.
 
     Examples
     --------
-    >>> space = GaussianSpace((0.3, 0.3)).resolved(1.0, n=1000)
+    >>> space = LinearFeatures(2, Linear(1.0))
+    >>> space.size, space.points(np.array([[3.0, 4.0], [0.3, 0.4]])).tolist()
+    (3, [[0.6, 0.8], [0.3, 0.4]])
+    """
+
+    dimensions: int
+    kernel: Linear
+    radius = OUTWARD  # of the unit ball, and the rounding of the projection
+
+    @property
+    def bound(self) -> float:
+        """``|phi|`` at the far corner of the cube."""
+        return OUTWARD * math.sqrt(self.dimensions + self.kernel.constant**2)
+
+    @property
+    def size(self) -> int:
+        """The coordinates, and the constant where it is not zero."""
+        return self.dimensions + (self.kernel.constant > 0)
+
+    def points(self, positions: FloatArray) -> FloatArray:
+        """Divide positions by their norm where it exceeds one."""
+        lengths = np.sqrt((positions * positions).sum(axis=1, keepdims=True))
+        return np.asarray(positions / np.maximum(lengths, 1.0))
+
+    def drift(self, distance: float) -> float:
+        """Bound by the coordinates, which are the features, and the rounding of the projection."""
+        return 2 * self.dimensions * distance
+
+
+@dataclass(frozen=True)
+class GaussianFeatures(FeatureMap):
+    """The Gaussian kernel ``exp(-|x - y|^2 / (2 s^2))`` by features, s per axis; see the module.
+
+    Attributes
+    ----------
+    kernels : tuple of Gaussian
+        Densities, one an axis.
+    volume : float
+        A kernel translate ``K(x, .)`` is this times the densities' product: c of the module.
+
+    Examples
+    --------
+    >>> space = GaussianFeatures(ProjectedGaussian((0.3, 0.3))).resolved(1.0, n=1000)
     >>> space.kernel.cut < 2e-4, space.size < 100
     (True, True)
     """
 
-    scales: tuple[float, ...]
-    spectra: tuple[AxisSpectrum, ...] = ()
+    kernel: ProjectedGaussian
     largest_lattice = MOST_POINTS
-
-    @property
-    def dimensions(self) -> int:
-        """Axes."""
-        return len(self.scales)
-
-    @cached_property
-    def kernel(self) -> ProjectedGaussian:
-        """The cut kernel."""
-        return ProjectedGaussian(self.scales, self.spectra)
+    cube = None  # nothing is released through a Gram matrix
 
     @property
     def radius(self) -> float:
-        """Of the unit cube."""
-        return OUTWARD * math.sqrt(self.dimensions)
-
-    @property
-    def reach(self) -> float:
-        """kappa."""
-        return OUTWARD * math.sqrt(self.kernel.bound(self.radius))
+        """That of the unit cube."""
+        return OUTWARD * math.sqrt(len(self.kernel.scales))
 
     @property
     def volume(self) -> float:
-        """``prod b sqrt(2 pi)``, c of the module."""
-        return math.prod(scale * math.sqrt(2 * math.pi) for scale in self.scales)
+        """``prod b sqrt(2 pi)``."""
+        return math.prod(scale * math.sqrt(2 * math.pi) for scale in self.kernel.scales)
 
     @property
-    def kernels(self) -> tuple[Gaussian, ...]:
+    def kernels(self) -> tuple[Density, ...]:
         """Densities, one an axis."""
-        return tuple(Gaussian(scale) for scale in self.scales)
+        return tuple(densities.Gaussian(scale) for scale in self.kernel.scales)
 
     @property
     def size(self) -> int:
         """Products of the axes' features."""
-        return math.prod(spectrum.rank for spectrum in self.spectra)
-
-    @property
-    def shard_rows(self) -> int:
-        """See `Space`."""
-        return feature_rows(self.size)
-
-    def approximation(self, norm: float) -> Bumps:  # noqa: ARG002 - of the expansion's weights
-        """A minimizer is ``sum_i alpha_i K(d_i, .)`` with ``sum |alpha_i| <= C M``.
-
-        By stationarity ``alpha_i = -a_i L'_i`` in each shard, and the mean over shards weighs the
-        records by C/n each.
-        """
-        return Bumps(self.kernels)
+        return math.prod(spectrum.rank for spectrum in self.kernel.spectra)
 
     @property
     def counting(self) -> dict[str, Any]:
         """The stored matrices."""
-        return {"features": [spectrum.to_dict() for spectrum in self.spectra]}
+        return {"features": [spectrum.to_dict() for spectrum in self.kernel.spectra]}
 
-    def resolved(self, risk_factor: float, n: int) -> GaussianSpace:
-        """Enough features for a cut of a tenth of the sensitivity, or as many as there may be.
+    def resolved(self, risk_factor: float, n: int) -> GaussianFeatures:
+        """Cut the kernel for a tenth of the sensitivity, or to as many features as there may be.
 
         Raises
         ------
         SpecError
             For a kernel too narrow for any number of features that is allowed.
         """
-        projected = _projection(self.scales, min(_CUT_SHARE / n, _COARSEST_CUT) / risk_factor)
+        scales = self.kernel.scales
+        projected = _projection(scales, min(_CUT_SHARE / n, _COARSEST_CUT) / risk_factor)
         if projected is None or projected.cut * risk_factor > _COARSEST_CUT:
             raise SpecError(
                 f"target.length_scale: too short for {_MOST_FEATURES} features over "
-                f"{self.dimensions} axes; write a larger length_scale"
+                f"{len(scales)} axes; write a larger length_scale"
             )
-        return replace(self, spectra=projected.spectra)
+        return replace(self, kernel=projected)
 
-    def restored(self, counting: Mapping[str, Any]) -> GaussianSpace:
-        """See `Space`."""
+    def restored(self, counting: Mapping[str, Any]) -> GaussianFeatures:
+        """Return the space with the stored matrices."""
         spectra = tuple(AxisSpectrum.from_dict(one) for one in counting["features"])
-        return replace(self, spectra=spectra)
+        return replace(self, kernel=ProjectedGaussian(self.kernel.scales, spectra))
 
-    def points(self, positions: FloatArray) -> FloatArray:
-        """Where they are."""
-        return positions
+    def approximation(self, norm: float) -> Approximation:  # noqa: ARG002 - of the expansion
+        """Describe a minimizer: ``sum_i alpha_i K(d_i, .)`` with ``sum |alpha_i| <= C M``.
 
-    def nodes(self, axes: Sequence[FloatArray]) -> list[FloatArray]:
-        """Where they are."""
-        return list(axes)
+        By stationarity ``alpha_i = -a_i L'_i`` in each shard, and the mean over shards weighs the
+        records by C/n each.
+        """
+        return Bumps(self.kernels)
 
     def drift(self, distance: float) -> float:
-        """Gaussian features are Lipschitz."""
+        """Bound by the Lipschitz constant of Gaussian features."""
         slopes = [kernel.slope / kernel.peak for kernel in self.kernels]
         return distance * sum(slopes) * (1 + max(slopes))
 
     def cut_error(self, risk: Risk) -> float:
-        """The theorem of `dbern.erm.spaces`, in the mean over shards.
+        """Bound the cost of the cut, by the module's theorem, in the mean over shards.
 
-        It is convex in a shard's weight and zero at 0: most with all records in one shard.
+        It is convex in a shard's weight and zero at 0: largest with all records in one shard.
         """
         return self.kernel.cut_error(risk) / risk.shards
 
-    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
-        """See the module."""
+    def operator_norm(self, coordinates: Coordinates, norm: int) -> BumpBound:
+        """Bound the l1 or l2 norm of the coordinates of a function with weights of norm one."""
         ball = coordinates.ball_bound(self.kernels, norm)
         return BumpBound(
-            OUTWARD * ball.value * self.reach * math.sqrt(self.volume), ball.derivation
+            OUTWARD * ball.value * self.bound * math.sqrt(self.volume), ball.derivation
         )
 
     def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
-        """Axis by axis."""
-        result = weights.reshape([spectrum.rank for spectrum in self.spectra])
-        for axis, table in enumerate(self._tables(coordinates)):
+        """Return the coordinates of one slab, axis by axis, for weights (size,)."""
+        result = weights.reshape([spectrum.rank for spectrum in self.kernel.spectra])
+        for axis in range(len(self.kernel.scales)):
+            table = self.kernel.along_axis(axis, coordinates.lattice.nodes(axis))
+            matrix = coordinates.matrix(axis)
+            table = table if matrix is None else matrix @ table
             rows = slice(slab.start, slab.stop) if axis == 0 else slice(None)
             result = np.tensordot(result, table[rows], axes=(0, 1))
         return result
 
-    def _tables(self, coordinates: Coordinates) -> list[FloatArray]:
-        tables = []
-        for axis in range(self.dimensions):
-            features = self.kernel.along_axis(axis, coordinates.lattice.nodes(axis))
-            matrix = coordinates.matrix(axis)
-            tables.append(features if matrix is None else matrix @ features)
-        return tables
-
     def value_error(self, coordinates: Coordinates, mass: float, rest: float) -> float:
-        """Errors of features, and of the products of them.
+        """Bound the float error of a value whose row of T sums to one.
+
+        For weights ``sum_i alpha_i phi(d_i)``, ``sum |alpha_i|`` at most `mass`, and a remainder of
+        norm at most `rest`.
 
         *Remainder.* Terms sum to at most ``|phi| |w|``; per axis there is one product over features
         and one over lattice points, and the factor 2 is for higher orders. *Mass.* A weight is at
@@ -505,12 +466,12 @@ class GaussianSpace:
         where T_j is large and phi_j is far from its float: with errors e_j the terms sum to
         ``prod_axes sum_j s_j (s_j + e_j)``, of which ``prod_axes sum_j s_j^2`` is exact.
         """
-        depth = sum(spectrum.rank + 4 for spectrum in self.spectra)
+        depth = sum(spectrum.rank + 4 for spectrum in self.kernel.spectra)
         depth += sum(nodes + 4 for nodes in coordinates.lattice.shape)
         rounding = 2 * depth * UNIT_ROUNDOFF
-        norms = 1.01 * self.kernel.feature_error + rounding * self.reach
+        norms = 1.01 * self.kernel.feature_error + rounding * self.bound
         exact = grown = 1.0
-        for axis in range(self.dimensions):
+        for axis in range(len(self.kernel.scales)):
             sup, error = self.kernel.feature_sups(axis), self.kernel.feature_errors(axis)
             exact *= float((sup * sup).sum())
             grown *= float((sup * (sup + error)).sum())
@@ -539,61 +500,97 @@ def _projection(scales: tuple[float, ...], wanted: float) -> ProjectedGaussian |
     return best
 
 
+# --- Expansions in the records
+
+SHARD_ROWS = 2048
+"""Rows of an automatic shard: its Gram matrix takes 32 MiB, and solving is quadratic in it."""
+
+MOST_VALUES = 1 << 14
+"""Most lattice points that a choice may take: every record has a kernel value at each."""
+
+
 @dataclass(frozen=True)
-class LinearSpace:
-    """``w . y + w_0 constant`` in unit-cube coordinates; see the module.
+class GramKernel(Space):
+    """Expansions ``sum_i alpha_i K(d_i, .)`` of a kernel on the unit cube; see the module.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    low, width : tuple of float
+        The kernel's points are ``low + y width``, y in the unit cube.
+    kernels : tuple of Density, optional
+        The axes' densities where the kernel is a product over axes (`product`).
 
     Examples
     --------
-    >>> space = LinearSpace(2, constant=1.0)
-    >>> space.size, space.points(np.array([[3.0, 4.0], [0.3, 0.4]])).tolist()
-    (3, [[0.6, 0.8], [0.3, 0.4]])
+    >>> from dbern.bernstein.reproducing import ArcCosine
+    >>> space = GramKernel(ArcCosine(1.0), low=(-1.0, -1.0), width=(2.0, 2.0))
+    >>> round(space.bound**2, 9)
+    3.0
     """
 
-    dimensions: int
-    constant: float
-    radius = OUTWARD  # of the unit ball, and the rounding of the projection
+    kernel: Kernel
+    low: tuple[float, ...]
+    width: tuple[float, ...]
+    kernels: tuple[Density, ...] = ()
+    shard_rows = SHARD_ROWS
+    largest_lattice = MOST_VALUES
+
+    @classmethod
+    def product(cls, kernels: Sequence[Density]) -> GramKernel:
+        """Return ``prod_i p(|x_i - y_i| / s_i)``, one at distance zero, of the axes' densities.
+
+        Examples
+        --------
+        >>> from dbern.bernstein.kernels import kernel_of
+        >>> space = GramKernel.product([kernel_of("laplace", 0.25)])
+        >>> round(space.volume, 9), round(space.bound, 9)
+        (0.5, 1.0)
+        """
+        kernel = Stationary(kernels[0].name, tuple(one.bandwidth for one in kernels))
+        return cls(kernel, (0.0,) * len(kernels), (1.0,) * len(kernels), tuple(kernels))
 
     @cached_property
-    def kernel(self) -> Linear:
-        """``x . y + constant^2``."""
-        return Linear(self.constant)
+    def cube(self) -> CubeKernel:
+        """The kernel as one on the unit cube."""
+        return CubeKernel(self.kernel, self.low, self.width)
 
     @property
-    def reach(self) -> float:
-        """At the far corner."""
-        return OUTWARD * math.sqrt(self.dimensions + self.constant**2)
+    def radius(self) -> float:
+        """Largest norm in the cube's image."""
+        return self.cube.radius
 
     @property
-    def size(self) -> int:
-        """The coordinates, and the constant where it is not zero."""
-        return self.dimensions + (self.constant > 0)
+    def volume(self) -> float:
+        """``1 / prod K'(0)``: a kernel translate is this times the densities' product."""
+        return 1 / math.prod(one.peak for one in self.kernels)
 
-    @property
-    def shard_rows(self) -> int:
-        """See `Hypotheses`."""
-        return feature_rows(self.size)
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        """Nothing to store."""
-        return {}
-
-    def resolved(self, risk_factor: float, n: int) -> LinearSpace:
-        """Itself."""
-        del risk_factor, n
-        return self
-
-    def restored(self, counting: Mapping[str, Any]) -> LinearSpace:
-        """Itself."""
-        del counting
-        return self
+    def approximation(self, norm: float) -> Approximation:
+        """Describe a minimizer: a mixture of translates, or where they are none a ball."""
+        return Bumps(self.kernels) if self.kernels else GramBall(self.cube, norm)
 
     def points(self, positions: FloatArray) -> FloatArray:
-        """Divided by their norm where it exceeds one."""
-        lengths = np.sqrt((positions * positions).sum(axis=1, keepdims=True))
-        return np.asarray(positions / np.maximum(lengths, 1.0))
+        """Return the points in the kernel's coordinates."""
+        return self.cube.points(positions)
 
     def drift(self, distance: float) -> float:
-        """The coordinates are the features."""
-        return 2 * self.dimensions * distance
+        """Bound by the Lipschitz constant; without one the function is that of rounded positions.
+
+        Distances add over axes. Of a product ``|K_x - K_y|^2 = 2 (1 - K(x, y))``, at most twice the
+        axes' slopes times the distance: near a kink features move by more than Lipschitz ones.
+        """
+        if self.kernels:
+            return math.sqrt(2 * distance * sum(one.slope / one.peak for one in self.kernels))
+        lipschitz = self.cube.lipschitz
+        return len(self.low) * distance * lipschitz if lipschitz < math.inf else 0.0
+
+    def operator_norm(self, coordinates: Coordinates, norm: int) -> BumpBound:
+        """Bound the l1 or l2 norm of the coordinates of a function of norm one.
+
+        The rounding of the densities' peaks is far below that of the bound.
+        """
+        if self.kernels:
+            ball = coordinates.ball_bound(self.kernels, norm)
+            return BumpBound(OUTWARD**2 * ball.value * math.sqrt(self.volume), ball.derivation)
+        spectrum = coordinates.spectrum if isinstance(coordinates, GramCoordinates) else None
+        return ball_bound(self.cube, Lattice(tuple(coordinates.lattice.k)), spectrum, norm)

@@ -1,6 +1,6 @@
-"""Kernels and losses of a user's own: functions with the constants they are said to satisfy.
+"""A user's kernels and losses: functions with the constants that the user declares.
 
-Nothing here is proved by us. Privacy rests on what the user states: of a kernel that it is positive
+Nothing here is proved by us. Privacy rests on the declaration: of a kernel that it is positive
 definite and its supremum, of a loss that it is convex.
 """
 
@@ -25,7 +25,7 @@ _LOSS_ERROR = 2.0**-40  # of what a loss is at 0, and of M: its own float error,
 
 
 def imported(name: str, key: str) -> Pairs:
-    """The function that a spec names as "module:name".
+    """Import the function that a spec names as "module:name".
 
     Raises
     ------
@@ -44,10 +44,10 @@ def imported(name: str, key: str) -> Pairs:
 class UserKernel:
     """A kernel given as a function of points (m, l) and (n, l), with the constants it satisfies.
 
-    Positive definiteness, `largest` (``sup K(x, x)`` over the public domain) and `float_error`, of
-    a value of one or of `largest` where that is more (no float of thousands is right to 2^-44), are
-    the author's promise: privacy rests on all three. `lipschitz`, infinite where it is not
-    known, bounds ``|K_x - K_y| / |x - y|`` in the norm of the kernel's Hilbert space: accuracy.
+    Positive definiteness, `largest` (``sup K(x, x)`` over the public domain) and `float_error` (of
+    a value of one, or of `largest` where that is more) are the author's promise: privacy rests on
+    all three. `lipschitz`, infinite where it is not known, bounds ``|K_x - K_y| / |x - y|`` in the
+    norm of the kernel's Hilbert space: accuracy alone.
 
     Examples
     --------
@@ -68,16 +68,16 @@ class UserKernel:
             )
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Values (m, n); floats say nothing of them."""
+        """Return values (m, n); no float warning may depend on records."""
         with np.errstate(all="ignore"):
             return np.asarray(self.function(x, y), dtype=np.float64)
 
-    def bound(self, radius: float) -> float:  # noqa: ARG002 - as stated
-        """`largest`."""
+    def bound(self, radius: float) -> float:  # noqa: ARG002 - as declared
+        """Return `largest`."""
         return self.largest
 
-    def error(self, dimensions: int, radius: float) -> float:  # noqa: ARG002 - as stated
-        """`float_error` of the largest value, if not of one."""
+    def error(self, dimensions: int, radius: float) -> float:  # noqa: ARG002 - as declared
+        """Return the float error of the largest value, or of one."""
         return self.float_error * max(1.0, self.largest)
 
 
@@ -96,12 +96,11 @@ class Secant:
     width: float
 
     def __call__(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """Elementwise."""
+        """Return the secant's slope elementwise."""
         half = self.width / 2
-        apart = self.function(labels, predictions + half) - self.function(
-            labels, predictions - half
-        )
-        return np.asarray(apart / self.width, dtype=np.float64)
+        right = self.function(labels, predictions + half)
+        left = self.function(labels, predictions - half)
+        return np.asarray((right - left) / self.width, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,8 @@ class UserLoss(Responses):
     function, gradient : callable
         Elementwise ``L >= 0`` and ``dL/df``, for arrays of one shape. Importable on workers.
     lipschitz : float
-        M. The solver clips the derivative there, which keeps a convex loss convex: a stated M too
-        small changes the model, never the privacy.
+        M. The solver clips the derivative there, which keeps a convex loss convex: a declared M
+        that is too small changes the model, never the privacy.
     curvature, at_zero, derivative_error : float
         See `dbern.erm.losses`.
     bound : float
@@ -151,7 +150,7 @@ class UserLoss(Responses):
         curvature: float = math.inf,
         bound: float = 1.0,
     ) -> UserLoss:
-        """The loss by its values alone, its kinks rounded over a width: see `Secant`.
+        """Return the loss by its values alone, its kinks rounded over a width: see `Secant`.
 
         A value is taken to be computed within 2^-40 of ``at_zero + lipschitz``.
 
@@ -172,16 +171,16 @@ class UserLoss(Responses):
             2 * _LOSS_ERROR * (at_zero + lipschitz) / width,
         )
 
-    def slope(self, reach: float) -> float:  # noqa: ARG002 - one constant is stated
-        """M as stated."""
+    def slope(self, largest: float) -> float:  # noqa: ARG002 - one constant is declared
+        """Return the declared M."""
         return self.lipschitz
 
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """L elementwise; floats say nothing of it, nor of its derivative."""
+        """Return L elementwise; no float warning may depend on records."""
         with np.errstate(all="ignore"):
             return self.function(labels, predictions)
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
-        """dL/df elementwise."""
+        """Return dL/df elementwise."""
         with np.errstate(all="ignore"):
             return self.gradient(labels, predictions)

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from dbern.bernstein.kernels import KERNELS
 from dbern.combination import Combination
 from dbern.counting.measurement import Component, Vector
-from dbern.data.domain import RecordSchema
+from dbern.data.domain import RecordSchema, Response
 from dbern.errors import SpecError
 
 
@@ -167,3 +167,18 @@ class Learner(Section, ABC):
         """Return what else a plan for n rows should say, in the words of other software."""
         del n
         return ()
+
+
+def response_of(schema: RecordSchema) -> Response:
+    """Return the response, for a learner that cannot do without.
+
+    Raises
+    ------
+    SpecError
+        Where there is none.
+    """
+    if schema.response is None:
+        raise SpecError(
+            "data.response: is missing; write [data.response] with column and bounds = [-1.0, 1.0]"
+        )
+    return schema.response

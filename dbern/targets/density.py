@@ -20,9 +20,9 @@ from typing import ClassVar
 
 from dbern.combination import Combination
 from dbern.counting.kernel_sums import ALIKE, ByCategory, ByResponse, KernelSum, Present
-from dbern.data.domain import RecordSchema, Response
-from dbern.errors import SpecError
+from dbern.data.domain import RecordSchema
 from dbern.targets.bandwidths import Smoother
+from dbern.targets.base import response_of
 
 # --- Kernel density estimation
 
@@ -105,7 +105,7 @@ class NadarayaWatson(Smoother):
 
     def components(self, schema: RecordSchema) -> tuple[KernelSum, ...]:
         """The sum of responses and the density of the records that have one."""
-        response, domain = _response(schema), schema.domain
+        response, domain = response_of(schema), schema.domain
         return (
             self.kernel_sum("numerator", domain, ByResponse(response), _HALF),
             self.kernel_sum("denominator", domain, Present(response), _HALF),
@@ -113,13 +113,5 @@ class NadarayaWatson(Smoother):
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The quotient, in units of the response."""
-        response = _response(schema)
+        response = response_of(schema)
         return Combination("ratio", low=response.low, high=response.high)
-
-
-def _response(schema: RecordSchema) -> Response:
-    if schema.response is None:
-        raise SpecError(
-            "data.response: is missing; write [data.response] with column and bounds = [-1.0, 1.0]"
-        )
-    return schema.response

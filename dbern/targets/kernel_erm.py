@@ -1,4 +1,4 @@
-"""Regularized risk minimization with a kernel and a loss of one's choice, or of one's own."""
+"""Regularized risk minimization with any kernel and any convex loss, built in or the user's."""
 
 from __future__ import annotations
 
@@ -8,30 +8,27 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from dbern.bernstein.reproducing import ArcCosine, Polynomial
+from dbern.bernstein.reproducing import ArcCosine, Linear, Polynomial
 from dbern.combination import Combination
 from dbern.counting.measurement import Component, Vector
 from dbern.data.domain import Domain, RecordSchema
-from dbern.erm.gram import STATIONARY, GramSpace, ProductSpace
 from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
-from dbern.erm.spaces import LinearSpace, Space
+from dbern.erm.spaces import STATIONARY, GaussianFeatures, GramKernel, LinearFeatures
 from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.errors import SpecError
-from dbern.strategies.gram import CubeKernel
 from dbern.system import source_digest
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Learner, Lengths
+from dbern.targets.base import Lengths, response_of
 from dbern.targets.linear import (
     CONSTANT,
     COST,
     SHARDS,
+    Regularized,
     Shards,
     gaussian_space,
     minimizer,
-    note,
     of_classes,
     of_responses,
-    response_of,
 )
 
 _OF_CLASSES = ("logistic", "hinge")
@@ -39,16 +36,16 @@ _OURS = (*_OF_CLASSES, "square", "huber", "epsilon-insensitive")
 _SCALED = ("gaussian", *STATIONARY)
 _KERNELS = (*_SCALED, "polynomial", "arc-cosine", "linear", "module:name")
 _DEGREE = 3
-_SHARE = 0.1  # of the range: what a tube or a rounding is where it is not stated
+_SHARE = 0.1  # of the range: the default of a tube and of a rounding
 
 
-class KernelERM(Learner):
+class KernelERM(Regularized):
     """Regularized risk minimizer with a loss and a kernel.
 
     With two classes the second is the positive one; with more, one model a class against the rest.
-    What is stated of a kernel or a loss of your own is not checked: privacy rests on the kernel's
+    What you declare of a kernel or a loss of your own is not checked: privacy rests on the kernel's
     positive definiteness and bound, and on the loss's convexity. A solve that fails because a loss
-    is not as stated stops the release, which can be observed.
+    is not as declared stops the release, which can be observed.
 
     Parameters
     ----------
@@ -81,7 +78,7 @@ class KernelERM(Learner):
     constant : float
         Of the kernels that say so; of the linear kernel, its constant feature.
     degree : int, optional
-        Of the polynomial kernel, 3 unless stated.
+        Of the polynomial kernel; by default 3.
     kernel_bound : float, optional
         Of a kernel of your own: the largest ``K(x, x)`` within the bounds.
     kernel_lipschitz : float, optional
@@ -134,13 +131,13 @@ class KernelERM(Learner):
         None,
         gt=0,
         allow_inf_nan=False,
-        description="kernel_bound = 1.0, stated of a kernel of your own",
+        description="kernel_bound = 1.0, declared for a kernel of your own",
     )
     kernel_lipschitz: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="kernel_lipschitz = 1.0, likewise"
     )
     lipschitz: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="lipschitz = 1.0, stated of a loss of your own"
+        None, gt=0, allow_inf_nan=False, description="lipschitz = 1.0, declared for your own loss"
     )
     at_zero: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="at_zero = 1.0, likewise"
@@ -157,12 +154,12 @@ class KernelERM(Learner):
         return (minimizer(name, schema, loss, space, self.C, self.shards, self._sources()),)
 
     def identity(self) -> dict[str, Any]:
-        """Digests of the modules of a kernel and a loss of one's own."""
+        """Digests of the modules of a user's kernel and loss."""
         digests = ((key.rpartition(".")[2], digest) for key, _, digest in self._sources())
         return {f"{role}_sha256": digest for role, digest in digests}
 
     def _sources(self) -> tuple[tuple[str, str, str], ...]:
-        """Key, name and module's digest of what is one's own."""
+        """Key, name and module's digest of what is the user's."""
         both = (("target.kernel", self.kernel), ("target.loss", self.loss))
         named = [(key, name) for key, name in both if ":" in name]
         for key, name in named:
@@ -180,9 +177,9 @@ class KernelERM(Learner):
         both = (("kernel", self.kernel), ("loss", self.loss))
         own = [f'{key} = "{name}"' for key, name in both if ":" in name]
         words = f"as stated, not checked, and privacy rests on it: {', '.join(own)}"
-        return (note(self.C, n), *([words] if own else []))
+        return (*super().notes(n), *([words] if own else []))
 
-    def _space(self, schema: RecordSchema) -> Space | LinearSpace:
+    def _space(self, schema: RecordSchema) -> GaussianFeatures | GramKernel | LinearFeatures:
         self._refuse_idle()
         domain = schema.domain
         if self.kernel in _SCALED:
@@ -192,20 +189,19 @@ class KernelERM(Learner):
                 )
             if self.kernel == "gaussian":
                 return gaussian_space(schema, self.length_scale)
-            return ProductSpace(
-                axis_kernels(domain, self.length_scale, "length_scale", self.kernel)
-            )
+            kernels = axis_kernels(domain, self.length_scale, "length_scale", self.kernel)
+            return GramKernel.product(kernels)
         if ":" in self.kernel:
-            return GramSpace(self._own_kernel(domain))
+            return self._own_kernel(domain)
         if self.kernel == "linear":
-            return LinearSpace(domain.dimensions, self.constant)
+            return LinearFeatures(domain.dimensions, Linear(self.constant))
         axes = domain.dimensions
         kernel = (
             ArcCosine(self.constant)
             if self.kernel == "arc-cosine"
             else Polynomial(self.degree or _DEGREE, math.sqrt(axes), self.constant)
         )
-        return GramSpace(CubeKernel(kernel, (-1.0,) * axes, (2.0,) * axes))
+        return GramKernel(kernel, low=(-1.0,) * axes, width=(2.0,) * axes)
 
     def _refuse_idle(self) -> None:
         """Refuse an unknown kernel, and parameters that the kernel has no use for."""
@@ -222,7 +218,7 @@ class KernelERM(Learner):
             if unused and getattr(self, name) is not None:
                 raise SpecError(f'target.{name}: kernel = "{self.kernel}" has none; leave it out')
 
-    def _own_kernel(self, domain: Domain) -> CubeKernel:
+    def _own_kernel(self, domain: Domain) -> GramKernel:
         function = imported(self.kernel, "target.kernel")
         if self.kernel_bound is None:
             raise SpecError(
@@ -232,7 +228,7 @@ class KernelERM(Learner):
         lipschitz = math.inf if self.kernel_lipschitz is None else self.kernel_lipschitz
         kernel = UserKernel(function, self.kernel_bound, lipschitz=lipschitz)
         low = tuple(axis.low for axis in domain.axes)
-        return CubeKernel(kernel, low, tuple(axis.width for axis in domain.axes))
+        return GramKernel(kernel, low, tuple(axis.width for axis in domain.axes))
 
     def _loss(self, schema: RecordSchema) -> Loss:
         if ":" in self.loss:

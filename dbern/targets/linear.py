@@ -11,17 +11,18 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from dbern.bernstein.reproducing import Linear
 from dbern.combination import Combination
 from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, Weighing
 from dbern.counting.measurement import Component, Vector
-from dbern.data.domain import RecordSchema, Response
+from dbern.data.domain import RecordSchema
 from dbern.erm.losses import Logistic, Loss, Square
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.models import RiskModel
-from dbern.erm.spaces import GaussianSpace, LinearSpace, Space
+from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures, ProjectedGaussian
 from dbern.errors import SpecError
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Learner, Lengths
+from dbern.targets.base import Learner, Lengths, response_of
 
 Shards = Literal["auto"] | int
 COST = Field(1.0, gt=0, allow_inf_nan=False, description="C = 1.0: scikit-learn's C times n")
@@ -29,17 +30,17 @@ SHARDS: Shards = Field("auto", description='shards = "auto", or a number of at l
 CONSTANT = Field(1.0, ge=0, le=1e6, description="constant = 1.0, the constant feature's value")
 
 
-def gaussian_space(schema: RecordSchema, length_scale: Lengths) -> GaussianSpace:
+def gaussian_space(schema: RecordSchema, length_scale: Lengths) -> GaussianFeatures:
     """The space of ``exp(-|x - y|^2 / (2 s^2))``, s per axis in data units."""
     kernels = axis_kernels(schema.domain, length_scale, "length_scale")
-    return GaussianSpace(tuple(kernel.bandwidth for kernel in kernels))
+    return GaussianFeatures(ProjectedGaussian(tuple(kernel.bandwidth for kernel in kernels)))
 
 
 def minimizer(
     name: str,
     schema: RecordSchema,
     loss: Loss,
-    space: Space | LinearSpace,
+    space: GaussianFeatures | GramKernel | LinearFeatures,
     cost: float,
     shards: Shards,
     sources: tuple[tuple[str, str, str], ...] = (),
@@ -53,7 +54,7 @@ def minimizer(
     count = None if shards == "auto" else shards
     radius = schema.response.radius if schema.response else 1.0
     facts = (_weighing(schema), cost, radius, count)
-    if isinstance(space, LinearSpace):
+    if isinstance(space, LinearFeatures):
         return LinearFunctions.of(RiskModel(schema.domain, loss, space, *facts, sources=sources))
     return RiskMinimizer(schema.domain, loss, space, *facts, name=name, sources=sources)
 
@@ -77,27 +78,16 @@ def of_responses(schema: RecordSchema, constant: float | None = None) -> Combina
     return Combination("response", low=response.low, high=response.high, constant=constant)
 
 
-def response_of(schema: RecordSchema) -> Response:
-    """The response.
+class Regularized(Learner):
+    """A learner with the paper's C."""
 
-    Raises
-    ------
-    SpecError
-        Where there is none.
-    """
-    if schema.response is None:
-        raise SpecError(
-            "data.response: is missing; write [data.response] with column and bounds = [-1.0, 1.0]"
-        )
-    return schema.response
+    def notes(self, n: int) -> tuple[str, ...]:
+        """C in both forms."""
+        cost = self.get_params()["C"]
+        return (f"C = {cost:g} in the paper's form C/n: scikit-learn's C = {cost / n:.6g}",)
 
 
-def note(cost: float, n: int) -> str:
-    """C in both forms."""
-    return f"C = {cost:g} in the paper's form C/n: scikit-learn's C = {cost / n:.6g}"
-
-
-class LogisticRegression(Learner):
+class LogisticRegression(Regularized):
     """Linear logistic regression, of records projected to the unit ball of the unit cube.
 
     Released are its weights, one for each axis and one for the constant. With more than two
@@ -143,7 +133,7 @@ class LogisticRegression(Learner):
             raise SpecError(
                 'target.link: "sigmoid" is for two classes in this version; write link = "linear"'
             )
-        space = LinearSpace(schema.domain.dimensions, self.constant)
+        space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
         return (minimizer("decision", schema, Logistic(), space, self.C, self.shards),)
 
     def combination(self, schema: RecordSchema) -> Combination:
@@ -151,10 +141,6 @@ class LogisticRegression(Learner):
         if self.link == "sigmoid":
             return Combination("sigmoid", schema.classes.categories, constant=self.constant)
         return of_classes(schema, self.constant)
-
-    def notes(self, n: int) -> tuple[str, ...]:
-        """C in both forms."""
-        return (note(self.C, n),)
 
 
 class RidgeRegression(Learner):
@@ -193,7 +179,7 @@ class RidgeRegression(Learner):
     def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
         """One."""
         loss = Square(response_of(schema).radius)
-        space = LinearSpace(schema.domain.dimensions, self.constant)
+        space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
         return (minimizer("prediction", schema, loss, space, self.C, self.shards),)
 
     def combination(self, schema: RecordSchema) -> Combination:

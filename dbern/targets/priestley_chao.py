@@ -86,8 +86,8 @@ from dbern.strategies.base import BumpBound, Coordinates, Entries, Slab
 from dbern.strategies.bias import Bumps
 from dbern.strategies.bins import BinnedCoordinates
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import KernelName, Learner, Lengths
-from dbern.targets.linear import of_responses, response_of
+from dbern.targets.base import KernelName, Learner, Lengths, response_of
+from dbern.targets.linear import of_responses
 from dbern.types import FloatArray, Int64Array, UInt64Array
 
 # --- Records in the order of their positions, in bounded memory

@@ -27,11 +27,19 @@ from dbern.counting.measurement import Component, Vector
 from dbern.data.domain import RecordSchema
 from dbern.erm.losses import Hinge
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Learner, Lengths
-from dbern.targets.linear import Shards, gaussian_space, minimizer, note, of_classes
+from dbern.targets.base import Lengths
+from dbern.targets.linear import (
+    COST,
+    SHARDS,
+    Regularized,
+    Shards,
+    gaussian_space,
+    minimizer,
+    of_classes,
+)
 
 
-class SupportVectorMachine(Learner):
+class SupportVectorMachine(Regularized):
     """Decision function of a support vector machine with the kernel exp(-|x-y|^2 / (2 s^2)).
 
     With two classes the second is the positive one; with more, one machine a class against the
@@ -65,11 +73,9 @@ class SupportVectorMachine(Learner):
     length_scale: Lengths = Field(
         description="length_scale = [1.0, 1.0], one per axis in data units"
     )
-    C: float = Field(
-        1.0, gt=0, allow_inf_nan=False, description="C = 1.0: scikit-learn's C times n"
-    )
+    C: float = COST
     width: float = Field(0.1, gt=0, le=1, description="width = 0.1, at most 1")
-    shards: Shards = Field("auto", description='shards = "auto", or a number of at least 1')
+    shards: Shards = SHARDS
 
     def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
         """The signed sum, or one sum for each of more than two classes; or what is solved for."""
@@ -78,7 +84,7 @@ class SupportVectorMachine(Learner):
             space = gaussian_space(schema, self.length_scale)
             return (minimizer("decision", schema, Hinge(self.width), space, self.C, self.shards),)
         kernels = axis_kernels(domain, self.length_scale, "length_scale")
-        # The component's kernels are densities: this is what the machine's is of their product.
+        # The measurement's kernels are densities: the machine's is this times their product.
         unit = self.C * math.prod(g.bandwidth * math.sqrt(2 * math.pi) for g in kernels)
         weighing = BySign(label) if len(label.categories) == 2 else ByCategory(label)
         return (KernelSum("decision", domain, kernels, weighing, unit),)
@@ -89,7 +95,3 @@ class SupportVectorMachine(Learner):
         if self.C > 1 or len(classes) == 2:
             return of_classes(schema)
         return Combination("one-vs-rest", classes)
-
-    def notes(self, n: int) -> tuple[str, ...]:
-        """C in both forms."""
-        return (note(self.C, n),)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fitting import solve
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, LinearSVC
 from threadpoolctl import threadpool_limits
@@ -23,7 +24,7 @@ from timing import BENCH, Table, keep, seconds, together
 from dbern.bernstein.reproducing import Gaussian
 from dbern.erm.losses import Hinge, Logistic, Loss
 from dbern.erm.risk import Risk
-from dbern.erm.solver import Certified, Expansion, _gram, solve
+from dbern.erm.solver import Certified, Expansion, _gram
 from dbern.erm.spaces import project_gaussian
 from dbern.privacy.keystream import content_buckets
 

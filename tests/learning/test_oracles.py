@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from closed_hinge import closed_form, is_closed
 from exact_learning import GRID, KERNELS, RADIUS, distance, sample, smoothing_distance
+from fitting import solve
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression
 
 from dbern.bernstein.reproducing import Linear
 from dbern.erm.losses import Hinge, Logistic, Square
 from dbern.erm.risk import Risk
-from dbern.erm.solver import Certified, DualObjective, Expansion, solve
+from dbern.erm.solver import Certified, DualObjective, Expansion
 from dbern.errors import SpecError
 
 pytestmark = pytest.mark.slow  # searches: `make test` runs them
@@ -79,7 +80,7 @@ def test_primal_and_dual_paths_agree():
     points, labels = sample(1100)
     risk = Risk(Logistic(), Linear(constant=0.5), 20.0, 1100, RADIUS, 2)
     primal = solve(risk, Certified(1e-9), points, labels)
-    problem = DualObjective(risk, points, labels[:, None])
+    problem = DualObjective(risk, points, labels[:, None], np.ones(1100))
     dual = problem.model(Certified(1e-9).run(problem))
     np.testing.assert_allclose(primal(GRID), dual(GRID), atol=1e-8)
     np.testing.assert_allclose(primal.on_grid([np.ones(1), np.ones(1)])[0, 0], primal(GRID[-1:])[0])
@@ -101,7 +102,7 @@ def test_closed_form_is_what_the_solver_finds(cost):
 def test_closed_form_is_refused_where_it_is_not_the_minimizer():
     points, labels = sample(50)
     risk = Risk(Hinge(0.1), KERNELS["gaussian"], 1.0, 50, RADIUS, 2)
-    for wrong in (replace(risk, cost=1.0001), replace(risk, rows=51)):
+    for wrong in (replace(risk, cost=1.0001), replace(risk, vanishing=256)):
         assert not is_closed(wrong)
         with pytest.raises(SpecError, match=r"target\.C"):
             closed_form(wrong, points, labels)

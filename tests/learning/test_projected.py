@@ -7,13 +7,14 @@ import math
 import numpy as np
 import pytest
 from exact_learning import EIGHTY_BITS, GRID, LOSSES, RADIUS, Plain, sample
+from fitting import solve
 from test_stability import worst
 
 from dbern.bernstein.reproducing import Gaussian, Linear
 from dbern.erm import solver as objectives
 from dbern.erm.losses import Logistic
 from dbern.erm.risk import Risk, state_error, value_error
-from dbern.erm.solver import Certified, solve
+from dbern.erm.solver import Certified
 from dbern.erm.spaces import project_gaussian
 
 pytestmark = pytest.mark.slow  # searches: `make test` runs them

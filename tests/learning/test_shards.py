@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from exact_learning import GRID, KERNELS, RADIUS
+from fitting import solve
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dbern.erm.losses import Hinge, Huber, Logistic
 from dbern.erm.risk import Risk
-from dbern.erm.solver import Certified, solve
+from dbern.erm.solver import Certified
 from dbern.privacy.keystream import content_buckets, content_words, subkey
 
 SALT = bytes(range(32))

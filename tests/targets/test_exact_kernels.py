@@ -260,9 +260,9 @@ def test_a_loss_that_is_not_as_stated_is_seen_to_fail():
     statistic = plan.counters(spec).parts[0]
     rows = np.array([[0.1, 1.0], [0.5, -1.0], [0.6, 2.0], [0.9, 0.5]])
     with pytest.raises(dbern.SpecError, match=r"^target\.loss: did not converge"):
-        statistic.component.fitted(rows[:, :1], rows[:, 1], np.ones(4))
-    problem = objective(statistic.component.risk, rows[:, :1], rows[:, 1], np.ones(4))
-    Certified(statistic.component.method.tolerance).run(problem)  # unobserved it would pass
+        statistic.model.fitted(rows[:, :1], rows[:, 1], np.ones(4))
+    problem = objective(statistic.model.risk, rows[:, :1], rows[:, 1], np.ones(4))
+    Certified(statistic.model.method.tolerance).run(problem)  # unobserved it would pass
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import dbern
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.measurement import for_rows, most_rows
 from dbern.data.parquet import FileFacts
-from dbern.erm.models import RiskModel
+from dbern.erm.risk import Risk
 from dbern.planning.planner import plan_files
 from dbern.releasing import publish as publishing
 from dbern.strategies.base import BumpBound
@@ -214,5 +214,5 @@ def test_a_record_moves_a_shard_no_further_however_full_it_is(label):
 
 def test_a_shard_cut_off_at_once_is_caught(monkeypatch):
     """Planted: full weight up to some number of rows, and none beyond."""
-    monkeypatch.setattr(RiskModel, "_weight_of", lambda _self, rows: float(rows <= 30))
+    monkeypatch.setattr(Risk, "relative_weight", lambda _self, rows: float(rows <= 30))
     assert largest_step(1.0) > 1

@@ -18,7 +18,7 @@ from sklearn.kernel_ridge import KernelRidge
 import dbern
 from dbern.certificate import vector_bound
 from dbern.counting.passes import Gathering
-from dbern.erm import models as risk_statistics
+from dbern.erm import measurement
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.models import RiskModel
 from dbern.planning.planner import plan_files, tradeoff
@@ -53,8 +53,8 @@ def test_a_flipped_label_stays_within_the_bound(name):
     "name", ["solved machine", "kernel logistic", "kernel tube", "own kernel", "logistic"]
 )
 def test_half_of_the_bound_as_printed_fails(name, monkeypatch):
-    original = RiskModel.moved.fget
-    monkeypatch.setattr(RiskModel, "moved", property(lambda self: original(self) / 2))
+    original = RiskModel.weight_sensitivity.fget
+    monkeypatch.setattr(RiskModel, "weight_sensitivity", property(lambda self: original(self) / 2))
     # The logistic loss's slope is near M only where the function is near 0.
     cost = 0.1 if "logistic" in name else CASES[name].target["C"]
     target = {**CASES[name].target, "shards": 1, "C": cost}
@@ -249,7 +249,7 @@ def test_a_mean_of_shards_is_near_the_whole(monkeypatch):
                                                                   strict=True)]  # fmt: skip
     target = {"kind": "kernel-erm", "loss": "logistic", "length_scale": [0.3], "C": 5.0}
     found = {}
-    monkeypatch.setattr(risk_statistics, "PASS_ROWS", 1000)
+    monkeypatch.setattr(measurement, "PASS_ROWS", 1000)
     for shards in (1, 4, 8):
         case = Case({**target, "shards": shards}, {"label": LABEL}, {})
         spec = case.spec(1, 4000, "laplace", k=10)

@@ -56,7 +56,7 @@ def test_another_module_of_the_same_name_is_refused(project, forgotten, tmp_path
     (tmp_path / "second" / "own_curve.py").write_text(_MODULE.format(value=0.25))
     other = tmp_path / "second" / "release.toml"
     other.write_text(project.spec_path.read_text())
-    with pytest.raises(dbern.SpecError, match=r'^target\.function: module "own_curve" is .*rename'):
+    with pytest.raises(dbern.SpecError, match=r'^target\.function: module "own_curve" is .*Rename'):
         dbern.ReleaseSpec.load(other)
 
 
@@ -68,7 +68,7 @@ def test_a_reference_density_beside_the_spec_is_found(project, forgotten):
     assert spec.reference is not None
 
 
-def test_who_misses_a_module_is_told_where_it_goes(project):
+def test_a_missing_module_is_told_where_it_goes(project):
     with pytest.raises(dbern.SpecError, match=r"beside the spec .* PYTHONPATH"):
         project.spec(**_ORACLE)
 
@@ -84,7 +84,7 @@ def test_a_path_is_planned_and_released_as_its_spec(project, kind, fast_cluster)
 
 @pytest.mark.parametrize("ask", [dbern.plan, dbern.release])
 @pytest.mark.parametrize("given", [None, {"release": {}}, 3])
-def test_what_is_no_spec_is_refused_with_what_to_write(ask, given):
+def test_a_value_that_is_no_spec_is_refused_with_what_to_write(ask, given):
     with pytest.raises(dbern.SpecError, match="cannot be used; write the path of a spec"):
         ask(given)
 

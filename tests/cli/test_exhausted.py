@@ -44,7 +44,7 @@ def test_what_there_is_too_little_of_is_said(project, run, monkeypatch, what, er
     assert ran.code == 4
     assert ran.err.count("\n") == 1
     assert {"memory": "memory", "files": "files are open", "threads": "threads"}[what] in ran.err
-    assert "raise the limit" in ran.err
+    assert "Raise the limit" in ran.err
 
 
 @pytest.mark.parametrize(

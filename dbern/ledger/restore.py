@@ -1,14 +1,14 @@
 """Notice a restored or copied ledger, and reconcile published releases with it.
 
-A database that was put back to an earlier state forgets charges. Each time that is noticed or
-declared a new epoch begins, in which nothing is spent until the published releases are reconciled.
-A database is taken for put back
+A database that was restored to an earlier state has forgotten charges. Each time that is noticed
+or declared a restore epoch begins, in which nothing is spent until the published releases are
+reconciled. A database counts as restored
 
-- when a later point of it was seen (its mark) or, for SQLite, when it has events and no mark;
-- when a SQLite database with events is another file than its mark was noted for: a copy of the
-  whole folder, of which both would spend;
+- when its high-water mark has a later point or, for SQLite, when it has events and no mark;
+- when a SQLite database with events is another file than its mark was noted for: it is a copy of
+  the folder, and both would spend;
 - when it does not live where it did: what PostgreSQL says of itself changes when a dump is loaded,
-  a base backup recovered to a point in time, or a standby promoted.
+  a base backup is recovered to a point in time, or a standby is promoted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Release keys, run records and the sealed private center: files that survive a power cut.
+"""Release keys, run records, the sealed center and the high-water mark: durable private files.
 
 The exact private center between counting and noise is staged in encrypted blocks, each created
 once. The same key with another center would be a two-time pad, so the center that is charged for is
@@ -485,7 +485,7 @@ _LONGEST = 128
 
 @dataclass(frozen=True, order=True)
 class Point:
-    """A moment of a ledger: its epoch, and the number of its last event in the audit log."""
+    """A moment of a ledger: its restore epoch, and the number of its last audited event."""
 
     epoch: int
     event: int
@@ -493,17 +493,17 @@ class Point:
 
 @dataclass(frozen=True)
 class _Noted:
-    """What a mark says: the latest point, and the database file that it was noted for."""
+    """The latest point, and the database file that it was noted for."""
 
     point: Point
     inode: int | None  # None in PostgreSQL, and in marks made before files were noted
 
 
 class HighWaterMark:
-    """A small file with the latest point of one ledger that was ever seen from here; no secret.
+    """A small file with the latest point of one ledger that was ever seen from here; not a secret.
 
-    It is raised after a transaction is durable and before anything is done on its strength, so a
-    published release is never later than the mark: a database that ends before it was put back.
+    It is raised after a transaction is durable and before anything relies on the transaction, so a
+    published release is never later than the mark: a database that ends before it was restored.
 
     Parameters
     ----------

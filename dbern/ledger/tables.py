@@ -74,8 +74,8 @@ meta = Table(
 )
 """Facts of the ledger as a whole.
 
-`schema`: its version; `ledger_id`: a random, public name; `epoch`: how often it was put back to an
-earlier state, from 1; `reconciled`: the epoch up to which published releases are accounted for;
+`schema`: its version; `ledger_id`: a random, public name; `epoch`: the restore epoch,
+from 1; `reconciled`: the restore epoch up to which published releases are accounted for;
 `home`: where the database said it lives.
 """
 

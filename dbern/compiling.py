@@ -19,7 +19,7 @@ _ONE_AT_A_TIME = Lock()
 
 
 def compiled(function: Callable[..., Any], signature: Any) -> Any:
-    """The function as machine code for arguments of that signature; threads wait for one another.
+    """Return the function as machine code for arguments of a signature; threads take turns.
 
     Examples
     --------
@@ -42,5 +42,5 @@ def _kept(function: Callable[..., Any], signature: Any) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """The function as a part of the compiled functions that call it."""
+    """Return the function as a part of the compiled functions that call it."""
     return numba.njit(inline="always", **_OPTIONS)(function)

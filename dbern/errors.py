@@ -13,7 +13,7 @@ _OBEYED = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions, halves of a le
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""A stranger's text with what a terminal would obey written out, but for what is in `keep`.
+    r"""Return a text with what a terminal would obey written out, except for `keep`.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class DbernError(Exception):
     exit_code = 1
 
     def __str__(self) -> str:
-        """The message; names in it may be a stranger's, and no terminal obeys it."""
+        """Return the message; names in it may be a stranger's, and no terminal obeys it."""
         return printable(super().__str__(), keep="\n\t")
 
 
@@ -84,23 +84,23 @@ class ExhaustedError(EnvironmentRefusedError):
 
     def __init__(self, what: str, place: str = "") -> None:
         mend = {
-            "memory": "there is too little memory; raise the limit (of a container, a worker or "
+            "memory": "there is too little memory. Raise the limit (of a container, a worker or "
             "ulimit -v), or write shorter texts or fewer and larger row groups,",
-            "files": "too many files are open; raise the limit (ulimit -n 1024)",
-            "threads": "no more threads can be started; raise the limits of memory and threads (of "
+            "files": "too many files are open. Raise the limit (ulimit -n 1024)",
+            "threads": "no more threads can be started. Raise the limits of memory and threads (of "
             "a container, ulimit -v, ulimit -u)",
         }[what]
-        super().__init__(f"{place and place + ': '}{mend} and run the same command again")
+        super().__init__(f"{place and place + ': '}{mend} and run the same command again.")
         self.what = what
 
 
 def exhausted(error: BaseException, place: str = "") -> ExhaustedError | None:
-    """What an exception says there is too little of, if that is what it says.
+    """Return what an exception says there is too little of, if that is what it says.
 
     Examples
     --------
     >>> print(exhausted(OSError(24, ""), "a"))
-    a: too many files are open; raise the limit (ulimit -n 1024) and run the same command again
+    a: too many files are open. Raise the limit (ulimit -n 1024) and run the same command again.
     """
     for one in _chain(error):
         code = one.errno if isinstance(one, OSError) else None
@@ -115,7 +115,7 @@ def exhausted(error: BaseException, place: str = "") -> ExhaustedError | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An exception and those that it was raised from, as a cluster's that cannot start is."""
+    """Yield an exception and those that it was raised from, as a cluster's that cannot start is."""
     seen: list[BaseException] = []
     following: BaseException | None = error
     while following is not None and following not in seen:

@@ -29,7 +29,7 @@ _LIMITS = {"": ("memory.max", "memory.high"), "memory": ("memory.limit_in_bytes"
 
 
 def memory_limit(own: Path = _SELF, mount: Path = _MOUNT) -> int:
-    """Bytes that this process may use at most: no more can come, whatever is free just now.
+    """Return bytes that this process may use at most: no more can come, whatever is free just now.
 
     Where limits are nested, as a container's within a service's, the least counts.
 
@@ -53,7 +53,7 @@ def memory_limit(own: Path = _SELF, mount: Path = _MOUNT) -> int:
 
 
 def memory_used() -> int:
-    """Bytes of memory that this process holds now; where no one says, the most that it ever did.
+    """Return the bytes of memory that this process holds now; off Linux, the most it ever held.
 
     Examples
     --------
@@ -69,13 +69,13 @@ def memory_used() -> int:
 
 
 def address_limit() -> int | None:
-    """Bytes of addresses that this process may use (``ulimit -v``), if that is limited."""
+    """Return bytes of addresses that this process may use (``ulimit -v``), if that is limited."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 def _groups(own: Path, mount: Path) -> Iterator[int]:
-    """Limits of the process's groups and of all above them; "max", for none, is no number."""
+    """Yield limits of the process's groups and all above them; "max" means none."""
     try:
         lines = own.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # no Linux
@@ -106,7 +106,7 @@ _tell: ContextVar[Callable[[str, str], None] | None] = ContextVar("tell", defaul
 
 @contextmanager
 def imports_told(tell: Callable[[str, str], None]) -> Iterator[None]:
-    """Tell, within, of each module that a spec names, once and before its code runs.
+    """Call `tell` once for each module that a spec names within, before its code runs.
 
     Workers tell nothing, not even those that are threads of this process.
 
@@ -158,7 +158,7 @@ def named_function(name: str, key: str, what: str) -> Callable[..., Any]:
 
 @contextmanager
 def importable(folder: Path) -> Iterator[None]:
-    """Let what is imported within be found in a folder too, after all where Python looks anyway.
+    """Search a folder, too, for imports within, after all places where Python looks.
 
     Tasks in this process then have the module: Python keeps what it imported.
     """
@@ -172,14 +172,7 @@ def importable(folder: Path) -> Iterator[None]:
 
 
 def _imported_module(name: str, key: str) -> ModuleType:
-    """Import a module that a spec names.
-
-    Raises
-    ------
-    SpecError
-        Where Python would now find another module of that name than it keeps: that of a spec in
-        another folder.
-    """
+    """Import a module that a spec names, unless Python keeps another of that name."""
     if (tell := _tell.get()) is not None:
         tell(name, key)
     whole = name.partition(".")[0]
@@ -194,7 +187,7 @@ def _imported_module(name: str, key: str) -> ModuleType:
 
 
 def source_digest(name: str) -> str:
-    """SHA-256 of the text of an imported function's module; empty where it has no text.
+    """Return the SHA-256 of an imported function's module text; empty where it has none.
 
     What that module imports is not part of it.
 
@@ -217,7 +210,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 
 def silent(stage: str, done: int, total: int) -> None:
-    """Tell no one."""
+    """Report no progress."""
     del stage, done, total
 
 
@@ -243,7 +236,7 @@ class LRUCache(Generic[Value]):
         self._lock = RLock()
 
     def __call__(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value of a key, made now unless it is kept."""
+        """Return the value of a key, made now unless it is kept."""
         with self._lock:
             value = self._values.pop(key) if key in self._values else make()
             self._values[key] = value

@@ -95,5 +95,5 @@ def test_two_dates_are_days_and_two_times_are_seconds():
     times = [moment_of("2026-01-01T01:00:00+01:00"), moment_of("2026-01-01T00:00:01.5")]
     assert bounds_of(times, "k") == (1767225600.0, 1767225601.5, TimeUnit.SECONDS)
     for mixed in ([1.0, days[0]], [days[0], times[0]], [times[0], 2]):
-        with pytest.raises(SpecError, match=r"^k: both bounds must be of one kind; write two num"):
+        with pytest.raises(SpecError, match=r"^k: both bounds must be of one kind. Write two num"):
             bounds_of(mixed, "k")

@@ -91,14 +91,14 @@ def test_a_search_has_a_most(tmp_path, monkeypatch, source):
         discover(str(tmp_path / source))
 
 
-def test_only_what_a_pattern_can_enter_is_counted(tmp_path, monkeypatch):
+def test_a_search_counts_only_what_its_pattern_can_enter(tmp_path, monkeypatch):
     made(tmp_path, "day=1/a.parquet", *(f"other/{i}" for i in range(20)))
     monkeypatch.setattr(parquet, "_MOST_ENTRIES", 5)
     assert len(discover(str(tmp_path / "day=*" / "*.parquet"))) == 1
 
 
 @pytest.mark.parametrize("source", ["x" * 5000, "a\0b", "*\0", "x" * 5000 + "/*"])
-def test_what_no_path_can_be_is_refused_in_a_sentence(source):
+def test_a_source_that_no_path_can_be_is_refused_in_a_sentence(source):
     with pytest.raises(SpecError, match=re.escape("data.source: ")) as error:
         discover(source)
-    assert "; write a " in str(error.value)
+    assert ". Write a " in str(error.value)

@@ -25,7 +25,7 @@ def bounded(outside, x, y):
 
 @pytest.mark.parametrize("outside", Outside)
 @pytest.mark.parametrize("null", NULLS)
-def test_missing_and_infinite_values_are_the_null_record(outside, null):
+def test_missing_and_infinite_values_make_a_missing_record(outside, null):
     assert bounded(outside, [null, 1.0, null], [15.0, null, null]) == []
     assert bounded(outside, [0.0, null, 3.0], [12.5, 15.0, 20.0]) == [[0.25, 0.25], [1.0, 1.0]]
 

@@ -28,7 +28,7 @@ def bare(monkeypatch):
     return monkeypatch
 
 
-def test_without_variables_it_is_amazons_and_the_machines_identity(bare):
+def test_settings_without_variables_are_amazons_and_the_machines_identity(bare):
     assert settings() == ("", "us-east-1", "", "", "default", (0, 0))
     assert trusted(settings()) is None
     assert _credentials(settings()) == {}
@@ -94,7 +94,7 @@ def test_an_authority_that_cannot_be_read_is_named(bare, tmp_path):
 
 
 @pytest.mark.slow
-def test_both_clients_speak_tls_by_an_authority_of_ones_own(bare, tmp_path):
+def test_clients_of_a_store_speak_tls_by_a_named_authority(bare, tmp_path):
     """And to nobody whose authority is another's."""
     pytest.importorskip("obstore", reason="obstore is not installed here: pip install obstore")
     pytest.importorskip("moto", reason="moto is not installed here: pip install 'moto[s3]'")

@@ -189,7 +189,7 @@ def hostile(tmp_path_factory):
 
 
 ROUTES = {
-    "result": "is not the bytes", "error": "gave up on a task", "type": "a task failed",
+    "result": "is not the bytes", "error": "gave up on a task", "type": "task failed",
     "place": "a place that is unknown here",
     "answer": "is not the bytes", "failing answer": "cannot say what it runs",
     "uncaught answer": "cannot say what it runs", "warn": None, "forwarded": None,
@@ -197,7 +197,7 @@ ROUTES = {
 
 
 @pytest.mark.parametrize(("route", "told"), ROUTES.items())
-def test_nothing_that_a_worker_sends_runs_here(project, hostile, route, told):
+def test_a_hostile_worker_runs_nothing_in_the_releasing_process(project, hostile, route, told):
     hostile.send(route)
     outcome = None
     try:
@@ -217,7 +217,7 @@ def test_nothing_that_a_worker_sends_runs_here(project, hostile, route, told):
 
 
 @pytest.mark.parametrize("route", ["answer", "failing answer", "warn", "forwarded"])
-def test_nor_in_a_doctor(hostile, route):
+def test_a_hostile_worker_runs_nothing_in_doctor(hostile, route):
     hostile.send(route)
     findings = {one.what: one.state for one in diagnosis.scheduler(hostile.address)}
     assert str(os.getpid()) not in [mark.name for mark in hostile.marks()]
@@ -233,7 +233,7 @@ SAYING = {
 
 
 @pytest.mark.parametrize(("route", "told"), SAYING.items())
-def test_no_text_of_theirs_is_shown(project, hostile, route, told, capfd, recwarn):
+def test_a_hostile_worker_s_texts_are_never_shown(project, hostile, route, told, capfd, recwarn):
     """Versions that a worker states, and whatever a scheduler says on its own."""
     outcome = None
     hostile.send(route)
@@ -248,7 +248,7 @@ def test_no_text_of_theirs_is_shown(project, hostile, route, told, capfd, recwar
     assert (outcome is None) if told is None else re.search(told, str(outcome)), outcome
 
 
-def test_nor_where_a_client_of_the_caller_is_given(project, hostile):
+def test_a_hostile_worker_runs_nothing_where_a_client_is_given(project, hostile):
     """Its own connection is as it is; what `dbern` asks goes over one that unpickles nothing."""
     from distributed import Client
 

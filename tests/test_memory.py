@@ -104,7 +104,7 @@ def test_files_row_groups_and_columns_are_planned_for(project):
     assert files[2] < 1 << 20
 
 
-def test_where_rows_are_private_only_the_number_of_files_is_planned_for(project):
+def test_memory_of_private_rows_is_planned_by_the_number_of_files(project):
     spec = project.spec(data={"neighbors": "add-or-remove-one", "normalizer": "1000"})
     one, other = (
         plan_files(spec, [FileFacts("a", size, groups, columns), FileFacts("b", 1, (1,), 2)])
@@ -166,7 +166,7 @@ def test_workers_with_too_little_memory_are_refused_before_any_read(project, cli
     assert dbern.release(spec, client=client).url
 
 
-def test_what_a_worker_offers_is_asked_of_it(client):
+def test_workers_are_asked_what_they_offer(client):
     (offer,) = workers.answers(client, workers._say_offer).values()
     assert offer["threads"] == 2
     assert offer["memory"] > 1 << 28
@@ -228,7 +228,7 @@ def test_odd_files_of_control_groups_are_no_limits(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["RLIMIT_AS", "RLIMIT_DATA"])
-def test_a_limit_of_its_own_counts(kind):
+def test_a_limit_of_the_process_itself_counts(kind):
     code = (
         "import resource; from dbern.system import memory_limit\n"
         f"resource.setrlimit(resource.{kind}, (1 << 29, resource.RLIM_INFINITY))\n"
@@ -280,7 +280,7 @@ print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) *
 
 
 @pytest.mark.slow
-def test_answering_takes_no_more_memory_for_more_queries(project):
+def test_memory_of_answers_does_not_grow_with_queries(project):
     project.write({"x": [1.0, 5.0], "y": [0.0, 0.5]})
     dbern.release(project.spec())
     peaks = []

@@ -68,7 +68,7 @@ def test_a_reference_density_beside_the_spec_is_found(project, forgotten):
     assert spec.reference is not None
 
 
-def test_who_misses_a_module_is_told_where_it_goes(project):
+def test_a_missing_module_is_told_where_it_goes(project):
     with pytest.raises(dbern.SpecError, match=r"beside the spec .* PYTHONPATH"):
         project.spec(**_ORACLE)
 
@@ -84,7 +84,7 @@ def test_a_path_is_planned_and_released_as_its_spec(project, kind, fast_cluster)
 
 @pytest.mark.parametrize("ask", [dbern.plan, dbern.release])
 @pytest.mark.parametrize("given", [None, {"release": {}}, 3])
-def test_what_is_no_spec_is_refused_with_what_to_write(ask, given):
+def test_a_value_that_is_no_spec_is_refused_with_what_to_write(ask, given):
     with pytest.raises(dbern.SpecError, match="cannot be used; write the path of a spec"):
         ask(given)
 

@@ -99,14 +99,14 @@ BAD = {
 
 
 @pytest.mark.parametrize("content", BAD.values(), ids=BAD)
-def test_anything_else_is_refused_in_words_of_our_own(content):
-    with pytest.raises(IntegrityError, match=r"what a worker returned .*; find out") as caught:
+def test_a_malformed_result_is_refused_in_words_of_our_own(content):
+    with pytest.raises(IntegrityError, match=r"What a worker returned .* Find out") as caught:
         unpacked(content, 4, MAX_CENTER)
     assert "Jane" not in str(caught.value)
 
 
 @given(st.binary(max_size=200), st.integers(0, 200))
-def test_no_bytes_raise_anything_else(noise, at):
+def test_arbitrary_bytes_raise_nothing_but_a_refusal(noise, at):
     content = GOOD[:at] + noise
     try:
         state = unpacked(content, 4, MAX_CENTER).state
@@ -153,7 +153,7 @@ def test_a_failure_names_places_of_this_release_alone(place, shown):
     to_serialize({"a": b"bytes", "b": Hostile()}), pickle.dumps(Hostile()), np.ones(3),
     to_serialize(np.ones(3)), to_serialize("text"),
 ])  # fmt: skip
-def test_no_message_is_unpickled(sent, monkeypatch):
+def test_messages_are_never_unpickled(sent, monkeypatch):
     RAN.clear()
     for module in ("distributed.protocol.pickle", "pickle"):
         monkeypatch.setattr(f"{module}.loads", lambda *_, **__: RAN.append(2))
@@ -185,7 +185,7 @@ def test_bytes_are_what_was_sent_whole_and_nothing_else_is():
             opened(other)
 
 
-def test_what_a_client_needs_of_a_message_stays():
+def test_messages_keep_what_a_client_needs():
     sent = {
         "status": "OK",
         "n": 1,
@@ -217,7 +217,7 @@ def test_an_exception_is_known_by_its_name(name):
 def test_answers_are_small_objects():
     assert answer(b'{"a": 1}') == {"a": 1}
     for bad in (b"[1]", b"1", b"{", b"\xff", b'{"a": "' + b"x" * (1 << 16) + b'"}'):
-        with pytest.raises(IntegrityError, match="what a worker returned"):
+        with pytest.raises(IntegrityError, match="What a worker returned"):
             answer(bad)
 
 

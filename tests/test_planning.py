@@ -214,7 +214,7 @@ def test_statistics_agree_between_plan_and_spec():
 @pytest.mark.parametrize("bounds", [{"w": [0.0, 1.0]}, {"X": [0.0, 1.0]}])
 def test_a_missing_column_is_named_with_those_there(source, bounds):
     name = next(iter(bounds))
-    with pytest.raises(SpecError, match=rf"^data\.bounds\.{name}: .*write one of: x, z"):
+    with pytest.raises(SpecError, match=rf"^data\.bounds\.{name}: .*Write one of: x, z"):
         plan(file_spec(source, bounds=bounds))
 
 
@@ -226,7 +226,7 @@ def test_a_missing_column_is_named_with_those_there(source, bounds):
 )  # fmt: skip
 def test_a_column_of_another_type_is_refused(tmp_path, column):
     pq.write_table(pa.table({"x": column}), tmp_path / "a.parquet")
-    with pytest.raises(SpecError, match=r"^data\.bounds\.x: is of type .* convert the column"):
+    with pytest.raises(SpecError, match=r"^data\.bounds\.x: is of type .* Convert the column"):
         plan(file_spec(tmp_path))
 
 
@@ -238,7 +238,7 @@ def test_one_bad_file_among_many_is_named(source):
 
 def test_no_files_are_refused(tmp_path):
     for source in (tmp_path, tmp_path / "*.parquet", tmp_path / "absent.parquet"):
-        with pytest.raises(SpecError, match=r"^data\.source: no Parquet file at .*; write "):
+        with pytest.raises(SpecError, match=r"^data\.source: no Parquet file at .* Write "):
             plan(file_spec(source))
 
 

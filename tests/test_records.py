@@ -268,10 +268,10 @@ def test_types_may_differ_between_files_but_no_file_may_lack_a_column(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "unit", "complaint"),
     [
-        (pa.timestamp("us"), None, "write two dates"),
-        (pa.date32(), None, "write two dates"),
-        (pa.int64(), TimeUnit.DAYS, "its bounds are times; write two numbers"),
-        (pa.decimal128(5, 2), TimeUnit.SECONDS, "its bounds are times; write two numbers"),
+        (pa.timestamp("us"), None, "Write two dates"),
+        (pa.date32(), None, "Write two dates"),
+        (pa.int64(), TimeUnit.DAYS, "its bounds are times. Write two numbers"),
+        (pa.decimal128(5, 2), TimeUnit.SECONDS, "its bounds are times. Write two numbers"),
         (pa.string(), None, "only integers, floats, decimals, booleans, dates"),
         (pa.time32("s"), TimeUnit.SECONDS, "only integers, floats, decimals, booleans, dates"),
         (pa.list_(pa.int64()), None, "only integers, floats, decimals, booleans, dates"),

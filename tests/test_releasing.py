@@ -82,7 +82,9 @@ def test_a_release_that_no_grant_covers_is_refused_before_it_is_planned(
         assert ledger.find("trips", "density") is None
 
 
-def test_nor_is_one_of_a_ledger_that_is_to_be_reconciled(project, monkeypatch):
+def test_a_release_of_a_ledger_to_be_reconciled_is_refused_before_it_is_planned(
+    project, monkeypatch
+):
     with project.ledger() as ledger:
         ledger.declare_restored()
     monkeypatch.setattr(releasing, "plan_files", never)

@@ -91,7 +91,7 @@ def test_a_private_number_of_rows_is_counted_from_a_bucket(project, bucket, clie
 
 
 @pytest.mark.slow
-def test_no_object_is_asked_for_twice(project, bucket, fixed, slabs, client, monkeypatch):
+def test_objects_are_asked_for_once(project, bucket, fixed, slabs, client, monkeypatch):
     dbern.release(remote(project, bucket, **SMALL), client=client)
     monkeypatch.setattr("dbern.synopsis.arrays.MOST_LOADED", 100)
     server = bucket.server
@@ -207,9 +207,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(project, bucket, client
 
 
 @pytest.mark.slow
-def test_whatever_answer_is_lost_the_bytes_are_the_same(
-    project, bucket, undisturbed, client, monkeypatch
-):
+def test_lost_answers_leave_the_bytes_the_same(project, bucket, undisturbed, client, monkeypatch):
     """Every request is done, and its first answer never comes."""
     spec, seen = remote(project, bucket, **SMALL), set()
 
@@ -277,7 +275,7 @@ KILLS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("place", "call", "when"), KILLS)
-def test_killed_at_any_put_it_goes_on(project, bucket, undisturbed, place, call, when):
+def test_a_release_killed_at_any_put_goes_on(project, bucket, undisturbed, place, call, when):
     remote(project, bucket, **SMALL)
 
     def run(*faults):
@@ -312,7 +310,7 @@ def test_an_abandoned_release_leaves_no_object(project, bucket, client):
 
 
 @pytest.mark.slow
-def test_what_others_wrote_stays(project, bucket, client):
+def test_objects_that_others_wrote_stay(project, bucket, client):
     bucket.put("out.zarr/zarr.json", b"{}")
     with pytest.raises(SpecError, match="already exists"):
         dbern.release(remote(project, bucket), client=client)
@@ -324,7 +322,7 @@ def test_what_others_wrote_stays(project, bucket, client):
 
 
 @pytest.mark.slow
-def test_creation_is_once_whatever_is_lost(bucket):
+def test_objects_are_created_once_whatever_is_lost(bucket):
     place, server = Objects(bucket.url("p")), bucket.server
     bucket.put("pp/other", b"x")  # no object below p
     place.create("a", b"1")
@@ -423,7 +421,9 @@ def test_a_secret_in_a_url_is_refused_and_not_repeated(project, url):
 
 
 @pytest.mark.slow
-def test_credentials_are_nowhere(project, bucket, client, caplog, capfd, monkeypatch):
+def test_credentials_are_in_no_file_and_no_output(
+    project, bucket, client, caplog, capfd, monkeypatch
+):
     from distributed import Client
 
     sent, submit = [], Client.submit
@@ -458,7 +458,7 @@ def test_credentials_are_nowhere(project, bucket, client, caplog, capfd, monkeyp
 
 
 @pytest.mark.slow
-def test_commands_take_urls(project, bucket, run, slabs):
+def test_commands_take_urls_of_objects(project, bucket, run, slabs):
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -94,7 +94,7 @@ def test_one_text_without_memory_is_no_damaged_file(tmp_path, monkeypatch):
         assert (outcome.failure, outcome.place) == ("memory", str(path))
     said = _FAILURES[outcome.failure](outcome.place)
     assert isinstance(said, EnvironmentRefusedError)
-    assert str(said).startswith(f"{path}: there is too little memory; raise the limit")
+    assert str(said).startswith(f"{path}: there is too little memory. Raise the limit")
     assert "Parquet" not in str(said)
 
 

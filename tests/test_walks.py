@@ -33,9 +33,9 @@ CEILINGS = {
     "modules": 129,                      # 85: those that read what strangers wrote were added,
                                          # `privacy.accuracy`, on which privacy does not rest, and
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 36_260,                     # 24,000: of them 275 in `testing`
+    "lines": 36_230,                     # 24,000: of them 275 in `testing`
     "protocols": 30,
-    "isinstance": 220,                   # 60: of these some 40 look at what strangers wrote, and
+    "isinstance": 217,                   # 60: of these some 40 look at what strangers wrote, and
                                          # two came from the tests with `testing`
     "lone functions": 67,                # 10: public, and named in no other module
 }  # fmt: skip

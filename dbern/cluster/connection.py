@@ -47,7 +47,7 @@ def require_address(address: str) -> None:
 
 
 def connect(address: str, seconds: float, security: Security | None = None) -> Client:
-    """A client of the scheduler at an address, of distributed's configured certificates or others.
+    """Return a client of a scheduler, with distributed's configured certificates or others.
 
     It unpickles nothing that it is sent: see `dbern.cluster.wire`. Besides certificates that are
     refused, it raises what `UNREACHABLE` lists.
@@ -67,7 +67,7 @@ def connect(address: str, seconds: float, security: Security | None = None) -> C
 
 
 def _is_here(client: Client) -> bool:
-    """Whether scheduler and workers are this very process, and nothing crosses a wire."""
+    """Return whether scheduler and workers are this very process, and nothing crosses a wire."""
     return str(client.scheduler.address).startswith("inproc://")
 
 
@@ -85,33 +85,33 @@ _VERSION = re.compile(r"[\w .+!-]{1,64}", re.ASCII)
 
 @contextmanager
 def scheduler_there(client: Any) -> Iterator[None]:
-    """Tell, of what is asked within, that the scheduler is gone where it is, or was going."""
+    """Raise a `ReleaseError` where the scheduler is gone, for what is asked within."""
     try:
         if client.status == "closed":  # it tried in vain to connect again, and has no scheduler
             raise ConnectionError
         yield
     except (CancelledError, OSError, TimeoutError) as error:
         raise ReleaseError(
-            f"the scheduler is gone ({type(error).__name__}); start it again and run the same "
-            "command again"
+            f"The scheduler is gone ({type(error).__name__}). Start it again and run the same "
+            "command again."
         ) from None
 
 
 def threads(client: Any) -> int:
-    """Of all workers that there are."""
+    """Return the threads of all workers together."""
     with scheduler_there(client):
         found = client.nthreads()
     return sum(n for n in _dict(found).values() if type(n) is int)
 
 
 def submitted(client: Any, task: Callable[..., Any], *arguments: object) -> Any:
-    """The future of a task."""
+    """Return the future of a task."""
     with scheduler_there(client):
         return client.submit(task, *arguments, pure=False)
 
 
 def at_work(client: Any) -> bool:
-    """Whether a worker takes tasks, or is at one; short of memory it only ends those it is at."""
+    """Return whether a worker takes tasks or is at one; one short of memory only ends its own."""
     if not threads(client):  # which finds a scheduler gone, where the next would repeat old news
         return False
     with scheduler_there(client):
@@ -124,7 +124,7 @@ def at_work(client: Any) -> bool:
 
 
 def _dict(found: object) -> dict[Any, Any]:
-    """A dict, or none: of what a scheduler or a worker says, which may be anything."""
+    """Return a dict, or none: of what a scheduler or a worker says, which may be anything."""
     return found if isinstance(found, dict) else {}
 
 
@@ -138,43 +138,43 @@ def check_memory(client: Any, cost: Cost) -> None:
         needed = cost.memory(threads)
         if 0 < offered < needed:
             raise EnvironmentRefusedError(
-                f"worker {shown(worker)} offers {offered >> 20} MiB and the plan takes up to "
-                f"{-(-needed // 2**20)} MiB with {threads} threads; start workers with a larger "
+                f"Worker {shown(worker)} offers {offered >> 20} MiB and the plan takes up to "
+                f"{-(-needed // 2**20)} MiB with {threads} threads. Start workers with a larger "
                 "--memory-limit or fewer --nthreads, write a smaller mechanism.k, or write the "
-                "data in fewer and larger files and row groups"
+                "data in fewer and larger files and row groups."
             )
 
 
 def _say_offer(dask_worker: Any) -> bytes:
-    """The memory limit of a worker in bytes, zero for none, and its threads."""
+    """Return the memory limit of a worker in bytes, zero for none, and its threads."""
     memory = int(dask_worker.memory_manager.memory_limit or 0)
     return said({"memory": memory, "threads": dask_worker.state.nthreads})
 
 
 def _check_own_memory(cost: Cost) -> None:
-    """The same of this process; what others use is not looked at, for it changes by the minute."""
+    """Check this process alike; what others use is not asked, for it changes by the minute."""
     offered = memory_limit()
     if offered < cost.client_bytes:
         raise EnvironmentRefusedError(
-            f"the releasing process may use {offered >> 20} MiB and the plan takes up to "
-            f"{-(-cost.client_bytes // 2**20)} MiB there; raise the limit that it is started with "
+            f"The releasing process may use {offered >> 20} MiB and the plan takes up to "
+            f"{-(-cost.client_bytes // 2**20)} MiB there. Raise the limit that it is started with "
             "(its container's, its service's or ulimit's), release from a larger machine, write a "
-            "smaller mechanism.k, or write the data in fewer and larger files and row groups"
+            "smaller mechanism.k, or write the data in fewer and larger files and row groups."
         )
 
 
 def environment() -> dict[str, str]:
-    """Versions that must agree between this process and the workers."""
+    """Return the versions that must agree between this process and the workers."""
     return {"python": platform.python_version(), **{name: version(name) for name in _SAME}}
 
 
 def _say_environment() -> bytes:
-    """A worker's `environment`."""
+    """Return a worker's `environment`."""
     return said(environment())
 
 
 def said(facts: dict[str, Any]) -> bytes:
-    """What a worker answers a question with: bytes, for nothing else is opened where the key is."""
+    """Return a worker's answer as bytes: where the key is, nothing else is opened."""
     return json.dumps(facts).encode()
 
 
@@ -199,13 +199,13 @@ def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -
                      if there[name] != here[name]]  # fmt: skip
         if differing:
             raise EnvironmentRefusedError(
-                f"worker {shown(worker)} runs other versions ({'; '.join(differing)}); install the "
-                "same"
+                f"Worker {shown(worker)} runs other versions ({'; '.join(differing)}). Install the "
+                "same."
             )
 
 
 def _wait_for_workers(client: Any, wait: float, progress: Progress) -> None:
-    """Until there is one, or the time is over."""
+    """Wait until there is a worker or the time is over."""
     began, told = time.monotonic(), -1
     while not threads(client) and (waited := time.monotonic() - began) < wait:
         if int(waited) > told:
@@ -217,21 +217,21 @@ def _wait_for_workers(client: Any, wait: float, progress: Progress) -> None:
 def _no_workers(wait: float) -> EnvironmentRefusedError:
     waited = f", and none came in {wait:g} s" if wait else ""
     return EnvironmentRefusedError(
-        f"the cluster has no workers{waited}; start some with `dask worker`, or wait longer for "
-        "them with --wait-for-workers SECONDS"
+        f"The cluster has no workers{waited}. Start some with `dask worker`, or wait longer for "
+        "them with --wait-for-workers SECONDS."
     )
 
 
 def unlike(worker: str) -> IntegrityError:
-    """A worker that answers a question with something else."""
+    """Return a worker that answers a question with something else."""
     return IntegrityError(
-        f"worker {shown(worker)} answers as no worker of this version does; find out what runs "
-        "there, and start one that runs what is here"
+        f"Worker {shown(worker)} answers as no worker of this version does. Find out what runs "
+        "there, and start one that runs what is here."
     )
 
 
 def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, Any]]:
-    """What each worker answers; while one is dying all are asked again, until it is gone."""
+    """Return what each worker answers; while one is dying all are asked again, until it is gone."""
     end = math.inf
     while True:
         with scheduler_there(client):
@@ -244,8 +244,8 @@ def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, 
         if not all(isinstance(one, OSError) for one in failures) or now >= end:
             kinds = ", ".join(sorted({type(one).__name__ for one in failures}))
             raise EnvironmentRefusedError(
-                f"a worker cannot say what it runs ({kinds}): it has no dbern, lacks a package or "
-                "does not answer; install there what is here, or use one image for all"
+                f"A worker cannot say what it runs ({kinds}): it has no dbern, lacks a package or "
+                "does not answer. Install there what is here, or use one image for all."
             )
         time.sleep(_ASK_AGAIN_SECONDS)
 
@@ -293,7 +293,7 @@ def cluster(
 def same_cluster(
     given: Client, wait: float = WAIT_SECONDS, progress: Progress = silent
 ) -> Iterator[Client]:
-    """The cluster of a client of the caller, who may unpickle what it likes: over one of our own.
+    """Connect to the cluster of a caller's client, by a client of ours, which unpickles nothing.
 
     Raises
     ------
@@ -314,8 +314,8 @@ def _reached(address: str, security: Security | None = None) -> Client:
         return connect(address, _CONNECT_SECONDS, security)
     except UNREACHABLE as error:
         raise EnvironmentRefusedError(
-            f"no scheduler answers at {address} ({type(error).__name__}); start one with `dask "
-            "scheduler`, write its address as tls://host:8786, or leave out --scheduler"
+            f"No scheduler answers at {address} ({type(error).__name__}). Start one with `dask "
+            "scheduler`, write its address as tls://host:8786, or leave out --scheduler."
         ) from None
 
 

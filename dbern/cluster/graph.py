@@ -70,23 +70,24 @@ class Piece:
 
 _FAILURES: dict[str, Callable[[str], DbernError]] = {
     "unreadable": lambda place: ReleaseError(
-        f"{place} cannot be read as Parquet; restore that file, or the workers' access to it "
-        "(s3:// needs dbern[s3] and credentials there), and run the same command again"
+        f"{place} cannot be read as Parquet. Restore that file, or the workers' access to it "
+        "(s3:// needs dbern[s3] and credentials there), and run the same command again."
     ),
     "changed": lambda place: IntegrityError(
-        f"{place} changed since the reservation; restore it and run the same command again"
+        f"{place} changed since the reservation. Restore it and run the same command again."
     ),
     "stopped": lambda place: ReleaseError(
         f'{place}: failed on these records, and on_failure = "stop": nothing is published and the '
-        "charge stands; `dbern ledger abandon` it, mend the function, choose a new release.name"
+        "charge stands. Abandon it (dbern ledger abandon), mend the function, and choose a new "
+        "release.name."
     ),
     "unlike": lambda place: EnvironmentRefusedError(
-        f"{place}: a worker cannot import it, or has another text of its module than this process; "
-        "install the same on all workers, or start them with PYTHONPATH set to a folder that holds "
-        "the same, and run the same command again"
+        f"{place}: a worker cannot import it, or has another text of its module than this process. "
+        "Install the same on all workers, or start them with PYTHONPATH set to a folder that holds "
+        "the same, and run the same command again."
     ),
     "internal": lambda place: ReleaseError(
-        f"a task failed ({place}); run the same command again, and report it if it fails again"
+        f"A task failed ({place}). Run the same command again, and report it if it fails again."
     ),
     **{what: partial(ExhaustedError, what) for what in ("memory", "files", "threads")},
 }
@@ -126,7 +127,7 @@ def merge(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt: bytes) -> Outcome:
-    """Released values of one slab, rounded to the noise's grid and given as integers."""
+    """Return the values of one slab, rounded to the noise's grid, as integers."""
     if total.state is None:
         return total
     try:
@@ -141,7 +142,7 @@ def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt:
 
 
 def sent(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt: bytes) -> bytes:
-    """`center`, as bytes: the only result that leaves the cluster, where nobody unpickles it."""
+    """Return `center` as bytes, the only result that leaves the cluster; nobody unpickles it."""
     try:
         return packed(center(total, counters, piece, noise, salt))
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
@@ -149,19 +150,19 @@ def sent(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt: b
 
 
 def _failed(error: BaseException, place: str = "") -> Outcome:
-    """The code of a failure: too little of something, or one that nobody foresaw."""
+    """Return the code of a failure: too little of something, or one that nobody foresaw."""
     if said := exhausted(error):
         return Outcome(None, failure=said.what, place=place)
     return Outcome(None, failure="internal", place=_kind(error))
 
 
 def _kind(error: BaseException) -> str:
-    """Which of Python's own exceptions it is: names of others may hold values, as texts may."""
+    """Return which of Python's exceptions it is: names of others, like texts, may hold values."""
     return next(one.__name__ for one in type(error).__mro__ if one.__module__ == "builtins")
 
 
 def _state_tag(state: Int64Array, salt: bytes) -> str:
-    """Keyed fingerprint of partial sums; private, compared in the releasing process only."""
+    """Return a private, keyed fingerprint of partial sums, for the releasing process to compare."""
     return hmac.new(salt, np.ascontiguousarray(state).tobytes(), hashlib.sha256).hexdigest()
 
 
@@ -171,7 +172,7 @@ def _state_tag(state: Int64Array, salt: bytes) -> str:
 def passes(
     counters: Counters, tasks: Sequence[tuple[Portion, ...]]
 ) -> list[tuple[tuple[Portion, ...], int]]:
-    """What each counting task reads: some portions once, or all of them in each pass."""
+    """Return what each counting task reads: some portions once, or all of them in each pass."""
     if not counters.passes:
         return [(task, 0) for task in tasks]
     whole = tuple(portion for task in tasks for portion in task)
@@ -181,7 +182,7 @@ def passes(
 def share_out(
     files: Sequence[FileFacts], salt: bytes, *, whole: bool = False
 ) -> list[tuple[Portion, ...]]:
-    """Tasks of a sensible size: large files in parts, small ones together.
+    """Return tasks of a sensible size: large files in parts, small ones together.
 
     `whole`: without a look at how many rows there are, as many files for each task.
 
@@ -318,7 +319,7 @@ def centers(
 
 
 def _arrived(result: object, counters: Counters, piece: Piece) -> Outcome:
-    """What `sent` packed, of the size that the plan expects, or a failure that is known here."""
+    """Return what `sent` packed, of the plan's size, or a failure that is known here."""
     layout = counters.parts[piece.part].coordinates.layout
     size = math.prod(layout.slab_shape(piece.slab))
     outcome = unpacked(opened(result), size, MAX_CENTER)
@@ -328,14 +329,14 @@ def _arrived(result: object, counters: Counters, piece: Piece) -> Outcome:
 
 
 def _place_of(outcome: Outcome, files: Sequence[FileFacts]) -> str:
-    """Where a task failed, if it is a place of this release: a worker may write a record there."""
+    """Return where a task failed, if this release has that place: a worker may write a record."""
     place = outcome.place
     ours = place in _PLACES or any(printed(file.path) == place for file in files)
     return place if ours else "a place that is unknown here"
 
 
 def _arriving(client: Client, active: Any) -> Iterator[Future]:
-    """Futures as they finish; a cluster without a worker that works is not waited for for ever.
+    """Yield futures as they finish; the wait for a cluster without a working worker is bounded.
 
     A result that was lost with its worker since is computed again, and waited for.
     """
@@ -360,15 +361,15 @@ def _arriving(client: Client, active: Any) -> Iterator[Future]:
         last_seen = now if at_work(client) else last_seen
         if now - last_seen > _PATIENCE_SECONDS:
             raise ReleaseError(
-                f"for {_PATIENCE_SECONDS} s the cluster has had no workers, or all are paused, "
-                "short of memory; start some with the memory that `dbern plan` says, and run the "
-                "same command again"
+                f"For {_PATIENCE_SECONDS} s the cluster has had no workers, or all are paused, "
+                "short of memory. Start some with the memory that `dbern plan` says, and run the "
+                "same command again."
             )
 
 
 def _given_up(future: Future, status: str) -> ReleaseError:
     kind = type(future.exception()).__name__ if status == "error" else status
     return ReleaseError(
-        f"the cluster gave up on a task ({kind}); bring its workers back and run the same "
-        "command again"
+        f"The cluster gave up on a task ({kind}). Bring its workers back and run the same "
+        "command again."
     )

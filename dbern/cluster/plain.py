@@ -48,7 +48,7 @@ class Closed:
 
 
 def opened(result: object) -> bytes | memoryview:
-    """The bytes that a task or a question returned, and nothing else."""
+    """Return the bytes that a task or a question returned, and nothing else."""
     if type(result) is bytes:
         return result
     if isinstance(result, Closed) and result.content is not None:
@@ -57,7 +57,7 @@ def opened(result: object) -> bytes | memoryview:
 
 
 def exception_of(sent: object) -> Exception:
-    """An exception of the kind that pickled bytes name; they are searched, never loaded."""
+    """Return an exception of the kind that pickled bytes name; they are searched, never loaded."""
     content = sent.content if isinstance(sent, Closed) else None
     searched = bytes(content[:_MOST_HEAD_BYTES]) if content is not None else b""
     found = {searched.find(name.encode()): kind for name, kind in _KNOWN.items()}
@@ -79,7 +79,7 @@ class Outcome:
 
 
 def packed(outcome: Outcome) -> bytes:
-    """A task's result as bytes; its state of any shape, flat in C order."""
+    """Return a task's result as bytes; its state of any shape, flat in C order."""
     state = outcome.state
     head = {"rows": outcome.rows, "failure": outcome.failure, "place": outcome.place[:_MOST_PLACE],
             "origin": outcome.origin, "values": -1 if state is None else state.size}  # fmt: skip
@@ -90,7 +90,7 @@ def packed(outcome: Outcome) -> bytes:
 
 
 def unpacked(content: bytes | memoryview, size: int, limit: int) -> Outcome:
-    """The result that `packed` made bytes of, its state flat.
+    """Return the result that `packed` made bytes of, its state flat.
 
     Parameters
     ----------
@@ -120,12 +120,12 @@ def unpacked(content: bytes | memoryview, size: int, limit: int) -> Outcome:
 
 
 def printed(place: str) -> str:
-    """A place as it comes out of a result."""
+    """Return a place as it comes out of a result."""
     return "".join(letter if letter.isprintable() else "?" for letter in place[:_MOST_PLACE])
 
 
 def _head(text: bytes) -> dict[str, Any]:
-    """The fields, each of its type and within its bounds."""
+    """Return the fields, each of its type and within its bounds."""
     head = _object(text)
     if set(head) != set(_FIELDS) or any(type(head[name]) is not _FIELDS[name] for name in _FIELDS):
         raise _refused("has other fields")
@@ -140,14 +140,14 @@ def _head(text: bytes) -> dict[str, Any]:
 
 
 def answer(content: bytes | memoryview) -> dict[str, Any]:
-    """A worker's answer to a question: a small JSON object."""
+    """Return a worker's answer to a question: a small JSON object."""
     if len(content) > _MOST_ANSWER_BYTES:
         raise _refused("is too long")
     return _object(bytes(content))
 
 
 def shown(address: object) -> str:
-    """A worker's address, for a message, where it looks like one: a worker chooses its own."""
+    """Return a worker's address for a message if it looks like one: workers choose their own."""
     text = str(address)
     return text if _ADDRESS.fullmatch(text) else "(no address)"
 
@@ -164,6 +164,6 @@ def _object(text: bytes) -> dict[str, Any]:
 
 def _refused(what: str) -> IntegrityError:
     return IntegrityError(
-        f"what a worker returned {what}; find out what runs on the workers, start ones that run "
-        "what is here, and run the same command again"
+        f"What a worker returned {what}. Find out what runs on the workers, start ones that run "
+        "what is here, and run the same command again."
     )

@@ -51,7 +51,7 @@ _PREFIX = "plain+"
 
 
 def _decoded(frames: list[Any]) -> Any:
-    """A message of distributed's protocol: msgpack first, then frames that it refers to."""
+    """Return a message of distributed's protocol: msgpack first, then frames that it refers to."""
 
     def of_dict(pairs: dict[Any, Any]) -> Any:
         if "__Set__" in pairs:
@@ -77,14 +77,14 @@ def _decoded(frames: list[Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The value, unless it could be taken for a pickle."""
+    """Return the value, unless it could be taken for a pickle."""
     if value is None or isinstance(value, bool | int | float | str | tuple | dict | set | Closed):
         return value
     return Closed(value if type(value) is bytes else None)
 
 
 def _closed(frames: list[Any], offset: int) -> Closed:
-    """What was serialized by its sender; bytes are told by their head, which names their type."""
+    """Return what its sender serialized; bytes are known by their head, which names the type."""
     head = msgpack.loads(frames[offset], use_list=False, **msgpack_opts)
     own = frames[offset + 1 : offset + 1 + head["num-sub-frames"]]
     if head.get("serializer") != "dask" or head.get("type") != "bytes":
@@ -101,7 +101,7 @@ class _Reading:
     abort: Callable[[], None]
 
     async def read(self, deserializers: object = None) -> Any:
-        """One message.
+        """Return one message.
 
         Raises
         ------
@@ -167,12 +167,12 @@ class _TLSBackend(TLSBackend):  # type: ignore[misc]  # has no types
 
 
 def is_tls(address: str) -> bool:
-    """Whether the address is one of TLS, by itself or by the configured scheme."""
+    """Return whether the address is one of TLS, by itself or by the configured scheme."""
     return bool(parse_address(address)[0] == "tls")
 
 
 def configured(address: str) -> Any:
-    """distributed's `Security` for an address, as its own client would find it."""
+    """Return distributed's `Security` for an address, as its own client would find it."""
     from distributed.client import _maybe_call_security_loader
 
     return _maybe_call_security_loader(address) or Security()
@@ -219,10 +219,10 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
             await self._close()  # nobody listens any more: what waits is told
 
     def _handle_error(self, exception: object = None) -> None:
-        """Nothing: distributed logs the text."""
+        """Do nothing: distributed logs the text."""
 
     def subscribe_topic(self, topic: str, handler: object) -> None:
-        """Nothing: a worker says what it likes under any topic."""
+        """Do nothing: a worker says what it likes under any topic."""
 
     def _handle_task_erred(
         self, key: Any = None, exception: object = None, traceback: object = None
@@ -262,7 +262,7 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
 
 
 def _heard(handler: Callable[..., Any]) -> Callable[..., Any]:
-    """A handler of what a scheduler says on its own, whose failures hold nothing that was sent."""
+    """Return a handler of a scheduler's messages whose failures hold nothing that was sent."""
 
     def heard(**message: Any) -> Any:
         try:
@@ -274,18 +274,18 @@ def _heard(handler: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _ignored(**message: object) -> None:
-    """Nothing, of what no scheduler of this version says."""
+    """Ignore what no scheduler of this version says."""
 
 
 def _unlike() -> IntegrityError:
     return IntegrityError(
-        "the scheduler does not answer as one of this version does; find out what runs there, and "
-        "start it anew"
+        "The scheduler does not answer as one of this version does. Find out what runs there, and "
+        "start it anew."
     )
 
 
 def _answered(reply: Any) -> Any:
-    """The result in a reply to a question, or an exception of the kind that it tells of."""
+    """Return the result in a reply to a question, or an exception of the kind that it tells of."""
     if not isinstance(reply, dict):  # a scheduler's that could not ask
         return exception_of(reply)
     return (
@@ -317,52 +317,52 @@ def check_files(security: Any) -> None:
     where, what = _told(_CERTIFICATE, security.tls_client_cert), _told(key_setting, key)
     if _public(own) != _public(_private_key(key_setting, key)):
         raise EnvironmentRefusedError(
-            f"{what}: this key is not that of the certificate {security.tls_client_cert}; write "
-            "the paths of a pair that was issued together"
+            f"{what}: this key is not that of the certificate {security.tls_client_cert}. Write "
+            "the paths of a pair that was issued together."
         )
     now = datetime.now(UTC)
     if not own.not_valid_before_utc <= now <= own.not_valid_after_utc:
         raise EnvironmentRefusedError(
             f"{where}: this certificate is valid from {own.not_valid_before_utc:%Y-%m-%d} to "
-            f"{own.not_valid_after_utc:%Y-%m-%d}; issue a new one ({_MAKE})"
+            f"{own.not_valid_after_utc:%Y-%m-%d}. Issue a new one ({_MAKE})."
         )
     if not any(_signed(own, issuer) for issuer in [*authorities, *chain]):
         raise EnvironmentRefusedError(
-            f"{where}: this certificate is not of the authority in {security.tls_ca_file}; issue "
-            f"one under it ({_MAKE}), or write the path of its own authority in {_AUTHORITY}"
+            f"{where}: this certificate is not of the authority in {security.tls_ca_file}. Issue "
+            f"one under it ({_MAKE}), or write the path of its own authority in {_AUTHORITY}."
         )
     if all(one.not_valid_after_utc < now for one in authorities):
         raise EnvironmentRefusedError(
-            f"{_told(_AUTHORITY, security.tls_ca_file)}: this authority has expired; make a new "
-            "one and issue all certificates anew, as the runbook says"
+            f"{_told(_AUTHORITY, security.tls_ca_file)}: this authority has expired. Make a new "
+            "one and issue all certificates anew, as the runbook says."
         )
 
 
 def refusal(error: BaseException, security: Any) -> str | None:
-    """What a connection failed of, if it was a certificate that either side refused."""
+    """Return what a connection failed of, if it was a certificate that either side refused."""
     for one in _causes(error):
         if isinstance(one, ssl.SSLCertVerificationError):
             authority = _told(_AUTHORITY, security.tls_ca_file)
             if one.verify_code in _UNTRUSTED:
                 return (
-                    f"{authority}: the scheduler's certificate is not of this authority; write the "
-                    "path of the one that issued it"
+                    f"{authority}: the scheduler's certificate is not of this authority. Write the "
+                    "path of the one that issued it."
                 )
             if one.verify_code == _EXPIRED:
-                return "the scheduler's certificate has expired; issue it a new one and restart it"
+                return "The scheduler's certificate has expired. Issue it a new one and restart it."
             return (
-                "the scheduler's certificate is not one for servers, or is refused otherwise; "
-                f"issue it a new one under {authority} ({_MAKE})"
+                "The scheduler's certificate is not one for servers, or is refused otherwise. "
+                f"Issue it a new one under {authority} ({_MAKE})."
             )
         wrong_bytes = isinstance(one, ssl.SSLError) and one.reason == "WRONG_VERSION_NUMBER"
         # Tornado's words where bytes came before the handshake.
         if wrong_bytes or "cannot convert to SSL" in str(one):
-            return "the scheduler does not speak TLS; start it with --protocol tls"
+            return "The scheduler does not speak TLS. Start it with --protocol tls."
     if type(error).__name__.endswith("CommClosedError"):  # it answered, and then went away
         return (
             f"{_told(_CERTIFICATE, security.tls_client_cert)}: the scheduler ended the handshake, "
-            "as it does where it does not trust this certificate; issue one under the authority "
-            "that it trusts, or mend the ca-file that it reads"
+            "as it does where it does not trust this certificate. Issue one under the authority "
+            "that it trusts, or mend the ca-file that it reads."
         )
     return None
 
@@ -378,11 +378,11 @@ def _told(setting: str, value: str) -> str:
 
 
 def _content(setting: str, value: str | None) -> bytes:
-    """The file's content, or what is given in its place."""
+    """Return the file's content, or what is given in its place."""
     if not value:
         raise EnvironmentRefusedError(
-            f"{setting} is not set; write the file's path there, in the configuration of Dask "
-            "(deploy/dask.yaml), or write a tcp:// address on a closed network"
+            f"{setting} is not set. Write the file's path there, in the configuration of Dask "
+            "(deploy/dask.yaml), or write a tcp:// address on a closed network."
         )
     if "\n" in value:
         return value.encode()
@@ -390,8 +390,8 @@ def _content(setting: str, value: str | None) -> bytes:
         return Path(value).read_bytes()
     except OSError as error:
         raise EnvironmentRefusedError(
-            f"{_told(setting, value)}: cannot be read ({error.strerror}); write the path of a PEM "
-            f"file that this user may read ({_MAKE})"
+            f"{_told(setting, value)}: cannot be read ({error.strerror}). Write the path of a PEM "
+            f"file that this user may read ({_MAKE})."
         ) from None
 
 
@@ -402,7 +402,7 @@ def _certificates(setting: str, value: str | None) -> Sequence[x509.Certificate]
     except ValueError:
         raise EnvironmentRefusedError(
             f"{_told(setting, str(value))}: holds no certificate in PEM, which begins with "
-            f"-----BEGIN CERTIFICATE-----; write the path of one that does ({_MAKE})"
+            f"-----BEGIN CERTIFICATE-----. Write the path of one that does ({_MAKE})."
         ) from None
 
 
@@ -411,17 +411,17 @@ def _private_key(setting: str, value: str) -> Any:
     try:
         return serialization.load_pem_private_key(content, None)
     except TypeError:
-        wrong = "is encrypted, and nobody is asked for its passphrase; write it unencrypted, 0600"
+        wrong = "is encrypted, and nobody is asked for its passphrase. Write it unencrypted, 0600."
     except (ValueError, UnsupportedAlgorithm):
         wrong = (
-            "holds no private key in PEM, as -----BEGIN PRIVATE KEY-----; write the path of the "
-            "certificate's key"
+            "holds no private key in PEM, as -----BEGIN PRIVATE KEY-----. Write the path of the "
+            "certificate's key."
         )
     raise EnvironmentRefusedError(f"{_told(setting, value)}: {wrong}")
 
 
 def _public(owner: Any) -> bytes:
-    """The public key of a certificate or of a private key."""
+    """Return the public key of a certificate or of a private key."""
     public = owner.public_key()
     kinds = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     return bytes(public.public_bytes(*kinds))

@@ -27,12 +27,12 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def is_time(kind: pa.DataType) -> bool:
-    """Whether values are dates or timestamps."""
+    """Return whether values are dates or timestamps."""
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether values are numbers, booleans (0 and 1) included."""
+    """Return whether values are numbers, booleans (0 and 1) included."""
     types = pa.types
     return bool(
         types.is_integer(kind)
@@ -43,22 +43,22 @@ def is_number(kind: pa.DataType) -> bool:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values are text."""
+    """Return whether values are text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def may_be_text(column: Column) -> bool:
-    """Whether the spec lets the column hold text."""
+    """Return whether the spec lets the column hold text."""
     return column.ids or any(isinstance(value, str) for value in column.categories)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values: that of a dictionary's."""
+    """Return the type of the values: that of a dictionary's."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _can_hold(kind: pa.DataType, column: Column) -> bool:
-    """Whether a column could hold each of the listed values."""
+    """Return whether a column could hold each of the listed values."""
     plain, values = plain_type(kind), column.categories
     fits = (
         (pa.types.is_boolean(plain) and all(isinstance(v, bool) for v in values))
@@ -73,7 +73,7 @@ def _can_hold(kind: pa.DataType, column: Column) -> bool:
 
 
 def as_floats(values: pa.Array, column: Column) -> FloatArray:
-    """Values (m,) of a column: numbers, times in the column's unit, or positions of categories.
+    """Return the values (m,): numbers, times in the column's unit, or positions of categories.
 
     Of ids two floats each, (m, 2).
     """
@@ -93,7 +93,7 @@ def _positions(values: pa.Array, column: Column) -> FloatArray:
 
 
 def _listed(values: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
-    """The values of a dictionary that occur, each once, and where each row's is among them.
+    """Return the values of a dictionary that occur, each once, and where each row's is among them.
 
     A row's own copy of its value, which may be long, is never made.
     """
@@ -102,7 +102,7 @@ def _listed(values: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
 
 
 def _placed(listed: FloatArray, places: pa.Array) -> FloatArray:
-    """What is listed, (n,) or (n, 2), at each place; NaN where there is none."""
+    """Return what is listed, (n,) or (n, 2), at each place; NaN where there is none."""
     index = places.cast(pa.float64()).to_numpy(zero_copy_only=False)
     known = ~np.isnan(index)
     found = np.full((len(index), *listed.shape[1:]), np.nan)
@@ -111,7 +111,7 @@ def _placed(listed: FloatArray, places: pa.Array) -> FloatArray:
 
 
 def ids_as(kind: pa.DataType) -> str:
-    """What ids of a type are compared as: equal ones of two such types need not be one unit."""
+    """Return what ids of a type are compared as; across two of these equal ids may be two units."""
     plain = plain_type(kind)
     if is_text(plain):
         return "text"
@@ -119,7 +119,7 @@ def ids_as(kind: pa.DataType) -> str:
 
 
 def _ids(values: pa.Array) -> FloatArray:
-    """Two floats a value (m, 2), equal for equal ids alone: see `dbern.counting.passes`.
+    """Return two floats a value (m, 2), equal for equal ids alone: see `dbern.counting.passes`.
 
     Of a number the nearest float and what is left of it, of text 106 bits of a hash.
     """
@@ -141,7 +141,7 @@ def _ids(values: pa.Array) -> FloatArray:
 
 
 def _distinct_ids(values: pa.Array) -> FloatArray:
-    """The ids of text and decimals, each distinct value's computed once."""
+    """Return the ids of text and decimals, each distinct value's computed once."""
     places = None
     if pa.types.is_dictionary(values.type):
         listed, places = _listed(values)
@@ -174,7 +174,7 @@ def _id_of(value: bytes | pa.Buffer | Decimal | None) -> tuple[float, float]:
 
 
 def numbers(values: pa.Array, unit: TimeUnit | None = None) -> FloatArray:
-    """Numbers (m,), or dates and timestamps in `unit`; null is NaN.
+    """Return numbers (m,), or dates and timestamps in `unit`; null is NaN.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def _plain(values: pa.Array) -> FloatArray:
 
 
 def _at_least_128(values: pa.Array) -> pa.Array:
-    """Decimals of fewer bits as those of 128, which all of Arrow knows; others as they are."""
+    """Widen decimals of fewer than 128 bits, which not all of Arrow knows."""
     kind = values.type
     if pa.types.is_decimal(kind) and kind.bit_width < 2 * _LIMB:
         return values.cast(pa.decimal128(kind.precision, kind.scale))
@@ -211,7 +211,7 @@ def _at_least_128(values: pa.Array) -> pa.Array:
 
 
 def _decimals(values: pa.Array) -> FloatArray:
-    """Unscaled integers from their 64-bit limbs, over a power of ten.
+    """Return unscaled integers, from their 64-bit limbs, over a power of ten.
 
     Arrow's own cast is one expression in C++, which compilers may fuse; numpy rounds each step.
     Up to 2^53 the integer is exact, and the quotient the nearest float to the decimal.
@@ -237,7 +237,7 @@ def _decimals(values: pa.Array) -> FloatArray:
 
 
 def of_text(text: str, column: Column) -> float | tuple[float, float]:
-    """What a folder ``column=text`` says, as the spec types it; NaN where it does not fit.
+    """Return what a folder ``column=text`` says, as the spec types it; NaN where it does not fit.
 
     Of ids two floats.
 
@@ -274,22 +274,22 @@ def check_kind(path: str, kind: pa.DataType, column: Column) -> None:
     is_of = f"{column.key}: is of type {kind} in {path}"
     if column.ids:
         if not (is_text(plain_type(kind)) or is_number(kind)):
-            raise SpecError(f"{is_of}; ids are numbers or text: convert it to one of them")
+            raise SpecError(f"{is_of}, and ids are numbers or text. Convert it to one of them.")
     elif column.categories:
         if not _can_hold(kind, column):
             raise SpecError(
-                f"{column.key}: {column.name} is of type {kind} in {path}; write values that it "
-                "can hold, or convert the column to integers, booleans or text"
+                f"{column.key}: {column.name} is of type {kind} in {path}. Write values that it "
+                "can hold, or convert the column to integers, booleans or text."
             )
     elif is_time(kind) and column.unit is None:
         raise SpecError(
-            f"{is_of}; write two dates, such as [2026-01-01, 2027-01-01], or two times, such as "
-            "[2026-01-01T00:00:00Z, 2026-01-02T00:00:00Z]"
+            f"{is_of}. Write two dates, such as [2026-01-01, 2027-01-01], or two times, such as "
+            "[2026-01-01T00:00:00Z, 2026-01-02T00:00:00Z]."
         )
     elif is_number(kind) and column.unit is not None:
-        raise SpecError(f"{is_of}, and its bounds are times; write two numbers")
+        raise SpecError(f"{is_of}, and its bounds are times. Write two numbers.")
     elif not (is_time(kind) or is_number(kind)):
         raise SpecError(
-            f"{is_of}; only integers, floats, decimals, booleans, dates and timestamps are "
-            "available here in this version: convert the column or choose another"
+            f"{is_of}, and only integers, floats, decimals, booleans, dates and timestamps are "
+            "available here in this version. Convert the column or choose another."
         )

@@ -60,23 +60,23 @@ class Axis:
         where = f"data.bounds.{self.name}"
         if not _PLAIN.fullmatch(self.name) or self.name in _RESERVED:
             raise SpecError(
-                f"{where}: this name cannot be an axis of a synopsis; rename the column: no "
-                f"slash, no leading '.' or '__', and none of {', '.join(_RESERVED)}"
+                f"{where}: this name cannot be an axis of a synopsis. Rename the column: no "
+                f"slash, no leading '.' or '__', and none of {', '.join(_RESERVED)}."
             )
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
-            raise SpecError(f"{where}: both bounds must be finite; write {self.name} = [0.0, 1.0]")
+            raise SpecError(f"{where}: both bounds must be finite. Write {self.name} = [0.0, 1.0].")
         if not self.low < self.high:
             raise SpecError(
-                f"{where}: the lower bound must be below the upper one; "
-                f"write {self.name} = [low, high]"
+                f"{where}: the lower bound must be below the upper one. "
+                f"Write {self.name} = [low, high]."
             )
         told_apart = (
             self.low + self.width * 1e-9 > self.low and self.high > self.high - self.width * 1e-9
         )
         if not (_LEAST_WIDTH <= self.width <= 1 / _LEAST_WIDTH and told_apart):
             raise SpecError(
-                f"{where}: the bounds are too far apart or too close for 64-bit floats; "
-                "rescale the column"
+                f"{where}: the bounds are too far apart or too close for 64-bit floats. "
+                "Rescale the column."
             )
 
     @classmethod
@@ -86,7 +86,7 @@ class Axis:
         return cls(content["name"], content["low"], content["high"], unit)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; a unit only where there is one."""
+        """Return plain JSON values; a unit only where there is one."""
         content: dict[str, Any] = {"name": self.name, "low": self.low, "high": self.high}
         return content | ({"unit": self.unit.value} if self.unit else {})
 
@@ -96,7 +96,7 @@ class Axis:
         return self.high - self.low
 
     def at(self, positions: FloatArray) -> FloatArray:
-        """Positions of the unit interval in data units, never outside the bounds.
+        """Return positions of the unit interval in data units, never outside the bounds.
 
         ``low + 1 * (high - low)`` need not be `high`, and what is above it has no value.
 
@@ -171,15 +171,15 @@ class Domain:
         return np.asarray((points - low) / width)
 
     def inside(self, points: FloatArray) -> BoolArray:
-        """Which points (m, l), in data units, lie in the closed box (NaN does not)."""
+        """Return which points (m, l), in data units, lie in the closed box (NaN does not)."""
         low = np.array([axis.low for axis in self.axes])
         high = np.array([axis.high for axis in self.axes])
         return np.asarray(((points >= low) & (points <= high)).all(axis=-1))
 
     def bounded(self, columns: Mapping[str, FloatArray]) -> tuple[BoolArray, FloatArray]:
-        """Which records count (m,), and their unit-cube positions (m', l); the rest are null.
+        """Return which records count (m,), and their unit-cube positions (m', l).
 
-        A record with a value that is missing, NaN or infinite is the null record, and so is one
+        A record with a value that is null, NaN or infinite is a missing record, and so is one
         outside the bounds under ``drop``. All arithmetic is single IEEE operations, so a record
         maps to the same position on every host.
         """
@@ -193,7 +193,7 @@ class Domain:
         return kept, np.clip(self.to_unit(points[kept]), 0.0, 1.0)
 
     def axis(self, index: int) -> Domain:
-        """The interval of one axis."""
+        """Return the interval of one axis."""
         return Domain((self.axes[index],), self.outside)
 
 
@@ -213,7 +213,7 @@ class Column:
 
     def __post_init__(self) -> None:
         if len(set(self.categories)) < len(self.categories):
-            raise SpecError(f"{self.key}: a value is listed twice; write each value once")
+            raise SpecError(f"{self.key}: a value is listed twice. Write each value once.")
 
 
 @dataclass(frozen=True)
@@ -230,8 +230,8 @@ class Response:
         # Bounds that are nearly one have no half-width to divide by.
         if not (finite and self.low < self.high and self.radius >= _LEAST_WIDTH):
             raise SpecError(
-                "data.response.bounds: must be two finite numbers, the lower one first; write "
-                "bounds = [-1.0, 1.0]"
+                "data.response.bounds: must be two finite numbers, the lower one first. Write "
+                "bounds = [-1.0, 1.0]."
             )
 
     @property
@@ -254,8 +254,8 @@ class Response:
 class RecordSchema:
     """What the spec says about a record: axes, and a label, response or group where it has one.
 
-    A record whose value of `filter` is not one of its categories is the null record, and so is one
-    without an id of its `unit` of privacy, where that is not the record.
+    A record whose value of `filter` is not one of its categories is a missing record, and so is
+    one without an id of its `unit` of privacy, where that is not the record.
     """
 
     domain: Domain
@@ -274,10 +274,11 @@ class RecordSchema:
 
     @property
     def classes(self) -> Column:
-        """The label, for who cannot do without."""
+        """The label; refused where the spec has none."""
         if self.label is None:
             raise SpecError(
-                'data.label: is missing; write [data.label] with column and classes = ["no", "yes"]'
+                "data.label: is missing. Write [data.label] with column and "
+                'classes = ["no", "yes"].'
             )
         return self.label
 
@@ -286,8 +287,8 @@ class RecordSchema:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise SpecError(
-                f'data: the column "{twice}" has two roles; write it once among bounds, label, '
-                "response, group, filter and unit"
+                f'data: the column "{twice}" has two roles. Write it once among bounds, label, '
+                "response, group, filter and unit."
             )
 
 
@@ -319,7 +320,7 @@ class TimeUnit(enum.Enum):
         return _DAY if self is TimeUnit.DAYS else 1
 
     def of(self, moment: date) -> float:
-        """A date (its beginning) or a time as a number, correctly rounded.
+        """Return a date (its beginning) or a time as a number, correctly rounded.
 
         Examples
         --------
@@ -333,7 +334,7 @@ class TimeUnit(enum.Enum):
         return (moment - _EPOCH) / timedelta(seconds=self.seconds)
 
     def of_ticks(self, ticks: Int64Array | FloatArray, tick: Fraction) -> FloatArray:
-        """Ticks since 1970 as numbers (m,): one conversion and one division, or multiplication."""
+        """Return ticks since 1970 as numbers (m,), by one conversion and one rounded operation."""
         ratio = tick / self.seconds
         floats = np.asarray(ticks, dtype=np.float64)
         if ratio.numerator == 1:
@@ -341,7 +342,7 @@ class TimeUnit(enum.Enum):
         return floats * float(ratio)
 
     def of_datetimes(self, values: np.ndarray[Any, Any]) -> FloatArray:
-        """An array of datetime64 as numbers, not-a-time as NaN.
+        """Return an array of datetime64 as numbers, not-a-time as NaN.
 
         Examples
         --------
@@ -356,7 +357,7 @@ class TimeUnit(enum.Enum):
         return np.where(np.isnat(values), np.nan, numbers)
 
     def text(self, value: float) -> str:
-        """A bound as a date or a time again.
+        """Return a bound as a date or a time again.
 
         Examples
         --------
@@ -369,7 +370,7 @@ class TimeUnit(enum.Enum):
 
 
 def moment_of(text: str) -> date:
-    """A date or a time in ISO form.
+    """Return a date or a time in ISO form.
 
     Raises
     ------
@@ -388,7 +389,7 @@ def moment_of(text: str) -> date:
 
 
 def bounds_of(bounds: Sequence[Bound], key: str) -> tuple[float, float, TimeUnit | None]:
-    """Two bounds as numbers, and their unit: days of two dates, seconds of two times.
+    """Return two bounds as numbers, and their unit: days of two dates, seconds of two times.
 
     Examples
     --------
@@ -399,9 +400,9 @@ def bounds_of(bounds: Sequence[Bound], key: str) -> tuple[float, float, TimeUnit
     kinds = {_unit(low), _unit(high)}
     if len(kinds) > 1:
         raise SpecError(
-            f"{key}: both bounds must be of one kind; write two numbers, two dates such as "
+            f"{key}: both bounds must be of one kind. Write two numbers, two dates such as "
             "[2026-01-01, 2027-01-01] or two times such as "
-            "[2026-01-01T00:00:00Z, 2026-01-02T00:00:00Z]"
+            "[2026-01-01T00:00:00Z, 2026-01-02T00:00:00Z]."
         )
     (unit,) = kinds
     if isinstance(low, date) and isinstance(high, date) and unit is not None:

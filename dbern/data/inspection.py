@@ -49,7 +49,7 @@ class FoundColumn:
 def _read_schemas(
     files: Sequence[str],
 ) -> tuple[tuple[FileFacts, tuple[FoundColumn, ...]], ...]:
-    """What the footers of the files say: no value, no statistic.
+    """Return what the footers of the files say: no value, no statistic.
 
     Raises
     ------
@@ -128,7 +128,7 @@ class Source:
     columns: tuple[SourceColumn, ...]
 
     def to_dict(self, *, rows: bool = False) -> dict[str, Any]:
-        """Plain JSON values; row counts only where they are asked for."""
+        """Return plain JSON values; row counts only where they are asked for."""
         return {
             "source": self.source,
             "files": [
@@ -147,7 +147,7 @@ class Source:
         }
 
     def explain(self, *, rows: bool = False) -> str:
-        """The same as text."""
+        """Return the same as text."""
         groups = sum(len(file.row_groups) for file in self.files)
         counts = [f"{len(self.files)} files", f"{groups} row groups"]
         if rows:
@@ -166,7 +166,7 @@ class Source:
         return "\n".join(lines)
 
     def skeleton(self, folder: Path) -> str:
-        """A spec in TOML, to be put into `folder`, that says what its user has to choose.
+        """Return a spec in TOML, to be put into `folder`, that says what its user has to choose.
 
         It does not load before they have: no choice is made for them.
         """
@@ -236,10 +236,10 @@ def write_skeleton(source: Source, path: Path) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(source.skeleton(path.parent))
     except FileExistsError:
-        raise SpecError(f"--spec: {path} already exists; write another path") from None
+        raise SpecError(f"--spec: {path} already exists. Write another path.") from None
     except OSError as error:
         why = error.strerror or type(error).__name__
-        raise SpecError(f"--spec: {path} cannot be written ({why}); write another path") from None
+        raise SpecError(f"--spec: {path} cannot be written ({why}). Write another path.") from None
 
 
 def _described(file: FileFacts, rows: bool) -> str:

@@ -62,7 +62,7 @@ class Settings(NamedTuple):
 
 
 def settings() -> Settings:
-    """What the variables of this process say just now."""
+    """Return what the variables of this process say just now."""
     named = os.environ.get
     authority = named(_AUTHORITY) or ""
     given = "" if named("AWS_ACCESS_KEY_ID") else named(_CREDENTIALS) or ""
@@ -77,7 +77,7 @@ def settings() -> Settings:
 
 
 def trusted(given: Settings) -> bytes | None:
-    """Certificates to trust besides the system's, as PEM; None where none are named.
+    """Return certificates to trust besides the system's, as PEM; None where none are named.
 
     Raises
     ------
@@ -99,8 +99,8 @@ def _credentials(given: Settings) -> dict[str, str]:
     except (Error, KeyError):
         raise EnvironmentRefusedError(
             f"{_CREDENTIALS}: {given.credentials} has no profile {given.profile} with "
-            "aws_access_key_id and aws_secret_access_key; write both below its name in brackets, "
-            "or name another in AWS_PROFILE"
+            "aws_access_key_id and aws_secret_access_key. Write both below its name in brackets, "
+            "or name another in AWS_PROFILE."
         ) from None
     token = found.get("aws_session_token")
     return {**needed, "session_token": token} if token else needed
@@ -119,8 +119,8 @@ def _content(file: str, variable: str) -> str:
     except (OSError, ValueError) as error:
         shown = "no path" if {"\n", "="} & set(file) else file  # but the content itself
         raise EnvironmentRefusedError(
-            f"{variable} names {shown}, which cannot be read ({type(error).__name__}); write the "
-            f"path of a file that is mounted, or unset {variable}"
+            f"{variable} names {shown}, which cannot be read ({type(error).__name__}). Write the "
+            f"path of a file that is mounted, or unset {variable}."
         ) from None
 
 
@@ -136,7 +136,7 @@ _PART_BYTES, _PARTS = 32 << 20, 2  # in flight; 10000 parts are the most that an
 
 
 def is_url(where: str) -> bool:
-    """Whether it is anything but a path."""
+    """Return whether it is anything but a path."""
     return "://" in where
 
 
@@ -150,17 +150,17 @@ def check_url(url: str, what: str) -> str:
     """
     if not url.startswith("s3://"):
         raise SpecError(
-            f"{what}: only paths and s3:// URLs are available in this version; write one such as "
-            "s3://bucket/name"
+            f"{what}: only paths and s3:// URLs are available in this version. Write one such as "
+            "s3://bucket/name."
         )
     if set("?#") & set(url) or "@" in url.split("/")[2]:
         raise SpecError(
             f"{what}: a URL has no user, query or fragment here, for credentials come from the "
-            "environment alone; write one such as s3://bucket/name"
+            "environment alone. Write one such as s3://bucket/name."
         )
     plain = url.rstrip("/")
     if not _URL.fullmatch(plain) or "//" in plain[len("s3://") :]:
-        raise SpecError(f"{what}: is no URL of a bucket and a name; write s3://bucket/name")
+        raise SpecError(f"{what}: is no URL of a bucket and a name. Write s3://bucket/name.")
     return plain
 
 
@@ -185,11 +185,11 @@ class Objects:
         self._client = _client(self._bucket, settings())
 
     def __reduce__(self) -> tuple[type[Objects], tuple[str]]:
-        """A client, which may hold credentials, does not travel."""
+        """Return a client, which may hold credentials, does not travel."""
         return Objects, (self.url,)
 
     def read(self, name: str, most: float = math.inf) -> bytes:
-        """One whole object, in one request.
+        """Return one whole object, in one request.
 
         Raises
         ------
@@ -200,7 +200,7 @@ class Objects:
             return bytes(self._found(name, most).bytes())
 
     def parts(self, name: str, most: float) -> Iterator[bytes]:
-        """The same in parts, for what is never whole in memory."""
+        """Yield one object in parts, for what never fits into memory."""
         with _told():
             for part in self._found(name, most).stream(min_chunk_size=_STREAMED_BYTES):
                 yield bytes(part)
@@ -264,7 +264,7 @@ class Objects:
         raise lost or OSError(errno.EIO, "no answer")
 
     def sizes(self) -> dict[str, int]:
-        """Names and bytes of all objects, sorted."""
+        """Return names and bytes of all objects, sorted."""
         import obstore
 
         with _told():
@@ -281,7 +281,7 @@ class Objects:
                 obstore.delete(self._client, [self._key(name) for name in names])
 
     def excludes(self) -> bool:
-        """Whether the store creates a name once only, tried with an object that is removed."""
+        """Return whether the store creates a name only once, by trying with its own object."""
         name = _probe()
         try:
             self.create(name, b"first")
@@ -294,7 +294,7 @@ class Objects:
             self.remove([name])
 
     def skew(self) -> float:
-        """Seconds, rounded, that the store's clock is ahead of this one's, tried alike."""
+        """Return seconds, rounded, that the store's clock is ahead of this one's, tried alike."""
         import obstore
 
         name = _probe()
@@ -311,7 +311,7 @@ class Objects:
 
 
 def matching(url: str) -> list[str]:
-    """URLs of what a source names: one object, Parquet files below a prefix, or a glob; sorted."""
+    """Return the sorted URLs of a source: an object, Parquet files below a prefix, or a glob."""
     bucket, key = _parts(url)
     magic = _MAGIC.search(key)
     if magic is None:
@@ -333,7 +333,7 @@ def matching(url: str) -> list[str]:
 
 
 def identity(url: str) -> tuple[int, str]:
-    """Size of an object, and its entity tag, which changes with its content.
+    """Return the size of an object and its entity tag, which changes with its content.
 
     The tag may be a hash of the records: it is private.
     """
@@ -346,14 +346,14 @@ def identity(url: str) -> tuple[int, str]:
 
 
 def open_file(url: str) -> Any:
-    """An object as a file of Arrow's, read in ranges."""
+    """Return an object as a file of Arrow's, read in ranges."""
     bucket, key = _parts(url)
     return _arrow(settings()).open_input_file(f"{bucket}/{key}")
 
 
 @contextmanager
 def creating(url: str) -> Iterator[Any]:
-    """A file to write to, for an object that is not there: it appears, whole, after the block.
+    """Open a new object to write to; it appears, complete, after the block.
 
     It goes in parts, so that its size is bounded by no memory. Where the block fails nothing
     appears; parts that had arrived are the store's to clear away. The store is asked beforehand
@@ -390,7 +390,7 @@ def _probe() -> str:
 def _parts(url: str) -> tuple[str, str]:
     found = _URL.fullmatch(check_url(url, "URL"))
     if found is None:
-        raise SpecError("URL: is no URL of a bucket and a name; write s3://bucket/name")
+        raise SpecError("URL: is no URL of a bucket and a name. Write s3://bucket/name.")
     return found[1], found[2]
 
 
@@ -400,7 +400,7 @@ def _client(bucket: str, given: Settings) -> Any:
         from obstore.store import S3Store
     except ImportError:
         raise EnvironmentRefusedError(
-            "s3:// needs obstore, here and on the workers; run: pip install 'dbern[s3]'"
+            "s3:// needs obstore, here and on the workers. Run: pip install 'dbern[s3]'"
         ) from None
     options: dict[str, Any] = {"endpoint": given.server} if given.server else {}
     certificates = trusted(given)
@@ -438,7 +438,7 @@ def _arrow(given: Settings) -> Any:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Failures of obstore as `OSError`, without their texts: these quote the server."""
+    """Raise failures of obstore as `OSError` without their texts, which quote the server."""
     from obstore import exceptions
 
     try:
@@ -461,7 +461,7 @@ def _whole(bucket: str) -> list[str]:
 
 
 def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Whether a name fits a glob as of files: ``*`` stays inside a part, ``**`` is any number."""
+    """Return whether a name fits a glob: ``*`` stays inside a part, ``**`` is any number."""
     if not pattern:
         return not parts
     first, rest = pattern[0], pattern[1:]

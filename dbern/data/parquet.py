@@ -40,14 +40,14 @@ _MAGIC = re.compile(r"[*?\[]")
 
 
 def discover(source: str) -> tuple[str, ...]:
-    """The Parquet files of a path, a folder (searched to its depth) or a glob, sorted.
+    """Return the Parquet files of a path, a folder (searched to its depth) or a glob, sorted.
 
     `source` may be a URL, for which a prefix stands for a folder.
     """
     files = _objects(source) if is_url(source) else _files(source)
     if not files:
         raise SpecError(
-            f"data.source: no Parquet file at {source}; write a path, folder or glob that has some"
+            f"data.source: no Parquet file at {source}. Write a path, folder or glob that has some."
         )
     return files
 
@@ -57,8 +57,8 @@ def _objects(source: str) -> tuple[str, ...]:
         return tuple(matching(source))
     except OSError as error:
         raise SpecError(
-            f"data.source: {source} cannot be listed ({error.strerror}); check the bucket, and the "
-            "endpoint and credentials in the environment"
+            f"data.source: {source} cannot be listed ({error.strerror}). Check the bucket, and the "
+            "endpoint and credentials in the environment."
         ) from None
 
 
@@ -68,8 +68,8 @@ def _files(source: str) -> tuple[str, ...]:
         _refuse_twins(files)
     except OSError as error:
         raise SpecError(
-            f"data.source: {source[:200]} cannot be listed ({error.strerror}); write a path that "
-            "this user may read"
+            f"data.source: {source[:200]} cannot be listed ({error.strerror}). Write a path that "
+            "this user may read."
         ) from None
     return tuple(map(str, files))
 
@@ -95,8 +95,8 @@ def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[o
     root = folder.resolve()
     if "**" in pattern and root == Path(root.anchor):
         raise SpecError(
-            f"data.source: searches the whole disk from {root}; write a folder that holds the "
-            "data, such as /data/**/*.parquet"
+            f"data.source: searches the whole disk from {root}. Write a folder that holds the "
+            "data, such as /data/**/*.parquet."
         )
     seen = 0
     waiting: list[tuple[str, int, tuple[Path, ...]]] = [(str(folder), 0, (root,))]
@@ -108,8 +108,8 @@ def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[o
                 seen += 1
                 if seen > _MOST_ENTRIES:
                     raise SpecError(
-                        f"data.source: more than {_MOST_ENTRIES} entries to search below {folder}; "
-                        "write a folder that holds the data alone"
+                        f"data.source: more than {_MOST_ENTRIES} entries to search below {folder}. "
+                        "Write a folder that holds the data alone."
                     )
                 yield entry
                 hidden = links and entry.name.startswith(".")  # which `**` does not enter
@@ -133,35 +133,35 @@ def _skipped(folder: str) -> Iterator[None]:
             raise said from None
         if error.errno not in _NOT_SEEN:
             raise EnvironmentRefusedError(
-                f"data.source: {folder} cannot be read ({error.strerror}); mend the disk or its "
-                "connection, and run the same command again"
+                f"data.source: {folder} cannot be read ({error.strerror}). Mend the disk or its "
+                "connection, and run the same command again."
             ) from None
 
 
 def _onward(link: str, through: Sequence[Path]) -> Path:
-    """Where a link leads; one that leads back to a folder already entered would never end."""
+    """Return where a link leads; refuse one that leads back, for the search would not end."""
     end = Path(link).resolve()
     if end in through or Path(link).parent.resolve().is_relative_to(end):
         raise SpecError(
-            f"data.source: {link} is a link that leads back to {end}; write a source without links"
+            f"data.source: {link} is a link that leads back to {end}. Write a source without links."
         )
     return end
 
 
 def _refuse_twins(files: Sequence[Path]) -> None:
-    """A file under two names would count its rows twice: twice the sensitivity of the plan."""
+    """Refuse a file under two names: its rows would count twice, with twice the sensitivity."""
     names: dict[tuple[int, int], Path] = {}
     for path in files:
         found = path.stat()
         other = names.setdefault((found.st_dev, found.st_ino), path)
         if other != path:
             raise SpecError(
-                f"data.source: {path} is the same file as {other}; write a source without links"
+                f"data.source: {path} is the same file as {other}. Write a source without links."
             )
 
 
 def _hidden(path: Path) -> bool:
-    """Whether a part of the path marks it as not data, such as ``_temporary``."""
+    """Return whether a part of the path marks it as not data, such as ``_temporary``."""
     return any(part.startswith(("_", ".")) for part in path.parts)
 
 
@@ -210,7 +210,7 @@ class FileFacts:
 
 
 def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tuple[FileFacts, ...]:
-    """Sizes and row counts of the files, after checking the columns' presence and types."""
+    """Return sizes and row counts of the files, after checking the columns' presence and types."""
     with ThreadPoolExecutor(READERS) as pool:
         found = list(pool.map(lambda path: _footer(str(path), columns), files))
     for column in columns:
@@ -218,13 +218,13 @@ def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tupl
         if column.ids and len(kinds) > 1:
             raise SpecError(
                 f"{column.key}: {column.name} is {' in some files and '.join(kinds)} in others, "
-                "and one unit could be two; convert it to one type"
+                "and one unit could be two. Convert it to one type."
             )
     return tuple(facts for facts, _ in found)
 
 
 def file_facts(path: str) -> FileFacts:
-    """What the footer says now.
+    """Return what the footer says now.
 
     Raises
     ------
@@ -239,7 +239,7 @@ def file_facts(path: str) -> FileFacts:
 
 @contextmanager
 def _failures_told(path: str) -> Iterator[None]:
-    """Failures of the reader without its text, and apart from those of the process."""
+    """Raise the reader's failures without its text, and those of the process apart."""
     try:
         yield
     except pa.ArrowCapacityError:
@@ -265,15 +265,15 @@ def _facts(path: str, metadata: pq.FileMetaData) -> FileFacts:
 
 
 def opened(path: str) -> tuple[FileFacts, pa.Schema]:
-    """What a file's footer says."""
+    """Return what a file's footer says."""
     try:
         _check_footer(path)
         with _parquet(path) as file:
             return _facts(path, file.metadata), file.schema_arrow
     except (OSError, MemoryError, pa.ArrowException) as error:
         raise exhausted(error, path) or SpecError(
-            f"data.source: {path} cannot be read as Parquet ({type(error).__name__}); "
-            "mend or remove that file"
+            f"data.source: {path} cannot be read as Parquet ({type(error).__name__}). "
+            "Mend or remove that file."
         ) from None
 
 
@@ -288,14 +288,14 @@ def _check_footer(path: str) -> None:
 
 
 def _footer_length(file: BinaryIO) -> tuple[int, int]:
-    """Bytes of the file, and of its footer as the last eight of them say."""
+    """Return bytes of the file, and of its footer as the last eight of them say."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - 8))
     return size, int.from_bytes(file.read(4), "little")
 
 
 def _footer(path: str, columns: Sequence[Column]) -> tuple[FileFacts, list[tuple[str, str]]]:
-    """Facts of a file, and what ids of its columns are compared as, those of folders as text."""
+    """Return a file's facts, and what ids of its columns are compared as (of folders, text)."""
     facts, schema = opened(path)
     for column in columns:
         _check_column(path, schema, column)
@@ -308,19 +308,19 @@ def _check_column(path: str, schema: pa.Schema, column: Column) -> None:
     name, key = column.name, column.key
     kinds = [kind for found, kind in leaves(schema) if found == name]
     if len(kinds) > 1:
-        raise SpecError(f'{key}: {path} has "{name}" twice; rename one of them')
+        raise SpecError(f'{key}: {path} has "{name}" twice. Rename one of them.')
     if not kinds and name in folder_values(path):
         return
     if not kinds:
         there = ", ".join([found for found, _ in leaves(schema)] + [*folder_values(path)])
         of_role = re.match(r"data\.(?:label|response|group|filter)(?=\.)", key)
         place = f"{of_role[0]}.column" if of_role else key
-        raise SpecError(f'{place}: {path} has no column "{name}"; write one of: {there}')
+        raise SpecError(f'{place}: {path} has no column "{name}". Write one of: {there}')
     check_kind(path, kinds[0], column)
 
 
 def footer_tag(path: str, salt: bytes) -> str:
-    """Keyed fingerprint of a file's size, footer and time of change: nearly any rewrite changes it.
+    """Return a keyed fingerprint of a file's size, footer and time of change; rewrites change it.
 
     Of an object, of its size and entity tag. These describe the records, so the tag is keyed by
     the release's private salt; it goes to workers to be compared, and is never stored or shown.
@@ -363,7 +363,7 @@ _PERHAPS_TOO_LARGE = (MemoryError, pa.ArrowCapacityError, pa.ArrowNotImplemented
 
 
 def leaves(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    """Names and types of a file's columns; those of nested ones with dots, ``trip.start.x``."""
+    """Return names and types of a file's columns, of nested ones with dots: ``trip.start.x``."""
     return [(".".join(parts), kind) for parts, kind in _leaves(schema)]
 
 
@@ -376,7 +376,7 @@ def _leaves(fields: Iterable[pa.Field]) -> Iterator[tuple[tuple[str, ...], pa.Da
 
 
 def folder_values(path: str) -> dict[str, str]:
-    """What the folders of a path say, such as ``day=2026-01-01``; the nearest one of a name."""
+    """Return the values in a path's folders, as ``day=2026-01-01``; of two the nearest counts."""
     parts = (part.partition("=") for part in Path(path).parent.parts)
     return {unquote(name): unquote(value) for name, equal, value in parts if name and equal}
 
@@ -391,7 +391,7 @@ class Stream:
     only: Column | None
 
     def batches(self, row_groups: Sequence[int]) -> Iterator[dict[str, FloatArray]]:
-        """All batches of some row groups.
+        """Yield all batches of some row groups.
 
         Arrow's texts have 31-bit offsets, and those of one nested column cannot be in two parts:
         a batch of long texts fails where a smaller one does not. So what fails is read again,
@@ -421,7 +421,7 @@ class Stream:
     def _read(
         self, groups: Sequence[int], rows: int, skip: int
     ) -> Iterator[tuple[int, dict[str, FloatArray]]]:
-        """Batches from the row `skip` on, each with the number of the row that follows it."""
+        """Yield batches from the row `skip` on, each with the number of the row that follows it."""
         inside, done = {".".join(parts): parts for parts, _ in _leaves(self.file.schema_arrow)}, 0
         names = [column.name for column in self.columns if column.name in inside]
         for batch in self.file.iter_batches(
@@ -447,7 +447,7 @@ class Stream:
             )
 
     def _rows_of_text(self, groups: Sequence[int]) -> int:
-        """Rows of which the texts, as long as these are on average, fit into what is planned.
+        """Return how many rows fit into the planned memory with texts as long as these on average.
 
         By the sizes in the footer, which describe the records: nothing but memory and time follow.
         """
@@ -475,13 +475,13 @@ def _repeated(value: float | tuple[float, float], rows: int) -> FloatArray:
 
 
 def _leaf(batch: pa.RecordBatch, parts: Sequence[str]) -> pa.Array:
-    """A column of a batch, null where what it is nested in is."""
+    """Return a column of a batch, null where what it is nested in is."""
     values = batch.column(parts[0])
     return pc.struct_field(values, list(parts[1:])) if len(parts) > 1 else values
 
 
 def _records(values: Mapping[Column, FloatArray], only: Column | None) -> dict[str, FloatArray]:
-    """Columns by name, without the one that says which rows count."""
+    """Return the columns by name, without the one that says which rows count."""
     named = {column.name: floats for column, floats in values.items() if column != only}
     if only is None:
         return named
@@ -520,7 +520,7 @@ def read_batches(
 def reading_bytes(
     columns: Sequence[Column], only: Column | None = None, *, remote: bool = False
 ) -> int:
-    """Memory that `read_batches` takes: two batches and their floats, buffers, pages in two forms.
+    """Bound the memory of `read_batches`: two batches and their floats, buffers, pages twice.
 
     With `only`, its column and a copy of the others; `remote`: with the buffers of an object store.
     Texts count as long as they are planned to be on average: what they are is not public.

@@ -31,7 +31,7 @@ _KINDS = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder", stat.S_IFREG: "file", st
 
 
 def is_object_name(name: str) -> bool:
-    """Whether a stranger's name is one of something below a store, on any file system.
+    """Return whether a stranger's name is one of something below a store, on any file system.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def is_object_name(name: str) -> bool:
 
 
 def _parts_of(root: Path, name: str, most: int) -> Iterator[bytes]:
-    """The content of a plain file below a folder, block by block.
+    """Yield the content of a plain file below a folder, block by block.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def _parts_of(root: Path, name: str, most: int) -> Iterator[bytes]:
 
 
 def _names_below(root: Path) -> Iterator[str]:
-    """Everything below a folder but folders, links not followed, in no order.
+    """Yield the names of everything below a folder but folders; links are not followed.
 
     Raises
     ------
@@ -79,18 +79,18 @@ def _names_below(root: Path) -> Iterator[str]:
 
 
 def _no_plain_file(root: Path, name: str, kind: str) -> IntegrityError:
-    """The error for what is there in place of a plain file."""
+    """Return the error for what is there in place of a plain file."""
     return IntegrityError(
-        f"{root}: {name} is a {kind} or behind one, and objects are plain files; copy the synopsis "
-        "again, with what its links point to"
+        f"{root}: {name} is a {kind} or behind one, and objects are plain files. Copy the synopsis "
+        "again, with what its links point to."
     )
 
 
 def too_large(where: Path | str, name: str, most: int) -> IntegrityError:
-    """The error for an object of more bytes than it can have."""
+    """Return the error for an object of more bytes than it can have."""
     return IntegrityError(
-        f"{where}: {printable(name)} is not what was released: it has more than {most} bytes; "
-        "copy the synopsis again"
+        f"{where}: {printable(name)} is not what was released: it has more than {most} bytes. "
+        "Copy the synopsis again."
     )
 
 
@@ -157,7 +157,7 @@ class Folder:
         return str(self.path)
 
     def exists(self) -> bool:
-        """Whether anything is there."""
+        """Return whether anything is there."""
         return self.path.exists()
 
     def try_writing(self) -> None:
@@ -166,7 +166,7 @@ class Folder:
         tempfile.TemporaryFile(dir=next(one for one in path.parents if one.exists())).close()
 
     def read(self, name: str, most: int = MOST_METADATA) -> bytes:
-        """One object.
+        """Return one object.
 
         Raises
         ------
@@ -176,11 +176,11 @@ class Folder:
         return b"".join(self.parts(name, most))
 
     def parts(self, name: str, most: int) -> Iterator[bytes]:
-        """The same in parts, for what is never whole in memory."""
+        """Yield one object in parts, for what never fits into memory."""
         return _parts_of(self.path, name, most)
 
     def names(self) -> list[str]:
-        """Everything but folders and the manifest, whatever it is, sorted."""
+        """Return the sorted names of everything but folders and the manifest."""
         return sorted(name for name in _names_below(self.path) if name != MANIFEST)
 
     def begin(self, objects: Mapping[str, bytes], release_id: str) -> None:
@@ -244,8 +244,21 @@ class Folder:
             self.path.rename(dead)  # first: half removed it would be no one's
             shutil.rmtree(dead)
 
+    def synopses(self) -> list[str]:
+        """Return the paths of the published synopses right below, sorted."""
+        try:
+            found = sorted(self.path.iterdir())
+        except FileNotFoundError:
+            return []
+        return [str(path) for path in found if (path / MANIFEST).exists()]
+
+    def advice(self, error: OSError) -> str:
+        """Return what to do about a failure, up to the command to run again."""
+        full = error.errno == errno.ENOSPC
+        return "The disk is full: free some space, then run" if full else "Mend the folder, and run"
+
     def _beside(self, release_id: str, what: str) -> Path:
-        """A hidden sibling that belongs to this release alone."""
+        """Return a hidden sibling that belongs to this release alone."""
         return self.path.with_name(f".{self.path.name}.{release_id}.{what}")
 
 
@@ -274,21 +287,21 @@ class Bucket:
         self.create = self._objects.create
 
     def __reduce__(self) -> tuple[type[Bucket], tuple[str]]:
-        """The URL travels, and what may hold credentials does not."""
+        """Return the URL travels, and what may hold credentials does not."""
         return Bucket, (self.url,)
 
     def __str__(self) -> str:
         return self.url
 
     def exists(self) -> bool:
-        """Whether anything is there."""
+        """Return whether anything is there."""
         return bool(self._objects.sizes())
 
     def try_writing(self) -> None:
-        """Nothing: ``dbern doctor`` puts an object that it has to remove again."""
+        """Do nothing: ``dbern doctor`` puts an object, which it has to remove again."""
 
     def read(self, name: str, most: int = MOST_METADATA) -> bytes:
-        """One object.
+        """Return one object.
 
         Raises
         ------
@@ -299,7 +312,7 @@ class Bucket:
             return self._objects.read(name, most)
 
     def parts(self, name: str, most: int) -> Iterator[bytes]:
-        """The same in parts, for what is never whole in memory."""
+        """Yield one object in parts, for what never fits into memory."""
         with self._told(name, most):
             yield from self._objects.parts(name, most)
 
@@ -313,7 +326,7 @@ class Bucket:
             raise too_large(self.url, name, most) from None
 
     def names(self) -> list[str]:
-        """Every object but the manifest, sorted."""
+        """Return every object but the manifest, sorted."""
         return [name for name in self._objects.sizes() if name != MANIFEST]
 
     def begin(self, objects: Mapping[str, bytes], release_id: str) -> None:
@@ -330,17 +343,17 @@ class Bucket:
         self.create(ROOT, objects[ROOT])
         if not self._objects.excludes():
             raise EnvironmentRefusedError(
-                f"{self}: the object store does not heed If-None-Match; choose one that does"
+                f"{self}: the object store does not heed If-None-Match. Choose one that does."
             )
         for name, data in objects.items():
             if name != ROOT:
                 self.write(name, data)
 
     def settle(self) -> None:
-        """Nothing: an object that was put is durable."""
+        """Do nothing: an object that was put is durable."""
 
     def tidy(self) -> None:
-        """Nothing: an object has no draft."""
+        """Do nothing: an object has no draft."""
 
     def discard(self, release_id: str) -> None:
         """Remove what an interrupted attempt of this release left, and nothing else."""
@@ -349,12 +362,21 @@ class Bucket:
             self._objects.remove([name for name in names if name != ROOT])
             self._objects.remove([ROOT])  # last: without it the rest would be no one's
 
+    def synopses(self) -> list[str]:
+        """Return the URLs of the published synopses right below, sorted."""
+        names = (name.split("/") for name in self._objects.sizes())
+        return sorted(f"{self}/{name[0]}" for name in names if name[1:] == [MANIFEST])
+
+    def advice(self, _error: OSError) -> str:
+        """Return what to do about a failure, up to the command to run again."""
+        return "Check the bucket, and the endpoint and credentials in the environment, and run"
+
 
 Place: TypeAlias = Folder | Bucket
 
 
 def place_at(where: str | Path) -> Place:
-    """The place of a path or URL.
+    """Return the place of a path or URL.
 
     Raises
     ------
@@ -367,7 +389,7 @@ def place_at(where: str | Path) -> Place:
 
 
 def is_published(place: Place) -> bool:
-    """Whether there is a manifest."""
+    """Return whether there is a manifest."""
     try:
         place.read(MANIFEST)
     except (FileNotFoundError, NotADirectoryError):
@@ -376,7 +398,7 @@ def is_published(place: Place) -> bool:
 
 
 def published(where: str | Path) -> list[str]:
-    """The whole synopses right below a folder or a prefix, in the order of their names.
+    """Return the whole synopses right below a folder or a prefix, in the order of their names.
 
     Parameters
     ----------
@@ -402,18 +424,11 @@ def published(where: str | Path) -> list[str]:
     """
     place = place_at(where)
     with failures_told(place, "read"):
-        if isinstance(place, Folder):
-            try:
-                found = sorted(place.path.iterdir())
-            except FileNotFoundError:
-                return []
-            return [str(path) for path in found if (path / MANIFEST).exists()]
-        names = (name.split("/") for name in Objects(place.url).sizes())
-        return sorted(f"{place}/{name[0]}" for name in names if name[1:] == [MANIFEST])
+        return place.synopses()
 
 
 def owner(place: Place) -> str | None:
-    """The release whose unfinished store this is, by its root metadata, which is written first."""
+    """Return the release whose unfinished store this is, by the root metadata, written first."""
     try:
         root = json.loads(place.read(ROOT))
         found = root["attributes"]["release_id"]
@@ -426,25 +441,14 @@ def owner(place: Place) -> str | None:
 
 @contextmanager
 def failures_told(place: Place, done: str = "written") -> Iterator[None]:
-    """Say of a store that cannot be written, or read, what to do about it."""
+    """Raise any `OSError` within as a `ReleaseError` that says how to mend the store."""
     try:
         yield
     except OSError as error:
-        raise _storage_error(place, done, error) from None
-
-
-def _storage_error(place: Place, done: str, error: OSError) -> ReleaseError:
-    if isinstance(place, Bucket):
-        mend = "check the bucket, and the endpoint and credentials in the environment,"
-    elif error.errno == errno.ENOSPC:
-        mend = "the disk is full: free some space"
-    else:
-        mend = "mend the folder"
-    why = error.strerror or type(error).__name__
-    text = f"{place}: cannot be {done} ({why}); {mend} and run the same command again"
-    if done == "written":
-        text += ": nothing is lost, and it will not be charged twice"
-    return ReleaseError(text)
+        why = error.strerror or type(error).__name__
+        text = f"{place}: cannot be {done} ({why}). {place.advice(error)} the same command again"
+        safe = ": nothing is lost, and nothing is charged twice" if done == "written" else ""
+        raise ReleaseError(f"{text}{safe}.") from None
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -47,7 +47,7 @@ def granted_terms(
     period: str | None,
     random_dp: bool | None,
 ) -> Terms:
-    """The terms of a grant; the first one fixes them, later ones may leave them out.
+    """Return the terms of a grant; the first one fixes them, later ones may leave them out.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def dataset_terms(
 def account(
     connection: Connection, url: str, dataset: str, at: str, request: Request | None = None
 ) -> DatasetStatus:
-    """A dataset's account at a time; `request` is what a refusal advises to grant for.
+    """Return a dataset's account at a time; `request` is what a refusal advises to grant for.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def _missing(status: DatasetStatus, charge: Budget, asked: Amount) -> Budget:
 def recorded(
     connection: Connection, reservation: Reservation, changed: bool, wanted: str, event: str
 ) -> Reservation:
-    """The release after a compare-and-set, with its audit line."""
+    """Return the release after a compare-and-set, with its audit line."""
     found = rows.identified(connection, reservation.release_id)
     if found is None or not changed:
         raise moved_on(found, wanted)
@@ -220,7 +220,7 @@ def moved_on(found: Reservation | None, wanted: str) -> IntegrityError:
     """Return the error of a release that is not in the state that the caller held it in."""
     if found is None:
         return IntegrityError(
-            "This ledger does not hold the release any more; a backup may have replaced it. Bring "
+            "This ledger does not hold the release any more. A backup may have replaced it. Bring "
             "the ledger back and run the same command again."
         )
     return IntegrityError(
@@ -307,14 +307,6 @@ class Comparison:
         ----------
         url : str
             The ledger's, for the command that a refusal names.
-
-        Raises
-        ------
-        SpecError
-            When the release was abandoned, the request is another release, or the input changed
-            before reading began.
-        IntegrityError
-            When the input changed after reading began.
         """
         title, state = self.reservation.title, self.reservation.state
         if state is State.ABANDONED:
@@ -365,7 +357,7 @@ def compared(reservation: Reservation, request: Request) -> Comparison:
 
 
 def changes(was: Mapping[str, object], now: Mapping[str, object]) -> list[Change]:
-    """Every difference between two JSON objects, order of keys included.
+    """Return every difference between two JSON objects, order of keys included.
 
     Examples
     --------
@@ -416,7 +408,7 @@ def _differences(was: Any, now: Any, key: str) -> list[Change]:
 
 
 def _children(value: Any) -> dict[str, Any] | None:
-    """A mapping's entries; a list's too where each item names itself, as files do."""
+    """Return a mapping's entries; a list's too where each item names itself, as files do."""
     if isinstance(value, dict):
         return value
     if not isinstance(value, list) or not value:

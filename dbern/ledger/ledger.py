@@ -47,7 +47,7 @@ _POSTGRES = "postgresql+psycopg://"
 
 
 def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0) -> Backend:
-    """The backend that a ledger URL names; nothing is opened yet.
+    """Return the backend that a ledger URL names; nothing is opened yet.
 
     Raises
     ------
@@ -58,8 +58,8 @@ def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0)
     --------
     >>> backend_of("mysql://steward@host/db")
     Traceback (most recent call last):
-    dbern.errors.SpecError: ledger: mysql is not available in this version; write \
-"sqlite:///ledger.db" or "postgresql+psycopg://host/db"
+    dbern.errors.SpecError: ledger: mysql is not available in this version. Write \
+"sqlite:///ledger.db" or "postgresql+psycopg://host/db".
     """
     if _is_postgres(url):
         return PostgresBackend(url, read_only=read_only, busy_timeout=busy_timeout)
@@ -91,14 +91,14 @@ def _check_installed(backend: Backend, busy_timeout: float) -> str:
 
 
 def _start_mark(backend: Backend, ledger_id: str) -> None:
-    """Make the mark of a ledger that never had one."""
+    """Make the high-water mark of a ledger that never had one."""
     mark = backend.high_water_mark(ledger_id)
     if mark is not None:
         mark.advance(Point(1, 0))
 
 
 def resolve_url(url: str, base: Path) -> str:
-    """The ledger's URL with a relative SQLite path taken from `base`, the specification's folder.
+    """Return the ledger's URL, a relative SQLite path taken from `base`, the spec's folder.
 
     Raises
     ------
@@ -118,29 +118,29 @@ def resolve_url(url: str, base: Path) -> str:
 
 
 def _is_postgres(url: str) -> bool:
-    """Whether it names a PostgreSQL database, in a form that may be used."""
+    """Return whether it names a PostgreSQL database, in a form that may be used."""
     asked = _refuse_password(url)
     if not url.startswith(_POSTGRES):
         return False
     if "options" in asked:
         raise SpecError(
-            "ledger: the URL sets `options`, which the ledger sets itself; leave them out"
+            "ledger: the URL sets `options`, which the ledger sets itself. Leave them out."
         )
     return True
 
 
 def _sqlite_path(url: str) -> str:
-    """The file of a SQLite URL; no message repeats a URL, for it may hold a password."""
+    """Return the file of a SQLite URL; no message repeats a URL, for it may hold a password."""
     _refuse_password(url)
     if not url.startswith("sqlite:"):
         scheme = url.partition(":")[0]
         what = f"{scheme} is not available in this version" if ":" in url else "this is no URL"
-        raise SpecError(f'ledger: {what}; write "sqlite:///ledger.db" or "{_POSTGRES}host/db"')
+        raise SpecError(f'ledger: {what}. Write "sqlite:///ledger.db" or "{_POSTGRES}host/db".')
     path = url.removeprefix(_SQLITE)
     if path in (url, "", ":memory:") or "?" in path or "#" in path:
         raise SpecError(
-            "ledger: a sqlite URL is three slashes and a file, without options; write "
-            '"sqlite:///ledger.db", or with an absolute path "sqlite:////srv/ledger.db"'
+            "ledger: a sqlite URL is three slashes and a file, without options. Write "
+            '"sqlite:///ledger.db", or with an absolute path "sqlite:////srv/ledger.db".'
         )
     return path
 
@@ -152,11 +152,11 @@ def _refuse_password(url: str) -> set[str]:
         asked = {key.lower() for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
         held = parts.password is not None or any("password" in key for key in asked)
     except ValueError:
-        raise SpecError('ledger: is not a URL; write one such as "sqlite:///ledger.db"') from None
+        raise SpecError('ledger: is not a URL. Write one such as "sqlite:///ledger.db".') from None
     if held:
         raise SpecError(
-            "ledger: the URL holds a password; leave it out and give it by a password file "
-            "(PGPASSFILE), by PGPASSWORD or by a service (?service=NAME)"
+            "ledger: the URL holds a password. Leave it out and give it by a password file "
+            "(PGPASSFILE), by PGPASSWORD or by a service (?service=NAME)."
         )
     return asked
 
@@ -165,7 +165,7 @@ def _refuse_password(url: str) -> set[str]:
 
 
 class ReleaseSecrets:
-    """The keys and the staging of one ledger; both die when their release is over."""
+    """Keys and staging of one ledger's releases; both are destroyed when their release is over."""
 
     def __init__(self, backend: Backend, ledger_id: str) -> None:
         self._backend = backend
@@ -186,7 +186,7 @@ class ReleaseSecrets:
         self._backend.keys(connection).create(release_id)
 
     def key(self, reservation: Reservation) -> bytes:
-        """The release key.
+        """Return the release key.
 
         Raises
         ------
@@ -200,11 +200,11 @@ class ReleaseSecrets:
         return key
 
     def staging(self, reservation: Reservation) -> Staging:
-        """Where the exact center is staged."""
+        """Return where the exact center is staged."""
         return Staging(self._staging_root() / reservation.release_id, self.key(reservation))
 
     def run_record(self, release_id: str) -> RunRecord:
-        """The private record of a release's runs, which outlives it."""
+        """Return the private record of a release's runs, which outlives it."""
         runs = self._backend.runs(self._ledger_id)
         return RunRecord(None if runs is None else runs / f"{release_id}.jsonl")
 
@@ -242,7 +242,7 @@ class ReleaseSecrets:
                 raise ReleaseError(
                     f"{reservation.title}: is {reservation.state.value}, but its key or staged "
                     f"center cannot be removed: {error.strerror} ({error.filename}). Make it "
-                    "removable; the next command that opens the ledger removes it."
+                    "removable. The next command that opens the ledger removes it."
                 ) from error
 
     def _refuse_keyless(self, connection: Connection, reservation: Reservation) -> NoReturn:
@@ -399,7 +399,7 @@ class BudgetLedger:
             return accounts.account(connection, self.url, dataset, tables.now())
 
     def status(self, dataset: str | None = None) -> list[DatasetStatus]:
-        """The account of one dataset, or of all.
+        """Return the account of one dataset, or of all.
 
         Raises
         ------
@@ -462,17 +462,17 @@ class BudgetLedger:
             return tables.add_release(connection, request, release_id, at)
 
     def log(self, dataset: str | None = None) -> list[AuditLine]:
-        """The audit log, which only grows: of one dataset, or all of it, oldest line first."""
+        """Return the audit log of one dataset or of all, the oldest line first; it only grows."""
         with self._backend.read() as connection:
             return tables.log(connection, dataset)
 
     def is_pending(self) -> bool:
-        """Whether spending is stopped until published releases are reconciled."""
+        """Return whether spending is stopped until published releases are reconciled."""
         with self._backend.read() as connection:
             return restore.is_pending(connection, self._backend)
 
     def declare_restored(self) -> None:
-        """Stop spending, because the database was put back to an earlier state."""
+        """Block spending, because the database was restored to an earlier state."""
         with writing(self._backend) as connection:
             restore.begin(connection, self._backend, "declared")
 
@@ -505,12 +505,12 @@ class BudgetLedger:
         return done
 
     def find(self, dataset: str, name: str) -> Reservation | None:
-        """The release that holds a name; None when it is free (a refund frees it)."""
+        """Return the release that holds a name; None when it is free (a refund frees it)."""
         with self._backend.read() as connection:
             return tables.named(connection, dataset, name)
 
     def begin_reading(self, reservation: Reservation) -> Reservation:
-        """Record, durably, that the first record is about to be read: no refund from here on.
+        """Record durably that the first record is about to be read: no refund from here on.
 
         Raises
         ------
@@ -546,7 +546,7 @@ class BudgetLedger:
         return committed
 
     def set_output(self, reservation: Reservation, output: str) -> Reservation:
-        """Send the synopsis elsewhere, while the release is not over.
+        """Change the output of a release that is not over.
 
         Raises
         ------
@@ -558,7 +558,7 @@ class BudgetLedger:
             return accounts.recorded(connection, reservation, changed, "open", "set-output")
 
     def abandon(self, dataset: str, name: str, release_id: str | None = None) -> Abandoned:
-        """Give a release (that very one) up: refunded if no record was read, else charged.
+        """Give up a release, the one of `release_id`: refunded if no record was read, else charged.
 
         Raises
         ------
@@ -589,7 +589,7 @@ class BudgetLedger:
         return Abandoned(given_up, refunded)
 
     def key(self, reservation: Reservation) -> bytes:
-        """The release key; it never leaves the releasing process.
+        """Return the release key; it never leaves the releasing process.
 
         Raises
         ------
@@ -599,7 +599,7 @@ class BudgetLedger:
         return self._secrets.key(reservation)
 
     def staging(self, reservation: Reservation) -> Staging:
-        """Where the release's exact center is staged.
+        """Return where the release's exact center is staged.
 
         Raises
         ------
@@ -615,7 +615,7 @@ class BudgetLedger:
     def lock(
         self, reservation: Reservation, wait: Callable[[], None] | None = None
     ) -> AbstractContextManager[None]:
-        """Work on a release alone (`wait` is called once if another does); then look again."""
+        """Hold a release's lock, calling `wait` once if another process has it; then look again."""
         return self._backend.lock(reservation.release_id, wait)
 
     def require_lock(self) -> None:
@@ -629,7 +629,7 @@ class BudgetLedger:
         self._backend.require_lock()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection to the database."""
         self._backend.close()
 
     def __enter__(self) -> Self:

@@ -76,20 +76,14 @@ class WrappedKeys:
         self._ledger_id = ledger_id
 
     def create(self, release_id: str) -> None:
-        """Draw a key and store it wrapped.
-
-        Raises
-        ------
-        EnvironmentRefusedError
-            When the secret is not set; nothing is charged.
-        """
+        """Draw a key and store it wrapped."""
         nonce = os.urandom(_NONCE_BYTES)
         sealed = nonce + _cipher().encrypt(nonce, new_key(), self._place(release_id))
         row = {"release_id": release_id, "wrapped": sealed}
         self._connection.execute(wrapped.insert().values(row))
 
     def read(self, release_id: str) -> bytes | None:
-        """The key, or None when there is none."""
+        """Return the key, or None when there is none."""
         query = select(wrapped.c.wrapped).where(wrapped.c.release_id == release_id)
         sealed = self._connection.scalar(query)
         if sealed is None:
@@ -122,7 +116,7 @@ class WrappedKeys:
 
 
 def secret_of(environment: Mapping[str, str]) -> bytes:
-    """The 32 bytes of the secret, written in hexadecimal or base64, or in a file that is named.
+    """Return the 32 bytes of the secret from hexadecimal or base64, or from the file that is named.
 
     Examples
     --------
@@ -142,7 +136,7 @@ def secret_of(environment: Mapping[str, str]) -> bytes:
     if len(secret) != SECRET_BYTES:
         raise EnvironmentRefusedError(
             f"{SECRET}: {'is not 32 bytes in hexadecimal or base64' if text else 'is not set'}. It "
-            "wraps the release keys in a PostgreSQL ledger; nothing was charged. Make one with "
+            "wraps the release keys in a PostgreSQL ledger. Nothing was charged. Make one with "
             "`openssl rand -base64 32`, keep it outside the database and its backups, and set it, "
             f"or {SECRET_FILE} to a file that holds it, for every process that releases."
         )
@@ -154,7 +148,7 @@ def _content(file: str) -> str:
         return Path(file).read_text(encoding="ascii")
     except OSError as error:
         raise EnvironmentRefusedError(
-            f"{SECRET_FILE}: {file} cannot be read ({type(error).__name__}); nothing was charged. "
+            f"{SECRET_FILE}: {file} cannot be read ({type(error).__name__}). Nothing was charged. "
             "Mount the secret there, readable by this user alone."
         ) from None
     except ValueError:
@@ -185,15 +179,15 @@ _CLIENT = {"keepalives": 1, "keepalives_idle": 60, "keepalives_interval": 10, "k
 _INSTALLING = 0x646265726E  # "dbern": of clients that make a ledger at once, one does
 
 _ADVICE = {
-    "55P03": "another process holds it; run the same command again once that is done",
-    "40P01": "another process holds it; run the same command again once that is done",
-    "25006": "it is read-only; connect to the server that takes writes",
-    "42501": "permission is denied; grant this role the rights that docs/ledger.md lists",
-    "53100": "the disk is full; free space and run the same command again",
+    "55P03": "another process holds it. Run the same command again once that is done.",
+    "40P01": "another process holds it. Run the same command again once that is done.",
+    "25006": "it is read-only. Connect to the server that takes writes.",
+    "42501": "permission is denied. Grant this role the rights that docs/ledger.md lists.",
+    "53100": "the disk is full. Free space and run the same command again.",
 }
 _UNREACHABLE = (
     "check that the server runs, and its address, user and password (PGPASSFILE, PGPASSWORD or "
-    "?service=NAME); then run the same command again"
+    "?service=NAME). Then run the same command again."
 )
 
 
@@ -224,24 +218,18 @@ class PostgresBackend:
         self._held = threading.local()
 
     def exists(self) -> bool:
-        """Whether there is a database; a server that cannot be reached says so when it is used."""
+        """Return True: a server that cannot be reached says so when it is used."""
         return True
 
     def create(self) -> bool:
-        """Make the tables, in a database that is there.
-
-        Raises
-        ------
-        EnvironmentRefusedError
-            When the database cannot be used, or holds something else.
-        """
+        """Make the tables, in a database that is there."""
         with self._transaction("READ COMMITTED, READ WRITE") as connection:
             connection.execute(select(func.pg_advisory_xact_lock(_INSTALLING)))
             return version_of(connection) is None and self._install(connection)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that holds the ledger's row, so the write lock comes before any read."""
+        """Begin a transaction that holds the ledger's row: the write lock comes before any read."""
         with self._transaction("READ COMMITTED") as connection:
             row = select(meta.c.value).where(meta.c.key == "schema").with_for_update()
             connection.execute(row)
@@ -249,7 +237,7 @@ class PostgresBackend:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that reads one consistent state and waits for nobody."""
+        """Begin a transaction that reads one consistent state and waits for nobody."""
         with self._transaction("REPEATABLE READ, READ ONLY") as connection:
             yield connection
 
@@ -266,7 +254,7 @@ class PostgresBackend:
                 del self._held.connection
 
     def require_lock(self) -> None:
-        """Ask the server over the connection that holds the lock."""
+        """Refuse to go on when the connection that holds the lock is gone, and the lock with it."""
         try:
             with self.read() as connection:
                 connection.execute(select(1))
@@ -274,31 +262,31 @@ class PostgresBackend:
             raise _lock_lost() from None
 
     def sweep_locks(self, live: set[str]) -> None:
-        """Nothing is left of an advisory lock."""
+        """Do nothing: an advisory lock leaves nothing behind."""
 
     def keys(self, connection: Connection) -> WrappedKeys:
-        """The wrapped keys, in the same transaction as their releases."""
+        """Return the wrapped keys, in the same transaction as their releases."""
         return WrappedKeys(connection, ledger_id_of(connection))
 
     def staging(self, ledger_id: str) -> Path | None:
-        """A directory for this ledger below the one that the environment names."""
+        """Return a directory for this ledger below the one that the environment names."""
         root = _root()
         return None if root is None else root / ledger_id
 
     def runs(self, ledger_id: str) -> Path | None:
-        """A directory for this ledger's run records, beside its staging."""
+        """Return a directory for this ledger's run records, beside its staging."""
         root = _root()
         return None if root is None else root / f"{ledger_id}.runs"
 
     def high_water_mark(self, ledger_id: str) -> HighWaterMark | None:
-        """A file beside the staging; it is as good as the directory is shared and kept."""
+        """Return a file beside the staging; it is as good as the directory is shared and kept."""
         root = _root()
         if root is None or not root.is_dir():
             return None
         return HighWaterMark(root / f"{ledger_id}.mark", ledger_id, always_there=False)
 
     def home(self, connection: Connection) -> str:
-        """The cluster, its timeline and the table: a new one after each way to restore but one.
+        """Return cluster, timeline and table: another text after each way to restore but one.
 
         A loaded dump makes new tables; a base backup recovered to a point in time, and a standby
         promoted, begin a new timeline. A disk put back to a snapshot says nothing.
@@ -361,8 +349,8 @@ class PostgresBackend:
 
 def _lock_lost() -> ReleaseError:
     return ReleaseError(
-        "the connection to the ledger was lost, and with it the lock of this release: another "
-        "process may go on with it; run the same command again"
+        "The connection to the ledger was lost, and with it the lock of this release: another "
+        "process may go on with it. Run the same command again."
     )
 
 
@@ -378,11 +366,11 @@ def _new_engine(url: str, session: dict[str, str]) -> Engine:
         return create_engine(url, connect_args=arguments, poolclass=NullPool, hide_parameters=True)
     except (ArgumentError, ValueError):
         raise SpecError(
-            "ledger: is not a URL; write one such as postgresql+psycopg://user@host/db"
+            "ledger: is not a URL. Write one such as postgresql+psycopg://user@host/db."
         ) from None
     except ImportError:
         raise EnvironmentRefusedError(
-            "a PostgreSQL ledger needs psycopg; run: pip install 'dbern[postgres]'"
+            "A PostgreSQL ledger needs psycopg. Run: pip install 'dbern[postgres]'"
         ) from None
 
 
@@ -398,12 +386,12 @@ def _take(connection: Connection, number: int, wait: Callable[[], None] | None) 
 
 
 def _refusal(url: str, error: DBAPIError) -> DbernError:
-    """The driver's error as ours, by its SQLSTATE; a connection that failed has none."""
+    """Return the driver's error as ours, by its SQLSTATE; a connection that failed has none."""
     code = getattr(error.orig, "sqlstate", None) or ""
     said = (str(error.orig).strip().splitlines() or ["no reason given"])[0]
     if code.startswith("23"):
         return IntegrityError(
-            f"the ledger {url} is damaged or was changed by hand ({said}); restore a backup"
+            f"The ledger {url} is damaged or was changed by hand ({said}). Restore a backup."
         )
     lost = not code or code.startswith(("08", "57P")) or error.connection_invalidated
     advice = _UNREACHABLE if lost else "check the server and its log"

@@ -1,14 +1,14 @@
 """Notice a restored or copied ledger, and reconcile published releases with it.
 
-A database that was put back to an earlier state forgets charges. Each time that is noticed or
-declared a new epoch begins, in which nothing is spent until the published releases are reconciled.
-A database is taken for put back
+A database that was restored to an earlier state has forgotten charges. Each time that is noticed
+or declared a restore epoch begins, in which nothing is spent until the published releases are
+reconciled. A database counts as restored
 
-- when a later point of it was seen (its mark) or, for SQLite, when it has events and no mark;
-- when a SQLite database with events is another file than its mark was noted for: a copy of the
-  whole folder, of which both would spend;
+- when its high-water mark has a later point or, for SQLite, when it has events and no mark;
+- when a SQLite database with events is another file than its mark was noted for: it is a copy of
+  the folder, and both would spend;
 - when it does not live where it did: what PostgreSQL says of itself changes when a dump is loaded,
-  a base backup recovered to a point in time, or a standby promoted.
+  a base backup is recovered to a point in time, or a standby is promoted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Every failure of the database leaves its methods as a `DbernError` that says wha
 
 @contextmanager
 def writing(backend: Backend) -> Iterator[Connection]:
-    """A write transaction that notices a database put back, and raises the mark when it is over.
+    """Begin a write transaction that notices a restored database, and raise the mark at its end.
 
     What the transaction refuses is rolled back together with what was noticed: then the database
     has no new event either, and the next transaction notices it again.
@@ -63,7 +63,7 @@ def writing(backend: Backend) -> Iterator[Connection]:
 
 
 def _put_back(connection: Connection, backend: Backend) -> str | None:
-    """Why the database must have been put back to an earlier state; None when nothing says so."""
+    """Return why the database must have been restored to an earlier state, or None."""
     facts = facts_of(connection)
     point, mark = _point(connection, facts), backend.high_water_mark(facts["ledger_id"])
     if mark is not None:
@@ -83,7 +83,7 @@ def _put_back(connection: Connection, backend: Backend) -> str | None:
 
 
 def begin(connection: Connection, backend: Backend, why: str) -> None:
-    """Begin a new epoch: nothing is spent until it is reconciled."""
+    """Begin a restore epoch: nothing is spent until it is reconciled."""
     facts = facts_of(connection)
     mark = backend.high_water_mark(facts["ledger_id"])
     seen = None if mark is None else mark.latest()
@@ -93,18 +93,18 @@ def begin(connection: Connection, backend: Backend, why: str) -> None:
 
 
 def reconciled(connection: Connection) -> None:
-    """Spending may go on."""
+    """Record that the restore epoch is reconciled: spending goes on."""
     set_facts(connection, reconciled=facts_of(connection)["epoch"])
 
 
 def is_pending(connection: Connection, backend: Backend) -> bool:
-    """Whether published releases must be reconciled before anything is spent."""
+    """Return whether published releases must be reconciled before anything is spent."""
     facts = facts_of(connection)
     return facts["epoch"] != facts["reconciled"] or _put_back(connection, backend) is not None
 
 
 def require_reconciled(connection: Connection, backend: Backend) -> None:
-    """Refuse to spend in an epoch that is not reconciled."""
+    """Refuse to spend in a restore epoch that is not reconciled."""
     if is_pending(connection, backend):
         command = shlex.join(["dbern", "ledger", "reconcile", "--ledger", backend.url])
         raise BudgetError(
@@ -133,7 +133,7 @@ class Known:
 
 
 def reconcile(connection: Connection, ledger: Known, published: Sequence[Published]) -> Reconciled:
-    """Account for every published release; a refusal leaves all as it was.
+    """Charge or close every published release; a refusal leaves everything as it was.
 
     A release that the ledger does not know is charged to the dataset that it names, even beyond
     what was granted: the loss is real. One that it knows in an earlier state is closed, so that

@@ -1,4 +1,4 @@
-"""Release keys, run records and the sealed private center: files that survive a power cut.
+"""Release keys, run records, the sealed center and the high-water mark: durable private files.
 
 The exact private center between counting and noise is staged in encrypted blocks, each created
 once. The same key with another center would be a two-time pad, so the center that is charged for is
@@ -83,7 +83,7 @@ def private_directory(path: Path) -> None:
         private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
         if not private or found.st_uid != os.geteuid():
             raise EnvironmentRefusedError(
-                f"{path} must be a directory of this user alone; run: chmod 700 {path}"
+                f"{path} must be a directory of this user alone. Run: chmod 700 {path}"
             ) from None
         return
     path.chmod(0o700)  # a umask may have taken the owner's own bits
@@ -122,23 +122,23 @@ class KeyFiles:
             sync_directory(self.directory)
         except OSError as error:
             raise EnvironmentRefusedError(
-                f"the key directory {self.directory} cannot be written: {error.strerror}; "
-                "make it writable or free space; nothing was charged"
+                f"The key directory {self.directory} cannot be written: {error.strerror}. "
+                "Nothing was charged. Make it writable or free space."
             ) from error
 
     def read(self, release_id: str) -> bytes | None:
-        """The key, or None when there is none."""
+        """Return the key, or None when there is none."""
         try:
             key = self._path(release_id).read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise EnvironmentRefusedError(
-                f"a key in {self.directory} cannot be read: {error.strerror}; "
-                "run as the user who owns the ledger"
+                f"A key in {self.directory} cannot be read: {error.strerror}. "
+                "Run as the user who owns the ledger."
             ) from error
         if len(key) != KEY_BYTES:
-            raise IntegrityError(f"a key in {self.directory} is damaged: abandon its release")
+            raise IntegrityError(f"A key in {self.directory} is damaged. Abandon its release.")
         return key
 
     def destroy(self, release_id: str) -> None:
@@ -161,7 +161,7 @@ class KeyFiles:
         sync_directory(self.directory)
 
     def held(self) -> list[str]:
-        """The releases that have a key."""
+        """Return the releases that have a key."""
         if not self.directory.is_dir():
             return []
         found = (_KEY_FILE.fullmatch(path.name) for path in self.directory.iterdir())
@@ -297,31 +297,33 @@ class Staging:
             self._require_same(component, block, content)
 
     def get(self, component: str, block: int) -> Int64Array:
-        """A staged block, exactly as it was put."""
+        """Return a staged block, exactly as it was put."""
         content = self._plaintext(component, block)
         expected = self._verified.get((component, block))
         if expected is not None and hashlib.sha256(content).digest() != expected:
             raise IntegrityError(
-                f"a block in {self.directory} changed after it was verified: no noise is drawn for "
-                "it; restore the directory, or abandon the release (the charge stands)"
+                f"A block in {self.directory} changed after it was verified: no noise is drawn for "
+                "it. Restore the directory, or abandon the release (the charge stands)."
             )
         return _decoded(content)
 
     def components(self) -> list[str]:
-        """The names that have blocks, in canonical (UTF-8 byte) order."""
+        """Return the names that have blocks, in canonical (UTF-8 byte) order."""
         names = sorted({bytes.fromhex(name) for name, _ in self._files()})
         try:
             return [name.decode() for name in names]
         except UnicodeDecodeError:
-            raise IntegrityError(f"{self.directory} holds a block that was not staged") from None
+            raise IntegrityError(
+                f"{self.directory} holds a block that was not staged. Abandon the release."
+            ) from None
 
     def blocks(self, component: str) -> list[int]:
-        """The numbers of a component's staged blocks, ascending."""
+        """Return the numbers of a component's staged blocks, ascending."""
         wanted = component.encode().hex()
         return sorted(block for name, block in self._files() if name == wanted)
 
     def seal(self) -> bytes:
-        """HMAC-SHA256 of every staged block in canonical order, whatever order they came in.
+        """Return the HMAC-SHA256 of every staged block in canonical order.
 
         The plaintexts are sealed, each behind its component, number and length, so that no two
         different centers have the same encoding. One block is in memory at a time.
@@ -346,8 +348,8 @@ class Staging:
         """Refuse a center other than the one that was charged for."""
         if seal is None or not hmac.compare_digest(self.seal(), seal):
             raise IntegrityError(
-                f"the center staged in {self.directory} is not the one that was charged for: no "
-                "noise is drawn; restore the directory, or abandon the release (the charge stands)"
+                f"The center staged in {self.directory} is not the one that was charged for: no "
+                "noise is drawn. Restore the directory, or abandon the release (the charge stands)."
             )
 
     def clear(self) -> None:
@@ -369,9 +371,9 @@ class Staging:
     def _require_same(self, component: str, block: int, content: bytes) -> None:
         if not hmac.compare_digest(self._plaintext(component, block), content):
             raise IntegrityError(
-                f"block {block} of {component!r} is staged in {self.directory} with other values; "
-                "abandon the release (no noise was drawn), and give each released array a name of "
-                "its own"
+                f"Block {block} of {component!r} is staged in {self.directory} with other values. "
+                "Abandon the release (no noise was drawn), and give each released array a name of "
+                "its own."
             )
 
     def _plaintext(self, component: str, block: int) -> bytes:
@@ -382,12 +384,17 @@ class Staging:
             except FileNotFoundError:
                 if not self.directory.is_dir():
                     raise
-                raise IntegrityError(f"the staged {where} is missing") from None
+                raise IntegrityError(
+                    f"The staged {where} is missing. Restore the directory, or abandon the release."
+                ) from None
         nonce, content = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:
             return self._cipher.decrypt(nonce, content, _place(component, block))
         except (InvalidTag, ValueError):
-            raise IntegrityError(f"the staged {where} is damaged or not this release's") from None
+            raise IntegrityError(
+                f"The staged {where} is damaged or not this release's. Restore the directory, or "
+                "abandon the release."
+            ) from None
 
     def _files(self) -> Iterator[tuple[str, int]]:
         with _reported(self.directory):
@@ -431,20 +438,20 @@ def sweep_staging(root: Path, live: Collection[str]) -> None:
 def _reported(directory: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
-        if isinstance(error, FileNotFoundError):
-            raise ReleaseError(
-                f"the staging directory {directory} is gone: another process went on with this "
-                "release, or abandoned it; run the same command again to see where it stands"
-            ) from None
+    except FileNotFoundError:
         raise ReleaseError(
-            f"the staging directory {directory} cannot be used: {error.strerror}; free space or "
-            "make it writable, then run the same command again: nothing staged is lost"
+            f"The staging directory {directory} is gone: another process went on with this "
+            "release, or abandoned it. Run the same command again to see where it stands."
+        ) from None
+    except OSError as error:
+        raise ReleaseError(
+            f"The staging directory {directory} cannot be used: {error.strerror}. Free space or "
+            "make it writable, then run the same command again: nothing staged is lost."
         ) from error
 
 
 def _link_new(source: str, target: str, directory: int) -> bool:
-    """Give `source` its final name; False where that exists: the first block put is the block."""
+    """Give `source` its final name; return False where that exists: the first block put stays."""
     try:
         os.link(source, target, src_dir_fd=directory, dst_dir_fd=directory)
     except FileExistsError:
@@ -478,7 +485,7 @@ _LONGEST = 128
 
 @dataclass(frozen=True, order=True)
 class Point:
-    """A moment of a ledger: its epoch, and the number of its last event in the audit log."""
+    """A moment of a ledger: its restore epoch, and the number of its last audited event."""
 
     epoch: int
     event: int
@@ -486,17 +493,17 @@ class Point:
 
 @dataclass(frozen=True)
 class _Noted:
-    """What a mark says: the latest point, and the database file that it was noted for."""
+    """The latest point, and the database file that it was noted for."""
 
     point: Point
     inode: int | None  # None in PostgreSQL, and in marks made before files were noted
 
 
 class HighWaterMark:
-    """A small file with the latest point of one ledger that was ever seen from here; no secret.
+    """A small file with the latest point of one ledger that was ever seen from here; not a secret.
 
-    It is raised after a transaction is durable and before anything is done on its strength, so a
-    published release is never later than the mark: a database that ends before it was put back.
+    It is raised after a transaction is durable and before anything relies on the transaction, so a
+    published release is never later than the mark: a database that ends before it was restored.
 
     Parameters
     ----------
@@ -533,7 +540,7 @@ class HighWaterMark:
         self._file = file
 
     def latest(self) -> Point | None:
-        """The latest point; None where there is no mark of this ledger.
+        """Return the latest point; None where there is no mark of this ledger.
 
         Raises
         ------
@@ -544,7 +551,7 @@ class HighWaterMark:
         return None if noted is None else noted.point
 
     def of_another_file(self) -> bool:
-        """Whether it was noted for another database file than lies beside it now."""
+        """Return whether it was noted for another database file than lies beside it now."""
         noted = self._noted()
         if noted is None or noted.inode is None:
             return False
@@ -554,14 +561,14 @@ class HighWaterMark:
             raise self._refused(error) from error
 
     def owner(self) -> str | None:
-        """The ledger whose mark is here, whichever it is; None where there is none."""
+        """Return the ledger whose mark is here, whichever it is; None where there is none."""
         try:
             return self.path.read_text(encoding="ascii").split()[0]
         except (OSError, ValueError, IndexError):
             return None
 
     def require_writable(self, point: Point) -> None:
-        """Refuse, while nothing is durable yet, a point that could not be noted once it is."""
+        """Refuse a point that could not be noted, while the transaction is not durable yet."""
         try:
             if not self._says(point):
                 os.close(self._opened())
@@ -623,6 +630,6 @@ class HighWaterMark:
 
     def _refused(self, error: OSError) -> EnvironmentRefusedError:
         return EnvironmentRefusedError(
-            f"the ledger's mark {self.path} cannot be used: {error.strerror}; make it readable and "
-            "writable for this user, and free space"
+            f"The high-water mark {self.path} cannot be used: {error.strerror}. Make it readable "
+            "and writable for this user, and free space."
         )

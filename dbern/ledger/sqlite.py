@@ -30,15 +30,16 @@ _PRAGMAS = (
 
 _LOOKING = ("query_only = ON",)
 
+_HELD = "another process holds it. Run the same command again once that is done."
 _ADVICE = {
-    sqlite3.SQLITE_BUSY: "another process holds it; run the same command again once that is done",
-    sqlite3.SQLITE_LOCKED: "another process holds it; run the same command again once that is done",
-    sqlite3.SQLITE_NOTADB: "it is not a SQLite database; name the ledger's own file",
-    sqlite3.SQLITE_READONLY: "it is read-only; make the file and its directory writable",
-    sqlite3.SQLITE_PERM: "permission is denied; run as the user who owns the ledger",
-    sqlite3.SQLITE_CANTOPEN: "the file or its directory is not accessible; check who owns them",
-    sqlite3.SQLITE_FULL: "the disk is full; free space and run the same command again",
-    sqlite3.SQLITE_IOERR: "the disk failed; check it and run the same command again",
+    sqlite3.SQLITE_BUSY: _HELD,
+    sqlite3.SQLITE_LOCKED: _HELD,
+    sqlite3.SQLITE_NOTADB: "it is not a SQLite database. Name the ledger's own file.",
+    sqlite3.SQLITE_READONLY: "it is read-only. Make the file and its directory writable.",
+    sqlite3.SQLITE_PERM: "permission is denied. Run as the user who owns the ledger.",
+    sqlite3.SQLITE_CANTOPEN: "the file or its directory is not accessible. Check who owns them.",
+    sqlite3.SQLITE_FULL: "the disk is full. Free space and run the same command again.",
+    sqlite3.SQLITE_IOERR: "the disk failed. Check it and run the same command again.",
 }
 
 
@@ -73,7 +74,7 @@ class SqliteBackend:
         self._engine = self._new_engine()
 
     def exists(self) -> bool:
-        """Whether there is a file; one that cannot be looked at is for SQLite to refuse."""
+        """Return whether there is a file; one that cannot be looked at is for SQLite to refuse."""
         try:
             self.path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -83,35 +84,28 @@ class SqliteBackend:
         return True
 
     def create(self) -> bool:
-        """Make the file, readable by its owner alone, and its tables.
-
-        Raises
-        ------
-        EnvironmentRefusedError
-            When the file cannot be made, or holds something else; or when a ledger was here and
-            is gone, and a new one would forget what it spent.
-        """
+        """Make the file, readable by its owner alone, and its tables."""
         self._refuse_lost()
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             sync_directory(self.path.parent)
         except OSError as error:
             raise EnvironmentRefusedError(
-                f"the ledger {self.path} cannot be made: {error.strerror}; "
-                "name a file in a directory that exists and is writable"
+                f"The ledger {self.path} cannot be made: {error.strerror}. "
+                "Name a file in a directory that exists and is writable."
             ) from error
         with self.write() as connection:
             return version_of(connection) is None and _install(connection)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction begun with ``BEGIN IMMEDIATE``: the write lock comes before any read."""
+        """Begin a transaction with ``BEGIN IMMEDIATE``: the write lock comes before any read."""
         with self._refusals(), self._engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that reads one consistent state and holds up no other reader."""
+        """Begin a transaction that reads one consistent state and holds up no other reader."""
         with self._refusals(), self._engine.connect() as connection:
             reading = connection.execution_options(reading=True)
             with reading.begin():
@@ -126,7 +120,7 @@ class SqliteBackend:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise EnvironmentRefusedError(
-                f"the lock {path} cannot be made: {error.strerror}; make its directory writable"
+                f"The lock {path} cannot be made: {error.strerror}. Make its directory writable."
             ) from error
         try:
             _take(descriptor, wait)
@@ -141,29 +135,29 @@ class SqliteBackend:
                 path.unlink(missing_ok=True)
 
     def require_lock(self) -> None:
-        """Nothing to look at: only the end of this process takes its ``flock`` away."""
+        """Do nothing: only the end of this process takes its ``flock`` away."""
 
     def keys(self, connection: Connection) -> KeyFiles:
-        """The key files; the database never holds a key."""
+        """Return the key files; the database never holds a key."""
         del connection
         return self._keys
 
     def staging(self, ledger_id: str) -> Path:
-        """The directory beside the file, which no other ledger can have."""
+        """Return the directory beside the file, which no other ledger can have."""
         del ledger_id
         return self._beside("staging")
 
     def runs(self, ledger_id: str) -> Path:
-        """The directory of run records beside the file."""
+        """Return the directory of run records beside the file."""
         del ledger_id
         return self._beside("runs")
 
     def high_water_mark(self, ledger_id: str) -> HighWaterMark:
-        """The file beside the database; without it, or noted for another file, that is a copy."""
+        """Return the file beside the database; where it is missing or another's, this is a copy."""
         return HighWaterMark(self._beside("mark"), ledger_id, always_there=True, file=self.path)
 
     def home(self, connection: Connection) -> str:
-        """Nothing in a SQLite file says where it is; its mark does that."""
+        """Return nothing: a SQLite file does not say where it is; its high-water mark does."""
         del connection
         return ""
 
@@ -175,9 +169,9 @@ class SqliteBackend:
         mark = self.high_water_mark("")
         if mark.owner() and not (self.exists() and self.path.stat().st_size):
             raise EnvironmentRefusedError(
-                f"{mark.path} says that a ledger was at {self.path}, and it is gone: put its "
-                "backup there, for a new one would forget what was spent; if nothing of it counts "
-                f"any more, first move {self.path}.* elsewhere"
+                f"{mark.path} says that a ledger was at {self.path}, and it is gone. Put its "
+                "backup there, for a new ledger would forget what was spent. If nothing of it "
+                f"counts any more, first move {self.path}.* elsewhere."
             )
 
     def _beside(self, what: str) -> Path:
@@ -245,11 +239,11 @@ def _take(descriptor: int, wait: Callable[[], None] | None) -> None:
 
 
 def _refusal(path: Path, error: BaseException | None) -> DbernError:
-    """The driver's error as ours; the low byte of SQLite's code is the kind of failure."""
+    """Return the driver's error as ours; the low byte of SQLite's code is the kind of failure."""
     code = (getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR) & 0xFF
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CONSTRAINT):
         return IntegrityError(
-            f"the ledger {path} is damaged or was changed by hand ({error}); restore a backup"
+            f"The ledger {path} is damaged or was changed by hand ({error}). Restore a backup."
         )
     advice = _ADVICE.get(code, "check the file, its directory and its disk")
     return EnvironmentRefusedError(f"the ledger {path} cannot be used ({error}): {advice}")

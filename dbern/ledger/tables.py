@@ -74,8 +74,8 @@ meta = Table(
 )
 """Facts of the ledger as a whole.
 
-`schema`: its version; `ledger_id`: a random, public name; `epoch`: how often it was put back to an
-earlier state, from 1; `reconciled`: the epoch up to which published releases are accounted for;
+`schema`: its version; `ledger_id`: a random, public name; `epoch`: the restore epoch,
+from 1; `reconciled`: the restore epoch up to which published releases are accounted for;
 `home`: where the database said it lives.
 """
 
@@ -156,19 +156,19 @@ PERMANENT = (releases,)
 
 
 def version_of(connection: Connection) -> str | None:
-    """The version of the ledger that the database holds; None for an empty database."""
+    """Return the version of the ledger that the database holds; None for an empty database."""
     tables = inspect(connection).get_table_names()
     if not tables:
         return None
     if not {meta.name, audit.name, releases.name} <= set(tables):
         raise EnvironmentRefusedError(
-            "the ledger's database holds other tables and no ledger; give the ledger one of its own"
+            "The ledger's database holds other tables, but no ledger. Name a database of its own."
         )
     version = connection.scalar(select(meta.c.value).where(meta.c.key == "schema"))
     if version != VERSION and version not in _MIGRATIONS:
         raise EnvironmentRefusedError(
-            f"the ledger has schema {version}, this version of dbern reads schema {VERSION}; "
-            "use the version of dbern that wrote it"
+            f"The ledger has schema {version}, this version of dbern reads schema {VERSION}. "
+            "Use the version of dbern that wrote it."
         )
     return str(version)
 
@@ -188,17 +188,17 @@ def install(connection: Connection, home: str) -> None:
 
 
 def _new_ledger_id() -> str:
-    """A random name for a ledger; synopses carry it, so nothing secret may enter one."""
+    """Return a random name for a ledger; synopses carry it, so nothing secret may enter one."""
     return uuid.uuid4().hex
 
 
 def facts_of(connection: Connection) -> dict[str, str]:
-    """The facts of the ledger as a whole, see `meta`."""
+    """Return the facts of the ledger as a whole, see `meta`."""
     return {row.key: row.value for row in connection.execute(select(meta))}
 
 
 def ledger_id_of(connection: Connection) -> str:
-    """The ledger's public name."""
+    """Return the ledger's public name."""
     return str(facts_of(connection)["ledger_id"])
 
 
@@ -226,12 +226,12 @@ _LONGEST_KEPT = 1000
 
 
 def dataset_names(connection: Connection) -> list[str]:
-    """Every dataset that was ever granted a budget."""
+    """Return every dataset that was ever granted a budget."""
     return list(connection.scalars(select(datasets.c.name).order_by(datasets.c.name)))
 
 
 def terms_of(connection: Connection, dataset: str) -> Terms | None:
-    """What the first grant fixed, or None without a grant."""
+    """Return what the first grant fixed, or None without a grant."""
     row = connection.execute(select(datasets).where(datasets.c.name == dataset)).mappings().first()
     if row is None:
         return None
@@ -241,19 +241,19 @@ def terms_of(connection: Connection, dataset: str) -> Terms | None:
 
 
 def granted(connection: Connection, dataset: str) -> Budget:
-    """All grants of a dataset, summed exactly: the database adds no fractions."""
+    """Return all grants of a dataset, summed exactly: the database adds no fractions."""
     found = connection.execute(select(grants).where(grants.c.dataset == dataset)).mappings()
     return sum((_amount(row) for row in found), start=Budget(Fraction(0)))
 
 
 def history(connection: Connection, dataset: str) -> list[ReleaseRow]:
-    """Every release of a dataset, in the order of their reservations."""
+    """Return every release of a dataset, in the order of their reservations."""
     query = select(releases).where(releases.c.dataset == dataset).order_by(releases.c.id)
     return [_release_row(row) for row in connection.execute(query).mappings()]
 
 
 def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
-    """The audit log of one dataset, or all of it, oldest first."""
+    """Return the audit log of one dataset, or all of it, oldest first."""
     query = select(audit).order_by(audit.c.id)
     if dataset is not None:
         query = query.where(audit.c.dataset == dataset)
@@ -267,7 +267,7 @@ def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
 
 
 def last_event(connection: Connection) -> int:
-    """The number of the last line of the audit log; 0 where there is none."""
+    """Return the number of the last line of the audit log; 0 where there is none."""
     return connection.scalar(select(func.max(audit.c.id))) or 0
 
 
@@ -362,7 +362,7 @@ def add_audit(
 
 
 def named(connection: Connection, dataset: str, name: str) -> Reservation | None:
-    """The release that holds a name; a refunded one holds none."""
+    """Return the release that holds a name; a refunded one holds none."""
     query = select(releases).where(
         releases.c.dataset == dataset,
         releases.c.name == name,
@@ -373,14 +373,14 @@ def named(connection: Connection, dataset: str, name: str) -> Reservation | None
 
 
 def identified(connection: Connection, release_id: str) -> Reservation | None:
-    """The release of an id, whatever its state."""
+    """Return the release of an id, whatever its state."""
     query = select(releases).where(releases.c.release_id == release_id)
     row = connection.execute(query).mappings().first()
     return None if row is None else _reservation(row)
 
 
 def live_ids(connection: Connection) -> set[str]:
-    """The releases that still need their keys."""
+    """Return the releases that still need their keys."""
     query = select(releases.c.release_id).where(releases.c.state.in_([s.value for s in LIVE]))
     return set(connection.scalars(query))
 
@@ -388,7 +388,7 @@ def live_ids(connection: Connection) -> set[str]:
 def moved(
     connection: Connection, release_id: str, states: Collection[State], values: Mapping[str, object]
 ) -> bool:
-    """Compare and set: change a release if it is still in one of `states`.
+    """Change a release if it is still in one of `states` (compare and set).
 
     One that is over then keeps its plan without the matrices, which are megabytes: nothing is
     carried out any more, and what was published has them.
@@ -406,12 +406,12 @@ def moved(
 
 
 def new_id() -> str:
-    """A random release id; ids are public, so nothing secret may enter one."""
+    """Return a random release id; ids are public, so nothing secret may enter one."""
     return uuid.uuid4().hex
 
 
 def now() -> str:
-    """The time as ISO text in UTC, to the second.
+    """Return the time as ISO text in UTC, to the second.
 
     Examples
     --------
@@ -422,7 +422,7 @@ def now() -> str:
 
 
 def json_text(value: Mapping[str, object]) -> str:
-    """The text that the ledger stores: ASCII, for file names may be no Unicode; key order is kept.
+    """Return the text that the ledger stores: ASCII, as file names need no Unicode; keys in order.
 
     Raises
     ------
@@ -438,7 +438,7 @@ def json_text(value: Mapping[str, object]) -> str:
 
 
 def _abridged(value: Any) -> Any:
-    """A JSON value with the digest of each long text in its place: a plan's matrices are such.
+    """Return a JSON value with each long text, such as a plan's matrix, replaced by its digest.
 
     Examples
     --------
@@ -455,7 +455,7 @@ def _abridged(value: Any) -> Any:
 
 
 def amount_columns(budget: Budget) -> dict[str, object]:
-    """A budget as the ledger stores it: exact text."""
+    """Return a budget as the ledger stores it: exact text."""
     return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
 
 

@@ -23,7 +23,7 @@ ACCOUNTANTS: Final = (BASIC, ZCDP)
 """How a dataset's charges compose: "basic" adds epsilons and deltas, "zcdp" adds rhos."""
 
 PERIODS: Final = ("day", "week", "month")
-"""When a dataset's budget is whole again: calendar days, weeks from Monday or months, in UTC."""
+"""When a dataset's budget is renewed: calendar days, weeks from Monday or months, in UTC."""
 
 
 class Amount(Protocol):
@@ -33,13 +33,13 @@ class Amount(Protocol):
         """Both together."""
 
     def __sub__(self, other: Self) -> Self:
-        """What is left of this."""
+        """Return what is left of this."""
 
     def covers(self, other: Self) -> bool:
-        """Whether `other` fits inside this amount."""
+        """Return whether `other` fits inside this amount."""
 
     def share_of(self, whole: Self) -> Fraction:
-        """How much of `whole` this is."""
+        """Return how much of `whole` this is."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,11 @@ class Zcdp:
         return Zcdp(self.rho - other.rho, self.delta)
 
     def covers(self, other: Zcdp) -> bool:
-        """Whether `other` fits inside this amount."""
+        """Return whether `other` fits inside this amount."""
         return other.rho <= self.rho
 
     def share_of(self, whole: Zcdp) -> Fraction:
-        """How much of `whole` this is; 0 of nothing."""
+        """Return how much of `whole` this is; 0 of nothing."""
         return self.rho / whole.rho if whole.rho else Fraction(0)
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class Zcdp:
 
 
 def granted_amount(accountant: str, granted: Budget) -> Amount:
-    """What the grants of a dataset allow in all.
+    """Return what the grants of a dataset allow in all.
 
     In zCDP that is the largest rho, rounded down, whose conversion keeps the granted epsilon and
     delta: mechanisms of rhos that add up to no more are together zCDP of that rho, however each
@@ -99,13 +99,13 @@ def granted_amount(accountant: str, granted: Budget) -> Amount:
     if not 0 < granted.delta < 1:
         raise SpecError(
             f"grant.delta: comes to {decimal_text(granted.delta)} in all, and a zcdp account needs "
-            'it above 0 and below 1; write --delta "1e-6" with the first grant'
+            'it above 0 and below 1. Write --delta "1e-6" with the first grant.'
         )
     return Zcdp(rho_for(granted.epsilon, granted.delta), granted.delta)
 
 
 def charged_amount(granted: Amount, charge: Budget, rho: Fraction | None) -> Amount:
-    """What one release costs an account that was granted `granted`.
+    """Return what one release costs an account that was granted `granted`.
 
     Examples
     --------
@@ -121,14 +121,14 @@ def charged_amount(granted: Amount, charge: Budget, rho: Fraction | None) -> Amo
 
 
 def rho_of_charge(charge: Budget, rho: Fraction | None = None) -> Fraction | None:
-    """The rho of a charge: as stated, ``epsilon^2/2`` of a pure one, None where none is known."""
+    """Return the rho of a charge: as declared, ``epsilon^2/2`` of a pure one, None if unknown."""
     if rho is None and not charge.delta:
         return pure_rho(charge.epsilon)
     return rho
 
 
 def period_of(created: str, period: str | None) -> str | None:
-    """The calendar period of a time in ISO text, UTC; None for a budget that is never renewed.
+    """Return the calendar period of a time in ISO text, UTC; None if the budget is never renewed.
 
     Examples
     --------
@@ -418,20 +418,14 @@ def require_positive(budget: Budget, rho: Fraction | None = None) -> None:
 
     And one that can only be a slip of the keyboard: a grant is for good.
 
-    Raises
-    ------
-    SpecError
-        When either parameter is negative, or both are zero, or `rho` is not above zero; or when
-        epsilon is above 10^12, or either has more than about 100 decimals.
-
     Examples
     --------
     >>> require_positive(Budget.parse("0.1"))
     """
     free = budget == Budget(Fraction(0)) or (rho is not None and rho <= 0)
     if budget.epsilon < 0 or budget.delta < 0 or free:
-        raise SpecError('budget: must be above 0; write epsilon = "1.0"')
+        raise SpecError('budget: must be above 0. Write epsilon = "1.0".')
     if budget.epsilon > _MOST_EPSILON:
-        raise SpecError(f'budget: epsilon must be at most {_MOST_EPSILON}; write epsilon = "1.0"')
+        raise SpecError(f'budget: epsilon must be at most {_MOST_EPSILON}. Write epsilon = "1.0".')
     if max(budget.epsilon.denominator, budget.delta.denominator) > _MOST_DENOMINATOR:
-        raise SpecError('budget: has more than 100 decimals; write epsilon = "1.0"')
+        raise SpecError('budget: has more than 100 decimals. Write epsilon = "1.0".')

@@ -44,7 +44,7 @@ def test_exhausted_resources_are_named(project, run, monkeypatch, what, error):
     assert ran.code == 4
     assert ran.err.count("\n") == 1
     assert {"memory": "memory", "files": "files are open", "threads": "threads"}[what] in ran.err
-    assert "raise the limit" in ran.err
+    assert "Raise the limit" in ran.err
 
 
 @pytest.mark.parametrize(

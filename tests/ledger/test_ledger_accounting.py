@@ -87,7 +87,7 @@ def test_a_guarantee_without_a_rho_is_refused(zcdp):
     zcdp.reserve(request("r", "0.01", "1e-9", dataset="trips"))  # basic composition takes it
 
 
-def test_the_refusal_tells_both_and_its_command_mends_it(zcdp):
+def test_a_zcdp_refusal_tells_both_amounts_and_its_command_mends_it(zcdp):
     zcdp.reserve(request("one"))
     zcdp.spend(zcdp.begin_reading(zcdp.reserve(request("two", "0.15"))), bytes(32))
     with pytest.raises(BudgetError) as refused:
@@ -120,7 +120,7 @@ def test_the_refusal_tells_both_and_its_command_mends_it(zcdp):
         ("refunded", 0, 0),
     ],
 )
-def test_which_account_a_state_is_in(zcdp, advance, state, reserved, spent):
+def test_a_state_counts_in_its_account(zcdp, advance, state, reserved, spent):
     advance(zcdp.reserve(request("r")), state)
     (status,) = zcdp.status("zcdp")
     cost = Zcdp(Fraction(1, 200), GRANT.delta)
@@ -131,7 +131,7 @@ def test_which_account_a_state_is_in(zcdp, advance, state, reserved, spent):
 
 
 def test_a_zcdp_grant_needs_a_delta(ledger):
-    with pytest.raises(SpecError, match=r"grant.delta: .*write --delta"):
+    with pytest.raises(SpecError, match=r"grant.delta: .*Write --delta"):
         ledger.grant("new", Budget.parse("1"), accountant="zcdp")
     assert [status.dataset for status in ledger.status()] == ["trips"]
     ledger.grant("new", GRANT, accountant="zcdp")
@@ -149,7 +149,7 @@ def test_the_accountant_is_fixed_once(zcdp):
 
 
 @pytest.mark.parametrize("rho", [Fraction(0), Fraction(-1)])
-def test_no_charge_is_free(zcdp, rho):
+def test_a_charge_is_never_free(zcdp, rho):
     with pytest.raises(SpecError):
         zcdp.reserve(request("r", "0.5", "1e-6", rho=rho))
 
@@ -195,7 +195,7 @@ def test_a_period_is_the_datasets_for_good(ledger):
         ledger.grant("yearly", Budget.parse("1"), period="year")
 
 
-def test_zcdp_by_period(ledger, monkeypatch):
+def test_a_zcdp_budget_is_renewed_by_period(ledger, monkeypatch):
     clock = ["2026-12-28T12:00:00+00:00"]
     monkeypatch.setattr("dbern.ledger.tables.now", lambda: clock[0])
     ledger.grant("both", GRANT, accountant="zcdp", period="week")
@@ -216,7 +216,7 @@ def test_a_period_is_that_of_the_calendar(moment, period):
     assert label.lstrip("0") == moment.strftime(pattern).lstrip("0")
 
 
-def test_every_refusal_is_in_the_log(ledger, held, ask, path):
+def test_refusals_are_in_the_log(ledger, held, ask, path):
     refused = [
         lambda: ledger.reserve(ask("big", "9")),
         lambda: ledger.reserve(Request("nowhere", "r", Budget.parse("1"))),
@@ -246,7 +246,7 @@ def test_the_log_has_the_rho_of_a_reservation(zcdp):
     assert zcdp.log("zcdp")[-1].detail == {"epsilon": "1/2", "delta": "1/1000000", "rho": "1/300"}
 
 
-def test_opened_again_it_holds_the_same(zcdp, url):
+def test_a_ledger_opened_again_holds_the_same(zcdp, url):
     zcdp.reserve(request("r", "0.5", "1e-6", rho=Fraction(1, 300)))
     with BudgetLedger.open(url) as again:
         assert again.status() == zcdp.status()

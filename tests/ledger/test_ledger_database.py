@@ -56,13 +56,13 @@ def test_a_creation_that_was_cut_off_is_finished_by_the_next(tmp_path):
 
 
 @pytest.mark.parametrize("left", [None, b""])
-def test_no_ledger_is_made_where_one_was_lost(ledger, held, url, path, left):
+def test_a_lost_ledger_is_not_made_anew(ledger, held, url, path, left):
     """It would know of no charge, and destroy the keys of what is open."""
     kept = path.read_bytes()
     path.unlink()
     if left is not None:
         path.write_bytes(left)
-    with pytest.raises(EnvironmentRefusedError, match=r"ledger\.db\.mark .* put its backup there"):
+    with pytest.raises(EnvironmentRefusedError, match=r"ledger\.db\.mark .* Put its backup there"):
         BudgetLedger.create(url)
     path.write_bytes(kept)
     assert BudgetLedger.create(url) is False
@@ -77,7 +77,7 @@ def test_a_missing_ledger_says_how_to_make_one_and_makes_none(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_directory_no_ledger(tmp_path):
+def test_a_ledger_needs_its_directory(tmp_path):
     with pytest.raises(EnvironmentRefusedError, match="No such file or directory"):
         BudgetLedger.create(f"sqlite:///{tmp_path}/no/ledger.db")
     with pytest.raises(EnvironmentRefusedError):
@@ -85,7 +85,7 @@ def test_no_directory_no_ledger(tmp_path):
 
 
 @pytest.mark.parametrize("opens", [BudgetLedger.open, BudgetLedger.create])
-def test_what_is_no_ledger_is_left_alone(tmp_path, opens):
+def test_a_database_that_is_no_ledger_is_left_alone(tmp_path, opens):
     text, other = tmp_path / "text.db", tmp_path / "other.db"
     text.write_text("hello " * 1000)
     execute(other, "CREATE TABLE mine (a)")
@@ -120,8 +120,8 @@ def test_a_password_is_refused_and_not_repeated(url):
 
 
 @pytest.mark.parametrize("url", ["ledger.db", ""])
-def test_what_is_no_url_is_said_to_be_none(url):
-    with pytest.raises(SpecError, match=r'no URL; write .*"sqlite:///ledger.db"'):
+def test_a_text_that_is_no_url_is_said_to_be_none(url):
+    with pytest.raises(SpecError, match=r'no URL. Write .*"sqlite:///ledger.db"'):
         BudgetLedger.open(url)
 
 
@@ -135,7 +135,7 @@ def test_other_databases_are_not_available_yet(url):
     "url", ["sqlite:///", "sqlite://", "sqlite:///:memory:", "sqlite:///a.db?mode=ro", "x://[y"]
 )
 def test_odd_urls_are_refused(url):
-    with pytest.raises(SpecError, match="write"):
+    with pytest.raises(SpecError, match="Write"):
         BudgetLedger.create(url)
 
 
@@ -168,7 +168,7 @@ def test_a_locked_ledger_is_refused_after_the_timeout(ledger, url, path, ask):
     ledger.reserve(ask())
 
 
-def test_opened_to_look_it_refuses_every_change(ledger, held, url, ask):
+def test_a_read_only_ledger_refuses_every_change(ledger, held, url, ask):
     with BudgetLedger.open(url, read_only=True) as looking:
         assert looking.status() == ledger.status()
         changes = [
@@ -183,7 +183,7 @@ def test_opened_to_look_it_refuses_every_change(ledger, held, url, ask):
     assert ledger.find("trips", "density") == held
 
 
-def test_looking_undoes_what_a_killed_process_left_half_written(ledger, held, path, tmp_path):
+def test_a_read_only_ledger_rolls_back_what_a_killed_process_left(ledger, held, path, tmp_path):
     """Or the daily alert would be refused until somebody writes."""
     there = tmp_path / "crashed"
     there.mkdir()
@@ -252,7 +252,7 @@ def test_a_damaged_ledger_is_an_integrity_error(ledger, url, path):
 
 @pytest.mark.parametrize("table", ["audit", "grants", "datasets"])
 @pytest.mark.parametrize("statement", ["DELETE FROM {}", "UPDATE {} SET created = 1"])
-def test_what_is_written_stays_written(ledger, held, path, table, statement):
+def test_written_rows_stay_written(ledger, held, path, table, statement):
     statement = statement.format(table)
     if table == "audit":
         statement = statement.replace("created", "event")
@@ -309,7 +309,7 @@ def test_connections_are_as_safe_as_sqlite_can_be(path, url):
             other.execute("BEGIN IMMEDIATE")
 
 
-def test_nothing_else_lies_beside_the_ledger(ledger, held, path):
+def test_the_ledger_s_folder_holds_nothing_else(ledger, held, path):
     with ledger.lock(held):
         ledger.staging(held)
     names = {file.name for file in path.parent.iterdir()}

@@ -66,7 +66,7 @@ def test_a_copy_put_back_spends_nothing(ledger, held, ask, advance, copied, url)
 
 
 @sqlite_only
-def test_refusals_never_carry_it_past_what_was_seen(ledger, held, ask, copied):
+def test_refusals_never_carry_a_ledger_past_what_was_seen(ledger, held, ask, copied):
     """Each refusal is an event of its own: none of them may make up for the lost ones."""
     copied()
     ledger.begin_reading(held)
@@ -79,7 +79,7 @@ def test_refusals_never_carry_it_past_what_was_seen(ledger, held, ask, copied):
 
 @sqlite_only
 @pytest.mark.parametrize("lost", [1, 4])
-def test_even_one_lost_event_is_noticed(ledger, ask, copied, lost):
+def test_one_lost_event_is_noticed(ledger, ask, copied, lost):
     copied()
     for number in range(lost):
         ledger.reserve(ask(f"r{number}", "0.1"))
@@ -130,7 +130,7 @@ def test_a_copy_elsewhere_spends_nothing(ledger, held, ask, path, tmp_path):
 
 
 @sqlite_only
-def test_moved_with_its_mark_it_goes_on(ledger, held, ask, path, tmp_path):
+def test_a_ledger_moved_with_its_mark_goes_on(ledger, held, ask, path, tmp_path):
     (tmp_path / "there").mkdir()
     for name in ("ledger.db", "ledger.db.mark", "ledger.db.keys"):
         shutil.move(path.with_name(name), tmp_path / "there" / name)
@@ -139,7 +139,7 @@ def test_moved_with_its_mark_it_goes_on(ledger, held, ask, path, tmp_path):
 
 
 @sqlite_only
-def test_of_a_copied_folder_only_the_ledger_itself_spends(ledger, held, ask, path, tmp_path):
+def test_a_copied_folder_spends_nothing_and_its_ledger_goes_on(ledger, held, ask, path, tmp_path):
     there = tmp_path / "there"
     shutil.copytree(path.parent, there, ignore=lambda *_: ["there"])
     with BudgetLedger.open(f"sqlite:///{there}/ledger.db", read_only=True) as looking:
@@ -214,7 +214,7 @@ def test_an_empty_ledger_has_nothing_to_forget(tmp_path):
 
 
 @sqlite_only
-def test_put_back_again_after_it_was_reconciled(ledger, held, ask, copied, path):
+def test_a_ledger_put_back_again_after_reconciling_is_noticed(ledger, held, ask, copied, path):
     copied()
     ledger.begin_reading(held)
     copied()
@@ -237,7 +237,7 @@ def test_a_damaged_mark_is_no_mark(ledger, held, path):
         assert ledger.is_pending()
 
 
-def test_what_another_process_saw_first_is_no_alarm(url, path, ledger, ask):
+def test_an_event_that_another_process_saw_first_is_no_alarm(url, path, ledger, ask):
     with BudgetLedger.open(url) as other:
         for number in range(3):
             ledger.reserve(ask(f"a{number}", "0.01"))
@@ -253,7 +253,7 @@ def test_a_mark_never_falls(tmp_path):
     assert HighWaterMark(tmp_path / "mark", "1" * 32, always_there=True).latest() is None
 
 
-def test_declared_it_stops_and_reconciled_it_goes_on(ledger, held, ask, url):
+def test_a_declared_restore_blocks_spending_until_reconciled(ledger, held, ask, url):
     ledger.declare_restored()
     for step in (lambda: ledger.begin_reading(held), lambda: ledger.reserve(ask("new", "0.1"))):
         with pytest.raises(BudgetError, match="reconcile"):
@@ -268,7 +268,7 @@ def test_declared_it_stops_and_reconciled_it_goes_on(ledger, held, ask, url):
     ledger.begin_reading(held)
 
 
-def test_what_was_charged_before_may_still_be_committed(ledger, held, advance, ask):
+def test_a_release_charged_before_a_restore_may_be_committed(ledger, held, advance, ask):
     spent = advance(held, "spent")
     ledger.declare_restored()
     assert ledger.reserve(ask()) == spent
@@ -290,14 +290,14 @@ def test_an_unknown_release_is_charged_once(ledger, found, ask):
     assert (line.detail["epsilon"], line.detail["was"]) == ("1/4", "unknown")
 
 
-def test_what_was_spent_beyond_the_grant_counts(ledger, found, ask):
+def test_reconciled_charges_beyond_the_grant_count(ledger, found, ask):
     ledger.reconcile([found(charge=Budget.parse("3"))])
     assert ledger.status("trips")[0].remaining == Budget(Fraction(-2))
     with pytest.raises(BudgetError, match="remaining epsilon -2"):
         ledger.reserve(ask("new", "0.1"))
 
 
-def test_in_zcdp_its_rho_is_charged(ledger, found):
+def test_a_zcdp_account_is_charged_a_reconciled_rho(ledger, found):
     ledger.grant("zcdp", Budget.parse("1", "1e-6"), accountant="zcdp")
     gaussian = found(dataset="zcdp", charge=Budget.parse("0.5", "1e-6"), rho=Fraction(1, 300))
     ledger.reconcile([gaussian, found("ac" * 16, "pure", dataset="zcdp")])
@@ -308,7 +308,7 @@ def test_in_zcdp_its_rho_is_charged(ledger, found):
         ledger.reconcile([found("ad" * 16, dataset="zcdp", charge=Budget.parse("0.1", "1e-9"))])
 
 
-def test_it_counts_in_the_period_of_its_reservation(ledger, found, monkeypatch):
+def test_a_reconciled_release_counts_in_the_period_of_its_reservation(ledger, found, monkeypatch):
     monkeypatch.setattr("dbern.ledger.tables.now", lambda: "2026-11-21T01:00:00+00:00")
     ledger.grant("nightly", Budget.parse("1"), period="day")
     ledger.reconcile([found(dataset="nightly")])
@@ -330,7 +330,7 @@ def test_a_release_known_as_unfinished_is_closed(ledger, held, advance, found, k
         ledger.abandon("trips", "density")
 
 
-def test_one_that_is_just_publishing_is_left_to_itself(ledger, held, advance, found):
+def test_a_release_that_is_just_publishing_is_left_to_itself(ledger, held, advance, found):
     spent = advance(held, "spent")
     ledger.reconcile([found(held.release_id, charge=held.charge)])
     ledger.commit(spent, "digest")

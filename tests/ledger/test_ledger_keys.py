@@ -89,14 +89,16 @@ def test_a_missing_key_says_what_can_be_done(ledger, held, advance, keys, state,
     ledger.abandon("trips", "density")
 
 
-def test_half_a_key_is_no_key(ledger, held, keys):
+def test_a_truncated_key_is_refused(ledger, held, keys):
     (keys / f"{held.release_id}.key").write_bytes(bytes(16))
     with pytest.raises(IntegrityError, match="damaged"):
         ledger.key(held)
 
 
 @pytest.mark.parametrize("state", ["reserved", "reading", "spent", "committed"])
-def test_opening_sweeps_orphans_and_nothing_else(ledger, held, advance, url, path, keys, state):
+def test_the_ledger_sweeps_orphans_when_opened_and_nothing_else(
+    ledger, held, advance, url, path, keys, state
+):
     advance(held, state)
     live = {f"{held.release_id}.key"} if state != "committed" else set()
     staging = path.with_name("ledger.db.staging")
@@ -115,7 +117,7 @@ def test_opening_sweeps_orphans_and_nothing_else(ledger, held, advance, url, pat
     assert not (locks / f"{'c' * 32}.lock").exists()
 
 
-def test_opening_to_look_sweeps_nothing(ledger, held, url, keys):
+def test_a_read_only_ledger_sweeps_nothing(ledger, held, url, keys):
     orphan = keys / f"{'f' * 32}.key"
     orphan.write_bytes(bytes(32))
     with BudgetLedger.open(url, read_only=True) as looking:
@@ -141,7 +143,7 @@ def test_the_key_is_there_before_the_row_and_unsweepable_meanwhile(ledger, ask, 
     assert len(ledger.key(held)) == 32
 
 
-def test_no_key_no_charge(ledger, ask, keys, monkeypatch):
+def test_a_key_that_cannot_be_made_stops_the_charge(ledger, ask, keys, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
@@ -215,7 +217,7 @@ def test_a_link_to_the_ledger_finds_the_same_keys(ledger, held, path, tmp_path):
         assert linked.key(held) == ledger.key(held)
 
 
-def test_neither_messages_nor_reprs_hold_secrets(ledger, held, advance):
+def test_messages_and_reprs_hold_no_secrets(ledger, held, advance):
     spent = ledger.spend(ledger.begin_reading(held), os.urandom(32))
     for secret in (spent.salt, spent.seal, ledger.key(spent)):
         assert repr(secret) not in repr(spent)

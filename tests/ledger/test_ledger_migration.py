@@ -148,7 +148,7 @@ def test_a_migration_that_fails_changes_nothing(old, path, monkeypatch):
     assert structure(path) == before
 
 
-def test_put_back_to_before_an_upgrade_it_is_the_same_ledger_and_must_be_reconciled(old, path):
+def test_a_ledger_put_back_to_before_an_upgrade_must_be_reconciled(old, path):
     before = path.read_bytes()
     with BudgetLedger.open(old) as ledger:
         name = ledger.id
@@ -169,7 +169,7 @@ with BudgetLedger.open(sys.argv[1]) as ledger:
 """
 
 
-def test_processes_that_open_it_at_once_migrate_it_once(old, path, python):
+def test_processes_that_open_an_old_ledger_at_once_migrate_it_once(old, path, python):
     processes = [python(OPEN, old) for _ in range(2)]
     results = [process.communicate(timeout=300) for process in processes]
     assert results == [("2\n", "")] * 2

@@ -42,7 +42,7 @@ def test_creating_twice_is_harmless_and_says_so(ledger, held, url):
 
 
 @slow
-def test_clients_that_create_it_at_once_make_one(postgres_url, python):
+def test_clients_that_create_a_ledger_at_once_make_one(postgres_url, python):
     script = "import sys; from dbern.ledger import BudgetLedger as L; print(L.create(sys.argv[1]))"
     processes = [python(script, postgres_url) for _ in range(3)]
     results = [process.communicate(timeout=300) for process in processes]
@@ -50,7 +50,7 @@ def test_clients_that_create_it_at_once_make_one(postgres_url, python):
 
 
 @slow
-def test_what_is_no_ledger_is_left_alone(server, postgres_url):
+def test_a_database_that_is_no_ledger_is_left_alone(server, postgres_url):
     with pytest.raises(EnvironmentRefusedError, match="dbern ledger init"):
         BudgetLedger.open(postgres_url)
     server.execute("CREATE TABLE mine (a int)", postgres_url.rpartition("/")[2])
@@ -71,7 +71,7 @@ def test_another_schema_is_refused(server, url, name, version):
 @slow
 @pytest.mark.parametrize("table", ["audit", "grants", "datasets", "releases"])
 @pytest.mark.parametrize("change", ["DELETE FROM {}", "UPDATE {} SET {}", "TRUNCATE {} CASCADE"])
-def test_what_is_written_stays_written(server, ledger, held, name, table, change):
+def test_written_rows_stay_written(server, ledger, held, name, table, change):
     import psycopg
 
     column = "event = ''" if table == "audit" else "created = ''"
@@ -90,7 +90,7 @@ def test_the_database_refusing_a_change_is_an_integrity_error(ledger, held, url)
 
 
 @slow
-def test_opened_to_look_it_refuses_every_change(ledger, held, url, ask):
+def test_a_read_only_ledger_refuses_every_change(ledger, held, url, ask):
     with BudgetLedger.open(url, read_only=True) as looking:
         assert looking.status() == ledger.status()
         assert not looking.is_pending()
@@ -136,7 +136,7 @@ def test_a_check_waits_for_the_charge_before_it(ledger, url, ask):
 
 
 @slow
-def test_even_where_the_server_isolates_otherwise(server, ledger, url, name, ask):
+def test_a_check_waits_where_the_server_isolates_otherwise(server, ledger, url, name, ask):
     server.execute(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
     server.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
     test_a_check_waits_for_the_charge_before_it(ledger, url, ask)
@@ -188,7 +188,7 @@ def test_another_secret_or_row_opens_no_key(server, ledger, held, ask, name, mon
 
 @slow
 @pytest.mark.parametrize("variable", ["DBERN_LEDGER_SECRET", "DBERN_LEDGER_STAGING"])
-def test_without_secret_or_staging_nothing_is_charged(ledger, ask, monkeypatch, variable, url):
+def test_a_missing_secret_or_staging_stops_the_charge(ledger, ask, monkeypatch, variable, url):
     monkeypatch.delenv(variable)
     with pytest.raises(EnvironmentRefusedError, match=f"^{variable}: "):
         ledger.reserve(ask())
@@ -210,7 +210,7 @@ def test_a_secret_is_32_bytes(text):
 
 
 @pytest.mark.parametrize("text", ["", "hunter2", "00" * 31, "g" * 64, "A" * 44, "00" * 16])
-def test_anything_else_is_refused_and_not_repeated(text):
+def test_a_secret_of_another_form_is_refused_and_not_repeated(text):
     with pytest.raises(EnvironmentRefusedError, match="openssl rand -base64 32") as refused:
         secret_of({"DBERN_LEDGER_SECRET": text})
     assert not text or text not in str(refused.value)
@@ -367,7 +367,7 @@ def test_ledgers_that_share_a_staging_disk_sweep_only_their_own(server, ledger, 
 
 
 @slow
-def test_one_who_has_no_staging_abandons_and_the_next_sweeps(
+def test_a_client_without_staging_abandons_and_the_next_sweeps(
     ledger, held, advance, staged, url, monkeypatch, keys_held
 ):
     ledger.staging(advance(held, "reading"))

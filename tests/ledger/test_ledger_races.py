@@ -84,7 +84,7 @@ def test_spends_at_once_keep_a_zcdp_grant(url, python):
 
 
 @pytest.mark.slow
-def test_of_clients_on_one_release_one_works(url, python):
+def test_clients_on_one_release_take_turns(url, python):
     with BudgetLedger.open(url) as ledger:
         ledger.grant("shared", Budget.parse("1"))
     processes = [python(SAME, url) for _ in range(4)]

@@ -19,7 +19,7 @@ def request(dataset, name="sampled", gamma=TENTH):
     return Request(dataset, name, Budget.parse("0.25"), gamma=gamma)
 
 
-def test_it_is_refused_by_default_and_leaves_nothing(ledger):
+def test_random_dp_is_refused_by_default_and_leaves_nothing(ledger):
     with pytest.raises(BudgetError, match=r"RANDOM DP only \(gamma 0.1\).*--allow-random-dp") as no:
         ledger.reserve(request("trips"))
     assert no.value.exit_code == 3
@@ -29,7 +29,7 @@ def test_it_is_refused_by_default_and_leaves_nothing(ledger):
     assert ledger.log()[-1].event == "refused"
 
 
-def test_the_first_grant_allows_it_for_good_and_no_later_one_does(ledger):
+def test_random_dp_is_allowed_by_the_first_grant_alone(ledger):
     with pytest.raises(BudgetError, match="random DP allowed"):
         ledger.grant("trips", Budget.parse("1"), random_dp=True)
     ledger.grant("made", Budget.parse("1"), random_dp=True)
@@ -47,7 +47,7 @@ def test_the_first_grant_allows_it_for_good_and_no_later_one_does(ledger):
     assert ledger.log()[-4].detail["gamma"] == "1/10"
 
 
-def test_reconciling_keeps_the_label(ledger):
+def test_random_dp_keeps_its_label_when_reconciled(ledger):
     ledger.grant("made", Budget.parse("1"), random_dp=True)
     lost = {
         "release_id": "ab" * 16, "name": "lost", "charge": Budget.parse("0.25"), "rho": None,

@@ -96,7 +96,7 @@ def test_blocks_are_listed_in_number_order(staging):
     assert staging.components() == ["a", "ab"]
 
 
-def test_nothing_is_readable_on_the_disk(staging):
+def test_staged_blocks_are_unreadable_on_the_disk(staging):
     values = np.frombuffer(b"a secret" * 100, dtype=np.int64)
     staging.put("density", 0, values)
     staging.put("density", 1, values)
@@ -106,7 +106,7 @@ def test_nothing_is_readable_on_the_disk(staging):
     assert first[12:] != second[12:]
 
 
-def test_any_flipped_bit_is_an_integrity_error(staging):
+def test_a_flipped_bit_is_an_integrity_error(staging):
     staging.put("density", 0, np.array([1, 2]))
     (file,) = block_files(staging)
     whole = file.read_bytes()
@@ -182,7 +182,7 @@ def test_every_change_of_content_changes_the_seal(tmp_path):
     assert len(set(seals)) == len(seals)
 
 
-def test_verify_refuses_another_center(staging):
+def test_a_seal_refuses_another_center(staging):
     staging.put("a", 0, np.array([1]))
     staging.verify(staging.seal())
     for other in (None, bytes(32)):
@@ -190,7 +190,7 @@ def test_verify_refuses_another_center(staging):
             staging.verify(other)
 
 
-def test_clear_starts_over_and_destroy_leaves_nothing(staging):
+def test_staging_is_cleared_to_start_over_and_destroyed_without_a_rest(staging):
     staging.put("a", 0, np.array([1]))
     (staging.directory / "left.partial").write_text("of a killed process")
     staging.clear()
@@ -206,7 +206,7 @@ def test_clear_starts_over_and_destroy_leaves_nothing(staging):
         staging.get("a", 0)
 
 
-def test_who_was_cleared_away_adds_nothing(staging):
+def test_a_process_whose_staging_was_destroyed_adds_nothing(staging):
     """It lost its lock without knowing it: another process began to count again."""
     staging.put("a", 0, np.array([1]))
     other = Staging(staging.directory, KEY)
@@ -230,7 +230,7 @@ def test_a_full_disk_loses_nothing_and_leaves_nothing(staging, monkeypatch, call
         with pytest.raises(ReleaseError) as refused:
             staging.put("a", 1, np.array([2]))
     assert str(staging.directory) in str(refused.value)
-    assert "No space left on device; free space" in str(refused.value)
+    assert "No space left on device. Free space" in str(refused.value)
     assert staging.blocks("a") == [0]
     assert len(block_files(staging)) == 1
     staging.put("a", 1, np.array([2]))

@@ -34,14 +34,14 @@ def test_a_step_leaves_one_state_only(ledger, held, advance, state, step):
     assert [row.state for row in ledger.status("trips")[0].releases] == [state]
 
 
-def test_of_two_holders_one_takes_the_step(ledger, held, url):
+def test_a_step_is_taken_by_one_of_two_holders(ledger, held, url):
     with BudgetLedger.open(url) as other:
         ledger.begin_reading(held)
         with pytest.raises(IntegrityError, match="another process went on with it"):
             other.begin_reading(held)
 
 
-def test_what_the_steps_store(ledger, held):
+def test_steps_store_seal_and_digest(ledger, held):
     seal = os.urandom(32)
     assert held.seal is None
     assert len(held.salt) == 32
@@ -93,7 +93,7 @@ def test_another_identity_is_refused_in_every_state(
     assert "a new release name, which spends again" in str(refused.value)
 
 
-def test_ten_and_ten_point_zero_are_one_number_but_true_is_not_one(ledger, ask):
+def test_identities_take_ten_and_ten_point_zero_for_one_but_true_not_for_one(ledger, ask):
     ledger.reserve(ask(identity={"a": 10, "b": 1}))
     ledger.reserve(ask(identity={"a": 10.0, "b": 1}))
     with pytest.raises(SpecError, match="b was 1, is true"):
@@ -173,7 +173,7 @@ def test_abandoning_later_keeps_the_charge_and_the_name(ledger, held, ask, advan
         ledger.abandon("trips", "density")
 
 
-def test_what_cannot_be_abandoned(ledger, held, advance):
+def test_a_release_that_is_over_cannot_be_abandoned(ledger, held, advance):
     advance(held, "committed")
     with pytest.raises(SpecError, match="is committed"):
         ledger.abandon("trips", "density")
@@ -181,7 +181,7 @@ def test_what_cannot_be_abandoned(ledger, held, advance):
         ledger.abandon("trips", "nothing")
 
 
-def test_one_works_and_the_other_waits_and_says_so_once(ledger, held, url):
+def test_a_locked_release_is_waited_for_and_said_so_once(ledger, held, url):
     waits, order, inside = [], [], threading.Event()
 
     def second():

@@ -544,12 +544,12 @@ TWO = {**KERNEL, "bandwidth": [WIDTH, WIDTH]}
 @pytest.mark.parametrize(
     ("target", "roles", "noise", "complaint"),
     [
-        (TWO, None, "auto", r"data\.label: is missing; write \[data\.label\]"),
+        (TWO, None, "auto", r"data\.label: is missing. Write \[data\.label\]"),
         (
             {**NORMAL, "std_floor": [0.1, 0.1]},
             None,
             "auto",
-            r"data\.label: is missing; write \[data\.label\]",
+            r"data\.label: is missing. Write \[data\.label\]",
         ),
         (
             {**TWO, "release": "joint"},

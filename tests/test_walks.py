@@ -28,7 +28,7 @@ CEILINGS = {
     "plan": 42,                          # 25: `dbern plan` of a plain density
     "record": 17,                        # 10: from a record to a noised integer
     "epsilon": 9,                        # 6: to the noise's scale
-    "bandwidth": 34,                     # 14: to an answer
+    "bandwidth": 32,                     # 14: to an answer
     # what there is
     "modules": 129,                      # 85: those that read what strangers wrote were added,
                                          # `privacy.accuracy`, on which privacy does not rest, and

@@ -37,7 +37,7 @@ from dbern.data.domain import Column, Domain
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Protection
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.strategies.base import BumpBound, Coordinates, Entries, Slab
+from dbern.strategies.base import Bound, Entries, Slab, Strategy
 from dbern.strategies.bias import Approximation
 from dbern.strategies.gram import CubeKernel
 from dbern.types import FloatArray, Int64Array
@@ -117,16 +117,16 @@ class Component(Protocol):
         """See the class."""
 
     @property
-    def function_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """``n S(F)``, the largest move of one output at one point, rounded outward."""
 
-    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+    def sensitivity(self, strategy: Strategy, norm: int, *, quick: bool = False) -> Bound:
         """Bound n times the l1 or l2 distance that one replaced record moves all outputs.
 
         In exact arithmetic; `quick` may leave out what takes long and stay a bound.
         """
 
-    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
+    def accumulator(self, strategy: Strategy, n: int, tolerance: float) -> Accumulator:
         """Integer sums whose error against the exact values is at most `tolerance`, or nearly.
 
         Raises
@@ -135,7 +135,7 @@ class Component(Protocol):
             Where no sum of reasonable size is that accurate.
         """
 
-    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
+    def restore(self, strategy: Strategy, n: int, counting: Mapping[str, Any]) -> Accumulator:
         """The statistic whose `counting` this is."""
 
 
@@ -166,23 +166,23 @@ class Vector(ABC):
 
     @property
     @abstractmethod
-    def entry_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """n times the largest move of one entry, or of a linear function; rounded outward."""
 
     @abstractmethod
-    def movement(self, norm: int) -> BumpBound:
+    def sensitivity(self, norm: int) -> Bound:
         """Bound n times the l1 or l2 distance that one replaced record moves all entries."""
 
     @abstractmethod
-    def statistic(self, n: int) -> Statistic:
+    def accumulator(self, n: int) -> Accumulator:
         """How records become the entries."""
 
     @abstractmethod
-    def restore(self, n: int, counting: Mapping[str, Any]) -> Statistic:
+    def restore(self, n: int, counting: Mapping[str, Any]) -> Accumulator:
         """The statistic whose `counting` this is."""
 
 
-class Statistic(Protocol):
+class Accumulator(Protocol):
     """A component as integer sums over records: what workers count and contract.
 
     Every implementation is public, frozen and importable on a worker. `add` is deterministic
@@ -201,7 +201,7 @@ class Statistic(Protocol):
     """
 
     @property
-    def coordinates(self) -> Coordinates | Entries:
+    def strategy(self) -> Strategy | Entries:
         """What is released."""
 
     @property
@@ -296,7 +296,7 @@ class OneLatticeComponent(Protocol):
     def one_lattice(self) -> bool:
         """Whether it does."""
 
-    def for_lattice(self, coordinates: Coordinates) -> Component:
+    def for_lattice(self, strategy: Strategy) -> Component:
         """The component for a lattice: what is estimated of it, is now."""
 
     def random(self, charge: Budget) -> RandomPrivacy | None:
@@ -308,10 +308,10 @@ def is_linear(component: Component) -> bool:
     return isinstance(component, LinearComponent) and component.linear
 
 
-def for_lattice(component: Component, coordinates: Coordinates) -> Component:
+def for_lattice(component: Component, strategy: Strategy) -> Component:
     """The component as it is released on a lattice."""
     if isinstance(component, OneLatticeComponent):
-        return component.for_lattice(coordinates)
+        return component.for_lattice(strategy)
     return component
 
 
@@ -394,12 +394,10 @@ class AddedComponent(Protocol):
     """
 
     @property
-    def added_function_movement(self) -> float:
+    def added_function_sensitivity(self) -> float:
         """n times the largest move of one output at one point, rounded outward."""
 
-    def added_movement(
-        self, coordinates: Coordinates, norm: int, *, quick: bool = False
-    ) -> BumpBound:
+    def added_sensitivity(self, strategy: Strategy, norm: int, *, quick: bool = False) -> Bound:
         """Bound n times the l1 or l2 distance that it moves all outputs; as `movement`."""
 
 
@@ -408,10 +406,10 @@ class AddedVector(Protocol):
     """A vector that knows the same."""
 
     @property
-    def added_entry_movement(self) -> float:
+    def added_function_sensitivity(self) -> float:
         """n times the largest move of one entry, rounded outward."""
 
-    def added_movement(self, norm: int) -> BumpBound:
+    def added_sensitivity(self, norm: int) -> Bound:
         """Bound n times the l1 or l2 distance that it moves all entries."""
 
 
@@ -449,11 +447,11 @@ def protected(
     )
 
 
-def _rows(bound: BumpBound, protection: Protection) -> BumpBound:
+def _rows(bound: Bound, protection: Protection) -> Bound:
     rows = protection.unit.max_contributions
     if rows == 1:
         return bound
-    return BumpBound(OUTWARD * rows * bound.value, f"{rows} rows x {bound.derivation}")
+    return Bound(OUTWARD * rows * bound.value, f"{rows} rows x {bound.derivation}")
 
 
 @dataclass(frozen=True)
@@ -514,28 +512,28 @@ class ProtectedComponent:
         return self.component.additive
 
     @property
-    def function_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """That of a unit."""
-        one = self.component.function_movement
+        one = self.component.function_sensitivity
         if self.protection.added and isinstance(self.component, AddedComponent):
-            one = self.component.added_function_movement
+            one = self.component.added_function_sensitivity
         return OUTWARD * self.protection.unit.max_contributions * one
 
-    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+    def sensitivity(self, strategy: Strategy, norm: int, *, quick: bool = False) -> Bound:
         """That of a unit."""
-        bound = self.component.movement
+        bound = self.component.sensitivity
         if self.protection.added and isinstance(self.component, AddedComponent):
-            bound = self.component.added_movement
-        return _rows(bound(coordinates, norm, quick=quick), self.protection)
+            bound = self.component.added_sensitivity
+        return _rows(bound(strategy, norm, quick=quick), self.protection)
 
-    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
+    def accumulator(self, strategy: Strategy, n: int, tolerance: float) -> Accumulator:
         """The component's for the most rows, over n."""
-        one = self.component.statistic(coordinates, most_rows(n), tolerance)
+        one = self.component.accumulator(strategy, most_rows(n), tolerance)
         return ProtectedStatistic(one, self.protection, n)
 
-    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
+    def restore(self, strategy: Strategy, n: int, counting: Mapping[str, Any]) -> Accumulator:
         """The statistic that a plan has chosen."""
-        one = self.component.restore(coordinates, most_rows(n), counting)
+        one = self.component.restore(strategy, most_rows(n), counting)
         return ProtectedStatistic(one, self.protection, n)
 
 
@@ -552,25 +550,25 @@ class ProtectedVector(Vector):
         return cls(vector.name, vector.share, vector.entries, vector, protection)
 
     @property
-    def entry_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """That of a unit."""
-        one = self.vector.entry_movement
+        one = self.vector.function_sensitivity
         if self.protection.added and isinstance(self.vector, AddedVector):
-            one = self.vector.added_entry_movement
+            one = self.vector.added_function_sensitivity
         return OUTWARD * self.protection.unit.max_contributions * one
 
-    def movement(self, norm: int) -> BumpBound:
+    def sensitivity(self, norm: int) -> Bound:
         """That of a unit."""
-        bound = self.vector.movement
+        bound = self.vector.sensitivity
         if self.protection.added and isinstance(self.vector, AddedVector):
-            bound = self.vector.added_movement
+            bound = self.vector.added_sensitivity
         return _rows(bound(norm), self.protection)
 
-    def statistic(self, n: int) -> Statistic:
+    def accumulator(self, n: int) -> Accumulator:
         """The vector's for the most rows, over n."""
-        return ProtectedStatistic(self.vector.statistic(most_rows(n)), self.protection, n)
+        return ProtectedStatistic(self.vector.accumulator(most_rows(n)), self.protection, n)
 
-    def restore(self, n: int, counting: Mapping[str, Any]) -> Statistic:
+    def restore(self, n: int, counting: Mapping[str, Any]) -> Accumulator:
         """The statistic that a plan has chosen."""
         one = self.vector.restore(most_rows(n), counting)
         return ProtectedStatistic(one, self.protection, n)
@@ -580,7 +578,7 @@ class ProtectedVector(Vector):
 class ProtectedStatistic:
     """A statistic for the most rows, m, whose values are over the normalizer n instead."""
 
-    statistic: Statistic
+    accumulator: Accumulator
     protection: Protection
     n: int
 
@@ -593,74 +591,74 @@ class ProtectedStatistic:
         return OUTWARD * self._most / self.n
 
     @property
-    def coordinates(self) -> Coordinates | Entries:
+    def strategy(self) -> Strategy | Entries:
         """What is released."""
-        return self.statistic.coordinates
+        return self.accumulator.strategy
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The statistic's."""
-        return self.statistic.columns
+        return self.accumulator.columns
 
     @property
     def counting(self) -> dict[str, Any]:
         """The statistic's."""
-        return self.statistic.counting
+        return self.accumulator.counting
 
     @property
     def description(self) -> str:
         """The statistic's."""
-        return self.statistic.description
+        return self.accumulator.description
 
     @property
     def kernel_error(self) -> float:
         """Of one record."""
-        return self.statistic.kernel_error
+        return self.accumulator.kernel_error
 
     @property
     def position_error(self) -> float:
         """For at most as many records as the normalizer."""
-        return self.statistic.position_error
+        return self.accumulator.position_error
 
     @property
     def float_error(self) -> float:
         """For at most as many records as the normalizer: accuracy alone."""
-        return self.statistic.float_error
+        return self.accumulator.float_error
 
     @property
     def value_bound(self) -> float:
         """``m / n`` times that of values over m."""
-        return OUTWARD * self._scale * self.statistic.value_bound
+        return OUTWARD * self._scale * self.accumulator.value_bound
 
     @property
     def batch_bytes(self) -> int:
         """The statistic's."""
-        return self.statistic.batch_bytes
+        return self.accumulator.batch_bytes
 
     @property
     def table_bytes(self) -> int:
         """The statistic's."""
-        return self.statistic.table_bytes
+        return self.accumulator.table_bytes
 
     def kernel_error_norm(self, norm: int) -> float:
         """Of a replaced record or half of it for each row of a unit."""
-        one = self.statistic.kernel_error_norm(norm)
+        one = self.accumulator.kernel_error_norm(norm)
         rows = self.protection.unit.max_contributions
         return OUTWARD * rows * (one / 2 if self.protection.added else one)
 
     def float_error_norm(self, norm: int) -> float:
         """``m / n`` times that of values over m."""
-        return OUTWARD * self._scale * self.statistic.float_error_norm(norm)
+        return OUTWARD * self._scale * self.accumulator.float_error_norm(norm)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The statistic's."""
-        return self.statistic.shape
+        return self.accumulator.shape
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        self.statistic.add(state, records)
+        self.accumulator.add(state, records)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Values over n."""
-        return self.statistic.finish(state, output, slab) * float(self._most) / self.n
+        return self.accumulator.finish(state, output, slab) * float(self._most) / self.n

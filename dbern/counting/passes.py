@@ -31,7 +31,7 @@ from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
-from dbern.counting.measurement import Statistic
+from dbern.counting.measurement import Accumulator
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.data.parquet import footer_tag, read_batches
 from dbern.privacy.budget import PrivacyUnit
@@ -292,13 +292,13 @@ class Counters:
     is not one of its categories; where there is a `bounding`, the records that it keeps.
     """
 
-    parts: tuple[Statistic, ...]
+    parts: tuple[Accumulator, ...]
     filter: Column | None
     bounding: Bounding | None = None
 
     @classmethod
     def of(
-        cls, parts: Sequence[Statistic], schema: RecordSchema, unit: PrivacyUnit, n: int
+        cls, parts: Sequence[Accumulator], schema: RecordSchema, unit: PrivacyUnit, n: int
     ) -> Self:
         """Those of records of this schema and unit, about n of them."""
         if schema.unit is None:
@@ -359,7 +359,7 @@ class Counters:
         """
         state = self.empty()
         gathered: list[tuple[Gathered, Int64Array]] = []
-        sums: list[tuple[Statistic, Int64Array]] = []
+        sums: list[tuple[Accumulator, Int64Array]] = []
         for part, own in zip(self.parts, self._views(state), strict=True):
             if not isinstance(part, GatheringStatistic):
                 sums += [(part, own)] if index == 0 or self.bounding else []
@@ -390,7 +390,7 @@ class Counters:
         return [own.reshape(part.shape) for own, part in zip(pieces, self.parts, strict=True)]
 
 
-def _sizes(parts: Sequence[Statistic]) -> list[int]:
+def _sizes(parts: Sequence[Accumulator]) -> list[int]:
     return [int(np.prod(part.shape)) for part in parts]
 
 

@@ -5,8 +5,8 @@ with the Gram matrix of each shard's records (`dbern.erm.measurement`).
 
 *Products over axes* of Laplace and Matern kernels: with c the product of the axes' integrals,
 ``K = c K'``, K' a product of densities, in whose Hilbert space norms are ``sqrt(c)`` times as
-large. What a function of norm one can have for coordinates `Coordinates.ball_bound` knows, and by
-stationarity the minimizer is a mixture of bumps.
+large. A strategy's `rkhs_sensitivity` bounds what a function of norm one can have for released
+values, and by stationarity the minimizer is a mixture of kernel translates.
 
 *Any other kernel*, polynomial, arc-cosine or a user's, goes through the Gram matrix of the whole
 lattice (`dbern.strategies.gram`); what a release misses of a ball of its Hilbert space is enclosed
@@ -25,9 +25,9 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.kernels import Kernel as Density
 from dbern.bernstein.reproducing import Kernel, Stationary
 from dbern.erm.risk import Risk
-from dbern.strategies.base import BumpBound, Coordinates, Lattice
-from dbern.strategies.bias import Bumps, GramBall
-from dbern.strategies.gram import CubeKernel, GramCoordinates, ball_bound
+from dbern.strategies.base import Bound, Lattice, Strategy
+from dbern.strategies.bias import GramBall, KernelMixture
+from dbern.strategies.gram import CubeKernel, GramStrategy, rkhs_sensitivity
 from dbern.types import FloatArray
 
 SHARD_ROWS = 2048
@@ -96,9 +96,9 @@ class ProductSpace(_Expansions):
         """``1 / prod K'(0)``."""
         return 1 / math.prod(one.peak for one in self.kernels)
 
-    def approximation(self, norm: float) -> Bumps:  # noqa: ARG002 - of the expansion's weights
+    def approximation(self, norm: float) -> KernelMixture:  # noqa: ARG002 - of the expansion's weights
         """A minimizer is ``sum_i alpha_i K(d_i, .)`` with ``sum |alpha_i| <= C M``."""
-        return Bumps(self.kernels)
+        return KernelMixture(self.kernels)
 
     def resolved(self, risk_factor: float, n: int) -> ProductSpace:
         """Itself."""
@@ -125,10 +125,10 @@ class ProductSpace(_Expansions):
         """
         return math.sqrt(2 * distance * sum(one.slope / one.peak for one in self.kernels))
 
-    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
+    def gain(self, strategy: Strategy, norm: int) -> Bound:
         """See the module; the peaks' rounding is far below that of the bound."""
-        ball = coordinates.ball_bound(self.kernels, norm)
-        return BumpBound(OUTWARD**2 * ball.value * math.sqrt(self.volume), ball.derivation)
+        ball = strategy.rkhs_sensitivity(self.kernels, norm)
+        return Bound(OUTWARD**2 * ball.value * math.sqrt(self.volume), ball.derivation)
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class GramSpace(_Expansions):
         lipschitz = self.cube.lipschitz
         return self.dimensions * distance * lipschitz if lipschitz < math.inf else 0.0
 
-    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
+    def gain(self, strategy: Strategy, norm: int) -> Bound:
         """See `dbern.strategies.gram`."""
-        spectrum = coordinates.spectrum if isinstance(coordinates, GramCoordinates) else None
-        return ball_bound(self.cube, Lattice(tuple(coordinates.lattice.k)), spectrum, norm)
+        spectrum = strategy.spectrum if isinstance(strategy, GramStrategy) else None
+        return rkhs_sensitivity(self.cube, Lattice(tuple(strategy.lattice.k)), spectrum, norm)

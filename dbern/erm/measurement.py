@@ -48,15 +48,15 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.counting.measurement import WHOLE, Statistic, Vector
+from dbern.counting.measurement import WHOLE, Accumulator, Vector
 from dbern.data.domain import Column
 from dbern.erm.gram import GramSpace
-from dbern.erm.models import MOST_BITS, RiskModel, SolvedStatistic, SolvedWeights
+from dbern.erm.models import MOST_BITS, RiskModel, SolvedAccumulator, SolvedWeights
 from dbern.erm.risk import BLOCK, value_error
 from dbern.erm.solver import STORED_ROWS
 from dbern.erm.spaces import FeatureSpace, LinearSpace, Space
 from dbern.privacy.budget import Protection
-from dbern.strategies.base import BumpBound, Coordinates, Entries, Slab
+from dbern.strategies.base import Bound, Entries, Slab, Strategy
 from dbern.strategies.bias import Approximation
 from dbern.strategies.gram import CubeKernel
 from dbern.strategies.maps import to_released
@@ -110,45 +110,45 @@ class RiskMinimizer(RiskModel):
         return OUTWARD * self.n * self.moved / self.unit
 
     @property
-    def function_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """``n (r + instability) sup |phi|``."""
         return OUTWARD * self._moved * self.space.reach
 
-    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+    def sensitivity(self, strategy: Strategy, norm: int, *, quick: bool = False) -> Bound:
         """See the proof at the top of `risk_models`."""
         del quick
-        gain = self.space.gain(coordinates, norm)
+        gain = self.space.gain(strategy, norm)
         outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
         text = f"{self.outputs}{'^{1/2}' if norm == 2 else ''} x " if self.outputs > 1 else ""
-        return BumpBound(
+        return Bound(
             OUTWARD * outputs * self._moved * gain.value,
             f"{text}r {gain.derivation}, r = {self.steps}M C kappa / n and twice the solver's "
             "distance",
         )
 
-    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
+    def accumulator(self, strategy: Strategy, n: int, tolerance: float) -> Accumulator:
         """Weights as fine as 64-bit integers allow, whatever the tolerance."""
         del tolerance
-        return _statistic(self.for_rows(n) if self.n != n else self, coordinates)
+        return _statistic(self.for_rows(n) if self.n != n else self, strategy)
 
-    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
+    def restore(self, strategy: Strategy, n: int, counting: Mapping[str, Any]) -> Accumulator:
         """The statistic that a plan has chosen."""
-        return _statistic(self.restored(n, counting), coordinates)
+        return _statistic(self.restored(n, counting), strategy)
 
 
-def _statistic(component: RiskMinimizer, coordinates: Coordinates) -> Statistic:
+def _statistic(component: RiskMinimizer, strategy: Strategy) -> Accumulator:
     """Weights of features, or where there are none values on the lattice."""
     if isinstance(component.space, FeatureSpace):
-        return RiskStatistic(component, coordinates)
-    return ValueStatistic(component, coordinates)
+        return RiskAccumulator(component, strategy)
+    return ValueAccumulator(component, strategy)
 
 
 @dataclass(frozen=True)
-class OnLattice(SolvedStatistic):
+class OnLattice(SolvedAccumulator):
     """A solution of which coordinates of a lattice are released."""
 
     component: RiskMinimizer
-    coordinates: Coordinates
+    strategy: Strategy
 
     @property
     def _unit(self) -> float:
@@ -167,14 +167,14 @@ class OnLattice(SolvedStatistic):
     def float_error_norm(self, norm: int) -> float:
         """The same of all values of all outputs: the norm of the row sums, which factors."""
         outputs = math.sqrt(self.component.outputs) if norm == 2 else self.component.outputs
-        axes = (self.coordinates.row_sums(axis) for axis in range(len(self.coordinates.lattice.k)))
+        axes = (self.strategy.row_sums(axis) for axis in range(len(self.strategy.lattice.k)))
         rows = math.prod(float((sums**norm).sum() ** (1 / norm)) for sums in axes)
         return OUTWARD * outputs * self._row_error * rows
 
     @property
     def _largest_row(self) -> float:
-        axes = range(len(self.coordinates.lattice.k))
-        return math.prod(float(self.coordinates.row_sums(axis).max()) for axis in axes)
+        axes = range(len(self.strategy.lattice.k))
+        return math.prod(float(self.strategy.row_sums(axis).max()) for axis in axes)
 
     @cached_property
     def position_error(self) -> float:
@@ -192,7 +192,7 @@ class OnLattice(SolvedStatistic):
 
 
 @dataclass(frozen=True)
-class RiskStatistic(OnLattice, SolvedWeights):
+class RiskAccumulator(OnLattice, SolvedWeights):
     """A risk minimizer's coordinates, from its weights."""
 
     @property
@@ -208,30 +208,30 @@ class RiskStatistic(OnLattice, SolvedWeights):
         space, risk = self._space, self._risk
         mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
         rest = self.component.method.distance(risk) + self.step
-        floats = space.value_error(self.coordinates, mass, rest)
+        floats = space.value_error(self.strategy, mass, rest)
         floats += 6 * UNIT_ROUNDOFF * space.reach * self.mean_norm
         return OUTWARD * (floats + self.step * space.reach) / self._unit
 
     @property
     def table_bytes(self) -> int:
         """Features at the lattice points of each axis, mapped, and the products under way."""
-        nodes = self.coordinates.lattice.shape
+        nodes = self.strategy.lattice.shape
         return 8 * 3 * (sum(nodes) + max(nodes)) * self._space.size
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab."""
         mean = self.mean(state[output])
-        return self._space.values(mean, self.coordinates, slab) / self._unit
+        return self._space.values(mean, self.strategy, slab) / self._unit
 
 
 @dataclass(frozen=True)
-class ValueStatistic(OnLattice):
+class ValueAccumulator(OnLattice):
     """A solution is its values on the lattice."""
 
     @property
     def solution(self) -> str:
         """Where."""
-        return f"values at {self.coordinates.lattice.size} lattice points"
+        return f"values at {self.strategy.lattice.size} lattice points"
 
     @property
     def bits(self) -> int:
@@ -250,9 +250,9 @@ class ValueStatistic(OnLattice):
         space, risk = self.component.space, self._risk
         radius = max(space.radius, risk.radius)
         floats = value_error(risk, radius) + math.ldexp(0.5, -self.bits)
-        depth = 6 + sum(nodes + 4 for nodes in self.coordinates.lattice.shape)
-        if len(self.coordinates.layout.shape) != len(self.coordinates.lattice.shape):
-            depth = 10 + self.coordinates.lattice.size  # one product over the whole lattice
+        depth = 6 + sum(nodes + 4 for nodes in self.strategy.lattice.shape)
+        if len(self.strategy.layout.shape) != len(self.strategy.lattice.shape):
+            depth = 10 + self.strategy.lattice.size  # one product over the whole lattice
         floats += 2 * depth * UNIT_ROUNDOFF * (space.reach * self.mean_norm + floats)
         return OUTWARD * floats / self._unit
 
@@ -261,22 +261,22 @@ class ValueStatistic(OnLattice):
         """Memory of one pass: its records, a shard's Gram matrix, and values under way."""
         heavy = min(self._pass_rows, math.ceil(1.25 * self._risk.n / self._risk.shards) + 64)
         gram = heavy**2 if heavy <= STORED_ROWS else BLOCK**2
-        values = self.coordinates.lattice.size * (2 * self.component.outputs + BLOCK)
+        values = self.strategy.lattice.size * (2 * self.component.outputs + BLOCK)
         return self._rows_bytes + 8 * (2 * gram + values)
 
     @property
     def table_bytes(self) -> int:
         """The mean's values, and the products under way."""
-        return 8 * 4 * self.coordinates.lattice.size
+        return 8 * 4 * self.strategy.lattice.size
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Outputs, then the lattice."""
-        return (self.component.outputs, *self.coordinates.lattice.shape)
+        return (self.component.outputs, *self.strategy.lattice.shape)
 
     def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
         problem, state = self.component.fitted(rows[:, :-1], rows[:, -1], counts)
-        lattice, space = self.coordinates.lattice, self.component.space
+        lattice, space = self.strategy.lattice, self.component.space
         axes = space.nodes([lattice.nodes(axis) for axis in range(len(lattice.k))])
         values = problem.model(state).on_grid(axes)
         return np.rint(np.ldexp(np.moveaxis(values, -1, 0), self.bits)).astype(np.int64)
@@ -284,7 +284,7 @@ class ValueStatistic(OnLattice):
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab."""
         mean = np.ldexp(state[output].astype(np.float64), -self.bits) / self._risk.shards
-        return to_released(self.coordinates, mean, slab) / self._unit
+        return to_released(self.strategy, mean, slab) / self._unit
 
 
 # --- Linear risk minimizers, released by their weights
@@ -342,32 +342,32 @@ class LinearFunctions(Vector):
         return OUTWARD * self.model.n * self.model.moved
 
     @property
-    def entry_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """n times the largest move of a function's value, which exceeds that of its weights."""
         return OUTWARD * self._moved * max(1.0, self._space.reach)
 
-    def movement(self, norm: int) -> BumpBound:
+    def sensitivity(self, norm: int) -> Bound:
         """See the top of the module."""
         outputs, size = self.model.outputs, self._space.size
         times = math.sqrt(outputs) if norm == 2 else outputs * math.sqrt(size)
         text = "r" if outputs == 1 else f"{outputs}{'^{1/2}' if norm == 2 else ''} x r"
         text += f" sqrt({size})" if norm == 1 else ""
-        return BumpBound(
+        return Bound(
             OUTWARD * times * self._moved,
             f"{text}, r = {self.model.steps}M C kappa / n and twice the solver's distance",
         )
 
-    def statistic(self, n: int) -> WeightStatistic:
+    def accumulator(self, n: int) -> WeightAccumulator:
         """Weights as fine as 64-bit integers allow."""
-        return WeightStatistic(self.model.for_rows(n) if self.model.n != n else self.model)
+        return WeightAccumulator(self.model.for_rows(n) if self.model.n != n else self.model)
 
-    def restore(self, n: int, counting: Mapping[str, Any]) -> WeightStatistic:
+    def restore(self, n: int, counting: Mapping[str, Any]) -> WeightAccumulator:
         """With the planned shards."""
-        return WeightStatistic(self.model.restored(n, counting))
+        return WeightAccumulator(self.model.restored(n, counting))
 
 
 @dataclass(frozen=True)
-class WeightStatistic(SolvedWeights):
+class WeightAccumulator(SolvedWeights):
     """The means of the shards' weights as they are."""
 
     @property
@@ -375,7 +375,7 @@ class WeightStatistic(SolvedWeights):
         return self._features.size
 
     @property
-    def coordinates(self) -> Entries:
+    def strategy(self) -> Entries:
         """One entry a weight."""
         return Entries(self.component.outputs * self._size)
 

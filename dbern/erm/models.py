@@ -58,7 +58,7 @@ from typing import Any, Self, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.counting.kernel_sums import Weighing
+from dbern.counting.kernel_sums import RecordWeights
 from dbern.counting.passes import Gathering, StoppedError
 from dbern.data.domain import Column, Domain
 from dbern.erm.losses import Loss
@@ -89,7 +89,7 @@ class RiskModel:
     loss : Loss
     space : Hypotheses
         What functions it is chosen from.
-    weighing : Weighing
+    record_weights : RecordWeights
         Gives a record's label as its weight (times `radius`), or where there are several outputs
         as its output, one against the rest.
     cost : float
@@ -111,7 +111,7 @@ class RiskModel:
     domain: Domain
     loss: Loss
     space: Hypotheses
-    weighing: Weighing
+    record_weights: RecordWeights
     cost: float
     radius: float = 1.0
     shards: int | None = None
@@ -147,8 +147,8 @@ class RiskModel:
 
     @property
     def outputs(self) -> int:
-        """As many as the weighing has."""
-        return self.weighing.outputs
+        """As many as the record weights have."""
+        return self.record_weights.outputs
 
     @cached_property
     def risk(self) -> Risk:
@@ -210,16 +210,16 @@ class RiskModel:
     @property
     def columns(self) -> tuple[Column, ...]:
         """The axes' columns and the label's."""
-        return self.domain.columns + self.weighing.columns
+        return self.domain.columns + self.record_weights.columns
 
     def rows(self, records: Mapping[str, FloatArray]) -> FloatArray:
         """Points and label (m', l + 1) of the records that count: their content."""
         kept, positions = self.domain.bounded(records)
-        known, output, weight = self.weighing(records)
+        known, output, weight = self.record_weights(records)
         if known is not None:
             positions, kept = positions[known[kept]], kept & known
         labels = output if weight is None else weight
-        assert labels is not None, "a weighing that gives labels"  # noqa: S101 - for the types
+        assert labels is not None, "record weights that give labels"  # noqa: S101 - for the types
         # Adding 0.0 makes one zero of two, here as in the hash.
         chosen = labels[kept] * (self.radius if weight is not None else 1)
         return np.column_stack([self.space.points(positions), chosen]) + 0.0
@@ -227,7 +227,7 @@ class RiskModel:
     def units(self, records: Mapping[str, FloatArray]) -> FloatArray:
         """Ids (m', 2) of the same records."""
         kept, _ = self.domain.bounded(records)
-        known, _, _ = self.weighing(records)
+        known, _, _ = self.record_weights(records)
         kept = kept if known is None else kept & known
         assert self.ids is not None, "a unit wider than a row"  # noqa: S101 - for the types
         return records[self.ids.name][kept]
@@ -253,7 +253,7 @@ _SOLVER_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labe
 
 
 @dataclass(frozen=True)
-class SolvedStatistic(ABC):
+class SolvedAccumulator(ABC):
     """A risk minimizer resolved: state is the sum over shards of solutions in fixed point."""
 
     component: RiskModel
@@ -407,7 +407,7 @@ class SolvedStatistic(ABC):
 
 
 @dataclass(frozen=True)
-class SolvedWeights(SolvedStatistic):
+class SolvedWeights(SolvedAccumulator):
     """A solution is the weights of features."""
 
     @property

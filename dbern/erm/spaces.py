@@ -34,7 +34,7 @@ by the Euclidean norm of w, and enters the noise like every other float error.
 *Gaussian kernels* are cut to features (`dbern.erm.spaces`), ``phi(x) = T K_x`` with a
 stored T of their own, fine enough for the public n. The norm of f in the kernel's own Hilbert space
 is ``(w' T G T' w)^{1/2} <= lambda_max(T G T')^{1/2} |w|``, as f is ``sum_v (T'w)_v K_v``; and of
-the coordinates a function of norm one can have, `Coordinates.ball_bound` knows. It speaks of
+the coordinates a function of norm one can have, `rkhs_sensitivity` bounds. It speaks of
 densities ``K / c``, c the product of their ``b sqrt(2 pi)``, in whose Hilbert space norms are
 ``sqrt(c)`` times as large.
 
@@ -60,8 +60,8 @@ from dbern.bernstein.reproducing import ExplicitKernel, Kernel, Linear
 from dbern.erm.risk import Risk
 from dbern.erm.solver import STORED_FEATURES
 from dbern.errors import SpecError
-from dbern.strategies.base import BumpBound, Coordinates, Slab
-from dbern.strategies.bias import Approximation, Bumps
+from dbern.strategies.base import Bound, Slab, Strategy
+from dbern.strategies.bias import Approximation, KernelMixture
 from dbern.strategies.spectral import AxisSpectrum, axis_spectrum
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
@@ -312,7 +312,7 @@ class Space(Hypotheses, Protocol):
     def cut_error(self, risk: Risk) -> float:
         """What cutting the kernel changes of a minimizer, at any point."""
 
-    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
+    def gain(self, strategy: Strategy, norm: int) -> Bound:
         """Bound the l1 or l2 norm of the coordinates of a function with weights of norm one."""
 
 
@@ -348,10 +348,10 @@ class Features(Hypotheses, Protocol):
 class FeatureSpace(Features, Space, Protocol):
     """Such functions, released on a lattice."""
 
-    def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
+    def values(self, weights: FloatArray, strategy: Strategy, slab: Slab) -> FloatArray:
         """Coordinates of one slab, for weights (size,)."""
 
-    def value_error(self, coordinates: Coordinates, mass: float, rest: float) -> float:
+    def value_error(self, strategy: Strategy, mass: float, rest: float) -> float:
         """Float error of a value whose row of T sums to one.
 
         For weights ``sum_i alpha_i phi(d_i)``, ``sum |alpha_i|`` at most `mass`, and a remainder of
@@ -419,13 +419,13 @@ class GaussianSpace:
         """See `Space`."""
         return feature_rows(self.size)
 
-    def approximation(self, norm: float) -> Bumps:  # noqa: ARG002 - of the expansion's weights
+    def approximation(self, norm: float) -> KernelMixture:  # noqa: ARG002 - of the expansion's weights
         """A minimizer is ``sum_i alpha_i K(d_i, .)`` with ``sum |alpha_i| <= C M``.
 
         By stationarity ``alpha_i = -a_i L'_i`` in each shard, and the mean over shards weighs the
         records by C/n each.
         """
-        return Bumps(self.kernels)
+        return KernelMixture(self.kernels)
 
     @property
     def counting(self) -> dict[str, Any]:
@@ -473,30 +473,28 @@ class GaussianSpace:
         """
         return self.kernel.cut_error(risk) / risk.shards
 
-    def gain(self, coordinates: Coordinates, norm: int) -> BumpBound:
+    def gain(self, strategy: Strategy, norm: int) -> Bound:
         """See the module."""
-        ball = coordinates.ball_bound(self.kernels, norm)
-        return BumpBound(
-            OUTWARD * ball.value * self.reach * math.sqrt(self.volume), ball.derivation
-        )
+        ball = strategy.rkhs_sensitivity(self.kernels, norm)
+        return Bound(OUTWARD * ball.value * self.reach * math.sqrt(self.volume), ball.derivation)
 
-    def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
+    def values(self, weights: FloatArray, strategy: Strategy, slab: Slab) -> FloatArray:
         """Axis by axis."""
         result = weights.reshape([spectrum.rank for spectrum in self.spectra])
-        for axis, table in enumerate(self._tables(coordinates)):
+        for axis, table in enumerate(self._tables(strategy)):
             rows = slice(slab.start, slab.stop) if axis == 0 else slice(None)
             result = np.tensordot(result, table[rows], axes=(0, 1))
         return result
 
-    def _tables(self, coordinates: Coordinates) -> list[FloatArray]:
+    def _tables(self, strategy: Strategy) -> list[FloatArray]:
         tables = []
         for axis in range(self.dimensions):
-            features = self.kernel.along_axis(axis, coordinates.lattice.nodes(axis))
-            matrix = coordinates.matrix(axis)
+            features = self.kernel.along_axis(axis, strategy.lattice.nodes(axis))
+            matrix = strategy.matrix(axis)
             tables.append(features if matrix is None else matrix @ features)
         return tables
 
-    def value_error(self, coordinates: Coordinates, mass: float, rest: float) -> float:
+    def value_error(self, strategy: Strategy, mass: float, rest: float) -> float:
         """Errors of features, and of the products of them.
 
         *Remainder.* Terms sum to at most ``|phi| |w|``; per axis there is one product over features
@@ -506,7 +504,7 @@ class GaussianSpace:
         ``prod_axes sum_j s_j (s_j + e_j)``, of which ``prod_axes sum_j s_j^2`` is exact.
         """
         depth = sum(spectrum.rank + 4 for spectrum in self.spectra)
-        depth += sum(nodes + 4 for nodes in coordinates.lattice.shape)
+        depth += sum(nodes + 4 for nodes in strategy.lattice.shape)
         rounding = 2 * depth * UNIT_ROUNDOFF
         norms = 1.01 * self.kernel.feature_error + rounding * self.reach
         exact = grown = 1.0

@@ -23,7 +23,7 @@ from dbern.counting.measurement import Vector
 from dbern.data.storage import place_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
-from dbern.planning.plans import WRITERS, PlannedComponent, ReleasePlan
+from dbern.planning.plans import WRITERS, PlannedMeasurement, ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.keystream import subkey
@@ -82,29 +82,29 @@ class _Noisy:
     """One released array: its sealed center, and the noise that it gets."""
 
     staging: Staging
-    planned: PlannedComponent
+    planned: PlannedMeasurement
     name: str
     key: bytes = field(repr=False)
 
     def released(self, slab: Slab) -> Int64Array:
         center = self.staging.get(self.name, slab.index)
-        layout, law = self.planned.coordinates.layout, self.planned.noise.law
+        layout, law = self.planned.strategy.layout, self.planned.noise.law
         return privatize(center, slab.start * layout.layer, law, self.key, self.name)
 
 
 def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator[None]:
     """Write an array's lattice, on all cores; one that is derived, from what is released."""
-    coordinates, law = noisy.planned.coordinates, noisy.planned.noise.law
+    strategy, law = noisy.planned.strategy, noisy.planned.noise.law
     lattice_slab = noisy.released
-    if stored.maps and not isinstance(coordinates, Entries):
-        layout = coordinates.layout
+    if stored.maps and not isinstance(strategy, Entries):
+        layout = strategy.layout
         slabs = [noisy.released(slab) for slab in layout.slabs()]
         released = np.concatenate(slabs).reshape(layout.shape)
-        writer.write_released(stored, released, family_of(coordinates))
+        writer.write_released(stored, released, family_of(strategy))
         values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
 
         def lattice_slab(slab: Slab) -> Int64Array:
-            return to_grid(coordinates.to_lattice(values, slab), law)
+            return to_grid(strategy.reconstruct(values, slab), law)
 
     def write(slab: Slab) -> None:
         writer.write(stored, slab, lattice_slab(slab))
@@ -125,7 +125,7 @@ def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:
     return subkey(key, "noise of a sealed center", reservation.seal.hex(), terms)
 
 
-def _stored(spec: ReleaseSpec, planned: PlannedComponent, name: str) -> Component:
+def _stored(spec: ReleaseSpec, planned: PlannedMeasurement, name: str) -> Component:
     granularity = planned.noise.granularity
     if planned.entries:
         return Component(name, planned.lattice, ("entry",), (), granularity)
@@ -193,7 +193,7 @@ def _given(spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def _described(
-    component: TargetComponent | Vector, planned: PlannedComponent, facts: dict[str, Any]
+    component: TargetComponent | Vector, planned: PlannedMeasurement, facts: dict[str, Any]
 ) -> dict[str, Any]:
     """The public facts of one component."""
     if isinstance(component, Vector):

@@ -65,7 +65,7 @@ def lebesgue_constant(k: int, h: int, spectrum: AxisSpectrum | None = None) -> f
 
 
 @lru_cache(maxsize=256)
-def bump_error(kernel: Kernel, k: int, h: int, spectrum: AxisSpectrum | None = None) -> float:
+def translate_error(kernel: Kernel, k: int, h: int, spectrum: AxisSpectrum | None = None) -> float:
     """Bound ``sup_{t,y} |K(y - t) - p_t(y)|``, p_t what a noiseless release makes of K(. - t).
 
     *Smooth kernels*: in each variable K is a polynomial of degree D up to a proved Chebyshev tail;
@@ -76,7 +76,7 @@ def bump_error(kernel: Kernel, k: int, h: int, spectrum: AxisSpectrum | None = N
     Examples
     --------
     >>> from dbern.bernstein.kernels import Gaussian
-    >>> wide, narrow = (bump_error(Gaussian(b), 20, 4) for b in (0.3, 0.1))
+    >>> wide, narrow = (translate_error(Gaussian(b), 20, 4) for b in (0.3, 0.1))
     >>> wide < narrow
     True
     """

@@ -108,19 +108,19 @@ class Lattice(Layout):
 
 
 @dataclass(frozen=True)
-class BumpBound:
+class Bound:
     """A bound on ``sup_{t,t'} |T (K_t - K_t')|_1``, null record included, and how it was got."""
 
     value: float
     derivation: str
 
     @property
-    def half(self) -> BumpBound:
+    def half(self) -> Bound:
         """Of a bound on twice what is wanted."""
-        return BumpBound(self.value / 2, f"1/2 x {self.derivation}")
+        return Bound(self.value / 2, f"1/2 x {self.derivation}")
 
 
-class Coordinates(Protocol):
+class Strategy(Protocol):
     """A public linear map of lattice values, one matrix per axis."""
 
     @property
@@ -141,27 +141,27 @@ class Coordinates(Protocol):
     def row_sums(self, axis: int) -> FloatArray:
         """``sum_v |T_jv|`` of the axis's matrix, rounded outward; shape (d,)."""
 
-    def bump_bound(
+    def l1_sensitivity(
         self, kernels: Sequence[Kernel], *, apart: bool = False, quick: bool = False
-    ) -> BumpBound:
+    ) -> Bound:
         """Bound the l1 distance that replacing one kernel bump by another makes.
 
         `apart`: the two may have opposite signs or go to different outputs, so nothing cancels.
         `quick` leaves out what takes long: still a bound, up to an eighth larger.
         """
 
-    def bump_bound_l2(
+    def l2_sensitivity(
         self, kernels: Sequence[Kernel], *, signed: bool = False, several: bool = False
-    ) -> BumpBound:
+    ) -> Bound:
         """The same in the l2 norm: of opposite signs, or of bumps that may be in two outputs."""
 
-    def ball_bound(self, kernels: Sequence[Kernel], norm: int) -> BumpBound:
+    def rkhs_sensitivity(self, kernels: Sequence[Kernel], norm: int) -> Bound:
         """Bound the l1 or l2 norm of what a function of norm one has for released values.
 
         The norm of the function is that of the product kernel's Hilbert space.
         """
 
-    def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
+    def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
         """Lattice coefficients of one slab of the lattice, from all released values."""
 
 

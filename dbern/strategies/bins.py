@@ -13,8 +13,8 @@ import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.approximation import bump_error, lebesgue_constant
-from dbern.strategies.base import Box, BumpBound, Lattice, Slab
+from dbern.strategies.approximation import lebesgue_constant, translate_error
+from dbern.strategies.base import Bound, Box, Lattice, Slab
 from dbern.types import FloatArray, Int64Array
 
 DEGREE = 2
@@ -240,7 +240,7 @@ def _through_lattice(kernel: Kernel, k: int, h: int, bins: AxisBins) -> float:
         error = kernel(lattice - t) - matrix @ bin_matrix(t, *_shape(bins)).T
         worst = max(worst, float(np.abs(error).max()))
     on_lattice = worst + slope * 0.5 / _PLACES
-    return OUTWARD * (bump_error(kernel, k, h) + lebesgue_constant(k, h) * on_lattice)
+    return OUTWARD * (translate_error(kernel, k, h) + lebesgue_constant(k, h) * on_lattice)
 
 
 def _shape(bins: AxisBins) -> tuple[int, int]:
@@ -248,7 +248,7 @@ def _shape(bins: AxisBins) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class BinnedCoordinates:
+class BinnedStrategy:
     """Sums of B-spline weights, bin by bin: see `dbern.strategies.bins`.
 
     A record of weight w in [-1, 1] moves the bins of its output by ``w beta(t)``, and products of
@@ -277,16 +277,16 @@ class BinnedCoordinates:
         """Errors of single bins add up: ones."""
         return np.ones(self.bins[axis].rank)
 
-    def bump_bound(
+    def l1_sensitivity(
         self, kernels: Sequence[Kernel], *, apart: bool = False, quick: bool = False
-    ) -> BumpBound:
+    ) -> Bound:
         """Two, for any kernel and any number of axes."""
         del kernels, apart, quick
-        return BumpBound(2.0, "2 / n: a record's weights in the bins sum to at most one")
+        return Bound(2.0, "2 / n: a record's weights in the bins sum to at most one")
 
-    def bump_bound_l2(
+    def l2_sensitivity(
         self, kernels: Sequence[Kernel], *, signed: bool = False, several: bool = False
-    ) -> BumpBound:
+    ) -> Bound:
         """``sqrt(2) max_t |beta(t)|_2``, whose entries are nonnegative; of opposite signs, twice.
 
         The maximum factors over axes.
@@ -294,13 +294,13 @@ class BinnedCoordinates:
         del kernels, several
         largest = math.prod(axis.largest_l2 for axis in self.bins)
         factor, text = (2.0, "2") if signed else (math.sqrt(2), "sqrt(2)")
-        return BumpBound(OUTWARD * factor * largest, f"{text} max_t |beta(t)|_2 / n")
+        return Bound(OUTWARD * factor * largest, f"{text} max_t |beta(t)|_2 / n")
 
-    def ball_bound(self, kernels: Sequence[Kernel], norm: int) -> BumpBound:
+    def rkhs_sensitivity(self, kernels: Sequence[Kernel], norm: int) -> Bound:
         """Bins are sums over records, not values of a function."""
         raise NotImplementedError("bins hold sums over records, not values of a function")
 
-    def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
+    def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
         """``(A_1 x .. x A_l) y``, the slab's rows of A_1 only."""
         result = values
         for axis, bins in enumerate(self.bins):

@@ -30,7 +30,7 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.kernels import Kernel as Density
 from dbern.bernstein.reproducing import Kernel, LipschitzKernel, Polynomial, box_radius
 from dbern.errors import SpecError
-from dbern.strategies.base import Box, BumpBound, Lattice, Layout, Slab
+from dbern.strategies.base import Bound, Box, Lattice, Layout, Slab
 from dbern.strategies.spectral import AxisSpectrum, quantised
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
@@ -186,7 +186,7 @@ def lattice_spectrum(
 
 
 @dataclass(frozen=True)
-class GramCoordinates:
+class GramStrategy:
     """``y = T psi`` with the stored T of a `LatticeSpectrum`."""
 
     lattice: Lattice
@@ -210,32 +210,32 @@ class GramCoordinates:
         """``sum_v |T_jv|``: all of T stands for the first axis."""
         return self.spectrum.row_sums if axis == 0 else np.ones(1)
 
-    def bump_bound(
+    def l1_sensitivity(
         self, kernels: Sequence[Density], *, apart: bool = False, quick: bool = False
-    ) -> BumpBound:
+    ) -> Bound:
         """The kernel is no product of densities."""
         raise NotImplementedError("bumps of densities are released axis by axis")
 
-    def bump_bound_l2(
+    def l2_sensitivity(
         self, kernels: Sequence[Density], *, signed: bool = False, several: bool = False
-    ) -> BumpBound:
+    ) -> Bound:
         """The kernel is no product of densities."""
         raise NotImplementedError("bumps of densities are released axis by axis")
 
-    def ball_bound(self, kernels: Sequence[Density], norm: int) -> BumpBound:
-        """The kernel is no product of densities: see `ball_bound` of this module."""
+    def rkhs_sensitivity(self, kernels: Sequence[Density], norm: int) -> Bound:
+        """The kernel is no product of densities: see `rkhs_sensitivity` of this module."""
         raise NotImplementedError("a ball of densities is released axis by axis")
 
-    def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
+    def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
         """``A y``, the slab's rows of A only."""
         rows = slice(slab.start * self.lattice.layer, slab.stop * self.lattice.layer)
         found = self.spectrum.synthesis[rows] @ values
         return np.asarray(found.reshape(self.lattice.slab_shape(slab)))
 
 
-def ball_bound(
+def rkhs_sensitivity(
     cube: CubeKernel, lattice: Lattice, spectrum: LatticeSpectrum | None, norm: int
-) -> BumpBound:
+) -> Bound:
     """Bound the l1 or l2 norm of what a function of norm one has for released values.
 
     Without a spectrum these are the lattice values.
@@ -251,14 +251,14 @@ def ball_bound(
     if norm == 1:
         spread = float((spectrum.weights**-2.0).sum())
         text = "lambda_max(SGS')^{1/2} (sum_j mu_j^{1/2})^{1/2}"
-        return BumpBound(OUTWARD * math.sqrt(gram * spread), text)
+        return Bound(OUTWARD * math.sqrt(gram * spread), text)
     if spectrum.weighting != 0.5:
         raise ValueError("the l2 bound is proved for orthonormal coordinates")
-    return BumpBound(OUTWARD * math.sqrt(gram), "lambda_max(TGT')^{1/2}")
+    return Bound(OUTWARD * math.sqrt(gram), "lambda_max(TGT')^{1/2}")
 
 
 @lru_cache(maxsize=64)
-def _plain_bound(cube: CubeKernel, lattice: Lattice, norm: int) -> BumpBound:
+def _plain_bound(cube: CubeKernel, lattice: Lattice, norm: int) -> Bound:
     if lattice.size > _MOST_PLAIN:
         raise SpecError(
             f"mechanism.k: {lattice.size} lattice points, more than the {_MOST_PLAIN} whose Gram "
@@ -281,8 +281,8 @@ def _plain_bound(cube: CubeKernel, lattice: Lattice, norm: int) -> BumpBound:
         largest, x = min(largest, float((following / x).max())), following
     rounding = OUTWARD * (1 + 4 * size * UNIT_ROUNDOFF)
     if norm == 2:
-        return BumpBound(rounding * math.sqrt(largest), "lambda_max(|G|)^{1/2}")
-    return BumpBound(rounding * math.sqrt(float(sums.sum())), "(sum |G|)^{1/2}")
+        return Bound(rounding * math.sqrt(largest), "lambda_max(|G|)^{1/2}")
+    return Bound(rounding * math.sqrt(float(sums.sum())), "(sum |G|)^{1/2}")
 
 
 def _absolute(cube: CubeKernel, points: FloatArray, rows: slice) -> FloatArray:

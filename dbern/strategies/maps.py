@@ -10,11 +10,11 @@ import numpy as np
 from dbern.bernstein.basis import iterated_matrix
 from dbern.bernstein.kernels import Kernel
 from dbern.strategies.approximation import evaluation_matrix
-from dbern.strategies.base import Coordinates, Entries, Lattice, Slab
-from dbern.strategies.bins import AxisBins, BinnedCoordinates, bin_matrix
-from dbern.strategies.gram import GramCoordinates, LatticeSpectrum
-from dbern.strategies.lattice import PlainCoordinates
-from dbern.strategies.spectral import AxisSpectrum, SpectralCoordinates
+from dbern.strategies.base import Entries, Lattice, Slab, Strategy
+from dbern.strategies.bins import AxisBins, BinnedStrategy, bin_matrix
+from dbern.strategies.gram import GramStrategy, LatticeSpectrum
+from dbern.strategies.lattice import LatticeStrategy
+from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy
 from dbern.types import FloatArray
 
 AxisMap: TypeAlias = AxisSpectrum | AxisBins
@@ -23,36 +23,36 @@ AxisMap: TypeAlias = AxisSpectrum | AxisBins
 Maps: TypeAlias = Sequence[AxisMap | None]
 
 
-def coordinates_of(lattice: Lattice, maps: Sequence[AxisMap]) -> Coordinates:
+def coordinates_of(lattice: Lattice, maps: Sequence[AxisMap]) -> Strategy:
     """The coordinates of a lattice with these maps; none: its values themselves."""
     if maps and isinstance(maps[0], LatticeSpectrum):
-        return GramCoordinates(lattice, maps[0])
+        return GramStrategy(lattice, maps[0])
     spectra = tuple(one for one in maps if isinstance(one, AxisSpectrum))
     bins = tuple(one for one in maps if isinstance(one, AxisBins))
     if spectra:
-        return SpectralCoordinates(lattice, spectra)
-    return BinnedCoordinates(lattice, bins) if bins else PlainCoordinates(lattice)
+        return SpectralStrategy(lattice, spectra)
+    return BinnedStrategy(lattice, bins) if bins else LatticeStrategy(lattice)
 
 
-def maps_of(coordinates: Coordinates | Entries) -> tuple[AxisMap, ...]:
+def maps_of(strategy: Strategy | Entries) -> tuple[AxisMap, ...]:
     """The axes' maps, or the one of all; none where lattice values themselves are released."""
-    if isinstance(coordinates, GramCoordinates):
-        return (coordinates.spectrum,)
-    if isinstance(coordinates, SpectralCoordinates):
-        return coordinates.spectra
-    return coordinates.bins if isinstance(coordinates, BinnedCoordinates) else ()
+    if isinstance(strategy, GramStrategy):
+        return (strategy.spectrum,)
+    if isinstance(strategy, SpectralStrategy):
+        return strategy.spectra
+    return strategy.bins if isinstance(strategy, BinnedStrategy) else ()
 
 
-def axis_maps(coordinates: Coordinates) -> Maps:
+def axis_maps(strategy: Strategy) -> Maps:
     """One for each axis, or one for all; None for lattice values."""
-    return maps_of(coordinates) or (None,) * len(coordinates.lattice.k)
+    return maps_of(strategy) or (None,) * len(strategy.lattice.k)
 
 
-def family_of(coordinates: Coordinates | Entries) -> str:
+def family_of(strategy: Strategy | Entries) -> str:
     """What the released values are: "spectral", "binned", or "" where they are what is stored."""
-    if isinstance(coordinates, SpectralCoordinates | GramCoordinates):
+    if isinstance(strategy, SpectralStrategy | GramStrategy):
         return "spectral"
-    return "binned" if isinstance(coordinates, BinnedCoordinates) else ""
+    return "binned" if isinstance(strategy, BinnedStrategy) else ""
 
 
 def synthesis_matrix(k: int, h: int, axis: AxisMap | None) -> FloatArray:
@@ -61,7 +61,7 @@ def synthesis_matrix(k: int, h: int, axis: AxisMap | None) -> FloatArray:
     return matrix if axis is None else np.asarray(matrix @ axis.synthesis)
 
 
-def released_bumps(
+def released_translates(
     kernel: Kernel, k: int, h: int, axis: AxisMap | None, t: FloatArray
 ) -> FloatArray:
     """Bernstein coefficients (k + 1, m) of what a noiseless release makes of bumps at t (m,)."""
@@ -84,14 +84,14 @@ def map_from_dict(content: Mapping[str, Any]) -> AxisMap:
     return (LatticeSpectrum if "of" in facts else AxisSpectrum).from_dict(facts)
 
 
-def to_released(coordinates: Coordinates, values: FloatArray, slab: Slab) -> FloatArray:
+def to_released(strategy: Strategy, values: FloatArray, slab: Slab) -> FloatArray:
     """Released values of one slab, from all lattice values."""
-    if isinstance(coordinates, GramCoordinates):
+    if isinstance(strategy, GramStrategy):
         rows = slice(slab.start, slab.stop)
-        return np.asarray(coordinates.spectrum.analysis[rows] @ values.ravel())
+        return np.asarray(strategy.spectrum.analysis[rows] @ values.ravel())
     result = values
     for axis in range(values.ndim):  # each step moves the first axis to the end
-        matrix = coordinates.matrix(axis)
+        matrix = strategy.matrix(axis)
         if axis == 0:
             rows = slice(slab.start, slab.stop)
             result = result[rows] if matrix is None else np.tensordot(matrix[rows], result, (1, 0))

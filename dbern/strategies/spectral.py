@@ -13,7 +13,7 @@ import numpy as np
 
 from dbern.bernstein.basis import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.base import Box, BumpBound, Lattice, Layout, Slab
+from dbern.strategies.base import Bound, Box, Lattice, Layout, Slab
 from dbern.strategies.lattice import _PAIRWISE_WORK
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -21,7 +21,7 @@ _TAIL = 1e-9
 
 
 @dataclass(frozen=True)
-class SpectralCoordinates:
+class SpectralStrategy:
     """``y = (T_1 x .. x T_l) psi`` with the stored matrices of `AxisSpectrum`.
 
     With the orthonormal coordinates ``x_j = w_j y_j`` of a bump difference, ``|x|_2^2 <= prod_i
@@ -53,19 +53,19 @@ class SpectralCoordinates:
         """``sum_v |T_jv|``."""
         return self.spectra[axis].row_sums
 
-    def bump_bound(
+    def l1_sensitivity(
         self, kernels: Sequence[Kernel], *, apart: bool = False, quick: bool = False
-    ) -> BumpBound:
+    ) -> Bound:
         """The smaller of Cauchy-Schwarz and, on one axis, the enclosed pairwise maximum.
 
         `apart`: ``|y(t)|_1 + |y(t')|_1``, and ``|y(t)|_1`` factors over axes.
         """
         size = OUTWARD * math.sqrt(math.prod(kernel.peak for kernel in kernels))
-        ball = size * self.ball_bound(kernels, 1).value
+        ball = size * self.rkhs_sensitivity(kernels, 1).value
         if apart:
-            bound = BumpBound(OUTWARD * 2 * ball, "2 K(0)^{1/2} (sum_j mu_j^{1/2})^{1/2} / n")
+            bound = Bound(OUTWARD * 2 * ball, "2 K(0)^{1/2} (sum_j mu_j^{1/2})^{1/2} / n")
         else:
-            bound = BumpBound(
+            bound = Bound(
                 OUTWARD * math.sqrt(2) * ball, "sqrt(2 K(0)) (sum_j mu_j^{1/2})^{1/2} / n"
             )
         kinked = any(kernel.kinks for kernel in kernels)
@@ -75,27 +75,25 @@ class SpectralCoordinates:
         if apart:
             enclosed = [_enclosed_bound(*axis, pairs=False) for axis in axes]
             twice = OUTWARD * 2 * math.prod(value or math.inf for value in enclosed)
-            found = BumpBound(twice, "2 max_t sum_j |y_j(t)| / n, enclosed")
+            found = Bound(twice, "2 max_t sum_j |y_j(t)| / n, enclosed")
         else:
             value = _enclosed_bound(*next(axes), pairs=True)
-            found = BumpBound(
-                value or math.inf, "max_{t,t'} sum_j |y_j(t) - y_j(t')| / n, enclosed"
-            )
+            found = Bound(value or math.inf, "max_{t,t'} sum_j |y_j(t) - y_j(t')| / n, enclosed")
         return found if found.value < bound.value else bound
 
-    def bump_bound_l2(
+    def l2_sensitivity(
         self, kernels: Sequence[Kernel], *, signed: bool = False, several: bool = False
-    ) -> BumpBound:
+    ) -> Bound:
         """``sqrt(2 K(0))`` (of opposite signs: twice ``K(0)^{1/2}``) times the matrix's norm.
 
         In two outputs ``|x|^2 + |x'|^2`` is at most that too.
         """
         del several
         peak = math.prod(kernel.peak for kernel in kernels)
-        radius = math.sqrt((4 if signed else 2) * peak) * self.ball_bound(kernels, 2).value
-        return BumpBound(OUTWARD * radius, "2 K(0)^{1/2} / n" if signed else "sqrt(2 K(0)) / n")
+        radius = math.sqrt((4 if signed else 2) * peak) * self.rkhs_sensitivity(kernels, 2).value
+        return Bound(OUTWARD * radius, "2 K(0)^{1/2} / n" if signed else "sqrt(2 K(0)) / n")
 
-    def ball_bound(self, kernels: Sequence[Kernel], norm: int) -> BumpBound:
+    def rkhs_sensitivity(self, kernels: Sequence[Kernel], norm: int) -> Bound:
         """``|x|_2 <= gram_norm^{1/2} |f|``; for the l1 norm times ``(sum_j w_j^{-2})^{1/2}``.
 
         The l2 norm is that of orthonormal coordinates only.
@@ -103,12 +101,12 @@ class SpectralCoordinates:
         gram = math.prod(s.gram_norm(g) for s, g in zip(self.spectra, kernels, strict=True))
         if norm == 1:
             spread = math.prod(float((s.weights**-2.0).sum()) for s in self.spectra)
-            return BumpBound(OUTWARD * math.sqrt(gram * spread), "(sum_j mu_j^{1/2})^{1/2}")
+            return Bound(OUTWARD * math.sqrt(gram * spread), "(sum_j mu_j^{1/2})^{1/2}")
         if any(spectrum.weighting != 0.5 for spectrum in self.spectra):
             raise ValueError("the l2 bound is proved for orthonormal coordinates")
-        return BumpBound(OUTWARD * math.sqrt(gram), "one")
+        return Bound(OUTWARD * math.sqrt(gram), "one")
 
-    def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
+    def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
         """``(A_1 x .. x A_l) y``, the slab's rows of A_1 only."""
         result = values
         for axis, spectrum in enumerate(self.spectra):

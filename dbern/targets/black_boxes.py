@@ -56,7 +56,7 @@ from dbern.privacy.accuracy import public_stream, uniform
 from dbern.privacy.budget import Budget
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.random_privacy import RandomPrivacy, order_statistic
-from dbern.strategies.base import BumpBound, Coordinates, Slab
+from dbern.strategies.base import Bound, Slab, Strategy
 from dbern.strategies.bias import Approximation, Linear
 from dbern.system import named_function, source_digest
 from dbern.types import FloatArray, Int64Array
@@ -209,7 +209,7 @@ _MOST_BITS = 52  # of a sum, so that it is a float without error
 
 
 @dataclass(frozen=True)
-class BlackBoxStatistic:
+class BlackBoxAccumulator:
     """A user's function resolved: state is the sum over shards of its lattice values.
 
     One pass over the files gathers one shard and asks for one block of at most `points` lattice
@@ -217,7 +217,7 @@ class BlackBoxStatistic:
     """
 
     component: UserFunction
-    coordinates: Coordinates
+    strategy: Strategy
     shards: int
     points: int
 
@@ -243,7 +243,7 @@ class BlackBoxStatistic:
 
     @property
     def _size(self) -> int:
-        return self.coordinates.lattice.size
+        return self.strategy.lattice.size
 
     @property
     def _blocks(self) -> int:
@@ -327,7 +327,7 @@ class BlackBoxStatistic:
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Values of one slab, exact."""
         del output
-        layers = state.reshape(self.coordinates.lattice.shape)[slab.start : slab.stop]
+        layers = state.reshape(self.strategy.lattice.shape)[slab.start : slab.stop]
         return np.ldexp(layers.astype(np.float64), -self.bits)
 
     def asked(self, called: Any, records: FloatArray, block: int) -> FloatArray:
@@ -372,7 +372,7 @@ class BlackBoxStatistic:
 
     def block_points(self, block: int) -> FloatArray:
         """The same in data units, (m, l)."""
-        lattice, part = self.coordinates.lattice, self.block(block)
+        lattice, part = self.strategy.lattice, self.block(block)
         indices = np.unravel_index(np.arange(part.start, part.stop), lattice.shape)
         axes = self.component.domain.axes
         return np.column_stack(
@@ -384,10 +384,10 @@ class BlackBoxPass:
     """One shard and one block: records in, the block's integers out."""
 
     def __init__(
-        self, statistic: BlackBoxStatistic, called: Any, salt: bytes, shard: int, block: int
+        self, accumulator: BlackBoxAccumulator, called: Any, salt: bytes, shard: int, block: int
     ) -> None:
-        self._statistic, self._called, self._block = statistic, called, block
-        shards, rows = statistic.shards, statistic.component.rows
+        self._statistic, self._called, self._block = accumulator, called, block
+        shards, rows = accumulator.shards, accumulator.component.rows
         self._gathering = Gathering(rows, self._solved, salt, shards, passes=shards, index=shard)
         self._asked = False
 
@@ -403,11 +403,11 @@ class BlackBoxPass:
 
     def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
         self._asked = True
-        statistic = self._statistic
+        accumulator = self._statistic
         records = np.repeat(rows, counts.astype(np.int64), axis=0)
-        values = statistic.asked(self._called, records, self._block)
-        integers = np.zeros(statistic.shape, dtype=np.int64)
-        integers[statistic.block(self._block)] = np.rint(np.ldexp(values, statistic.bits))
+        values = accumulator.asked(self._called, records, self._block)
+        integers = np.zeros(accumulator.shape, dtype=np.int64)
+        integers[accumulator.block(self._block)] = np.rint(np.ldexp(values, accumulator.bits))
         return integers
 
 
@@ -464,7 +464,7 @@ def load_distribution(name: str) -> Callable[..., Any]:
 
 @lru_cache(maxsize=16)
 def sampled_distances(
-    statistic: BlackBoxStatistic, sampling: Sampling
+    accumulator: BlackBoxAccumulator, sampling: Sampling
 ) -> tuple[float, float, float]:
     """Order statistics of the sup, l1 and l2 distances of neighbours' lattice values, each alone.
 
@@ -473,14 +473,14 @@ def sampled_distances(
     SpecError
         Where the distribution or the function fails.
     """
-    component = statistic.component
+    component = accumulator.component
     called = load(component.function)
     found = np.empty((sampling.samples, 3))
     for pair in range(sampling.samples):
-        records = _drawn(statistic, sampling, component.n + 1, pair)
+        records = _drawn(accumulator, sampling, component.n + 1, pair)
         try:
-            one = statistic.values(called, np.delete(records, -1, axis=0))
-            other = statistic.values(called, np.delete(records, -2, axis=0))
+            one = accumulator.values(called, np.delete(records, -1, axis=0))
+            other = accumulator.values(called, np.delete(records, -2, axis=0))
         except StoppedError:
             raise SpecError(
                 f"{FUNCTION}: fails on records drawn from {sampling.distribution}; mend it, or "
@@ -492,10 +492,12 @@ def sampled_distances(
     return sup, l1, l2
 
 
-def _drawn(statistic: BlackBoxStatistic, sampling: Sampling, rows: int, pair: int) -> FloatArray:
+def _drawn(
+    accumulator: BlackBoxAccumulator, sampling: Sampling, rows: int, pair: int
+) -> FloatArray:
     """Records (rows, columns) of one pair: the last two are its difference."""
     stream = public_stream(f"sensitivity sampler, seed {sampling.seed}", pair)
-    ranges = statistic.component.ranges
+    ranges = accumulator.component.ranges
     if sampling.distribution == UNIFORM:
         return uniform_records(ranges, rows, stream)
     draw = load_distribution(sampling.distribution)
@@ -532,7 +534,7 @@ class BlackBox(UserFunction):
     ----------
     smoothness : Approximation
         The class that F is in, in values as they are and positions in the unit cube.
-    sensitivity : float or Sampling
+    stated : float or Sampling
         s of the module, or how it is estimated; then `one_lattice`.
     l1_sensitivity : float, optional
         l1 of the module; then `one_lattice`.
@@ -543,7 +545,7 @@ class BlackBox(UserFunction):
     """
 
     smoothness: Approximation
-    sensitivity: float | Sampling
+    stated: float | Sampling
     l1_sensitivity: float | None
     separable: bool = False
     sampled: tuple[float, float, float] | None = None
@@ -569,18 +571,18 @@ class BlackBox(UserFunction):
     @property
     def one_lattice(self) -> bool:
         """Whether what is known is for one lattice."""
-        return self.l1_sensitivity is not None or isinstance(self.sensitivity, Sampling)
+        return self.l1_sensitivity is not None or isinstance(self.stated, Sampling)
 
-    def for_lattice(self, coordinates: Coordinates) -> BlackBox:
+    def for_lattice(self, strategy: Strategy) -> BlackBox:
         """The same with its sensitivities sampled for a lattice, where they are."""
-        if not isinstance(self.sensitivity, Sampling):
+        if not isinstance(self.stated, Sampling):
             return self
-        statistic = self.statistic(coordinates, self.n, 0.0)
-        return replace(self, sampled=sampled_distances(statistic, self.sensitivity))
+        accumulator = self.accumulator(strategy, self.n, 0.0)
+        return replace(self, sampled=sampled_distances(accumulator, self.stated))
 
     def random(self, charge: Budget) -> RandomPrivacy | None:
         """What a charge buys where the sensitivity is an estimate."""
-        sampling = self.sensitivity
+        sampling = self.stated
         return sampling.guarantee(charge) if isinstance(sampling, Sampling) else None
 
     @property
@@ -593,32 +595,32 @@ class BlackBox(UserFunction):
         return 2 if self.separable else 1
 
     @property
-    def function_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """``n s``, or twice that; of an estimate that of lattice values, once it is made."""
-        if isinstance(self.sensitivity, Sampling):
+        if isinstance(self.stated, Sampling):
             return OUTWARD * self.n * (self.sampled[0] if self.sampled else math.nan)
-        return OUTWARD * self.n * self._twice * self.sensitivity
+        return OUTWARD * self.n * self._twice * self.stated
 
-    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+    def sensitivity(self, strategy: Strategy, norm: int, *, quick: bool = False) -> Bound:
         """See the proof at the top of this module, and for estimates `random_privacy`."""
         del quick
-        if isinstance(self.sensitivity, Sampling):
-            moved = (self.sampled or self.for_lattice(coordinates).sampled or ())[norm]
-            order, samples = self.sensitivity.order, self.sensitivity.samples
+        if isinstance(self.stated, Sampling):
+            moved = (self.sampled or self.for_lattice(strategy).sampled or ())[norm]
+            order, samples = self.stated.order, self.stated.samples
             text = f"distance {order} of {samples} sampled, an estimate"
-            return BumpBound(OUTWARD * self.n * moved, text)
-        size, text = coordinates.lattice.size, "stated S(F)"
-        value = OUTWARD * size ** (1 / norm) * self.function_movement
-        bound = BumpBound(value, f"{'N' if norm == 1 else 'sqrt(N)'} S(F) = {size} points, {text}")
+            return Bound(OUTWARD * self.n * moved, text)
+        size, text = strategy.lattice.size, "stated S(F)"
+        value = OUTWARD * size ** (1 / norm) * self.function_sensitivity
+        bound = Bound(value, f"{'N' if norm == 1 else 'sqrt(N)'} S(F) = {size} points, {text}")
         if self.l1_sensitivity is None:
             return bound
         value = OUTWARD * self.n * self._twice * self.l1_sensitivity
         text = "as stated"
         if norm == 2:
-            value, text = OUTWARD * math.sqrt(value * self.function_movement), "sqrt(S(F) l1)"
-        return min(bound, BumpBound(value, text), key=lambda one: one.value)
+            value, text = OUTWARD * math.sqrt(value * self.function_sensitivity), "sqrt(S(F) l1)"
+        return min(bound, Bound(value, text), key=lambda one: one.value)
 
-    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> BlackBoxStatistic:
+    def accumulator(self, strategy: Strategy, n: int, tolerance: float) -> BlackBoxAccumulator:
         """How it is asked; what fails on made-up records is refused.
 
         Raises
@@ -629,13 +631,13 @@ class BlackBox(UserFunction):
         del tolerance
         try_out(self.function, self.ranges, self.domain.dimensions, min(n, _TRIAL_ROWS))
         shards = -(-n // SHARD_ROWS) if self.separable else 1
-        share = -(-coordinates.lattice.size * shards // _CALLS)
+        share = -(-strategy.lattice.size * shards // _CALLS)
         points = min(_MOST_POINTS, max(_FEWEST_POINTS, share))
-        return BlackBoxStatistic(self.for_rows(n), coordinates, shards, points)
+        return BlackBoxAccumulator(self.for_rows(n), strategy, shards, points)
 
     def restore(
-        self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]
-    ) -> BlackBoxStatistic:
+        self, strategy: Strategy, n: int, counting: Mapping[str, Any]
+    ) -> BlackBoxAccumulator:
         """As planned.
 
         Raises
@@ -646,4 +648,4 @@ class BlackBox(UserFunction):
         if counting["digest"] != self.digest:
             raise IntegrityError(f"{FUNCTION}: its module is not the one that was planned with")
         component, points = self.for_rows(n), counting["points"]
-        return BlackBoxStatistic(component, coordinates, counting["shards"], points)
+        return BlackBoxAccumulator(component, strategy, counting["shards"], points)

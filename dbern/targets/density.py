@@ -60,8 +60,8 @@ class KernelDensity(Smoother):
 
     def components(self, schema: RecordSchema) -> tuple[KernelSum, ...]:
         """One: a density, or one for each group."""
-        weighing = ByCategory(schema.group) if schema.group else ALIKE
-        return (self.kernel_sum("density", schema.domain, weighing),)
+        record_weights = ByCategory(schema.group) if schema.group else ALIKE
+        return (self.kernel_sum("density", schema.domain, record_weights),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """One column for each group."""

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dbern.combination import Combination
-from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, Weighing
+from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, RecordWeights
 from dbern.counting.measurement import Component, Vector
 from dbern.data.domain import RecordSchema, Response
 from dbern.erm.losses import Logistic, Loss, Square
@@ -58,7 +58,7 @@ def minimizer(
     return RiskMinimizer(schema.domain, loss, space, *facts, name=name, sources=sources)
 
 
-def _weighing(schema: RecordSchema) -> Weighing:
+def _weighing(schema: RecordSchema) -> RecordWeights:
     if schema.response is not None:
         return ByResponse(schema.response)
     label = schema.classes

@@ -85,12 +85,12 @@ from pydantic import Field
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.combination import Combination
 from dbern.counting.kernel_sums import ByCategory, KernelSum
-from dbern.counting.measurement import Component, Statistic, Vector
+from dbern.counting.measurement import Accumulator, Component, Vector
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError
-from dbern.strategies.base import BumpBound, Coordinates, Entries, Lattice, Slab
-from dbern.strategies.bias import Bumps
-from dbern.strategies.lattice import PlainCoordinates
+from dbern.strategies.base import Bound, Entries, Lattice, Slab, Strategy
+from dbern.strategies.bias import KernelMixture
+from dbern.strategies.lattice import LatticeStrategy
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
@@ -141,43 +141,43 @@ class ClassSums(Vector):
         return cls("classes", share, entries, box, label, moments)
 
     @property
-    def entry_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """A count moves by one; a sum by one, within its class."""
         return 1.0
 
-    def movement(self, norm: int) -> BumpBound:
+    def sensitivity(self, norm: int) -> Bound:
         """See the top of the module."""
         axes = self.box.dimensions if self.moments else 0
         if norm == 1:
             text = f"(2 + 1.5 x {axes}) / n: a record that changes its class"
-            return BumpBound(2 + 1.5 * axes, text)
+            return Bound(2 + 1.5 * axes, text)
         squared = max(2 + 0.625 * axes, 1.0625 * axes)
-        return BumpBound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
+        return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
     @property
-    def added_entry_movement(self) -> float:
+    def added_function_sensitivity(self) -> float:
         """A count's is one."""
         return 1.0
 
-    def added_movement(self, norm: int) -> BumpBound:
+    def added_sensitivity(self, norm: int) -> Bound:
         """See the top of the module."""
         axes = self.box.dimensions if self.moments else 0
         if norm == 1:
-            return BumpBound(1 + 0.75 * axes, f"(1 + 0.75 x {axes}) / n: a record of one class")
+            return Bound(1 + 0.75 * axes, f"(1 + 0.75 x {axes}) / n: a record of one class")
         squared = 1 + 0.3125 * axes
-        return BumpBound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
+        return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
-    def statistic(self, n: int) -> ClassSumsStatistic:
+    def accumulator(self, n: int) -> ClassSumsAccumulator:
         """As many bits as never overflow: ``n 2^s < 2^62``."""
-        return ClassSumsStatistic(self, n, min(_MOST_BITS, 62 - n.bit_length()))
+        return ClassSumsAccumulator(self, n, min(_MOST_BITS, 62 - n.bit_length()))
 
-    def restore(self, n: int, counting: Mapping[str, Any]) -> ClassSumsStatistic:
+    def restore(self, n: int, counting: Mapping[str, Any]) -> ClassSumsAccumulator:
         """With the planned bits."""
-        return ClassSumsStatistic(self, n, counting["bits"])
+        return ClassSumsAccumulator(self, n, counting["bits"])
 
 
 @dataclass(frozen=True)
-class ClassSumsStatistic:
+class ClassSumsAccumulator:
     """The integers: what workers add up."""
 
     component: ClassSums
@@ -185,7 +185,7 @@ class ClassSumsStatistic:
     bits: int
 
     @property
-    def coordinates(self) -> Entries:
+    def strategy(self) -> Entries:
         """The entries."""
         return Entries(len(self.component.entries))
 
@@ -291,61 +291,57 @@ class NaiveBayesProduct:
     additive: bool = False
 
     @property
-    def approximation(self) -> Bumps:
+    def approximation(self) -> KernelMixture:
         """A class's score is its share times a mixture of product bumps; shares sum to one."""
-        return Bumps(self.kernels)
+        return KernelMixture(self.kernels)
 
     @property
-    def function_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """``2 max(1, l - 1) prod K_i(0)``."""
         return OUTWARD * 2 * max(1, len(self.kernels) - 1) * _peak(self.kernels)
 
-    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+    def sensitivity(self, strategy: Strategy, norm: int, *, quick: bool = False) -> Bound:
         """N or ``sqrt(N)`` times S(F); lattice values only."""
         del quick
-        if not isinstance(coordinates, PlainCoordinates):
+        if not isinstance(strategy, LatticeStrategy):
             raise NotImplementedError("this function is released by its lattice values only")
-        size, function = coordinates.layout.size, self.function_movement
+        size, function = strategy.layout.size, self.function_sensitivity
         if norm == 1:
-            return BumpBound(OUTWARD * size * function, f"N S(F) = {size} x S(F)")
+            return Bound(OUTWARD * size * function, f"N S(F) = {size} x S(F)")
         root = OUTWARD * math.sqrt(size) * function
-        return BumpBound(root, f"sqrt(N) S(F) = sqrt({size}) x S(F)")
+        return Bound(root, f"sqrt(N) S(F) = sqrt({size}) x S(F)")
 
     @property
-    def added_function_movement(self) -> float:
+    def added_function_sensitivity(self) -> float:
         """``max(1, l - 1) prod K_i(0)``."""
-        return self.function_movement / 2
+        return self.function_sensitivity / 2
 
-    def added_movement(
-        self, coordinates: Coordinates, norm: int, *, quick: bool = False
-    ) -> BumpBound:
+    def added_sensitivity(self, strategy: Strategy, norm: int, *, quick: bool = False) -> Bound:
         """N or ``sqrt(N)`` times half of what a replacement does."""
-        return self.movement(coordinates, norm, quick=quick).half
+        return self.sensitivity(strategy, norm, quick=quick).half
 
-    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
+    def accumulator(self, strategy: Strategy, n: int, tolerance: float) -> Accumulator:
         """Sums of each axis, accurate enough that E is at most `tolerance`, or nearly."""
         each = tolerance / (_SLACK * len(self.kernels) ** 2 * _peak(self.kernels))
         axes = [
-            one.statistic(own, n, each * one.kernels[0].peak)
-            for one, own in zip(self._sums, _axes(coordinates), strict=True)
+            one.accumulator(own, n, each * one.kernels[0].peak)
+            for one, own in zip(self._sums, _axes(strategy), strict=True)
         ]
-        return self._statistic(coordinates, n, axes)
+        return self._statistic(strategy, n, axes)
 
-    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
+    def restore(self, strategy: Strategy, n: int, counting: Mapping[str, Any]) -> Accumulator:
         """The statistic that a plan has chosen."""
         axes = [
             one.restore(own, n, facts)
-            for one, own, facts in zip(
-                self._sums, _axes(coordinates), counting["axes"], strict=True
-            )
+            for one, own, facts in zip(self._sums, _axes(strategy), counting["axes"], strict=True)
         ]
-        return self._statistic(coordinates, n, axes)
+        return self._statistic(strategy, n, axes)
 
     def _statistic(
-        self, coordinates: Coordinates, n: int, axes: Sequence[Statistic]
-    ) -> NaiveBayesStatistic:
-        counts = ClassSums.of(self.domain, self.label, moments=False).statistic(n)
-        return NaiveBayesStatistic(self, coordinates, tuple(axes), counts, n)
+        self, strategy: Strategy, n: int, axes: Sequence[Accumulator]
+    ) -> NaiveBayesAccumulator:
+        counts = ClassSums.of(self.domain, self.label, moments=False).accumulator(n)
+        return NaiveBayesAccumulator(self, strategy, tuple(axes), counts, n)
 
     @property
     def _sums(self) -> list[KernelSum]:
@@ -358,13 +354,13 @@ class NaiveBayesProduct:
 
 
 @dataclass(frozen=True)
-class NaiveBayesStatistic:
+class NaiveBayesAccumulator:
     """Sums of each axis and class, and the classes' counts: one flat state."""
 
     component: NaiveBayesProduct
-    coordinates: Coordinates
-    axes: tuple[Statistic, ...]
-    counts: Statistic
+    strategy: Strategy
+    axes: tuple[Accumulator, ...]
+    counts: Accumulator
     n: int
 
     @property
@@ -432,7 +428,7 @@ class NaiveBayesStatistic:
         return OUTWARD * self.float_error * self._spread(norm)
 
     def _spread(self, norm: int) -> float:
-        return float(OUTWARD * self.coordinates.layout.size ** (1 / norm))
+        return float(OUTWARD * self.strategy.layout.size ** (1 / norm))
 
     @property
     def batch_bytes(self) -> int:
@@ -463,14 +459,14 @@ class NaiveBayesStatistic:
         for label in np.flatnonzero(shares):
             value = np.ones(())
             for i, (one, own) in enumerate(axes):
-                rows = slab if i == 0 else Slab(0, 0, self.coordinates.lattice.shape[i])
+                rows = slab if i == 0 else Slab(0, 0, self.strategy.lattice.shape[i])
                 sums = one.finish(own, int(label), rows)
                 value = np.multiply.outer(value, sums if i == 0 else sums / shares[label])
             score[label] = value
-        shape = self.coordinates.lattice.slab_shape(slab)
+        shape = self.strategy.lattice.slab_shape(slab)
         return np.asarray(np.broadcast_to(score[1] - score[0], shape))
 
-    def _views(self, state: Int64Array) -> list[tuple[Statistic, Int64Array]]:
+    def _views(self, state: Int64Array) -> list[tuple[Accumulator, Int64Array]]:
         parts = [*self.axes, self.counts]
         ends = np.cumsum([math.prod(one.shape) for one in parts])[:-1].tolist()
         pieces = np.split(state, ends)
@@ -481,9 +477,9 @@ def _peak(kernels: Sequence[Kernel]) -> float:
     return math.prod(kernel.peak for kernel in kernels)
 
 
-def _axes(coordinates: Coordinates) -> list[PlainCoordinates]:
+def _axes(strategy: Strategy) -> list[LatticeStrategy]:
     """The lattice of each axis."""
-    return [PlainCoordinates(Lattice((k,))) for k in coordinates.lattice.k]
+    return [LatticeStrategy(Lattice((k,))) for k in strategy.lattice.k]
 
 
 # --- Naive Bayes

@@ -174,7 +174,7 @@ class Oracle(Learner):
                 digest=self._digest(),
                 schema=schema,
                 smoothness=self._class(),
-                sensitivity=stated.sampling() if isinstance(stated, Section) else stated,
+                stated=stated.sampling() if isinstance(stated, Section) else stated,
                 l1_sensitivity=self.l1_sensitivity,
                 low=low,
                 high=high,

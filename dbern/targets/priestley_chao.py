@@ -79,12 +79,12 @@ from pydantic import Field
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.combination import Combination
 from dbern.counting.kernel_sums import ByResponse, KernelSum
-from dbern.counting.measurement import WHOLE, Statistic
+from dbern.counting.measurement import WHOLE, Accumulator
 from dbern.data.domain import Axis, Column, Domain, RecordSchema, Response
 from dbern.errors import SpecError
-from dbern.strategies.base import BumpBound, Coordinates, Entries, Slab
-from dbern.strategies.bias import Bumps
-from dbern.strategies.bins import BinnedCoordinates
+from dbern.strategies.base import Bound, Entries, Slab, Strategy
+from dbern.strategies.bias import KernelMixture
+from dbern.strategies.bins import BinnedStrategy
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths
 from dbern.targets.linear import of_responses, response_of
@@ -275,9 +275,9 @@ class GapSum:
         return self.response.radius
 
     @property
-    def approximation(self) -> Bumps:
+    def approximation(self) -> KernelMixture:
         """A mixture of bumps with signed weights, which sum to one at most; none above G."""
-        return Bumps(self.kernels, attained=False)
+        return KernelMixture(self.kernels, attained=False)
 
     @property
     def variation(self) -> float:
@@ -285,19 +285,19 @@ class GapSum:
         return math.ldexp(min(4 * self.max_gap, 2 << POSITION_BITS), -POSITION_BITS)
 
     @property
-    def function_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """``n tau sup K``."""
         return OUTWARD * self.n * self.variation * math.prod(one.peak for one in self.kernels)
 
-    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+    def sensitivity(self, strategy: Strategy, norm: int, *, quick: bool = False) -> Bound:
         """n tau/2 times the move of a signed bump, whose variation is two."""
         bound = (
-            coordinates.bump_bound_l2(self.kernels, signed=True)
+            strategy.l2_sensitivity(self.kernels, signed=True)
             if norm == 2
-            else coordinates.bump_bound(self.kernels, apart=True, quick=quick)
+            else strategy.l1_sensitivity(self.kernels, apart=True, quick=quick)
         )
         times = self.n * self.variation / 2
-        return BumpBound(
+        return Bound(
             OUTWARD * times * bound.value,
             f"2 G n = {times:.6g} (G = max_gap's share of the axis) times {bound.derivation}",
         )
@@ -312,16 +312,16 @@ class GapSum:
         """R: no sum of responses overflows, and no number made of one."""
         return min(_MOST_BITS, 60 - self.n.bit_length())
 
-    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
+    def accumulator(self, strategy: Strategy, n: int, tolerance: float) -> Accumulator:
         """Sums of atoms, each so accurate that all that a record moves meet the tolerance."""
         each = tolerance * 2.0**self.scale / (_TIMES * n)
-        atoms = atom_sum(self.kernels).statistic(coordinates, 1 << self.scale, each)
-        return GapStatistic(self.for_rows(n), atoms)
+        atoms = atom_sum(self.kernels).accumulator(strategy, 1 << self.scale, each)
+        return GapAccumulator(self.for_rows(n), atoms)
 
-    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
+    def restore(self, strategy: Strategy, n: int, counting: Mapping[str, Any]) -> Accumulator:
         """The statistic that a plan has chosen."""
-        atoms = atom_sum(self.kernels).restore(coordinates, 1 << self.scale, counting)
-        return GapStatistic(self.for_rows(n), atoms)
+        atoms = atom_sum(self.kernels).restore(strategy, 1 << self.scale, counting)
+        return GapAccumulator(self.for_rows(n), atoms)
 
 
 @dataclass(frozen=True)
@@ -343,7 +343,7 @@ def atom_sum(kernels: tuple[Kernel, ...]) -> KernelSum:
 
 
 @dataclass(frozen=True)
-class GapStatistic:
+class GapAccumulator:
     """A sum over gaps resolved: `atoms` are added up as a kernel sum's records are.
 
     The kernel sum's normalizer is ``2^g``, and the absolute weights of all atoms sum to at most
@@ -351,12 +351,12 @@ class GapStatistic:
     """
 
     component: GapSum
-    atoms: Statistic
+    atoms: Accumulator
 
     @property
-    def coordinates(self) -> Coordinates | Entries:
+    def strategy(self) -> Strategy | Entries:
         """What is released."""
-        return self.atoms.coordinates
+        return self.atoms.strategy
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -409,7 +409,7 @@ class GapStatistic:
     def float_error(self) -> float:
         """The atoms'; of bins, whose errors are counted nowhere else, what they are off exactly."""
         floats = self._spread * self.atoms.float_error
-        if isinstance(self.coordinates, BinnedCoordinates):
+        if isinstance(self.strategy, BinnedStrategy):
             return OUTWARD * (floats + self.kernel_error + self._response_error)
         return floats
 

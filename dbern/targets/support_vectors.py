@@ -80,8 +80,8 @@ class SupportVectorMachine(Learner):
         kernels = axis_kernels(domain, self.length_scale, "length_scale")
         # The component's kernels are densities: this is what the machine's is of their product.
         unit = self.C * math.prod(g.bandwidth * math.sqrt(2 * math.pi) for g in kernels)
-        weighing = BySign(label) if len(label.categories) == 2 else ByCategory(label)
-        return (KernelSum("decision", domain, kernels, weighing, unit),)
+        record_weights = BySign(label) if len(label.categories) == 2 else ByCategory(label)
+        return (KernelSum("decision", domain, kernels, record_weights, unit),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The function itself; of more sums each one minus all others, of more models each one."""

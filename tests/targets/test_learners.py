@@ -16,8 +16,8 @@ from dbern.counting.kernel_sums import KernelSum
 from dbern.planning.planner import plan_files
 from dbern.privacy.contract import law_of
 from dbern.releasing import publish as publishing
-from dbern.strategies.base import BumpBound
-from dbern.strategies.lattice import PlainCoordinates
+from dbern.strategies.base import Bound
+from dbern.strategies.lattice import LatticeStrategy
 
 QUICK = {"density", "groups", "machine", "regression", "bayes", "gaps"}
 QUICK_NOISES = {"laplace", "binned-laplace", "discrete-gaussian"}
@@ -92,15 +92,15 @@ PRINTED = {
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_the_printed_constants_fail(name, monkeypatch):
-    def printed(self, coordinates, norm, *, quick=False):
+    def printed(self, strategy, norm, *, quick=False):
         del norm, quick
         peak = np.prod([kernel.peak for kernel in self.kernels])
         if name == "machine":
-            twice = PlainCoordinates(coordinates.lattice).bump_bound(self.kernels, apart=True)
-            return BumpBound(twice.value / 2, "printed")
-        return BumpBound(float(coordinates.lattice.size * peak), "printed")
+            twice = LatticeStrategy(strategy.lattice).l1_sensitivity(self.kernels, apart=True)
+            return Bound(twice.value / 2, "printed")
+        return Bound(float(strategy.lattice.size * peak), "printed")
 
-    monkeypatch.setattr(KernelSum, "movement", printed)
+    monkeypatch.setattr(KernelSum, "sensitivity", printed)
     wide = {key: [1.0] if isinstance(v, list) else v for key, v in CASES[name].target.items()}
     assert max(largest_moves(replace(CASES[name], target=wide), 1, "laplace", k=3)) > 1
 

@@ -18,7 +18,7 @@ from dbern.planning.planner import plan_files, tradeoff
 from dbern.strategies.bins import bin_matrix
 from dbern.targets import priestley_chao as gaps
 from dbern.targets import priestley_chao as ordering
-from dbern.targets.priestley_chao import GapStatistic, GapSum
+from dbern.targets.priestley_chao import GapAccumulator, GapSum
 
 STEPS = 1 << 32
 GAPS = CASES["gaps"]
@@ -77,16 +77,16 @@ def component(max_gap, n=4):
 def measured(records, max_gap, passes=1):
     """The measure as workers make it, exact: a weight is an integer over ``2^(32 + R)``."""
     one = component(max_gap, max(len(records), 1))
-    statistic = GapStatistic(one, Recorder())
+    accumulator = GapAccumulator(one, Recorder())
     columns = {name: np.array([NULL if r is None else float(r[i]) for r in records])
                for i, name in enumerate("xr")}  # fmt: skip
     for index in range(passes):
-        ordered = statistic.gather(b"", index)
+        ordered = accumulator.gather(b"", index)
         if passes > 1:
             ordered.survey(columns)
         ordered.add(columns)
         ordered.finish(np.zeros(1, np.int64))
-    return {step: Fraction(w) / 2**one.scale for step, w in statistic.atoms.found.items()}
+    return {step: Fraction(w) / 2**one.scale for step, w in accumulator.atoms.found.items()}
 
 
 # --- the estimate ------------------------------------------------------------------------------
@@ -123,16 +123,16 @@ def test_the_release_without_noise_is_the_estimate(noise):
     (staged,), planned = integers(spec, plan, records), plan.components[0]
     values = np.ldexp(staged.astype(float), planned.noise.law.granularity_exponent)
     exact = atoms_of(pairs, Fraction(math.floor(0.005 * STEPS), STEPS))
-    coordinates = planned.coordinates
-    allowed = planned.released_error + planned.lattice_error * coordinates.row_sums(0)
+    strategy = planned.strategy
+    allowed = planned.released_error + planned.lattice_error * strategy.row_sums(0)
     if "binned" in noise:
         at, weights = np.array([*exact]), np.array([float(w) for w in exact.values()])
-        axis = coordinates.bins[0]
+        axis = strategy.bins[0]
         truth = weights @ bin_matrix((at + 0.5) / STEPS, axis.cells, axis.degree)
         allowed = planned.released_error
     else:
         truth = estimate(np.arange(41) / 40, exact, 0.25)
-        truth = truth if coordinates.matrix(0) is None else coordinates.matrix(0) @ truth
+        truth = truth if strategy.matrix(0) is None else strategy.matrix(0) @ truth
     assert (np.abs(values - truth) <= allowed).all()
     assert np.abs(truth).max() > 20 * np.max(allowed)
 
@@ -169,9 +169,9 @@ def test_a_pass_holds_its_part_and_a_cell_at_most(monkeypatch):
     rng = np.random.default_rng(6)
     steps = np.concatenate([rng.integers(0, 5, 30), rng.integers(0, STEPS, 30)])
     columns = {"x": (steps + 0.5) / STEPS, "r": np.ones(60)}
-    statistic, held = GapStatistic(component(Fraction(1, 9), 60), Recorder()), []
-    for index in range(statistic.passes):
-        one = statistic.gather(b"", index)
+    accumulator, held = GapAccumulator(component(Fraction(1, 9), 60), Recorder()), []
+    for index in range(accumulator.passes):
+        one = accumulator.gather(b"", index)
         one.survey(columns)
         one.add(columns)
         one.finish(np.zeros(1, np.int64))
@@ -394,13 +394,13 @@ def test_a_million_records_in_bounded_memory():
     batches = [{"x": x[i : i + 65536], "response": 1 + 2 * r[i : i + 65536]}
                for i in range(0, n, 65536)]  # fmt: skip
     state = sum(counters.count(batches, b"", index) for index in range(2))
-    bins = counters.finish(state, 0, 0, next(plan.coordinates.layout.slabs()))
+    bins = counters.finish(state, 0, 0, next(plan.strategy.layout.slabs()))
     order = np.argsort(x, kind="stable")
     place, first, count = np.unique(
         np.floor(x[order] * STEPS), return_index=True, return_counts=True
     )
     means = np.add.reduceat(np.clip(r, -1, 1)[order], first) / count
     weights = np.minimum(np.diff(place, prepend=place[0]), 2e-5 * STEPS // 1) / STEPS * means
-    axis = plan.coordinates.bins[0]
+    axis = plan.strategy.bins[0]
     edges = bin_matrix((place + 0.5) / STEPS, axis.cells, axis.degree)
     np.testing.assert_allclose(bins, weights @ edges, atol=plan.components[0].released_error)

@@ -16,7 +16,7 @@ from dbern.data.parquet import FileFacts
 from dbern.erm.models import RiskModel
 from dbern.planning.planner import plan_files
 from dbern.releasing import publish as publishing
-from dbern.strategies.base import BumpBound
+from dbern.strategies.base import Bound
 
 UNPROVED = {"oracle", "oracle shards", "gaps"}
 MINIMIZERS = ("kernel-erm", "support-vector-machine", "logistic-regression", "ridge-regression")
@@ -66,7 +66,7 @@ def test_no_record_more_moves_the_integers_of_two_axes_beyond_the_plan(name):
 
 
 def test_a_bound_of_half_is_caught(monkeypatch):
-    monkeypatch.setattr(BumpBound, "half", property(lambda one: BumpBound(one.value / 4, "wrong")))
+    monkeypatch.setattr(Bound, "half", property(lambda one: Bound(one.value / 4, "wrong")))
     assert max(added("density", "laplace")) > 1
 
 
@@ -106,12 +106,12 @@ def test_the_most_rows_there_can_be_stay_within_the_bounds(noise):
     one = counters.count([{"x": np.array([0.5])}], bytes(32))
     total = one * most_rows(2)
     assert (total // most_rows(2) == one).all()
-    (slab,) = plan.coordinates.layout.slabs()
+    (slab,) = plan.strategy.layout.slabs()
     value = counters.finish(total, 0, 0, slab)
-    statistic = counters.parts[0]
-    assert np.abs(value).max() <= statistic.value_bound
+    accumulator = counters.parts[0]
+    assert np.abs(value).max() <= accumulator.value_bound
     law = plan.noise.law
-    assert statistic.value_bound < math.ldexp(2.0**62, law.granularity_exponent)
+    assert accumulator.value_bound < math.ldexp(2.0**62, law.granularity_exponent)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_learner_about_which_nothing_is_proved_is_refused(monkeypatch, data, k
     """
 
     class Unproved(KernelSum):
-        added_movement = None
+        added_sensitivity = None
 
     monkeypatch.setattr("dbern.targets.bandwidths.KernelSum", Unproved)
     with pytest.raises(dbern.SpecError, match=rf"^data\.{key}: nothing is proved .*; write "):

@@ -24,7 +24,7 @@ from dbern.erm.models import RiskModel
 from dbern.planning.planner import plan_files, tradeoff
 from dbern.privacy.calibration import GaussianNoise
 from dbern.releasing import publish as publishing
-from dbern.strategies.base import BumpBound
+from dbern.strategies.base import Bound
 
 POINTS = np.linspace(0, 1, 41)
 SOLVED = [name for name, case in CASES.items() if "C" in case.target]
@@ -64,27 +64,27 @@ def test_half_of_the_bound_as_printed_fails(name, monkeypatch):
 @pytest.mark.parametrize("noise", ["laplace", "spectral-gaussian"])
 def test_a_bound_for_one_of_several_outputs_fails(monkeypatch, noise):
     """All models of one-against-the-rest have the record that is replaced."""
-    original = RiskMinimizer.movement
+    original = RiskMinimizer.sensitivity
 
-    def of_one(self, coordinates, norm, *, quick=False):
-        bound = original(self, coordinates, norm, quick=quick)
-        return BumpBound(bound.value / self.outputs ** (1 / norm), "one output")
+    def of_one(self, strategy, norm, *, quick=False):
+        bound = original(self, strategy, norm, quick=quick)
+        return Bound(bound.value / self.outputs ** (1 / norm), "one output")
 
-    monkeypatch.setattr(RiskMinimizer, "movement", of_one)
+    monkeypatch.setattr(RiskMinimizer, "sensitivity", of_one)
     assert max(largest_moves(CASES["solved machines"], 1, noise, k=9)) > 1
 
 
 @pytest.mark.parametrize("noise", CASES["logistics"].noises)
 def test_a_bound_for_one_of_several_linear_functions_fails(monkeypatch, noise):
-    original = LinearFunctions.movement
+    original = LinearFunctions.sensitivity
 
     def of_one(self, norm):
-        return BumpBound(original(self, norm).value / self.model.outputs ** (1 / norm), "one")
+        return Bound(original(self, norm).value / self.model.outputs ** (1 / norm), "one")
 
     target = {**CASES["logistics"].target, "C": 0.1}
     case = replace(CASES["logistics"], target=target)
     assert max(largest_moves(case, 1, noise)) <= 1
-    monkeypatch.setattr(LinearFunctions, "movement", of_one)
+    monkeypatch.setattr(LinearFunctions, "sensitivity", of_one)
     assert max(largest_moves(case, 1, noise)) > 1
 
 

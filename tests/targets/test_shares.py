@@ -82,7 +82,7 @@ def test_outputs_may_not_meet_another_component():
     class Two:
         outputs, signed, columns = 2, False, ()
 
-    two = replace(one, weighing=Two())
+    two = replace(one, record_weights=Two())
     parts = [(each.name, each.outputs, each.share) for each in (two, one)]
     assert parts[0][1:] == (2, HALF)
     require_one_charge("several", [parts[0], ("sum_2", 1, HALF)])
@@ -104,7 +104,7 @@ def test_random_privacy_is_that_of_one_estimate():
     class Estimated:
         one_lattice = True
 
-        def for_lattice(self, coordinates):
+        def for_lattice(self, strategy):
             return self
 
         def random(self, charge):
@@ -118,7 +118,7 @@ def test_random_privacy_is_that_of_one_estimate():
 def test_what_a_component_becomes_for_its_lattice_spends_no_more(project, several, monkeypatch):
     several(("one", HALF), ("two", HALF))
     spec = project.spec(target={"kind": "several", "bandwidth": None})
-    whole = lambda component, coordinates: replace(component, share=Fraction(1))  # noqa: E731
+    whole = lambda component, strategy: replace(component, share=Fraction(1))  # noqa: E731
     monkeypatch.setattr("dbern.planning.planner.for_lattice", whole)
     planned = plan_files(spec, dbern.planning.planner.footers(spec))
     assert sum(Fraction(one.noise.law.epsilon) for one in planned.components) <= 1

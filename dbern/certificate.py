@@ -12,21 +12,16 @@ import numpy as np
 from scipy.fft import dct
 from scipy.special import bdtr
 
-from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
+from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination import Combination
 from dbern.privacy.accuracy import gaussian_tail, public_stream, tail
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
-from dbern.strategies.approximation import lebesgue_constant, sup_norm
 from dbern.strategies.base import Strategy
 from dbern.strategies.bias import Approximation
-from dbern.strategies.bins import BinnedStrategy
-from dbern.strategies.gram import GramStrategy, lattice_sup_norm
 from dbern.strategies.lattice import LatticeStrategy
-from dbern.strategies.maps import axis_maps, maps_of, synthesis_matrix
-from dbern.strategies.spectral import SpectralStrategy
 from dbern.types import FloatArray
 
 # --- Bounds on the sup of released noise
@@ -47,48 +42,6 @@ _LARGEST_SHARE = Fraction(1, 10)  # of beta, for the largest draw beside the val
 _SIMULATION_SHARE = 0.1  # of beta, spent on the simulation's own uncertainty
 
 
-def lattice_norm(strategy: Strategy, h: Sequence[int]) -> float:
-    """Bound the sup of the polynomial by the largest error of a lattice value before release.
-
-    Of bins there is none: nothing is released of lattice values.
-    """
-    if isinstance(strategy, BinnedStrategy):
-        return 0.0
-    if isinstance(strategy, GramStrategy):
-        whole = strategy.spectrum.synthesis @ strategy.spectrum.analysis
-        return OUTWARD * lattice_sup_norm(strategy.lattice.k, h, whole)
-    spectra = strategy.spectra if isinstance(strategy, SpectralStrategy) else None
-    axes = zip(strategy.lattice.k, h, spectra or [None] * len(h), strict=True)
-    return OUTWARD * math.prod(lebesgue_constant(*axis) for axis in axes)
-
-
-def synthesis_matrices(strategy: Strategy, h: Sequence[int]) -> list[FloatArray]:
-    """Per axis, what takes released values to coefficients of the Bernstein basis.
-
-    Of coordinates of the whole lattice, what takes its values there: `whole_synthesis` comes first.
-    """
-    if isinstance(strategy, GramStrategy):
-        return [iterated_matrix(*axis) for axis in zip(strategy.lattice.k, h, strict=True)]
-    axes = zip(strategy.lattice.k, h, axis_maps(strategy), strict=True)
-    return [synthesis_matrix(*axis) for axis in axes]
-
-
-def whole_synthesis(strategy: Strategy) -> FloatArray | None:
-    """From released to lattice values, (k_1 + 1, .., k_l + 1, d); None where axes factor."""
-    if not isinstance(strategy, GramStrategy):
-        return None
-    return strategy.spectrum.synthesis.reshape(*strategy.lattice.shape, -1)
-
-
-def released_norm(strategy: Strategy, h: Sequence[int]) -> float:
-    """Bound the sup of the polynomial by the largest error of a released value."""
-    if isinstance(strategy, GramStrategy):
-        return OUTWARD * lattice_sup_norm(strategy.lattice.k, h, strategy.spectrum.synthesis)
-    matrices = synthesis_matrices(strategy, h)
-    norms = [sup_norm(k, m) for k, m in zip(strategy.lattice.k, matrices, strict=True)]
-    return OUTWARD * math.prod(norms)
-
-
 def noise_bound(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
     """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
 
@@ -96,7 +49,7 @@ def noise_bound(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction
     and a simulated quantile of the very law, evaluated at enclosing nodes; where that takes too
     long, the tail of its values at the nodes.
     """
-    union = released_norm(strategy, h) * largest_draw(law, strategy.layout.size, beta)
+    union = strategy.released_norm(h) * largest_draw(law, strategy.layout.size, beta)
     few = len(h) <= _SIMULATED_AXES
     simulated = _simulated_quantile(strategy, h, law, float(beta)) if few else None
     return min(union, tail_at_nodes(strategy, h, law, beta) if simulated is None else simulated)
@@ -177,7 +130,7 @@ def _simulated_quantile(
     rank = _quantile_rank(draws, beta)
     if rank is None:
         return None
-    fields, largest = noise_sups(enclosure.bases, law, draws, first=whole_synthesis(strategy))
+    fields, largest = noise_sups(enclosure.bases, law, draws, first=strategy.whole)
     sups = np.sort(enclosure.factor * fields + enclosure.loose * largest)
     granule = math.ldexp(1.0, law.granularity_exponent)
     return OUTWARD * granule * float(sups[rank])
@@ -213,13 +166,13 @@ def enclose(strategy: Strategy, h: Sequence[int], oversampling: int) -> Enclosur
     n_i + t_i for the norm of the cut one.
     """
     bases, factor, whole, grown = [], 1.0, 1.0, 1.0
-    if isinstance(strategy, GramStrategy):
-        for k, matrix in zip(strategy.lattice.k, synthesis_matrices(strategy, h), strict=True):
+    if strategy.whole is not None:
+        for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True):
             nodes, axis_factor = enclosing_nodes(k, oversampling)
             bases.append(bernstein_basis(nodes, k) @ matrix)
             factor *= axis_factor
         return Enclosure(bases, factor, 0.0)
-    for k, matrix in zip(strategy.lattice.k, synthesis_matrices(strategy, h), strict=True):
+    for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True):
         degree, norm, tail = _effective_degree(k, matrix)
         nodes, axis_factor = enclosing_nodes(degree, oversampling)
         bases.append(bernstein_basis(nodes, k) @ matrix)
@@ -370,12 +323,12 @@ class ErrorModel:
         candidates that `h` was chosen from after the noise was drawn.
         """
         strategy, lattice = self.strategy, self.strategy.lattice
-        maps = axis_maps(strategy)
-        rounding = lattice_norm(strategy, h) * self.lattice_error
-        rounding += released_norm(strategy, h) * self.released_error
-        if maps_of(strategy):  # the derived lattice is rounded again
+        maps = strategy.axis_maps
+        rounding = strategy.lattice_norm(h) * self.lattice_error
+        rounding += strategy.released_norm(h) * self.released_error
+        if strategy.maps:  # the derived lattice is rounded again
             half_granule = math.ldexp(0.5, self.law.granularity_exponent)
-            rounding += lattice_norm(LatticeStrategy(lattice), h) * half_granule
+            rounding += LatticeStrategy(lattice).lattice_norm(h) * half_granule
         return Certificate(
             approximation=self.approximation.error(lattice.k, h, maps) * self.unit,
             rounding=rounding * self.unit,

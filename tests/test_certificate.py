@@ -20,7 +20,6 @@ from dbern.certificate import (
     lattice_norm,
     lower_bound,
     released_norm,
-    synthesis_matrices,
 )
 from dbern.combination import KINDS, Combination
 from dbern.planning.planner import plan_files
@@ -233,7 +232,7 @@ def test_fewer_nodes_enclose_the_noise_all_the_same(kind, k):
     plan = plan_files(ReleaseSpec(**content), ())
     enclosure = enclose(plan.strategy, plan.h, 4)
     dense = np.linspace(0, 1, 40 * max(k) + 1 if len(k) == 1 else 201)
-    matrices = synthesis_matrices(plan.strategy, plan.h)
+    matrices = plan.strategy.matrices(plan.h)
     rng = np.random.default_rng(3)
     for draw in range(8):
         size = plan.strategy.layout.shape

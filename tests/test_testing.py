@@ -11,7 +11,7 @@ import pytest
 from pydantic import Field
 
 import dbern
-from dbern.counting.kernel_sums import KernelSum
+from dbern.counting.kernel_sums import KernelSum, WeightedSum
 from dbern.data.domain import Column
 from dbern.strategies.base import Bound
 from dbern.targets import KernelDensity, Learner, Lengths, NadarayaWatson, axis_kernels, kinds
@@ -101,10 +101,11 @@ def test_a_bound_of_half_is_caught_with_every_norm(noise, monkeypatch):
     spec = changed(DENSITY, mechanism={"noise": noise}, budget=budget)
     right = search(KernelDensity, spec).largest
     assert 0.5 < right <= 1
-    sensitivity, function = KernelSum.sensitivity, KernelSum.function_sensitivity.fget
-    half = lambda *a, **k: replace(sensitivity(*a, **k), value=sensitivity(*a, **k).value / 4)  # noqa: E731
-    monkeypatch.setattr(KernelSum, "sensitivity", half)
-    monkeypatch.setattr(KernelSum, "function_sensitivity", property(lambda one: function(one) / 4))
+    moved, function = WeightedSum.sensitivity, WeightedSum.function_sensitivity.fget
+    half = lambda *a: replace(moved(*a), value=moved(*a).value / 4)  # noqa: E731
+    monkeypatch.setattr(WeightedSum, "sensitivity", half)
+    quarter = property(lambda one: function(one) / 4)
+    monkeypatch.setattr(WeightedSum, "function_sensitivity", quarter)
     assert search(KernelDensity, spec).found
 
 

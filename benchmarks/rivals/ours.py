@@ -17,7 +17,6 @@ import numpy as np
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
-from dbern.certificate import synthesis_matrices
 from dbern.cluster.graph import Outcome, Piece, center, count, merge, share_out
 from dbern.data.discovery import discover
 from dbern.data.parquet import read_footers, write_records
@@ -133,7 +132,7 @@ class Planned:
 
     def evaluate(self, points: FloatArray) -> FloatArray:
         plan = self.plan
-        matrices = synthesis_matrices(plan.strategy, plan.h)
+        matrices = plan.strategy.matrices(plan.h)
         axes = [
             lambda y, k=k, matrix=matrix: bernstein_basis(y, k) @ matrix
             for k, matrix in zip(plan.k, matrices, strict=True)

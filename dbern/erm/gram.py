@@ -25,7 +25,7 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.kernels import Kernel as Density
 from dbern.bernstein.reproducing import Kernel, Stationary
 from dbern.erm.risk import Risk
-from dbern.strategies.base import Bound, Lattice, Strategy
+from dbern.strategies.base import Bound, Lattice, LatticeMapStrategy, Strategy
 from dbern.strategies.bias import GramBall, KernelMixture
 from dbern.strategies.gram import CubeKernel, GramStrategy, rkhs_sensitivity
 from dbern.types import FloatArray
@@ -125,7 +125,7 @@ class ProductSpace(_Expansions):
         """
         return math.sqrt(2 * distance * sum(one.slope / one.peak for one in self.kernels))
 
-    def gain(self, strategy: Strategy, norm: int) -> Bound:
+    def gain(self, strategy: LatticeMapStrategy, norm: int) -> Bound:
         """See the module; the peaks' rounding is far below that of the bound."""
         ball = strategy.rkhs_sensitivity(self.kernels, norm)
         return Bound(OUTWARD**2 * ball.value * math.sqrt(self.volume), ball.derivation)

@@ -47,19 +47,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.counting.measurement import WHOLE, Accumulator, Vector
-from dbern.data.domain import Column
+from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.measurement import WHOLE, Measurement
+from dbern.counting.passes import Accumulator, Errors
 from dbern.erm.gram import GramSpace
 from dbern.erm.models import MOST_BITS, RiskModel, SolvedAccumulator, SolvedWeights
 from dbern.erm.risk import BLOCK, value_error
 from dbern.erm.solver import STORED_ROWS
 from dbern.erm.spaces import FeatureSpace, LinearSpace, Space
-from dbern.privacy.budget import Protection
-from dbern.strategies.base import Bound, Entries, Slab, Strategy
+from dbern.strategies.base import Bound, Entries, LatticeMapStrategy, Slab
 from dbern.strategies.bias import Approximation
-from dbern.strategies.gram import CubeKernel
-from dbern.strategies.maps import to_released
+from dbern.strategies.gram import GramStrategy
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 # --- Risk minimizers as functions on a lattice
@@ -67,30 +65,35 @@ from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 @dataclass(frozen=True)
 class RiskMinimizer(RiskModel):
-    """A regularized risk minimizer as a function on the lattice, before that is chosen."""
+    """A regularized risk minimizer as a function on the lattice."""
 
     space: Space
     name: str = "decision"
-    share: Fraction = WHOLE
+    fraction: Fraction = WHOLE
 
-    binned = False
-    spectral = True
-    additive = False
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """The space's."""
-        return self.space.kernels
-
-    @property
-    def cube(self) -> CubeKernel | None:
-        """The space's, where it has no other kernels."""
-        return self.space.cube if isinstance(self.space, GramSpace) else None
-
-    @property
-    def largest_lattice(self) -> int:
-        """The space's."""
-        return self.space.largest_lattice
+    def measurement(self) -> Measurement:
+        """Return it as a measurement: before n is known, one that only says so."""
+        found = Measurement(
+            self.name,
+            self.domain,
+            sensitivity=self.sensitivity,
+            accumulator=self.accumulator,
+            restore=self.restore,
+            kernels=self.space.kernels,
+            outputs=self.outputs,
+            fraction=self.fraction,
+            spectral=True,
+            cube=self.space.cube if isinstance(self.space, GramSpace) else None,
+            largest_lattice=self.space.largest_lattice,
+            protected=lambda *neighbors: self.protected(*neighbors).measurement(),
+            for_rows=lambda n: self.for_rows(n).measurement(),
+        )
+        if self.n == 0:
+            return found
+        function = self.function_sensitivity
+        return replace(
+            found, function_sensitivity=function, bias=self.approximation, unit=self.unit
+        )
 
     @cached_property
     def approximation(self) -> Approximation:
@@ -114,9 +117,9 @@ class RiskMinimizer(RiskModel):
         """``n (r + instability) sup |phi|``."""
         return OUTWARD * self._moved * self.space.reach
 
-    def sensitivity(self, strategy: Strategy, norm: int, *, quick: bool = False) -> Bound:
+    def sensitivity(self, strategy: Any, norm: int, loose: bool = False) -> Bound:
         """See the proof at the top of `risk_models`."""
-        del quick
+        del loose
         gain = self.space.gain(strategy, norm)
         outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
         text = f"{self.outputs}{'^{1/2}' if norm == 2 else ''} x " if self.outputs > 1 else ""
@@ -126,17 +129,17 @@ class RiskMinimizer(RiskModel):
             "distance",
         )
 
-    def accumulator(self, strategy: Strategy, n: int, tolerance: float) -> Accumulator:
+    def accumulator(self, strategy: Any, n: int, tolerance: float) -> Accumulator:
         """Weights as fine as 64-bit integers allow, whatever the tolerance."""
         del tolerance
-        return _statistic(self.for_rows(n) if self.n != n else self, strategy)
+        return _accumulated(self.for_rows(n) if self.n != n else self, strategy)
 
-    def restore(self, strategy: Strategy, n: int, counting: Mapping[str, Any]) -> Accumulator:
+    def restore(self, strategy: Any, n: int, counting: Mapping[str, Any]) -> Accumulator:
         """The statistic that a plan has chosen."""
-        return _statistic(self.restored(n, counting), strategy)
+        return _accumulated(self.restored(n, counting), strategy)
 
 
-def _statistic(component: RiskMinimizer, strategy: Strategy) -> Accumulator:
+def _accumulated(component: RiskMinimizer, strategy: Any) -> Accumulator:
     """Weights of features, or where there are none values on the lattice."""
     if isinstance(component.space, FeatureSpace):
         return RiskAccumulator(component, strategy)
@@ -148,7 +151,7 @@ class OnLattice(SolvedAccumulator):
     """A solution of which coordinates of a lattice are released."""
 
     component: RiskMinimizer
-    strategy: Strategy
+    strategy: LatticeMapStrategy | GramStrategy
 
     @property
     def _unit(self) -> float:
@@ -159,41 +162,44 @@ class OnLattice(SolvedAccumulator):
     def _row_error(self) -> float:
         """Bound on the error of a value whose row of the map sums to one."""
 
-    @cached_property
-    def float_error(self) -> float:
-        """Bound on the error of any one released value, fixed point included."""
-        return self._row_error * self._largest_row
-
-    def float_error_norm(self, norm: int) -> float:
-        """The same of all values of all outputs: the norm of the row sums, which factors."""
-        outputs = math.sqrt(self.component.outputs) if norm == 2 else self.component.outputs
-        axes = (self.strategy.row_sums(axis) for axis in range(len(self.strategy.lattice.k)))
-        rows = math.prod(float((sums**norm).sum() ** (1 / norm)) for sums in axes)
-        return OUTWARD * outputs * self._row_error * rows
-
     @property
     def _largest_row(self) -> float:
         axes = range(len(self.strategy.lattice.k))
         return math.prod(float(self.strategy.row_sums(axis).max()) for axis in axes)
 
     @cached_property
-    def position_error(self) -> float:
-        """That of the weights at its largest, and the kernel's cut: accuracy, never privacy."""
-        space = self.component.space
-        return (
-            OUTWARD * (space.reach * self.weight_error + space.cut_error(self._risk)) / self._unit
+    def errors(self) -> Errors:
+        """No kernel adds to the sensitivity: see `dbern.erm.models`.
+
+        *Positions*: that of the weights at its largest, and the kernel's cut. *Floats*, fixed point
+        included, of all values of all outputs: the norm of the row sums, which factors. *Values*:
+        ``sup |phi|`` times the norm of the mean, mapped; and everything floats can add.
+        """
+        space, row_error, largest = self.component.space, self._row_error, self._largest_row
+        outputs = self.component.outputs
+        position = space.reach * self.weight_error + space.cut_error(self._risk)
+        return Errors(
+            kernel=0.0,
+            kernel_norms=(0.0, 0.0),
+            position=OUTWARD * position / self._unit,
+            floats=row_error * largest,
+            float_norms=(
+                OUTWARD * outputs * row_error * self._row_norm(1),
+                OUTWARD * math.sqrt(outputs) * row_error * self._row_norm(2),
+            ),
+            value_bound=OUTWARD * 1.001 * largest * space.reach * self.mean_norm / self._unit,
         )
 
-    @property
-    def value_bound(self) -> float:
-        """``sup |phi|`` times the norm of the mean, mapped; and everything floats can add."""
-        reach = self.component.space.reach
-        return OUTWARD * 1.001 * self._largest_row * reach * self.mean_norm / self._unit
+    def _row_norm(self, norm: int) -> float:
+        axes = (self.strategy.row_sums(axis) for axis in range(len(self.strategy.lattice.k)))
+        return math.prod(float((sums**norm).sum() ** (1 / norm)) for sums in axes)
 
 
 @dataclass(frozen=True)
 class RiskAccumulator(OnLattice, SolvedWeights):
-    """A risk minimizer's coordinates, from its weights."""
+    """A risk minimizer's released values, from its weights."""
+
+    strategy: LatticeMapStrategy
 
     @property
     def _space(self) -> FeatureSpace:
@@ -213,7 +219,7 @@ class RiskAccumulator(OnLattice, SolvedWeights):
         return OUTWARD * (floats + self.step * space.reach) / self._unit
 
     @property
-    def table_bytes(self) -> int:
+    def _table_bytes(self) -> int:
         """Features at the lattice points of each axis, mapped, and the products under way."""
         nodes = self.strategy.lattice.shape
         return 8 * 3 * (sum(nodes) + max(nodes)) * self._space.size
@@ -257,7 +263,7 @@ class ValueAccumulator(OnLattice):
         return OUTWARD * floats / self._unit
 
     @property
-    def gathered_bytes(self) -> int:
+    def _gathered_bytes(self) -> int:
         """Memory of one pass: its records, a shard's Gram matrix, and values under way."""
         heavy = min(self._pass_rows, math.ceil(1.25 * self._risk.n / self._risk.shards) + 64)
         gram = heavy**2 if heavy <= STORED_ROWS else BLOCK**2
@@ -265,7 +271,7 @@ class ValueAccumulator(OnLattice):
         return self._rows_bytes + 8 * (2 * gram + values)
 
     @property
-    def table_bytes(self) -> int:
+    def _table_bytes(self) -> int:
         """The mean's values, and the products under way."""
         return 8 * 4 * self.strategy.lattice.size
 
@@ -284,54 +290,61 @@ class ValueAccumulator(OnLattice):
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Released values of one slab."""
         mean = np.ldexp(state[output].astype(np.float64), -self.bits) / self._risk.shards
-        return to_released(self.strategy, mean, slab) / self._unit
+        return self.strategy.measure(mean, slab) / self._unit
 
 
 # --- Linear risk minimizers, released by their weights
 
 
 @dataclass(frozen=True)
-class LinearFunctions(Vector):
-    """The weights of every output, one output after the other; see the top of the module."""
+class LinearFunctions:
+    """The weights of every output, one output after the other; see the top of the module.
+
+    Examples
+    --------
+    >>> from dbern.data.domain import Axis, Column, Domain
+    >>> from dbern.erm.losses import Logistic
+    >>> from dbern.counting.kernel_sums import BySign
+    >>> label = BySign(Column("late", "data.label.classes", (False, True)))
+    >>> box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
+    >>> model = RiskModel(box, Logistic(), LinearSpace(2, 1.0), label, cost=1.0)
+    >>> weights = LinearFunctions(model.for_rows(1000))
+    >>> weights.entries, 3.4 < weights.sensitivity(Entries(3), 1).value < 5
+    (('weight of x', 'weight of y', 'weight of the constant'), True)
+    """
 
     model: RiskModel
 
-    @classmethod
-    def of(cls, model: RiskModel, *, share: Fraction = WHOLE) -> LinearFunctions:
-        """Those of a model of linear functions.
-
-        Examples
-        --------
-        >>> from dbern.data.domain import Axis, Column, Domain
-        >>> from dbern.erm.losses import Logistic
-        >>> from dbern.counting.kernel_sums import BySign
-        >>> label = BySign(Column("late", "data.label.classes", (False, True)))
-        >>> box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
-        >>> weights = LinearFunctions.of(
-        ...     RiskModel(box, Logistic(), LinearSpace(2, 1.0), label, cost=1.0)
-        ... ).for_rows(1000)
-        >>> weights.entries, 3.4 < weights.movement(1).value < 5
-        (('weight of x', 'weight of y', 'weight of the constant'), True)
-        """
-        names = [f"weight of {name}" for name in model.domain.names]
-        if cast("LinearSpace", model.space).size > len(names):
-            names.append("weight of the constant")
-        outputs = range(model.outputs)
-        entries = names if model.outputs == 1 else [f"{a}, {i}" for i in outputs for a in names]
-        return cls("weights", share, tuple(entries), model)
-
-    def for_rows(self, n: int) -> LinearFunctions:
-        """The same for n records."""
-        return replace(self, model=self.model.for_rows(n))
-
-    def protected(self, protection: Protection, ids: Column | None) -> LinearFunctions:
-        """The same for other neighbours."""
-        return replace(self, model=self.model.protected(protection, ids))
-
     @property
-    def features(self) -> tuple[int, float]:
-        """Axes, and the constant."""
-        return self._space.dimensions, self._space.constant
+    def entries(self) -> tuple[str, ...]:
+        """Axes and constant, of each output."""
+        names = [f"weight of {name}" for name in self.model.domain.names]
+        if self._space.size > len(names):
+            names.append("weight of the constant")
+        outputs = range(self.model.outputs)
+        several = [f"{name}, {output}" for output in outputs for name in names]
+        return tuple(names if self.model.outputs == 1 else several)
+
+    def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
+        """Return them as a measurement: before n is known, one that only says so."""
+        model = self.model
+
+        def protected(*neighbors: Any) -> Measurement:
+            return LinearFunctions(model.protected(*neighbors)).measurement(fraction)
+
+        return Measurement(
+            "weights",
+            model.domain,
+            sensitivity=self.sensitivity,
+            accumulator=self.accumulator,
+            restore=self.restore,
+            function_sensitivity=self.function_sensitivity if model.n else math.nan,
+            entries=self.entries,
+            features=(self._space.dimensions, self._space.constant),
+            fraction=fraction,
+            protected=protected,
+            for_rows=lambda n: LinearFunctions(model.for_rows(n)).measurement(fraction),
+        )
 
     @property
     def _space(self) -> LinearSpace:
@@ -346,8 +359,9 @@ class LinearFunctions(Vector):
         """n times the largest move of a function's value, which exceeds that of its weights."""
         return OUTWARD * self._moved * max(1.0, self._space.reach)
 
-    def sensitivity(self, norm: int) -> Bound:
+    def sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
         """See the top of the module."""
+        del strategy, loose
         outputs, size = self.model.outputs, self._space.size
         times = math.sqrt(outputs) if norm == 2 else outputs * math.sqrt(size)
         text = "r" if outputs == 1 else f"{outputs}{'^{1/2}' if norm == 2 else ''} x r"
@@ -357,58 +371,43 @@ class LinearFunctions(Vector):
             f"{text}, r = {self.model.steps}M C kappa / n and twice the solver's distance",
         )
 
-    def accumulator(self, n: int) -> WeightAccumulator:
-        """Weights as fine as 64-bit integers allow."""
-        return WeightAccumulator(self.model.for_rows(n) if self.model.n != n else self.model)
+    def accumulator(self, strategy: Entries, n: int, tolerance: float) -> WeightAccumulator:
+        """Weights as fine as 64-bit integers allow, whatever the tolerance."""
+        del tolerance
+        return WeightAccumulator(
+            self.model.for_rows(n) if self.model.n != n else self.model, strategy
+        )
 
-    def restore(self, n: int, counting: Mapping[str, Any]) -> WeightAccumulator:
+    def restore(self, strategy: Entries, n: int, counting: Mapping[str, Any]) -> WeightAccumulator:
         """With the planned shards."""
-        return WeightAccumulator(self.model.restored(n, counting))
+        return WeightAccumulator(self.model.restored(n, counting), strategy)
 
 
 @dataclass(frozen=True)
 class WeightAccumulator(SolvedWeights):
     """The means of the shards' weights as they are."""
 
-    @property
-    def _size(self) -> int:
-        return self._features.size
+    strategy: Entries
 
     @property
-    def strategy(self) -> Entries:
-        """One entry a weight."""
-        return Entries(self.component.outputs * self._size)
+    def errors(self) -> Errors:
+        """No kernel adds to the sensitivity: see `dbern.erm.models`.
 
-    @property
-    def _float_norm(self) -> float:
-        """Of one output: fixed point; an integer as a float, and a division."""
-        return OUTWARD * (self.step + 4 * UNIT_ROUNDOFF * self.mean_norm)
-
-    @property
-    def float_error(self) -> float:
-        """No entry's is larger than the norm."""
-        return self._float_norm
-
-    def float_error_norm(self, norm: int) -> float:
-        """Of all outputs."""
-        outputs = self.component.outputs
-        times = math.sqrt(outputs) if norm == 2 else outputs * math.sqrt(self._size)
-        return OUTWARD * times * self._float_norm
-
-    @property
-    def position_error(self) -> float:
-        """No entry is farther from its meaning than the weights."""
-        return self.weight_error
-
-    @property
-    def value_bound(self) -> float:
-        """No entry exceeds the norm."""
-        return OUTWARD * 1.001 * self.mean_norm
-
-    @property
-    def table_bytes(self) -> int:
-        """None."""
-        return 0
+        *Floats* of one output: fixed point; an integer as a float, and a division. No entry's is
+        larger than the norm, none is farther from its meaning than the weights, and none exceeds
+        the norm of the mean.
+        """
+        outputs, size = self.component.outputs, self._features.size
+        floats = OUTWARD * (self.step + 4 * UNIT_ROUNDOFF * self.mean_norm)
+        l1, l2 = outputs * math.sqrt(size), math.sqrt(outputs)
+        return Errors(
+            kernel=0.0,
+            kernel_norms=(0.0, 0.0),
+            position=self.weight_error,
+            floats=floats,
+            float_norms=(OUTWARD * l1 * floats, OUTWARD * l2 * floats),
+            value_bound=OUTWARD * 1.001 * self.mean_norm,
+        )
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """The entries of one slab."""

@@ -49,7 +49,7 @@ how records were distributed, on their order, or on the number of workers.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -59,7 +59,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.counting.kernel_sums import RecordWeights
-from dbern.counting.passes import Gathering, StoppedError
+from dbern.counting.passes import Accumulator, Gathering, Memory, StoppedError
 from dbern.data.domain import Column, Domain
 from dbern.erm.losses import Loss
 from dbern.erm.risk import BLOCK, Risk
@@ -68,7 +68,6 @@ from dbern.erm.spaces import Features, Hypotheses
 from dbern.erm.user import UserLoss, imported
 from dbern.errors import SpecError
 from dbern.privacy.budget import Protection
-from dbern.strategies.base import Slab
 from dbern.system import source_digest
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -253,7 +252,7 @@ _SOLVER_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labe
 
 
 @dataclass(frozen=True)
-class SolvedAccumulator(ABC):
+class SolvedAccumulator(Accumulator):
     """A risk minimizer resolved: state is the sum over shards of solutions in fixed point."""
 
     component: RiskModel
@@ -316,16 +315,6 @@ class SolvedAccumulator(ABC):
         return self.component.method.distance(risk) + moved
 
     @property
-    def kernel_error(self) -> float:
-        """None: see the module."""
-        return 0.0
-
-    def kernel_error_norm(self, norm: int) -> float:
-        """None: see the module."""
-        del norm
-        return 0.0
-
-    @property
     def passes(self) -> int:
         """Passes over all files, each of which gathers its shards' records and solves them."""
         return min(self._risk.shards, -(-self._risk.n // PASS_ROWS))
@@ -342,14 +331,20 @@ class SolvedAccumulator(ABC):
         return math.ceil(1.05 * share * self._risk.n) + 64
 
     @property
-    def batch_bytes(self) -> int:
-        """Positions, labels, hashes and a few temporaries."""
-        return 8 * (24 + 6 * len(self.component.domain.axes))
+    def memory(self) -> Memory:
+        """Positions, labels, hashes and a few temporaries; what `finish` takes; one pass."""
+        batch = 8 * (24 + 6 * len(self.component.domain.axes))
+        return Memory(batch, self._table_bytes, self._gathered_bytes)
 
     @property
     @abstractmethod
-    def gathered_bytes(self) -> int:
+    def _gathered_bytes(self) -> int:
         """Memory of one pass."""
+
+    @property
+    def _table_bytes(self) -> int:
+        """Memory that `finish` takes besides state and slab."""
+        return 0
 
     @property
     def _rows_bytes(self) -> int:
@@ -357,21 +352,7 @@ class SolvedAccumulator(ABC):
         width = len(self.component.domain.axes) + 2 + 2 * self.component.outputs
         return 8 * _SOLVER_COPIES * width * self._pass_rows
 
-    @property
-    @abstractmethod
-    def table_bytes(self) -> int:
-        """Memory that `finish` takes besides state and slab."""
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...]:
-        """Of the state."""
-
-    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
-        """Records are not added one by one."""
-        raise NotImplementedError("records of a risk minimizer are gathered by shard")
-
-    def gather(self, salt: bytes, index: int) -> Gathering:
+    def begin(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
         """What one pass gathers and solves; of bounded units it is given its own alone.
 
         Raises
@@ -388,6 +369,7 @@ class SolvedAccumulator(ABC):
                 raise StoppedError("unlike", key)
         given = self.component.ids is not None
         return Gathering(
+            state,
             rows=self.component.rows,
             solved=self._solved,
             salt=salt,
@@ -400,10 +382,6 @@ class SolvedAccumulator(ABC):
     @abstractmethod
     def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
         """One shard in fixed point, from its distinct records."""
-
-    @abstractmethod
-    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Released values of one slab."""
 
 
 @dataclass(frozen=True)
@@ -431,7 +409,7 @@ class SolvedWeights(SolvedAccumulator):
         return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(self._features.size)
 
     @property
-    def gathered_bytes(self) -> int:
+    def _gathered_bytes(self) -> int:
         """Memory of one pass: its records, and the features of a shard or of a block of it."""
         size = self._features.size
         features = min(STORED_FEATURES, self._pass_rows * size)

@@ -60,7 +60,7 @@ from dbern.bernstein.reproducing import ExplicitKernel, Kernel, Linear
 from dbern.erm.risk import Risk
 from dbern.erm.solver import STORED_FEATURES
 from dbern.errors import SpecError
-from dbern.strategies.base import Bound, Slab, Strategy
+from dbern.strategies.base import Bound, LatticeMapStrategy, Slab
 from dbern.strategies.bias import Approximation, KernelMixture
 from dbern.strategies.spectral import AxisSpectrum, axis_spectrum
 from dbern.types import UNIT_ROUNDOFF, FloatArray
@@ -312,7 +312,7 @@ class Space(Hypotheses, Protocol):
     def cut_error(self, risk: Risk) -> float:
         """What cutting the kernel changes of a minimizer, at any point."""
 
-    def gain(self, strategy: Strategy, norm: int) -> Bound:
+    def gain(self, strategy: Any, norm: int) -> Bound:
         """Bound the l1 or l2 norm of the coordinates of a function with weights of norm one."""
 
 
@@ -348,10 +348,10 @@ class Features(Hypotheses, Protocol):
 class FeatureSpace(Features, Space, Protocol):
     """Such functions, released on a lattice."""
 
-    def values(self, weights: FloatArray, strategy: Strategy, slab: Slab) -> FloatArray:
+    def values(self, weights: FloatArray, strategy: LatticeMapStrategy, slab: Slab) -> FloatArray:
         """Coordinates of one slab, for weights (size,)."""
 
-    def value_error(self, strategy: Strategy, mass: float, rest: float) -> float:
+    def value_error(self, strategy: LatticeMapStrategy, mass: float, rest: float) -> float:
         """Float error of a value whose row of T sums to one.
 
         For weights ``sum_i alpha_i phi(d_i)``, ``sum |alpha_i|`` at most `mass`, and a remainder of
@@ -473,12 +473,12 @@ class GaussianSpace:
         """
         return self.kernel.cut_error(risk) / risk.shards
 
-    def gain(self, strategy: Strategy, norm: int) -> Bound:
+    def gain(self, strategy: LatticeMapStrategy, norm: int) -> Bound:
         """See the module."""
         ball = strategy.rkhs_sensitivity(self.kernels, norm)
         return Bound(OUTWARD * ball.value * self.reach * math.sqrt(self.volume), ball.derivation)
 
-    def values(self, weights: FloatArray, strategy: Strategy, slab: Slab) -> FloatArray:
+    def values(self, weights: FloatArray, strategy: LatticeMapStrategy, slab: Slab) -> FloatArray:
         """Axis by axis."""
         result = weights.reshape([spectrum.rank for spectrum in self.spectra])
         for axis, table in enumerate(self._tables(strategy)):
@@ -486,7 +486,7 @@ class GaussianSpace:
             result = np.tensordot(result, table[rows], axes=(0, 1))
         return result
 
-    def _tables(self, strategy: Strategy) -> list[FloatArray]:
+    def _tables(self, strategy: LatticeMapStrategy) -> list[FloatArray]:
         tables = []
         for axis in range(self.dimensions):
             features = self.kernel.along_axis(axis, strategy.lattice.nodes(axis))
@@ -494,7 +494,7 @@ class GaussianSpace:
             tables.append(features if matrix is None else matrix @ features)
         return tables
 
-    def value_error(self, strategy: Strategy, mass: float, rest: float) -> float:
+    def value_error(self, strategy: LatticeMapStrategy, mass: float, rest: float) -> float:
         """Errors of features, and of the products of them.
 
         *Remainder.* Terms sum to at most ``|phi| |w|``; per axis there is one product over features

@@ -26,17 +26,17 @@ import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Kernel
-from dbern.certificate import noise_sups, synthesis_matrices, whole_synthesis
-from dbern.counting.measurement import Component, cube_of
+from dbern.certificate import noise_sups
+from dbern.counting.measurement import Measurement
 from dbern.counting.moments import cells_for
 from dbern.errors import SpecError
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
+from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Lattice, Strategy
 from dbern.strategies.bias import GramBall, Released
 from dbern.strategies.bins import CLUSTERS, DEGREE, BinnedStrategy, axis_bins, prior
 from dbern.strategies.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
 from dbern.strategies.lattice import LatticeStrategy
-from dbern.strategies.maps import AxisMap, axis_maps, released_translates
 from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 from dbern.types import FloatArray
 
@@ -58,11 +58,11 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], gaussian: bool) -> float:
     y = (1 - np.cos(np.linspace(0, np.pi, points))) / 2
     bases = [
         bernstein_basis(y, k) @ matrix
-        for k, matrix in zip(strategy.lattice.k, synthesis_matrices(strategy, h), strict=True)
+        for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True)
     ]
     law = GaussianNoise(_UNIT_SCALE, 0, 1) if gaussian else LaplaceNoise(_UNIT_SCALE, 0, 1)
     draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // strategy.layout.size))
-    sups, _ = noise_sups(bases, law, draws, "planning", whole_synthesis(strategy))
+    sups, _ = noise_sups(bases, law, draws, "planning", strategy.whole)
     return float(sups.mean()) / _UNIT_SCALE
 
 
@@ -75,7 +75,7 @@ def typical_error(
     """
     points = _points(len(kernels), {1: 129, 2: 33, 3: 13})
     moments = np.ones((2, 3, 1))
-    for axis in zip(kernels, strategy.lattice.k, h, axis_maps(strategy), strict=True):
+    for axis in zip(kernels, strategy.lattice.k, h, strategy.axis_maps, strict=True):
         own = _axis_moments(*axis, points)
         moments = (moments[..., None] * own[:, :, None, :]).reshape(2, 3, -1)
     rough, smooth = moments[:, 0] - 2 * moments[:, 1] + moments[:, 2]
@@ -108,7 +108,7 @@ def reference_error(
     weights = np.asarray(reference(cube.reshape(-1, len(kernels))), dtype=np.float64)
     smooth = released = (weights / weights.sum()).reshape(cube.shape[:-1])
     for kernel, k, order, spectrum in zip(
-        kernels, strategy.lattice.k, h, axis_maps(strategy), strict=True
+        kernels, strategy.lattice.k, h, strategy.axis_maps, strict=True
     ):
         evaluated = bernstein_basis(t, k) @ released_translates(kernel, k, order, spectrum, t)
         smooth = np.tensordot(smooth, kernel(t[:, None] - t), axes=(0, 1))
@@ -119,7 +119,7 @@ def reference_error(
 def worst_error(kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...]) -> float:
     """Sup error of the worst bump, on a grid; for a product of axes it telescopes."""
     grown = plain = 1.0
-    for axis in zip(kernels, strategy.lattice.k, h, axis_maps(strategy), strict=True):
+    for axis in zip(kernels, strategy.lattice.k, h, strategy.axis_maps, strict=True):
         bump, error = _axis_worst(*axis)
         grown *= bump + error
         plain *= bump
@@ -183,7 +183,7 @@ class Problem:
     meets the largest move of one value times the root of the number of values.
     """
 
-    component: Component
+    measurement: Measurement
     n: int
     gaussian: bool
     advanced: bool
@@ -197,8 +197,8 @@ class Problem:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The component's."""
-        return self.component.kernels
+        """The measurement's."""
+        return self.measurement.kernels
 
     @property
     def kinked(self) -> bool:
@@ -250,7 +250,7 @@ class Problem:
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
         """The given order, or the usual ones on every axis."""
-        axes = self.component.domain.dimensions
+        axes = self.measurement.domain.dimensions
         return [self.h] if self.h is not None else [(h,) * axes for h in usual]
 
     def candidate(self, strategy: Strategy, h: tuple[int, ...]) -> Candidate:
@@ -264,10 +264,10 @@ class Problem:
         """Predict the mean sup of the noise."""
         norm = 2 if self.gaussian else 1
         if self.advanced:
-            values = self.component.outputs * strategy.layout.size
-            bound = self.component.function_sensitivity * math.sqrt(values)
+            values = self.measurement.outputs * strategy.layout.size
+            bound = self.measurement.function_sensitivity * math.sqrt(values)
         else:
-            bound = self.component.sensitivity(strategy, norm, quick=True).value
+            bound = self.measurement.sensitivity(strategy, norm, True).value
         one = len(self.kernels) == norm == 1 and not self.kinked
         if isinstance(strategy, SpectralStrategy) and one:
             bound *= _PAIRWISE_GAIN
@@ -276,7 +276,7 @@ class Problem:
     @property
     def ridge(self) -> float:
         """Variance of the noise of one bin, as each of the axes' share in their product."""
-        moved = self.component.sensitivity(BinnedStrategy(Lattice(()), ()), 1).value
+        moved = self.measurement.sensitivity(BinnedStrategy(Lattice(()), ()), 1, False).value
         scale = moved / self.n * self.noise_ratio
         return float((scale if self.gaussian else math.sqrt(2) * scale) ** (2 / len(self.kernels)))
 
@@ -303,14 +303,14 @@ _STATED_ORDERS = (1, 2, 4, 8)
 
 def stated_candidates(problem: Problem) -> Iterator[Candidate]:
     """Lattice values of a function of which a class is known: its worst member is the typical."""
-    axes, best = problem.component.domain.dimensions, math.inf
+    axes, best = problem.measurement.domain.dimensions, math.inf
     for k in [problem.k] if problem.k is not None else [(k,) * axes for k in _STATED_K]:
         strategy = LatticeStrategy(Lattice(k))
         if best < math.inf and strategy.layout.size > problem.largest_lattice:
             break
         found = []
         for h in problem.orders(_STATED_ORDERS):
-            error = problem.component.approximation.error(k, h, (None,) * axes)
+            error = problem.measurement.approximation.error(k, h, (None,) * axes)
             noise = problem.noise(strategy, h)
             found.append(Candidate(strategy, h, noise, error, error, problem.certified))
         yield from found
@@ -353,7 +353,7 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     are none for a kernel that is not positive definite; see `require_positive_definite`.
     """
     positive = all(kernel.positive_definite for kernel in problem.kernels)
-    if not (problem.component.spectral and positive):
+    if not (problem.measurement.spectral and positive):
         return
     orders = problem.orders(_SPECTRAL_ORDERS)
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
@@ -372,7 +372,7 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
 
 def binned_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of bins: the noise of one bin is that of a count, whatever the kernel."""
-    if not problem.component.binned:
+    if not problem.measurement.binned:
         return
     order = problem.orders(_SPECTRAL_ORDERS)[-1]
     kernels, axes = problem.kernels, len(problem.kernels)
@@ -487,7 +487,7 @@ def _full(cube: CubeKernel, lattice: Lattice, weighting: float) -> LatticeSpectr
 def _resolutions(problem: Problem, usual: tuple[int, ...]) -> list[tuple[int, ...]]:
     if problem.k is not None:
         return [problem.k]
-    return [(min(k, _LARGEST_K),) * problem.component.domain.dimensions for k in usual]
+    return [(min(k, _LARGEST_K),) * problem.measurement.domain.dimensions for k in usual]
 
 
 def _candidate(
@@ -495,15 +495,15 @@ def _candidate(
 ) -> Candidate:
     """Predict the errors of one way to release."""
     if problem.advanced:
-        values = problem.component.outputs * strategy.layout.size
-        bound = problem.component.function_sensitivity * math.sqrt(values)
+        values = problem.measurement.outputs * strategy.layout.size
+        bound = problem.measurement.function_sensitivity * math.sqrt(values)
     else:
         norm = 2 if problem.gaussian else 1
-        bound = problem.component.sensitivity(strategy, norm, quick=True).value
+        bound = problem.measurement.sensitivity(strategy, norm, True).value
     noise = bound / problem.n * problem.noise_ratio * unit_noise(strategy, h, problem.gaussian)
     spectrum = strategy.spectrum if isinstance(strategy, GramStrategy) else None
     farthest, rough = _errors(cube, strategy.lattice.k, h, spectrum)
-    ball = problem.component.approximation
+    ball = problem.measurement.approximation
     worst = farthest * (ball.radius if isinstance(ball, GramBall) else 1.0)
     typical = worst if problem.certified else rough / math.sqrt(min(CLUSTERS, problem.n))
     return Candidate(strategy, h, noise, typical, worst, problem.certified)
@@ -533,8 +533,8 @@ __all__ = ["Candidate", "Problem", "Reference", "candidates", "require_positive_
 
 
 def candidates(family: str, problem: Problem) -> Iterator[Candidate]:
-    """Releases of lattice values (""), of spectral coordinates or of bins, for any component."""
-    cube = cube_of(problem.component)
+    """Releases of lattice values (""), of spectral coordinates or of bins, for any measurement."""
+    cube = problem.measurement.cube
     if cube is not None:
         yield from gram_candidates(family, problem, cube)
     elif family == "" and not problem.kernels:

@@ -9,11 +9,10 @@ from fractions import Fraction
 from typing import Any
 
 from dbern.certificate import Certificate, printed_sum
-from dbern.counting.measurement import Accumulator, Component, Vector
-from dbern.counting.passes import Counters
+from dbern.counting.measurement import Measurement
+from dbern.counting.passes import Accumulator, Counters
 from dbern.data.parquet import READERS, FileFacts, reading_bytes
 from dbern.data.streams import BATCH_ROWS
-from dbern.errors import IntegrityError
 from dbern.planning.spec import ADVANCED, ReleaseSpec, described
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.calibration import GaussianNoise
@@ -21,16 +20,9 @@ from dbern.privacy.contract import Contract, Sensitivity, array_names
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above, rho_for
+from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
-from dbern.strategies.gram import LatticeSpectrum
-from dbern.strategies.maps import (
-    AxisMap,
-    coordinates_of,
-    family_of,
-    map_from_dict,
-    map_to_dict,
-    maps_of,
-)
+from dbern.strategies.maps import map_from_dict, map_to_dict, strategy_of
 
 # --- What a release takes, as planned
 
@@ -134,7 +126,7 @@ class PlannedMeasurement:
         """What is released of the lattice values, or the entries."""
         if self.entries:
             return Entries(len(self.entries))
-        return coordinates_of(Lattice(self.k), self.maps)
+        return strategy_of(Lattice(self.k), self.maps)
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -251,17 +243,11 @@ class ReleasePlan:
 
     def counters(self, spec: ReleaseSpec) -> Counters:
         """The planned sums over records."""
-        pairs = zip(spec.components, self.components, strict=True)
-        parts = [self._restored(*pair) for pair in pairs]
+        parts = [
+            one.restore(planned.strategy, self.n, planned.counting)
+            for one, planned in zip(spec.components, self.components, strict=True)
+        ]
         return Counters.of(parts, spec.records, self.protection.unit, self.n)
-
-    def _restored(self, component: Component | Vector, planned: PlannedMeasurement) -> Accumulator:
-        strategy = planned.strategy
-        if isinstance(component, Vector):
-            return component.restore(self.n, planned.counting)
-        if isinstance(strategy, Entries):
-            raise IntegrityError(f"the plan of {planned.name} is that of a vector; plan it again")
-        return component.restore(strategy, self.n, planned.counting)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, exact where the plan is exact; `from_dict` reads them back."""
@@ -407,8 +393,8 @@ def _compared(plan: ReleasePlan, one: PlannedMeasurement) -> str:
 
 
 def _released_as(one: PlannedMeasurement) -> str:
-    what = {"spectral": "spectral coordinates", "binned": "bins"}[family_of(one.strategy)]
-    of = " of the whole lattice" if isinstance(one.maps[0], LatticeSpectrum) else ""
+    what = {"spectral": "spectral coordinates", "binned": "bins"}[one.strategy.kind]
+    of = " of the whole lattice" if one.maps[0].of else ""
     return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}{of}"
 
 
@@ -433,13 +419,13 @@ def calibration_of(spec: ReleaseSpec) -> str:
 
 
 def exact_sensitivity(
-    component: Component, strategy: Strategy, n: int, calibration: str, norm: int
+    measurement: Measurement, strategy: Strategy, n: int, calibration: str, norm: int
 ) -> Sensitivity:
     """Sensitivities of the exact function, before any rounding."""
-    function = component.function_sensitivity
+    function = measurement.function_sensitivity
     if calibration == "paper":
-        return Sensitivity.paper(n, function, component.outputs * strategy.lattice.size)
-    bound = component.sensitivity(strategy, norm)
+        return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
+    bound = measurement.sensitivity(strategy, norm, False)
     return Sensitivity.over(n, function, bound.value, bound.derivation, norm)
 
 
@@ -464,13 +450,14 @@ def contract_of(
     exact: Sensitivity, outputs: int, accumulator: Accumulator, n: int, fraction: Fraction
 ) -> Contract:
     """What crosses to the noise: for effective kernels, computed in floats; n of the release."""
+    found = accumulator.errors
     if exact.norm == math.inf:
-        errors = 2 * accumulator.kernel_error, accumulator.float_error
+        errors = 2 * found.kernel, found.floats
     else:
-        norm = int(exact.norm)
-        errors = accumulator.kernel_error_norm(norm), accumulator.float_error_norm(norm)
+        norm = int(exact.norm) - 1
+        errors = found.kernel_norms[norm], found.float_norms[norm]
     size = outputs * accumulator.strategy.layout.size
-    return Contract.of(exact, n, *errors, accumulator.value_bound, size=size, fraction=fraction)
+    return Contract.of(exact, n, *errors, found.value_bound, size=size, fraction=fraction)
 
 
 def planned_sensitivity(exact: Sensitivity, law: Noise, unit: float) -> PlannedSensitivity:
@@ -495,7 +482,7 @@ def planned_sensitivity(exact: Sensitivity, law: Noise, unit: float) -> PlannedS
 def planned_noise(spec: ReleaseSpec, strategy: Strategy, law: Noise, unit: float) -> PlannedNoise:
     """What the plan says of the noise, in units of values."""
     granularity = math.ldexp(1.0, law.granularity_exponent) * unit
-    kind = KINDS[isinstance(law, GaussianNoise)][family_of(strategy)]
+    kind = KINDS[isinstance(law, GaussianNoise)][strategy.kind]
     kind = ADVANCED if spec.advanced else kind
     return PlannedNoise(kind, scale_of(law) * granularity, granularity, law)
 
@@ -534,8 +521,8 @@ def cost(
     lattices = [part.strategy.lattice for part in counters.parts]
     slabs = sum(sum(1 for _ in lattice.slabs()) for lattice in lattices)
     slab = max(8 * lattice.slab_layers * lattice.layer for lattice in lattices)
-    batch = BATCH_ROWS * max(part.batch_bytes for part in counters.parts)
-    tables = max(part.table_bytes for part in counters.parts)
+    batch = BATCH_ROWS * max(part.memory.batch for part in counters.parts)
+    tables = max(part.memory.tables for part in counters.parts)
     tasks = counters.passes or max(1, -(-n // task_rows(n)))
     # Partial sums: eight wait at each level of the tree; a thread works at two and has three ahead.
     waiting = min(tasks, 8 * (1 + math.ceil(math.log(tasks, 8)))) * counters.state_bytes
@@ -550,7 +537,7 @@ def cost(
     reading += largest
     working = 5 * counters.state_bytes + max(reading, tables + 6 * slab)
     # What is released of a lattice that is derived is whole there: blocks, sum, file, and floats.
-    derived = [part.strategy.layout.size for part in counters.parts if maps_of(part.strategy)]
+    derived = [part.strategy.layout.size for part in counters.parts if part.strategy.maps]
     writing = WRITERS * _WRITER_SLABS * slab + _RELEASED_COPIES * 8 * max(derived, default=0)
     return Cost(
         rows=n,

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.base import Bound, Lattice, Layout, Slab
+from dbern.strategies.approximation import lebesgue_constant
+from dbern.strategies.base import Bound, Lattice, LatticeMapStrategy, Layout, Slab
 from dbern.types import FloatArray
 
 _PAIRWISE_WORK = 2e9
 
 
 @dataclass(frozen=True)
-class LatticeStrategy:
+class LatticeStrategy(LatticeMapStrategy):
     """The lattice values themselves (Algorithm 1 of the paper)."""
 
     lattice: Lattice
@@ -41,23 +42,23 @@ class LatticeStrategy:
         return np.ones(self.lattice.shape[axis])
 
     def l1_sensitivity(
-        self, kernels: Sequence[Kernel], *, apart: bool = False, quick: bool = False
+        self, kernels: Sequence[Kernel], *, signed: bool = False, loose: bool = False
     ) -> Bound:
         """``min(2 max_t sum_v K(v/k - t), N sup K)``; the proof is in `dbern.counting.kernel_sums`.
 
         The second holds only where both bumps are nonnegative and in one output.
         """
-        del quick
+        del loose
         sums = [kernel.lattice_sum(k) for kernel, k in zip(kernels, self.lattice.k, strict=True)]
         twice = OUTWARD * 2 * math.prod(sums)
         printed = OUTWARD * self.lattice.size * math.prod(kernel.peak for kernel in kernels)
-        if printed <= twice and not apart:
+        if printed <= twice and not signed:
             return Bound(printed, f"N S(F) = {self.lattice.size} x sup K / n")
         factors = " x ".join(f"{value:.6g}" for value in sums)
         return Bound(twice, f"2 max_t sum_v K(v/k - t) / n = 2 x {factors} / n")
 
     def l2_sensitivity(
-        self, kernels: Sequence[Kernel], *, signed: bool = False, several: bool = False
+        self, kernels: Sequence[Kernel], *, signed: bool = False, multi_output: bool = False
     ) -> Bound:
         """``min(sqrt(2) max_t |K_t|_2, sqrt(N) sup K)``, where bumps are nonnegative.
 
@@ -72,7 +73,7 @@ class LatticeStrategy:
         root = OUTWARD * math.sqrt(2 * math.prod(sums))
         peak = math.prod(kernel.peak for kernel in kernels)
         printed = OUTWARD * math.sqrt(self.lattice.size) * peak
-        if printed <= root and not several:
+        if printed <= root and not multi_output:
             return Bound(printed, f"sqrt(N) S(F) = sqrt({self.lattice.size}) x sup K / n")
         return Bound(root, "sqrt(2) max_t (sum_v K(v/k - t)^2)^{1/2} / n")
 
@@ -92,6 +93,11 @@ class LatticeStrategy:
             return Bound(OUTWARD * math.sqrt(total), "(sum |G|)^{1/2}")
         largest = math.prod(float(gram.sum(axis=1).max()) for gram in grams)
         return Bound(OUTWARD * math.sqrt(largest), "lambda_max(G)^{1/2}")
+
+    def lattice_norm(self, h: Sequence[int]) -> float:
+        """See `Strategy`; it factors over axes."""
+        axes = zip(self.lattice.k, h, strict=True)
+        return OUTWARD * math.prod(lebesgue_constant(*axis) for axis in axes)
 
     def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
         """The values themselves."""

@@ -25,20 +25,16 @@ from dbern.bernstein.oblique import Oblique
 from dbern.certificate import (
     Certificate,
     ErrorModel,
-    synthesis_matrices,
     vector_bound,
-    whole_synthesis,
 )
 from dbern.data.domain import Axis, Domain
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
+from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Lattice, Slab, Strategy
 from dbern.strategies.bias import approximation_of
-from dbern.strategies.bins import AxisBins
-from dbern.strategies.gram import LatticeSpectrum
 from dbern.strategies.lattice import LatticeStrategy
-from dbern.strategies.maps import AxisMap, axis_maps, coordinates_of, family_of, maps_of
-from dbern.strategies.spectral import AxisSpectrum
+from dbern.strategies.maps import map_of, strategy_of
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.store import ReleasedStore
 from dbern.system import Kept
@@ -158,12 +154,12 @@ class Smoothing:
 
 def whole_ranks(strategy: Strategy) -> tuple[int | None, ...]:
     """Every released component; None for each axis of plain lattice values."""
-    return tuple(None if one is None else one.rank for one in axis_maps(strategy))
+    return tuple(None if one is None else one.rank for one in strategy.axis_maps)
 
 
 def smoothings(strategy: Strategy, h: Sequence[int]) -> list[Smoothing]:
     """What may be chosen: `h` and the usual orders, at some shares of the released ranks."""
-    maps = axis_maps(strategy)
+    maps = strategy.axis_maps
     orders = dict.fromkeys([tuple(h), *((order,) * len(h) for order in ORDERS)])
     shares = (1.0,) if maps[0] is None else _SHARES
     found = (
@@ -178,8 +174,8 @@ def smoothings(strategy: Strategy, h: Sequence[int]) -> list[Smoothing]:
 
 def smoothed(strategy: Strategy, smoothing: Smoothing) -> Strategy:
     """The same release, used at the smoothing's ranks; its released values stay all of them."""
-    maps = zip(maps_of(strategy), smoothing.ranks, strict=False)  # plain: no maps
-    return coordinates_of(strategy.lattice, [_used(one, rank) for one, rank in maps])
+    maps = zip(strategy.maps, smoothing.ranks, strict=False)  # plain: no maps
+    return strategy_of(strategy.lattice, [_used(one, rank) for one, rank in maps])
 
 
 def _used(one: AxisMap, rank: int | None) -> AxisMap:
@@ -248,7 +244,7 @@ def _size(smoothing: Smoothing) -> tuple[int, int]:
 
 def _bases(strategy: Strategy, candidates: Sequence[Smoothing]) -> Iterator[list[FloatArray]]:
     """Per candidate and axis, released values to values at Gauss nodes, root weights inside."""
-    first, axes = whole_synthesis(strategy), []
+    first, axes = strategy.whole, []
     share = 1 / len(strategy.lattice.k)
     most = min(_MOST_NODES, round(_MOST_PLACES**share))
     most = most if first is None else round(_MOST_WHOLE**share)
@@ -257,9 +253,9 @@ def _bases(strategy: Strategy, candidates: Sequence[Smoothing]) -> Iterator[list
         axes.append(np.sqrt(weights / 2)[:, None] * bernstein_basis((nodes + 1) / 2, k))
     for candidate in candidates:
         used = smoothed(strategy, candidate)
-        matrices = synthesis_matrices(used, candidate.h)
+        matrices = used.matrices(candidate.h)
         bases = [axis @ matrix for axis, matrix in zip(axes, matrices, strict=True)]
-        whole = whole_synthesis(used)
+        whole = used.whole
         yield bases if whole is None else [_apply(whole, bases).reshape(whole.shape[-1], -1).T]
 
 
@@ -470,31 +466,18 @@ class ReleasedArray:
     @cached_property
     def strategy(self) -> Strategy:
         """What was released of the lattice values."""
-        kind = self._facts["noise"]["kind"]
-        family = kind.partition("-")[0]
-        if family not in ("spectral", "binned"):
+        kind = self._facts["noise"]["kind"].partition("-")[0]
+        found = map_of(kind, self._facts.get("spectral", ""))
+        if found is None:
             return LatticeStrategy(self.lattice)
-        if self._facts.get("spectral") == "lattice":
-            return coordinates_of(self.lattice, [self._lattice_spectrum()])
-        read = self._spectrum if family == "spectral" else self._bins
-        return coordinates_of(self.lattice, [read(axis) for axis in self.axes])
+        path, suffixes = f"{self._path}/{kind}", [f"_{axis}" for axis in self.axes]
 
-    def _spectrum(self, axis: str) -> AxisSpectrum:
-        return AxisSpectrum(*self._stored_spectrum(f"_{axis}"))
+        def read(suffix: str, name: str) -> tuple[Any, dict[str, Any]]:
+            return self._store.array(f"{path}/{name}{suffix}")
 
-    def _lattice_spectrum(self) -> LatticeSpectrum:
-        return LatticeSpectrum(*self._stored_spectrum(""))
-
-    def _stored_spectrum(self, suffix: str) -> tuple[bytes, int, tuple[float, ...], float]:
-        analysis, facts = self._store.array(f"{self._path}/spectral/analysis{suffix}")
-        levels, _ = self._store.array(f"{self._path}/spectral/eigenvalues{suffix}")
-        packed = np.asarray(analysis).astype("<i8").tobytes()
-        return packed, facts["exponent"], tuple(levels.tolist()), facts["weighting"]
-
-    def _bins(self, axis: str) -> AxisBins:
-        synthesis, facts = self._store.array(f"{self._path}/binned/synthesis_{axis}")
-        packed = np.asarray(synthesis).astype("<f8").tobytes()
-        return AxisBins(facts["cells"], facts["degree"], packed)
+        suffixes = [""] if found.of else suffixes
+        maps = [found.of_arrays(partial(read, suffix)) for suffix in suffixes]
+        return strategy_of(self.lattice, maps)
 
     @cached_property
     def _lattice_values(self) -> FloatArray:
@@ -503,7 +486,7 @@ class ReleasedArray:
     @cached_property
     def _released(self) -> FloatArray:
         """What carries the noise, in data units: spectral coordinates, bins or lattice values."""
-        family = family_of(self.strategy)
+        family = self.strategy.kind
         if not family:
             return self._lattice_values
         return self._store.values(f"{self._path}/{family}/released")
@@ -516,7 +499,7 @@ class ReleasedArray:
 
     def _released_blocks(self) -> Blocks:
         """What carries the noise: of a large lattice's own values, shard by shard."""
-        plain = not family_of(self.strategy)
+        plain = not self.strategy.kind
         return self._lattice_blocks() if plain and self.large else blocks_of(self._released)
 
     @property
@@ -533,7 +516,7 @@ class ReleasedArray:
             axes = zip(self.lattice.k, smoothing.h, strict=True)
             return self._lattice_blocks(), [iterated_matrix(*axis) for axis in axes]
         used = smoothed(self.strategy, smoothing)
-        return blocks_of(self._released), synthesis_matrices(used, smoothing.h)
+        return blocks_of(self._released), used.matrices(smoothing.h)
 
     def _polynomial(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
         """The function under a smoothing; the last few are kept with their tables."""

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from dbern.combination import Combination
 from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, RecordWeights
-from dbern.counting.measurement import Component, Vector
+from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema, Response
 from dbern.erm.losses import Logistic, Loss, Square
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
@@ -43,8 +43,8 @@ def minimizer(
     cost: float,
     shards: Shards,
     sources: tuple[tuple[str, str, str], ...] = (),
-) -> RiskMinimizer | LinearFunctions:
-    """The component: labels are classes where the schema has some, or else responses.
+) -> Measurement:
+    """Return the measurement: labels are classes where the schema has some, or else responses.
 
     `sources` as of `RiskModel`.
     """
@@ -54,8 +54,11 @@ def minimizer(
     radius = schema.response.radius if schema.response else 1.0
     facts = (_weighing(schema), cost, radius, count)
     if isinstance(space, LinearSpace):
-        return LinearFunctions.of(RiskModel(schema.domain, loss, space, *facts, sources=sources))
-    return RiskMinimizer(schema.domain, loss, space, *facts, name=name, sources=sources)
+        model = RiskModel(schema.domain, loss, space, *facts, sources=sources)
+        return LinearFunctions(model).measurement()
+    return RiskMinimizer(
+        schema.domain, loss, space, *facts, name=name, sources=sources
+    ).measurement()
 
 
 def _weighing(schema: RecordSchema) -> RecordWeights:
@@ -136,7 +139,7 @@ class LogisticRegression(Learner):
     constant: float = CONSTANT
     shards: Shards = SHARDS
 
-    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One."""
         classes = schema.classes.categories
         if self.link == "sigmoid" and len(classes) > 2:
@@ -190,7 +193,7 @@ class RidgeRegression(Learner):
     constant: float = CONSTANT
     shards: Shards = SHARDS
 
-    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One."""
         loss = Square(response_of(schema).radius)
         space = LinearSpace(schema.domain.dimensions, self.constant)

@@ -23,7 +23,7 @@ from pydantic import Field
 
 from dbern.combination import Combination
 from dbern.counting.kernel_sums import ByCategory, BySign, KernelSum
-from dbern.counting.measurement import Component, Vector
+from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema
 from dbern.erm.losses import Hinge
 from dbern.targets.bandwidths import axis_kernels
@@ -71,7 +71,7 @@ class SupportVectorMachine(Learner):
     width: float = Field(0.1, gt=0, le=1, description="width = 0.1, at most 1")
     shards: Shards = Field("auto", description='shards = "auto", or a number of at least 1')
 
-    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """The signed sum, or one sum for each of more than two classes; or what is solved for."""
         label, domain = schema.classes, schema.domain
         if self.C > 1:

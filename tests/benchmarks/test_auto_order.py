@@ -13,7 +13,6 @@ from rivals.ours import Planned, planned
 from rivals.tasks import figure_one, grid, mixture
 
 from dbern.bernstein.basis import bernstein_basis
-from dbern.certificate import synthesis_matrices
 from dbern.privacy.calibration import GaussianNoise
 from dbern.synopsis.arrays import ORDERS, Smoothing, select, smoothed, whole_ranks
 
@@ -24,7 +23,7 @@ MOST = 1.1  # times the best fixed h
 
 def on_grid(released, strategy, smoothing, positions):
     used = smoothed(strategy, smoothing)
-    for k, matrix in zip(used.lattice.k, synthesis_matrices(used, smoothing.h), strict=True):
+    for k, matrix in zip(used.lattice.k, used.matrices(smoothing.h), strict=True):
         released = np.tensordot(released, bernstein_basis(positions, k) @ matrix, axes=(0, 1))
     return released
 

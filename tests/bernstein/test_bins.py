@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian, kernel_of
+from dbern.strategies.approximation import released_translates
 from dbern.strategies.bins import (
     AxisBins,
     axis_bins,
@@ -20,7 +21,6 @@ from dbern.strategies.bins import (
     local_weights,
     prior,
 )
-from dbern.strategies.maps import released_translates
 
 
 def b_spline(x: Fraction, degree: int) -> Fraction:

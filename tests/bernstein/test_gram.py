@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
-from dbern.certificate import synthesis_matrices, whole_synthesis
 from dbern.erm.user import UserKernel
 from dbern.errors import SpecError
 from dbern.strategies import gram
@@ -23,7 +22,7 @@ from dbern.strategies.gram import (
     lattice_sup_norm,
     rkhs_sensitivity,
 )
-from dbern.strategies.maps import coordinates_of, map_from_dict, map_to_dict, to_released
+from dbern.strategies.maps import map_from_dict, map_to_dict, strategy_of
 from dbern.synopsis.arrays import Smoothing, select, smoothed
 
 
@@ -175,13 +174,13 @@ def test_no_function_of_the_ball_errs_by_more(name):
         spectrum = lattice_spectrum(cube, lattice, rank)
         strategy = GramStrategy(lattice, spectrum)
         whole = Slab(0, 0, rank)
-        released = to_released(strategy, values, whole)
+        released = strategy.measure(values, whole)
         parts = [strategy.reconstruct(released, s) for s in (Slab(0, 0, 2), Slab(1, 2, 7))]
         back = np.concatenate(parts)
-        matrices = synthesis_matrices(strategy, h)
+        matrices = strategy.matrices(h)
         for k, matrix in zip(lattice.k, matrices, strict=True):
             assert matrix.shape == (k + 1, k + 1)
-        np.testing.assert_allclose(whole_synthesis(strategy) @ released, back, atol=1e-12)
+        np.testing.assert_allclose(strategy.whole @ released, back, atol=1e-12)
         found = Released(cube, lattice.k, h, spectrum).weights(y) @ released
         exact = alpha @ cube.kernel(centers, cube.points(y))
         assert np.abs(found - exact).max() <= GramBall(cube, 1.0).error(lattice.k, h, [spectrum])
@@ -197,7 +196,7 @@ def test_maps_and_classes_of_functions_come_back():
     cube, lattice = cube_of("cubic", 2), Lattice((3, 3))
     spectrum = lattice_spectrum(cube, lattice, 4)
     assert map_from_dict(map_to_dict(spectrum)) == spectrum
-    assert coordinates_of(lattice, [spectrum]) == GramStrategy(lattice, spectrum)
+    assert strategy_of(lattice, [spectrum]) == GramStrategy(lattice, spectrum)
     for name in ("cubic", "arc-cosine"):
         ball = GramBall(cube_of(name, 2), 0.7)
         assert approximation_of(ball.to_dict()) == ball

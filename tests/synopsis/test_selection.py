@@ -8,7 +8,6 @@ import pytest
 import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian
-from dbern.certificate import synthesis_matrices
 from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.laplace import discrete_laplace
@@ -47,7 +46,7 @@ def test_auto_is_near_the_best_fixed_choice(bandwidth, epsilon, noise):
     plan, exact, y, truth = figure_one(bandwidth, epsilon, noise)
     candidates = smoothings(plan.strategy, plan.h)
     maps = [
-        bernstein_basis(y, plan.k[0]) @ synthesis_matrices(smoothed(plan.strategy, one), one.h)[0]
+        bernstein_basis(y, plan.k[0]) @ smoothed(plan.strategy, one).matrices(one.h)[0]
         for one in candidates
     ]
     chosen, errors = [], []

@@ -34,8 +34,8 @@ def planned(bandwidths, n, delta="1e-5", **mechanism):
 
 def centers(spec, plan, records):
     counters = plan.counters(spec)
-    state = counters.empty()
-    counters.add(state, {name: records[:, i] for i, name in enumerate(spec.domain.names)})
+    columns = {name: records[:, i] for i, name in enumerate(spec.domain.names)}
+    state = counters.count([columns], b"")
     values = [counters.finish(state, 0, 0, slab).ravel() for slab in plan.strategy.layout.slabs()]
     return to_grid(np.concatenate(values), plan.noise.law)
 

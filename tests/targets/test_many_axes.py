@@ -12,7 +12,7 @@ from conformance import AXES, CASES, LABEL, integers, loss, moves, replaced
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
-from dbern.certificate import noise_sups, synthesis_matrices, tail_at_nodes
+from dbern.certificate import noise_sups, tail_at_nodes
 from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise
 from dbern.synopsis.evaluate import evaluate
@@ -46,7 +46,7 @@ def noiseless(spec, plan, places, points):
     (granules,) = integers(spec, plan, records)
     values = np.ldexp(granules.astype(float), plan.noise.law.granularity_exponent)
     values = values.reshape(plan.strategy.layout.shape)
-    for matrix in synthesis_matrices(plan.strategy, plan.h):
+    for matrix in plan.strategy.matrices(plan.h):
         values = np.tensordot(values, matrix, axes=(0, 1))
     return evaluate(np.ascontiguousarray(values), points)
 
@@ -103,8 +103,9 @@ def test_a_record_is_products_of_its_weights_exactly():
     plan = plan_files(spec, ())
     place = np.array([0.0, 0.3, 0.999, 1.0])
     counters = plan.counters(spec)
-    state = counters.empty()
-    counters.add(state, {name: place[i : i + 1] for i, name in enumerate(spec.domain.names)})
+    state = counters.count(
+        [{name: place[i : i + 1] for i, name in enumerate(spec.domain.names)}], b""
+    )
     weights = []
     for t, axis in zip(place, plan.strategy.bins, strict=True):
         cell = min(int(t * axis.cells), axis.cells - 1)
@@ -122,7 +123,7 @@ def test_a_record_is_products_of_its_weights_exactly():
 
 def sup_at_nodes(strategy, h, law, draws):
     y = (1 - np.cos(np.linspace(0, np.pi, 151 if len(h) == 1 else 41))) / 2
-    matrices = synthesis_matrices(strategy, h)
+    matrices = strategy.matrices(h)
     bases = [bernstein_basis(y, k) @ m for k, m in zip(strategy.lattice.k, matrices, strict=True)]
     return noise_sups(bases, law, draws, label="test")[0] * 2.0**law.granularity_exponent
 

@@ -24,6 +24,7 @@ from dbern.combination import (
 )
 from dbern.planning.planner import plan_files, tradeoff
 from dbern.releasing import publish as publishing
+from dbern.strategies.base import Entries
 from dbern.synopsis.store import ReleasedStore
 from dbern.targets.naive_bayes import ClassSums, NaiveBayesProduct
 
@@ -151,8 +152,9 @@ def test_a_record_that_is_null_in_one_axis_counts_nowhere():
 def test_no_replacement_moves_counts_sums_and_squares_by_more_than_is_proved(axes, norm):
     """All corners and middles, and the null record; another class attains the bound."""
     records = CASES["bayes-gaussian"].spec(axes, 2, "laplace").records
-    sums = ClassSums.of(records.domain, records.classes, moments=True)
-    accumulator = sums.accumulator(2)
+    sums = ClassSums(records.domain, records.classes, moments=True)
+    released = Entries(len(sums.entries))
+    accumulator = sums.accumulator(released, 2)
     rows = []
     places = itertools.product((0.0, 0.3, 0.5, 1.0, math.nan), repeat=axes)
     for place, label in itertools.product(places, (0.0, 1.0)):
@@ -162,9 +164,9 @@ def test_no_replacement_moves_counts_sums_and_squares_by_more_than_is_proved(axe
         rows.append(state.ravel() / 2**accumulator.bits)
     table = np.array(rows)
     apart = max((np.abs(table - row) ** norm).sum(axis=1).max() ** (1 / norm) for row in rows)
-    bound = sums.sensitivity(norm).value
+    bound = sums.sensitivity(released, norm).value
     assert bound * (1 - 1e-9) <= apart <= bound
-    assert max(np.abs(table - row).max() for row in rows) == sums.function_sensitivity
+    assert max(np.abs(table - row).max() for row in rows) == sums.measurement().function_sensitivity
 
 
 # --- errors of scores --------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from test_learners import POINTS, released, table
 import dbern
 from dbern.data.domain import Axis, Domain, Response
 from dbern.planning.planner import plan_files, tradeoff
+from dbern.strategies.base import Lattice
 from dbern.strategies.bins import bin_matrix
+from dbern.strategies.lattice import LatticeStrategy
 from dbern.targets import priestley_chao as gaps
 from dbern.targets import priestley_chao as ordering
 from dbern.targets.priestley_chao import GapAccumulator, GapSum
@@ -71,21 +73,21 @@ class Recorder:
 
 def component(max_gap, n=4):
     domain = Domain((Axis("x", 0.0, 1.0),))
-    return GapSum("prediction", domain, (), Response("r", -1.0, 1.0), int(max_gap * STEPS), n)
+    return GapSum(domain, (), Response("r", -1.0, 1.0), int(max_gap * STEPS), n)
 
 
 def measured(records, max_gap, passes=1):
     """The measure as workers make it, exact: a weight is an integer over ``2^(32 + R)``."""
     one = component(max_gap, max(len(records), 1))
-    accumulator = GapAccumulator(one, Recorder())
+    accumulator = GapAccumulator(one, LatticeStrategy(Lattice((1,))), Recorder())
     columns = {name: np.array([NULL if r is None else float(r[i]) for r in records])
                for i, name in enumerate("xr")}  # fmt: skip
     for index in range(passes):
-        ordered = accumulator.gather(b"", index)
+        ordered = accumulator.begin(np.zeros(1, np.int64), b"", index)
         if passes > 1:
             ordered.survey(columns)
         ordered.add(columns)
-        ordered.finish(np.zeros(1, np.int64))
+        ordered.finish()
     return {step: Fraction(w) / 2**one.scale for step, w in accumulator.atoms.found.items()}
 
 
@@ -169,12 +171,13 @@ def test_a_pass_holds_its_part_and_a_cell_at_most(monkeypatch):
     rng = np.random.default_rng(6)
     steps = np.concatenate([rng.integers(0, 5, 30), rng.integers(0, STEPS, 30)])
     columns = {"x": (steps + 0.5) / STEPS, "r": np.ones(60)}
-    accumulator, held = GapAccumulator(component(Fraction(1, 9), 60), Recorder()), []
+    strategy, held = LatticeStrategy(Lattice((1,))), []
+    accumulator = GapAccumulator(component(Fraction(1, 9), 60), strategy, Recorder())
     for index in range(accumulator.passes):
-        one = accumulator.gather(b"", index)
+        one = accumulator.begin(np.zeros(1, np.int64), b"", index)
         one.survey(columns)
         one.add(columns)
-        one.finish(np.zeros(1, np.int64))
+        one.finish()
         held.append(0 if one._run is None else len(one._run.positions))
     assert sum(held) == len(set(steps.tolist()))
     assert max(held) <= 15

@@ -103,7 +103,7 @@ class GroupSection(Section):
 
 
 class FilterSection(Section):
-    """``[data.filter]``: rows whose value is not in the public list count as null records."""
+    """``[data.filter]``: rows whose value is not in the public list count as missing records."""
 
     column: str = Field(description='column = "status"')
     values: list[_Category] = Field(min_length=1, description='values = ["done"]')

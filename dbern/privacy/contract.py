@@ -193,8 +193,8 @@ def require_one_charge(kind: str, parts: Sequence[tuple[str, int, Fraction]]) ->
 
     A measurement whose fraction of the budget is s is epsilon s, delta s private, so all of them
     are (epsilon, delta)-DP exactly where the fractions add up to at most one. They are exact, so
-    that this sum is. Center and noise of an array are found by its name: two of one name would get one
-    center, and the noise of two laws.
+    that this sum is. Center and noise of an array are found by its name: two of one name would get
+    one center, and the noise of two laws.
 
     Parameters
     ----------

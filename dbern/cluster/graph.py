@@ -320,7 +320,7 @@ def centers(
 
 def _arrived(result: object, counters: Counters, piece: Piece) -> Outcome:
     """Return what `sent` packed, of the plan's size, or a failure that is known here."""
-    layout = counters.parts[piece.part].coordinates.layout
+    layout = counters.parts[piece.part].strategy.layout
     size = math.prod(layout.slab_shape(piece.slab))
     outcome = unpacked(opened(result), size, MAX_CENTER)
     if outcome.failure and outcome.failure not in _FAILURES:

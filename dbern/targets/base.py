@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from dbern.bernstein.kernels import KERNELS
 from dbern.combination import Combination
-from dbern.counting.measurement import Component, Vector
+from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema, Response
 from dbern.errors import SpecError
 
@@ -149,7 +149,7 @@ class Learner(Section, ABC):
         return {}
 
     @abstractmethod
-    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """Return what is released of records of this schema.
 
         Raises
@@ -159,7 +159,7 @@ class Learner(Section, ABC):
         """
 
     def combination(self, schema: RecordSchema) -> Combination:
-        """Return how the components make the function."""
+        """How the measurements make the function."""
         del schema
         return Combination()
 

@@ -545,6 +545,25 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     charge = Budget.parse(spec.budget.epsilon, spec.budget.delta)
     if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
         raise SpecError('budget.epsilon: must be from 1e-6 to 1e6; write epsilon = "1.0"')
+    _check_delta(charge, noise, with_delta=with_delta, paper=paper)
+    for role in ("label", "response", "group"):
+        if getattr(schema, role) is not None and role not in learner.uses:
+            raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
+    components = learner.components(schema)
+    require_one_charge(learner.kind, [(one.name, one.outputs, one.fraction) for one in components])
+    most = max((c.domain.dimensions for c in components if not c.entries), default=0)
+    if most > _MOST_AXES:
+        raise SpecError(
+            f"data.bounds: {most} axes, and a lattice has at most {_MOST_AXES}; keep at "
+            f"most {_MOST_AXES} (factored naive Bayes and linear functions take more)"
+        )
+    found = tuple(protect(one, protection, schema.unit) for one in components)
+    family = named(noise, with_delta=charge.delta > 0, paper=paper)
+    return _Parsed(schema, learner, found, charge, family, beta, protection)
+
+
+def _check_delta(charge: Budget, noise: str, *, with_delta: bool | None, paper: bool) -> None:
+    """Check the charge's delta against the noise and calibration that the spec names."""
     if charge.delta and with_delta is False:
         raise SpecError(
             'budget.delta: Laplace noise needs none; write delta = "0", or noise = "auto"'
@@ -560,20 +579,6 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         )
     if charge.delta and charge.delta < _LEAST_DELTA:
         raise SpecError('budget.delta: must be 0 or at least 1e-15; write delta = "1e-6"')
-    for role in ("label", "response", "group"):
-        if getattr(schema, role) is not None and role not in learner.uses:
-            raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
-    components = learner.components(schema)
-    require_one_charge(learner.kind, [(one.name, one.outputs, one.fraction) for one in components])
-    most = max((c.domain.dimensions for c in components if not c.entries), default=0)
-    if most > _MOST_AXES:
-        raise SpecError(
-            f"data.bounds: {most} axes, and a lattice has at most {_MOST_AXES}; keep at "
-            f"most {_MOST_AXES} (factored naive Bayes and linear functions take more)"
-        )
-    found = tuple(protect(one, protection, schema.unit) for one in components)
-    family = named(noise, with_delta=charge.delta > 0, paper=paper)
-    return _Parsed(schema, learner, found, charge, family, beta, protection)
 
 
 def _protection(spec: ReleaseSpec) -> Protection:

@@ -118,7 +118,7 @@ def test_a_full_disk_is_said_and_loses_nothing(local, place, call, state):
     project = local.project()
     client = local.start(project, (place, call, "before", "full"))
     assert (client.outcome(), client.out) == (1, ""), client.said
-    assert "free" in client.err
+    assert "free" in client.err.lower()
     assert "space" in client.err
     assert "internal error" not in client.err
     assert project.reservation().state == state

@@ -550,7 +550,7 @@ def _key(name: str) -> str:
 )
 @common
 def inspect(source: str, rows: bool, spec_path: str | None, as_json: bool, quiet: bool) -> None:
-    """Show columns and types of Parquet files, without values or statistics."""
+    """Show columns and types of Parquet files. It never shows a value or a statistic."""
     del quiet
     from dbern.data.inspection import inspect_source, write_skeleton
 

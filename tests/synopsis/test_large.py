@@ -291,7 +291,7 @@ def test_a_shape_without_a_folder_for_its_file_is_refused(plain, monkeypatch):
         raise FileNotFoundError(2, "No usable temporary directory")
 
     monkeypatch.setattr(spilled.tempfile, "gettempdir", none)
-    with pytest.raises(EnvironmentRefusedError, match=r"No usable.*set TMPDIR"):
+    with pytest.raises(EnvironmentRefusedError, match=r"No usable.*Set TMPDIR"):
         shaped(POINTS)
 
 

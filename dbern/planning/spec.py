@@ -523,13 +523,6 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         Outside(spec.data.outside),
     )
     _check_per_axis(spec, domain)
-    noise, paper = spec.mechanism.noise, spec.mechanism.calibration == "paper"
-    with_delta = _WITH_DELTA.get(noise)
-    if paper and with_delta is False and noise != PAPER.plain:
-        raise SpecError(
-            'mechanism.calibration: "paper" is proved for noise = "laplace" only; '
-            'write calibration = "tight"'
-        )
     beta = exact(spec.mechanism.beta, "mechanism.beta")
     if not _LEAST_BETA <= beta <= 1 - _LEAST_BETA:
         raise SpecError('mechanism.beta: must be from 1e-9 to 1 - 1e-9; write beta = "0.05"')
@@ -540,19 +533,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     charge = Budget.parse(spec.budget.epsilon, spec.budget.delta)
     if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
         raise SpecError('budget.epsilon: must be from 1e-6 to 1e6; write epsilon = "1.0"')
-    if charge.delta and with_delta is False:
-        raise SpecError(
-            'budget.delta: Laplace noise needs none; write delta = "0", or noise = "auto"'
-        )
-    if not charge.delta and with_delta:
-        raise SpecError(
-            f'mechanism.noise: "{noise}" needs a delta; write delta = "1e-6" in '
-            '[budget], or noise = "auto"'
-        )
-    if charge.delta and paper:
-        raise SpecError(
-            'mechanism.calibration: "paper" is for delta = "0"; write calibration = "tight"'
-        )
+    family = _family(spec, charge)
     if charge.delta and charge.delta < _LEAST_DELTA:
         raise SpecError('budget.delta: must be 0 or at least 1e-15; write delta = "1e-6"')
     for role in ("label", "response", "group"):
@@ -567,7 +548,6 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f"most {_MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
     found = tuple(protect(one, protection, schema.unit) for one in components)
-    family = named(noise, with_delta=charge.delta > 0, paper=paper)
     return _Parsed(schema, learner, found, charge, family, beta, protection)
 
 
@@ -579,6 +559,30 @@ def _protection(spec: ReleaseSpec) -> Protection:
             'noise = "auto"'
         )
     return protection
+
+
+def _family(spec: ReleaseSpec, charge: Budget) -> NoiseFamily:
+    noise, paper = spec.mechanism.noise, spec.mechanism.calibration == "paper"
+    with_delta = _WITH_DELTA.get(noise)
+    if paper and with_delta is False and noise != PAPER.plain:
+        raise SpecError(
+            'mechanism.calibration: "paper" is proved for noise = "laplace" only; '
+            'write calibration = "tight"'
+        )
+    if charge.delta and with_delta is False:
+        raise SpecError(
+            'budget.delta: Laplace noise needs none; write delta = "0", or noise = "auto"'
+        )
+    if not charge.delta and with_delta:
+        raise SpecError(
+            f'mechanism.noise: "{noise}" needs a delta; write delta = "1e-6" in '
+            '[budget], or noise = "auto"'
+        )
+    if charge.delta and paper:
+        raise SpecError(
+            'mechanism.calibration: "paper" is for delta = "0"; write calibration = "tight"'
+        )
+    return named(noise, with_delta=charge.delta > 0, paper=paper)
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:

@@ -18,9 +18,9 @@ from dbern.privacy.families import family_of, noise_law
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
+from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
-from dbern.strategies.maps import map_from_dict, map_to_dict, strategy_of
 
 # --- What a release takes, as planned
 

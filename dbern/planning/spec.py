@@ -52,14 +52,11 @@ _WITH_DELTA = {name: one.with_delta for one in FAMILIES for name in one.kinds.va
 # --- The sections of a spec
 
 
-_Filled = Annotated[str, Field(pattern=r"\S")]
-
-
 class ReleaseSection(Section):
     """``[release]``: what it is called and where it goes."""
 
     name: str = Field(description='name = "trip-density"')
-    output: _Filled = Field(description='output = "out/trip-density.zarr"')
+    output: str = Field(description='output = "out/trip-density.zarr"')
 
 
 _UNIT = 'unit = { column = "user", max_contributions = 8 }'
@@ -189,10 +186,8 @@ class BudgetSection(Section):
 
     epsilon: str = Field(description='epsilon = "1.0" (a string: budgets are exact)')
     delta: str = Field("0", description='delta = "0" (a string: budgets are exact)')
-    ledger: _Filled = Field(description='ledger = "sqlite:///ledger.db"')
-    dataset: _Filled = Field(
-        description='dataset = "trips-2026", the name the budget was granted to'
-    )
+    ledger: str = Field(description='ledger = "sqlite:///ledger.db"')
+    dataset: str = Field(description='dataset = "trips-2026", the name the budget was granted to')
 
 
 # --- Whom a spec protects
@@ -528,13 +523,6 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         Outside(spec.data.outside),
     )
     _check_per_axis(spec, domain)
-    noise, paper = spec.mechanism.noise, spec.mechanism.calibration == "paper"
-    with_delta = _WITH_DELTA.get(noise)
-    if paper and with_delta is False and noise != PAPER.plain:
-        raise SpecError(
-            'mechanism.calibration: "paper" is proved for noise = "laplace" only; '
-            'write calibration = "tight"'
-        )
     beta = exact(spec.mechanism.beta, "mechanism.beta")
     if not _LEAST_BETA <= beta <= 1 - _LEAST_BETA:
         raise SpecError('mechanism.beta: must be from 1e-9 to 1 - 1e-9; write beta = "0.05"')
@@ -545,7 +533,9 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     charge = Budget.parse(spec.budget.epsilon, spec.budget.delta)
     if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
         raise SpecError('budget.epsilon: must be from 1e-6 to 1e6; write epsilon = "1.0"')
-    _check_delta(charge, noise, with_delta=with_delta, paper=paper)
+    family = _family(spec, charge)
+    if charge.delta and charge.delta < _LEAST_DELTA:
+        raise SpecError('budget.delta: must be 0 or at least 1e-15; write delta = "1e-6"')
     for role in ("label", "response", "group"):
         if getattr(schema, role) is not None and role not in learner.uses:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
@@ -558,12 +548,27 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f"most {_MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
     found = tuple(protect(one, protection, schema.unit) for one in components)
-    family = named(noise, with_delta=charge.delta > 0, paper=paper)
     return _Parsed(schema, learner, found, charge, family, beta, protection)
 
 
-def _check_delta(charge: Budget, noise: str, *, with_delta: bool | None, paper: bool) -> None:
-    """Check the charge's delta against the noise and calibration that the spec names."""
+def _protection(spec: ReleaseSpec) -> Protection:
+    protection = protection_of(spec.data)
+    if protection.private_rows and spec.mechanism.noise == ADVANCED.plain:
+        raise SpecError(
+            f'mechanism.noise: "{ADVANCED.plain}" is for replaced rows, as in the paper; write '
+            'noise = "auto"'
+        )
+    return protection
+
+
+def _family(spec: ReleaseSpec, charge: Budget) -> NoiseFamily:
+    noise, paper = spec.mechanism.noise, spec.mechanism.calibration == "paper"
+    with_delta = _WITH_DELTA.get(noise)
+    if paper and with_delta is False and noise != PAPER.plain:
+        raise SpecError(
+            'mechanism.calibration: "paper" is proved for noise = "laplace" only; '
+            'write calibration = "tight"'
+        )
     if charge.delta and with_delta is False:
         raise SpecError(
             'budget.delta: Laplace noise needs none; write delta = "0", or noise = "auto"'
@@ -577,18 +582,7 @@ def _check_delta(charge: Budget, noise: str, *, with_delta: bool | None, paper: 
         raise SpecError(
             'mechanism.calibration: "paper" is for delta = "0"; write calibration = "tight"'
         )
-    if charge.delta and charge.delta < _LEAST_DELTA:
-        raise SpecError('budget.delta: must be 0 or at least 1e-15; write delta = "1e-6"')
-
-
-def _protection(spec: ReleaseSpec) -> Protection:
-    protection = protection_of(spec.data)
-    if protection.private_rows and spec.mechanism.noise == ADVANCED.plain:
-        raise SpecError(
-            f'mechanism.noise: "{ADVANCED.plain}" is for replaced rows, as in the paper; write '
-            'noise = "auto"'
-        )
-    return protection
+    return named(noise, with_delta=charge.delta > 0, paper=paper)
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:

@@ -1,6 +1,6 @@
 """The families of noise: a law, what a spec calls it, and what of it only accuracy rests on.
 
-A new law is a file beside this one that ends with a `NoiseFamily`, and its place in `FAMILIES`.
+A new law is a file beside this one, and a `NoiseFamily` of it here.
 """
 
 from __future__ import annotations

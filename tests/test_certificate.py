@@ -27,9 +27,8 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.accuracy import public_stream, tail
 from dbern.privacy.laplace import discrete_laplace
 from dbern.strategies.approximation import translate_error
-from dbern.strategies.base import Lattice
+from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.strategies.bias import KernelMixture
-from dbern.strategies.lattice import LatticeStrategy
 
 ONE = [(0.3, 20, 1), (0.1, 20, 1), (0.1, 20, 4), (0.05, 10, 2), (0.02, 20, 3), (0.2, 64, 8),
        (1.0, 5, 2), (0.1, 1, 1), (0.15, 20, 50), (0.01, 100, 2)]  # fmt: skip

@@ -17,9 +17,8 @@ from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
-from dbern.strategies.base import Strategy
+from dbern.strategies.base import LatticeStrategy, Strategy
 from dbern.strategies.bias import Approximation
-from dbern.strategies.lattice import LatticeStrategy
 from dbern.types import FloatArray
 
 # --- Bounds on the sup of released noise

@@ -17,9 +17,7 @@ from dbern.certificate import (
     Certificate,
     combined,
     enclose,
-    lattice_norm,
     lower_bound,
-    released_norm,
 )
 from dbern.combination import KINDS, Combination
 from dbern.planning.planner import plan_files
@@ -27,9 +25,8 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.accuracy import public_stream, tail
 from dbern.privacy.laplace import discrete_laplace
 from dbern.strategies.approximation import translate_error
-from dbern.strategies.base import Lattice
+from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.strategies.bias import KernelMixture
-from dbern.strategies.lattice import LatticeStrategy
 
 ONE = [(0.3, 20, 1), (0.1, 20, 1), (0.1, 20, 4), (0.05, 10, 2), (0.02, 20, 3), (0.2, 64, 8),
        (1.0, 5, 2), (0.1, 1, 1), (0.15, 20, 50), (0.01, 100, 2)]  # fmt: skip
@@ -94,8 +91,8 @@ def test_operator_norm_bounds_noise_of_any_signs():
     y = np.linspace(0, 1, 201)
     first, second = (iterated_basis(y, *axis) for axis in zip(k, h, strict=True))
     plain = LatticeStrategy(Lattice(k))
-    norm = released_norm(plain, h)
-    assert lattice_norm(plain, h) == pytest.approx(norm, rel=1e-9)  # the same thing here
+    norm = plain.released_norm(h)
+    assert plain.lattice_norm(h) == pytest.approx(norm, rel=1e-9)  # the same thing here
     worst = 0.0
     for _ in range(200):
         noise = rng.choice([-1.0, 1.0], size=(7, 10))

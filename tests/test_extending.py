@@ -87,8 +87,8 @@ def calibrated(moved, eta, size, budget, bound):
 def test_a_law_is_a_file_and_its_place_in_the_registry(copy):
     (copy / "privacy/cautious.py").write_text(LAW)
     families = copy / "privacy/families.py"
-    change(families, "from dbern.privacy.budget import Budget\n",
-           "from dbern.privacy import cautious\nfrom dbern.privacy.budget import Budget\n")  # fmt: skip
+    first = "from dbern.privacy.budget import Budget\n"
+    change(families, first, f"from dbern.privacy import cautious\n{first}")
     change(families, "PAPER, ADVANCED)", "PAPER, ADVANCED, CAUTIOUS)")
     change(
         families,
@@ -110,7 +110,8 @@ _, usual = planned("laplace")
 _, plan = planned("cautious")
 law = plan.noise.law
 print(plan.noise.kind, law.kind, round(plan.noise.scale / usual.noise.scale, 3))
-print(ReleasePlan.from_dict(plan.to_dict()) == plan, plan.certificate.noise > usual.certificate.noise)
+print(ReleasePlan.from_dict(plan.to_dict()) == plan)
+print(plan.certificate.noise > usual.certificate.noise)
 zeros = np.zeros(8, dtype=np.int64)
 other = privatize(zeros, 0, usual.noise.law, bytes(32), "density")
 print((privatize(zeros, 0, law, bytes(32), "density") != other).any())
@@ -129,7 +130,7 @@ import numpy as np
 
 from dbern.strategies.approximation import LinearMap, StoredArray
 from dbern.strategies.base import LatticeMapStrategy
-from dbern.strategies.lattice import LatticeStrategy
+from dbern.strategies.base import LatticeStrategy
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,12 @@ CEILINGS = {
     "epsilon": 9,                        # 6: to the noise's scale
     "bandwidth": 32,                     # 14: to an answer
     # what there is
-    "modules": 129,                      # 85: those that read what strangers wrote were added,
+    "modules": 134,                      # 85: those that read what strangers wrote were added,
                                          # `privacy.accuracy`, on which privacy does not rest, and
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 36_230,                     # 24,000: of them 275 in `testing`
-    "protocols": 30,
-    "isinstance": 217,                   # 60: of these some 40 look at what strangers wrote, and
+    "lines": 36_500,                     # 24,000: of them 275 in `testing`
+    "protocols": 16,
+    "isinstance": 152,                   # 60: of these some 40 look at what strangers wrote, and
                                          # two came from the tests with `testing`
     "lone functions": 67,                # 10: public, and named in no other module
 }  # fmt: skip

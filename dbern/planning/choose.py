@@ -32,11 +32,10 @@ from dbern.counting.moments import cells_for
 from dbern.errors import SpecError
 from dbern.privacy.families import NoiseFamily
 from dbern.strategies.approximation import AxisMap, released_translates
-from dbern.strategies.base import Lattice, Strategy
+from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bias import GramBall, Released
 from dbern.strategies.bins import CLUSTERS, DEGREE, BinnedStrategy, axis_bins, prior
 from dbern.strategies.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
-from dbern.strategies.lattice import LatticeStrategy
 from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 from dbern.types import FloatArray
 

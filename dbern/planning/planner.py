@@ -43,8 +43,7 @@ from dbern.privacy.budget import Budget
 from dbern.privacy.contract import Contract, Sensitivity, require_one_charge
 from dbern.privacy.families import ADVANCED, LAPLACE, PAPER, NoiseFamily, family_of
 from dbern.privacy.mechanism import Noise
-from dbern.strategies.base import Entries, Lattice, Strategy
-from dbern.strategies.lattice import LatticeStrategy
+from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
 from dbern.system import Progress, silent
 from dbern.targets.bandwidths import unit_notes
 from dbern.types import FloatArray

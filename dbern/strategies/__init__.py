@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dbern.strategies.approximation import AxisMap
-from dbern.strategies.base import Lattice, Strategy
+from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy
 from dbern.strategies.gram import GramStrategy, LatticeSpectrum
-from dbern.strategies.lattice import LatticeStrategy
 from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy
 
 STRATEGIES: Final[dict[type[AxisMap], Callable[[Lattice, tuple[Any, ...]], Strategy]]] = {

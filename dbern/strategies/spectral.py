@@ -15,10 +15,10 @@ from dbern.bernstein.basis import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.strategies.approximation import LinearMap, StoredArray, lebesgue_constant
 from dbern.strategies.base import Bound, Box, Lattice, LatticeMapStrategy, Layout, Slab
-from dbern.strategies.lattice import _PAIRWISE_WORK
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _TAIL = 1e-9
+_PAIRWISE_WORK = 2e9
 
 
 @dataclass(frozen=True)

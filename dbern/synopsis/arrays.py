@@ -32,9 +32,8 @@ from dbern.privacy.families import family_of, noise_law
 from dbern.privacy.mechanism import Noise
 from dbern.strategies import map_of, strategy_of
 from dbern.strategies.approximation import AxisMap
-from dbern.strategies.base import Lattice, Slab, Strategy
+from dbern.strategies.base import Lattice, LatticeStrategy, Slab, Strategy
 from dbern.strategies.bias import approximation_of
-from dbern.strategies.lattice import LatticeStrategy
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.store import ReleasedStore
 from dbern.system import LRUCache

@@ -56,9 +56,8 @@ from dbern.privacy.accuracy import public_stream, uniform
 from dbern.privacy.budget import Budget
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.random_privacy import RandomPrivacy, order_statistic
-from dbern.strategies.base import Bound, Slab
+from dbern.strategies.base import Bound, LatticeStrategy, Slab
 from dbern.strategies.bias import Approximation, Linear
-from dbern.strategies.lattice import LatticeStrategy
 from dbern.system import named_function, source_digest
 from dbern.types import FloatArray, Int64Array
 

@@ -95,9 +95,8 @@ from dbern.counting.measurement import WHOLE, Measurement
 from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError
-from dbern.strategies.base import Bound, Entries, Lattice, Slab
+from dbern.strategies.base import Bound, Entries, Lattice, LatticeStrategy, Slab
 from dbern.strategies.bias import KernelMixture
-from dbern.strategies.lattice import LatticeStrategy
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array

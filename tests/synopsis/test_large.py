@@ -18,8 +18,7 @@ import dbern
 from dbern.bernstein.basis import Blocks, bernstein_basis, on_axes
 from dbern.data.domain import Axis, Domain
 from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
-from dbern.strategies.base import Lattice
-from dbern.strategies.lattice import LatticeStrategy
+from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.synopsis import arrays as released
 from dbern.synopsis import shaping as spilled
 from dbern.synopsis import store

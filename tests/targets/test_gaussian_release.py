@@ -10,8 +10,7 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.planning.planner import plan_files
 from dbern.privacy.mechanism import to_grid
 from dbern.privacy.zcdp import delta_of
-from dbern.strategies.base import Lattice
-from dbern.strategies.lattice import LatticeStrategy
+from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.strategies.spectral import SpectralStrategy, axis_spectrum
 
 

@@ -16,8 +16,7 @@ from dbern.counting.kernel_sums import WeightedSum
 from dbern.planning.planner import plan_files
 from dbern.privacy.contract import law_of
 from dbern.releasing import publish as publishing
-from dbern.strategies.base import Bound
-from dbern.strategies.lattice import LatticeStrategy
+from dbern.strategies.base import Bound, LatticeStrategy
 
 QUICK = {"density", "groups", "machine", "regression", "bayes", "gaps"}
 QUICK_NOISES = {"laplace", "binned-laplace", "discrete-gaussian"}

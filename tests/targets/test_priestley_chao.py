@@ -15,9 +15,8 @@ from test_learners import POINTS, released, table
 import dbern
 from dbern.data.domain import Axis, Domain, Response
 from dbern.planning.planner import plan_files, tradeoff
-from dbern.strategies.base import Lattice
+from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.strategies.bins import bin_matrix
-from dbern.strategies.lattice import LatticeStrategy
 from dbern.targets import priestley_chao as gaps
 from dbern.targets import priestley_chao as ordering
 from dbern.targets.priestley_chao import GapAccumulator, GapSum

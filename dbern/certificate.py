@@ -12,21 +12,16 @@ import numpy as np
 from scipy.fft import dct
 from scipy.special import bdtr
 
-from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
+from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination import Combination
 from dbern.privacy.accuracy import gaussian_tail, public_stream, tail
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
-from dbern.strategies.approximation import lebesgue_constant, sup_norm
-from dbern.strategies.base import Coordinates
+from dbern.strategies.base import Strategy
 from dbern.strategies.bias import Approximation
-from dbern.strategies.bins import BinnedCoordinates
-from dbern.strategies.gram import GramCoordinates, lattice_sup_norm
-from dbern.strategies.lattice import PlainCoordinates
-from dbern.strategies.maps import axis_maps, maps_of, synthesis_matrix
-from dbern.strategies.spectral import SpectralCoordinates
+from dbern.strategies.lattice import LatticeStrategy
 from dbern.types import FloatArray
 
 # --- Bounds on the sup of released noise
@@ -47,62 +42,20 @@ _LARGEST_SHARE = Fraction(1, 10)  # of beta, for the largest draw beside the val
 _SIMULATION_SHARE = 0.1  # of beta, spent on the simulation's own uncertainty
 
 
-def lattice_norm(coordinates: Coordinates, h: Sequence[int]) -> float:
-    """Bound the sup of the polynomial by the largest error of a lattice value before release.
-
-    Of bins there is none: nothing is released of lattice values.
-    """
-    if isinstance(coordinates, BinnedCoordinates):
-        return 0.0
-    if isinstance(coordinates, GramCoordinates):
-        whole = coordinates.spectrum.synthesis @ coordinates.spectrum.analysis
-        return OUTWARD * lattice_sup_norm(coordinates.lattice.k, h, whole)
-    spectra = coordinates.spectra if isinstance(coordinates, SpectralCoordinates) else None
-    axes = zip(coordinates.lattice.k, h, spectra or [None] * len(h), strict=True)
-    return OUTWARD * math.prod(lebesgue_constant(*axis) for axis in axes)
-
-
-def synthesis_matrices(coordinates: Coordinates, h: Sequence[int]) -> list[FloatArray]:
-    """Per axis, what takes released values to coefficients of the Bernstein basis.
-
-    Of coordinates of the whole lattice, what takes its values there: `whole_synthesis` comes first.
-    """
-    if isinstance(coordinates, GramCoordinates):
-        return [iterated_matrix(*axis) for axis in zip(coordinates.lattice.k, h, strict=True)]
-    axes = zip(coordinates.lattice.k, h, axis_maps(coordinates), strict=True)
-    return [synthesis_matrix(*axis) for axis in axes]
-
-
-def whole_synthesis(coordinates: Coordinates) -> FloatArray | None:
-    """From released to lattice values, (k_1 + 1, .., k_l + 1, d); None where axes factor."""
-    if not isinstance(coordinates, GramCoordinates):
-        return None
-    return coordinates.spectrum.synthesis.reshape(*coordinates.lattice.shape, -1)
-
-
-def released_norm(coordinates: Coordinates, h: Sequence[int]) -> float:
-    """Bound the sup of the polynomial by the largest error of a released value."""
-    if isinstance(coordinates, GramCoordinates):
-        return OUTWARD * lattice_sup_norm(coordinates.lattice.k, h, coordinates.spectrum.synthesis)
-    matrices = synthesis_matrices(coordinates, h)
-    norms = [sup_norm(k, m) for k, m in zip(coordinates.lattice.k, matrices, strict=True)]
-    return OUTWARD * math.prod(norms)
-
-
-def noise_bound(coordinates: Coordinates, h: Sequence[int], law: Noise, beta: Fraction) -> float:
+def noise_bound(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
     """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
 
     The smaller of two proved bounds: the union bound over coefficients times the operator's norm,
     and a simulated quantile of the very law, evaluated at enclosing nodes; where that takes too
     long, the tail of its values at the nodes.
     """
-    union = released_norm(coordinates, h) * largest_draw(law, coordinates.layout.size, beta)
+    union = strategy.released_norm(h) * largest_draw(law, strategy.layout.size, beta)
     few = len(h) <= _SIMULATED_AXES
-    simulated = _simulated_quantile(coordinates, h, law, float(beta)) if few else None
-    return min(union, tail_at_nodes(coordinates, h, law, beta) if simulated is None else simulated)
+    simulated = _simulated_quantile(strategy, h, law, float(beta)) if few else None
+    return min(union, tail_at_nodes(strategy, h, law, beta) if simulated is None else simulated)
 
 
-def tail_at_nodes(coordinates: Coordinates, h: Sequence[int], law: Noise, beta: Fraction) -> float:
+def tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
     """Chernoff's bound for the value at a node, and the union bound over nodes.
 
     A value is ``sum_j c_j X_j``, X of the law. With a, m at least ``|c|_2``, ``|c|_inf`` of every
@@ -112,7 +65,7 @@ def tail_at_nodes(coordinates: Coordinates, h: Sequence[int], law: Noise, beta: 
     ``exp(u^2 s^2 a^2 / (1 - u^2 s^2 m^2) - u t)``. *Gaussian*: the discrete law too is
     sub-Gaussian (Canonne, Kamath and Steinke 2020), ``exp(u^2 sigma^2 a^2 / 2 - u t)``.
     """
-    enclosure = enclose(coordinates, h, oversampling=8)
+    enclosure = enclose(strategy, h, oversampling=8)
     a = math.prod(float(np.linalg.norm(basis, axis=1).max()) for basis in enclosure.bases)
     m = math.prod(float(np.abs(basis).max()) for basis in enclosure.bases)
     nodes = math.prod(len(basis) for basis in enclosure.bases)
@@ -124,7 +77,7 @@ def tail_at_nodes(coordinates: Coordinates, h: Sequence[int], law: Noise, beta: 
         exponents = (shares * a / m) ** 2 / (1 - shares**2)
         reached = law.scale * m * float(((level + exponents) / shares).min())
     granule = math.ldexp(1.0, law.granularity_exponent)
-    largest = largest_draw(law, coordinates.layout.size, beta * _LARGEST_SHARE)
+    largest = largest_draw(law, strategy.layout.size, beta * _LARGEST_SHARE)
     return OUTWARD * (enclosure.factor * granule * reached + enclosure.loose * largest)
 
 
@@ -158,7 +111,7 @@ def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta:
 
 
 def _simulated_quantile(
-    coordinates: Coordinates, h: Sequence[int], law: Noise, beta: float
+    strategy: Strategy, h: Sequence[int], law: Noise, beta: float
 ) -> float | None:
     """An upper confidence bound on the quantile from independent draws under a public key.
 
@@ -167,8 +120,8 @@ def _simulated_quantile(
     None where that takes too many draws. The enclosing nodes bound the sup from the grid.
     """
     for oversampling, wanted in _ENCLOSURES:
-        enclosure = enclose(coordinates, h, oversampling)
-        work = _field_work(enclosure.bases) + coordinates.lattice.size * coordinates.layout.size
+        enclosure = enclose(strategy, h, oversampling)
+        work = _field_work(enclosure.bases) + strategy.lattice.size * strategy.layout.size
         draws = int(min(_MOST_DRAWS, _WORK / work))
         if draws >= wanted:
             break
@@ -177,7 +130,7 @@ def _simulated_quantile(
     rank = _quantile_rank(draws, beta)
     if rank is None:
         return None
-    fields, largest = noise_sups(enclosure.bases, law, draws, first=whole_synthesis(coordinates))
+    fields, largest = noise_sups(enclosure.bases, law, draws, first=strategy.whole)
     sups = np.sort(enclosure.factor * fields + enclosure.loose * largest)
     granule = math.ldexp(1.0, law.granularity_exponent)
     return OUTWARD * granule * float(sups[rank])
@@ -204,7 +157,7 @@ class Enclosure:
     loose: float
 
 
-def enclose(coordinates: Coordinates, h: Sequence[int], oversampling: int) -> Enclosure:
+def enclose(strategy: Strategy, h: Sequence[int], oversampling: int) -> Enclosure:
     """Nodes for the degree that an axis really has: smooth synthesis has much less than k.
 
     With M an axis's map to polynomials, cut after the Chebyshev degree D where the coefficients
@@ -213,15 +166,13 @@ def enclose(coordinates: Coordinates, h: Sequence[int], oversampling: int) -> En
     n_i + t_i for the norm of the cut one.
     """
     bases, factor, whole, grown = [], 1.0, 1.0, 1.0
-    if isinstance(coordinates, GramCoordinates):
-        for k, matrix in zip(
-            coordinates.lattice.k, synthesis_matrices(coordinates, h), strict=True
-        ):
+    if strategy.whole is not None:
+        for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True):
             nodes, axis_factor = enclosing_nodes(k, oversampling)
             bases.append(bernstein_basis(nodes, k) @ matrix)
             factor *= axis_factor
         return Enclosure(bases, factor, 0.0)
-    for k, matrix in zip(coordinates.lattice.k, synthesis_matrices(coordinates, h), strict=True):
+    for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True):
         degree, norm, tail = _effective_degree(k, matrix)
         nodes, axis_factor = enclosing_nodes(degree, oversampling)
         bases.append(bernstein_basis(nodes, k) @ matrix)
@@ -357,7 +308,7 @@ class ErrorModel:
     """
 
     approximation: Approximation
-    coordinates: Coordinates
+    strategy: Strategy
     law: Noise
     lattice_error: float
     released_error: float
@@ -371,17 +322,17 @@ class ErrorModel:
         `at_once` is how many such bounds are to hold together: arrays of one function, or
         candidates that `h` was chosen from after the noise was drawn.
         """
-        coordinates, lattice = self.coordinates, self.coordinates.lattice
-        maps = axis_maps(coordinates)
-        rounding = lattice_norm(coordinates, h) * self.lattice_error
-        rounding += released_norm(coordinates, h) * self.released_error
-        if maps_of(coordinates):  # the derived lattice is rounded again
+        strategy, lattice = self.strategy, self.strategy.lattice
+        maps = strategy.axis_maps
+        rounding = strategy.lattice_norm(h) * self.lattice_error
+        rounding += strategy.released_norm(h) * self.released_error
+        if strategy.maps:  # the derived lattice is rounded again
             half_granule = math.ldexp(0.5, self.law.granularity_exponent)
-            rounding += lattice_norm(PlainCoordinates(lattice), h) * half_granule
+            rounding += LatticeStrategy(lattice).lattice_norm(h) * half_granule
         return Certificate(
             approximation=self.approximation.error(lattice.k, h, maps) * self.unit,
             rounding=rounding * self.unit,
-            noise=noise_bound(coordinates, h, self.law, beta / at_once) * self.unit,
+            noise=noise_bound(strategy, h, self.law, beta / at_once) * self.unit,
             beta=float(beta),
             lower_bound=least,
         )

@@ -19,7 +19,7 @@ from dbern.counting.passes import Counters
 from dbern.data.domain import Column, RecordSchema
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import PlannedComponent, ReleasePlan
+from dbern.planning.plans import PlannedMeasurement, ReleasePlan
 from dbern.planning.spec import ADVANCED, ReleaseSpec
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import to_grid
@@ -234,7 +234,7 @@ def integers(spec: ReleaseSpec, plan: ReleasePlan, records: Sequence[Record]) ->
         values = [
             counters.finish(state, part, output, slab).ravel()
             for output in range(planned.outputs)
-            for slab in planned.coordinates.layout.slabs()
+            for slab in planned.strategy.layout.slabs()
         ]
         found.append(to_grid(np.concatenate(values), planned.noise.law))
     return found
@@ -249,7 +249,7 @@ def moves(plan: ReleasePlan, staged: Sequence[Sequence[Int64Array]]) -> list[flo
     ]
 
 
-def ratios(ones: Int64Array, others: Int64Array, planned: PlannedComponent) -> FloatArray:
+def ratios(ones: Int64Array, others: Int64Array, planned: PlannedMeasurement) -> FloatArray:
     """Distances of integers (m, N) and (m', N) over the sensitivity of the law, in its norm."""
     norm, bound = _sensitivity(planned)
     found = np.empty((len(ones), len(others)))
@@ -258,12 +258,12 @@ def ratios(ones: Int64Array, others: Int64Array, planned: PlannedComponent) -> F
     return found / bound
 
 
-def _sensitivity(planned: PlannedComponent) -> tuple[float, float]:
+def _sensitivity(planned: PlannedMeasurement) -> tuple[float, float]:
     """What the planned law is calibrated to, in granules: a norm, and the most by which to move."""
     law = planned.noise.law
     if isinstance(law, GaussianNoise):
         return 2, math.sqrt(law.l2_sensitivity_granules_squared)
     if planned.noise.kind == ADVANCED:  # the move of any one value, whose number is part of the law
-        size = planned.outputs * planned.coordinates.layout.size
+        size = planned.outputs * planned.strategy.layout.size
         return math.inf, law.l1_sensitivity_granules / size
     return 1, law.l1_sensitivity_granules

@@ -20,17 +20,16 @@ from dbern.certificate import (
     lattice_norm,
     lower_bound,
     released_norm,
-    synthesis_matrices,
 )
 from dbern.combination import KINDS, Combination
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.accuracy import public_stream, tail
 from dbern.privacy.laplace import discrete_laplace
-from dbern.strategies.approximation import bump_error
+from dbern.strategies.approximation import translate_error
 from dbern.strategies.base import Lattice
-from dbern.strategies.bias import Bumps
-from dbern.strategies.lattice import PlainCoordinates
+from dbern.strategies.bias import KernelMixture
+from dbern.strategies.lattice import LatticeStrategy
 
 ONE = [(0.3, 20, 1), (0.1, 20, 1), (0.1, 20, 4), (0.05, 10, 2), (0.02, 20, 3), (0.2, 64, 8),
        (1.0, 5, 2), (0.1, 1, 1), (0.15, 20, 50), (0.01, 100, 2)]  # fmt: skip
@@ -51,7 +50,7 @@ def sup_error(records, bandwidth, k, h):
 
 @pytest.mark.parametrize(("bandwidth", "k", "h"), ONE)
 def test_approximation_bounds_every_database_of_one_axis_and_is_tight(bandwidth, k, h):
-    bound = bump_error(Gaussian(bandwidth), k, h)
+    bound = translate_error(Gaussian(bandwidth), k, h)
     places = np.concatenate([np.linspace(0, 1, 41), (np.arange(k) + 0.5) / k,
                              [1e-4, 0.5 + 0.25 / k]])  # fmt: skip
     masses = [sup_error(np.array([[t]]), (bandwidth,), (k,), (h,)) for t in places]
@@ -71,7 +70,7 @@ TWO = [((0.3, 0.2), (6, 9), (1, 3)), ((0.1, 0.1), (10, 10), (2, 2)), ((0.5, 0.08
 
 @pytest.mark.parametrize(("bandwidth", "k", "h"), TWO)
 def test_approximation_bounds_databases_of_two_axes(bandwidth, k, h):
-    bound = Bumps(tuple(Gaussian(b) for b in bandwidth)).error(k, h, [None] * len(k))
+    bound = KernelMixture(tuple(Gaussian(b) for b in bandwidth)).error(k, h, [None] * len(k))
     rng = np.random.default_rng(1)
     ends = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.5], [0.5, 0.5]])
     masses = [sup_error(t[None], bandwidth, k, h) for t in [*ends, *rng.uniform(size=(25, 2))]]
@@ -83,8 +82,8 @@ def test_approximation_bounds_databases_of_two_axes(bandwidth, k, h):
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_nothing_worse_than_the_telescoped_product(dimensions):
     kernels, k, h = [Gaussian(0.2)] * dimensions, [10] * dimensions, [2] * dimensions
-    peak, error = kernels[0].peak, bump_error(kernels[0], 10, 2)
-    assert Bumps(tuple(kernels)).error(k, h, [None] * dimensions) == pytest.approx(
+    peak, error = kernels[0].peak, translate_error(kernels[0], 10, 2)
+    assert KernelMixture(tuple(kernels)).error(k, h, [None] * dimensions) == pytest.approx(
         (peak + error) ** dimensions - peak**dimensions, rel=1e-9
     )
 
@@ -94,7 +93,7 @@ def test_operator_norm_bounds_noise_of_any_signs():
     rng = np.random.default_rng(2)
     y = np.linspace(0, 1, 201)
     first, second = (iterated_basis(y, *axis) for axis in zip(k, h, strict=True))
-    plain = PlainCoordinates(Lattice(k))
+    plain = LatticeStrategy(Lattice(k))
     norm = released_norm(plain, h)
     assert lattice_norm(plain, h) == pytest.approx(norm, rel=1e-9)  # the same thing here
     worst = 0.0
@@ -231,12 +230,12 @@ def test_fewer_nodes_enclose_the_noise_all_the_same(kind, k):
         mechanism={"k": list(k), "h": 8, "noise": kind},
     )
     plan = plan_files(ReleaseSpec(**content), ())
-    enclosure = enclose(plan.coordinates, plan.h, 4)
+    enclosure = enclose(plan.strategy, plan.h, 4)
     dense = np.linspace(0, 1, 40 * max(k) + 1 if len(k) == 1 else 201)
-    matrices = synthesis_matrices(plan.coordinates, plan.h)
+    matrices = plan.strategy.matrices(plan.h)
     rng = np.random.default_rng(3)
     for draw in range(8):
-        size = plan.coordinates.layout.shape
+        size = plan.strategy.layout.shape
         noise = rng.laplace(size=size) if draw % 2 else np.sign(rng.normal(size=size))
         found, field = noise, noise
         for each, basis, matrix in zip(k, enclosure.bases, matrices, strict=True):

@@ -192,8 +192,7 @@ def test_centers_stay_inside_the_samplers_range(table):
     path, _ = table
     spec, planned_release = planned(path)
     counters, law = planned_release.counters(spec), planned_release.noise.law
-    state = counters.empty()
-    counters.add(state, {"x": np.full(ROWS, 4.0), "y": np.full(ROWS, 2.0)})
+    state = counters.count([{"x": np.full(ROWS, 4.0), "y": np.full(ROWS, 2.0)}], b"")
     granules = center(
         Outcome(state, ROWS), counters, Piece(0, 0, whole(planned_release)), law, SALT
     ).state

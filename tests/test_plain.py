@@ -120,7 +120,7 @@ def test_a_failure_that_is_unknown_here_is_an_internal_one():
         parts = ()
 
     class Layout:
-        coordinates = type("C", (), {"layout": type("L", (), {"slab_shape": lambda *_: (4,)})()})()
+        strategy = type("C", (), {"layout": type("L", (), {"slab_shape": lambda *_: (4,)})()})()
 
     Parts.parts = (Layout,)
     piece = type("P", (), {"part": 0, "slab": None})

@@ -206,9 +206,9 @@ def test_plans_are_the_same_whatever_the_records_are(source):
 
 def test_statistics_agree_between_plan_and_spec():
     spec, planned = density_spec((0.1,), (20,)), density_plan((0.1,), (20,))
-    (component,), (statistic,) = planned.components, planned.counters(spec).parts
-    assert statistic.counting == component.counting
-    assert statistic.n == planned.n
+    (component,), (accumulator,) = planned.components, planned.counters(spec).parts
+    assert accumulator.counting == component.counting
+    assert accumulator.n == planned.n
 
 
 @pytest.mark.parametrize("bounds", [{"w": [0.0, 1.0]}, {"X": [0.0, 1.0]}])

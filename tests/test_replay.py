@@ -243,27 +243,27 @@ def planted_in_attributes(monkeypatch):
 def planted_in_progress(monkeypatch):
     import click
 
-    from dbern.counting.kernel_sums import KernelSumStatistic
+    from dbern.counting.kernel_sums import KernelSumAccumulator
 
-    original = KernelSumStatistic.add
+    original = KernelSumAccumulator.add
 
     def leaking(self, state, records):
         original(self, state, records)
-        click.echo(f"kept {self.summands.domain.bounded(records)[0].sum()}", err=True)
+        click.echo(f"kept {self.weighted_records.domain.bounded(records)[0].sum()}", err=True)
 
-    monkeypatch.setattr(KernelSumStatistic, "add", leaking)
+    monkeypatch.setattr(KernelSumAccumulator, "add", leaking)
 
 
 def planted_in_the_log(monkeypatch):
-    from dbern.counting.kernel_sums import KernelSumStatistic
+    from dbern.counting.kernel_sums import KernelSumAccumulator
 
-    original = KernelSumStatistic.add
+    original = KernelSumAccumulator.add
 
     def leaking(self, state, records):
         original(self, state, records)
         logging.getLogger("dbern.components").debug("sum %s", state.sum())
 
-    monkeypatch.setattr(KernelSumStatistic, "add", leaking)
+    monkeypatch.setattr(KernelSumAccumulator, "add", leaking)
 
 
 def planted_in_the_plan(monkeypatch):

@@ -11,9 +11,9 @@ import pytest
 from pydantic import Field
 
 import dbern
-from dbern.counting.kernel_sums import KernelSum
+from dbern.counting.kernel_sums import KernelSum, WeightedSum
 from dbern.data.domain import Column
-from dbern.strategies.base import BumpBound
+from dbern.strategies.base import Bound
 from dbern.targets import KernelDensity, Learner, Lengths, NadarayaWatson, axis_kernels, kinds
 from dbern.testing import adversarial, search
 
@@ -101,10 +101,11 @@ def test_a_bound_of_half_is_caught_with_every_norm(noise, monkeypatch):
     spec = changed(DENSITY, mechanism={"noise": noise}, budget=budget)
     right = search(KernelDensity, spec).largest
     assert 0.5 < right <= 1
-    movement, function = KernelSum.movement, KernelSum.function_movement.fget
-    half = lambda *a, **k: replace(movement(*a, **k), value=movement(*a, **k).value / 4)  # noqa: E731
-    monkeypatch.setattr(KernelSum, "movement", half)
-    monkeypatch.setattr(KernelSum, "function_movement", property(lambda one: function(one) / 4))
+    moved, function = WeightedSum.sensitivity, WeightedSum.function_sensitivity.fget
+    half = lambda *a: replace(moved(*a), value=moved(*a).value / 4)  # noqa: E731
+    monkeypatch.setattr(WeightedSum, "sensitivity", half)
+    quarter = property(lambda one: function(one) / 4)
+    monkeypatch.setattr(WeightedSum, "function_sensitivity", quarter)
     assert search(KernelDensity, spec).found
 
 
@@ -125,7 +126,7 @@ def test_every_neighbouring_relation_is_searched(data, monkeypatch):
 
 
 def third(bound):
-    return BumpBound(bound.value / 3, "planted")
+    return Bound(bound.value / 3, "planted")
 
 
 @pytest.mark.slow

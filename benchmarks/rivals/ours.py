@@ -17,7 +17,6 @@ import numpy as np
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
-from dbern.certificate import synthesis_matrices
 from dbern.cluster.graph import Outcome, Piece, center, count, merge, share_out
 from dbern.data.discovery import discover
 from dbern.data.parquet import read_footers, write_records
@@ -97,7 +96,7 @@ def planned(task: Task, epsilon: float, delta: str = "0") -> tuple[ReleasePlan, 
         counters = plan.counters(spec)
         files = read_footers(discover(spec.source), spec.columns)
         total = merge([count(counters, portions, _SALT) for portions in share_out(files, _SALT)])
-        pieces = [Piece(0, 0, slab) for slab in plan.coordinates.layout.slabs()]
+        pieces = [Piece(0, 0, slab) for slab in plan.strategy.layout.slabs()]
         parts = [center(total, counters, piece, plan.noise.law, _SALT) for piece in pieces]
     return plan, np.concatenate([_granules(part) for part in parts])
 
@@ -118,7 +117,7 @@ class Planned:
 
     @property
     def setting(self) -> str:
-        noise, shape = self.plan.noise.kind, self.plan.coordinates.layout.shape
+        noise, shape = self.plan.noise.kind, self.plan.strategy.layout.shape
         k, h, kept = ("x".join(map(str, each)) for each in (self.plan.k, self.plan.h, shape))
         return f"{noise}, k {k}, h {h}, {kept} released"
 
@@ -133,7 +132,7 @@ class Planned:
 
     def evaluate(self, points: FloatArray) -> FloatArray:
         plan = self.plan
-        matrices = synthesis_matrices(plan.coordinates, plan.h)
+        matrices = plan.strategy.matrices(plan.h)
         axes = [
             lambda y, k=k, matrix=matrix: bernstein_basis(y, k) @ matrix
             for k, matrix in zip(plan.k, matrices, strict=True)

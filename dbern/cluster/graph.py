@@ -319,7 +319,7 @@ def centers(
 
 def _arrived(result: object, counters: Counters, piece: Piece) -> Outcome:
     """What `sent` packed, of the size that the plan expects, or a failure that is known here."""
-    layout = counters.parts[piece.part].coordinates.layout
+    layout = counters.parts[piece.part].strategy.layout
     size = math.prod(layout.slab_shape(piece.slab))
     outcome = unpacked(opened(result), size, MAX_CENTER)
     if outcome.failure and outcome.failure not in _FAILURES:

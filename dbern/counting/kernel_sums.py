@@ -2,8 +2,8 @@
 
 Public rules from a record to an output and a weight: what a kernel sum adds up.
 
-Every rule decides by one record alone, with single IEEE operations. `Summands` are all that is
-public about what a sum adds: the rule, and where records are.
+Every rule decides by one record alone, with single IEEE operations. `WeightedRecords` hold all that
+is public about what a sum adds: the rule, and where records are.
 
 Counting records into B-spline bins: integers from the record to the noise.
 
@@ -60,14 +60,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
 from dbern.counting.loops import EQUAL, Rows, Terms, add_rows, strides
-from dbern.counting.measurement import WHOLE, Statistic
+from dbern.counting.measurement import WHOLE, Measurement
 from dbern.counting.moments import (
     MomentSketch,
     chebyshev_table,
@@ -78,21 +78,22 @@ from dbern.counting.moments import (
     smallest_sketch,
     truncation_error,
 )
+from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.data.domain import Column, Domain, Outside, Response
 from dbern.errors import SpecError
-from dbern.strategies.base import BumpBound, Coordinates, Slab
-from dbern.strategies.bias import Bumps
-from dbern.strategies.bins import BinnedCoordinates
+from dbern.strategies.base import AxisStrategy, Bound, LatticeMapStrategy, Slab
+from dbern.strategies.bias import KernelMixture
+from dbern.strategies.bins import BinnedStrategy
 from dbern.types import UNIT_ROUNDOFF, BoolArray, FloatArray, Int64Array
 
 # --- Public rules from a record to an output and a weight
 
 
-WEIGHING_BYTES = 64
+WEIGHTS_BYTES = 64
 """Memory of a record's output, weight and the temporaries on the way there."""
 
 
-class Weighing(Protocol):
+class RecordWeights(Protocol):
     """The public rule from a record to an output and a weight; frozen and importable."""
 
     @property
@@ -221,7 +222,7 @@ class Present:
 
 
 @dataclass(frozen=True)
-class Summands:
+class WeightedRecords:
     """What of each record a kernel sum adds up: its position, output and weight.
 
     Parameters
@@ -235,24 +236,24 @@ class Summands:
     """
 
     domain: Domain
-    weighing: Weighing
+    record_weights: RecordWeights
     box: Domain | None = None
     oblique: Oblique | None = None
 
     @property
     def outputs(self) -> int:
-        """As many as the weighing has."""
-        return self.weighing.outputs
+        """As many as the record weights have."""
+        return self.record_weights.outputs
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns of the axes and those of the weights."""
-        return (self.box or self.domain).columns + self.weighing.columns
+        return (self.box or self.domain).columns + self.record_weights.columns
 
     def rows(self, records: Mapping[str, FloatArray]) -> Rows:
         """A batch as it is added up: axes with their bounds, outputs and weights."""
         axes = self.domain.axes
-        counts, output, weight = self.weighing(records)
+        counts, output, weight = self.record_weights(records)
         if self.box is not None:
             kept, unit = self.box.bounded(records)
             counts = kept if counts is None else kept & counts
@@ -283,7 +284,7 @@ class Summands:
     @property
     def row_bytes(self) -> int:
         """Memory that a record of a batch takes before it is added."""
-        return WEIGHING_BYTES + (0 if self.oblique is None else 48 * self.domain.dimensions)
+        return WEIGHTS_BYTES + (0 if self.oblique is None else 48 * self.domain.dimensions)
 
     @property
     def coordinates_text(self) -> str:
@@ -295,7 +296,7 @@ class Summands:
 
 
 @dataclass(frozen=True)
-class BinnedSumStatistic:
+class BinnedSumAccumulator(RecordAccumulator):
     """A kernel sum before its kernel: bins, one array for each output.
 
     Parameters
@@ -304,15 +305,15 @@ class BinnedSumStatistic:
         s; ``n 2^s < 2^62`` so that no sum overflows.
     """
 
-    summands: Summands
-    coordinates: BinnedCoordinates
+    weighted_records: WeightedRecords
+    strategy: BinnedStrategy
     n: int
     bits: int
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The summands'."""
-        return self.summands.columns
+        """Those of the weighted records."""
+        return self.weighted_records.columns
 
     @property
     def counting(self) -> dict[str, Any]:
@@ -322,69 +323,57 @@ class BinnedSumStatistic:
     @property
     def description(self) -> str:
         """Bins and degree."""
-        bins = " x ".join(map(str, self.coordinates.layout.shape))
-        text = f"{bins} bins, B-splines of degree {self.coordinates.bins[0].degree}"
-        return text + self.summands.coordinates_text
+        bins = " x ".join(map(str, self.strategy.layout.shape))
+        text = f"{bins} bins, B-splines of degree {self.strategy.bins[0].degree}"
+        return text + self.weighted_records.coordinates_text
 
     @property
-    def kernel_error(self) -> float:
-        """rho."""
-        return 2.0**-self.bits
+    def errors(self) -> Errors:
+        """See the top of the module for the kernel's; floats are of sums that are at most one.
+
+        *Positions*: a bin's share of a position that is a few roundings off; slopes are at most
+        2 g. *Floats*: an integer as a float, and a division, of at most one; and what bins are off
+        exactly. The sum of all bins of all outputs is at most one, and so is its float error
+        ``3 2^-53``. No bin exceeds one, but for rounding.
+        """
+        rho = 2.0**-self.bits
+        touched = math.prod(axis.degree + 1 for axis in self.strategy.bins)
+        cells = sum(2 * axis.cells for axis in self.strategy.bins)
+        position = OUTWARD * self.weighted_records.shift * cells
+        floats = OUTWARD * 3 * UNIT_ROUNDOFF
+        return Errors(
+            kernel=rho,
+            kernel_norms=(OUTWARD * 2 * rho * touched, OUTWARD * 2 * rho * math.sqrt(touched)),
+            position=position,
+            floats=OUTWARD * (3 * UNIT_ROUNDOFF + rho + position),
+            float_norms=(floats, floats),
+            value_bound=1.001,
+        )
 
     @property
-    def position_error(self) -> float:
-        """A bin's share of a position that is a few roundings off; slopes are at most 2 g."""
-        return OUTWARD * self.summands.shift * sum(2 * axis.cells for axis in self.coordinates.bins)
-
-    @property
-    def float_error(self) -> float:
-        """An integer as a float, and a division, of at most one; and what bins are off exactly."""
-        return OUTWARD * (3 * UNIT_ROUNDOFF + self.kernel_error + self.position_error)
-
-    @property
-    def value_bound(self) -> float:
-        """No bin exceeds one, but for rounding."""
-        return 1.001
-
-    def kernel_error_norm(self, norm: int) -> float:
-        """See the top of the module."""
-        touched = math.prod(axis.degree + 1 for axis in self.coordinates.bins)
-        return OUTWARD * 2 * self.kernel_error * (math.sqrt(touched) if norm == 2 else touched)
-
-    def float_error_norm(self, norm: int) -> float:
-        """``3 2^-53`` of the sum of all bins of all outputs, which is at most one."""
-        del norm
-        return OUTWARD * 3 * UNIT_ROUNDOFF
-
-    @property
-    def batch_bytes(self) -> int:
-        """What the weighing makes; records are located and added block by block."""
-        return self.summands.row_bytes
-
-    @property
-    def table_bytes(self) -> int:
-        """None."""
-        return 0
+    def memory(self) -> Memory:
+        """What the record weights take; records are located and added block by block."""
+        return Memory(self.weighted_records.row_bytes)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Outputs, bins."""
-        return (self.summands.outputs, *self.coordinates.layout.shape)
+        return (self.weighted_records.outputs, *self.strategy.layout.shape)
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        add_rows(state, self.summands.rows(records), self._terms)
+        add_rows(state, self.weighted_records.rows(records), self._terms)
 
     @cached_property
     def _terms(self) -> Terms:
-        axes = self.coordinates.bins
+        axes = self.strategy.bins
         touched = itertools.product(range(axes[0].degree + 1), repeat=len(axes))
         indices = np.array(list(touched), dtype=np.int64)
-        extents = self.coordinates.layout.shape
+        extents = self.strategy.layout.shape
         return Terms(
             indices=indices,
             places=indices @ np.array(strides(extents), dtype=np.int64),
-            outputs=self.summands.outputs,
+            outputs=self.weighted_records.outputs,
             extents=extents,
             periods=tuple(axis.cells for axis in axes),
             edges=(EQUAL,) * len(axes),
@@ -404,9 +393,17 @@ class BinnedSumStatistic:
 _MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
 
 
-@dataclass(frozen=True)
-class KernelSum:
-    """A weighted kernel sum as a component: see the top of the module.
+def KernelSum(  # noqa: N802 -- the public name, of what was a class
+    name: str,
+    domain: Domain,
+    kernels: tuple[Kernel, ...],
+    record_weights: RecordWeights = ALIKE,
+    unit: float = 1.0,
+    fraction: Fraction = WHOLE,
+    box: Domain | None = None,
+    oblique: Oblique | None = None,
+) -> Measurement:
+    """Return a weighted kernel sum as a measurement: see the top of the module.
 
     Parameters
     ----------
@@ -423,90 +420,90 @@ class KernelSum:
     >>> from dbern.data.domain import Axis
     >>> square = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
     >>> density = KernelSum("density", square, (Gaussian(0.1), Gaussian(0.1)))
-    >>> density.outputs, round(density.function_movement, 3)
+    >>> density.outputs, round(density.function_sensitivity, 3)
     (1, 15.915)
     """
+    weighted = WeightedSum(WeightedRecords(domain, record_weights, box, oblique), kernels)
+    return Measurement(
+        name,
+        domain,
+        sensitivity=weighted.sensitivity,
+        accumulator=weighted.accumulator,
+        restore=weighted.restore,
+        function_sensitivity=weighted.function_sensitivity,
+        bias=KernelMixture(kernels),  # an output is a mixture of at most n translates over n
+        kernels=kernels,
+        outputs=record_weights.outputs,
+        fraction=fraction,
+        unit=unit,
+        oblique=oblique,
+        binned=True,
+        spectral=True,
+        additive=True,
+        added_sensitivity=weighted.added_sensitivity,
+        added_function_sensitivity=weighted.added_function_sensitivity,
+    )
 
-    name: str
-    domain: Domain
+
+@dataclass(frozen=True)
+class WeightedSum:
+    """What a kernel sum adds up, how far one record moves it, and how it is counted."""
+
+    weighted_records: WeightedRecords
     kernels: tuple[Kernel, ...]
-    weighing: Weighing = ALIKE
-    unit: float = 1.0
-    share: Fraction = WHOLE
-    box: Domain | None = None
-    oblique: Oblique | None = None
 
     @property
     def outputs(self) -> int:
-        """As many as the weighing has."""
-        return self.weighing.outputs
+        """As many as the record weights have."""
+        return self.weighted_records.outputs
 
     @property
-    def approximation(self) -> Bumps:
-        """An output is a mixture of at most n bumps over n."""
-        return Bumps(self.kernels)
+    def _signed(self) -> bool:
+        return self.weighted_records.record_weights.signed
 
     @property
-    def function_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """``sup K``, twice that with signs."""
-        peak = OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
-        return 2 * peak if self.weighing.signed else peak
+        return (
+            2 * self.added_function_sensitivity if self._signed else self.added_function_sensitivity
+        )
 
-    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+    def sensitivity(self, strategy: AxisStrategy, norm: int, loose: bool = False) -> Bound:
         """See the proof at the top of this module."""
-        signed = self.weighing.signed
+        signed, multi_output = self._signed, self.outputs > 1
         if norm == 2:
-            return coordinates.bump_bound_l2(self.kernels, signed=signed, several=self.outputs > 1)
-        apart = signed or self.outputs > 1
-        return coordinates.bump_bound(self.kernels, apart=apart, quick=quick)
+            return strategy.l2_sensitivity(self.kernels, signed=signed, multi_output=multi_output)
+        return strategy.l1_sensitivity(self.kernels, signed=signed or multi_output, loose=loose)
 
     @property
-    def added_function_movement(self) -> float:
+    def added_function_sensitivity(self) -> float:
         """``sup K``."""
         return OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
 
-    def added_movement(
-        self, coordinates: Coordinates, norm: int, *, quick: bool = False
-    ) -> BumpBound:
+    def added_sensitivity(self, strategy: AxisStrategy, norm: int, loose: bool = False) -> Bound:
         """See the proof at the top of this module."""
         if norm == 2:
-            return coordinates.bump_bound_l2(self.kernels, signed=True).half
-        return coordinates.bump_bound(self.kernels, apart=True, quick=quick).half
+            return strategy.l2_sensitivity(self.kernels, signed=True).half
+        return strategy.l1_sensitivity(self.kernels, signed=True, loose=loose).half
 
-    @property
-    def binned(self) -> bool:
-        """A sum over records may be binned first and smoothed after the noise."""
-        return True
+    def accumulator(self, strategy: Any, n: int, tolerance: float) -> SumAccumulator:
+        """Return the bins, or the cheapest sketch whose kernel error is at most `tolerance`.
 
-    @property
-    def spectral(self) -> bool:
-        """Bumps are bounded in spectral coordinates."""
-        return True
-
-    @property
-    def additive(self) -> bool:
-        """It is a sum over records, and two bumps attain S(F)."""
-        return True
-
-    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
-        """The bins, or the cheapest sketch whose kernel error is at most `tolerance`, or nearly.
-
-        From about a billion rows on, the integers are too short for the tolerance the plan asks
-        for; the plan then shows the larger rounding part.
+        Or nearly: from about a billion rows on, the integers are too short for the tolerance that
+        the plan asks for; the plan then shows the larger rounding part.
 
         Raises
         ------
         SpecError
             Where no sketch of reasonable size is that accurate.
         """
-        kernels = self.kernels
         bits = min(_MOST_BITS, 62 - n.bit_length())
-        if isinstance(coordinates, BinnedCoordinates):
-            return BinnedSumStatistic(self.summands, coordinates, n, bits)
+        if strategy.kind == "binned":
+            return BinnedSumAccumulator(self.weighted_records, strategy, n, bits)
+        kernels, k = self.kernels, strategy.lattice.k
         # Rounding of the moments alone costs up to this: no sketch can do better.
         floor = 2.0 ** (1 - bits) * math.prod(4 * kernel.peak for kernel in kernels)
         tolerance = max(tolerance, floor)
-        k = coordinates.lattice.k
         sketches = (smallest_sketch(kernels, k, order, bits, tolerance) for order in range(9))
         found = [sketch for sketch in sketches if sketch is not None]
         if not found and any(kernel.kinks for kernel in kernels):
@@ -520,36 +517,31 @@ class KernelSum:
                 f"target.bandwidth: too narrow for exact integer sums over {len(kernels)} "
                 "axes; write a larger bandwidth or fewer axes"
             )
-        best = min(found, key=lambda sketch: sketch_cost(sketch, coordinates.lattice.shape))
-        return KernelSumStatistic(self.summands, kernels, coordinates, best, n)
+        best = min(found, key=lambda sketch: sketch_cost(sketch, strategy.lattice.shape))
+        return KernelSumAccumulator(self.weighted_records, kernels, strategy, best, n)
 
-    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
-        """The statistic that a plan has chosen."""
-        if isinstance(coordinates, BinnedCoordinates):
-            return BinnedSumStatistic(self.summands, coordinates, n, counting["bits"])
+    def restore(self, strategy: Any, n: int, counting: Mapping[str, Any]) -> SumAccumulator:
+        """Return the accumulator that a plan has chosen."""
+        if strategy.kind == "binned":
+            return BinnedSumAccumulator(self.weighted_records, strategy, n, counting["bits"])
         sketch = MomentSketch.from_dict(dict(counting))
-        return KernelSumStatistic(self.summands, self.kernels, coordinates, sketch, n)
-
-    @property
-    def summands(self) -> Summands:
-        """What of each record is added up."""
-        return Summands(self.domain, self.weighing, self.box, self.oblique)
+        return KernelSumAccumulator(self.weighted_records, self.kernels, strategy, sketch, n)
 
 
 @dataclass(frozen=True)
-class KernelSumStatistic:
+class KernelSumAccumulator(RecordAccumulator):
     """A kernel sum resolved to integers: what workers count and contract."""
 
-    summands: Summands
+    weighted_records: WeightedRecords
     kernels: tuple[Kernel, ...]
-    coordinates: Coordinates
+    strategy: LatticeMapStrategy
     sketch: MomentSketch
     n: int
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The summands'."""
-        return self.summands.columns
+        """Those of the weighted records."""
+        return self.weighted_records.columns
 
     @property
     def counting(self) -> dict[str, Any]:
@@ -561,96 +553,78 @@ class KernelSumStatistic:
         """Cells and moments."""
         cells = " x ".join(map(str, self.sketch.cells))
         text = f"{cells} cells x {len(self.sketch.indices)} integer moments"
-        return text + self.summands.coordinates_text
+        return text + self.weighted_records.coordinates_text
 
     @cached_property
-    def kernel_error(self) -> float:
-        """Bound rho on ``|K~ - K|``."""
-        return truncation_error(self.kernels, self.sketch.axes, self.sketch.order, self.sketch.bits)
+    def errors(self) -> Errors:
+        """See the top of the module.
 
-    @cached_property
-    def float_error(self) -> float:
-        """Bound on the float error of any one coordinate."""
-        return self._row_error * math.prod(
-            float(self.coordinates.row_sums(axis).max()) for axis in range(len(self.kernels))
+        *Kernel*: rho bounds ``|K~ - K|``; a value's error is at most ``2 rho |T_j|_1``, and its
+        norms are those of these. *Values*: none on the lattice exceeds ``sup K + rho``, plus
+        everything floats can add.
+        """
+        sketch, kernels = self.sketch, self.kernels
+        rho = truncation_error(kernels, sketch.axes, sketch.order, sketch.bits)
+        peak = math.prod(kernel.peak for kernel in kernels)
+        slopes = sum(peak * kernel.slope / kernel.peak for kernel in kernels)
+        largest = [float(self.strategy.row_sums(axis).max()) for axis in range(len(kernels))]
+        row_error, outputs = self._row_error, self.weighted_records.outputs
+        l1, l2 = self._rows(1), self._rows(2)
+        return Errors(
+            kernel=rho,
+            kernel_norms=(OUTWARD * 2 * rho * l1, OUTWARD * 2 * rho * l2),
+            position=OUTWARD * self.weighted_records.shift * slopes,
+            floats=row_error * math.prod(largest),
+            float_norms=(
+                OUTWARD * outputs * row_error * l1,
+                OUTWARD * math.sqrt(outputs) * row_error * l2,
+            ),
+            value_bound=OUTWARD * math.prod(largest) * (1.001 * peak + rho),
         )
 
-    @cached_property
+    @property
     def _row_error(self) -> float:
-        """Bound on the float error of a coordinate whose row of the map sums to one."""
+        """Bound on the float error of a value whose row of the map sums to one."""
         # The division by n rounds once more, a value of at most the kernel's peak.
         division = 2 * UNIT_ROUNDOFF * math.prod(kernel.peak for kernel in self.kernels)
-        mapped = self.coordinates.matrix(0) is not None
-        terms = [nodes + 2 if mapped else 0 for nodes in self.coordinates.lattice.shape]
+        mapped = self.strategy.matrix(0) is not None
+        terms = [nodes + 2 if mapped else 0 for nodes in self.strategy.lattice.shape]
         sketch = self.sketch
         error = contraction_error(self.kernels, sketch.axes, sketch.order, terms)
         return OUTWARD * (division + error)
 
-    def kernel_error_norm(self, norm: int) -> float:
-        """Bound on what the kernel error adds to the sensitivity, times n.
-
-        A coordinate's error is at most ``2 rho |T_j|_1``; this is the norm of these.
-        """
-        return OUTWARD * 2 * self.kernel_error * self._rows(norm)
-
-    def float_error_norm(self, norm: int) -> float:
-        """Bound on the norm of the float errors of all coordinates of one database."""
-        outputs = math.sqrt(self.summands.outputs) if norm == 2 else self.summands.outputs
-        return OUTWARD * outputs * self._row_error * self._rows(norm)
-
     def _rows(self, norm: int) -> float:
         """The norm of the row sums ``|T_j|_1``, which factors over axes."""
-        axes = (self.coordinates.row_sums(axis) for axis in range(len(self.kernels)))
+        axes = (self.strategy.row_sums(axis) for axis in range(len(self.kernels)))
         return OUTWARD * math.prod(float((rows**norm).sum() ** (1 / norm)) for rows in axes)
 
     @property
-    def position_error(self) -> float:
-        """Bound on the change of F by rounding positions: accuracy only, never privacy."""
-        peaks = math.prod(kernel.peak for kernel in self.kernels)
-        shift = self.summands.shift
-        return OUTWARD * shift * sum(peaks * kernel.slope / kernel.peak for kernel in self.kernels)
-
-    @property
-    def value_bound(self) -> float:
-        """No lattice value exceeds ``sup K + rho``, plus everything floats can add."""
-        peak = math.prod(kernel.peak for kernel in self.kernels)
-        norm = math.prod(
-            float(self.coordinates.row_sums(axis).max()) for axis in range(len(self.kernels))
-        )
-        return OUTWARD * norm * (1.001 * peak + self.kernel_error)
-
-    @property
-    def batch_bytes(self) -> int:
-        """What the weighing makes; records are located and added block by block."""
-        return self.summands.row_bytes
-
-    @property
-    def table_bytes(self) -> int:
-        """The per-axis tables."""
-        shape, cells = self.coordinates.lattice.shape, self.sketch.cells
+    def memory(self) -> Memory:
+        """What the record weights take, and the per-axis tables."""
+        shape, cells = self.strategy.lattice.shape, self.sketch.cells
         entries = sum(nodes * count for nodes, count in zip(shape, cells, strict=True))
-        return 8 * (self.sketch.order + 2) * entries
+        return Memory(self.weighted_records.row_bytes, tables=8 * (self.sketch.order + 2) * entries)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Multi-indices, outputs, cells."""
         indices, *cells = self.sketch.shape
-        return (indices, self.summands.outputs, *cells)
+        return (indices, self.weighted_records.outputs, *cells)
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        add_rows(state, self.summands.rows(records), self._terms)
+        add_rows(state, self.weighted_records.rows(records), self._terms)
 
     @cached_property
     def _terms(self) -> Terms:
-        return self.sketch.terms(self.summands.outputs)
+        return self.sketch.terms(self.weighted_records.outputs)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Coordinates of one slab, in unit-cube units."""
         tables = [
             mapped_table(
-                chebyshev_table(kernel, self.coordinates.lattice.k[axis], cells, self.sketch.order),
-                self.coordinates.matrix(axis),
+                chebyshev_table(kernel, self.strategy.lattice.k[axis], cells, self.sketch.order),
+                self.strategy.matrix(axis),
             )
             for axis, (kernel, cells) in enumerate(zip(self.kernels, self.sketch.axes, strict=True))
         ]
@@ -658,6 +632,4 @@ class KernelSumStatistic:
         return contract(self.sketch, state[:, output], tables) / self.n
 
 
-def oblique_of(component: object) -> Oblique | None:
-    """The oblique coordinates of a component, where it has some."""
-    return component.oblique if isinstance(component, KernelSum) else None
+SumAccumulator: TypeAlias = BinnedSumAccumulator | KernelSumAccumulator

@@ -25,19 +25,189 @@ distinct records, whatever the data, and the salt is drawn after the data was fi
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from dbern.counting.measurement import Statistic
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.data.parquet import footer_tag, read_batches
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.keystream import content_buckets, content_words
 from dbern.strategies.base import Slab
 from dbern.types import BoolArray, FloatArray, Int64Array, UInt64Array
+
+# --- Accumulators: a measurement as integer sums over records
+
+
+@dataclass(frozen=True)
+class Errors:
+    """What an accumulator's values are off by.
+
+    Attributes
+    ----------
+    kernel : float
+        Bound on what one record's effective contribution differs from its exact one, times n.
+    kernel_norms : (float, float)
+        Bounds on what that adds to the l1 and l2 sensitivities, times n.
+    position : float
+        Bound on the change of the function by rounding of the records: accuracy, never privacy.
+    floats : float
+        Bound on the float error of `finish`, per value.
+    float_norms : (float, float)
+        Bounds on the l1 and l2 norms of the float errors of all values of one database.
+    value_bound : float
+        Bound on ``|finish|`` over all databases.
+    """
+
+    kernel: float
+    kernel_norms: tuple[float, float]
+    position: float
+    floats: float
+    float_norms: tuple[float, float]
+    value_bound: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What counting takes, in bytes.
+
+    Attributes
+    ----------
+    batch : int
+        One record of a batch.
+    tables : int
+        `finish`, besides state and slab.
+    gathered : int
+        One pass, besides its state.
+    """
+
+    batch: int
+    tables: int = 0
+    gathered: int = 0
+
+
+class Pass(ABC):
+    """One pass of an accumulator over records, on one worker.
+
+    Attributes
+    ----------
+    surveys : bool
+        Whether it sees all records once before any is added: they are read twice.
+    """
+
+    surveys: ClassVar[bool] = False
+
+    def survey(self, records: Mapping[str, FloatArray]) -> None:
+        """Look at a batch, before any is added."""
+        del records
+
+    @abstractmethod
+    def add(self, records: Mapping[str, FloatArray]) -> None:
+        """Take a batch in.
+
+        Columns are 64-bit floats, NaN for missing; of categories, positions in their list.
+        """
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Add what is left of the pass to the state."""
+
+
+class Accumulator(ABC):
+    """Integer sums over records, and the values that follow from them.
+
+    Every implementation is public, frozen and importable on a worker. States of disjoint sets of
+    records add up exactly, and so do those of different passes.
+
+    Attributes
+    ----------
+    strategy : Strategy or Entries
+        What is released.
+    passes : int
+        Passes over all records; 0 where any part of them can be counted by itself. Which records a
+        pass keeps depends on their content and on the salt alone.
+    shards : int
+        Where records meet in shards, which may be of whole units, how many; else 0.
+    """
+
+    strategy: Any
+
+    @property
+    def passes(self) -> int:
+        """See the class."""
+        return 0
+
+    @property
+    def shards(self) -> int:
+        """See the class."""
+        return 0
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[Column, ...]:
+        """Columns read, and no others."""
+
+    @property
+    @abstractmethod
+    def counting(self) -> dict[str, Any]:
+        """How records are counted, as JSON values."""
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """How records are counted, in a few words."""
+
+    @property
+    @abstractmethod
+    def errors(self) -> Errors:
+        """What values are off by."""
+
+    @property
+    @abstractmethod
+    def memory(self) -> Memory:
+        """What counting takes."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the state."""
+
+    @abstractmethod
+    def begin(self, state: Int64Array, salt: bytes, index: int) -> Pass:
+        """Begin a pass that adds to a state of that shape, in place."""
+
+    @abstractmethod
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Released values of one slab of one output, in unit-cube units."""
+
+
+class RecordAccumulator(Accumulator):
+    """One that adds each record by itself: `add` is deterministic record by record."""
+
+    @abstractmethod
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        """Add a batch of records to a state, in place."""
+
+    def begin(self, state: Int64Array, salt: bytes, index: int) -> Pass:
+        """Begin to add records, each by itself."""
+        del salt, index
+        return _Adding(self, state)
+
+
+@dataclass(frozen=True)
+class _Adding(Pass):
+    accumulator: RecordAccumulator
+    state: Int64Array
+
+    def add(self, records: Mapping[str, FloatArray]) -> None:
+        self.accumulator.add(self.state, records)
+
+    def finish(self) -> None:
+        pass
+
 
 # --- At most u rows of each unit
 
@@ -163,11 +333,13 @@ _LEAST_MERGED = 1 << 17  # rows that are gathered before equal ones are looked f
 
 
 @dataclass
-class Gathering:
+class Gathering(Pass):
     """One pass: batches of records in, the sum over its shards of what they solve to out.
 
     Parameters
     ----------
+    state : array
+        What the pass adds to.
     rows : callable
         Content (m', d) of a batch's records that count.
     solved : callable
@@ -180,6 +352,7 @@ class Gathering:
         What (m', e) a record's shard is a hash of; its content unless stated.
     """
 
+    state: Int64Array = field(repr=False)
     rows: Callable[[Mapping[str, FloatArray]], FloatArray]
     solved: Callable[[FloatArray, FloatArray], Int64Array]
     salt: bytes = field(repr=False)
@@ -214,8 +387,8 @@ class Gathering:
             rows[:, -1] = counts
         self._kept, self._waiting = [rows], 0
 
-    def finish(self, state: Int64Array) -> None:
-        """Solve the shards, and add their integers to `state`, in place."""
+    def finish(self) -> None:
+        """Solve the shards, and add their integers to the state."""
         if not self._kept:
             return
         self._merge()
@@ -223,7 +396,7 @@ class Gathering:
         edges = np.searchsorted(rows[:, 0], np.arange(self.shards + 1))
         for first, last in itertools.pairwise(edges.tolist()):
             if first < last:  # a shard of no records has weights of zero
-                state += self.solved(rows[first:last, 1:-1], rows[first:last, -1])
+                self.state += self.solved(rows[first:last, 1:-1], rows[first:last, -1])
 
 
 # --- How workers count
@@ -237,77 +410,30 @@ class StoppedError(Exception):
         self.failure, self.place = failure, place
 
 
-class Gathered(Protocol):
-    """One pass of a statistic over all records, on one worker."""
-
-    def add(self, records: Mapping[str, FloatArray]) -> None:
-        """Take a batch in."""
-
-    def finish(self, state: Int64Array) -> None:
-        """Add what the pass amounts to to a state, in place."""
-
-
-@runtime_checkable
-class Surveying(Protocol):
-    """A pass that sees all records once before any is added: they are read twice."""
-
-    def survey(self, records: Mapping[str, FloatArray]) -> None:
-        """Look at a batch."""
-
-
-@runtime_checkable
-class GatheringStatistic(Protocol):
-    """A statistic whose records must meet: each of its `passes` goes over all of them.
-
-    States of different passes add up. Which records a pass keeps depends on their content and on
-    the salt alone.
-    """
-
-    @property
-    def passes(self) -> int:
-        """How many."""
-
-    @property
-    def gathered_bytes(self) -> int:
-        """Memory of one pass."""
-
-    def gather(self, salt: bytes, index: int) -> Gathered:
-        """Begin one."""
-
-
-@runtime_checkable
-class ShardedStatistic(GatheringStatistic, Protocol):
-    """One whose records meet in shards, which may be of whole units."""
-
-    @property
-    def shards(self) -> int:
-        """How many."""
-
-
 @dataclass(frozen=True)
 class Counters:
-    """All components' statistics as one: states are flat and add up.
+    """All measurements' accumulators as one: states are flat and add up.
 
-    Where there is a `filter`, they get the null record for every record whose value of that column
-    is not one of its categories; where there is a `bounding`, the records that it keeps.
+    Where there is a `filter`, they get the missing record for every record whose value of that
+    column is not one of its categories; where there is a `bounding`, the records that it keeps.
     """
 
-    parts: tuple[Statistic, ...]
+    parts: tuple[Accumulator, ...]
     filter: Column | None
     bounding: Bounding | None = None
 
     @classmethod
     def of(
-        cls, parts: Sequence[Statistic], schema: RecordSchema, unit: PrivacyUnit, n: int
+        cls, parts: Sequence[Accumulator], schema: RecordSchema, unit: PrivacyUnit, n: int
     ) -> Self:
         """Those of records of this schema and unit, about n of them."""
         if schema.unit is None:
             return cls(tuple(parts), schema.filter)
         columns = tuple(dict.fromkeys(column for part in parts for column in part.columns))
-        gathering = [part for part in parts if isinstance(part, ShardedStatistic)]
+        meeting = [part for part in parts if part.shards]
         # Records that meet share a bucket of units.
-        passes = max((part.passes for part in gathering), default=bounding_passes(n))
-        buckets = max((part.shards for part in gathering), default=passes)
+        passes = max((part.passes for part in meeting), default=bounding_passes(n))
+        buckets = max((part.shards for part in meeting), default=passes)
         bounding = Bounding(schema.unit, unit, schema.domain, columns, n, buckets, passes)
         return cls(tuple(parts), schema.filter, bounding)
 
@@ -332,22 +458,13 @@ class Counters:
         """Passes over all records; 0 where any part of them can be counted by itself."""
         if self.bounding:
             return self.bounding.passes
-        return max((part.passes for part in self._gathering), default=0)
+        return max((part.passes for part in self.parts), default=0)
 
     @property
     def gathered_bytes(self) -> int:
         """Memory of one pass besides its state."""
         bounding = self.bounding.gathered_bytes if self.bounding else 0
-        return bounding + sum(part.gathered_bytes for part in self._gathering)
-
-    @property
-    def _gathering(self) -> list[GatheringStatistic]:
-        return [part for part in self.parts if isinstance(part, GatheringStatistic)]
-
-    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
-        """Add a batch of records to `state`, in place."""
-        for part, own in zip(self.parts, self._views(state), strict=True):
-            part.add(own, records)
+        return bounding + sum(part.memory.gathered for part in self.parts)
 
     def count(
         self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int = 0
@@ -355,29 +472,25 @@ class Counters:
         """The state of some records, or of one pass over all of them.
 
         Sums count in the first, or where units are bounded, what each pass keeps. A pass may go
-        over the batches twice (`Surveying`); not over bounded ones.
+        over the batches twice (`Pass.surveys`); not over bounded ones.
         """
-        state = self.empty()
-        gathered: list[tuple[Gathered, Int64Array]] = []
-        sums: list[tuple[Statistic, Int64Array]] = []
-        for part, own in zip(self.parts, self._views(state), strict=True):
-            if not isinstance(part, GatheringStatistic):
-                sums += [(part, own)] if index == 0 or self.bounding else []
-            elif self.bounding or index < part.passes:
-                gathered.append((part.gather(salt, index), own))
-        if self.bounding:
-            batches = self.bounding.bounded(batches, salt, index)
-        surveying = [one for one, _ in gathered if isinstance(one, Surveying)]
+        state, bounding = self.empty(), self.bounding
+        begun = [
+            part.begin(own, salt, index)
+            for part, own in zip(self.parts, self._views(state), strict=True)
+            if bounding or index < max(1, part.passes)
+        ]
+        if bounding:
+            batches = bounding.bounded(batches, salt, index)
+        surveying = [one for one in begun if one.surveys]
         for batch in batches if surveying else ():
-            for each in surveying:
-                each.survey(batch)
+            for one in surveying:
+                one.survey(batch)
         for batch in batches:
-            for part, own in sums:
-                part.add(own, batch)
-            for one, _ in gathered:
+            for one in begun:
                 one.add(batch)
-        for one, own in gathered:
-            one.finish(own)
+        for one in begun:
+            one.finish()
         return state
 
     def finish(self, state: Int64Array, part: int, output: int, slab: Slab) -> FloatArray:
@@ -390,7 +503,7 @@ class Counters:
         return [own.reshape(part.shape) for own, part in zip(pieces, self.parts, strict=True)]
 
 
-def _sizes(parts: Sequence[Statistic]) -> list[int]:
+def _sizes(parts: Sequence[Accumulator]) -> list[int]:
     return [int(np.prod(part.shape)) for part in parts]
 
 

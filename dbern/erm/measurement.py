@@ -5,12 +5,12 @@ depend on how records were distributed, on their order, or on the number of work
 solution is stored in steps of ``2^-s``, each number rounded by half a step, so states of disjoint
 shards add up exactly.
 
-*Weights of features* (`WeightsMeasurement`) are d numbers: the mean over shards is off by
+*Weights of features* (`WeightsAccumulator`) are d numbers: the mean over shards is off by
 ``2^-s sqrt(d) / 2`` in norm, and a value by that times ``sup |phi|``; together with the floats of
 the linear map that releases them this is the float error, which the noise's calibration counts
 twice.
 
-*Values* (`ValuesMeasurement`), for kernels without features: a shard is solved with the Gram matrix
+*Values* (`ValuesAccumulator`), for kernels without features: a shard is solved with the Gram matrix
 of its own records, ``f_s = sum_i alpha_i K(d_i, .)``, and evaluated at the lattice points; these
 values are stored, so the sum over shards is exact. Released is a public linear map of their mean.
 The float error of a value is that of evaluating the expansions (`dbern.erm.risk.value_error`), half
@@ -47,13 +47,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
-from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.counting.measurement import WHOLE, Vector
-from dbern.counting.passes import Gathering, StoppedError
+from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.measurement import WHOLE, Measurement
+from dbern.counting.passes import Accumulator, Errors, Gathering, Memory, StoppedError
 from dbern.data.domain import Column
 from dbern.erm.models import RiskModel
 from dbern.erm.risk import BLOCK, value_error
@@ -61,11 +61,9 @@ from dbern.erm.solver import STORED_FEATURES, STORED_ROWS, DualObjective
 from dbern.erm.spaces import FeatureMap, GaussianFeatures, GramKernel, LinearFeatures
 from dbern.erm.user import imported
 from dbern.errors import SpecError
-from dbern.privacy.budget import Protection
-from dbern.strategies.base import BumpBound, Coordinates, Entries, Slab
+from dbern.strategies.base import Bound, Entries, LatticeMapStrategy, Slab
 from dbern.strategies.bias import Approximation
-from dbern.strategies.gram import CubeKernel
-from dbern.strategies.maps import to_released
+from dbern.strategies.gram import GramStrategy
 from dbern.system import source_digest
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -80,34 +78,85 @@ _SOLVER_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labe
 
 
 @dataclass(frozen=True)
-class RiskMinimizer(RiskModel):
-    """A regularized risk minimizer as a function on the lattice, before that is chosen."""
+class _Released(RiskModel, ABC):
+    """A model and its sensitivity, as a measurement."""
+
+    fraction: Fraction = WHOLE
+    name: str = "weights"
+
+    def measurement(self) -> Measurement:
+        """Return it as a measurement: before n is known, one that only says so."""
+        return Measurement(
+            self.name,
+            self.domain,
+            sensitivity=self.sensitivity,
+            accumulator=self.accumulator,
+            restore=self.restore,
+            function_sensitivity=self.function_sensitivity if self.n else math.nan,
+            fraction=self.fraction,
+            protected=lambda *neighbors: self.protected(*neighbors).measurement(),
+            for_rows=lambda n: self.for_rows(n).measurement(),
+        )
+
+    @property
+    def unit(self) -> float:
+        """What released values are in units of."""
+        return 1.0
+
+    @property
+    def _sensitivity(self) -> float:
+        """n times what a record can do to the weights of one output, in units of values."""
+        return OUTWARD * self.n * self.weight_sensitivity / self.unit
+
+    @property
+    @abstractmethod
+    def function_sensitivity(self) -> float:
+        """n times a function's sensitivity at one point."""
+
+    @abstractmethod
+    def sensitivity(self, strategy: Any, norm: int, loose: bool = False) -> Bound:
+        """Bound n times the sensitivity of all outputs."""
+
+    def accumulator(self, strategy: Any, n: int, tolerance: float) -> Accumulator:
+        """Resolve for n records: as fine as 64-bit integers allow, whatever the tolerance."""
+        del tolerance
+        return _accumulator(self.for_rows(n) if self.n != n else self, strategy)
+
+    def restore(self, strategy: Any, n: int, counting: Mapping[str, Any]) -> Accumulator:
+        """Return the accumulator that a plan has resolved."""
+        return _accumulator(self.restored(n, counting), strategy)
+
+
+def _accumulator(model: _Released, strategy: Any) -> Accumulator:
+    kind = WeightsAccumulator if model.risk.features else ValuesAccumulator
+    return kind(model, strategy, model.unit)
+
+
+def _times(outputs: int, norm: int) -> str:
+    return f"{outputs}{'^{1/2}' if norm == 2 else ''}"
+
+
+@dataclass(frozen=True)
+class RiskMinimizer(_Released):
+    """A regularized risk minimizer as a function on the lattice."""
 
     space: GaussianFeatures | GramKernel
-    name: str = "decision"
-    share: Fraction = WHOLE
 
-    binned = False
-    spectral = True
-    additive = False
-
-    @property
-    def kernels(self) -> tuple[Kernel, ...]:
-        """The axes' densities; none where the choice looks at the Gram matrix."""
-        return self.space.kernels
-
-    @property
-    def cube(self) -> CubeKernel | None:
-        """The kernel where it is no product of densities."""
-        return None if self.kernels else self.space.cube
-
-    @property
-    def largest_lattice(self) -> int:
-        """Most points of a lattice that is chosen."""
-        return self.space.largest_lattice
+    def measurement(self) -> Measurement:
+        """Return it as a measurement: before n is known, one that only says so."""
+        space = self.space
+        found = replace(
+            super().measurement(),
+            kernels=space.kernels,
+            outputs=self.outputs,
+            spectral=True,
+            cube=None if space.kernels else space.cube,
+            largest_lattice=space.largest_lattice,
+        )
+        return replace(found, bias=self.bias, unit=self.unit) if self.n else found
 
     @cached_property
-    def approximation(self) -> Approximation:
+    def bias(self) -> Approximation:
         """The space's, for the norm of the mean of the minimizers, concave in a shard's weight."""
         total = min(self.risk.most_weight / self.risk.shards, OUTWARD * OUTWARD * self.cost)
         norm = self.risk.norm(total) / self.unit
@@ -119,159 +168,91 @@ class RiskMinimizer(RiskModel):
         return self.cost * self.risk.slope * self.space.volume
 
     @property
-    def _sensitivity(self) -> float:
-        """n times what a record can do to the weights of one output, in units of values."""
-        return OUTWARD * self.n * self.weight_sensitivity / self.unit
-
-    @property
-    def function_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """``n (r + instability) sup |phi|``."""
         return OUTWARD * self._sensitivity * self.space.bound
 
-    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+    def sensitivity(self, strategy: Any, norm: int, loose: bool = False) -> Bound:
         """Bound the sensitivity: see the proof in `dbern.erm.models`."""
-        del quick
-        bound = self.space.operator_norm(coordinates, norm)
+        del loose
+        bound = self.space.operator_norm(strategy, norm)
         outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
         text = f"{_times(self.outputs, norm)} x " if self.outputs > 1 else ""
-        return BumpBound(
+        return Bound(
             OUTWARD * outputs * self._sensitivity * bound.value,
             f"{text}r {bound.derivation}, {self.derivation}",
         )
 
-    def statistic(
-        self, coordinates: Coordinates, n: int, tolerance: float
-    ) -> WeightsMeasurement | ValuesMeasurement:
-        """Resolve for n records: as fine as 64-bit integers allow, whatever the tolerance."""
-        del tolerance
-        return _on_lattice(self.for_rows(n) if self.n != n else self, coordinates)
-
-    def restore(
-        self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]
-    ) -> WeightsMeasurement | ValuesMeasurement:
-        """Return what a plan has resolved."""
-        return _on_lattice(self.restored(n, counting), coordinates)
-
-
-def _on_lattice(
-    model: RiskMinimizer, coordinates: Coordinates
-) -> WeightsMeasurement | ValuesMeasurement:
-    measurement = WeightsMeasurement if model.risk.features else ValuesMeasurement
-    return measurement(model, coordinates, model.unit)
-
 
 @dataclass(frozen=True)
-class LinearFunctions(Vector):
-    """The weights of every output, one output after the other; see the module."""
+class LinearFunctions(_Released):
+    """The weights of every output, one output after the other; see the module.
 
-    model: RiskModel
+    Examples
+    --------
+    >>> from dbern.bernstein.reproducing import Linear
+    >>> from dbern.data.domain import Axis, Column, Domain
+    >>> from dbern.erm.losses import Logistic
+    >>> from dbern.counting.kernel_sums import BySign
+    >>> label = BySign(Column("late", "data.label.classes", (False, True)))
+    >>> box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
+    >>> model = LinearFunctions(box, Logistic(), LinearFeatures(2, Linear(1.0)), label, cost=1.0)
+    >>> weights = model.for_rows(1000)
+    >>> weights.entries, 3.4 < weights.sensitivity(Entries(3), 1).value < 5
+    (('weight of x', 'weight of y', 'weight of the constant'), True)
+    """
 
-    @classmethod
-    def of(cls, model: RiskModel, *, share: Fraction = WHOLE) -> LinearFunctions:
-        """Return those of a model of linear functions.
+    space: LinearFeatures
 
-        Examples
-        --------
-        >>> from dbern.bernstein.reproducing import Linear
-        >>> from dbern.data.domain import Axis, Column, Domain
-        >>> from dbern.erm.losses import Logistic
-        >>> from dbern.counting.kernel_sums import BySign
-        >>> label = BySign(Column("late", "data.label.classes", (False, True)))
-        >>> box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
-        >>> weights = LinearFunctions.of(
-        ...     RiskModel(box, Logistic(), LinearFeatures(2, Linear(1.0)), label, cost=1.0)
-        ... ).for_rows(1000)
-        >>> weights.entries, 3.4 < weights.movement(1).value < 5
-        (('weight of x', 'weight of y', 'weight of the constant'), True)
-        """
-        names = [f"weight of {name}" for name in model.domain.names]
-        if cast("LinearFeatures", model.space).size > len(names):
+    def measurement(self) -> Measurement:
+        """Return it as a measurement: before n is known, one that only says so."""
+        features = self.space.dimensions, self.space.kernel.constant
+        return replace(super().measurement(), entries=self.entries, features=features)
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """Axes and constant, of each output."""
+        names = [f"weight of {name}" for name in self.domain.names]
+        if self.space.size > len(names):
             names.append("weight of the constant")
-        outputs = range(model.outputs)
-        entries = names if model.outputs == 1 else [f"{a}, {i}" for i in outputs for a in names]
-        return cls("weights", share, tuple(entries), model)
-
-    def for_rows(self, n: int) -> LinearFunctions:
-        """Return the same for n records."""
-        return replace(self, model=self.model.for_rows(n))
-
-    def protected(self, protection: Protection, ids: Column | None) -> LinearFunctions:
-        """Return the same for another neighboring relation."""
-        return replace(self, model=self.model.protected(protection, ids))
+        if self.outputs == 1:
+            return tuple(names)
+        return tuple(f"{name}, {output}" for output in range(self.outputs) for name in names)
 
     @property
-    def features(self) -> tuple[int, float]:
-        """Axes, and the constant."""
-        return self._space.dimensions, self._space.kernel.constant
-
-    @property
-    def _space(self) -> LinearFeatures:
-        return cast("LinearFeatures", self.model.space)
-
-    @property
-    def _sensitivity(self) -> float:
-        return OUTWARD * self.model.n * self.model.weight_sensitivity
-
-    @property
-    def entry_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """n times a function's sensitivity, which exceeds that of its weights."""
-        return OUTWARD * self._sensitivity * max(1.0, self._space.bound)
+        return OUTWARD * self._sensitivity * max(1.0, self.space.bound)
 
-    def movement(self, norm: int) -> BumpBound:
+    def sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
         """Bound the sensitivity: see the module."""
-        outputs, size = self.model.outputs, self._space.size
+        del strategy, loose
+        outputs, size = self.outputs, self.space.size
         times = math.sqrt(outputs) if norm == 2 else outputs * math.sqrt(size)
         text = "r" if outputs == 1 else f"{_times(outputs, norm)} x r"
         text += f" sqrt({size})" if norm == 1 else ""
-        return BumpBound(OUTWARD * times * self._sensitivity, f"{text}, {self.model.derivation}")
-
-    def statistic(self, n: int) -> WeightsMeasurement:
-        """Resolve for n records: as fine as 64-bit integers allow."""
-        return self._resolved(self.model.for_rows(n) if self.model.n != n else self.model)
-
-    def restore(self, n: int, counting: Mapping[str, Any]) -> WeightsMeasurement:
-        """Return what a plan has resolved."""
-        return self._resolved(self.model.restored(n, counting))
-
-    def _resolved(self, model: RiskModel) -> WeightsMeasurement:
-        return WeightsMeasurement(model, Entries(len(self.entries)))
-
-
-def _times(outputs: int, norm: int) -> str:
-    return f"{outputs}{'^{1/2}' if norm == 2 else ''}"
+        return Bound(OUTWARD * times * self._sensitivity, f"{text}, {self.derivation}")
 
 
 # --- How it is measured: solutions of shards as integers
 
 
-class _Errors(NamedTuple):
-    """Of released values: any one's float error, its l1 and l2 norm, accuracy, and a bound."""
-
-    value: float
-    l1: float
-    l2: float
-    position: float
-    bound: float
-
-
 @dataclass(frozen=True)
-class _Solutions(ABC):
+class _Solutions(Accumulator):
     """A model resolved: the state is the sum over shards of solutions in fixed point.
 
     Parameters
     ----------
     model : RiskModel
-    coordinates : Coordinates or Entries
+    strategy : Strategy or Entries
         What is released.
     unit : float
         A released value is in units of this.
     """
 
     model: RiskModel
-    coordinates: Coordinates | Entries
-    unit: float = 1.0
-
-    kernel_error = 0.0  # see the module
+    strategy: Any
+    unit: float
 
     # What differs
 
@@ -282,11 +263,6 @@ class _Solutions(ABC):
 
     @property
     @abstractmethod
-    def shape(self) -> tuple[int, ...]:
-        """Of the state: outputs first."""
-
-    @property
-    @abstractmethod
     def largest(self) -> float:
         """Bound on a number of the state, for w of norm one."""
 
@@ -294,11 +270,6 @@ class _Solutions(ABC):
     @abstractmethod
     def step(self) -> float:
         """Bound on the norm of what fixed point changes of the mean of the weights."""
-
-    @property
-    @abstractmethod
-    def errors(self) -> _Errors:
-        """Of released values."""
 
     @abstractmethod
     def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
@@ -339,22 +310,14 @@ class _Solutions(ABC):
         groups = -(-self.shards // self.passes)
         return math.ceil(1.05 * min(1.0, groups / self.shards) * self.model.n) + 64
 
-    @property
-    def pass_bytes(self) -> int:
-        """Memory of a pass's records."""
-        width = len(self.model.domain.axes) + 2 + 2 * self.model.outputs
-        return 8 * _SOLVER_COPIES * width * self.pass_rows
+    def memory_of(self, tables: int, solving: int) -> Memory:
+        """A batch's positions, labels, hashes and a few temporaries; a pass's records."""
+        axes = len(self.model.domain.axes)
+        rows = 8 * _SOLVER_COPIES * (axes + 2 + 2 * self.model.outputs) * self.pass_rows
+        return Memory(8 * (24 + 6 * axes), tables, rows + 8 * solving)
 
-    @property
-    def batch_bytes(self) -> int:
-        """Positions, labels, hashes and a few temporaries."""
-        return 8 * (24 + 6 * len(self.model.domain.axes))
-
-    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
-        raise NotImplementedError("records of a risk minimizer are gathered by shard")
-
-    def gather(self, salt: bytes, index: int) -> Gathering:
-        """What one pass gathers and solves; of bounded units it is given its own alone.
+    def begin(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
+        """Begin to gather what one pass solves; of bounded units it is given its own alone.
 
         Raises
         ------
@@ -370,6 +333,7 @@ class _Solutions(ABC):
                 raise StoppedError("unlike", key)
         given = self.model.ids is not None
         return Gathering(
+            state=state,
             rows=self.model.rows,
             solved=self.solved,
             salt=salt,
@@ -383,7 +347,7 @@ class _Solutions(ABC):
         """Over the shards, of some of the state."""
         return np.asarray(np.ldexp(state.astype(np.float64), -self.bits) / self.shards)
 
-    # How far they are from the minimizers
+    # How far they are from the minimizers; no kernel error adds to the sensitivity
 
     @property
     def bits(self) -> int:
@@ -411,61 +375,47 @@ class _Solutions(ABC):
         rounded = delta * (predicted + risk.cost * risk.slope + self.mean_norm)
         return self.model.method.distance(risk) + rounded
 
-    def lattice_errors(self, coordinates: Coordinates, row_error: float) -> _Errors:
+    def lattice_errors(self, row_error: float) -> Errors:
         """From the float error of a value whose row of the map sums to one, of weights or values.
 
-        Of all values of all outputs: the norm of the row sums, which factors. Position error is
-        the weights' error at its largest, and the kernel's cut. A value is bounded by
-        ``sup |phi|`` times the norm of the mean, mapped, and everything that floats can add.
+        *Floats*, fixed point included, of all values of all outputs: the norm of the row sums,
+        which factors. *Position*: the weights' error at its largest, and the kernel's cut.
+        *Values*: ``sup |phi|`` times the mean's norm, mapped, and everything that floats can add.
         """
-        sums = [coordinates.row_sums(axis) for axis in range(len(coordinates.lattice.k))]
-        largest_row = math.prod(float(one.max()) for one in sums)
+        axes = range(len(self.strategy.lattice.k))
+        sums = [self.strategy.row_sums(axis) for axis in axes]
+        largest = math.prod(float(one.max()) for one in sums)
         outputs, space = self.model.outputs, self.model.space
+        accuracy = space.bound * self.weight_error + space.cut_error(self.model.risk)
 
         def norm(p: int, outputs: float) -> float:
             rows = math.prod(float((one**p).sum() ** (1 / p)) for one in sums)
             return OUTWARD * outputs * row_error * rows
 
-        accuracy = space.bound * self.weight_error + space.cut_error(self.model.risk)
-        return _Errors(
-            value=row_error * largest_row,
-            l1=norm(1, outputs),
-            l2=norm(2, math.sqrt(outputs)),
+        return Errors(
+            kernel=0.0,
+            kernel_norms=(0.0, 0.0),
             position=OUTWARD * accuracy / self.unit,
-            bound=OUTWARD * 1.001 * largest_row * space.bound * self.mean_norm / self.unit,
+            floats=row_error * largest,
+            float_norms=(norm(1, outputs), norm(2, math.sqrt(outputs))),
+            value_bound=OUTWARD * 1.001 * largest * space.bound * self.mean_norm / self.unit,
         )
-
-    @property
-    def float_error(self) -> float:
-        return self.errors.value
-
-    @property
-    def position_error(self) -> float:
-        return self.errors.position
-
-    @property
-    def value_bound(self) -> float:
-        return self.errors.bound
-
-    def float_error_norm(self, norm: int) -> float:
-        return self.errors.l2 if norm == 2 else self.errors.l1
-
-    def kernel_error_norm(self, norm: int) -> float:
-        del norm
-        return 0.0
 
 
 @dataclass(frozen=True)
-class WeightsMeasurement(_Solutions):
-    """Weights of features: released as they are, or as a function's coordinates of a lattice."""
+class WeightsAccumulator(_Solutions):
+    """Weights of features: released as they are, or as a function's values on a lattice."""
+
+    strategy: LatticeMapStrategy | Entries
+    largest = 1.0
 
     @property
     def _features(self) -> FeatureMap:
         return cast("FeatureMap", self.model.space)
 
     @property
-    def _lattice(self) -> Coordinates | None:
-        return None if isinstance(self.coordinates, Entries) else self.coordinates
+    def _lattice(self) -> LatticeMapStrategy | None:
+        return None if isinstance(self.strategy, Entries) else self.strategy
 
     @property
     def kept(self) -> str:
@@ -477,30 +427,24 @@ class WeightsMeasurement(_Solutions):
         """Outputs, features."""
         return (self.model.outputs, self._features.size)
 
-    largest = 1.0
-
     @property
     def step(self) -> float:
         """Of as many numbers, each by half a step."""
         return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(self._features.size)
 
     @property
-    def gathered_bytes(self) -> int:
-        """Memory of one pass: its records, and the features of a shard or of a block of it."""
-        size = self._features.size
-        features = min(STORED_FEATURES, self.pass_rows * size)
-        return self.pass_bytes + 8 * (2 * features + 4 * BLOCK * size)
+    def memory(self) -> Memory:
+        """The features of a shard or of a block of it.
 
-    @property
-    def table_bytes(self) -> int:
-        """Features at the lattice points of each axis, mapped, and the products under way."""
-        if self._lattice is None:
-            return 0
-        nodes = self._lattice.lattice.shape
-        return 8 * 3 * (sum(nodes) + max(nodes)) * self._features.size
+        Tables are the features at the lattice points of each axis, mapped, and the products.
+        """
+        size, nodes = self._features.size, self.strategy.lattice.shape
+        tables = 0 if self._lattice is None else 8 * 3 * (sum(nodes) + max(nodes)) * size
+        features = min(STORED_FEATURES, self.pass_rows * size)
+        return self.memory_of(tables, 2 * features + 4 * BLOCK * size)
 
     @cached_property
-    def errors(self) -> _Errors:
+    def errors(self) -> Errors:
         """Of a function the map's floats, of weights those of a division.
 
         By stationarity the mean of the minimizers has weights that sum to at most C M, times the
@@ -508,17 +452,22 @@ class WeightsMeasurement(_Solutions):
         """
         risk, bound = self.model.risk, self._features.bound
         if self._lattice is None:
-            one = OUTWARD * (self.step + 4 * UNIT_ROUNDOFF * self.mean_norm)
-            l1 = OUTWARD * (self.model.outputs * math.sqrt(self._features.size)) * one
-            l2 = OUTWARD * math.sqrt(self.model.outputs) * one
-            return _Errors(one, l1, l2, self.weight_error, OUTWARD * 1.001 * self.mean_norm)
+            outputs, size = self.model.outputs, self._features.size
+            floats = OUTWARD * (self.step + 4 * UNIT_ROUNDOFF * self.mean_norm)
+            l1, l2 = outputs * math.sqrt(size), math.sqrt(outputs)
+            return Errors(
+                kernel=0.0,
+                kernel_norms=(0.0, 0.0),
+                position=self.weight_error,
+                floats=floats,
+                float_norms=(OUTWARD * l1 * floats, OUTWARD * l2 * floats),
+                value_bound=OUTWARD * 1.001 * self.mean_norm,
+            )
         mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
         rest = self.model.method.distance(risk) + self.step
-        space = cast("GaussianFeatures", self._features)
-        floats = space.value_error(self._lattice, mass, rest)
+        floats = cast("GaussianFeatures", self._features).value_error(self._lattice, mass, rest)
         floats += 6 * UNIT_ROUNDOFF * bound * self.mean_norm
-        row_error = OUTWARD * (floats + self.step * bound) / self.unit
-        return self.lattice_errors(self._lattice, row_error)
+        return self.lattice_errors(OUTWARD * (floats + self.step * bound) / self.unit)
 
     def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
         """Return one shard's weights in fixed point, from its distinct records."""
@@ -534,21 +483,10 @@ class WeightsMeasurement(_Solutions):
 
 
 @dataclass(frozen=True)
-class ValuesMeasurement(_Solutions):
+class ValuesAccumulator(_Solutions):
     """A function's values on the lattice, of an expansion in each shard's records."""
 
-    coordinates: Coordinates
-
-    @property
-    def kept(self) -> str:
-        """How many values."""
-        return f"values at {self.coordinates.lattice.size} lattice points"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Outputs, then the lattice."""
-        return (self.model.outputs, *self.coordinates.lattice.shape)
-
+    strategy: LatticeMapStrategy | GramStrategy
     step = 0.0  # the functions themselves are not rounded
 
     @property
@@ -557,36 +495,41 @@ class ValuesMeasurement(_Solutions):
         return max(1.0, self.model.space.bound)
 
     @property
-    def gathered_bytes(self) -> int:
-        """Memory of one pass: its records, a shard's Gram matrix, and values under way."""
-        heavy = min(self.pass_rows, math.ceil(1.25 * self.model.n / self.shards) + 64)
-        gram = heavy**2 if heavy <= STORED_ROWS else BLOCK**2
-        values = self.coordinates.lattice.size * (2 * self.model.outputs + BLOCK)
-        return self.pass_bytes + 8 * (2 * gram + values)
+    def kept(self) -> str:
+        """How many values."""
+        return f"values at {self.strategy.lattice.size} lattice points"
 
     @property
-    def table_bytes(self) -> int:
-        """The mean's values, and the products under way."""
-        return 8 * 4 * self.coordinates.lattice.size
+    def shape(self) -> tuple[int, ...]:
+        """Outputs, then the lattice."""
+        return (self.model.outputs, *self.strategy.lattice.shape)
+
+    @property
+    def memory(self) -> Memory:
+        """A shard's Gram matrix, and values under way; tables are the mean's values, mapped."""
+        size = self.strategy.lattice.size
+        heavy = min(self.pass_rows, math.ceil(1.25 * self.model.n / self.shards) + 64)
+        gram = heavy**2 if heavy <= STORED_ROWS else BLOCK**2
+        return self.memory_of(8 * 4 * size, 2 * gram + size * (2 * self.model.outputs + BLOCK))
 
     @cached_property
-    def errors(self) -> _Errors:
+    def errors(self) -> Errors:
         """Of evaluating expansions, half a step, and the map."""
-        space, risk, lattice = self.model.space, self.model.risk, self.coordinates.lattice
+        space, risk, lattice = self.model.space, self.model.risk, self.strategy.lattice
         floats = value_error(risk, max(space.radius, risk.radius)) + math.ldexp(0.5, -self.bits)
         depth = 6 + sum(nodes + 4 for nodes in lattice.shape)
-        if len(self.coordinates.layout.shape) != len(lattice.shape):
+        if len(self.strategy.layout.shape) != len(lattice.shape):
             depth = 10 + lattice.size  # one product over the whole lattice
         floats += 2 * depth * UNIT_ROUNDOFF * (space.bound * self.mean_norm + floats)
-        return self.lattice_errors(self.coordinates, OUTWARD * floats / self.unit)
+        return self.lattice_errors(OUTWARD * floats / self.unit)
 
     def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
         """Return one shard's values in fixed point, from its distinct records."""
         problem, state = self.model.fitted(rows[:, :-1], rows[:, -1], counts)
-        axes = cast("GramKernel", self.model.space).cube.axes(self.coordinates.lattice)
+        axes = cast("GramKernel", self.model.space).cube.axes(self.strategy.lattice)
         values = cast("DualObjective", problem).model(state).on_grid(axes)
         return np.rint(np.ldexp(np.moveaxis(values, -1, 0), self.bits)).astype(np.int64)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Return the released values of one slab."""
-        return to_released(self.coordinates, self.mean(state[output]), slab) / self.unit
+        return self.strategy.measure(self.mean(state[output]), slab) / self.unit

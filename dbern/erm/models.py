@@ -38,7 +38,7 @@ from typing import Any, Self
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.counting.kernel_sums import Weighing
+from dbern.counting.kernel_sums import RecordWeights
 from dbern.data.domain import Column, Domain
 from dbern.erm.losses import Loss
 from dbern.erm.risk import Risk
@@ -64,7 +64,7 @@ class RiskModel:
     loss : Loss
     space : Space
         The functions it is chosen from.
-    record_weights : Weighing
+    record_weights : RecordWeights
         Gives a record's label as its weight (times `radius`), or where there are several outputs
         as its output, one against the rest.
     cost : float
@@ -87,7 +87,7 @@ class RiskModel:
     domain: Domain
     loss: Loss
     space: Space
-    record_weights: Weighing
+    record_weights: RecordWeights
     cost: float
     radius: float = 1.0
     shards: int | None = None

@@ -33,7 +33,7 @@ products of factors at most 1 + t the axes' differences add up, times the bounds
 
 Released coordinates. The norm of f in the kernel's own Hilbert space is
 ``(w' T G T' w)^{1/2} <= lambda_max(T G T')^{1/2} |w|``, as f is ``sum_v (T'w)_v K_v``. How large
-the coordinates of a function of norm one can be, `Coordinates.ball_bound` bounds. It speaks of
+the coordinates of a function of norm one can be, `rkhs_sensitivity` bounds. It speaks of
 densities ``K / c``, c the product of their ``b sqrt(2 pi)``, in whose Hilbert space norms are
 ``sqrt(c)`` times as large.
 
@@ -49,7 +49,7 @@ Gram kernels
 Gram matrix of each shard's records.
 
 *Products over axes* of Laplace and Matern kernels: with c the product of the axes' integrals,
-``K = c K'``, K' a product of densities, and `Coordinates.ball_bound` applies as above. By
+``K = c K'``, K' a product of densities, and `rkhs_sensitivity` applies as above. By
 stationarity the minimizer is a mixture of kernel translates.
 
 *Any other kernel*, polynomial, arc-cosine or a user's, goes through the Gram matrix of the whole
@@ -64,7 +64,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -75,9 +75,9 @@ from dbern.bernstein.reproducing import Kernel, Linear, Stationary
 from dbern.erm.risk import Risk
 from dbern.erm.solver import STORED_FEATURES
 from dbern.errors import SpecError
-from dbern.strategies.base import BumpBound, Coordinates, Lattice, Slab
-from dbern.strategies.bias import Approximation, Bumps, GramBall
-from dbern.strategies.gram import CubeKernel, GramCoordinates, ball_bound
+from dbern.strategies.base import Bound, Lattice, LatticeMapStrategy, Slab
+from dbern.strategies.bias import Approximation, GramBall, KernelMixture
+from dbern.strategies.gram import CubeKernel, GramStrategy, rkhs_sensitivity
 from dbern.strategies.spectral import AxisSpectrum, axis_spectrum
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
@@ -422,7 +422,7 @@ class GaussianFeatures(FeatureMap):
         By stationarity ``alpha_i = -a_i L'_i`` in each shard, and the mean over shards weighs the
         records by C/n each.
         """
-        return Bumps(self.kernels)
+        return KernelMixture(self.kernels)
 
     def drift(self, distance: float) -> float:
         """Bound by the Lipschitz constant of Gaussian features."""
@@ -436,25 +436,23 @@ class GaussianFeatures(FeatureMap):
         """
         return self.kernel.cut_error(risk) / risk.shards
 
-    def operator_norm(self, coordinates: Coordinates, norm: int) -> BumpBound:
+    def operator_norm(self, strategy: LatticeMapStrategy, norm: int) -> Bound:
         """Bound the l1 or l2 norm of the coordinates of a function with weights of norm one."""
-        ball = coordinates.ball_bound(self.kernels, norm)
-        return BumpBound(
-            OUTWARD * ball.value * self.bound * math.sqrt(self.volume), ball.derivation
-        )
+        ball = strategy.rkhs_sensitivity(self.kernels, norm)
+        return Bound(OUTWARD * ball.value * self.bound * math.sqrt(self.volume), ball.derivation)
 
-    def values(self, weights: FloatArray, coordinates: Coordinates, slab: Slab) -> FloatArray:
+    def values(self, weights: FloatArray, strategy: LatticeMapStrategy, slab: Slab) -> FloatArray:
         """Return the coordinates of one slab, axis by axis, for weights (size,)."""
         result = weights.reshape([spectrum.rank for spectrum in self.kernel.spectra])
         for axis in range(len(self.kernel.scales)):
-            table = self.kernel.along_axis(axis, coordinates.lattice.nodes(axis))
-            matrix = coordinates.matrix(axis)
+            table = self.kernel.along_axis(axis, strategy.lattice.nodes(axis))
+            matrix = strategy.matrix(axis)
             table = table if matrix is None else matrix @ table
             rows = slice(slab.start, slab.stop) if axis == 0 else slice(None)
             result = np.tensordot(result, table[rows], axes=(0, 1))
         return result
 
-    def value_error(self, coordinates: Coordinates, mass: float, rest: float) -> float:
+    def value_error(self, strategy: LatticeMapStrategy, mass: float, rest: float) -> float:
         """Bound the float error of a value whose row of T sums to one.
 
         For weights ``sum_i alpha_i phi(d_i)``, ``sum |alpha_i|`` at most `mass`, and a remainder of
@@ -467,7 +465,7 @@ class GaussianFeatures(FeatureMap):
         ``prod_axes sum_j s_j (s_j + e_j)``, of which ``prod_axes sum_j s_j^2`` is exact.
         """
         depth = sum(spectrum.rank + 4 for spectrum in self.kernel.spectra)
-        depth += sum(nodes + 4 for nodes in coordinates.lattice.shape)
+        depth += sum(nodes + 4 for nodes in strategy.lattice.shape)
         rounding = 2 * depth * UNIT_ROUNDOFF
         norms = 1.01 * self.kernel.feature_error + rounding * self.bound
         exact = grown = 1.0
@@ -567,7 +565,7 @@ class GramKernel(Space):
 
     def approximation(self, norm: float) -> Approximation:
         """Describe a minimizer: a mixture of translates, or where they are none a ball."""
-        return Bumps(self.kernels) if self.kernels else GramBall(self.cube, norm)
+        return KernelMixture(self.kernels) if self.kernels else GramBall(self.cube, norm)
 
     def points(self, positions: FloatArray) -> FloatArray:
         """Return the points in the kernel's coordinates."""
@@ -584,13 +582,13 @@ class GramKernel(Space):
         lipschitz = self.cube.lipschitz
         return len(self.low) * distance * lipschitz if lipschitz < math.inf else 0.0
 
-    def operator_norm(self, coordinates: Coordinates, norm: int) -> BumpBound:
+    def operator_norm(self, strategy: LatticeMapStrategy | GramStrategy, norm: int) -> Bound:
         """Bound the l1 or l2 norm of the coordinates of a function of norm one.
 
         The rounding of the densities' peaks is far below that of the bound.
         """
         if self.kernels:
-            ball = coordinates.ball_bound(self.kernels, norm)
-            return BumpBound(OUTWARD**2 * ball.value * math.sqrt(self.volume), ball.derivation)
-        spectrum = coordinates.spectrum if isinstance(coordinates, GramCoordinates) else None
-        return ball_bound(self.cube, Lattice(tuple(coordinates.lattice.k)), spectrum, norm)
+            ball = cast("LatticeMapStrategy", strategy).rkhs_sensitivity(self.kernels, norm)
+            return Bound(OUTWARD**2 * ball.value * math.sqrt(self.volume), ball.derivation)
+        spectrum = strategy.spectrum if isinstance(strategy, GramStrategy) else None
+        return rkhs_sensitivity(self.cube, Lattice(tuple(strategy.lattice.k)), spectrum, norm)

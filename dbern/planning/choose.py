@@ -26,18 +26,18 @@ import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Kernel
-from dbern.certificate import noise_sups, synthesis_matrices, whole_synthesis
-from dbern.counting.measurement import Component, cube_of
+from dbern.certificate import noise_sups
+from dbern.counting.measurement import Measurement
 from dbern.counting.moments import cells_for
 from dbern.errors import SpecError
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
-from dbern.strategies.base import Coordinates, Lattice
+from dbern.strategies.approximation import AxisMap, released_translates
+from dbern.strategies.base import Lattice, Strategy
 from dbern.strategies.bias import GramBall, Released
-from dbern.strategies.bins import CLUSTERS, DEGREE, BinnedCoordinates, axis_bins, prior
-from dbern.strategies.gram import CubeKernel, GramCoordinates, LatticeSpectrum, lattice_spectrum
-from dbern.strategies.lattice import PlainCoordinates
-from dbern.strategies.maps import AxisMap, axis_maps, released_bumps
-from dbern.strategies.spectral import AxisSpectrum, SpectralCoordinates, axis_spectrum
+from dbern.strategies.bins import CLUSTERS, DEGREE, BinnedStrategy, axis_bins, prior
+from dbern.strategies.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
+from dbern.strategies.lattice import LatticeStrategy
+from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 from dbern.types import FloatArray
 
 # --- Predicted errors of one way to release
@@ -52,22 +52,22 @@ Reference: TypeAlias = Callable[[FloatArray], FloatArray]
 """A public density, up to a factor: points (m, l) of the unit cube to values (m,)."""
 
 
-def unit_noise(coordinates: Coordinates, h: tuple[int, ...], gaussian: bool) -> float:
+def unit_noise(strategy: Strategy, h: tuple[int, ...], gaussian: bool) -> float:
     """Mean sup norm of the noise at scale one, on a coarse grid under a public key."""
     points = _points(len(h), {1: 129, 2: 49, 3: 25})
     y = (1 - np.cos(np.linspace(0, np.pi, points))) / 2
     bases = [
         bernstein_basis(y, k) @ matrix
-        for k, matrix in zip(coordinates.lattice.k, synthesis_matrices(coordinates, h), strict=True)
+        for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True)
     ]
     law = GaussianNoise(_UNIT_SCALE, 0, 1) if gaussian else LaplaceNoise(_UNIT_SCALE, 0, 1)
-    draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // coordinates.layout.size))
-    sups, _ = noise_sups(bases, law, draws, "planning", whole_synthesis(coordinates))
+    draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // strategy.layout.size))
+    sups, _ = noise_sups(bases, law, draws, "planning", strategy.whole)
     return float(sups.mean()) / _UNIT_SCALE
 
 
 def typical_error(
-    kernels: Sequence[Kernel], coordinates: Coordinates, h: tuple[int, ...]
+    kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...]
 ) -> tuple[float, float]:
     """Largest mean squared errors over y, for one point mass and for the smooth part of the prior.
 
@@ -75,7 +75,7 @@ def typical_error(
     """
     points = _points(len(kernels), {1: 129, 2: 33, 3: 13})
     moments = np.ones((2, 3, 1))
-    for axis in zip(kernels, coordinates.lattice.k, h, axis_maps(coordinates), strict=True):
+    for axis in zip(kernels, strategy.lattice.k, h, strategy.axis_maps, strict=True):
         own = _axis_moments(*axis, points)
         moments = (moments[..., None] * own[:, :, None, :]).reshape(2, 3, -1)
     rough, smooth = moments[:, 0] - 2 * moments[:, 1] + moments[:, 2]
@@ -88,7 +88,7 @@ def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: 
     t, factors = prior(kernel.bandwidth)
     y = np.linspace(0, 1, points)
     bumps = kernel(y[:, None] - t)
-    released = bernstein_basis(y, k) @ released_bumps(kernel, k, h, axis, t)
+    released = bernstein_basis(y, k) @ released_translates(kernel, k, h, axis, t)
     pairs = ((bumps, bumps), (bumps, released), (released, released))
     rough = [(one * other).mean(axis=1) for one, other in pairs]
     parts = [(one @ factors / len(t), other @ factors / len(t)) for one, other in pairs]
@@ -97,7 +97,7 @@ def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: 
 
 def reference_error(
     kernels: Sequence[Kernel],
-    coordinates: Coordinates,
+    strategy: Strategy,
     h: tuple[int, ...],
     reference: Reference,
 ) -> float:
@@ -108,18 +108,18 @@ def reference_error(
     weights = np.asarray(reference(cube.reshape(-1, len(kernels))), dtype=np.float64)
     smooth = released = (weights / weights.sum()).reshape(cube.shape[:-1])
     for kernel, k, order, spectrum in zip(
-        kernels, coordinates.lattice.k, h, axis_maps(coordinates), strict=True
+        kernels, strategy.lattice.k, h, strategy.axis_maps, strict=True
     ):
-        evaluated = bernstein_basis(t, k) @ released_bumps(kernel, k, order, spectrum, t)
+        evaluated = bernstein_basis(t, k) @ released_translates(kernel, k, order, spectrum, t)
         smooth = np.tensordot(smooth, kernel(t[:, None] - t), axes=(0, 1))
         released = np.tensordot(released, evaluated, axes=(0, 1))
     return float(np.abs(smooth - released).max())
 
 
-def worst_error(kernels: Sequence[Kernel], coordinates: Coordinates, h: tuple[int, ...]) -> float:
+def worst_error(kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...]) -> float:
     """Sup error of the worst bump, on a grid; for a product of axes it telescopes."""
     grown = plain = 1.0
-    for axis in zip(kernels, coordinates.lattice.k, h, axis_maps(coordinates), strict=True):
+    for axis in zip(kernels, strategy.lattice.k, h, strategy.axis_maps, strict=True):
         bump, error = _axis_worst(*axis)
         grown *= bump + error
         plain *= bump
@@ -132,7 +132,7 @@ def _axis_worst(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> tuple[f
     t = np.linspace(0, 1, points)
     y = t[: points // 2 + 1]  # symmetric under (y, t) -> (1 - y, 1 - t)
     bumps = kernel(y[:, None] - t)
-    errors = bumps - bernstein_basis(y, k) @ released_bumps(kernel, k, h, axis, t)
+    errors = bumps - bernstein_basis(y, k) @ released_translates(kernel, k, h, axis, t)
     return float(bumps.max()), float(np.abs(errors).max())
 
 
@@ -155,7 +155,7 @@ _COARSEST = 0.8  # lattice steps a deviation
 class Candidate:
     """One way to release, and its predicted errors in unit-cube units."""
 
-    coordinates: Coordinates
+    strategy: Strategy
     h: tuple[int, ...]
     noise: float
     approximation: float
@@ -183,7 +183,7 @@ class Problem:
     meets the largest move of one value times the root of the number of values.
     """
 
-    component: Component
+    measurement: Measurement
     n: int
     gaussian: bool
     advanced: bool
@@ -197,8 +197,8 @@ class Problem:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The component's."""
-        return self.component.kernels
+        """The measurement's."""
+        return self.measurement.kernels
 
     @property
     def kinked(self) -> bool:
@@ -250,48 +250,48 @@ class Problem:
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
         """The given order, or the usual ones on every axis."""
-        axes = self.component.domain.dimensions
+        axes = self.measurement.domain.dimensions
         return [self.h] if self.h is not None else [(h,) * axes for h in usual]
 
-    def candidate(self, coordinates: Coordinates, h: tuple[int, ...]) -> Candidate:
+    def candidate(self, strategy: Strategy, h: tuple[int, ...]) -> Candidate:
         """Predict the errors of one way to release."""
-        noise = self.noise(coordinates, h)
-        worst = worst_error(self.kernels, coordinates, h)
-        typical = worst if self.certified else self.bias(coordinates, h)
-        return Candidate(coordinates, h, noise, typical, worst, self.certified)
+        noise = self.noise(strategy, h)
+        worst = worst_error(self.kernels, strategy, h)
+        typical = worst if self.certified else self.bias(strategy, h)
+        return Candidate(strategy, h, noise, typical, worst, self.certified)
 
-    def noise(self, coordinates: Coordinates, h: tuple[int, ...]) -> float:
+    def noise(self, strategy: Strategy, h: tuple[int, ...]) -> float:
         """Predict the mean sup of the noise."""
         norm = 2 if self.gaussian else 1
         if self.advanced:
-            values = self.component.outputs * coordinates.layout.size
-            bound = self.component.function_movement * math.sqrt(values)
+            values = self.measurement.outputs * strategy.layout.size
+            bound = self.measurement.function_sensitivity * math.sqrt(values)
         else:
-            bound = self.component.movement(coordinates, norm, quick=True).value
+            bound = self.measurement.sensitivity(strategy, norm, True).value
         one = len(self.kernels) == norm == 1 and not self.kinked
-        if isinstance(coordinates, SpectralCoordinates) and one:
+        if isinstance(strategy, SpectralStrategy) and one:
             bound *= _PAIRWISE_GAIN
-        return bound / self.n * self.noise_ratio * unit_noise(coordinates, h, self.gaussian)
+        return bound / self.n * self.noise_ratio * unit_noise(strategy, h, self.gaussian)
 
     @property
     def ridge(self) -> float:
         """Variance of the noise of one bin, as each of the axes' share in their product."""
-        moved = self.component.movement(BinnedCoordinates(Lattice(()), ()), 1).value
+        moved = self.measurement.sensitivity(BinnedStrategy(Lattice(()), ()), 1, False).value
         scale = moved / self.n * self.noise_ratio
         return float((scale if self.gaussian else math.sqrt(2) * scale) ** (2 / len(self.kernels)))
 
     def lattice_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
         """What the lattice alone misses, as the objective counts it."""
-        plain = PlainCoordinates(lattice)
+        plain = LatticeStrategy(lattice)
         worst = worst_error(self.kernels, plain, h)
         return worst if self.certified else self.bias(plain, h) + _WORST_SHARE * worst
 
-    def bias(self, coordinates: Coordinates, h: tuple[int, ...]) -> float:
+    def bias(self, strategy: Strategy, h: tuple[int, ...]) -> float:
         """Approximation error of the typical database."""
-        rough, smooth = typical_error(self.kernels, coordinates, h)
+        rough, smooth = typical_error(self.kernels, strategy, h)
         if self.reference is None:
             return math.sqrt(rough / min(CLUSTERS, self.n) + smooth)
-        known = reference_error(self.kernels, coordinates, h, self.reference)
+        known = reference_error(self.kernels, strategy, h, self.reference)
         return known + math.sqrt(rough / self.n)
 
 
@@ -303,16 +303,16 @@ _STATED_ORDERS = (1, 2, 4, 8)
 
 def stated_candidates(problem: Problem) -> Iterator[Candidate]:
     """Lattice values of a function of which a class is known: its worst member is the typical."""
-    axes, best = problem.component.domain.dimensions, math.inf
+    axes, best = problem.measurement.domain.dimensions, math.inf
     for k in [problem.k] if problem.k is not None else [(k,) * axes for k in _STATED_K]:
-        coordinates = PlainCoordinates(Lattice(k))
-        if best < math.inf and coordinates.layout.size > problem.largest_lattice:
+        strategy = LatticeStrategy(Lattice(k))
+        if best < math.inf and strategy.layout.size > problem.largest_lattice:
             break
         found = []
         for h in problem.orders(_STATED_ORDERS):
-            error = problem.component.approximation.error(k, h, (None,) * axes)
-            noise = problem.noise(coordinates, h)
-            found.append(Candidate(coordinates, h, noise, error, error, problem.certified))
+            error = problem.measurement.approximation.error(k, h, (None,) * axes)
+            noise = problem.noise(strategy, h)
+            found.append(Candidate(strategy, h, noise, error, error, problem.certified))
         yield from found
         if min(candidate.noise for candidate in found) > best:
             break  # noise grows with k
@@ -339,7 +339,7 @@ def plain_candidates(problem: Problem) -> Iterator[Candidate]:
     best, few = math.inf, problem.many_axes
     orders = problem.orders(_FEW_ORDERS if few else _PLAIN_ORDERS)
     for lattice in problem.lattices(_PLAIN_RESOLUTIONS[: _FEW_RESOLUTIONS if few else None]):
-        found = [problem.candidate(PlainCoordinates(lattice), h) for h in orders]
+        found = [problem.candidate(LatticeStrategy(lattice), h) for h in orders]
         yield from found
         best = min(best, *(candidate.error for candidate in found))
         if problem.kinked and min(candidate.noise for candidate in found) > best:
@@ -353,7 +353,7 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     are none for a kernel that is not positive definite; see `require_positive_definite`.
     """
     positive = all(kernel.positive_definite for kernel in problem.kernels)
-    if not (problem.component.spectral and positive):
+    if not (problem.measurement.spectral and positive):
         return
     orders = problem.orders(_SPECTRAL_ORDERS)
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
@@ -364,15 +364,15 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
             break
     seen = set()
     for threshold in _THRESHOLDS[: _GAUSSIAN_THRESHOLDS if problem.gaussian else None]:
-        coordinates = _cut(lattice, full, threshold)
-        if coordinates.layout.shape not in seen:
-            seen.add(coordinates.layout.shape)
-            yield from (problem.candidate(coordinates, h) for h in orders)
+        strategy = _cut(lattice, full, threshold)
+        if strategy.layout.shape not in seen:
+            seen.add(strategy.layout.shape)
+            yield from (problem.candidate(strategy, h) for h in orders)
 
 
 def binned_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of bins: the noise of one bin is that of a count, whatever the kernel."""
-    if not problem.component.binned:
+    if not problem.measurement.binned:
         return
     order = problem.orders(_SPECTRAL_ORDERS)[-1]
     kernels, axes = problem.kernels, len(problem.kernels)
@@ -387,8 +387,8 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
         if problem.lattice_error(lattice, order) <= _NEGLIGIBLE * tried.noise:
             break
     for resolution, factor in itertools.product(fitting, _RIDGES):  # those of one share its moments
-        coordinates = _bins(kernels, lattice, resolution, factor ** (1 / axes) * problem.ridge)
-        yield problem.candidate(coordinates, order)
+        strategy = _bins(kernels, lattice, resolution, factor ** (1 / axes) * problem.ridge)
+        yield problem.candidate(strategy, order)
 
 
 def require_positive_definite(kernels: Sequence[Kernel]) -> None:
@@ -415,10 +415,10 @@ def require_positive_definite(kernels: Sequence[Kernel]) -> None:
 
 def _bins(
     kernels: Sequence[Kernel], lattice: Lattice, resolution: float, ridge: float
-) -> BinnedCoordinates:
+) -> BinnedStrategy:
     """Cells in proportion to the axes' inverse bandwidths."""
     axes = zip(kernels, lattice.k, _cells(kernels, resolution), strict=True)
-    return BinnedCoordinates(lattice, tuple(axis_bins(*axis, ridge) for axis in axes))
+    return BinnedStrategy(lattice, tuple(axis_bins(*axis, ridge) for axis in axes))
 
 
 def _cells(kernels: Sequence[Kernel], resolution: float) -> list[int]:
@@ -432,10 +432,10 @@ def _spectra(kernels: Sequence[Kernel], k: Sequence[int], weighting: float) -> l
     ]
 
 
-def _cut(lattice: Lattice, full: Sequence[AxisSpectrum], threshold: float) -> SpectralCoordinates:
+def _cut(lattice: Lattice, full: Sequence[AxisSpectrum], threshold: float) -> SpectralStrategy:
     """Keep the eigenvalues above `threshold` times the axis's largest."""
     ranks = [max(1, sum(level > threshold * one.levels[0] for level in one.levels)) for one in full]
-    return SpectralCoordinates(
+    return SpectralStrategy(
         lattice, tuple(one.cut(rank) for one, rank in zip(full, ranks, strict=True))
     )
 
@@ -460,7 +460,7 @@ def gram_candidates(family: str, problem: Problem, cube: CubeKernel) -> Iterator
     if family == "":
         for k in _resolutions(problem, _RESOLUTIONS[cube.dimensions]):
             for h in problem.orders(_ORDERS):
-                yield _candidate(problem, cube, PlainCoordinates(Lattice(k)), h)
+                yield _candidate(problem, cube, LatticeStrategy(Lattice(k)), h)
     elif family == "spectral":
         yield from _spectral(problem, cube)
 
@@ -474,9 +474,9 @@ def _spectral(problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
             rank = max(1, sum(level > threshold * full.levels[0] for level in full.levels))
             if rank not in seen:
                 seen.add(rank)
-                coordinates = GramCoordinates(lattice, full.cut(rank))
+                strategy = GramStrategy(lattice, full.cut(rank))
                 for h in problem.orders(_GRAM_ORDERS):
-                    yield _candidate(problem, cube, coordinates, h)
+                    yield _candidate(problem, cube, strategy, h)
 
 
 @lru_cache(maxsize=4)
@@ -487,26 +487,26 @@ def _full(cube: CubeKernel, lattice: Lattice, weighting: float) -> LatticeSpectr
 def _resolutions(problem: Problem, usual: tuple[int, ...]) -> list[tuple[int, ...]]:
     if problem.k is not None:
         return [problem.k]
-    return [(min(k, _LARGEST_K),) * problem.component.domain.dimensions for k in usual]
+    return [(min(k, _LARGEST_K),) * problem.measurement.domain.dimensions for k in usual]
 
 
 def _candidate(
-    problem: Problem, cube: CubeKernel, coordinates: Coordinates, h: tuple[int, ...]
+    problem: Problem, cube: CubeKernel, strategy: Strategy, h: tuple[int, ...]
 ) -> Candidate:
     """Predict the errors of one way to release."""
     if problem.advanced:
-        values = problem.component.outputs * coordinates.layout.size
-        bound = problem.component.function_movement * math.sqrt(values)
+        values = problem.measurement.outputs * strategy.layout.size
+        bound = problem.measurement.function_sensitivity * math.sqrt(values)
     else:
         norm = 2 if problem.gaussian else 1
-        bound = problem.component.movement(coordinates, norm, quick=True).value
-    noise = bound / problem.n * problem.noise_ratio * unit_noise(coordinates, h, problem.gaussian)
-    spectrum = coordinates.spectrum if isinstance(coordinates, GramCoordinates) else None
-    farthest, rough = _errors(cube, coordinates.lattice.k, h, spectrum)
-    ball = problem.component.approximation
+        bound = problem.measurement.sensitivity(strategy, norm, True).value
+    noise = bound / problem.n * problem.noise_ratio * unit_noise(strategy, h, problem.gaussian)
+    spectrum = strategy.spectrum if isinstance(strategy, GramStrategy) else None
+    farthest, rough = _errors(cube, strategy.lattice.k, h, spectrum)
+    ball = problem.measurement.approximation
     worst = farthest * (ball.radius if isinstance(ball, GramBall) else 1.0)
     typical = worst if problem.certified else rough / math.sqrt(min(CLUSTERS, problem.n))
-    return Candidate(coordinates, h, noise, typical, worst, problem.certified)
+    return Candidate(strategy, h, noise, typical, worst, problem.certified)
 
 
 @lru_cache(maxsize=512)
@@ -533,8 +533,8 @@ __all__ = ["Candidate", "Problem", "Reference", "candidates", "require_positive_
 
 
 def candidates(family: str, problem: Problem) -> Iterator[Candidate]:
-    """Releases of lattice values (""), of spectral coordinates or of bins, for any component."""
-    cube = cube_of(problem.component)
+    """Releases of lattice values (""), of spectral coordinates or of bins, for any measurement."""
+    cube = problem.measurement.cube
     if cube is not None:
         yield from gram_candidates(family, problem, cube)
     elif family == "" and not problem.kernels:

@@ -12,20 +12,14 @@ from typing import Literal
 import numpy as np
 
 from dbern.certificate import ErrorModel, combined, lower_bound, vector_bound
-from dbern.counting.kernel_sums import oblique_of
 from dbern.counting.measurement import (
-    Component,
-    Statistic,
-    Vector,
+    Measurement,
     for_lattice,
     for_rows,
-    is_linear,
-    largest_lattice,
     most_rows,
-    needs_lattice,
     random_privacy,
 )
-from dbern.counting.passes import Counters
+from dbern.counting.passes import Accumulator, Counters
 from dbern.data.discovery import discover
 from dbern.data.objects import is_url
 from dbern.data.parquet import FileFacts, read_footers
@@ -39,7 +33,7 @@ from dbern.planning.choose import (
 )
 from dbern.planning.plans import (
     KINDS,
-    PlannedComponent,
+    PlannedMeasurement,
     PlannedNoise,
     ReleasePlan,
     calibration_of,
@@ -54,10 +48,9 @@ from dbern.planning.plans import (
 )
 from dbern.planning.spec import ADVANCED, ReleaseSpec
 from dbern.privacy.contract import Sensitivity, law_of, require_one_charge
-from dbern.strategies.base import Coordinates, Lattice
+from dbern.strategies.base import Entries, Lattice, Strategy
 from dbern.strategies.bias import Approximation, GramBall
-from dbern.strategies.lattice import PlainCoordinates
-from dbern.strategies.maps import axis_maps, maps_of
+from dbern.strategies.lattice import LatticeStrategy
 from dbern.system import Progress, silent
 from dbern.targets.bandwidths import unit_notes
 from dbern.types import FloatArray
@@ -103,19 +96,19 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
     components = [for_rows(component, n) for component in spec.components]
-    spent = [(one.name, one.outputs, one.share) for one in components]
+    spent = [(one.name, one.outputs, one.fraction) for one in components]
     require_one_charge(spec.learner.kind, spent)  # for n rows it may be another component
-    if all(isinstance(component, Vector) for component in components):
+    if all(component.entries for component in components):
         _refuse_choices(spec)
     at_once = sum(component.outputs for component in components)
     resolved = [
         _vector(spec, component, n, at_once)
-        if isinstance(component, Vector)
+        if component.entries
         else _component(spec, component, n, at_once)
         for component in components
     ]
     planned = tuple(component for component, _ in resolved)
-    parts = [statistic for _, statistic in resolved]
+    parts = [accumulator for _, accumulator in resolved]
     counters = Counters.of(parts, spec.records, spec.protection.unit, n)
     errors = [one.certificate for one in planned for _ in range(one.outputs)]
     least = planned[0].certificate.lower_bound if len(planned) == 1 else 0.0
@@ -142,88 +135,87 @@ def _listed(spec: ReleaseSpec, files: Sequence[FileFacts]) -> Sequence[FileFacts
 
 
 def _component(
-    spec: ReleaseSpec, component: Component, n: int, at_once: int
-) -> tuple[PlannedComponent, Statistic]:
+    spec: ReleaseSpec, component: Measurement, n: int, at_once: int
+) -> tuple[PlannedMeasurement, Accumulator]:
     """Resolve one component; its certificate holds together with those of `at_once` arrays."""
     return resolved(spec, component, n, at_once, *_choose(spec, component, n))
 
 
 def resolved(
     spec: ReleaseSpec,
-    component: Component,
+    component: Measurement,
     n: int,
     at_once: int,
-    coordinates: Coordinates,
+    strategy: Strategy,
     h: tuple[int, ...],
-) -> tuple[PlannedComponent, Statistic]:
+) -> tuple[PlannedMeasurement, Accumulator]:
     """Plan one component, made for n rows by `for_rows`, with the coordinates and order given."""
-    fraction, norm = component.share, 2 if spec.gaussian else 1
-    component = for_lattice(component, coordinates)
-    exact = exact_sensitivity(component, coordinates, n, calibration_of(spec), norm)
+    fraction, norm = component.fraction, 2 if spec.gaussian else 1
+    component = for_lattice(component, strategy)
+    exact = exact_sensitivity(component, strategy, n, calibration_of(spec), norm)
     ratio = noise_ratio(spec, spec.charge.part(fraction))
     if spec.advanced:  # that starts from S times the root of the values, and here is S times them
-        ratio /= math.sqrt(component.outputs * coordinates.layout.size)
-    statistic = component.statistic(coordinates, n, tolerance(exact, coordinates, n, ratio))
+        ratio /= math.sqrt(component.outputs * strategy.layout.size)
+    accumulator = component.accumulator(strategy, n, tolerance(exact, strategy, n, ratio))
     promised = exact.of_each() if spec.advanced else exact
-    law = law_of(contract_of(promised, component.outputs, statistic, n, fraction), spec.charge)
+    law = law_of(contract_of(promised, component.outputs, accumulator, n, fraction), spec.charge)
     model = ErrorModel(
         approximation=component.approximation,
-        coordinates=coordinates,
+        strategy=strategy,
         law=law,
-        lattice_error=statistic.kernel_error + statistic.position_error,
-        released_error=statistic.float_error + math.ldexp(0.5, law.granularity_exponent),
+        lattice_error=accumulator.errors.kernel + accumulator.errors.position,
+        released_error=accumulator.errors.floats + math.ldexp(0.5, law.granularity_exponent),
         unit=component.unit,
     )
     least = _lower_bound(spec, component, n)
-    planned = PlannedComponent(
+    planned = PlannedMeasurement(
         name=component.name,
         outputs=component.outputs,
-        k=coordinates.lattice.k,
+        k=strategy.lattice.k,
         h=h,
-        maps=maps_of(coordinates),
-        counting=statistic.counting,
-        description=statistic.description,
+        maps=strategy.maps,
+        counting=accumulator.counting,
+        description=accumulator.description,
         sensitivity=planned_sensitivity(exact, law, component.unit),
-        noise=planned_noise(spec, coordinates, law, component.unit),
+        noise=planned_noise(spec, strategy, law, component.unit),
         certificate=model.bound(h, spec.beta, at_once, least),
-        approximation=_stored(component.approximation, coordinates, h).to_dict(),
+        approximation=_stored(component.approximation, strategy, h).to_dict(),
         unit=component.unit,
         lattice_error=model.lattice_error,
         released_error=model.released_error,
     )
-    return planned, statistic
+    return planned, accumulator
 
 
-def _stored(
-    approximation: Approximation, coordinates: Coordinates, h: tuple[int, ...]
-) -> Approximation:
+def _stored(approximation: Approximation, strategy: Strategy, h: tuple[int, ...]) -> Approximation:
     """What a reader can bound it by, who has no kernel of the user's."""
     if isinstance(approximation, GramBall):
-        return approximation.stored(coordinates.lattice.k, h, axis_maps(coordinates))
+        return approximation.stored(strategy.lattice.k, h, strategy.axis_maps)
     return approximation
 
 
 def _vector(
-    spec: ReleaseSpec, vector: Vector, n: int, at_once: int
-) -> tuple[PlannedComponent, Statistic]:
+    spec: ReleaseSpec, vector: Measurement, n: int, at_once: int
+) -> tuple[PlannedMeasurement, Accumulator]:
     """Resolve a vector: there is nothing to choose. By basic composition, whatever the others."""
-    norm, statistic = 2 if spec.gaussian else 1, vector.statistic(n)
-    bound = vector.movement(norm)
-    exact = Sensitivity.over(n, vector.entry_movement, bound.value, bound.derivation, norm)
-    law = law_of(contract_of(exact, 1, statistic, n, vector.share), spec.charge)
-    lattice_error = statistic.kernel_error + statistic.position_error
-    released_error = statistic.float_error + math.ldexp(0.5, law.granularity_exponent)
+    norm, strategy = 2 if spec.gaussian else 1, Entries(len(vector.entries))
+    accumulator = vector.accumulator(strategy, n, 0.0)
+    bound = vector.sensitivity(strategy, norm, False)
+    exact = Sensitivity.over(n, vector.function_sensitivity, bound.value, bound.derivation, norm)
+    law = law_of(contract_of(exact, 1, accumulator, n, vector.fraction), spec.charge)
+    lattice_error = accumulator.errors.kernel + accumulator.errors.position
+    released_error = accumulator.errors.floats + math.ldexp(0.5, law.granularity_exponent)
     granularity = math.ldexp(1.0, law.granularity_exponent)
     count, error = len(vector.entries), lattice_error + released_error
     certificate = vector_bound(law, count, vector.features, error, spec.beta, at_once)
-    planned = PlannedComponent(
+    planned = PlannedMeasurement(
         name=vector.name,
         outputs=1,
         k=(),
         h=(),
         maps=(),
-        counting=statistic.counting,
-        description=statistic.description,
+        counting=accumulator.counting,
+        description=accumulator.description,
         sensitivity=planned_sensitivity(exact, law, 1.0),
         noise=PlannedNoise(KINDS[spec.gaussian][""], scale_of(law) * granularity, granularity, law),
         certificate=certificate,
@@ -233,7 +225,7 @@ def _vector(
         released_error=released_error,
         entries=vector.entries,
     )
-    return planned, statistic
+    return planned, accumulator
 
 
 def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
@@ -270,10 +262,10 @@ def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
     return n
 
 
-def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinates, tuple[int, ...]]:
+def _choose(spec: ReleaseSpec, component: Measurement, n: int) -> tuple[Strategy, tuple[int, ...]]:
     """What the spec says, and the smallest predicted error over what it leaves open."""
     mechanism = spec.mechanism
-    if is_linear(component):
+    if component.linear:
         return _corners(spec, component)
     k, h = _given_k(spec, component), spec.per_axis("h", component.domain)
     if mechanism.calibration == "paper":
@@ -282,7 +274,7 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
     kinds = KINDS[spec.gaussian]
     plain_only = mechanism.calibration == "paper" or mechanism.noise in (kinds[""], ADVANCED)
     if k is not None and h is not None and plain_only:
-        return PlainCoordinates(Lattice(k)), h
+        return LatticeStrategy(Lattice(k)), h
     problem = replace(problem_of(spec, component, n), k=k, h=h)
     families = (
         [""]
@@ -298,17 +290,17 @@ def _choose(spec: ReleaseSpec, component: Component, n: int) -> tuple[Coordinate
             f'"{spec.learner.kind}" releases; write noise = "{kinds[""]}" or "auto"'
         )
     chosen = min(found, key=lambda candidate: candidate.error)
-    return chosen.coordinates, chosen.h
+    return chosen.strategy, chosen.h
 
 
-def _corners(spec: ReleaseSpec, component: Component) -> tuple[Coordinates, tuple[int, ...]]:
+def _corners(spec: ReleaseSpec, component: Measurement) -> tuple[Strategy, tuple[int, ...]]:
     """A linear function is its values at the corners."""
     ones = (1,) * component.domain.dimensions
     if {spec.per_axis("k", component.domain), spec.per_axis("h", component.domain)} - {None, ones}:
         raise SpecError("mechanism.k, mechanism.h: a linear function needs 1; leave them out")
     if spec.mechanism.noise not in ("auto", KINDS[spec.gaussian][""], ADVANCED):
         raise SpecError('mechanism.noise: is not for a linear function; write noise = "auto"')
-    return PlainCoordinates(Lattice(ones)), ones
+    return LatticeStrategy(Lattice(ones)), ones
 
 
 def _refuse_choices(spec: ReleaseSpec) -> None:
@@ -321,29 +313,29 @@ def _refuse_choices(spec: ReleaseSpec) -> None:
         )
 
 
-def problem_of(spec: ReleaseSpec, component: Component, n: int) -> Problem:
+def problem_of(spec: ReleaseSpec, component: Measurement, n: int) -> Problem:
     """What the choice of k, h, noise and rank starts from."""
     component, k = for_rows(component, n), _given_k(spec, component)
     if k is not None:
-        component = for_lattice(component, PlainCoordinates(Lattice(k)))
+        component = for_lattice(component, LatticeStrategy(Lattice(k)))
     return Problem(
-        component=component,
+        measurement=component,
         n=n,
         gaussian=spec.gaussian,
         advanced=spec.advanced,
-        noise_ratio=noise_ratio(spec, spec.charge.part(component.share)),
+        noise_ratio=noise_ratio(spec, spec.charge.part(component.fraction)),
         k=k,
         h=spec.per_axis("h", component.domain),
         certified=spec.mechanism.objective == "certified",
         reference=_reference(spec, component),
         largest_k=_LARGEST_AUTO_K,
-        largest_lattice=int(min(_LARGEST_AUTO_LATTICE, largest_lattice(component))),
+        largest_lattice=int(min(_LARGEST_AUTO_LATTICE, component.largest_lattice)),
     )
 
 
-def _reference(spec: ReleaseSpec, component: Component) -> Reference | None:
+def _reference(spec: ReleaseSpec, component: Measurement) -> Reference | None:
     """The public reference density over the component's cube."""
-    density, oblique = spec.reference, oblique_of(component)
+    density, oblique = spec.reference, component.oblique
     if density is None or oblique is None:
         return density
 
@@ -356,9 +348,9 @@ def _reference(spec: ReleaseSpec, component: Component) -> Reference | None:
     return over_the_box
 
 
-def _given_k(spec: ReleaseSpec, component: Component) -> tuple[int, ...] | None:
+def _given_k(spec: ReleaseSpec, component: Measurement) -> tuple[int, ...] | None:
     k = spec.per_axis("k", component.domain)
-    if k is None and needs_lattice(component):
+    if k is None and component.one_lattice:
         raise SpecError(
             "mechanism.k: is missing, and what the target states of its sensitivity is for one "
             "lattice; write k = 20"
@@ -371,19 +363,19 @@ def _given_k(spec: ReleaseSpec, component: Component) -> tuple[int, ...] | None:
     return k
 
 
-def _paper_k(spec: ReleaseSpec, component: Component, n: int, h: int) -> tuple[int, ...]:
+def _paper_k(spec: ReleaseSpec, component: Measurement, n: int, h: int) -> tuple[int, ...]:
     """The choice that proves Theorem 1, its constants set to one."""
     dimensions = component.domain.dimensions
-    epsilon = float(spec.charge.part(component.share).epsilon)
-    ratio = epsilon * n / (component.function_movement * math.log(1 / spec.beta))
+    epsilon = float(spec.charge.part(component.fraction).epsilon)
+    ratio = epsilon * n / (component.function_sensitivity * math.log(1 / spec.beta))
     return (min(_LARGEST_PAPER_K, max(1, int(ratio ** (1 / (h + dimensions))))),) * dimensions
 
 
-def _lower_bound(spec: ReleaseSpec, component: Component, n: int) -> float:
+def _lower_bound(spec: ReleaseSpec, component: Measurement, n: int) -> float:
     """Known for sums over records, which attain their sensitivity record by record."""
     if not component.additive:
         return 0.0
-    function = component.function_movement * component.unit / n
+    function = component.function_sensitivity * component.unit / n
     charge, rows = spec.charge, spec.protection.unit.max_contributions
     epsilon, delta = float(charge.epsilon), float(charge.delta)
     return lower_bound(function, epsilon, float(spec.beta), n, delta, rows)
@@ -438,7 +430,7 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     if spec.mechanism.calibration == "paper":
         raise SpecError('mechanism.calibration: the trade-off is that of "tight"; write "tight"')
     component, n = spec.components[0], public_rows(spec, files)
-    if isinstance(component, Vector) or is_linear(component):
+    if component.entries or component.linear:
         raise SpecError(
             f'target.kind: "{spec.learner.kind}" leaves no k, h or rank to choose; '
             "leave out --table"
@@ -449,15 +441,15 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
         if spec.mechanism.noise not in ("auto", kind):
             continue
         for candidate in candidates(family, problem):
-            coordinates = candidate.coordinates
-            key = (kind, coordinates.lattice.k, coordinates.layout.size)
+            strategy = candidate.strategy
+            key = (kind, strategy.lattice.k, strategy.layout.size)
             if key not in best or candidate.error < best[key].error:
                 best[key] = candidate
     at_once, sized = sum(one.outputs for one in spec.components), for_rows(component, n)
     options = []
     for (kind, k, values), one in sorted(best.items(), key=_predicted)[:_MOST_OPTIONS]:
-        planned, _ = resolved(spec, sized, n, at_once, one.coordinates, one.h)
-        sure, predicted = planned.certificate, one.error * problem.component.unit
+        planned, _ = resolved(spec, sized, n, at_once, one.strategy, one.h)
+        sure, predicted = planned.certificate, one.error * problem.measurement.unit
         parts = (sure.noise, sure.approximation, sure.rounding, sure.total)
         options.append(Option(kind, k, one.h, values, predicted, *parts))
     return options

@@ -9,11 +9,10 @@ from fractions import Fraction
 from typing import Any
 
 from dbern.certificate import Certificate, printed_sum
-from dbern.counting.measurement import Component, Statistic, Vector
-from dbern.counting.passes import Counters
+from dbern.counting.measurement import Measurement
+from dbern.counting.passes import Accumulator, Counters
 from dbern.data.parquet import READERS, FileFacts, reading_bytes
 from dbern.data.streams import BATCH_ROWS
-from dbern.errors import IntegrityError
 from dbern.planning.spec import ADVANCED, ReleaseSpec, described
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.calibration import GaussianNoise
@@ -21,16 +20,9 @@ from dbern.privacy.contract import Contract, Sensitivity, array_names
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above, rho_for
-from dbern.strategies.base import Box, Coordinates, Entries, Lattice
-from dbern.strategies.gram import LatticeSpectrum
-from dbern.strategies.maps import (
-    AxisMap,
-    coordinates_of,
-    family_of,
-    map_from_dict,
-    map_to_dict,
-    maps_of,
-)
+from dbern.strategies.approximation import AxisMap
+from dbern.strategies.base import Box, Entries, Lattice, Strategy
+from dbern.strategies.maps import map_from_dict, map_to_dict, strategy_of
 
 # --- What a release takes, as planned
 
@@ -88,7 +80,7 @@ class PlannedNoise:
 
 
 @dataclass(frozen=True)
-class PlannedComponent:
+class PlannedMeasurement:
     """One component, resolved; of a vector k, h and maps are empty.
 
     Attributes
@@ -127,14 +119,14 @@ class PlannedComponent:
     @property
     def lattice(self) -> Lattice | Box:
         """The lattice of coefficients, or the entries."""
-        return self.coordinates.lattice
+        return self.strategy.lattice
 
     @property
-    def coordinates(self) -> Coordinates | Entries:
+    def strategy(self) -> Strategy | Entries:
         """What is released of the lattice values, or the entries."""
         if self.entries:
             return Entries(len(self.entries))
-        return coordinates_of(Lattice(self.k), self.maps)
+        return strategy_of(Lattice(self.k), self.maps)
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -149,7 +141,7 @@ class PlannedComponent:
         return content
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> PlannedComponent:
+    def from_dict(cls, content: Mapping[str, Any]) -> PlannedMeasurement:
         """What `to_dict` wrote."""
         sensitivity, noise = content["sensitivity"], content["noise"]
         derivation = tuple(sensitivity["derivation"])
@@ -196,7 +188,7 @@ class ReleasePlan:
     n: int
     protection: Protection
     calibration: str
-    components: tuple[PlannedComponent, ...]
+    components: tuple[PlannedMeasurement, ...]
     certificate: Certificate
     cost: Cost
     notes: tuple[str, ...] = ()
@@ -245,23 +237,17 @@ class ReleasePlan:
         return self.components[0].lattice
 
     @property
-    def coordinates(self) -> Coordinates | Entries:
+    def strategy(self) -> Strategy | Entries:
         """What is released of the lattice values."""
-        return self.components[0].coordinates
+        return self.components[0].strategy
 
     def counters(self, spec: ReleaseSpec) -> Counters:
         """The planned sums over records."""
-        pairs = zip(spec.components, self.components, strict=True)
-        parts = [self._restored(*pair) for pair in pairs]
+        parts = [
+            one.restore(planned.strategy, self.n, planned.counting)
+            for one, planned in zip(spec.components, self.components, strict=True)
+        ]
         return Counters.of(parts, spec.records, self.protection.unit, self.n)
-
-    def _restored(self, component: Component | Vector, planned: PlannedComponent) -> Statistic:
-        coordinates = planned.coordinates
-        if isinstance(component, Vector):
-            return component.restore(self.n, planned.counting)
-        if isinstance(coordinates, Entries):
-            raise IntegrityError(f"the plan of {planned.name} is that of a vector; plan it again")
-        return component.restore(coordinates, self.n, planned.counting)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, exact where the plan is exact; `from_dict` reads them back."""
@@ -299,7 +285,7 @@ class ReleasePlan:
                 "charge": charge,
                 "random_dp": RandomPrivacy.from_dict(random, charge) if random else None,
                 "components": tuple(
-                    PlannedComponent.from_dict(one) for one in content["components"]
+                    PlannedMeasurement.from_dict(one) for one in content["components"]
                 ),
                 "certificate": _certificate(content["certificate"]),
                 "cost": Cost(**content["cost"]),
@@ -339,7 +325,7 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     return [*lines, ("work", tasks), ("memory", memory)]
 
 
-def _component_lines(plan: ReleasePlan, one: PlannedComponent) -> list[tuple[str, str]]:
+def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[str, str]]:
     sense, noise, sure = one.sensitivity, one.noise, one.certificate
     outputs = f" for each of {one.outputs} outputs" if one.outputs > 1 else ""
     bound = f"Delta1 = {sense.l1:.6g}" if sense.l1 is not None else f"Delta2 = {sense.l2:.6g}"
@@ -398,7 +384,7 @@ def _guarantee(plan: ReleasePlan) -> str:
     return f"rho = {float(plan.rho):.6g} in zCDP{pure}"
 
 
-def _compared(plan: ReleasePlan, one: PlannedComponent) -> str:
+def _compared(plan: ReleasePlan, one: PlannedMeasurement) -> str:
     least, total = one.certificate.lower_bound, one.certificate.total
     text = f"S/epsilon = {one.sensitivity.function / float(plan.charge.epsilon):.3g}"
     if not least:
@@ -406,9 +392,9 @@ def _compared(plan: ReleasePlan, one: PlannedComponent) -> str:
     return f"{total / least:.0f} times a lower bound for any mechanism, {least:.3g}; {text}"
 
 
-def _released_as(one: PlannedComponent) -> str:
-    what = {"spectral": "spectral coordinates", "binned": "bins"}[family_of(one.coordinates)]
-    of = " of the whole lattice" if isinstance(one.maps[0], LatticeSpectrum) else ""
+def _released_as(one: PlannedMeasurement) -> str:
+    what = {"spectral": "spectral coordinates", "binned": "bins"}[one.strategy.kind]
+    of = " of the whole lattice" if one.maps[0].of else ""
     return f"released as {' x '.join(str(axis.rank) for axis in one.maps)} {what}{of}"
 
 
@@ -433,13 +419,13 @@ def calibration_of(spec: ReleaseSpec) -> str:
 
 
 def exact_sensitivity(
-    component: Component, coordinates: Coordinates, n: int, calibration: str, norm: int
+    measurement: Measurement, strategy: Strategy, n: int, calibration: str, norm: int
 ) -> Sensitivity:
     """Sensitivities of the exact function, before any rounding."""
-    function = component.function_movement
+    function = measurement.function_sensitivity
     if calibration == "paper":
-        return Sensitivity.paper(n, function, component.outputs * coordinates.lattice.size)
-    bound = component.movement(coordinates, norm)
+        return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
+    bound = measurement.sensitivity(strategy, norm, False)
     return Sensitivity.over(n, function, bound.value, bound.derivation, norm)
 
 
@@ -452,25 +438,26 @@ def noise_ratio(spec: ReleaseSpec, charge: Budget) -> float:
     return 1 / float(charge.epsilon)
 
 
-def tolerance(exact: Sensitivity, coordinates: Coordinates, n: int, ratio: float) -> float:
+def tolerance(exact: Sensitivity, strategy: Strategy, n: int, ratio: float) -> float:
     """Kernel error allowed: 1 % of the sensitivity, and 1 % of a lattice value's noise."""
-    axes = (coordinates.row_sums(axis) for axis in range(len(coordinates.lattice.k)))
+    axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))
     rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
     bound = float(exact.bound)
-    return _SHARE * min(bound * n / (2 * rows), bound * ratio * coordinates.lattice_gain)
+    return _SHARE * min(bound * n / (2 * rows), bound * ratio * strategy.lattice_gain)
 
 
 def contract_of(
-    exact: Sensitivity, outputs: int, statistic: Statistic, n: int, fraction: Fraction
+    exact: Sensitivity, outputs: int, accumulator: Accumulator, n: int, fraction: Fraction
 ) -> Contract:
     """What crosses to the noise: for effective kernels, computed in floats; n of the release."""
+    found = accumulator.errors
     if exact.norm == math.inf:
-        errors = 2 * statistic.kernel_error, statistic.float_error
+        errors = 2 * found.kernel, found.floats
     else:
-        norm = int(exact.norm)
-        errors = statistic.kernel_error_norm(norm), statistic.float_error_norm(norm)
-    size = outputs * statistic.coordinates.layout.size
-    return Contract.of(exact, n, *errors, statistic.value_bound, size=size, fraction=fraction)
+        norm = int(exact.norm) - 1
+        errors = found.kernel_norms[norm], found.float_norms[norm]
+    size = outputs * accumulator.strategy.layout.size
+    return Contract.of(exact, n, *errors, found.value_bound, size=size, fraction=fraction)
 
 
 def planned_sensitivity(exact: Sensitivity, law: Noise, unit: float) -> PlannedSensitivity:
@@ -492,12 +479,10 @@ def planned_sensitivity(exact: Sensitivity, law: Noise, unit: float) -> PlannedS
     )
 
 
-def planned_noise(
-    spec: ReleaseSpec, coordinates: Coordinates, law: Noise, unit: float
-) -> PlannedNoise:
+def planned_noise(spec: ReleaseSpec, strategy: Strategy, law: Noise, unit: float) -> PlannedNoise:
     """What the plan says of the noise, in units of values."""
     granularity = math.ldexp(1.0, law.granularity_exponent) * unit
-    kind = KINDS[isinstance(law, GaussianNoise)][family_of(coordinates)]
+    kind = KINDS[isinstance(law, GaussianNoise)][strategy.kind]
     kind = ADVANCED if spec.advanced else kind
     return PlannedNoise(kind, scale_of(law) * granularity, granularity, law)
 
@@ -533,11 +518,11 @@ def cost(
     `remote`: from an object store. Of files without row groups, as where the number of rows is
     private, no more than the names count.
     """
-    lattices = [part.coordinates.lattice for part in counters.parts]
+    lattices = [part.strategy.lattice for part in counters.parts]
     slabs = sum(sum(1 for _ in lattice.slabs()) for lattice in lattices)
     slab = max(8 * lattice.slab_layers * lattice.layer for lattice in lattices)
-    batch = BATCH_ROWS * max(part.batch_bytes for part in counters.parts)
-    tables = max(part.table_bytes for part in counters.parts)
+    batch = BATCH_ROWS * max(part.memory.batch for part in counters.parts)
+    tables = max(part.memory.tables for part in counters.parts)
     tasks = counters.passes or max(1, -(-n // task_rows(n)))
     # Partial sums: eight wait at each level of the tree; a thread works at two and has three ahead.
     waiting = min(tasks, 8 * (1 + math.ceil(math.log(tasks, 8)))) * counters.state_bytes
@@ -552,7 +537,7 @@ def cost(
     reading += largest
     working = 5 * counters.state_bytes + max(reading, tables + 6 * slab)
     # What is released of a lattice that is derived is whole there: blocks, sum, file, and floats.
-    derived = [part.coordinates.layout.size for part in counters.parts if maps_of(part.coordinates)]
+    derived = [part.strategy.layout.size for part in counters.parts if part.strategy.maps]
     writing = WRITERS * _WRITER_SLABS * slab + _RELEASED_COPIES * 8 * max(derived, default=0)
     return Cost(
         rows=n,

@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, Validation
 
 from dbern.bernstein.basis import MOST_H, MOST_K
 from dbern.combination import Combination
-from dbern.counting.measurement import Component, Vector, protected
+from dbern.counting.measurement import Measurement, protect
 from dbern.data.domain import (
     Axis,
     Column,
@@ -360,7 +360,7 @@ class ReleaseSpec(Section):
         return self._parsed.learner
 
     @property
-    def components(self) -> tuple[Component | Vector, ...]:
+    def components(self) -> tuple[Measurement, ...]:
         """What the learner releases."""
         return self._parsed.components
 
@@ -439,7 +439,7 @@ class ReleaseSpec(Section):
 
     @property
     def combination(self) -> Combination:
-        """How the components make the function."""
+        """How the measurements make the function."""
         return self.learner.combination(self.records)
 
     @property
@@ -487,7 +487,7 @@ class ReleaseSpec(Section):
 class _Parsed:
     records: RecordSchema
     learner: Learner
-    components: tuple[Component | Vector, ...]
+    components: tuple[Measurement, ...]
     charge: Budget
     beta: Fraction
     protection: Protection
@@ -542,14 +542,14 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         if getattr(schema, role) is not None and role not in learner.uses:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
     components = learner.components(schema)
-    require_one_charge(learner.kind, [(one.name, one.outputs, one.share) for one in components])
-    most = max((c.domain.dimensions for c in components if not isinstance(c, Vector)), default=0)
+    require_one_charge(learner.kind, [(one.name, one.outputs, one.fraction) for one in components])
+    most = max((c.domain.dimensions for c in components if not c.entries), default=0)
     if most > _MOST_AXES:
         raise SpecError(
             f"data.bounds: {most} axes, and a lattice has at most {_MOST_AXES}; keep at "
             f"most {_MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
-    found = tuple(protected(one, protection, schema.unit) for one in components)
+    found = tuple(protect(one, protection, schema.unit) for one in components)
     return _Parsed(schema, learner, found, charge, beta, protection)
 
 

@@ -17,20 +17,16 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dbern.counting.kernel_sums import oblique_of
-from dbern.counting.measurement import Component as TargetComponent
-from dbern.counting.measurement import Vector
+from dbern.counting.measurement import Measurement
 from dbern.data.storage import place_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
-from dbern.planning.plans import WRITERS, PlannedComponent, ReleasePlan
+from dbern.planning.plans import WRITERS, PlannedMeasurement, ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, privatize, to_grid
-from dbern.strategies.base import Entries, Lattice, Slab
-from dbern.strategies.gram import LatticeSpectrum
-from dbern.strategies.maps import family_of
+from dbern.strategies.base import Lattice, Slab
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.writer import Component, SynopsisWriter
 from dbern.system import Progress
@@ -82,29 +78,29 @@ class _Noisy:
     """One released array: its sealed center, and the noise that it gets."""
 
     staging: Staging
-    planned: PlannedComponent
+    planned: PlannedMeasurement
     name: str
     key: bytes = field(repr=False)
 
     def released(self, slab: Slab) -> Int64Array:
         center = self.staging.get(self.name, slab.index)
-        layout, law = self.planned.coordinates.layout, self.planned.noise.law
+        layout, law = self.planned.strategy.layout, self.planned.noise.law
         return privatize(center, slab.start * layout.layer, law, self.key, self.name)
 
 
 def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator[None]:
     """Write an array's lattice, on all cores; one that is derived, from what is released."""
-    coordinates, law = noisy.planned.coordinates, noisy.planned.noise.law
+    strategy, law = noisy.planned.strategy, noisy.planned.noise.law
     lattice_slab = noisy.released
-    if stored.maps and not isinstance(coordinates, Entries):
-        layout = coordinates.layout
+    if stored.maps:
+        layout = strategy.layout
         slabs = [noisy.released(slab) for slab in layout.slabs()]
         released = np.concatenate(slabs).reshape(layout.shape)
-        writer.write_released(stored, released, family_of(coordinates))
+        writer.write_released(stored, released, strategy.kind)
         values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
 
         def lattice_slab(slab: Slab) -> Int64Array:
-            return to_grid(coordinates.to_lattice(values, slab), law)
+            return to_grid(strategy.reconstruct(values, slab), law)
 
     def write(slab: Slab) -> None:
         writer.write(stored, slab, lattice_slab(slab))
@@ -125,15 +121,15 @@ def _noise_key(key: bytes, reservation: Reservation, law: Noise) -> bytes:
     return subkey(key, "noise of a sealed center", reservation.seal.hex(), terms)
 
 
-def _stored(spec: ReleaseSpec, planned: PlannedComponent, name: str) -> Component:
+def _stored(spec: ReleaseSpec, planned: PlannedMeasurement, name: str) -> Component:
     granularity = planned.noise.granularity
     if planned.entries:
         return Component(name, planned.lattice, ("entry",), (), granularity)
     lattice = Lattice(planned.k)
     ((domain, oblique),) = {
-        (one.domain, oblique_of(one))
+        (one.domain, one.oblique)
         for one in spec.components
-        if one.name == planned.name and not isinstance(one, Vector)
+        if one.name == planned.name and not one.entries
     }
     positions = tuple(axis.at(lattice.nodes(i)) for i, axis in enumerate(domain.axes))
     return Component(name, lattice, domain.names, positions, granularity, planned.maps, oblique)
@@ -193,25 +189,25 @@ def _given(spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def _described(
-    component: TargetComponent | Vector, planned: PlannedComponent, facts: dict[str, Any]
+    measurement: Measurement, planned: PlannedMeasurement, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    """The public facts of one component."""
-    if isinstance(component, Vector):
+    """The public facts of one measurement."""
+    if measurement.entries:
         axes: tuple[str, ...] = ()
-        shown: dict[str, Any] = {"entries": list(component.entries)}
-        if component.features is not None:
-            shown["features"] = dict(zip(("axes", "constant"), component.features, strict=True))
+        shown: dict[str, Any] = {"entries": list(measurement.entries)}
+        if measurement.features is not None:
+            shown["features"] = dict(zip(("axes", "constant"), measurement.features, strict=True))
     else:
-        axes, shown = component.domain.names, {"additive": component.additive}
-        oblique = oblique_of(component)
+        axes, shown = measurement.domain.names, {"additive": measurement.additive}
+        oblique = measurement.oblique
         shown |= {} if oblique is None else {"oblique": oblique.to_dict()}
         shown |= {key: facts[key] for key in ("k", "h", "approximation")}
-        whole = any(isinstance(one, LatticeSpectrum) for one in planned.maps)
+        whole = any(one.of == "lattice" for one in planned.maps)
         shown |= {"spectral": "lattice"} if whole else {}
     return {
         "arrays": list(planned.arrays),
         "axes": list(axes),
-        "share": decimal_text(component.share),
+        "share": decimal_text(measurement.fraction),
         "value_unit": planned.unit,
         **shown,
         **{key: facts[key] for key in ("noise", "sensitivity", "certificate")},

@@ -453,7 +453,7 @@ def _stage(
         (Piece(part, output, slab), one.noise.law)
         for part, one in enumerate(plan.components)
         for output in range(one.outputs)
-        for slab in one.coordinates.layout.slabs()
+        for slab in one.strategy.layout.slabs()
     ]
     try:
         files, private = _files(reservation.inputs, spec), plan.protection.private_rows

@@ -1,18 +1,20 @@
-"""How far the released polynomial of a kernel bump is from the bump, at worst."""
+"""How far the released polynomial of a kernel translate is from the translate, at worst."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from scipy.special import comb
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.spectral import AxisSpectrum
-from dbern.types import FloatArray
+from dbern.types import FloatArray, Int64Array
 
 _TRUNCATION = 1e-6
 _ROWS = 512
@@ -25,7 +27,110 @@ _RELATIVE_GAP = 0.02
 _ABSOLUTE_GAP = 1e-5  # of the peak
 
 
-def evaluation_matrix(k: int, h: int, spectrum: AxisSpectrum | None = None) -> FloatArray:
+@dataclass(frozen=True)
+class StoredArray:
+    """One array of a map in a synopsis: its name, dimensions "mode" and "axis", and facts."""
+
+    name: str
+    values: FloatArray | Int64Array
+    dimensions: tuple[str, ...]
+    facts: dict[str, Any]
+
+
+class AxisMap(ABC):
+    """What is released of one axis, or of the whole lattice, where that is not lattice values."""
+
+    kind: ClassVar[str]
+    mode: ClassVar[str] = "mode"
+    """What a released value of it is called."""
+    of: ClassVar[str] = ""
+    """ "lattice" for the map of a whole lattice."""
+    used: int
+
+    @property
+    @abstractmethod
+    def rank(self) -> int:
+        """How many values are released."""
+
+    @property
+    @abstractmethod
+    def synthesis(self) -> FloatArray:
+        """From released to lattice values, shape (k + 1, rank)."""
+
+    @abstractmethod
+    def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
+        """`matrix` times what is reconstructed of kernel translates at t (m,), without noise."""
+
+    @abstractmethod
+    def error(self, kernel: Kernel, k: int, h: int) -> float:
+        """Bound what a noiseless release of order h misses of a translate, at worst."""
+
+    @abstractmethod
+    def using(self, rank: int) -> Self:
+        """The same released values, evaluated with the leading `rank` vectors alone."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+
+    @classmethod
+    @abstractmethod
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """What `to_dict` wrote."""
+
+    @abstractmethod
+    def arrays(self) -> list[StoredArray]:
+        """What a synopsis stores."""
+
+    @classmethod
+    @abstractmethod
+    def of_arrays(cls, read: Callable[[str], tuple[Any, dict[str, Any]]]) -> Self:
+        """What `arrays` wrote; `read` gives values and facts of a name."""
+
+
+Maps: TypeAlias = Sequence[AxisMap | None]
+"""One for each axis, or one for all; None for lattice values."""
+
+
+class LinearMap(AxisMap):
+    """A map of the axis's lattice values."""
+
+    @property
+    @abstractmethod
+    def analysis(self) -> FloatArray:
+        """From lattice values to released ones, shape (rank, k + 1)."""
+
+    def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
+        """`matrix` times what is reconstructed of kernel translates at t (m,), without noise."""
+        return matrix @ self.synthesis @ self.analysis @ lattice_values(kernel, len(matrix) - 1, t)
+
+    def error(self, kernel: Kernel, k: int, h: int) -> float:
+        """Bound what a noiseless release of order h misses of a translate, at worst."""
+        return translate_error(kernel, k, h, self)
+
+
+def lattice_values(kernel: Kernel, k: int, t: FloatArray) -> FloatArray:
+    """Values (k + 1, m) of kernel translates at t (m,) on the lattice."""
+    return kernel(np.arange(k + 1)[:, None] / k - t)
+
+
+def released_translates(
+    kernel: Kernel, k: int, h: int, axis: AxisMap | None, t: FloatArray
+) -> FloatArray:
+    """Bernstein coefficients (k + 1, m) of what a noiseless release makes of translates at t."""
+    matrix = iterated_matrix(k, h)
+    if axis is None:
+        return matrix @ lattice_values(kernel, k, t)
+    return axis.translates(matrix, kernel, t)
+
+
+def synthesis_matrix(k: int, h: int, axis: AxisMap | None) -> FloatArray:
+    """What takes an axis's released values to coefficients of the Bernstein basis."""
+    matrix = iterated_matrix(k, h)
+    return matrix if axis is None else np.asarray(matrix @ axis.synthesis)
+
+
+def evaluation_matrix(k: int, h: int, spectrum: LinearMap | None = None) -> FloatArray:
     """What takes one axis's lattice values to the coefficients of the Bernstein basis.
 
     ``W_h`` for the lattice values themselves, ``W_h A T`` where only a spectrum is released.
@@ -53,7 +158,7 @@ def sup_norm(k: int, matrix: FloatArray, oversampling: int = 8) -> float:
 
 
 @lru_cache(maxsize=256)
-def lebesgue_constant(k: int, h: int, spectrum: AxisSpectrum | None = None) -> float:
+def lebesgue_constant(k: int, h: int, spectrum: LinearMap | None = None) -> float:
     """Bound the sup of the axis's polynomial by the largest lattice value, within 2 %.
 
     Examples
@@ -65,7 +170,7 @@ def lebesgue_constant(k: int, h: int, spectrum: AxisSpectrum | None = None) -> f
 
 
 @lru_cache(maxsize=256)
-def bump_error(kernel: Kernel, k: int, h: int, spectrum: AxisSpectrum | None = None) -> float:
+def translate_error(kernel: Kernel, k: int, h: int, spectrum: LinearMap | None = None) -> float:
     """Bound ``sup_{t,y} |K(y - t) - p_t(y)|``, p_t what a noiseless release makes of K(. - t).
 
     *Smooth kernels*: in each variable K is a polynomial of degree D up to a proved Chebyshev tail;
@@ -76,7 +181,7 @@ def bump_error(kernel: Kernel, k: int, h: int, spectrum: AxisSpectrum | None = N
     Examples
     --------
     >>> from dbern.bernstein.kernels import Gaussian
-    >>> wide, narrow = (bump_error(Gaussian(b), 20, 4) for b in (0.3, 0.1))
+    >>> wide, narrow = (translate_error(Gaussian(b), 20, 4) for b in (0.3, 0.1))
     >>> wide < narrow
     True
     """

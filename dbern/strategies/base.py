@@ -13,11 +13,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import numpy as np
 
-from dbern.bernstein.kernels import Kernel
+from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.strategies.approximation import AxisMap, sup_norm, synthesis_matrix
 from dbern.types import FloatArray
 
 # --- The lattice of the mechanism and its cut into slabs
@@ -108,61 +109,134 @@ class Lattice(Layout):
 
 
 @dataclass(frozen=True)
-class BumpBound:
-    """A bound on ``sup_{t,t'} |T (K_t - K_t')|_1``, null record included, and how it was got."""
+class Bound:
+    """A bound, such as on ``sup_{t,t'} |T (K_t - K_t')|_1``, and its derivation."""
 
     value: float
     derivation: str
 
     @property
-    def half(self) -> BumpBound:
+    def half(self) -> Bound:
         """Of a bound on twice what is wanted."""
-        return BumpBound(self.value / 2, f"1/2 x {self.derivation}")
+        return Bound(self.value / 2, f"1/2 x {self.derivation}")
 
 
-class Coordinates(Protocol):
-    """A public linear map of lattice values, one matrix per axis."""
+class Strategy(ABC):
+    """What is released in place of the lattice values, and how these follow from it.
+
+    Attributes
+    ----------
+    kind : str
+        "" where the released values are the lattice's, which are what is stored; else what the
+        names of its noise begin with.
+    lattice : Lattice
+        Where the function is evaluated.
+    layout : Layout
+        Shape and slabs of the released integers.
+    maps : tuple
+        The stored maps of the axes, or the one of the whole lattice; none for lattice values.
+    """
+
+    kind: ClassVar[str] = ""
+    lattice: Lattice
 
     @property
-    def lattice(self) -> Lattice:
-        """Where the function is evaluated."""
-
-    @property
+    @abstractmethod
     def layout(self) -> Layout:
-        """Shape and slabs of the released integers."""
+        """See the class."""
 
     @property
+    def maps(self) -> tuple[AxisMap, ...]:
+        """See the class."""
+        return ()
+
+    @property
+    def axis_maps(self) -> Sequence[AxisMap | None]:
+        """The maps; None for each axis of lattice values."""
+        return self.maps or (None,) * len(self.lattice.k)
+
+    @property
+    @abstractmethod
     def lattice_gain(self) -> float:
         """Root mean square noise of a lattice value for noise of unit size on released values."""
 
-    def matrix(self, axis: int) -> FloatArray | None:
-        """The axis's matrix (d, k + 1); None for the identity."""
-
+    @abstractmethod
     def row_sums(self, axis: int) -> FloatArray:
         """``sum_v |T_jv|`` of the axis's matrix, rounded outward; shape (d,)."""
 
-    def bump_bound(
-        self, kernels: Sequence[Kernel], *, apart: bool = False, quick: bool = False
-    ) -> BumpBound:
-        """Bound the l1 distance that replacing one kernel bump by another makes.
+    @abstractmethod
+    def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
+        """Lattice coefficients of one slab of the lattice, from all released values."""
 
-        `apart`: the two may have opposite signs or go to different outputs, so nothing cancels.
-        `quick` leaves out what takes long: still a bound, up to an eighth larger.
+    @abstractmethod
+    def lattice_norm(self, h: Sequence[int]) -> float:
+        """Bound the polynomial's sup by the largest error of a lattice value before release."""
+
+    def matrices(self, h: Sequence[int]) -> list[FloatArray]:
+        """Per axis, what takes released values to coefficients of the Bernstein basis."""
+        axes = zip(self.lattice.k, h, self.axis_maps, strict=True)
+        return [synthesis_matrix(*axis) for axis in axes]
+
+    @property
+    def whole(self) -> FloatArray | None:
+        """From released to lattice values, (k_1 + 1, .., k_l + 1, d); None where axes factor.
+
+        It comes before `matrices`, which then take lattice values.
+        """
+        return None
+
+    def released_norm(self, h: Sequence[int]) -> float:
+        """Bound the sup of the polynomial by the largest error of a released value."""
+        axes = zip(self.lattice.k, self.matrices(h), strict=True)
+        return OUTWARD * math.prod(sup_norm(*axis) for axis in axes)
+
+
+class AxisStrategy(Strategy):
+    """A strategy whose axes factor: one map an axis, and bounds on what kernel translates move."""
+
+    @abstractmethod
+    def l1_sensitivity(
+        self, kernels: Sequence[Kernel], *, signed: bool = False, loose: bool = False
+    ) -> Bound:
+        """Bound the l1 distance that replacing one kernel translate by another makes.
+
+        `signed`: the two may have opposite signs or go to different outputs, so nothing cancels.
+        `loose` leaves out what takes long: still a bound, up to an eighth larger.
         """
 
-    def bump_bound_l2(
-        self, kernels: Sequence[Kernel], *, signed: bool = False, several: bool = False
-    ) -> BumpBound:
-        """The same in the l2 norm: of opposite signs, or of bumps that may be in two outputs."""
+    @abstractmethod
+    def l2_sensitivity(
+        self, kernels: Sequence[Kernel], *, signed: bool = False, multi_output: bool = False
+    ) -> Bound:
+        """Bound the same in the l2 norm, of opposite signs, or where they may be in two outputs."""
 
-    def ball_bound(self, kernels: Sequence[Kernel], norm: int) -> BumpBound:
+
+class LatticeMapStrategy(AxisStrategy):
+    """A public linear map of lattice values, one matrix an axis."""
+
+    @abstractmethod
+    def matrix(self, axis: int) -> FloatArray | None:
+        """The axis's matrix (d, k + 1); None for the identity."""
+
+    @abstractmethod
+    def rkhs_sensitivity(self, kernels: Sequence[Kernel], norm: int) -> Bound:
         """Bound the l1 or l2 norm of what a function of norm one has for released values.
 
         The norm of the function is that of the product kernel's Hilbert space.
         """
 
-    def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
-        """Lattice coefficients of one slab of the lattice, from all released values."""
+    def measure(self, values: FloatArray, slab: Slab) -> FloatArray:
+        """Released values of one slab, from all lattice values."""
+        result = values
+        for axis in range(values.ndim):  # each step moves the first axis to the end
+            matrix, rows = self.matrix(axis), slice(slab.start, slab.stop)
+            if matrix is None:
+                result = np.moveaxis(result[rows] if axis == 0 else result, 0, -1)
+            elif axis == 0:
+                result = np.moveaxis(np.tensordot(matrix[rows], result, (1, 0)), 0, -1)
+            else:
+                result = np.tensordot(result, matrix, axes=(0, 1))
+        return np.ascontiguousarray(result)
 
 
 @dataclass(frozen=True)
@@ -170,6 +244,8 @@ class Entries:
     """A vector of so many numbers, released as they are: nothing is derived from them."""
 
     count: int
+    kind: ClassVar[str] = ""
+    maps: ClassVar[tuple[AxisMap, ...]] = ()
 
     @property
     def layout(self) -> Box:
@@ -180,3 +256,7 @@ class Entries:
     def lattice(self) -> Box:
         """What is stored is what is released."""
         return self.layout
+
+    def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
+        """The entries of one slab."""
+        return values[slab.start : slab.stop]

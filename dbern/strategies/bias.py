@@ -56,11 +56,9 @@ from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_bas
 from dbern.bernstein.kernels import OUTWARD, Kernel, kernel_of
 from dbern.bernstein.reproducing import ArcCosine, LipschitzKernel, Polynomial, reproducing_of
 from dbern.errors import SpecError
-from dbern.strategies.approximation import bump_error, lebesgue_constant
+from dbern.strategies.approximation import AxisMap, Maps, lebesgue_constant, translate_error
 from dbern.strategies.base import Lattice
-from dbern.strategies.bins import AxisBins, binned_error
 from dbern.strategies.gram import MOST_POINTS, CubeKernel, LatticeSpectrum, lattice_sup_norm
-from dbern.strategies.maps import AxisMap, Maps
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
 # --- What a noiseless release misses of a ball of any reproducing kernel's Hilbert space
@@ -91,9 +89,7 @@ class GramBall:
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Bound ``|f| sup_y e(y)``."""
-        (spectrum,) = set(maps)
-        if spectrum is not None and not isinstance(spectrum, LatticeSpectrum):
-            raise ValueError("a kernel that is no product is released as a whole lattice")
+        spectrum = _whole_map(maps)
         return OUTWARD * self.radius * largest_error(self.cube, tuple(k), tuple(h), spectrum)
 
     def stored(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> GramBall | StatedBall:
@@ -151,10 +147,7 @@ class StatedBall:
         """See the class."""
         if (tuple(k), tuple(h), _used(maps)) == (self.k, self.h, self.rank):
             return self.planned
-        (spectrum,) = set(maps)
-        if spectrum is not None and not isinstance(spectrum, LatticeSpectrum):
-            raise ValueError("a kernel that is no product is released as a whole lattice")
-        return OUTWARD * self.size * (1 + _operator_norm(tuple(k), tuple(h), spectrum))
+        return OUTWARD * self.size * (1 + _operator_norm(tuple(k), tuple(h), _whole_map(maps)))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -176,7 +169,14 @@ class StatedBall:
 def _used(maps: Maps) -> int:
     """Eigenvectors in use; 0 for lattice values."""
     spectrum = maps[0]
-    return (spectrum.used or spectrum.rank) if isinstance(spectrum, LatticeSpectrum) else 0
+    return 0 if spectrum is None or spectrum.of != "lattice" else spectrum.used or spectrum.rank
+
+
+def _whole_map(maps: Maps) -> LatticeSpectrum | None:
+    (spectrum,) = set(maps)
+    if spectrum is None or isinstance(spectrum, LatticeSpectrum):
+        return spectrum
+    raise ValueError("a kernel that is no product is released as a whole lattice")
 
 
 @dataclass(frozen=True)
@@ -508,7 +508,7 @@ class Approximation(Protocol):
 
 
 @dataclass(frozen=True)
-class Bumps:
+class KernelMixture:
     """Mixtures ``sum_i w_i K(. - t_i)`` with ``sum |w_i| <= 1``; point masses attain the bound.
 
     Not `attained`: those of a learner that has no point masses.
@@ -516,7 +516,7 @@ class Bumps:
     Examples
     --------
     >>> from dbern.bernstein.kernels import Gaussian
-    >>> rough, fine = (Bumps((Gaussian(0.2),)).error([20], [h], [None]) for h in (1, 4))
+    >>> rough, fine = (KernelMixture((Gaussian(0.2),)).error([20], [h], [None]) for h in (1, 4))
     >>> fine < rough
     True
     """
@@ -529,7 +529,7 @@ class Bumps:
 
         s_i are the axes' suprema and a_i their errors. A mixture errs by at most its worst bump.
         """
-        errors = [_bump_error(*axis) for axis in zip(self.kernels, k, h, maps, strict=True)]
+        errors = [_translate_error(*axis) for axis in zip(self.kernels, k, h, maps, strict=True)]
         return _telescoped([kernel.peak for kernel in self.kernels], errors)
 
     def to_dict(self) -> dict[str, Any]:
@@ -555,13 +555,11 @@ def approximation_of(content: Mapping[str, Any]) -> Approximation:
     if content["class"] == "stated ball":
         return StatedBall.from_dict(content)
     kernels = tuple(kernel_of(one["name"], one["bandwidth"]) for one in content["kernels"])
-    return Bumps(kernels, content.get("attained", True))
+    return KernelMixture(kernels, content.get("attained", True))
 
 
-def _bump_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> float:
-    if isinstance(axis, AxisBins):
-        return binned_error(kernel, k, h, axis)
-    return bump_error(kernel, k, h, axis)
+def _translate_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> float:
+    return translate_error(kernel, k, h) if axis is None else axis.error(kernel, k, h)
 
 
 def _telescoped(sizes: Sequence[float], errors: Sequence[float]) -> float:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.approximation import bump_error, lebesgue_constant
-from dbern.strategies.base import Box, BumpBound, Lattice, Slab
+from dbern.strategies.approximation import AxisMap, StoredArray, lebesgue_constant, translate_error
+from dbern.strategies.base import AxisStrategy, Bound, Box, Lattice, Slab
 from dbern.types import FloatArray, Int64Array
 
 DEGREE = 2
@@ -33,7 +33,7 @@ _PLACES = 1 << 15
 
 
 @dataclass(frozen=True)
-class AxisBins:
+class AxisBins(AxisMap):
     """One axis: cells, degree, and the matrix A from bins to lattice values.
 
     Attributes
@@ -48,6 +48,9 @@ class AxisBins:
     degree: int
     packed: bytes
     used: int = 0
+
+    kind: ClassVar[str] = "binned"
+    mode: ClassVar[str] = "bin"
 
     @property
     def rank(self) -> int:
@@ -76,6 +79,15 @@ class AxisBins:
         weights = np.stack(local_weights(2 * nodes - 1, self.degree))
         return float(OUTWARD * np.sqrt(factor * np.square(weights).sum(axis=0).max()))
 
+    def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
+        """`matrix` times what is reconstructed of translates at t (m,); A knows the kernel."""
+        del kernel
+        return (matrix @ self.synthesis) @ bin_matrix(t, self.cells, self.degree).T
+
+    def error(self, kernel: Kernel, k: int, h: int) -> float:
+        """Bound what a noiseless release of order h misses of a translate, at worst."""
+        return binned_error(kernel, k, h, self)
+
     def using(self, rank: int) -> AxisBins:
         """The same bins, evaluated with `rank` singular vectors."""
         return replace(self, used=rank)
@@ -89,6 +101,17 @@ class AxisBins:
     def from_dict(cls, content: dict[str, Any]) -> AxisBins:
         """What `to_dict` wrote."""
         return cls(content["cells"], content["degree"], base64.b64decode(content["synthesis"]))
+
+    def arrays(self) -> list[StoredArray]:
+        """A, and what cells it is for."""
+        facts = {"cells": self.cells, "degree": self.degree}
+        return [StoredArray("synthesis", self.synthesis, ("axis", "mode"), facts)]
+
+    @classmethod
+    def of_arrays(cls, read: Callable[[str], tuple[Any, dict[str, Any]]]) -> AxisBins:
+        """What `arrays` wrote."""
+        synthesis, facts = read("synthesis")
+        return cls(facts["cells"], facts["degree"], np.asarray(synthesis).astype("<f8").tobytes())
 
 
 def cell_of(positions: FloatArray, cells: int) -> tuple[Int64Array, FloatArray]:
@@ -240,7 +263,7 @@ def _through_lattice(kernel: Kernel, k: int, h: int, bins: AxisBins) -> float:
         error = kernel(lattice - t) - matrix @ bin_matrix(t, *_shape(bins)).T
         worst = max(worst, float(np.abs(error).max()))
     on_lattice = worst + slope * 0.5 / _PLACES
-    return OUTWARD * (bump_error(kernel, k, h) + lebesgue_constant(k, h) * on_lattice)
+    return OUTWARD * (translate_error(kernel, k, h) + lebesgue_constant(k, h) * on_lattice)
 
 
 def _shape(bins: AxisBins) -> tuple[int, int]:
@@ -248,7 +271,7 @@ def _shape(bins: AxisBins) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class BinnedCoordinates:
+class BinnedStrategy(AxisStrategy):
     """Sums of B-spline weights, bin by bin: see `dbern.strategies.bins`.
 
     A record of weight w in [-1, 1] moves the bins of its output by ``w beta(t)``, and products of
@@ -258,6 +281,13 @@ class BinnedCoordinates:
 
     lattice: Lattice
     bins: tuple[AxisBins, ...]
+
+    kind: ClassVar[str] = "binned"
+
+    @property
+    def maps(self) -> tuple[AxisBins, ...]:
+        """The bins."""
+        return self.bins
 
     @cached_property
     def layout(self) -> Box:
@@ -269,38 +299,35 @@ class BinnedCoordinates:
         """Root mean square row of the synthesis, which factors over axes."""
         return math.sqrt(math.prod(axis.gain for axis in self.bins))
 
-    def matrix(self, axis: int) -> FloatArray | None:
-        """Bins are no map of lattice values."""
-        raise NotImplementedError(f"axis {axis} of bins is no map of lattice values")
-
     def row_sums(self, axis: int) -> FloatArray:
         """Errors of single bins add up: ones."""
         return np.ones(self.bins[axis].rank)
 
-    def bump_bound(
-        self, kernels: Sequence[Kernel], *, apart: bool = False, quick: bool = False
-    ) -> BumpBound:
+    def l1_sensitivity(
+        self, kernels: Sequence[Kernel], *, signed: bool = False, loose: bool = False
+    ) -> Bound:
         """Two, for any kernel and any number of axes."""
-        del kernels, apart, quick
-        return BumpBound(2.0, "2 / n: a record's weights in the bins sum to at most one")
+        del kernels, signed, loose
+        return Bound(2.0, "2 / n: a record's weights in the bins sum to at most one")
 
-    def bump_bound_l2(
-        self, kernels: Sequence[Kernel], *, signed: bool = False, several: bool = False
-    ) -> BumpBound:
+    def l2_sensitivity(
+        self, kernels: Sequence[Kernel], *, signed: bool = False, multi_output: bool = False
+    ) -> Bound:
         """``sqrt(2) max_t |beta(t)|_2``, whose entries are nonnegative; of opposite signs, twice.
 
         The maximum factors over axes.
         """
-        del kernels, several
+        del kernels, multi_output
         largest = math.prod(axis.largest_l2 for axis in self.bins)
         factor, text = (2.0, "2") if signed else (math.sqrt(2), "sqrt(2)")
-        return BumpBound(OUTWARD * factor * largest, f"{text} max_t |beta(t)|_2 / n")
+        return Bound(OUTWARD * factor * largest, f"{text} max_t |beta(t)|_2 / n")
 
-    def ball_bound(self, kernels: Sequence[Kernel], norm: int) -> BumpBound:
-        """Bins are sums over records, not values of a function."""
-        raise NotImplementedError("bins hold sums over records, not values of a function")
+    def lattice_norm(self, h: Sequence[int]) -> float:
+        """Return zero: nothing is released of lattice values."""
+        del h
+        return 0.0
 
-    def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
+    def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
         """``(A_1 x .. x A_l) y``, the slab's rows of A_1 only."""
         result = values
         for axis, bins in enumerate(self.bins):

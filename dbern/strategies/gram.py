@@ -21,16 +21,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
 from dbern.bernstein.kernels import OUTWARD
-from dbern.bernstein.kernels import Kernel as Density
 from dbern.bernstein.reproducing import Kernel, LipschitzKernel, Polynomial, box_radius
 from dbern.errors import SpecError
-from dbern.strategies.base import Box, BumpBound, Lattice, Layout, Slab
+from dbern.strategies.base import Bound, Box, Lattice, Layout, Slab, Strategy
 from dbern.strategies.spectral import AxisSpectrum, quantised
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
@@ -133,6 +132,8 @@ def _gram(cube: CubeKernel, lattice: Lattice) -> FloatArray:
 class LatticeSpectrum(AxisSpectrum):
     """Stored T of the whole lattice: N columns, in C order; see `AxisSpectrum`."""
 
+    of: ClassVar[str] = "lattice"
+
     def norm(self, cube: CubeKernel, lattice: Lattice) -> float:
         """Bound ``lambda_max(S G S')`` for ``S = diag(w) T``; see the module."""
         return _norm(self, cube, lattice)
@@ -186,11 +187,18 @@ def lattice_spectrum(
 
 
 @dataclass(frozen=True)
-class GramCoordinates:
+class GramStrategy(Strategy):
     """``y = T psi`` with the stored T of a `LatticeSpectrum`."""
 
     lattice: Lattice
     spectrum: LatticeSpectrum
+
+    kind: ClassVar[str] = "spectral"
+
+    @property
+    def maps(self) -> tuple[LatticeSpectrum, ...]:
+        """The one map of all axes."""
+        return (self.spectrum,)
 
     @cached_property
     def layout(self) -> Layout:
@@ -202,40 +210,43 @@ class GramCoordinates:
         """``(sum_j mu_j^{2a} / N)^{1/2}``."""
         return math.sqrt(float(self.spectrum.energies.sum()) / self.lattice.size)
 
-    def matrix(self, axis: int) -> FloatArray | None:
-        """There is none an axis."""
-        raise NotImplementedError(f"axis {axis} of a whole lattice has no matrix of its own")
-
     def row_sums(self, axis: int) -> FloatArray:
         """``sum_v |T_jv|``: all of T stands for the first axis."""
         return self.spectrum.row_sums if axis == 0 else np.ones(1)
 
-    def bump_bound(
-        self, kernels: Sequence[Density], *, apart: bool = False, quick: bool = False
-    ) -> BumpBound:
-        """The kernel is no product of densities."""
-        raise NotImplementedError("bumps of densities are released axis by axis")
+    def lattice_norm(self, h: Sequence[int]) -> float:
+        """See `Strategy`."""
+        whole = self.spectrum.synthesis @ self.spectrum.analysis
+        return OUTWARD * lattice_sup_norm(self.lattice.k, h, whole)
 
-    def bump_bound_l2(
-        self, kernels: Sequence[Density], *, signed: bool = False, several: bool = False
-    ) -> BumpBound:
-        """The kernel is no product of densities."""
-        raise NotImplementedError("bumps of densities are released axis by axis")
+    def released_norm(self, h: Sequence[int]) -> float:
+        """See `Strategy`."""
+        return OUTWARD * lattice_sup_norm(self.lattice.k, h, self.spectrum.synthesis)
 
-    def ball_bound(self, kernels: Sequence[Density], norm: int) -> BumpBound:
-        """The kernel is no product of densities: see `ball_bound` of this module."""
-        raise NotImplementedError("a ball of densities is released axis by axis")
+    def matrices(self, h: Sequence[int]) -> list[FloatArray]:
+        """What takes lattice values of each axis; `whole` comes first."""
+        return [iterated_matrix(*axis) for axis in zip(self.lattice.k, h, strict=True)]
 
-    def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
+    @property
+    def whole(self) -> FloatArray:
+        """A, by lattice points."""
+        return self.spectrum.synthesis.reshape(*self.lattice.shape, -1)
+
+    def measure(self, values: FloatArray, slab: Slab) -> FloatArray:
+        """Released values of one slab, from all lattice values."""
+        rows = slice(slab.start, slab.stop)
+        return np.asarray(self.spectrum.analysis[rows] @ values.ravel())
+
+    def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
         """``A y``, the slab's rows of A only."""
         rows = slice(slab.start * self.lattice.layer, slab.stop * self.lattice.layer)
         found = self.spectrum.synthesis[rows] @ values
         return np.asarray(found.reshape(self.lattice.slab_shape(slab)))
 
 
-def ball_bound(
+def rkhs_sensitivity(
     cube: CubeKernel, lattice: Lattice, spectrum: LatticeSpectrum | None, norm: int
-) -> BumpBound:
+) -> Bound:
     """Bound the l1 or l2 norm of what a function of norm one has for released values.
 
     Without a spectrum these are the lattice values.
@@ -251,14 +262,14 @@ def ball_bound(
     if norm == 1:
         spread = float((spectrum.weights**-2.0).sum())
         text = "lambda_max(SGS')^{1/2} (sum_j mu_j^{1/2})^{1/2}"
-        return BumpBound(OUTWARD * math.sqrt(gram * spread), text)
+        return Bound(OUTWARD * math.sqrt(gram * spread), text)
     if spectrum.weighting != 0.5:
         raise ValueError("the l2 bound is proved for orthonormal coordinates")
-    return BumpBound(OUTWARD * math.sqrt(gram), "lambda_max(TGT')^{1/2}")
+    return Bound(OUTWARD * math.sqrt(gram), "lambda_max(TGT')^{1/2}")
 
 
 @lru_cache(maxsize=64)
-def _plain_bound(cube: CubeKernel, lattice: Lattice, norm: int) -> BumpBound:
+def _plain_bound(cube: CubeKernel, lattice: Lattice, norm: int) -> Bound:
     if lattice.size > _MOST_PLAIN:
         raise SpecError(
             f"mechanism.k: {lattice.size} lattice points, more than the {_MOST_PLAIN} whose Gram "
@@ -281,8 +292,8 @@ def _plain_bound(cube: CubeKernel, lattice: Lattice, norm: int) -> BumpBound:
         largest, x = min(largest, float((following / x).max())), following
     rounding = OUTWARD * (1 + 4 * size * UNIT_ROUNDOFF)
     if norm == 2:
-        return BumpBound(rounding * math.sqrt(largest), "lambda_max(|G|)^{1/2}")
-    return BumpBound(rounding * math.sqrt(float(sums.sum())), "(sum |G|)^{1/2}")
+        return Bound(rounding * math.sqrt(largest), "lambda_max(|G|)^{1/2}")
+    return Bound(rounding * math.sqrt(float(sums.sum())), "(sum |G|)^{1/2}")
 
 
 def _absolute(cube: CubeKernel, points: FloatArray, rows: slice) -> FloatArray:

@@ -1,105 +1,42 @@
-"""Linear maps of a release, axis by axis: lattice values, spectral coordinates, or bins."""
+"""The registry of strategies: a new one is its file, a line here, and its candidates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
-import numpy as np
+from dbern.strategies.approximation import AxisMap
+from dbern.strategies.base import Lattice, Strategy
+from dbern.strategies.bins import AxisBins, BinnedStrategy
+from dbern.strategies.gram import GramStrategy, LatticeSpectrum
+from dbern.strategies.lattice import LatticeStrategy
+from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy
 
-from dbern.bernstein.basis import iterated_matrix
-from dbern.bernstein.kernels import Kernel
-from dbern.strategies.approximation import evaluation_matrix
-from dbern.strategies.base import Coordinates, Entries, Lattice, Slab
-from dbern.strategies.bins import AxisBins, BinnedCoordinates, bin_matrix
-from dbern.strategies.gram import GramCoordinates, LatticeSpectrum
-from dbern.strategies.lattice import PlainCoordinates
-from dbern.strategies.spectral import AxisSpectrum, SpectralCoordinates
-from dbern.types import FloatArray
-
-AxisMap: TypeAlias = AxisSpectrum | AxisBins
-"""What is released of one axis, or of the whole lattice, where that is not lattice values."""
-
-Maps: TypeAlias = Sequence[AxisMap | None]
+STRATEGIES: Final[dict[type[AxisMap], Callable[[Lattice, tuple[Any, ...]], Strategy]]] = {
+    AxisSpectrum: SpectralStrategy,
+    AxisBins: BinnedStrategy,
+    LatticeSpectrum: lambda lattice, maps: GramStrategy(lattice, *maps),
+}
+"""By what is stored of it; where that is nothing, lattice values are released."""
 
 
-def coordinates_of(lattice: Lattice, maps: Sequence[AxisMap]) -> Coordinates:
-    """The coordinates of a lattice with these maps; none: its values themselves."""
-    if maps and isinstance(maps[0], LatticeSpectrum):
-        return GramCoordinates(lattice, maps[0])
-    spectra = tuple(one for one in maps if isinstance(one, AxisSpectrum))
-    bins = tuple(one for one in maps if isinstance(one, AxisBins))
-    if spectra:
-        return SpectralCoordinates(lattice, spectra)
-    return BinnedCoordinates(lattice, bins) if bins else PlainCoordinates(lattice)
-
-
-def maps_of(coordinates: Coordinates | Entries) -> tuple[AxisMap, ...]:
-    """The axes' maps, or the one of all; none where lattice values themselves are released."""
-    if isinstance(coordinates, GramCoordinates):
-        return (coordinates.spectrum,)
-    if isinstance(coordinates, SpectralCoordinates):
-        return coordinates.spectra
-    return coordinates.bins if isinstance(coordinates, BinnedCoordinates) else ()
-
-
-def axis_maps(coordinates: Coordinates) -> Maps:
-    """One for each axis, or one for all; None for lattice values."""
-    return maps_of(coordinates) or (None,) * len(coordinates.lattice.k)
-
-
-def family_of(coordinates: Coordinates | Entries) -> str:
-    """What the released values are: "spectral", "binned", or "" where they are what is stored."""
-    if isinstance(coordinates, SpectralCoordinates | GramCoordinates):
-        return "spectral"
-    return "binned" if isinstance(coordinates, BinnedCoordinates) else ""
-
-
-def synthesis_matrix(k: int, h: int, axis: AxisMap | None) -> FloatArray:
-    """What takes an axis's released values to coefficients of the Bernstein basis."""
-    matrix = iterated_matrix(k, h)
-    return matrix if axis is None else np.asarray(matrix @ axis.synthesis)
-
-
-def released_bumps(
-    kernel: Kernel, k: int, h: int, axis: AxisMap | None, t: FloatArray
-) -> FloatArray:
-    """Bernstein coefficients (k + 1, m) of what a noiseless release makes of bumps at t (m,)."""
-    if isinstance(axis, AxisBins):
-        return synthesis_matrix(k, h, axis) @ bin_matrix(t, axis.cells, axis.degree).T
-    return evaluation_matrix(k, h, axis) @ kernel(np.arange(k + 1)[:, None] / k - t)
+def strategy_of(lattice: Lattice, maps: Sequence[AxisMap]) -> Strategy:
+    """Return the strategy of a lattice with these maps; without maps its values themselves."""
+    return STRATEGIES[type(maps[0])](lattice, tuple(maps)) if maps else LatticeStrategy(lattice)
 
 
 def map_to_dict(axis: AxisMap) -> dict[str, Any]:
-    """JSON values."""
-    kind = "spectral" if isinstance(axis, AxisSpectrum) else "binned"
-    return {"kind": kind, **axis.to_dict()}
+    """Return JSON values."""
+    return {"kind": axis.kind, **axis.to_dict()}
 
 
 def map_from_dict(content: Mapping[str, Any]) -> AxisMap:
-    """What `map_to_dict` wrote."""
-    facts = {key: value for key, value in content.items() if key != "kind"}
-    if content["kind"] == "binned":
-        return AxisBins.from_dict(facts)
-    return (LatticeSpectrum if "of" in facts else AxisSpectrum).from_dict(facts)
+    """Return what `map_to_dict` wrote."""
+    found = map_of(content["kind"], content.get("of", ""))
+    assert found is not None, "a kind of the registry"  # noqa: S101 - for the types
+    return found.from_dict(dict(content))
 
 
-def to_released(coordinates: Coordinates, values: FloatArray, slab: Slab) -> FloatArray:
-    """Released values of one slab, from all lattice values."""
-    if isinstance(coordinates, GramCoordinates):
-        rows = slice(slab.start, slab.stop)
-        return np.asarray(coordinates.spectrum.analysis[rows] @ values.ravel())
-    result = values
-    for axis in range(values.ndim):  # each step moves the first axis to the end
-        matrix = coordinates.matrix(axis)
-        if axis == 0:
-            rows = slice(slab.start, slab.stop)
-            result = result[rows] if matrix is None else np.tensordot(matrix[rows], result, (1, 0))
-            result = np.moveaxis(result, 0, -1)
-        else:
-            result = (
-                np.moveaxis(result, 0, -1)
-                if matrix is None
-                else np.tensordot(result, matrix, axes=(0, 1))
-            )
-    return np.ascontiguousarray(result)
+def map_of(kind: str, of: str) -> type[AxisMap] | None:
+    """Return what is stored of released values of a kind; None for lattice values."""
+    return {(one.kind, one.of): one for one in STRATEGIES}.get((kind, of))

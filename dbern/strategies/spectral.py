@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from dbern.bernstein.basis import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.base import Box, BumpBound, Lattice, Layout, Slab
+from dbern.strategies.approximation import LinearMap, StoredArray, lebesgue_constant
+from dbern.strategies.base import Bound, Box, Lattice, LatticeMapStrategy, Layout, Slab
 from dbern.strategies.lattice import _PAIRWISE_WORK
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -21,7 +22,7 @@ _TAIL = 1e-9
 
 
 @dataclass(frozen=True)
-class SpectralCoordinates:
+class SpectralStrategy(LatticeMapStrategy):
     """``y = (T_1 x .. x T_l) psi`` with the stored matrices of `AxisSpectrum`.
 
     With the orthonormal coordinates ``x_j = w_j y_j`` of a bump difference, ``|x|_2^2 <= prod_i
@@ -33,6 +34,13 @@ class SpectralCoordinates:
 
     lattice: Lattice
     spectra: tuple[AxisSpectrum, ...]
+
+    kind: ClassVar[str] = "spectral"
+
+    @property
+    def maps(self) -> tuple[AxisSpectrum, ...]:
+        """The spectra."""
+        return self.spectra
 
     @cached_property
     def layout(self) -> Layout:
@@ -53,49 +61,47 @@ class SpectralCoordinates:
         """``sum_v |T_jv|``."""
         return self.spectra[axis].row_sums
 
-    def bump_bound(
-        self, kernels: Sequence[Kernel], *, apart: bool = False, quick: bool = False
-    ) -> BumpBound:
+    def l1_sensitivity(
+        self, kernels: Sequence[Kernel], *, signed: bool = False, loose: bool = False
+    ) -> Bound:
         """The smaller of Cauchy-Schwarz and, on one axis, the enclosed pairwise maximum.
 
-        `apart`: ``|y(t)|_1 + |y(t')|_1``, and ``|y(t)|_1`` factors over axes.
+        `signed`: ``|y(t)|_1 + |y(t')|_1``, and ``|y(t)|_1`` factors over axes.
         """
         size = OUTWARD * math.sqrt(math.prod(kernel.peak for kernel in kernels))
-        ball = size * self.ball_bound(kernels, 1).value
-        if apart:
-            bound = BumpBound(OUTWARD * 2 * ball, "2 K(0)^{1/2} (sum_j mu_j^{1/2})^{1/2} / n")
+        ball = size * self.rkhs_sensitivity(kernels, 1).value
+        if signed:
+            bound = Bound(OUTWARD * 2 * ball, "2 K(0)^{1/2} (sum_j mu_j^{1/2})^{1/2} / n")
         else:
-            bound = BumpBound(
+            bound = Bound(
                 OUTWARD * math.sqrt(2) * ball, "sqrt(2 K(0)) (sum_j mu_j^{1/2})^{1/2} / n"
             )
         kinked = any(kernel.kinks for kernel in kernels)
-        if quick or kinked or (len(self.spectra) > 1 and not apart):
+        if loose or kinked or (len(self.spectra) > 1 and not signed):
             return bound
         axes = zip(self.spectra, kernels, self.lattice.k, strict=True)
-        if apart:
+        if signed:
             enclosed = [_enclosed_bound(*axis, pairs=False) for axis in axes]
             twice = OUTWARD * 2 * math.prod(value or math.inf for value in enclosed)
-            found = BumpBound(twice, "2 max_t sum_j |y_j(t)| / n, enclosed")
+            found = Bound(twice, "2 max_t sum_j |y_j(t)| / n, enclosed")
         else:
             value = _enclosed_bound(*next(axes), pairs=True)
-            found = BumpBound(
-                value or math.inf, "max_{t,t'} sum_j |y_j(t) - y_j(t')| / n, enclosed"
-            )
+            found = Bound(value or math.inf, "max_{t,t'} sum_j |y_j(t) - y_j(t')| / n, enclosed")
         return found if found.value < bound.value else bound
 
-    def bump_bound_l2(
-        self, kernels: Sequence[Kernel], *, signed: bool = False, several: bool = False
-    ) -> BumpBound:
+    def l2_sensitivity(
+        self, kernels: Sequence[Kernel], *, signed: bool = False, multi_output: bool = False
+    ) -> Bound:
         """``sqrt(2 K(0))`` (of opposite signs: twice ``K(0)^{1/2}``) times the matrix's norm.
 
         In two outputs ``|x|^2 + |x'|^2`` is at most that too.
         """
-        del several
+        del multi_output
         peak = math.prod(kernel.peak for kernel in kernels)
-        radius = math.sqrt((4 if signed else 2) * peak) * self.ball_bound(kernels, 2).value
-        return BumpBound(OUTWARD * radius, "2 K(0)^{1/2} / n" if signed else "sqrt(2 K(0)) / n")
+        radius = math.sqrt((4 if signed else 2) * peak) * self.rkhs_sensitivity(kernels, 2).value
+        return Bound(OUTWARD * radius, "2 K(0)^{1/2} / n" if signed else "sqrt(2 K(0)) / n")
 
-    def ball_bound(self, kernels: Sequence[Kernel], norm: int) -> BumpBound:
+    def rkhs_sensitivity(self, kernels: Sequence[Kernel], norm: int) -> Bound:
         """``|x|_2 <= gram_norm^{1/2} |f|``; for the l1 norm times ``(sum_j w_j^{-2})^{1/2}``.
 
         The l2 norm is that of orthonormal coordinates only.
@@ -103,12 +109,17 @@ class SpectralCoordinates:
         gram = math.prod(s.gram_norm(g) for s, g in zip(self.spectra, kernels, strict=True))
         if norm == 1:
             spread = math.prod(float((s.weights**-2.0).sum()) for s in self.spectra)
-            return BumpBound(OUTWARD * math.sqrt(gram * spread), "(sum_j mu_j^{1/2})^{1/2}")
+            return Bound(OUTWARD * math.sqrt(gram * spread), "(sum_j mu_j^{1/2})^{1/2}")
         if any(spectrum.weighting != 0.5 for spectrum in self.spectra):
             raise ValueError("the l2 bound is proved for orthonormal coordinates")
-        return BumpBound(OUTWARD * math.sqrt(gram), "one")
+        return Bound(OUTWARD * math.sqrt(gram), "one")
 
-    def to_lattice(self, values: FloatArray, slab: Slab) -> FloatArray:
+    def lattice_norm(self, h: Sequence[int]) -> float:
+        """See `Strategy`; it factors over axes."""
+        axes = zip(self.lattice.k, h, self.spectra, strict=True)
+        return OUTWARD * math.prod(lebesgue_constant(*axis) for axis in axes)
+
+    def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
         """``(A_1 x .. x A_l) y``, the slab's rows of A_1 only."""
         result = values
         for axis, spectrum in enumerate(self.spectra):
@@ -148,7 +159,7 @@ _LEAST_EIGENVALUE = 1e-9  # of the largest: below about 1e-13 eigenpairs are rou
 
 
 @dataclass(frozen=True)
-class AxisSpectrum:
+class AxisSpectrum(LinearMap):
     """One axis: stored analysis integers, their power of two, and the eigenvalues.
 
     Attributes
@@ -169,6 +180,8 @@ class AxisSpectrum:
     levels: tuple[float, ...]
     weighting: float = 0.25
     used: int = 0
+
+    kind: ClassVar[str] = "spectral"
 
     @property
     def rank(self) -> int:
@@ -253,6 +266,22 @@ class AxisSpectrum:
         packed = base64.b64decode(content["integers"])
         levels = tuple(content["eigenvalues"])
         return cls(packed, content["exponent"], levels, content["weighting"])
+
+    def arrays(self) -> list[StoredArray]:
+        """The integers of T, and the eigenvalues."""
+        facts = {"exponent": self.exponent, "weighting": self.weighting}
+        return [
+            StoredArray("analysis", self.integers, ("mode", "axis"), facts),
+            StoredArray("eigenvalues", self.eigenvalues, ("mode",), {}),
+        ]
+
+    @classmethod
+    def of_arrays(cls, read: Callable[[str], tuple[Any, dict[str, Any]]]) -> Self:
+        """What `arrays` wrote."""
+        analysis, facts = read("analysis")
+        levels, _ = read("eigenvalues")
+        packed = np.asarray(analysis).astype("<i8").tobytes()
+        return cls(packed, facts["exponent"], tuple(levels.tolist()), facts["weighting"])
 
 
 def axis_spectrum(kernel: Kernel, k: int, rank: int, weighting: float = 0.25) -> AxisSpectrum:

@@ -25,20 +25,16 @@ from dbern.bernstein.oblique import Oblique
 from dbern.certificate import (
     Certificate,
     ErrorModel,
-    synthesis_matrices,
     vector_bound,
-    whole_synthesis,
 )
 from dbern.data.domain import Axis, Domain
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
-from dbern.strategies.base import Coordinates, Lattice, Slab
+from dbern.strategies.approximation import AxisMap
+from dbern.strategies.base import Lattice, Slab, Strategy
 from dbern.strategies.bias import approximation_of
-from dbern.strategies.bins import AxisBins
-from dbern.strategies.gram import LatticeSpectrum
-from dbern.strategies.lattice import PlainCoordinates
-from dbern.strategies.maps import AxisMap, axis_maps, coordinates_of, family_of, maps_of
-from dbern.strategies.spectral import AxisSpectrum
+from dbern.strategies.lattice import LatticeStrategy
+from dbern.strategies.maps import map_of, strategy_of
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.store import ReleasedStore
 from dbern.system import Kept
@@ -156,14 +152,14 @@ class Smoothing:
     ranks: tuple[int | None, ...]
 
 
-def whole_ranks(coordinates: Coordinates) -> tuple[int | None, ...]:
+def whole_ranks(strategy: Strategy) -> tuple[int | None, ...]:
     """Every released component; None for each axis of plain lattice values."""
-    return tuple(None if one is None else one.rank for one in axis_maps(coordinates))
+    return tuple(None if one is None else one.rank for one in strategy.axis_maps)
 
 
-def smoothings(coordinates: Coordinates, h: Sequence[int]) -> list[Smoothing]:
+def smoothings(strategy: Strategy, h: Sequence[int]) -> list[Smoothing]:
     """What may be chosen: `h` and the usual orders, at some shares of the released ranks."""
-    maps = axis_maps(coordinates)
+    maps = strategy.axis_maps
     orders = dict.fromkeys([tuple(h), *((order,) * len(h) for order in ORDERS)])
     shares = (1.0,) if maps[0] is None else _SHARES
     found = (
@@ -176,10 +172,10 @@ def smoothings(coordinates: Coordinates, h: Sequence[int]) -> list[Smoothing]:
     return list(dict.fromkeys(found))
 
 
-def smoothed(coordinates: Coordinates, smoothing: Smoothing) -> Coordinates:
+def smoothed(strategy: Strategy, smoothing: Smoothing) -> Strategy:
     """The same release, used at the smoothing's ranks; its released values stay all of them."""
-    maps = zip(maps_of(coordinates), smoothing.ranks, strict=False)  # plain: no maps
-    return coordinates_of(coordinates.lattice, [_used(one, rank) for one, rank in maps])
+    maps = zip(strategy.maps, smoothing.ranks, strict=False)  # plain: no maps
+    return strategy_of(strategy.lattice, [_used(one, rank) for one, rank in maps])
 
 
 def _used(one: AxisMap, rank: int | None) -> AxisMap:
@@ -187,7 +183,7 @@ def _used(one: AxisMap, rank: int | None) -> AxisMap:
 
 
 def select(
-    released: FloatArray | Blocks, deviation: float, coordinates: Coordinates, h: Sequence[int]
+    released: FloatArray | Blocks, deviation: float, strategy: Strategy, h: Sequence[int]
 ) -> Smoothing:
     """The smoothing with the least estimated mean squared error over the domain.
 
@@ -203,8 +199,8 @@ def select(
     deviation : float
         Standard deviation of the noise, in the same unit.
     """
-    candidates = smoothings(coordinates, h)
-    bases = list(_bases(coordinates, candidates))
+    candidates = smoothings(strategy, h)
+    bases = list(_bases(strategy, candidates))
     least_biased = max(range(len(candidates)), key=lambda i: _size(candidates[i]))
     zero, variance = bases[least_biased], deviation**2
     estimates = []
@@ -215,7 +211,7 @@ def select(
     return candidates[int(np.argmin(estimates))]
 
 
-def noise_deviation(deviation: float, coordinates: Coordinates, smoothing: Smoothing) -> float:
+def noise_deviation(deviation: float, strategy: Strategy, smoothing: Smoothing) -> float:
     """The root mean square of the noise of the values over the domain, from public facts alone.
 
     Parameters
@@ -223,7 +219,7 @@ def noise_deviation(deviation: float, coordinates: Coordinates, smoothing: Smoot
     deviation : float
         Standard deviation of the noise of a released value.
     """
-    basis = next(_bases(coordinates, [smoothing]))
+    basis = next(_bases(strategy, [smoothing]))
     return deviation * math.sqrt(_product(basis, basis))
 
 
@@ -246,20 +242,20 @@ def _size(smoothing: Smoothing) -> tuple[int, int]:
     return sum(rank or 0 for rank in smoothing.ranks), sum(smoothing.h)
 
 
-def _bases(coordinates: Coordinates, candidates: Sequence[Smoothing]) -> Iterator[list[FloatArray]]:
+def _bases(strategy: Strategy, candidates: Sequence[Smoothing]) -> Iterator[list[FloatArray]]:
     """Per candidate and axis, released values to values at Gauss nodes, root weights inside."""
-    first, axes = whole_synthesis(coordinates), []
-    share = 1 / len(coordinates.lattice.k)
+    first, axes = strategy.whole, []
+    share = 1 / len(strategy.lattice.k)
     most = min(_MOST_NODES, round(_MOST_PLACES**share))
     most = most if first is None else round(_MOST_WHOLE**share)
-    for k in coordinates.lattice.k:
+    for k in strategy.lattice.k:
         nodes, weights = np.polynomial.legendre.leggauss(min(k + 1, most))
         axes.append(np.sqrt(weights / 2)[:, None] * bernstein_basis((nodes + 1) / 2, k))
     for candidate in candidates:
-        used = smoothed(coordinates, candidate)
-        matrices = synthesis_matrices(used, candidate.h)
+        used = smoothed(strategy, candidate)
+        matrices = used.matrices(candidate.h)
         bases = [axis @ matrix for axis, matrix in zip(axes, matrices, strict=True)]
-        whole = whole_synthesis(used)
+        whole = used.whole
         yield bases if whole is None else [_apply(whole, bases).reshape(whole.shape[-1], -1).T]
 
 
@@ -382,17 +378,17 @@ class ReleasedArray:
 
     def smoothing(self, h: Sequence[int]) -> Smoothing:
         """The whole release at an order."""
-        return Smoothing(tuple(h), whole_ranks(self.coordinates))
+        return Smoothing(tuple(h), whole_ranks(self.strategy))
 
     @cached_property
     def chosen(self) -> Smoothing:
         """Order and rank with the least estimated mean squared error."""
         deviation = _deviation(self._facts)
-        return select(self._released_blocks(), deviation, self.coordinates, self.order)
+        return select(self._released_blocks(), deviation, self.strategy, self.order)
 
     def deviation(self, smoothing: Smoothing) -> float:
         """The root mean square of its values' noise over the domain, from public facts alone."""
-        return noise_deviation(_deviation(self._facts), self.coordinates, smoothing)
+        return noise_deviation(_deviation(self._facts), self.strategy, smoothing)
 
     def values(
         self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
@@ -449,12 +445,12 @@ class ReleasedArray:
         self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
     ) -> Certificate:
         """Bound on its error; `selected`: the smoothing was chosen by looking at the values."""
-        coordinates, errors = self.coordinates, self._facts["errors"]
+        strategy, errors = self.strategy, self._facts["errors"]
         if selected:
-            at_once *= len(smoothings(coordinates, self.order))
+            at_once *= len(smoothings(strategy, self.order))
         model = ErrorModel(
             approximation=approximation_of(self._facts["approximation"]),
-            coordinates=smoothed(coordinates, smoothing),
+            strategy=smoothed(strategy, smoothing),
             law=self.law,
             lattice_error=errors["lattice"],
             released_error=errors["released"],
@@ -468,33 +464,20 @@ class ReleasedArray:
         return noise_law(self._facts["noise"]["law"])
 
     @cached_property
-    def coordinates(self) -> Coordinates:
+    def strategy(self) -> Strategy:
         """What was released of the lattice values."""
-        kind = self._facts["noise"]["kind"]
-        family = kind.partition("-")[0]
-        if family not in ("spectral", "binned"):
-            return PlainCoordinates(self.lattice)
-        if self._facts.get("spectral") == "lattice":
-            return coordinates_of(self.lattice, [self._lattice_spectrum()])
-        read = self._spectrum if family == "spectral" else self._bins
-        return coordinates_of(self.lattice, [read(axis) for axis in self.axes])
+        kind = self._facts["noise"]["kind"].partition("-")[0]
+        found = map_of(kind, self._facts.get("spectral", ""))
+        if found is None:
+            return LatticeStrategy(self.lattice)
+        path, suffixes = f"{self._path}/{kind}", [f"_{axis}" for axis in self.axes]
 
-    def _spectrum(self, axis: str) -> AxisSpectrum:
-        return AxisSpectrum(*self._stored_spectrum(f"_{axis}"))
+        def read(suffix: str, name: str) -> tuple[Any, dict[str, Any]]:
+            return self._store.array(f"{path}/{name}{suffix}")
 
-    def _lattice_spectrum(self) -> LatticeSpectrum:
-        return LatticeSpectrum(*self._stored_spectrum(""))
-
-    def _stored_spectrum(self, suffix: str) -> tuple[bytes, int, tuple[float, ...], float]:
-        analysis, facts = self._store.array(f"{self._path}/spectral/analysis{suffix}")
-        levels, _ = self._store.array(f"{self._path}/spectral/eigenvalues{suffix}")
-        packed = np.asarray(analysis).astype("<i8").tobytes()
-        return packed, facts["exponent"], tuple(levels.tolist()), facts["weighting"]
-
-    def _bins(self, axis: str) -> AxisBins:
-        synthesis, facts = self._store.array(f"{self._path}/binned/synthesis_{axis}")
-        packed = np.asarray(synthesis).astype("<f8").tobytes()
-        return AxisBins(facts["cells"], facts["degree"], packed)
+        suffixes = [""] if found.of else suffixes
+        maps = [found.of_arrays(partial(read, suffix)) for suffix in suffixes]
+        return strategy_of(self.lattice, maps)
 
     @cached_property
     def _lattice_values(self) -> FloatArray:
@@ -503,7 +486,7 @@ class ReleasedArray:
     @cached_property
     def _released(self) -> FloatArray:
         """What carries the noise, in data units: spectral coordinates, bins or lattice values."""
-        family = family_of(self.coordinates)
+        family = self.strategy.kind
         if not family:
             return self._lattice_values
         return self._store.values(f"{self._path}/{family}/released")
@@ -516,7 +499,7 @@ class ReleasedArray:
 
     def _released_blocks(self) -> Blocks:
         """What carries the noise: of a large lattice's own values, shard by shard."""
-        plain = not family_of(self.coordinates)
+        plain = not self.strategy.kind
         return self._lattice_blocks() if plain and self.large else blocks_of(self._released)
 
     @property
@@ -529,11 +512,11 @@ class ReleasedArray:
 
         Of the whole rank these are lattice values, of others what the lattice is derived from.
         """
-        if smoothing.ranks == whole_ranks(self.coordinates):
+        if smoothing.ranks == whole_ranks(self.strategy):
             axes = zip(self.lattice.k, smoothing.h, strict=True)
             return self._lattice_blocks(), [iterated_matrix(*axis) for axis in axes]
-        used = smoothed(self.coordinates, smoothing)
-        return blocks_of(self._released), synthesis_matrices(used, smoothing.h)
+        used = smoothed(self.strategy, smoothing)
+        return blocks_of(self._released), used.matrices(smoothing.h)
 
     def _polynomial(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
         """The function under a smoothing; the last few are kept with their tables."""
@@ -546,12 +529,12 @@ class ReleasedArray:
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
-        if smoothing.ranks == whole_ranks(self.coordinates):
+        if smoothing.ranks == whole_ranks(self.strategy):
             return iterate(self._lattice_values, smoothing.h)
         values = self._released
-        used = smoothed(self.coordinates, smoothing)
+        used = smoothed(self.strategy, smoothing)
         whole = Slab(0, 0, self.lattice.shape[0])
-        return iterate(used.to_lattice(values, whole), smoothing.h)
+        return iterate(used.reconstruct(values, whole), smoothing.h)
 
 
 def _deviation(facts: Mapping[str, Any]) -> float:

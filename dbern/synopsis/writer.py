@@ -16,11 +16,8 @@ from zarr.storage import MemoryStore
 from dbern.bernstein.oblique import Oblique
 from dbern.data.storage import MANIFEST, ROOT, Place, failures_told, is_published, owner
 from dbern.errors import ReleaseError, SpecError
+from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Layout, Slab
-from dbern.strategies.bins import AxisBins
-from dbern.strategies.gram import LatticeSpectrum
-from dbern.strategies.maps import AxisMap
-from dbern.strategies.spectral import AxisSpectrum
 from dbern.synopsis.manifest import Entry, Manifest, digest, publish
 from dbern.types import FloatArray, Int64Array
 
@@ -28,7 +25,6 @@ ABSENT = int(np.iinfo(np.int64).min)
 """Fill value: a coefficient that is not there, never one that was released."""
 
 _CHUNK_COEFFICIENTS = 1 << 16
-_MODES = {"spectral": "mode", "binned": "bin"}
 
 
 @dataclass(frozen=True)
@@ -129,14 +125,17 @@ class SynopsisWriter:
             parent = zarr.open_group(store, path=component.path, mode="r+")
             group = parent.create_group(family)
             facts = {"scale_factor": component.scale_factor, "add_offset": 0.0}
-            if isinstance(component.maps[0], LatticeSpectrum):
-                _create_array(group, "released", values, ("mode",), facts)
-                _create_spectrum(group, "", "point", "mode", component.maps[0])
-                return
-            modes = tuple(f"{axis}_{_MODES[family]}" for axis in component.axes)
-            _create_array(group, "released", values, modes, facts)
-            for axis, mode, one in zip(component.axes, modes, component.maps, strict=True):
-                _create_map(group, axis, mode, one)
+            mode = component.maps[0].mode
+            named = [(f"_{axis}", axis, f"{axis}_{mode}") for axis in component.axes]
+            if component.maps[0].of:  # one map of the whole lattice
+                named = [("", "point", mode)]
+            _create_array(group, "released", values, tuple(mode for *_, mode in named), facts)
+            for (suffix, axis, mode), one in zip(named, component.maps, strict=True):
+                names = {"axis": axis, "mode": mode}
+                for stored in one.arrays():
+                    along = tuple(names[kind] for kind in stored.dimensions)
+                    name = stored.name + suffix
+                    _create_array(group, name, stored.values, along, stored.facts)
 
     @contextmanager
     def _made(self) -> Iterator[MemoryStore]:
@@ -231,22 +230,6 @@ def _create_component(root: zarr.Group, component: Component) -> None:
         component.axes, component.positions, strict=False
     ):  # of a vector none
         _create_array(group, name, positions, (name,), {})
-
-
-def _create_map(group: zarr.Group, axis: str, mode: str, one: AxisMap) -> None:
-    if isinstance(one, AxisBins):
-        facts: dict[str, Any] = {"cells": one.cells, "degree": one.degree}
-        _create_array(group, f"synthesis_{axis}", one.synthesis, (axis, mode), facts)
-        return
-    _create_spectrum(group, f"_{axis}", axis, mode, one)
-
-
-def _create_spectrum(
-    group: zarr.Group, suffix: str, axis: str, mode: str, one: AxisSpectrum
-) -> None:
-    facts = {"exponent": one.exponent, "weighting": one.weighting}
-    _create_array(group, f"analysis{suffix}", one.integers, (mode, axis), facts)
-    _create_array(group, f"eigenvalues{suffix}", one.eigenvalues, (mode,), {})
 
 
 def _create_array(

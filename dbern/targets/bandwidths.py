@@ -17,8 +17,8 @@ from pydantic import Field, model_validator
 
 from dbern.bernstein.kernels import Kernel, kernel_of
 from dbern.bernstein.oblique import Oblique, decorrelate
-from dbern.counting.kernel_sums import KernelSum, Weighing
-from dbern.counting.measurement import WHOLE
+from dbern.counting.kernel_sums import KernelSum, RecordWeights
+from dbern.counting.measurement import WHOLE, Measurement
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.targets.base import KernelName, Learner, Lengths
@@ -108,9 +108,9 @@ class Smoother(Learner):
         return given
 
     def kernel_sum(
-        self, name: str, domain: Domain, weighing: Weighing, share: Fraction = WHOLE
-    ) -> KernelSum:
-        """The sum of a weighing over the domain, by the learner's kernel.
+        self, name: str, domain: Domain, record_weights: RecordWeights, fraction: Fraction = WHOLE
+    ) -> Measurement:
+        """The sum of record weights over the domain, by the learner's kernel.
 
         Raises
         ------
@@ -119,7 +119,7 @@ class Smoother(Learner):
         """
         if not self.covariance:
             kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
-            return KernelSum(name, domain, kernels, weighing, 1 / domain.volume, share)
+            return KernelSum(name, domain, kernels, record_weights, 1 / domain.volume, fraction)
         oblique, kernels = oblique_kernels(domain, self.covariance)
         box = Domain(
             tuple(
@@ -128,7 +128,7 @@ class Smoother(Learner):
             )
         )
         unit = 1 / (domain.volume * math.prod(oblique.width))
-        return KernelSum(name, box, kernels, weighing, unit, share, domain, oblique)
+        return KernelSum(name, box, kernels, record_weights, unit, fraction, domain, oblique)
 
 
 def oblique_kernels(

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from dbern.bernstein.kernels import KERNELS
 from dbern.combination import Combination
-from dbern.counting.measurement import Component, Vector
+from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema, Response
 from dbern.errors import SpecError
 
@@ -148,7 +148,7 @@ class Learner(Section, ABC):
         return {}
 
     @abstractmethod
-    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """What is released of records of this schema.
 
         Raises

@@ -5,7 +5,7 @@ The sensitivity sampler: how far made-up neighbours are apart, for random differ
 The theorem and what it is worth are in `dbern.privacy.random_privacy`. Distances are those of the
 function as it is computed, cut to its bounds, on the lattice that is released.
 
-A user's function of records and points as a component: its sensitivity is taken at its word.
+A user's function of records and points as a measurement: its sensitivity is taken at its word.
 
 Let A be the function *as it is computed*: f of the bounded records in sorted order, floats and all,
 each value cut to the public bounds, a failure replaced by the stated constant. Released is
@@ -47,17 +47,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.counting.measurement import WHOLE
-from dbern.counting.passes import Gathering, StoppedError
+from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.measurement import Measurement
+from dbern.counting.passes import Accumulator, Errors, Gathering, Memory, Pass, StoppedError
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import IntegrityError, SpecError
 from dbern.privacy.accuracy import public_stream, uniform
 from dbern.privacy.budget import Budget
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.random_privacy import RandomPrivacy, order_statistic
-from dbern.strategies.base import BumpBound, Coordinates, Slab
+from dbern.strategies.base import Bound, Slab
 from dbern.strategies.bias import Approximation, Linear
+from dbern.strategies.lattice import LatticeStrategy
 from dbern.system import named_function, source_digest
 from dbern.types import FloatArray, Int64Array
 
@@ -209,41 +210,38 @@ _MOST_BITS = 52  # of a sum, so that it is a float without error
 
 
 @dataclass(frozen=True)
-class BlackBoxStatistic:
+class BlackBoxAccumulator(Accumulator):
     """A user's function resolved: state is the sum over shards of its lattice values.
 
     One pass over the files gathers one shard and asks for one block of at most `points` lattice
     points; passes are the tasks.
     """
 
-    component: UserFunction
-    coordinates: Coordinates
-    shards: int
+    user: UserFunction
+    strategy: LatticeStrategy
+    parts: int
     points: int
-
-    kernel_error = 0.0
-    position_error = 0.0
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The function's."""
-        return self.component.columns
+        return self.user.columns
 
     @property
     def counting(self) -> dict[str, Any]:
         """Shards, points of a block, and which function."""
-        return {"shards": self.shards, "points": self.points, "digest": self.component.digest}
+        return {"shards": self.parts, "points": self.points, "digest": self.user.digest}
 
     @property
     def description(self) -> str:
-        """Whom is asked of what."""
-        records = f"{self.shards} shards by content" if self.shards > 1 else "all records"
+        """Records, and passes over them."""
+        records = f"{self.parts} shards by content" if self.parts > 1 else "all records"
         passes = f"{self.passes} passes over the files" if self.passes > 1 else "one pass"
-        return f"values of {self.component.function} of {records}, {passes}: a shard and block each"
+        return f"values of {self.user.function} of {records}, {passes}: a shard and block each"
 
     @property
     def _size(self) -> int:
-        return self.coordinates.lattice.size
+        return self.strategy.lattice.size
 
     @property
     def _blocks(self) -> int:
@@ -252,62 +250,41 @@ class BlackBoxStatistic:
     @property
     def bits(self) -> int:
         """b of `black_boxes`."""
-        return _MOST_BITS - math.frexp(self.shards * self._largest)[1]
+        return _MOST_BITS - math.frexp(self.parts * self._largest)[1]
 
     @property
     def _largest(self) -> float:
-        return max(abs(self.component.low), abs(self.component.high))
+        return max(abs(self.user.low), abs(self.user.high))
 
     @property
-    def float_error(self) -> float:
-        """Half a step a shard."""
-        return math.ldexp(float(self.shards), -self.bits - 1)
-
-    @property
-    def value_bound(self) -> float:
-        """The bounds, a shard."""
-        return OUTWARD * self.shards * self._largest + self.float_error
-
-    def kernel_error_norm(self, norm: int) -> float:
-        """None."""
-        del norm
-        return 0.0
-
-    def float_error_norm(self, norm: int) -> float:
-        """Of all lattice values."""
-        return OUTWARD * float(self._size ** (1 / norm)) * self.float_error
+    def errors(self) -> Errors:
+        """Half a step a shard, and values within their bounds."""
+        floats = math.ldexp(float(self.parts), -self.bits - 1)
+        l1, l2 = (OUTWARD * float(self._size ** (1 / norm)) * floats for norm in (1, 2))
+        largest = OUTWARD * self.parts * self._largest + floats
+        return Errors(0.0, (0.0, 0.0), 0.0, floats, (l1, l2), largest)
 
     @property
     def passes(self) -> int:
         """One for each shard and block."""
-        return self.shards * self._blocks
+        return self.parts * self._blocks
 
     @property
-    def batch_bytes(self) -> int:
-        """Columns, hashes and a few temporaries."""
-        return 8 * (24 + 6 * len(self.columns))
+    def memory(self) -> Memory:
+        """Columns and hashes; the lattice as floats; all rows: they may be equal, in one shard.
 
-    @property
-    def gathered_bytes(self) -> int:
-        """All rows: they may be equal, and then are in one shard. What f takes is its own."""
-        width = len(self.columns) + 2
-        return 8 * (6 * width * self.component.n + 4 * self.points * (1 + len(self.columns)))
-
-    @property
-    def table_bytes(self) -> int:
-        """The lattice as floats."""
-        return 16 * self._size
+        What f takes is its own.
+        """
+        columns = len(self.columns)
+        gathered = 6 * (columns + 2) * self.user.n + 4 * self.points * (1 + columns)
+        return Memory(8 * (24 + 6 * columns), tables=16 * self._size, gathered=8 * gathered)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The lattice, flat."""
         return (self._size,)
 
-    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
-        """Records are not added one by one."""
-        raise NotImplementedError("records are gathered for a user's function")
-
-    def gather(self, salt: bytes, index: int) -> BlackBoxPass:
+    def begin(self, state: Int64Array, salt: bytes, index: int) -> BlackBoxPass:
         """Gather the records of one shard, for one block.
 
         Raises
@@ -316,18 +293,18 @@ class BlackBoxStatistic:
             Where the function cannot be imported here, or is not the one that was planned.
         """
         try:
-            called = load(self.component.function)
+            called = load(self.user.function)
         except SpecError:
             raise StoppedError("unlike", FUNCTION) from None
-        if source_digest(self.component.function) != self.component.digest:
+        if source_digest(self.user.function) != self.user.digest:
             raise StoppedError("unlike", FUNCTION)
         shard, block = divmod(index, self._blocks)
-        return BlackBoxPass(self, called, salt, shard, block)
+        return BlackBoxPass(self, state, called, salt, shard, block)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Values of one slab, exact."""
         del output
-        layers = state.reshape(self.coordinates.lattice.shape)[slab.start : slab.stop]
+        layers = state.reshape(self.strategy.lattice.shape)[slab.start : slab.stop]
         return np.ldexp(layers.astype(np.float64), -self.bits)
 
     def asked(self, called: Any, records: FloatArray, block: int) -> FloatArray:
@@ -351,17 +328,17 @@ class BlackBoxStatistic:
             raise
         except BaseException:  # noqa: BLE001, S110 -- panics of extensions are no `Exception`
             pass
-        failed, failure = ~np.isfinite(values), self.component.failure
+        failed, failure = ~np.isfinite(values), self.user.failure
         if failed.any():
             if failure is None:
                 raise StoppedError("stopped", FUNCTION)
             values = np.where(failed, failure, values)
-        return np.asarray(np.clip(values, self.component.low, self.component.high))
+        return np.asarray(np.clip(values, self.user.low, self.user.high))
 
     def values(self, called: Any, records: FloatArray) -> FloatArray:
         """All lattice values (N,) of records as they come, (n, columns): what a pass would find."""
         named = {column.name: records[:, i] for i, column in enumerate(self.columns)}
-        rows = self.component.rows(named)
+        rows = self.user.rows(named)
         rows = rows[np.lexsort(rows[:, ::-1].T)]
         blocks = range(self._blocks)
         return np.concatenate([self.asked(called, rows.copy(), block) for block in blocks])
@@ -372,42 +349,51 @@ class BlackBoxStatistic:
 
     def block_points(self, block: int) -> FloatArray:
         """The same in data units, (m, l)."""
-        lattice, part = self.coordinates.lattice, self.block(block)
+        lattice, part = self.strategy.lattice, self.block(block)
         indices = np.unravel_index(np.arange(part.start, part.stop), lattice.shape)
-        axes = self.component.domain.axes
+        axes = self.user.domain.axes
         return np.column_stack(
             [axis.at(lattice.nodes(i)[indices[i]]) for i, axis in enumerate(axes)]
         )
 
 
-class BlackBoxPass:
+class BlackBoxPass(Pass):
     """One shard and one block: records in, the block's integers out."""
 
     def __init__(
-        self, statistic: BlackBoxStatistic, called: Any, salt: bytes, shard: int, block: int
+        self,
+        accumulator: BlackBoxAccumulator,
+        state: Int64Array,
+        called: Any,
+        salt: bytes,
+        shard: int,
+        block: int,
     ) -> None:
-        self._statistic, self._called, self._block = statistic, called, block
-        shards, rows = statistic.shards, statistic.component.rows
-        self._gathering = Gathering(rows, self._solved, salt, shards, passes=shards, index=shard)
+        self._accumulator, self._called, self._block = accumulator, called, block
+        shards, rows = accumulator.parts, accumulator.user.rows
+        self._gathering = Gathering(
+            state, rows, self._solved, salt, shards, passes=shards, index=shard
+        )
         self._asked = False
 
     def add(self, records: Mapping[str, FloatArray]) -> None:
         """Keep the records of the shard."""
         self._gathering.add(records)
 
-    def finish(self, state: Int64Array) -> None:
-        """Ask, of no records too, and add the integers to `state`, in place."""
-        self._gathering.finish(state)
+    def finish(self) -> None:
+        """Ask, of no records too, and add the integers to the state."""
+        self._gathering.finish()
         if not self._asked:
-            state += self._solved(np.empty((0, len(self._statistic.columns))), np.empty(0))
+            columns = len(self._accumulator.columns)
+            self._gathering.state += self._solved(np.empty((0, columns)), np.empty(0))
 
     def _solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
         self._asked = True
-        statistic = self._statistic
+        accumulator = self._accumulator
         records = np.repeat(rows, counts.astype(np.int64), axis=0)
-        values = statistic.asked(self._called, records, self._block)
-        integers = np.zeros(statistic.shape, dtype=np.int64)
-        integers[statistic.block(self._block)] = np.rint(np.ldexp(values, statistic.bits))
+        values = accumulator.asked(self._called, records, self._block)
+        integers = np.zeros(accumulator.shape, dtype=np.int64)
+        integers[accumulator.block(self._block)] = np.rint(np.ldexp(values, accumulator.bits))
         return integers
 
 
@@ -464,7 +450,7 @@ def load_distribution(name: str) -> Callable[..., Any]:
 
 @lru_cache(maxsize=16)
 def sampled_distances(
-    statistic: BlackBoxStatistic, sampling: Sampling
+    accumulator: BlackBoxAccumulator, sampling: Sampling
 ) -> tuple[float, float, float]:
     """Order statistics of the sup, l1 and l2 distances of neighbours' lattice values, each alone.
 
@@ -473,18 +459,18 @@ def sampled_distances(
     SpecError
         Where the distribution or the function fails.
     """
-    component = statistic.component
-    called = load(component.function)
+    user = accumulator.user
+    called = load(user.function)
     found = np.empty((sampling.samples, 3))
     for pair in range(sampling.samples):
-        records = _drawn(statistic, sampling, component.n + 1, pair)
+        records = _drawn(accumulator, sampling, user.n + 1, pair)
         try:
-            one = statistic.values(called, np.delete(records, -1, axis=0))
-            other = statistic.values(called, np.delete(records, -2, axis=0))
+            one = accumulator.values(called, np.delete(records, -1, axis=0))
+            other = accumulator.values(called, np.delete(records, -2, axis=0))
         except StoppedError:
             raise SpecError(
                 f"{FUNCTION}: fails on records drawn from {sampling.distribution}; mend it, or "
-                f"write on_failure = {component.low}"
+                f"write on_failure = {user.low}"
             ) from None
         apart = np.abs(one - other)
         found[pair] = apart.max(), apart.sum(), np.sqrt((apart**2).sum())
@@ -492,10 +478,12 @@ def sampled_distances(
     return sup, l1, l2
 
 
-def _drawn(statistic: BlackBoxStatistic, sampling: Sampling, rows: int, pair: int) -> FloatArray:
+def _drawn(
+    accumulator: BlackBoxAccumulator, sampling: Sampling, rows: int, pair: int
+) -> FloatArray:
     """Records (rows, columns) of one pair: the last two are its difference."""
     stream = public_stream(f"sensitivity sampler, seed {sampling.seed}", pair)
-    ranges = statistic.component.ranges
+    ranges = accumulator.user.ranges
     if sampling.distribution == UNIFORM:
         return uniform_records(ranges, rows, stream)
     draw = load_distribution(sampling.distribution)
@@ -514,7 +502,7 @@ def _drawn(statistic: BlackBoxStatistic, sampling: Sampling, rows: int, pair: in
     return records
 
 
-# --- A user's function of records and points as a component
+# --- A user's function of records and points as a measurement
 
 SHARD_ROWS = 1 << 18
 """Rows of a shard, about."""
@@ -532,10 +520,10 @@ class BlackBox(UserFunction):
     ----------
     smoothness : Approximation
         The class that F is in, in values as they are and positions in the unit cube.
-    sensitivity : float or Sampling
-        s of the module, or how it is estimated; then `one_lattice`.
+    stated : float or Sampling
+        s of the module, or how it is estimated: for one lattice.
     l1_sensitivity : float, optional
-        l1 of the module; then `one_lattice`.
+        l1 of the module, for one lattice.
     separable : bool
         Whether it is asked of shards.
     sampled : tuple of float, optional
@@ -543,82 +531,73 @@ class BlackBox(UserFunction):
     """
 
     smoothness: Approximation
-    sensitivity: float | Sampling
+    stated: float | Sampling
     l1_sensitivity: float | None
     separable: bool = False
     sampled: tuple[float, float, float] | None = None
-    share: Fraction = WHOLE
 
-    name = "oracle"
-    outputs = 1
-    unit = 1.0
-    kernels: tuple[Kernel, ...] = ()
-    binned = False
-    spectral = False
-    additive = False
+    def measurement(self, n: int = 0) -> Measurement:
+        """Return it as a measurement for n records."""
+        one = replace(self, n=n)
+        sampled = isinstance(self.stated, Sampling)
+        return Measurement(
+            "oracle",
+            self.domain,
+            sensitivity=one.sensitivity,
+            accumulator=one.accumulator,
+            restore=one.restore,
+            function_sensitivity=one.function_sensitivity,
+            bias=self.smoothness,
+            linear=isinstance(self.smoothness, Linear),
+            for_rows=self.measurement,
+            for_lattice=one.for_lattice if sampled else None,
+            one_lattice=sampled or self.l1_sensitivity is not None,
+            random=self.stated.guarantee if isinstance(self.stated, Sampling) else None,
+        )
 
-    def for_rows(self, n: int) -> BlackBox:
-        """The same for n records."""
-        return replace(self, n=n)
+    def for_lattice(self, strategy: LatticeStrategy) -> Measurement:
+        """The measurement with its sensitivities sampled for a lattice."""
+        return replace(self, sampled=None)._sampled(strategy).measurement(self.n)
 
-    @property
-    def linear(self) -> bool:
-        """Whether it is stated to be."""
-        return isinstance(self.smoothness, Linear)
-
-    @property
-    def one_lattice(self) -> bool:
-        """Whether what is known is for one lattice."""
-        return self.l1_sensitivity is not None or isinstance(self.sensitivity, Sampling)
-
-    def for_lattice(self, coordinates: Coordinates) -> BlackBox:
-        """The same with its sensitivities sampled for a lattice, where they are."""
-        if not isinstance(self.sensitivity, Sampling):
+    def _sampled(self, strategy: LatticeStrategy) -> BlackBox:
+        if self.sampled is not None or not isinstance(self.stated, Sampling):
             return self
-        statistic = self.statistic(coordinates, self.n, 0.0)
-        return replace(self, sampled=sampled_distances(statistic, self.sensitivity))
-
-    def random(self, charge: Budget) -> RandomPrivacy | None:
-        """What a charge buys where the sensitivity is an estimate."""
-        sampling = self.sensitivity
-        return sampling.guarantee(charge) if isinstance(sampling, Sampling) else None
-
-    @property
-    def approximation(self) -> Approximation:
-        """As stated."""
-        return self.smoothness
+        accumulator = self.accumulator(strategy, self.n, 0.0)
+        return replace(self, sampled=sampled_distances(accumulator, self.stated))
 
     @property
     def _twice(self) -> int:
         return 2 if self.separable else 1
 
     @property
-    def function_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """``n s``, or twice that; of an estimate that of lattice values, once it is made."""
-        if isinstance(self.sensitivity, Sampling):
+        if isinstance(self.stated, Sampling):
             return OUTWARD * self.n * (self.sampled[0] if self.sampled else math.nan)
-        return OUTWARD * self.n * self._twice * self.sensitivity
+        return OUTWARD * self.n * self._twice * self.stated
 
-    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+    def sensitivity(self, strategy: LatticeStrategy, norm: int, loose: bool = False) -> Bound:
         """See the proof at the top of this module, and for estimates `random_privacy`."""
-        del quick
-        if isinstance(self.sensitivity, Sampling):
-            moved = (self.sampled or self.for_lattice(coordinates).sampled or ())[norm]
-            order, samples = self.sensitivity.order, self.sensitivity.samples
+        del loose
+        if isinstance(self.stated, Sampling):
+            moved = (self._sampled(strategy).sampled or ())[norm]
+            order, samples = self.stated.order, self.stated.samples
             text = f"distance {order} of {samples} sampled, an estimate"
-            return BumpBound(OUTWARD * self.n * moved, text)
-        size, text = coordinates.lattice.size, "stated S(F)"
-        value = OUTWARD * size ** (1 / norm) * self.function_movement
-        bound = BumpBound(value, f"{'N' if norm == 1 else 'sqrt(N)'} S(F) = {size} points, {text}")
+            return Bound(OUTWARD * self.n * moved, text)
+        size, text = strategy.lattice.size, "stated S(F)"
+        value = OUTWARD * size ** (1 / norm) * self.function_sensitivity
+        bound = Bound(value, f"{'N' if norm == 1 else 'sqrt(N)'} S(F) = {size} points, {text}")
         if self.l1_sensitivity is None:
             return bound
         value = OUTWARD * self.n * self._twice * self.l1_sensitivity
         text = "as stated"
         if norm == 2:
-            value, text = OUTWARD * math.sqrt(value * self.function_movement), "sqrt(S(F) l1)"
-        return min(bound, BumpBound(value, text), key=lambda one: one.value)
+            value, text = OUTWARD * math.sqrt(value * self.function_sensitivity), "sqrt(S(F) l1)"
+        return min(bound, Bound(value, text), key=lambda one: one.value)
 
-    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> BlackBoxStatistic:
+    def accumulator(
+        self, strategy: LatticeStrategy, n: int, tolerance: float
+    ) -> BlackBoxAccumulator:
         """How it is asked; what fails on made-up records is refused.
 
         Raises
@@ -629,13 +608,13 @@ class BlackBox(UserFunction):
         del tolerance
         try_out(self.function, self.ranges, self.domain.dimensions, min(n, _TRIAL_ROWS))
         shards = -(-n // SHARD_ROWS) if self.separable else 1
-        share = -(-coordinates.lattice.size * shards // _CALLS)
+        share = -(-strategy.lattice.size * shards // _CALLS)
         points = min(_MOST_POINTS, max(_FEWEST_POINTS, share))
-        return BlackBoxStatistic(self.for_rows(n), coordinates, shards, points)
+        return BlackBoxAccumulator(replace(self, n=n), strategy, shards, points)
 
     def restore(
-        self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]
-    ) -> BlackBoxStatistic:
+        self, strategy: LatticeStrategy, n: int, counting: Mapping[str, Any]
+    ) -> BlackBoxAccumulator:
         """As planned.
 
         Raises
@@ -645,5 +624,5 @@ class BlackBox(UserFunction):
         """
         if counting["digest"] != self.digest:
             raise IntegrityError(f"{FUNCTION}: its module is not the one that was planned with")
-        component, points = self.for_rows(n), counting["points"]
-        return BlackBoxStatistic(component, coordinates, counting["shards"], points)
+        one, points = replace(self, n=n), counting["points"]
+        return BlackBoxAccumulator(one, strategy, counting["shards"], points)

@@ -19,7 +19,8 @@ from fractions import Fraction
 from typing import ClassVar
 
 from dbern.combination import Combination
-from dbern.counting.kernel_sums import ALIKE, ByCategory, ByResponse, KernelSum, Present
+from dbern.counting.kernel_sums import ALIKE, ByCategory, ByResponse, Present
+from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema
 from dbern.targets.bandwidths import Smoother
 from dbern.targets.base import response_of
@@ -58,10 +59,10 @@ class KernelDensity(Smoother):
     kind: ClassVar[str] = "kernel-density"
     uses: ClassVar[tuple[str, ...]] = ("group",)
 
-    def components(self, schema: RecordSchema) -> tuple[KernelSum, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One: a density, or one for each group."""
-        weighing = ByCategory(schema.group) if schema.group else ALIKE
-        return (self.kernel_sum("density", schema.domain, weighing),)
+        record_weights = ByCategory(schema.group) if schema.group else ALIKE
+        return (self.kernel_sum("density", schema.domain, record_weights),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """One column for each group."""
@@ -103,7 +104,7 @@ class NadarayaWatson(Smoother):
     kind: ClassVar[str] = "nadaraya-watson"
     uses: ClassVar[tuple[str, ...]] = ("response",)
 
-    def components(self, schema: RecordSchema) -> tuple[KernelSum, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """The sum of responses and the density of the records that have one."""
         response, domain = response_of(schema), schema.domain
         return (

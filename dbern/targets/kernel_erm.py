@@ -10,7 +10,7 @@ from pydantic import Field
 
 from dbern.bernstein.reproducing import ArcCosine, Linear, Polynomial
 from dbern.combination import Combination
-from dbern.counting.measurement import Component, Vector
+from dbern.counting.measurement import Measurement
 from dbern.data.domain import Domain, RecordSchema
 from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, Square
 from dbern.erm.spaces import STATIONARY, GaussianFeatures, GramKernel, LinearFeatures
@@ -146,7 +146,7 @@ class KernelERM(Regularized):
         None, gt=0, allow_inf_nan=False, description="curvature = 1.0, likewise"
     )
 
-    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One, of as many outputs as there are models."""
         loss = self._loss(schema)
         name = "prediction" if schema.response else "decision"

@@ -13,12 +13,11 @@ from pydantic import Field
 
 from dbern.bernstein.reproducing import Linear
 from dbern.combination import Combination
-from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, Weighing
-from dbern.counting.measurement import Component, Vector
+from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, RecordWeights
+from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema
 from dbern.erm.losses import Logistic, Loss, Square
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
-from dbern.erm.models import RiskModel
 from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures, ProjectedGaussian
 from dbern.errors import SpecError
 from dbern.targets.bandwidths import axis_kernels
@@ -44,8 +43,8 @@ def minimizer(
     cost: float,
     shards: Shards,
     sources: tuple[tuple[str, str, str], ...] = (),
-) -> RiskMinimizer | LinearFunctions:
-    """The component: labels are classes where the schema has some, or else responses.
+) -> Measurement:
+    """Return the measurement: labels are classes where the schema has some, or else responses.
 
     `sources` as of `RiskModel`.
     """
@@ -55,11 +54,12 @@ def minimizer(
     radius = schema.response.radius if schema.response else 1.0
     facts = (_weighing(schema), cost, radius, count)
     if isinstance(space, LinearFeatures):
-        return LinearFunctions.of(RiskModel(schema.domain, loss, space, *facts, sources=sources))
-    return RiskMinimizer(schema.domain, loss, space, *facts, name=name, sources=sources)
+        return LinearFunctions(schema.domain, loss, space, *facts, sources=sources).measurement()
+    model = RiskMinimizer(schema.domain, loss, space, *facts, name=name, sources=sources)
+    return model.measurement()
 
 
-def _weighing(schema: RecordSchema) -> Weighing:
+def _weighing(schema: RecordSchema) -> RecordWeights:
     if schema.response is not None:
         return ByResponse(schema.response)
     label = schema.classes
@@ -126,7 +126,7 @@ class LogisticRegression(Regularized):
     constant: float = CONSTANT
     shards: Shards = SHARDS
 
-    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One."""
         classes = schema.classes.categories
         if self.link == "sigmoid" and len(classes) > 2:
@@ -176,7 +176,7 @@ class RidgeRegression(Learner):
     constant: float = CONSTANT
     shards: Shards = SHARDS
 
-    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One."""
         loss = Square(response_of(schema).radius)
         space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))

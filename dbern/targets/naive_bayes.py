@@ -84,13 +84,20 @@ from pydantic import Field
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.combination import Combination
-from dbern.counting.kernel_sums import ByCategory, KernelSum
-from dbern.counting.measurement import Component, Statistic, Vector
+from dbern.counting.kernel_sums import (
+    ByCategory,
+    KernelSum,
+    SumAccumulator,
+    WeightedRecords,
+    WeightedSum,
+)
+from dbern.counting.measurement import WHOLE, Measurement
+from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError
-from dbern.strategies.base import BumpBound, Coordinates, Entries, Lattice, Slab
-from dbern.strategies.bias import Bumps
-from dbern.strategies.lattice import PlainCoordinates
+from dbern.strategies.base import Bound, Entries, Lattice, Slab
+from dbern.strategies.bias import KernelMixture
+from dbern.strategies.lattice import LatticeStrategy
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
@@ -102,7 +109,7 @@ _MOST_BITS = 40
 
 
 @dataclass(frozen=True)
-class ClassSums(Vector):
+class ClassSums:
     """Each class's count, and with `moments` its sums and squares of all axes, over n.
 
     Parameters
@@ -116,8 +123,8 @@ class ClassSums(Vector):
     --------
     >>> from dbern.data.domain import Axis
     >>> label = Column("who", "data.label.classes", ("a", "b"))
-    >>> sums = ClassSums.of(Domain((Axis("x", 0.0, 1.0),)), label, moments=True)
-    >>> sums.entries[:3], sums.movement(1).value
+    >>> sums = ClassSums(Domain((Axis("x", 0.0, 1.0),)), label, moments=True)
+    >>> sums.entries[:3], sums.sensitivity(Entries(6), 1).value
     (('count of a', 'sum of x in a', 'squares of x in a'), 3.5)
     """
 
@@ -125,74 +132,80 @@ class ClassSums(Vector):
     label: Column
     moments: bool
 
-    @classmethod
-    def of(
-        cls, box: Domain, label: Column, *, moments: bool, share: Fraction = Fraction(1)
-    ) -> ClassSums:
+    @property
+    def entries(self) -> tuple[str, ...]:
         """Those of all classes, entry by entry."""
         features = ["count"]
-        if moments:
-            features += [f"{what} of {name}" for what in ("sum", "squares") for name in box.names]
-        entries = tuple(
+        if self.moments:
+            names = self.box.names
+            features += [f"{what} of {name}" for what in ("sum", "squares") for name in names]
+        return tuple(
             f"{feature} {'in' if ' of ' in feature else 'of'} {one}"
-            for one in label.categories
+            for one in self.label.categories
             for feature in features
         )
-        return cls("classes", share, entries, box, label, moments)
 
-    @property
-    def entry_movement(self) -> float:
-        """A count moves by one; a sum by one, within its class."""
-        return 1.0
+    def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
+        """Return them as a measurement: a count moves by one; a sum by one, within its class."""
+        return Measurement(
+            "classes",
+            self.box,
+            sensitivity=self.sensitivity,
+            accumulator=self.accumulator,
+            restore=self.restore,
+            function_sensitivity=1.0,
+            entries=self.entries,
+            fraction=fraction,
+            added_sensitivity=self.added_sensitivity,
+            added_function_sensitivity=1.0,
+        )
 
-    def movement(self, norm: int) -> BumpBound:
+    def sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
         """See the top of the module."""
+        del strategy, loose
         axes = self.box.dimensions if self.moments else 0
         if norm == 1:
             text = f"(2 + 1.5 x {axes}) / n: a record that changes its class"
-            return BumpBound(2 + 1.5 * axes, text)
+            return Bound(2 + 1.5 * axes, text)
         squared = max(2 + 0.625 * axes, 1.0625 * axes)
-        return BumpBound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
+        return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
-    @property
-    def added_entry_movement(self) -> float:
-        """A count's is one."""
-        return 1.0
-
-    def added_movement(self, norm: int) -> BumpBound:
+    def added_sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
         """See the top of the module."""
+        del strategy, loose
         axes = self.box.dimensions if self.moments else 0
         if norm == 1:
-            return BumpBound(1 + 0.75 * axes, f"(1 + 0.75 x {axes}) / n: a record of one class")
+            return Bound(1 + 0.75 * axes, f"(1 + 0.75 x {axes}) / n: a record of one class")
         squared = 1 + 0.3125 * axes
-        return BumpBound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
+        return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
-    def statistic(self, n: int) -> ClassSumsStatistic:
-        """As many bits as never overflow: ``n 2^s < 2^62``."""
-        return ClassSumsStatistic(self, n, min(_MOST_BITS, 62 - n.bit_length()))
+    def accumulator(
+        self, strategy: Entries, n: int, tolerance: float = 0.0
+    ) -> ClassSumsAccumulator:
+        """Return one of as many bits as never overflow: ``n 2^s < 2^62``."""
+        del tolerance
+        return ClassSumsAccumulator(self, strategy, n, min(_MOST_BITS, 62 - n.bit_length()))
 
-    def restore(self, n: int, counting: Mapping[str, Any]) -> ClassSumsStatistic:
-        """With the planned bits."""
-        return ClassSumsStatistic(self, n, counting["bits"])
+    def restore(
+        self, strategy: Entries, n: int, counting: Mapping[str, Any]
+    ) -> ClassSumsAccumulator:
+        """Return one with the planned bits."""
+        return ClassSumsAccumulator(self, strategy, n, counting["bits"])
 
 
 @dataclass(frozen=True)
-class ClassSumsStatistic:
+class ClassSumsAccumulator(RecordAccumulator):
     """The integers: what workers add up."""
 
-    component: ClassSums
+    sums: ClassSums
+    strategy: Entries
     n: int
     bits: int
 
     @property
-    def coordinates(self) -> Entries:
-        """The entries."""
-        return Entries(len(self.component.entries))
-
-    @property
     def columns(self) -> tuple[Column, ...]:
         """The axes and the label."""
-        return (*self.component.box.columns, self.component.label)
+        return (*self.sums.box.columns, self.sums.label)
 
     @property
     def counting(self) -> dict[str, Any]:
@@ -202,62 +215,47 @@ class ClassSumsStatistic:
     @property
     def description(self) -> str:
         """Exact integers."""
-        return f"{len(self.component.entries)} exact integer sums"
+        return f"{len(self.sums.entries)} exact integer sums"
 
     @property
-    def kernel_error(self) -> float:
-        """Rounding to ``2^-s``, and the floats before it: less than as much again."""
-        return 2.0**-self.bits
+    def errors(self) -> Errors:
+        """No kernel adds to the sensitivity, whose bounds are those of the integers themselves.
+
+        *Kernel*: rounding to ``2^-s``, and the floats before it: less than as much again.
+        *Position*: of one that is a few roundings off, and of its square. *Floats*: an integer as
+        a float, and a division, of at most one; in all, of the sum of all entries, each record's at
+        most ``1 + 0.75 l``.
+        """
+        floats = OUTWARD * 3 * UNIT_ROUNDOFF
+        norm = floats * (1 + 0.75 * self.sums.box.dimensions)
+        return Errors(
+            kernel=2.0**-self.bits,
+            kernel_norms=(0.0, 0.0),
+            position=OUTWARD * 8 * UNIT_ROUNDOFF,
+            floats=floats,
+            float_norms=(norm, norm),
+            value_bound=1.001,
+        )
 
     @property
-    def position_error(self) -> float:
-        """Of a position that is a few roundings off, and of its square."""
-        return OUTWARD * 8 * UNIT_ROUNDOFF
-
-    @property
-    def float_error(self) -> float:
-        """An integer as a float, and a division, of at most one."""
-        return OUTWARD * 3 * UNIT_ROUNDOFF
-
-    @property
-    def value_bound(self) -> float:
-        """No entry exceeds one."""
-        return 1.001
-
-    def kernel_error_norm(self, norm: int) -> float:
-        """None: the bounds are those of the integers themselves."""
-        del norm
-        return 0.0
-
-    def float_error_norm(self, norm: int) -> float:
-        """``3 2^-53`` of the sum of all entries, each record's at most ``1 + 0.75 l``."""
-        del norm
-        return OUTWARD * 3 * UNIT_ROUNDOFF * (1 + 0.75 * self.component.box.dimensions)
-
-    @property
-    def batch_bytes(self) -> int:
+    def memory(self) -> Memory:
         """Positions, features and a few temporaries."""
-        return 8 * (8 + 4 * self.component.box.dimensions)
-
-    @property
-    def table_bytes(self) -> int:
-        """None."""
-        return 0
+        return Memory(8 * (8 + 4 * self.sums.box.dimensions))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Classes, features."""
-        classes = len(self.component.label.categories)
-        return (classes, len(self.component.entries) // classes)
+        classes = len(self.sums.label.categories)
+        return (classes, len(self.sums.entries) // classes)
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        kept, positions = self.component.box.bounded(records)
-        known, codes, _ = ByCategory(self.component.label)(records)
+        kept, positions = self.sums.box.bounded(records)
+        known, codes, _ = ByCategory(self.sums.label)(records)
         positions, codes = positions[known[kept]], codes[kept & known]
         unit = 1 << self.bits
         features = np.full((len(codes), state.shape[1]), unit, dtype=np.int64)
-        if self.component.moments:
+        if self.sums.moments:
             centered = positions - 0.5
             features[:, 1:] = np.rint(np.hstack([centered, centered * centered]) * float(unit))
         for code in range(len(state)):
@@ -277,94 +275,90 @@ _SLACK = 1.1  # over the peaks, for the 2 rho in them
 
 @dataclass(frozen=True)
 class NaiveBayesProduct:
-    """F of two classes as a component: see the top of the module."""
+    """F of two classes: see the top of the module."""
 
-    name: str
     domain: Domain
     kernels: tuple[Kernel, ...]
     label: Column
-    unit: float = 1.0
-    share: Fraction = Fraction(1)
-    outputs: int = 1
-    binned: bool = False
-    spectral: bool = False
-    additive: bool = False
+
+    def measurement(self, name: str, unit: float) -> Measurement:
+        """Return it as a measurement.
+
+        A class's score is its share times a mixture of product translates, and shares sum to one.
+        """
+        return Measurement(
+            name,
+            self.domain,
+            sensitivity=self.sensitivity,
+            accumulator=self.accumulator,
+            restore=self.restore,
+            function_sensitivity=self.function_sensitivity,
+            bias=KernelMixture(self.kernels),
+            kernels=self.kernels,
+            unit=unit,
+            added_sensitivity=self.added_sensitivity,
+            added_function_sensitivity=self.function_sensitivity / 2,
+        )
 
     @property
-    def approximation(self) -> Bumps:
-        """A class's score is its share times a mixture of product bumps; shares sum to one."""
-        return Bumps(self.kernels)
-
-    @property
-    def function_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """``2 max(1, l - 1) prod K_i(0)``."""
         return OUTWARD * 2 * max(1, len(self.kernels) - 1) * _peak(self.kernels)
 
-    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
+    def sensitivity(self, strategy: LatticeStrategy, norm: int, loose: bool = False) -> Bound:
         """N or ``sqrt(N)`` times S(F); lattice values only."""
-        del quick
-        if not isinstance(coordinates, PlainCoordinates):
-            raise NotImplementedError("this function is released by its lattice values only")
-        size, function = coordinates.layout.size, self.function_movement
+        del loose
+        size, function = strategy.layout.size, self.function_sensitivity
         if norm == 1:
-            return BumpBound(OUTWARD * size * function, f"N S(F) = {size} x S(F)")
+            return Bound(OUTWARD * size * function, f"N S(F) = {size} x S(F)")
         root = OUTWARD * math.sqrt(size) * function
-        return BumpBound(root, f"sqrt(N) S(F) = sqrt({size}) x S(F)")
+        return Bound(root, f"sqrt(N) S(F) = sqrt({size}) x S(F)")
 
-    @property
-    def added_function_movement(self) -> float:
-        """``max(1, l - 1) prod K_i(0)``."""
-        return self.function_movement / 2
-
-    def added_movement(
-        self, coordinates: Coordinates, norm: int, *, quick: bool = False
-    ) -> BumpBound:
+    def added_sensitivity(self, strategy: LatticeStrategy, norm: int, loose: bool = False) -> Bound:
         """N or ``sqrt(N)`` times half of what a replacement does."""
-        return self.movement(coordinates, norm, quick=quick).half
+        return self.sensitivity(strategy, norm, loose).half
 
-    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
+    def accumulator(
+        self, strategy: LatticeStrategy, n: int, tolerance: float
+    ) -> NaiveBayesAccumulator:
         """Sums of each axis, accurate enough that E is at most `tolerance`, or nearly."""
         each = tolerance / (_SLACK * len(self.kernels) ** 2 * _peak(self.kernels))
-        axes = [
-            one.statistic(own, n, each * one.kernels[0].peak)
-            for one, own in zip(self._sums, _axes(coordinates), strict=True)
-        ]
-        return self._statistic(coordinates, n, axes)
+        axes = (
+            one.accumulator(own, n, each * one.kernels[0].peak)
+            for one, own in zip(self._sums, _axes(strategy), strict=True)
+        )
+        return NaiveBayesAccumulator(self, strategy, tuple(axes), self._counts(n), n)
 
-    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
-        """The statistic that a plan has chosen."""
-        axes = [
+    def restore(
+        self, strategy: LatticeStrategy, n: int, counting: Mapping[str, Any]
+    ) -> NaiveBayesAccumulator:
+        """The accumulator that a plan has chosen."""
+        axes = (
             one.restore(own, n, facts)
-            for one, own, facts in zip(
-                self._sums, _axes(coordinates), counting["axes"], strict=True
-            )
-        ]
-        return self._statistic(coordinates, n, axes)
+            for one, own, facts in zip(self._sums, _axes(strategy), counting["axes"], strict=True)
+        )
+        return NaiveBayesAccumulator(self, strategy, tuple(axes), self._counts(n), n)
 
-    def _statistic(
-        self, coordinates: Coordinates, n: int, axes: Sequence[Statistic]
-    ) -> NaiveBayesStatistic:
-        counts = ClassSums.of(self.domain, self.label, moments=False).statistic(n)
-        return NaiveBayesStatistic(self, coordinates, tuple(axes), counts, n)
+    def _counts(self, n: int) -> ClassSumsAccumulator:
+        return ClassSums(self.domain, self.label, moments=False).accumulator(Entries(2), n)
 
     @property
-    def _sums(self) -> list[KernelSum]:
+    def _sums(self) -> list[WeightedSum]:
+        weights = ByCategory(self.label)
         return [
-            KernelSum(
-                self.name, self.domain.axis(i), (kernel,), ByCategory(self.label), box=self.domain
-            )
+            WeightedSum(WeightedRecords(self.domain.axis(i), weights, self.domain), (kernel,))
             for i, kernel in enumerate(self.kernels)
         ]
 
 
 @dataclass(frozen=True)
-class NaiveBayesStatistic:
+class NaiveBayesAccumulator(RecordAccumulator):
     """Sums of each axis and class, and the classes' counts: one flat state."""
 
-    component: NaiveBayesProduct
-    coordinates: Coordinates
-    axes: tuple[Statistic, ...]
-    counts: Statistic
+    product: NaiveBayesProduct
+    strategy: LatticeStrategy
+    axes: tuple[SumAccumulator, ...]
+    counts: ClassSumsAccumulator
     n: int
 
     @property
@@ -383,66 +377,46 @@ class NaiveBayesStatistic:
         return " and ".join(one.description for one in self.axes)
 
     @cached_property
-    def kernel_error(self) -> float:
+    def errors(self) -> Errors:
+        """E of the module for the kernel, of each lattice value ``2 E``.
+
+        *Positions* as of a mixture of product translates. *Floats*: of each axis's values, and of
+        their product, which is rounded ``2 l + 2`` times; with m of the n records in a class, the
+        errors of its sums over n are ``m/n`` times what is stated for n: those of its means are
+        what is stated. *Values*: shares sum to one, and no mean exceeds its top, the largest
+        effective kernel.
+        """
+        found = [one.errors for one in self.axes]
+        tops = [one.value_bound for one in found]
+        position = sum(
+            one.position * math.prod(tops) / top for one, top in zip(found, tops, strict=True)
+        )
+        grown = math.prod(top + one.floats for top, one in zip(tops, found, strict=True))
+        rounding = (4 * len(tops) + 8) * UNIT_ROUNDOFF * grown
+        floats = OUTWARD * (grown - math.prod(tops) + rounding)
+        kernel, size = self._kernel_error([one.kernel for one in found]), self.strategy.layout.size
+        l1, l2 = (float(OUTWARD * size ** (1 / norm)) for norm in (1, 2))
+        return Errors(
+            kernel=kernel,
+            kernel_norms=(OUTWARD * 2 * kernel * l1, OUTWARD * 2 * kernel * l2),
+            position=OUTWARD * position,
+            floats=floats,
+            float_norms=(OUTWARD * floats * l1, OUTWARD * floats * l2),
+            value_bound=OUTWARD * math.prod(tops) + floats,
+        )
+
+    def _kernel_error(self, rhos: list[float]) -> float:
         """E, at the top of the module."""
-        peaks = [kernel.peak for kernel in self.component.kernels]
-        rhos = [one.kernel_error for one in self.axes]
+        peaks = [kernel.peak for kernel in self.product.kernels]
         grown = math.prod(peak + 2 * rho for peak, rho in zip(peaks, rhos, strict=True))
         terms = sum(rho / (peak + 2 * rho) for peak, rho in zip(peaks, rhos, strict=True))
         return OUTWARD * len(peaks) * grown * terms
 
     @property
-    def position_error(self) -> float:
-        """As that of a mixture of product bumps."""
-        peaks = self._tops
-        return OUTWARD * sum(
-            one.position_error * math.prod(peaks) / peak
-            for one, peak in zip(self.axes, peaks, strict=True)
-        )
-
-    @property
-    def float_error(self) -> float:
-        """Of each axis's values, and of their product, which is rounded ``2 l + 2`` times.
-
-        With m of the n records in a class, the errors of its sums over n are ``m/n`` times what is
-        stated for n: those of its means are what is stated.
-        """
-        tops = self._tops
-        errors = [one.float_error for one in self.axes]
-        grown = math.prod(top + error for top, error in zip(tops, errors, strict=True))
-        rounding = (4 * len(tops) + 8) * UNIT_ROUNDOFF * grown
-        return OUTWARD * (grown - math.prod(tops) + rounding)
-
-    @property
-    def value_bound(self) -> float:
-        """Shares sum to one, and no mean exceeds its top."""
-        return OUTWARD * math.prod(self._tops) + self.float_error
-
-    @property
-    def _tops(self) -> list[float]:
-        """The largest effective kernels."""
-        return [one.value_bound for one in self.axes]
-
-    def kernel_error_norm(self, norm: int) -> float:
-        """``2 E`` for each lattice value."""
-        return OUTWARD * 2 * self.kernel_error * self._spread(norm)
-
-    def float_error_norm(self, norm: int) -> float:
-        """That of one value, for each."""
-        return OUTWARD * self.float_error * self._spread(norm)
-
-    def _spread(self, norm: int) -> float:
-        return float(OUTWARD * self.coordinates.layout.size ** (1 / norm))
-
-    @property
-    def batch_bytes(self) -> int:
-        """One axis is counted after the other."""
-        return max(one.batch_bytes for one in (*self.axes, self.counts))
-
-    @property
-    def table_bytes(self) -> int:
-        """One axis is contracted after the other."""
-        return max(one.table_bytes for one in self.axes)
+    def memory(self) -> Memory:
+        """One axis is counted and contracted after the other."""
+        found = [one.memory for one in (*self.axes, self.counts)]
+        return Memory(max(one.batch for one in found), max(one.tables for one in found))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -463,15 +437,15 @@ class NaiveBayesStatistic:
         for label in np.flatnonzero(shares):
             value = np.ones(())
             for i, (one, own) in enumerate(axes):
-                rows = slab if i == 0 else Slab(0, 0, self.coordinates.lattice.shape[i])
+                rows = slab if i == 0 else Slab(0, 0, self.strategy.lattice.shape[i])
                 sums = one.finish(own, int(label), rows)
                 value = np.multiply.outer(value, sums if i == 0 else sums / shares[label])
             score[label] = value
-        shape = self.coordinates.lattice.slab_shape(slab)
+        shape = self.strategy.lattice.slab_shape(slab)
         return np.asarray(np.broadcast_to(score[1] - score[0], shape))
 
-    def _views(self, state: Int64Array) -> list[tuple[Statistic, Int64Array]]:
-        parts = [*self.axes, self.counts]
+    def _views(self, state: Int64Array) -> list[tuple[RecordAccumulator, Int64Array]]:
+        parts: list[RecordAccumulator] = [*self.axes, self.counts]
         ends = np.cumsum([math.prod(one.shape) for one in parts])[:-1].tolist()
         pieces = np.split(state, ends)
         return [(one, own.reshape(one.shape)) for one, own in zip(parts, pieces, strict=True)]
@@ -481,9 +455,9 @@ def _peak(kernels: Sequence[Kernel]) -> float:
     return math.prod(kernel.peak for kernel in kernels)
 
 
-def _axes(coordinates: Coordinates) -> list[PlainCoordinates]:
+def _axes(strategy: LatticeStrategy) -> list[LatticeStrategy]:
     """The lattice of each axis."""
-    return [PlainCoordinates(Lattice((k,))) for k in coordinates.lattice.k]
+    return [LatticeStrategy(Lattice((k,))) for k in strategy.lattice.k]
 
 
 # --- Naive Bayes
@@ -534,7 +508,7 @@ class NaiveBayes(Learner):
     )
     floor: float = Field(0.0, ge=0, le=1, description="floor = 0.01, from 0 to 1")
 
-    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One an axis and the counts; or F."""
         label, domain = schema.classes, schema.domain
         kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
@@ -543,16 +517,18 @@ class NaiveBayes(Learner):
                 raise SpecError(
                     'target.release: "joint" is for two classes; write release = "factored"'
                 )
-            return (NaiveBayesProduct("score", domain, kernels, label, 1 / domain.volume),)
-        share = (1 - _COUNTS) / domain.dimensions
+            return (
+                NaiveBayesProduct(domain, kernels, label).measurement("score", 1 / domain.volume),
+            )
+        fraction = (1 - _COUNTS) / domain.dimensions
         sums = (
             KernelSum(
                 f"axis_{i}", domain.axis(i), (kernel,), ByCategory(label),
-                1 / domain.axes[i].width, share, box=domain,
+                1 / domain.axes[i].width, fraction, box=domain,
             )
             for i, kernel in enumerate(kernels)
         )  # fmt: skip
-        return (*sums, ClassSums.of(domain, label, moments=False, share=_COUNTS))
+        return (*sums, ClassSums(domain, label, moments=False).measurement(_COUNTS))
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The scores, or F itself."""
@@ -598,10 +574,10 @@ class GaussianNaiveBayes(Learner):
     std_floor: Lengths = Field(description="std_floor = [0.5, 0.5], one per axis in data units")
     release: Literal["factored"] = Field("factored", description='release = "factored"')
 
-    def components(self, schema: RecordSchema) -> tuple[Vector, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One vector."""
         self._floors(schema)
-        return (ClassSums.of(schema.domain, schema.classes, moments=True),)
+        return (ClassSums(schema.domain, schema.classes, moments=True).measurement(),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The scores."""

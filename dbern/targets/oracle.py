@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema
 from dbern.errors import SpecError
 from dbern.privacy.budget import exact
@@ -148,7 +149,7 @@ class Oracle(Learner):
             found["distribution_sha256"] = source_digest(stated.distribution)
         return found
 
-    def components(self, schema: RecordSchema) -> tuple[BlackBox, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One."""
         low, high = self.bounds
         if not -math.inf < low < high < math.inf:
@@ -168,20 +169,19 @@ class Oracle(Learner):
         failure = None if self.on_failure == "stop" else self.on_failure
         if failure is not None and not low <= failure <= high:
             raise SpecError(f"target.on_failure: lies outside bounds; write on_failure = {low}")
-        return (
-            BlackBox(
-                function=self.function,
-                digest=self._digest(),
-                schema=schema,
-                smoothness=self._class(),
-                sensitivity=stated.sampling() if isinstance(stated, Section) else stated,
-                l1_sensitivity=self.l1_sensitivity,
-                low=low,
-                high=high,
-                failure=failure,
-                separable=self.separable,
-            ),
+        box = BlackBox(
+            function=self.function,
+            digest=self._digest(),
+            schema=schema,
+            smoothness=self._class(),
+            stated=stated.sampling() if isinstance(stated, Section) else stated,
+            l1_sensitivity=self.l1_sensitivity,
+            low=low,
+            high=high,
+            failure=failure,
+            separable=self.separable,
         )
+        return (box.measurement(),)
 
     def notes(self, n: int) -> tuple[str, ...]:
         """Whose word this is."""

@@ -69,7 +69,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -78,13 +77,13 @@ from pydantic import Field
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.combination import Combination
-from dbern.counting.kernel_sums import ByResponse, KernelSum
-from dbern.counting.measurement import WHOLE, Statistic
+from dbern.counting.kernel_sums import ByResponse, SumAccumulator, WeightedRecords, WeightedSum
+from dbern.counting.measurement import Measurement
+from dbern.counting.passes import Accumulator, Errors, Memory, Pass
 from dbern.data.domain import Axis, Column, Domain, RecordSchema, Response
 from dbern.errors import SpecError
-from dbern.strategies.base import BumpBound, Coordinates, Entries, Slab
-from dbern.strategies.bias import Bumps
-from dbern.strategies.bins import BinnedCoordinates
+from dbern.strategies.base import AxisStrategy, Bound, Slab
+from dbern.strategies.bias import KernelMixture
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths, response_of
 from dbern.targets.linear import of_responses
@@ -142,11 +141,13 @@ class Run:
 
 
 @dataclass
-class OrderedPass:
+class OrderedPass(Pass):
     """One pass, of all positions: batches of records in, the integers of their atoms out.
 
     Parameters
     ----------
+    state : array
+        What the pass adds to.
     keys : callable
         Position and response of a batch's records that count, in one number each, in that order.
     atoms : callable
@@ -155,6 +156,7 @@ class OrderedPass:
         What a key's response exceeds the response by, which is at most that.
     """
 
+    state: Int64Array = field(repr=False)
     keys: Callable[[Mapping[str, FloatArray]], UInt64Array] = field(repr=False)
     atoms: Callable[[Int64Array, Run, int | None], None] = field(repr=False)
     response_unit: int
@@ -181,12 +183,12 @@ class OrderedPass:
         self._rows = 0
         self._run = run if self._run is None else self._run.merged(run)
 
-    def finish(self, state: Int64Array) -> None:
-        """Add the run's atoms to `state`, in place."""
+    def finish(self) -> None:
+        """Add the run's atoms to the state."""
         if self._waiting:
             self._merge()
         if self._run is not None and len(self._run.positions):
-            self.atoms(state, self._run, self._before)
+            self.atoms(self.state, self._run, self._before)
 
 
 @dataclass
@@ -203,6 +205,7 @@ class SurveyedPass(OrderedPass):
 
     index: int = field(kw_only=True)
     rows: int = field(kw_only=True)
+    surveys: ClassVar[bool] = True
     _cells: Int64Array = field(default_factory=lambda: np.zeros(_CELLS, dtype=np.int64), repr=False)
 
     def survey(self, records: Mapping[str, FloatArray]) -> None:
@@ -240,7 +243,7 @@ _TIMES = 3  # as many atoms as one of a kernel sum: see the top of the module
 
 @dataclass(frozen=True)
 class GapSum:
-    """A Priestley-Chao estimate as a component: see the top of the module.
+    """A Priestley-Chao estimate: see the top of the module.
 
     Parameters
     ----------
@@ -249,35 +252,36 @@ class GapSum:
     max_gap : int
         G in steps of a position.
     n : int
-        Public number of rows; 0 before a plan: only a plan's component has sensitivities.
+        Public number of rows; 0 before a plan: only then sensitivities are known.
     """
 
-    name: str
     domain: Domain
     kernels: tuple[Kernel, ...]
     response: Response
     max_gap: int
     n: int = 0
-    share: Fraction = WHOLE
 
-    outputs: ClassVar[int] = 1
-    binned: ClassVar[bool] = True
-    spectral: ClassVar[bool] = True
-    additive: ClassVar[bool] = False
+    def measurement(self, n: int = 0) -> Measurement:
+        """Return it as a measurement for n records.
 
-    def for_rows(self, n: int) -> GapSum:
-        """The same for n records."""
-        return replace(self, n=n)
-
-    @property
-    def unit(self) -> float:
-        """Half the response's range; gaps and densities have inverse units."""
-        return self.response.radius
-
-    @property
-    def approximation(self) -> Bumps:
-        """A mixture of bumps with signed weights, which sum to one at most; none above G."""
-        return Bumps(self.kernels, attained=False)
+        Half the response's range is the unit: gaps and densities have inverse units. The estimate
+        is a mixture of translates with signed weights, which sum to one at most; none above G.
+        """
+        gaps = replace(self, n=n)
+        return Measurement(
+            "prediction",
+            self.domain,
+            sensitivity=gaps.sensitivity,
+            accumulator=gaps.accumulator,
+            restore=gaps.restore,
+            function_sensitivity=gaps.function_sensitivity,
+            bias=KernelMixture(self.kernels, attained=False),
+            kernels=self.kernels,
+            unit=self.response.radius,
+            binned=True,
+            spectral=True,
+            for_rows=self.measurement,
+        )
 
     @property
     def variation(self) -> float:
@@ -285,19 +289,19 @@ class GapSum:
         return math.ldexp(min(4 * self.max_gap, 2 << POSITION_BITS), -POSITION_BITS)
 
     @property
-    def function_movement(self) -> float:
+    def function_sensitivity(self) -> float:
         """``n tau sup K``."""
         return OUTWARD * self.n * self.variation * math.prod(one.peak for one in self.kernels)
 
-    def movement(self, coordinates: Coordinates, norm: int, *, quick: bool = False) -> BumpBound:
-        """n tau/2 times the move of a signed bump, whose variation is two."""
+    def sensitivity(self, strategy: AxisStrategy, norm: int, loose: bool = False) -> Bound:
+        """n tau/2 times the move of a signed translate, whose variation is two."""
         bound = (
-            coordinates.bump_bound_l2(self.kernels, signed=True)
+            strategy.l2_sensitivity(self.kernels, signed=True)
             if norm == 2
-            else coordinates.bump_bound(self.kernels, apart=True, quick=quick)
+            else strategy.l1_sensitivity(self.kernels, signed=True, loose=loose)
         )
         times = self.n * self.variation / 2
-        return BumpBound(
+        return Bound(
             OUTWARD * times * bound.value,
             f"2 G n = {times:.6g} (G = max_gap's share of the axis) times {bound.derivation}",
         )
@@ -312,16 +316,18 @@ class GapSum:
         """R: no sum of responses overflows, and no number made of one."""
         return min(_MOST_BITS, 60 - self.n.bit_length())
 
-    def statistic(self, coordinates: Coordinates, n: int, tolerance: float) -> Statistic:
+    def accumulator(self, strategy: AxisStrategy, n: int, tolerance: float) -> GapAccumulator:
         """Sums of atoms, each so accurate that all that a record moves meet the tolerance."""
         each = tolerance * 2.0**self.scale / (_TIMES * n)
-        atoms = atom_sum(self.kernels).statistic(coordinates, 1 << self.scale, each)
-        return GapStatistic(self.for_rows(n), atoms)
+        atoms = atom_sum(self.kernels).accumulator(strategy, 1 << self.scale, each)
+        return GapAccumulator(replace(self, n=n), strategy, atoms)
 
-    def restore(self, coordinates: Coordinates, n: int, counting: Mapping[str, Any]) -> Statistic:
-        """The statistic that a plan has chosen."""
-        atoms = atom_sum(self.kernels).restore(coordinates, 1 << self.scale, counting)
-        return GapStatistic(self.for_rows(n), atoms)
+    def restore(
+        self, strategy: AxisStrategy, n: int, counting: Mapping[str, Any]
+    ) -> GapAccumulator:
+        """The accumulator that a plan has chosen."""
+        atoms = atom_sum(self.kernels).restore(strategy, 1 << self.scale, counting)
+        return GapAccumulator(replace(self, n=n), strategy, atoms)
 
 
 @dataclass(frozen=True)
@@ -337,31 +343,27 @@ class Atoms:
         return None, None, records["weight"]
 
 
-def atom_sum(kernels: tuple[Kernel, ...]) -> KernelSum:
+def atom_sum(kernels: tuple[Kernel, ...]) -> WeightedSum:
     """The sum over atoms, at positions in the unit interval."""
-    return KernelSum("atoms", Domain((Axis("position", 0.0, 1.0),)), kernels, Atoms())
+    return WeightedSum(WeightedRecords(Domain((Axis("position", 0.0, 1.0),)), Atoms()), kernels)
 
 
 @dataclass(frozen=True)
-class GapStatistic:
+class GapAccumulator(Accumulator):
     """A sum over gaps resolved: `atoms` are added up as a kernel sum's records are.
 
     The kernel sum's normalizer is ``2^g``, and the absolute weights of all atoms sum to at most
     that; there are at most n atoms, each rounded by at most a unit of its integers.
     """
 
-    component: GapSum
-    atoms: Statistic
-
-    @property
-    def coordinates(self) -> Coordinates | Entries:
-        """What is released."""
-        return self.atoms.coordinates
+    gaps: GapSum
+    strategy: AxisStrategy
+    atoms: SumAccumulator
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The axis and the response."""
-        return (*self.component.domain.columns, self.component.response.column)
+        return (*self.gaps.domain.columns, self.gaps.response.column)
 
     @property
     def counting(self) -> dict[str, Any]:
@@ -376,66 +378,57 @@ class GapStatistic:
 
     @property
     def _scale(self) -> int:
-        return 1 << self.component.scale
+        return 1 << self.gaps.scale
 
     @property
     def _atoms_times(self) -> float:
         """What n atoms are of the normalizer, and a record's in a movement: three for one."""
-        return OUTWARD * _TIMES * self.component.n / self._scale
+        return OUTWARD * _TIMES * self.gaps.n / self._scale
 
     @property
     def _spread(self) -> float:
         """Absolute integers of all atoms, of what a kernel sum's are at most."""
         units = math.ldexp(self._scale, self.atoms.counting["bits"])
-        return OUTWARD * (1 + self.component.n / units)
+        return OUTWARD * (1 + self.gaps.n / units)
 
     @property
     def _response_error(self) -> float:
         """A response rounded, and a mean: half a unit each. Gaps sum to one at most."""
-        return 2.0**-self.component.response_bits
+        return 2.0**-self.gaps.response_bits
 
     @property
-    def kernel_error(self) -> float:
-        """What a replaced record's atoms are off by, times n; no less than all atoms together."""
-        return self._atoms_times * self.atoms.kernel_error
+    def errors(self) -> Errors:
+        """The atoms', of which there are three for one of a kernel sum's records.
+
+        *Kernel*: what a replaced record's atoms are off by, times n; no less than all atoms
+        together. *Positions* in the middle of their step, and rounded responses. *Floats*: integers
+        sum to no more than `_spread`; of bins, whose errors are counted nowhere else, what they are
+        off exactly. *Values*: all atoms are off by what they may be.
+        """
+        atoms, kernels = self.atoms.errors, self.gaps.kernels
+        times, spread = self._atoms_times, self._spread
+        kernel, floats = times * atoms.kernel, spread * atoms.floats
+        if self.strategy.kind == "binned":
+            floats = OUTWARD * (floats + kernel + self._response_error)
+        peak = OUTWARD * max(one.peak for one in kernels)
+        least = min(1.0, *(one.peak for one in kernels))
+        l1, l2 = (times * norm for norm in atoms.kernel_norms)
+        floats_l1, floats_l2 = (spread * norm for norm in atoms.float_norms)
+        return Errors(
+            kernel=kernel,
+            kernel_norms=(l1, l2),
+            position=atoms.position + peak * self._response_error,
+            floats=floats,
+            float_norms=(floats_l1, floats_l2),
+            value_bound=OUTWARD * atoms.value_bound * spread * (1 + kernel / least),
+        )
 
     @property
-    def position_error(self) -> float:
-        """That of positions in the middle of their step, and of the rounded responses."""
-        peak = OUTWARD * max(kernel.peak for kernel in self.component.kernels)
-        return self.atoms.position_error + peak * self._response_error
-
-    @property
-    def float_error(self) -> float:
-        """The atoms'; of bins, whose errors are counted nowhere else, what they are off exactly."""
-        floats = self._spread * self.atoms.float_error
-        if isinstance(self.coordinates, BinnedCoordinates):
-            return OUTWARD * (floats + self.kernel_error + self._response_error)
-        return floats
-
-    @property
-    def value_bound(self) -> float:
-        """The atoms', all of them off by what they may be."""
-        peak = min(1.0, *(kernel.peak for kernel in self.component.kernels))
-        return OUTWARD * self.atoms.value_bound * self._spread * (1 + self.kernel_error / peak)
-
-    def kernel_error_norm(self, norm: int) -> float:
-        """Three times that of a kernel sum, in units of n."""
-        return self._atoms_times * self.atoms.kernel_error_norm(norm)
-
-    def float_error_norm(self, norm: int) -> float:
-        """The atoms', whose integers sum to no more than `_spread`."""
-        return self._spread * self.atoms.float_error_norm(norm)
-
-    @property
-    def batch_bytes(self) -> int:
-        """Positions, responses, keys and what they are made of."""
-        return 8 * 20
-
-    @property
-    def table_bytes(self) -> int:
-        """The atoms'."""
-        return self.atoms.table_bytes
+    def memory(self) -> Memory:
+        """Positions, responses, keys and what they are made of; the atoms' tables; one pass."""
+        whole = self.passes == 1
+        gathered = pass_bytes(self.gaps.n if whole else PASS_ROWS, whole=whole)
+        return Memory(8 * 20, self.atoms.memory.tables, gathered)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -445,22 +438,12 @@ class GapStatistic:
     @property
     def passes(self) -> int:
         """Equal parts of the rows."""
-        return -(-self.component.n // PASS_ROWS)
+        return -(-self.gaps.n // PASS_ROWS)
 
-    @property
-    def gathered_bytes(self) -> int:
-        """Memory of one pass."""
-        whole = self.passes == 1
-        return pass_bytes(self.component.n if whole else PASS_ROWS, whole=whole)
-
-    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
-        """Records are not added one by one."""
-        raise NotImplementedError("gaps are between records: these are gathered in order")
-
-    def gather(self, salt: bytes, index: int) -> OrderedPass:
-        """What one pass puts in order."""
+    def begin(self, state: Int64Array, salt: bytes, index: int) -> OrderedPass:
+        """Begin a pass that puts records in order."""
         del salt
-        made = self.keys, self.add_atoms, 1 << self.component.response_bits
+        made = state, self.keys, self.add_atoms, 1 << self.gaps.response_bits
         if self.passes == 1:
             return OrderedPass(*made)
         return SurveyedPass(*made, index=index, rows=PASS_ROWS)
@@ -475,24 +458,24 @@ class GapStatistic:
         The step of a position is public and no part of the error: the function is that of records
         at the middle of their step.
         """
-        component = self.component
-        kept, unit = component.domain.bounded(records)
-        known, _, weight = ByResponse(component.response)(records)
+        gaps = self.gaps
+        kept, unit = gaps.domain.bounded(records)
+        known, _, weight = ByResponse(gaps.response)(records)
         place = np.floor(unit[known[kept], 0] * 2.0**POSITION_BITS).astype(np.uint64)
         place = np.minimum(place, np.uint64((1 << POSITION_BITS) - 1))
-        unit_response = 1 << component.response_bits
+        unit_response = 1 << gaps.response_bits
         response = np.rint(weight[kept & known] * unit_response) + unit_response
         return np.asarray((place << np.uint64(POSITION_BITS)) | response.astype(np.uint64))
 
     def add_atoms(self, state: Int64Array, run: Run, before: int | None) -> None:
         """Add the atoms of a run of positions whose nearest one below is `before`, if any."""
-        bits = self.component.response_bits
+        bits = self.gaps.response_bits
         first = run.positions[:1] if before is None else np.array([before])  # no gap, or to there
         gaps = np.diff(run.positions, prepend=first)
-        gaps = np.minimum(gaps, self.component.max_gap)
+        gaps = np.minimum(gaps, self.gaps.max_gap)
         means = (2 * run.sums + run.counts) // (2 * run.counts)  # floor(mean + 1/2)
         weight = gaps.astype(np.float64) * means.astype(np.float64)
-        weight = np.ldexp(weight, self.component.scale - POSITION_BITS - bits)
+        weight = np.ldexp(weight, self.gaps.scale - POSITION_BITS - bits)
         position = np.ldexp(run.positions + 0.5, -POSITION_BITS)
         self.atoms.add(state, {"position": position, "weight": weight})
 
@@ -538,7 +521,7 @@ class PriestleyChao(Learner):
     )
     kernel: KernelName = Field("gaussian", description='kernel = "gaussian"')
 
-    def components(self, schema: RecordSchema) -> tuple[GapSum, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """The one sum."""
         domain, response = schema.domain, response_of(schema)
         if domain.dimensions != 1:
@@ -554,7 +537,7 @@ class PriestleyChao(Learner):
                 f"{domain.names[0]}; write max_gap = {domain.axes[0].width / 1000:g}"
             )
         steps = math.floor(math.ldexp(share, POSITION_BITS))
-        return (GapSum("prediction", domain, kernels, response, steps),)
+        return (GapSum(domain, kernels, response, steps).measurement(),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The response."""

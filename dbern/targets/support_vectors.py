@@ -23,7 +23,7 @@ from pydantic import Field
 
 from dbern.combination import Combination
 from dbern.counting.kernel_sums import ByCategory, BySign, KernelSum
-from dbern.counting.measurement import Component, Vector
+from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema
 from dbern.erm.losses import Hinge
 from dbern.targets.bandwidths import axis_kernels
@@ -77,7 +77,7 @@ class SupportVectorMachine(Regularized):
     width: float = Field(0.1, gt=0, le=1, description="width = 0.1, at most 1")
     shards: Shards = SHARDS
 
-    def components(self, schema: RecordSchema) -> tuple[Component | Vector, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """The signed sum, or one sum for each of more than two classes; or what is solved for."""
         label, domain = schema.classes, schema.domain
         if self.C > 1:
@@ -86,8 +86,8 @@ class SupportVectorMachine(Regularized):
         kernels = axis_kernels(domain, self.length_scale, "length_scale")
         # The measurement's kernels are densities: the machine's is this times their product.
         unit = self.C * math.prod(g.bandwidth * math.sqrt(2 * math.pi) for g in kernels)
-        weighing = BySign(label) if len(label.categories) == 2 else ByCategory(label)
-        return (KernelSum("decision", domain, kernels, weighing, unit),)
+        record_weights = BySign(label) if len(label.categories) == 2 else ByCategory(label)
+        return (KernelSum("decision", domain, kernels, record_weights, unit),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The function itself; of more sums each one minus all others, of more models each one."""

@@ -13,7 +13,6 @@ from rivals.ours import Planned, planned
 from rivals.tasks import figure_one, grid, mixture
 
 from dbern.bernstein.basis import bernstein_basis
-from dbern.certificate import synthesis_matrices
 from dbern.privacy.calibration import GaussianNoise
 from dbern.synopsis.arrays import ORDERS, Smoothing, select, smoothed, whole_ranks
 
@@ -22,9 +21,9 @@ TASKS = {"figure 1, b .1": figure_one(0.1), "figure 1, b .05": figure_one(0.05),
 MOST = 1.1  # times the best fixed h
 
 
-def on_grid(released, coordinates, smoothing, positions):
-    used = smoothed(coordinates, smoothing)
-    for k, matrix in zip(used.lattice.k, synthesis_matrices(used, smoothing.h), strict=True):
+def on_grid(released, strategy, smoothing, positions):
+    used = smoothed(strategy, smoothing)
+    for k, matrix in zip(used.lattice.k, used.matrices(smoothing.h), strict=True):
         released = np.tensordot(released, bernstein_basis(positions, k) @ matrix, axes=(0, 1))
     return released
 
@@ -35,7 +34,7 @@ def on_grid(released, coordinates, smoothing, positions):
 def test_auto_is_within_a_tenth_of_the_best_fixed_order(name, epsilon):
     task, rng = TASKS[name], np.random.default_rng(11)
     plan, granules = planned(task, epsilon)
-    coordinates, axes = plan.coordinates, len(plan.k)
+    strategy, axes = plan.strategy, len(plan.k)
     count = {1: 401, 2: 81}[axes]
     positions = np.linspace(0, 1, count)
     truth = task.exact(grid(count, axes)).reshape((count,) * axes)
@@ -44,12 +43,12 @@ def test_auto_is_within_a_tenth_of_the_best_fixed_order(name, epsilon):
         law.sigma if isinstance(law, GaussianNoise) else math.sqrt(2) * law.scale,
         law.granularity_exponent,
     )
-    fixed = [Smoothing((h,) * axes, whole_ranks(coordinates)) for h in sorted({*ORDERS, *plan.h})]
+    fixed = [Smoothing((h,) * axes, whole_ranks(strategy)) for h in sorted({*ORDERS, *plan.h})]
     errors, chosen = [], []
     for noisy in Planned(plan, granules).draw(rng, REPEATS):
-        released = noisy.reshape(coordinates.layout.shape)
-        best = select(released, scale, coordinates, plan.h)
-        each = [on_grid(released, coordinates, one, positions) for one in (*fixed, best)]
+        released = noisy.reshape(strategy.layout.shape)
+        best = select(released, scale, strategy, plan.h)
+        each = [on_grid(released, strategy, one, positions) for one in (*fixed, best)]
         *known, own = (float(np.abs(one - truth).max()) for one in each)
         errors.append(known)
         chosen.append(own)

@@ -32,7 +32,7 @@ from dbern.planning.planner import plan
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.strategies.base import Slab
-from dbern.strategies.bins import BinnedCoordinates
+from dbern.strategies.bins import BinnedStrategy
 
 ROWS, MANY, FEW = (16_000_000, 1_000_000, 2_000) if BENCH else (20_000, 20_000, 100)
 COLUMNS = {"l=1 k=20": (1, 20), "l=2 k=20": (2, 20), "l=2 k=100": (2, 100), "l=3 k=20": (3, 20)}
@@ -70,11 +70,11 @@ def decode(path: Path, names: list[str]) -> None:
 def on_lattice(made: ReleasePlan, counters: Counters, portions: list[Portion]) -> np.ndarray:
     """Density at the lattice points, of no noise."""
     state = count(counters, portions, SALT).state
-    coordinates = made.coordinates
-    slabs = coordinates.layout.slabs()
+    strategy = made.strategy
+    slabs = strategy.layout.slabs()
     values = np.concatenate([counters.finish(state, 0, 0, slab) for slab in slabs])
-    if isinstance(coordinates, BinnedCoordinates):
-        values = coordinates.to_lattice(values, Slab(0, 0, coordinates.lattice.shape[0]))
+    if isinstance(strategy, BinnedStrategy):
+        values = strategy.reconstruct(values, Slab(0, 0, strategy.lattice.shape[0]))
     return np.asarray(values)
 
 
@@ -82,7 +82,7 @@ def twin_state(counters: Counters, path: Path, portion: Portion) -> np.ndarray:
     (part,) = counters.parts
     state = counters.empty()
     for batch in read_batches(str(path), portion.row_groups, counters.columns):
-        twins.add_rows(state, part.summands.rows(batch), part._terms)
+        twins.add_rows(state, part.weighted_records.rows(batch), part._terms)
     return state
 
 

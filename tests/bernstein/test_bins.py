@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian, kernel_of
+from dbern.strategies.approximation import released_translates
 from dbern.strategies.bins import (
     AxisBins,
     axis_bins,
@@ -20,7 +21,6 @@ from dbern.strategies.bins import (
     local_weights,
     prior,
 )
-from dbern.strategies.maps import released_bumps
 
 
 def b_spline(x: Fraction, degree: int) -> Fraction:
@@ -74,7 +74,7 @@ def test_the_error_bounds_a_dense_grid(bandwidth, k, cells, ridge, name):
     kernel = kernel_of(name, bandwidth)
     bins = axis_bins(kernel, k, cells, ridge)
     y, t = np.linspace(0, 1, 301), np.linspace(0, 1, 487)
-    made = bernstein_basis(y, k) @ released_bumps(kernel, k, 8, bins, t)
+    made = bernstein_basis(y, k) @ released_translates(kernel, k, 8, bins, t)
     worst = np.abs(kernel(y[:, None] - t) - made).max()
     bound = binned_error(kernel, k, 8, bins)
     assert worst <= bound <= (1.25 if name == "gaussian" else 4) * worst

@@ -11,9 +11,9 @@ from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.strategies.approximation import (
     _derivative_bound,
     _lipschitz_constants,
-    bump_error,
     evaluation_matrix,
     lebesgue_constant,
+    translate_error,
 )
 from dbern.strategies.spectral import axis_spectrum
 
@@ -39,7 +39,7 @@ def errors(name, bandwidth, k, matrix, points=501):
 def test_no_point_mass_errs_more_and_some_do_nearly(name, bandwidth, k, h):
     kernel = kernel_of(name, bandwidth)
     worst = np.abs(errors(name, bandwidth, k, evaluation_matrix(k, h))).max()
-    assert worst <= bump_error(kernel, k, h) <= 1.04 * worst + 2e-5 * kernel.peak
+    assert worst <= translate_error(kernel, k, h) <= 1.04 * worst + 2e-5 * kernel.peak
 
 
 @pytest.mark.parametrize("name", ["laplace", "matern-3/2", "matern-5/2", "triangle"])
@@ -48,7 +48,7 @@ def test_spectral_releases_too(name, bandwidth, k, rank):
     kernel = kernel_of(name, bandwidth)
     spectrum = axis_spectrum(kernel, k, rank)
     worst = np.abs(errors(name, bandwidth, k, evaluation_matrix(k, 4, spectrum))).max()
-    assert worst <= bump_error(kernel, k, 4, spectrum) <= 1.05 * worst + 2e-5 * kernel.peak
+    assert worst <= translate_error(kernel, k, 4, spectrum) <= 1.05 * worst + 2e-5 * kernel.peak
 
 
 @pytest.mark.thorough
@@ -104,15 +104,15 @@ def test_a_grid_alone_is_no_bound():
     sampled = np.abs(
         kernel(y[:, None] - t) - bernstein_basis(y, 20) @ evaluation_matrix(20, 2) @ lattice
     )[1:-1, 1:-1].max()
-    assert sampled < 0.95 * bump_error(kernel, 20, 2)
+    assert sampled < 0.95 * translate_error(kernel, 20, 2)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_where_refinement_ends_early_the_bound_still_holds(name, monkeypatch):
     kernel = kernel_of(name, 0.07)
-    refined = bump_error.__wrapped__(kernel, 30, 3)
+    refined = translate_error.__wrapped__(kernel, 30, 3)
     monkeypatch.setattr("dbern.strategies.approximation._SQUARES_WORK", 2e6)
-    rough = bump_error.__wrapped__(kernel, 30, 3)
+    rough = translate_error.__wrapped__(kernel, 30, 3)
     assert refined <= 1.03 * rough
     assert rough <= 3 * kernel.peak
     assert rough >= np.abs(errors(name, 0.07, 30, evaluation_matrix(30, 3))).max()

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
-from dbern.certificate import synthesis_matrices, whole_synthesis
 from dbern.erm.user import UserKernel
 from dbern.errors import SpecError
 from dbern.strategies import gram
@@ -17,13 +16,13 @@ from dbern.strategies.base import Lattice, Slab
 from dbern.strategies.bias import GramBall, Released, StatedBall, approximation_of
 from dbern.strategies.gram import (
     CubeKernel,
-    GramCoordinates,
+    GramStrategy,
     LatticeSpectrum,
-    ball_bound,
     lattice_spectrum,
     lattice_sup_norm,
+    rkhs_sensitivity,
 )
-from dbern.strategies.maps import coordinates_of, map_from_dict, map_to_dict, to_released
+from dbern.strategies.maps import map_from_dict, map_to_dict, strategy_of
 from dbern.synopsis.arrays import Smoothing, select, smoothed
 
 
@@ -69,7 +68,7 @@ def worst_signs(matrix):
 def test_the_bounds_hold_over_all_signs_and_functions(name, k):
     cube, lattice, rng = cube_of(name, len(k)), Lattice(k), np.random.default_rng(1)
     exact = np.sqrt(worst_signs(cube.gram(lattice)))
-    one, two = (ball_bound(cube, lattice, None, norm).value for norm in (1, 2))
+    one, two = (rkhs_sensitivity(cube, lattice, None, norm).value for norm in (1, 2))
     assert exact <= one <= 2 * exact
     assert np.sqrt(np.linalg.eigvalsh(cube.gram(lattice))[-1]) <= two
     values = unit_functions(cube, lattice, rng, 500)
@@ -78,10 +77,12 @@ def test_the_bounds_hold_over_all_signs_and_functions(name, k):
     for weighting in (0.25, 0.5):
         spectrum = lattice_spectrum(cube, lattice, 6, weighting)
         released = values @ spectrum.analysis.T
-        one = ball_bound(cube, lattice, spectrum, 1).value
+        one = rkhs_sensitivity(cube, lattice, spectrum, 1).value
         assert np.abs(released).sum(axis=1).max() <= one
-    assert np.linalg.norm(released, axis=1).max() <= ball_bound(cube, lattice, spectrum, 2).value
-    assert ball_bound(cube, lattice, spectrum, 2).value < 1.001
+    assert (
+        np.linalg.norm(released, axis=1).max() <= rkhs_sensitivity(cube, lattice, spectrum, 2).value
+    )
+    assert rkhs_sensitivity(cube, lattice, spectrum, 2).value < 1.001
 
 
 def _signed(cube, points, rows):
@@ -97,7 +98,7 @@ def test_the_sum_of_a_signed_gram_matrix_is_no_bound(name, monkeypatch):
     assert planted < 0.8 * exact
     monkeypatch.setattr(gram, "_absolute", _signed)
     gram._plain_bound.cache_clear()
-    wrong = ball_bound(cube, lattice, None, 1).value
+    wrong = rkhs_sensitivity(cube, lattice, None, 1).value
     gram._plain_bound.cache_clear()
     values = unit_functions(cube, lattice, np.random.default_rng(2), 500)
     assert np.abs(values).sum(axis=1).max() > wrong
@@ -171,15 +172,15 @@ def test_no_function_of_the_ball_errs_by_more(name):
     values = (alpha @ cube.kernel(centers, cube.lattice_points(lattice))).reshape(lattice.shape)
     for rank in (2, 6):
         spectrum = lattice_spectrum(cube, lattice, rank)
-        coordinates = GramCoordinates(lattice, spectrum)
+        strategy = GramStrategy(lattice, spectrum)
         whole = Slab(0, 0, rank)
-        released = to_released(coordinates, values, whole)
-        parts = [coordinates.to_lattice(released, s) for s in (Slab(0, 0, 2), Slab(1, 2, 7))]
+        released = strategy.measure(values, whole)
+        parts = [strategy.reconstruct(released, s) for s in (Slab(0, 0, 2), Slab(1, 2, 7))]
         back = np.concatenate(parts)
-        matrices = synthesis_matrices(coordinates, h)
+        matrices = strategy.matrices(h)
         for k, matrix in zip(lattice.k, matrices, strict=True):
             assert matrix.shape == (k + 1, k + 1)
-        np.testing.assert_allclose(whole_synthesis(coordinates) @ released, back, atol=1e-12)
+        np.testing.assert_allclose(strategy.whole @ released, back, atol=1e-12)
         found = Released(cube, lattice.k, h, spectrum).weights(y) @ released
         exact = alpha @ cube.kernel(centers, cube.points(y))
         assert np.abs(found - exact).max() <= GramBall(cube, 1.0).error(lattice.k, h, [spectrum])
@@ -195,7 +196,7 @@ def test_maps_and_classes_of_functions_come_back():
     cube, lattice = cube_of("cubic", 2), Lattice((3, 3))
     spectrum = lattice_spectrum(cube, lattice, 4)
     assert map_from_dict(map_to_dict(spectrum)) == spectrum
-    assert coordinates_of(lattice, [spectrum]) == GramCoordinates(lattice, spectrum)
+    assert strategy_of(lattice, [spectrum]) == GramStrategy(lattice, spectrum)
     for name in ("cubic", "arc-cosine"):
         ball = GramBall(cube_of(name, 2), 0.7)
         assert approximation_of(ball.to_dict()) == ball
@@ -219,10 +220,10 @@ def test_without_a_lipschitz_constant_each_term_is_bounded_by_itself():
 def test_order_and_rank_are_chosen_where_axes_do_not_factor():
     cube, lattice = cube_of("cubic", 2), Lattice((8, 8))
     spectrum = lattice_spectrum(cube, lattice, 8)
-    coordinates = GramCoordinates(lattice, spectrum)
+    strategy = GramStrategy(lattice, spectrum)
     released = np.zeros(8)
     released[0] = 5.0
-    chosen = select(released, 1.0, coordinates, (4, 4))
+    chosen = select(released, 1.0, strategy, (4, 4))
     assert chosen.ranks[0] < 8  # nothing but noise in the others
-    used = smoothed(coordinates, Smoothing((1, 1), (3,)))
+    used = smoothed(strategy, Smoothing((1, 1), (3,)))
     np.testing.assert_array_equal(used.spectrum.synthesis[:, 3:], 0)

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian
-from dbern.strategies.approximation import bump_error, evaluation_matrix
+from dbern.strategies.approximation import evaluation_matrix, translate_error
 from dbern.strategies.base import Lattice
-from dbern.strategies.lattice import PlainCoordinates
-from dbern.strategies.spectral import AxisSpectrum, SpectralCoordinates, axis_spectrum
+from dbern.strategies.lattice import LatticeStrategy
+from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 
 CASES = [(0.3, 12, 5), (0.1, 30, 9), (0.1, 30, 99), (0.05, 40, 14), (0.02, 60, 30), (2.0, 9, 4)]
 
@@ -36,7 +36,7 @@ def largest_l1(rows):
 @pytest.mark.parametrize(("bandwidth", "k", "rank"), CASES)
 def test_no_pair_of_records_exceeds_the_bound_on_one_axis(bandwidth, k, rank):
     kernel, spectrum = Gaussian(bandwidth), axis_spectrum(Gaussian(bandwidth), k, rank)
-    bound = SpectralCoordinates(Lattice((k,)), (spectrum,)).bump_bound([kernel]).value
+    bound = SpectralStrategy(Lattice((k,)), (spectrum,)).l1_sensitivity([kernel]).value
     grid = np.linspace(0, 1, 301)[:, None]
     found = largest_l1(features([kernel], [k], [spectrum], grid))
     assert found <= bound
@@ -46,9 +46,9 @@ def test_no_pair_of_records_exceeds_the_bound_on_one_axis(bandwidth, k, rank):
 @pytest.mark.parametrize(("bandwidth", "k", "rank"), CASES)
 def test_the_quick_bound_is_a_bound_too(bandwidth, k, rank):
     kernel = Gaussian(bandwidth)
-    coordinates = SpectralCoordinates(Lattice((k,)), (axis_spectrum(kernel, k, rank),))
-    quick = coordinates.bump_bound([kernel], quick=True).value
-    assert quick >= coordinates.bump_bound([kernel]).value
+    strategy = SpectralStrategy(Lattice((k,)), (axis_spectrum(kernel, k, rank),))
+    quick = strategy.l1_sensitivity([kernel], loose=True).value
+    assert quick >= strategy.l1_sensitivity([kernel]).value
 
 
 @pytest.mark.parametrize("dimensions", [2, 3])
@@ -57,7 +57,7 @@ def test_no_pair_of_records_exceeds_the_bound_on_more_axes(dimensions):
     kernels = [Gaussian(b) for b in (0.2, 0.12, 0.3)[:dimensions]]
     k = (9, 14, 7)[:dimensions]
     spectra = tuple(axis_spectrum(g, each, 5) for g, each in zip(kernels, k, strict=True))
-    bound = SpectralCoordinates(Lattice(k), spectra).bump_bound(kernels).value
+    bound = SpectralStrategy(Lattice(k), spectra).l1_sensitivity(kernels).value
     corners = np.array(np.meshgrid(*[[0, 0.5, 1]] * dimensions)).reshape(dimensions, -1).T
     positions = np.vstack([rng.random((250, dimensions)), corners])
     found = largest_l1(features(kernels, k, spectra, positions))
@@ -73,7 +73,7 @@ def test_the_norm_of_the_stored_matrix_is_bounded_not_assumed():
     wrong = AxisSpectrum(integers.astype("<i8").tobytes(), spectrum.exponent, spectrum.levels)
     assert spectrum.gram_norm(kernel) < 1.001
     assert wrong.gram_norm(kernel) > 8
-    bound = SpectralCoordinates(Lattice((30,)), (wrong,)).bump_bound([kernel]).value
+    bound = SpectralStrategy(Lattice((30,)), (wrong,)).l1_sensitivity([kernel]).value
     grid = np.linspace(0, 1, 301)[:, None]
     assert largest_l1(features([kernel], [30], [wrong], grid)) <= bound
 
@@ -92,18 +92,16 @@ def test_all_eigenvectors_give_the_lattice_back():
     spectrum = axis_spectrum(kernel, 20, 21)
     assert spectrum.rank == 21
     psi = kernel(np.arange(21) / 20 - 0.3)
-    coordinates = SpectralCoordinates(Lattice((20,)), (spectrum,))
-    (slab,) = coordinates.lattice.slabs()
-    np.testing.assert_allclose(
-        coordinates.to_lattice(spectrum.analysis @ psi, slab), psi, atol=1e-8
-    )
+    strategy = SpectralStrategy(Lattice((20,)), (spectrum,))
+    (slab,) = strategy.lattice.slabs()
+    np.testing.assert_allclose(strategy.reconstruct(spectrum.analysis @ psi, slab), psi, atol=1e-8)
 
 
 @pytest.mark.parametrize(("bandwidth", "k", "rank"), CASES[:4])
 def test_the_truncation_error_is_never_exceeded(bandwidth, k, rank):
     kernel = Gaussian(bandwidth)
     spectrum = axis_spectrum(kernel, k, rank)
-    bound = bump_error(kernel, k, 4, spectrum)
+    bound = translate_error(kernel, k, 4, spectrum)
     y, t = np.linspace(0, 1, 501), np.linspace(0, 1, 173)
     lattice = kernel(np.arange(k + 1)[:, None] / k - t)
     released = bernstein_basis(y, k) @ evaluation_matrix(k, 4, spectrum) @ lattice
@@ -114,16 +112,16 @@ def test_the_truncation_error_is_never_exceeded(bandwidth, k, rank):
 def test_slabs_of_the_lattice_are_rows_of_the_whole():
     kernels, k = [Gaussian(0.2), Gaussian(0.3)], (10, 6)
     spectra = tuple(axis_spectrum(g, each, 4) for g, each in zip(kernels, k, strict=True))
-    coordinates = SpectralCoordinates(Lattice(k), spectra)
-    values = np.random.default_rng(0).normal(size=coordinates.layout.shape)
-    (whole,) = coordinates.lattice.slabs()
+    strategy = SpectralStrategy(Lattice(k), spectra)
+    values = np.random.default_rng(0).normal(size=strategy.layout.shape)
+    (whole,) = strategy.lattice.slabs()
     part = type(whole)(0, 3, 7)
-    full = coordinates.to_lattice(values, whole)
+    full = strategy.reconstruct(values, whole)
     assert full.shape == (11, 7)
-    np.testing.assert_allclose(coordinates.to_lattice(values, part), full[3:7], atol=1e-12)
+    np.testing.assert_allclose(strategy.reconstruct(values, part), full[3:7], atol=1e-12)
 
 
 def test_plain_coordinates_take_the_smaller_of_the_two_bounds():
-    wide, narrow = PlainCoordinates(Lattice((20,))), PlainCoordinates(Lattice((20,)))
-    assert narrow.bump_bound([Gaussian(0.02)]).value == pytest.approx(2 * 21.70, rel=1e-3)
-    assert wide.bump_bound([Gaussian(5.0)]).value == pytest.approx(21 * Gaussian(5.0).peak)
+    wide, narrow = LatticeStrategy(Lattice((20,))), LatticeStrategy(Lattice((20,)))
+    assert narrow.l1_sensitivity([Gaussian(0.02)]).value == pytest.approx(2 * 21.70, rel=1e-3)
+    assert wide.l1_sensitivity([Gaussian(5.0)]).value == pytest.approx(21 * Gaussian(5.0).peak)

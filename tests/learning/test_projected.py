@@ -124,8 +124,8 @@ def test_weights_are_the_spectral_coordinates_of_the_lattice_values():
         s.analysis / math.sqrt(b * math.sqrt(2 * math.pi))
         for b, s in zip(kernel.scales, kernel.spectra, strict=True)
     ]
-    coordinates = (maps[0] @ values @ maps[1].T).ravel()
-    np.testing.assert_allclose(coordinates, model.weights[:, 0], atol=1e-7)
+    strategy = (maps[0] @ values @ maps[1].T).ravel()
+    np.testing.assert_allclose(strategy, model.weights[:, 0], atol=1e-7)
 
 
 @pytest.mark.parametrize("kernel", [Linear(constant=1.0), cut_to(5)])

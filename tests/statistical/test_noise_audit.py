@@ -129,7 +129,7 @@ def test_the_number_of_lattice_points_is_k_plus_one(points: str, rejected: bool)
     def center(record: float) -> Int64Array:
         counters = plan.counters(spec)
         state = counters.empty()
-        counters.add(state, {"x": np.array([record])})
+        state += counters.count([{"x": np.array([record])}], b"")
         return to_grid(counters.finish(state, 0, 0, next(plan.lattice.slabs())), law)
 
     def noisy(values: Int64Array, key: bytes) -> Int64Array:

@@ -8,7 +8,6 @@ import pytest
 import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import Gaussian
-from dbern.certificate import synthesis_matrices
 from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.laplace import discrete_laplace
@@ -31,7 +30,7 @@ def figure_one(bandwidth, epsilon, noise):
     plan = plan_files(spec, ())
     kernel, y = Gaussian(bandwidth), np.linspace(0, 1, 201)
     lattice = kernel(plan.lattice.nodes(0)[:, None] - records).mean(axis=1)
-    matrix = plan.coordinates.matrix(0)
+    matrix = plan.strategy.matrix(0)
     return (
         plan,
         lattice if matrix is None else matrix @ lattice,
@@ -45,10 +44,9 @@ def figure_one(bandwidth, epsilon, noise):
 @pytest.mark.parametrize(("bandwidth", "epsilon"), [(0.1, "1"), (0.1, "0.1"), (0.05, "1")])
 def test_auto_is_near_the_best_fixed_choice(bandwidth, epsilon, noise):
     plan, exact, y, truth = figure_one(bandwidth, epsilon, noise)
-    candidates = smoothings(plan.coordinates, plan.h)
+    candidates = smoothings(plan.strategy, plan.h)
     maps = [
-        bernstein_basis(y, plan.k[0])
-        @ synthesis_matrices(smoothed(plan.coordinates, one), one.h)[0]
+        bernstein_basis(y, plan.k[0]) @ smoothed(plan.strategy, one).matrices(one.h)[0]
         for one in candidates
     ]
     chosen, errors = [], []
@@ -59,7 +57,7 @@ def test_auto_is_near_the_best_fixed_choice(bandwidth, epsilon, noise):
             exact + noise_drawn.added_to(np.zeros(len(exact), np.int64)) * plan.noise.granularity
         )
         errors.append([np.abs(each @ noisy - truth).max() for each in maps])
-        best = select(noisy, math.sqrt(2) * plan.noise.scale, plan.coordinates, plan.h)
+        best = select(noisy, math.sqrt(2) * plan.noise.scale, plan.strategy, plan.h)
         chosen.append(errors[-1][candidates.index(best)])
     fixed = np.mean(errors, axis=0)
     assert np.mean(chosen) <= 1.25 * fixed.min()

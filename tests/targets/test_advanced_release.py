@@ -30,11 +30,9 @@ def specified(bandwidths, n, epsilon="1.0", **mechanism):
 
 def centers(spec, plan, records):
     counters = plan.counters(spec)
-    state = counters.empty()
-    counters.add(state, {name: records[:, i] for i, name in enumerate(spec.domain.names)})
-    values = [
-        counters.finish(state, 0, 0, slab).ravel() for slab in plan.coordinates.layout.slabs()
-    ]
+    columns = {name: records[:, i] for i, name in enumerate(spec.domain.names)}
+    state = counters.count([columns], b"")
+    values = [counters.finish(state, 0, 0, slab).ravel() for slab in plan.strategy.layout.slabs()]
     return to_grid(np.concatenate(values), plan.noise.law)
 
 
@@ -76,8 +74,8 @@ def test_signed_weights_move_one_integer_twice_as_far_and_no_farther():
 
     def numerator(x, z):
         state = counters.empty()
-        counters.add(state, {"x": np.array([x]), "z": np.array([z])})
-        (slab,) = plan.coordinates.layout.slabs()
+        state += counters.count([{"x": np.array([x]), "z": np.array([z])}], b"")
+        (slab,) = plan.strategy.layout.slabs()
         return to_grid(counters.finish(state, 0, 0, slab).ravel(), law)
 
     staged = [numerator(x, z) for x in (-1.0, 1.0, 0.3) for z in (-2.0, 2.0, 0.0, np.nan)]

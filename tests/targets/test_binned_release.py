@@ -9,7 +9,7 @@ import pytest
 from conformance import CASES, integers
 
 import dbern
-from dbern.counting.kernel_sums import BinnedSumStatistic
+from dbern.counting.kernel_sums import BinnedSumAccumulator
 from dbern.planning.planner import plan_files
 
 
@@ -38,10 +38,10 @@ def test_no_replacement_moves_the_bins_beyond_the_plan(axes, noise):
 
 
 def test_a_plan_with_half_the_movement_is_caught(monkeypatch):
-    from dbern.strategies.base import BumpBound
-    from dbern.strategies.bins import BinnedCoordinates
+    from dbern.strategies.base import Bound
+    from dbern.strategies.bins import BinnedStrategy
 
-    monkeypatch.setattr(BinnedCoordinates, "bump_bound", lambda *_a, **_k: BumpBound(1.0, "half"))
+    monkeypatch.setattr(BinnedStrategy, "l1_sensitivity", lambda *_a, **_k: Bound(1.0, "half"))
     spec = CASES["density"].spec(1, 2, "binned-laplace", k=8)
     plan = plan_files(spec, ())
     one, other = (integers(spec, plan, [{"x": 0.5}, {"x": x}])[0] for x in (0.0, 1.0))
@@ -56,8 +56,8 @@ def test_bins_are_sums_of_weights_over_n():
     (granules,) = integers(spec, plan, records)
     values = granules * 2.0**plan.noise.law.granularity_exponent
     assert values.sum() == pytest.approx(1.0, abs=1e-4)  # each rounded to the grid
-    (statistic,) = plan.counters(spec).parts
-    assert isinstance(statistic, BinnedSumStatistic)
+    (accumulator,) = plan.counters(spec).parts
+    assert isinstance(accumulator, BinnedSumAccumulator)
     assert (values >= -1e-9).all()
 
 

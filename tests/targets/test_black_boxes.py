@@ -141,7 +141,7 @@ def test_shards_and_blocks_in_any_order_and_partition_give_the_same_integers(nam
     np.testing.assert_array_equal(
         counted(counters, [shuffled[i : i + 9] for i in range(0, len(records), 9)]), together
     )
-    box = counters.parts[0].component
+    box = counters.parts[0].user
     columns = {c.name: np.array([r[c.name] for r in records]) for c in box.columns}
     points = np.concatenate(
         [counters.parts[0].block_points(b) for b in range(counters.parts[0]._blocks)]
@@ -160,7 +160,8 @@ def test_records_have_their_columns_in_the_order_of_the_page():
         Column("where", "data.group.values", (7, 8, 9)),
     )  # fmt: skip
     stated = {key: value for key, value in TARGET.items() if key != "kind"}
-    (box,) = dbern.targets.Oracle(**stated).components(schema)
+    (measurement,) = dbern.targets.Oracle(**stated).components(schema)
+    box = measurement.sensitivity.__self__
     columns = {
         "a": [0.5, -3.0, 0.5, np.inf], "b": [-0.0, 9.0, 1.0, 1.0], "who": [1.0, 0.0, np.nan, 1.0],
         "r": [-9.0, 2.0, 0.0, 0.0], "where": [2.0, 0.0, 1.0, 1.0],

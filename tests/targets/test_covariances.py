@@ -13,7 +13,6 @@ from scipy.stats import gaussian_kde, multivariate_normal
 
 import dbern
 import dbern.xarray
-from dbern.certificate import synthesis_matrices
 from dbern.planning.planner import plan_files, problem_of
 from dbern.releasing import publish as publishing
 from dbern.synopsis.evaluate import evaluate
@@ -69,8 +68,8 @@ def noiseless(spec, plan, places: np.ndarray, points: np.ndarray) -> np.ndarray:
     records = [dict(zip(spec.domain.names, place, strict=True)) for place in places.tolist()]
     (granules,) = integers(spec, plan, records)
     values = np.ldexp(granules.astype(float), plan.noise.law.granularity_exponent)
-    values = values.reshape(plan.coordinates.layout.shape)
-    for matrix in synthesis_matrices(plan.coordinates, plan.h):
+    values = values.reshape(plan.strategy.layout.shape)
+    for matrix in plan.strategy.matrices(plan.h):
         values = np.tensordot(values, matrix, axes=(0, 1))
     positions = component.oblique.positions(np.clip(spec.domain.to_unit(points), 0, 1))
     return evaluate(np.ascontiguousarray(values), positions) * component.unit

@@ -47,8 +47,8 @@ def positions(k: tuple[int, ...]) -> np.ndarray:
 def granules(plan: ReleasePlan, spec: ReleaseSpec, records: np.ndarray) -> np.ndarray:
     """What the release would add noise to, flat."""
     counters = plan.counters(spec)
-    state = counters.empty()
-    counters.add(state, {name: records[:, i] for i, name in enumerate(spec.domain.names)})
+    columns = {name: records[:, i] for i, name in enumerate(spec.domain.names)}
+    state = counters.count([columns], b"")
     return to_grid(counters.finish(state, 0, 0, whole(plan)), plan.noise.law).ravel()
 
 
@@ -143,11 +143,11 @@ def test_the_effective_kernel_enters_the_sensitivity_and_the_certificate():
     (counters,) = plan.counters(spec).parts
     g = plan.noise.law.granularity
     exact = 2 * Fraction(Gaussian(0.2).lattice_sum(9)) / n
-    parts = exact + 2 * 10 * Fraction(counters.kernel_error) / n
-    parts += 10 * (2 * Fraction(counters.float_error) + g)
+    parts = exact + 2 * 10 * Fraction(counters.errors.kernel) / n
+    parts += 10 * (2 * Fraction(counters.errors.floats) + g)
     assert plan.noise.law.l1_sensitivity_granules >= parts / g
     assert plan.noise.law.scale >= plan.noise.law.l1_sensitivity_granules  # epsilon 1
-    assert plan.certificate.rounding >= counters.kernel_error + float(g) / 2
+    assert plan.certificate.rounding >= counters.errors.kernel + float(g) / 2
 
 
 @pytest.mark.thorough
@@ -157,7 +157,7 @@ def test_the_chosen_sketch_costs_a_percent_of_the_sensitivity(bandwidth, k, epsi
     n = 10_000
     spec = density_spec(bandwidth, k, n=n, epsilon=epsilon)
     plan = density_plan(bandwidth, k, n=n, epsilon=epsilon)
-    rho = plan.counters(spec).parts[0].kernel_error
+    rho = plan.counters(spec).parts[0].errors.kernel
     size = math.prod(count + 1 for count in k)
     assert 2 * size * rho / n <= 0.0101 * plan.sensitivity.l1
     assert n * 2 ** plan.counters(spec).parts[0].sketch.bits < 2**62
@@ -202,11 +202,11 @@ def test_values_without_noise_are_the_density(bandwidth, k, seed):
     exact = reference.density(points, positions, bandwidth, 400)
     g = float(plan.noise.law.granularity)
     (counters,) = plan.counters(spec).parts
-    allowed = counters.kernel_error + counters.position_error + counters.float_error + g / 2
+    allowed = counters.errors.kernel + counters.errors.position + counters.errors.floats + g / 2
     got = granules(plan, spec, records) * g
     assert np.abs(got - exact).max() <= allowed
     assert allowed / spec.domain.volume <= plan.certificate.rounding
-    assert np.abs(exact).max() <= counters.value_bound
+    assert np.abs(exact).max() <= counters.errors.value_bound
     assert got[0] != got[-1]
 
 
@@ -216,7 +216,7 @@ def test_the_value_bound_covers_everyone_at_one_place():
         values = granules(plan, spec, np.full((64, 1), position)) * float(
             plan.noise.law.granularity
         )
-        assert np.abs(values).max() <= plan.counters(spec).parts[0].value_bound
+        assert np.abs(values).max() <= plan.counters(spec).parts[0].errors.value_bound
 
 
 def test_an_empty_state_is_zero():

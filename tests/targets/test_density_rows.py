@@ -19,4 +19,4 @@ def test_every_number_of_rows_has_a_plan_that_cannot_overflow(bandwidth, k, n, e
 def test_the_kernel_error_is_a_percent_of_the_noise(bandwidth, epsilon):
     spec = density_spec((bandwidth,), (20,), n=10_000, epsilon=epsilon)
     plan = density_plan((bandwidth,), (20,), n=10_000, epsilon=epsilon)
-    assert plan.counters(spec).parts[0].kernel_error <= 0.0101 * plan.noise.scale
+    assert plan.counters(spec).parts[0].errors.kernel <= 0.0101 * plan.noise.scale

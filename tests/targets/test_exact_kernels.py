@@ -104,9 +104,7 @@ def test_any_kernel_s_ridge_regression_is_that_of_scikit_learn(
     chosen = synopsis(at, h="auto")
     assert np.isfinite(chosen).all()
     if noise != "laplace":
-        assert plan.components[0].coordinates.layout.shape == (
-            len(plan.components[0].maps[0].levels),
-        )
+        assert plan.components[0].strategy.layout.shape == (len(plan.components[0].maps[0].levels),)
         assert "spectral coordinates of the whole lattice" in plan.explain()
 
 
@@ -169,7 +167,7 @@ def test_the_planner_chooses_for_any_kernel(noise):
     assert plan.noise.kind.startswith("spectral-")
     again = ReleasePlan.from_dict(json.loads(json.dumps(plan.to_dict(), allow_nan=False)))
     assert again == plan
-    assert again.counters(spec).parts[0].coordinates == plan.coordinates
+    assert again.counters(spec).parts[0].strategy == plan.strategy
     worse = dbern.ReleaseSpec(**{**content, "mechanism": {**content["mechanism"], "k": 4, "h": 1}})
     assert plan.certificate.total < plan_files(worse, ()).certificate.total
 
@@ -257,12 +255,12 @@ def test_a_loss_that_is_not_as_stated_is_seen_to_fail():
               "curvature": 1e-4, "C": 50.0}  # fmt: skip
     spec = Case(target, case.roles, case.values).spec(1, 4, "laplace", k=5)
     plan = plan_files(spec, ())
-    statistic = plan.counters(spec).parts[0]
+    accumulator = plan.counters(spec).parts[0]
     rows = np.array([[0.1, 1.0], [0.5, -1.0], [0.6, 2.0], [0.9, 0.5]])
     with pytest.raises(dbern.SpecError, match=r"^target\.loss: did not converge"):
-        statistic.model.fitted(rows[:, :1], rows[:, 1], np.ones(4))
-    problem = objective(statistic.model.risk, rows[:, :1], rows[:, 1], np.ones(4))
-    Certified(statistic.model.method.tolerance).run(problem)  # unobserved it would pass
+        accumulator.model.fitted(rows[:, :1], rows[:, 1], np.ones(4))
+    problem = objective(accumulator.model.risk, rows[:, :1], rows[:, 1], np.ones(4))
+    Certified(accumulator.model.method.tolerance).run(problem)  # unobserved it would pass
 
 
 @pytest.mark.parametrize(

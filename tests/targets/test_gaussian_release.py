@@ -11,8 +11,8 @@ from dbern.planning.planner import plan_files
 from dbern.privacy.mechanism import to_grid
 from dbern.privacy.zcdp import delta_of
 from dbern.strategies.base import Lattice
-from dbern.strategies.lattice import PlainCoordinates
-from dbern.strategies.spectral import SpectralCoordinates, axis_spectrum
+from dbern.strategies.lattice import LatticeStrategy
+from dbern.strategies.spectral import SpectralStrategy, axis_spectrum
 
 
 def planned(bandwidths, n, delta="1e-5", **mechanism):
@@ -34,11 +34,9 @@ def planned(bandwidths, n, delta="1e-5", **mechanism):
 
 def centers(spec, plan, records):
     counters = plan.counters(spec)
-    state = counters.empty()
-    counters.add(state, {name: records[:, i] for i, name in enumerate(spec.domain.names)})
-    values = [
-        counters.finish(state, 0, 0, slab).ravel() for slab in plan.coordinates.layout.slabs()
-    ]
+    columns = {name: records[:, i] for i, name in enumerate(spec.domain.names)}
+    state = counters.count([columns], b"")
+    values = [counters.finish(state, 0, 0, slab).ravel() for slab in plan.strategy.layout.slabs()]
     return to_grid(np.concatenate(values), plan.noise.law)
 
 
@@ -68,13 +66,13 @@ def test_the_l2_bounds_are_bounds_and_tight(bandwidth, k):
     kernel = Gaussian(bandwidth)
     t = np.linspace(0, 1, 301)
     bumps = kernel(np.arange(k + 1)[:, None] / k - t)
-    spectral = SpectralCoordinates(Lattice((k,)), (axis_spectrum(kernel, k, k, 0.5),))
-    for coordinates in (PlainCoordinates(Lattice((k,))), spectral):
-        matrix = coordinates.matrix(0)
+    spectral = SpectralStrategy(Lattice((k,)), (axis_spectrum(kernel, k, k, 0.5),))
+    for strategy in (LatticeStrategy(Lattice((k,))), spectral):
+        matrix = strategy.matrix(0)
         rows = (bumps if matrix is None else matrix @ bumps).T
         worst = max(np.sqrt(np.square(rows - row).sum(axis=1)).max() for row in rows)
         worst = max(worst, np.sqrt(np.square(rows).sum(axis=1)).max())
-        bound = coordinates.bump_bound_l2([kernel]).value
+        bound = strategy.l2_sensitivity([kernel]).value
         assert worst <= bound
         if bandwidth < 0.2:
             assert bound <= 1.1 * worst
@@ -82,9 +80,9 @@ def test_the_l2_bounds_are_bounds_and_tight(bandwidth, k):
 
 def test_weighted_coordinates_have_no_l2_bound():
     kernel = Gaussian(0.2)
-    weighted = SpectralCoordinates(Lattice((9,)), (axis_spectrum(kernel, 9, 4),))
+    weighted = SpectralStrategy(Lattice((9,)), (axis_spectrum(kernel, 9, 4),))
     with pytest.raises(ValueError, match="orthonormal"):
-        weighted.bump_bound_l2([kernel])
+        weighted.l2_sensitivity([kernel])
 
 
 def test_the_plan_keeps_its_delta_and_reports_its_rho():

@@ -42,9 +42,9 @@ def positions(name, bandwidth, k):
 def granules(plan, spec, records):
     """What the release would add noise to, flat."""
     counters = plan.counters(spec)
-    state = counters.empty()
-    counters.add(state, {name: records[:, i] for i, name in enumerate(spec.domain.names)})
-    slabs = plan.coordinates.layout.slabs()
+    columns = {name: records[:, i] for i, name in enumerate(spec.domain.names)}
+    state = counters.count([columns], b"")
+    slabs = plan.strategy.layout.slabs()
     values = [counters.finish(state, 0, 0, slab).ravel() for slab in slabs]
     return to_grid(np.concatenate(values), plan.noise.law)
 
@@ -107,11 +107,13 @@ def test_values_without_noise_are_the_density(name, bandwidth, k):
     spec = density_spec(bandwidth, k, n=200, kernel=name)
     plan = plan_files(spec, ())
     exact = reference.density(reference.lattice_points(k), records, bandwidth, 200, name)
-    (statistic,), g = plan.counters(spec).parts, float(plan.noise.law.granularity)
-    allowed = statistic.kernel_error + statistic.position_error + statistic.float_error + g / 2
+    (accumulator,), g = plan.counters(spec).parts, float(plan.noise.law.granularity)
+    allowed = (
+        accumulator.errors.kernel + accumulator.errors.position + accumulator.errors.floats + g / 2
+    )
     assert np.abs(granules(plan, spec, records) * g - exact).max() <= allowed
     assert allowed <= plan.certificate.rounding
-    assert statistic.kernel_error <= 0.0101 * plan.noise.scale
+    assert accumulator.errors.kernel <= 0.0101 * plan.noise.scale
 
 
 @pytest.mark.slow

@@ -12,12 +12,12 @@ import pytest
 from conformance import CASES, counted, everyone, integers, largest_moves, loss, moves, replaced
 
 import dbern
-from dbern.counting.kernel_sums import KernelSum
+from dbern.counting.kernel_sums import WeightedSum
 from dbern.planning.planner import plan_files
 from dbern.privacy.contract import law_of
 from dbern.releasing import publish as publishing
-from dbern.strategies.base import BumpBound
-from dbern.strategies.lattice import PlainCoordinates
+from dbern.strategies.base import Bound
+from dbern.strategies.lattice import LatticeStrategy
 
 QUICK = {"density", "groups", "machine", "regression", "bayes", "gaps"}
 QUICK_NOISES = {"laplace", "binned-laplace", "discrete-gaussian"}
@@ -77,7 +77,7 @@ def test_wide_kernels_move_no_more_than_planned_either(name, noise, width):
 def test_shares_sum_to_the_budget(name):
     spec = CASES[name].spec(1, 100, "laplace")
     plan = plan_files(spec, ())
-    assert sum(component.share for component in spec.components) == 1
+    assert sum(component.fraction for component in spec.components) == 1
     spent = sum(Fraction(one.noise.law.epsilon) for one in plan.components)
     assert Fraction(99, 100) <= spent <= 1
 
@@ -92,15 +92,15 @@ PRINTED = {
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_the_printed_constants_fail(name, monkeypatch):
-    def printed(self, coordinates, norm, *, quick=False):
-        del norm, quick
+    def printed(self, strategy, norm, loose=False):
+        del norm, loose
         peak = np.prod([kernel.peak for kernel in self.kernels])
         if name == "machine":
-            twice = PlainCoordinates(coordinates.lattice).bump_bound(self.kernels, apart=True)
-            return BumpBound(twice.value / 2, "printed")
-        return BumpBound(float(coordinates.lattice.size * peak), "printed")
+            twice = LatticeStrategy(strategy.lattice).l1_sensitivity(self.kernels, signed=True)
+            return Bound(twice.value / 2, "printed")
+        return Bound(float(strategy.lattice.size * peak), "printed")
 
-    monkeypatch.setattr(KernelSum, "movement", printed)
+    monkeypatch.setattr(WeightedSum, "sensitivity", printed)
     wide = {key: [1.0] if isinstance(v, list) else v for key, v in CASES[name].target.items()}
     assert max(largest_moves(replace(CASES[name], target=wide), 1, "laplace", k=3)) > 1
 

@@ -12,7 +12,7 @@ from conformance import AXES, CASES, LABEL, integers, loss, moves, replaced
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
-from dbern.certificate import noise_sups, synthesis_matrices, tail_at_nodes
+from dbern.certificate import noise_sups, tail_at_nodes
 from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise
 from dbern.synopsis.evaluate import evaluate
@@ -45,8 +45,8 @@ def noiseless(spec, plan, places, points):
     records = [dict(zip(spec.domain.names, place, strict=True)) for place in places.tolist()]
     (granules,) = integers(spec, plan, records)
     values = np.ldexp(granules.astype(float), plan.noise.law.granularity_exponent)
-    values = values.reshape(plan.coordinates.layout.shape)
-    for matrix in synthesis_matrices(plan.coordinates, plan.h):
+    values = values.reshape(plan.strategy.layout.shape)
+    for matrix in plan.strategy.matrices(plan.h):
         values = np.tensordot(values, matrix, axes=(0, 1))
     return evaluate(np.ascontiguousarray(values), points)
 
@@ -73,10 +73,10 @@ def test_no_replacement_moves_the_integers_of_four_axes_beyond_the_plan(name, no
 
 
 def test_half_the_movement_would_be_caught_in_four_axes(monkeypatch):
-    from dbern.strategies.base import BumpBound
-    from dbern.strategies.bins import BinnedCoordinates
+    from dbern.strategies.base import Bound
+    from dbern.strategies.bins import BinnedStrategy
 
-    monkeypatch.setattr(BinnedCoordinates, "bump_bound", lambda *_a, **_k: BumpBound(1.0, "half"))
+    monkeypatch.setattr(BinnedStrategy, "l1_sensitivity", lambda *_a, **_k: Bound(1.0, "half"))
     assert max(moves(*replaced(CASES["density"], 4, "binned-laplace", k=3))) > 1
 
 
@@ -103,10 +103,11 @@ def test_a_record_is_products_of_its_weights_exactly():
     plan = plan_files(spec, ())
     place = np.array([0.0, 0.3, 0.999, 1.0])
     counters = plan.counters(spec)
-    state = counters.empty()
-    counters.add(state, {name: place[i : i + 1] for i, name in enumerate(spec.domain.names)})
+    state = counters.count(
+        [{name: place[i : i + 1] for i, name in enumerate(spec.domain.names)}], b""
+    )
     weights = []
-    for t, axis in zip(place, plan.coordinates.bins, strict=True):
+    for t, axis in zip(place, plan.strategy.bins, strict=True):
         cell = min(int(t * axis.cells), axis.cells - 1)
         u = t * axis.cells - cell
         own = np.zeros(axis.rank)
@@ -120,12 +121,10 @@ def test_a_record_is_products_of_its_weights_exactly():
     assert abs(int(state.sum()) - 2**bits) <= 81
 
 
-def sup_at_nodes(coordinates, h, law, draws):
+def sup_at_nodes(strategy, h, law, draws):
     y = (1 - np.cos(np.linspace(0, np.pi, 151 if len(h) == 1 else 41))) / 2
-    matrices = synthesis_matrices(coordinates, h)
-    bases = [
-        bernstein_basis(y, k) @ m for k, m in zip(coordinates.lattice.k, matrices, strict=True)
-    ]
+    matrices = strategy.matrices(h)
+    bases = [bernstein_basis(y, k) @ m for k, m in zip(strategy.lattice.k, matrices, strict=True)]
     return noise_sups(bases, law, draws, label="test")[0] * 2.0**law.granularity_exponent
 
 
@@ -135,9 +134,9 @@ def test_the_tail_at_nodes_bounds_the_noise_and_is_near_it(axes, noise):
     """Where a quantile can be simulated too: no more than a few times that."""
     spec = spec_of(axes, noise, k=9, h=6)
     plan = plan_files(spec, ())
-    coordinates, law = plan.coordinates, plan.noise.law
-    sups = np.sort(sup_at_nodes(coordinates, plan.h, law, 400))
-    bound = tail_at_nodes(coordinates, plan.h, law, Fraction(1, 20))
+    strategy, law = plan.strategy, plan.noise.law
+    sups = np.sort(sup_at_nodes(strategy, plan.h, law, 400))
+    bound = tail_at_nodes(strategy, plan.h, law, Fraction(1, 20))
     assert sups[380] <= bound <= 4 * sups[380]
     assert isinstance(law, GaussianNoise) == ("gaussian" in noise)
 
@@ -148,7 +147,7 @@ def test_the_tail_of_one_value_is_above_its_exact_law():
     plan = plan_files(spec, ())
     law = plan.noise.law
     for beta in (Fraction(1, 2), Fraction(1, 20), Fraction(1, 10**6)):
-        bound = tail_at_nodes(plan.coordinates, plan.h, law, beta)
+        bound = tail_at_nodes(plan.strategy, plan.h, law, beta)
         exact = law.scale * -math.log(float(beta)) * 2.0**law.granularity_exponent
         assert exact <= bound
 

@@ -24,6 +24,7 @@ from dbern.combination import (
 )
 from dbern.planning.planner import plan_files, tradeoff
 from dbern.releasing import publish as publishing
+from dbern.strategies.base import Entries
 from dbern.synopsis.store import ReleasedStore
 from dbern.targets.naive_bayes import ClassSums, NaiveBayesProduct
 
@@ -72,7 +73,7 @@ def test_the_printed_constant_fails(monkeypatch):
 
     assert spent() <= 1
     monkeypatch.setattr(
-        NaiveBayesProduct, "function_movement", property(lambda self: printed(0.02, 1))
+        NaiveBayesProduct, "function_sensitivity", property(lambda self: printed(0.02, 1))
     )
     assert spent() > 1
 
@@ -151,20 +152,21 @@ def test_a_record_that_is_null_in_one_axis_counts_nowhere():
 def test_no_replacement_moves_counts_sums_and_squares_by_more_than_is_proved(axes, norm):
     """All corners and middles, and the null record; another class attains the bound."""
     records = CASES["bayes-gaussian"].spec(axes, 2, "laplace").records
-    sums = ClassSums.of(records.domain, records.classes, moments=True)
-    statistic = sums.statistic(2)
+    sums = ClassSums(records.domain, records.classes, moments=True)
+    released = Entries(len(sums.entries))
+    accumulator = sums.accumulator(released, 2)
     rows = []
     places = itertools.product((0.0, 0.3, 0.5, 1.0, math.nan), repeat=axes)
     for place, label in itertools.product(places, (0.0, 1.0)):
-        state = np.zeros(statistic.shape, dtype=np.int64)
+        state = np.zeros(accumulator.shape, dtype=np.int64)
         columns = dict(zip("xyz", np.array(place)[:, None], strict=False))
-        statistic.add(state, columns | {"label": np.array([label])})
-        rows.append(state.ravel() / 2**statistic.bits)
+        accumulator.add(state, columns | {"label": np.array([label])})
+        rows.append(state.ravel() / 2**accumulator.bits)
     table = np.array(rows)
     apart = max((np.abs(table - row) ** norm).sum(axis=1).max() ** (1 / norm) for row in rows)
-    bound = sums.movement(norm).value
+    bound = sums.sensitivity(released, norm).value
     assert bound * (1 - 1e-9) <= apart <= bound
-    assert max(np.abs(table - row).max() for row in rows) == sums.entry_movement
+    assert max(np.abs(table - row).max() for row in rows) == sums.measurement().function_sensitivity
 
 
 # --- errors of scores --------------------------------------------------------------------------

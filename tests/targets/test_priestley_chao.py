@@ -15,10 +15,12 @@ from test_learners import POINTS, released, table
 import dbern
 from dbern.data.domain import Axis, Domain, Response
 from dbern.planning.planner import plan_files, tradeoff
+from dbern.strategies.base import Lattice
 from dbern.strategies.bins import bin_matrix
+from dbern.strategies.lattice import LatticeStrategy
 from dbern.targets import priestley_chao as gaps
 from dbern.targets import priestley_chao as ordering
-from dbern.targets.priestley_chao import GapStatistic, GapSum
+from dbern.targets.priestley_chao import GapAccumulator, GapSum
 
 STEPS = 1 << 32
 GAPS = CASES["gaps"]
@@ -71,22 +73,22 @@ class Recorder:
 
 def component(max_gap, n=4):
     domain = Domain((Axis("x", 0.0, 1.0),))
-    return GapSum("prediction", domain, (), Response("r", -1.0, 1.0), int(max_gap * STEPS), n)
+    return GapSum(domain, (), Response("r", -1.0, 1.0), int(max_gap * STEPS), n)
 
 
 def measured(records, max_gap, passes=1):
     """The measure as workers make it, exact: a weight is an integer over ``2^(32 + R)``."""
     one = component(max_gap, max(len(records), 1))
-    statistic = GapStatistic(one, Recorder())
+    accumulator = GapAccumulator(one, LatticeStrategy(Lattice((1,))), Recorder())
     columns = {name: np.array([NULL if r is None else float(r[i]) for r in records])
                for i, name in enumerate("xr")}  # fmt: skip
     for index in range(passes):
-        ordered = statistic.gather(b"", index)
+        ordered = accumulator.begin(np.zeros(1, np.int64), b"", index)
         if passes > 1:
             ordered.survey(columns)
         ordered.add(columns)
-        ordered.finish(np.zeros(1, np.int64))
-    return {step: Fraction(w) / 2**one.scale for step, w in statistic.atoms.found.items()}
+        ordered.finish()
+    return {step: Fraction(w) / 2**one.scale for step, w in accumulator.atoms.found.items()}
 
 
 # --- the estimate ------------------------------------------------------------------------------
@@ -123,16 +125,16 @@ def test_the_release_without_noise_is_the_estimate(noise):
     (staged,), planned = integers(spec, plan, records), plan.components[0]
     values = np.ldexp(staged.astype(float), planned.noise.law.granularity_exponent)
     exact = atoms_of(pairs, Fraction(math.floor(0.005 * STEPS), STEPS))
-    coordinates = planned.coordinates
-    allowed = planned.released_error + planned.lattice_error * coordinates.row_sums(0)
+    strategy = planned.strategy
+    allowed = planned.released_error + planned.lattice_error * strategy.row_sums(0)
     if "binned" in noise:
         at, weights = np.array([*exact]), np.array([float(w) for w in exact.values()])
-        axis = coordinates.bins[0]
+        axis = strategy.bins[0]
         truth = weights @ bin_matrix((at + 0.5) / STEPS, axis.cells, axis.degree)
         allowed = planned.released_error
     else:
         truth = estimate(np.arange(41) / 40, exact, 0.25)
-        truth = truth if coordinates.matrix(0) is None else coordinates.matrix(0) @ truth
+        truth = truth if strategy.matrix(0) is None else strategy.matrix(0) @ truth
     assert (np.abs(values - truth) <= allowed).all()
     assert np.abs(truth).max() > 20 * np.max(allowed)
 
@@ -169,12 +171,13 @@ def test_a_pass_holds_its_part_and_a_cell_at_most(monkeypatch):
     rng = np.random.default_rng(6)
     steps = np.concatenate([rng.integers(0, 5, 30), rng.integers(0, STEPS, 30)])
     columns = {"x": (steps + 0.5) / STEPS, "r": np.ones(60)}
-    statistic, held = GapStatistic(component(Fraction(1, 9), 60), Recorder()), []
-    for index in range(statistic.passes):
-        one = statistic.gather(b"", index)
+    strategy, held = LatticeStrategy(Lattice((1,))), []
+    accumulator = GapAccumulator(component(Fraction(1, 9), 60), strategy, Recorder())
+    for index in range(accumulator.passes):
+        one = accumulator.begin(np.zeros(1, np.int64), b"", index)
         one.survey(columns)
         one.add(columns)
-        one.finish(np.zeros(1, np.int64))
+        one.finish()
         held.append(0 if one._run is None else len(one._run.positions))
     assert sum(held) == len(set(steps.tolist()))
     assert max(held) <= 15
@@ -394,13 +397,13 @@ def test_a_million_records_in_bounded_memory():
     batches = [{"x": x[i : i + 65536], "response": 1 + 2 * r[i : i + 65536]}
                for i in range(0, n, 65536)]  # fmt: skip
     state = sum(counters.count(batches, b"", index) for index in range(2))
-    bins = counters.finish(state, 0, 0, next(plan.coordinates.layout.slabs()))
+    bins = counters.finish(state, 0, 0, next(plan.strategy.layout.slabs()))
     order = np.argsort(x, kind="stable")
     place, first, count = np.unique(
         np.floor(x[order] * STEPS), return_index=True, return_counts=True
     )
     means = np.add.reduceat(np.clip(r, -1, 1)[order], first) / count
     weights = np.minimum(np.diff(place, prepend=place[0]), 2e-5 * STEPS // 1) / STEPS * means
-    axis = plan.coordinates.bins[0]
+    axis = plan.strategy.bins[0]
     edges = bin_matrix((place + 0.5) / STEPS, axis.cells, axis.degree)
     np.testing.assert_allclose(bins, weights @ edges, atol=plan.components[0].released_error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from dbern.data.parquet import FileFacts
 from dbern.erm.risk import Risk
 from dbern.planning.planner import plan_files
 from dbern.releasing import publish as publishing
-from dbern.strategies.base import BumpBound
+from dbern.strategies.base import Bound
 
 UNPROVED = {"oracle", "oracle shards", "gaps"}
 MINIMIZERS = ("kernel-erm", "support-vector-machine", "logistic-regression", "ridge-regression")
@@ -66,7 +67,7 @@ def test_no_record_more_moves_the_integers_of_two_axes_beyond_the_plan(name):
 
 
 def test_a_bound_of_half_is_caught(monkeypatch):
-    monkeypatch.setattr(BumpBound, "half", property(lambda one: BumpBound(one.value / 4, "wrong")))
+    monkeypatch.setattr(Bound, "half", property(lambda one: Bound(one.value / 4, "wrong")))
     assert max(added("density", "laplace")) > 1
 
 
@@ -106,12 +107,12 @@ def test_the_most_rows_there_can_be_stay_within_the_bounds(noise):
     one = counters.count([{"x": np.array([0.5])}], bytes(32))
     total = one * most_rows(2)
     assert (total // most_rows(2) == one).all()
-    (slab,) = plan.coordinates.layout.slabs()
+    (slab,) = plan.strategy.layout.slabs()
     value = counters.finish(total, 0, 0, slab)
-    statistic = counters.parts[0]
-    assert np.abs(value).max() <= statistic.value_bound
+    accumulator = counters.parts[0]
+    assert np.abs(value).max() <= accumulator.errors.value_bound
     law = plan.noise.law
-    assert statistic.value_bound < math.ldexp(2.0**62, law.granularity_exponent)
+    assert accumulator.errors.value_bound < math.ldexp(2.0**62, law.granularity_exponent)
 
 
 @pytest.mark.parametrize(
@@ -163,16 +164,9 @@ def test_other_neighbours_than_the_grants_are_refused(project, client):
 
 @pytest.mark.parametrize(("data", "key"), [(ADDED, "neighbors"), (UNIT, "unit")])
 def test_a_learner_about_which_nothing_is_proved_is_refused(monkeypatch, data, key):
-    """Such as one of another package, with components that know replaced rows alone.
-
-    They are of a class of their own: Python remembers of a class whether it has what a protocol
-    asks for, and from 3.12 on never looks again.
-    """
-
-    class Unproved(KernelSum):
-        added_movement = None
-
-    monkeypatch.setattr("dbern.targets.bandwidths.KernelSum", Unproved)
+    """Such as one of another package, whose measurement knows replaced rows alone."""
+    unproved = lambda *args: replace(KernelSum(*args), added_sensitivity=None)  # noqa: E731
+    monkeypatch.setattr("dbern.targets.bandwidths.KernelSum", unproved)
     with pytest.raises(dbern.SpecError, match=rf"^data\.{key}: nothing is proved .*; write "):
         CASES["density"].spec(1, 2, "laplace", rows=data)
     assert CASES["density"].spec(1, 2, "laplace").components
@@ -191,7 +185,7 @@ def test_oracles_and_gaps_are_refused(name, data):
 def full(counts, label=1.0):
     """Weights of one shard of records at one place, as many as say, and how far they may move."""
     spec = CASES["logistic"].spec(1, 2, "laplace", rows={**ADDED, "normalizer": "1"})
-    component = for_rows(spec.components[0], 1).model
+    component = for_rows(spec.components[0], 1).sensitivity.__self__
     points = component.space.points(np.array([[1.0], [1.0]]))
     labels = np.array([1.0, label])
     found = [component.fitted(points, labels, np.array(some))[1][:, 0] for some in counts]

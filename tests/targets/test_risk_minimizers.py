@@ -24,7 +24,7 @@ from dbern.erm.models import RiskModel
 from dbern.planning.planner import plan_files, tradeoff
 from dbern.privacy.calibration import GaussianNoise
 from dbern.releasing import publish as publishing
-from dbern.strategies.base import BumpBound
+from dbern.strategies.base import Bound
 
 POINTS = np.linspace(0, 1, 41)
 SOLVED = [name for name, case in CASES.items() if "C" in case.target]
@@ -64,27 +64,28 @@ def test_half_of_the_bound_as_printed_fails(name, monkeypatch):
 @pytest.mark.parametrize("noise", ["laplace", "spectral-gaussian"])
 def test_a_bound_for_one_of_several_outputs_fails(monkeypatch, noise):
     """All models of one-against-the-rest have the record that is replaced."""
-    original = RiskMinimizer.movement
+    original = RiskMinimizer.sensitivity
 
-    def of_one(self, coordinates, norm, *, quick=False):
-        bound = original(self, coordinates, norm, quick=quick)
-        return BumpBound(bound.value / self.outputs ** (1 / norm), "one output")
+    def of_one(self, strategy, norm, loose=False):
+        bound = original(self, strategy, norm, loose)
+        return Bound(bound.value / self.outputs ** (1 / norm), "one output")
 
-    monkeypatch.setattr(RiskMinimizer, "movement", of_one)
+    monkeypatch.setattr(RiskMinimizer, "sensitivity", of_one)
     assert max(largest_moves(CASES["solved machines"], 1, noise, k=9)) > 1
 
 
 @pytest.mark.parametrize("noise", CASES["logistics"].noises)
 def test_a_bound_for_one_of_several_linear_functions_fails(monkeypatch, noise):
-    original = LinearFunctions.movement
+    original = LinearFunctions.sensitivity
 
-    def of_one(self, norm):
-        return BumpBound(original(self, norm).value / self.model.outputs ** (1 / norm), "one")
+    def of_one(self, strategy, norm, loose=False):
+        bound = original(self, strategy, norm, loose)
+        return Bound(bound.value / self.outputs ** (1 / norm), "one")
 
     target = {**CASES["logistics"].target, "C": 0.1}
     case = replace(CASES["logistics"], target=target)
     assert max(largest_moves(case, 1, noise)) <= 1
-    monkeypatch.setattr(LinearFunctions, "movement", of_one)
+    monkeypatch.setattr(LinearFunctions, "sensitivity", of_one)
     assert max(largest_moves(case, 1, noise)) > 1
 
 
@@ -274,10 +275,11 @@ def test_a_pass_keeps_its_shards_and_every_record_is_in_one():
 
     state = np.zeros(1, dtype=np.int64)
     for index in range(3):
-        gathering = Gathering(lambda r: r["d"], solved, SALT, shards=7, passes=3, index=index)
+        how = lambda r: r["d"], solved, SALT
+        gathering = Gathering(state, *how, shards=7, passes=3, index=index)
         for batch in np.array_split(data, 9):
             gathering.add({"d": batch})
-        gathering.finish(state)
+        gathering.finish()
     rows = np.concatenate(seen)
     distinct, counts = np.unique(data, axis=0, return_counts=True)
     order = np.lexsort(rows[:, 1::-1].T)
@@ -287,12 +289,12 @@ def test_a_pass_keeps_its_shards_and_every_record_is_in_one():
 
 def test_equal_records_are_kept_once(monkeypatch):
     monkeypatch.setattr("dbern.counting.passes._LEAST_MERGED", 100)
-    gathering = Gathering(lambda r: r["d"], lambda r, c: np.array([int(c.sum())]), SALT, 1, 1, 0)
+    state, solved = np.zeros(1, dtype=np.int64), lambda r, c: np.array([int(c.sum())])
+    gathering = Gathering(state, lambda r: r["d"], solved, SALT, 1, 1, 0)
     for _ in range(100):
         gathering.add({"d": np.tile([[0.25, 1.0], [0.5, -1.0]], (50, 1))})
         assert sum(len(rows) for rows in gathering._kept) <= 300
-    state = np.zeros(1, dtype=np.int64)
-    gathering.finish(state)
+    gathering.finish()
     assert state[0] == 10_000
 
 

@@ -31,7 +31,7 @@ def learner(*parts):
 
         def components(self, schema):
             kernels = axis_kernels(schema.domain, self.bandwidth, "bandwidth", "gaussian")
-            given = (dict(zip(("name", "share"), part, strict=False)) for part in parts)
+            given = (dict(zip(("name", "fraction"), part, strict=False)) for part in parts)
             return tuple(KernelSum(domain=schema.domain, kernels=kernels, **one) for one in given)
 
     return Several
@@ -77,13 +77,10 @@ def test_shares_of_at_most_one_are_planned(project, several, parts):
 def test_outputs_may_not_meet_another_component():
     square = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
     kernels = axis_kernels(square, (0.1, 0.1), "bandwidth", "gaussian")
-    one = KernelSum("sum", square, kernels, share=HALF)
+    one = KernelSum("sum", square, kernels, fraction=HALF)
 
-    class Two:
-        outputs, signed, columns = 2, False, ()
-
-    two = replace(one, weighing=Two())
-    parts = [(each.name, each.outputs, each.share) for each in (two, one)]
+    two = replace(one, outputs=2)
+    parts = [(each.name, each.outputs, each.fraction) for each in (two, one)]
     assert parts[0][1:] == (2, HALF)
     require_one_charge("several", [parts[0], ("sum_2", 1, HALF)])
     with pytest.raises(SpecError, match='named "sum_1"'):
@@ -94,31 +91,24 @@ def test_what_a_component_becomes_for_its_rows_is_looked_at_too(project, several
     """`for_rows` of a package's component may give another share."""
     several(("one", HALF), ("two", HALF))
     spec = project.spec(target={"kind": "several", "bandwidth": None})
-    whole = lambda component, n: replace(component, share=Fraction(1))  # noqa: E731
+    whole = lambda component, n: replace(component, fraction=Fraction(1))  # noqa: E731
     monkeypatch.setattr("dbern.planning.planner.for_rows", whole)
     with pytest.raises(SpecError, match="add up to 2"):
         plan_files(spec, dbern.planning.planner.footers(spec))
 
 
 def test_random_privacy_is_that_of_one_estimate():
-    class Estimated:
-        one_lattice = True
-
-        def for_lattice(self, coordinates):
-            return self
-
-        def random(self, charge):
-            return "random"
-
-    assert random_privacy((Estimated(),), None) == "random"
-    with pytest.raises(SpecError, match="2 components have an estimated"):
-        random_privacy((Estimated(), Estimated()), None)
+    axis = Domain((Axis("x", 0.0, 1.0),))
+    estimated = replace(KernelSum("sum", axis, ()), random=lambda charge: "random")
+    assert random_privacy((estimated,), None) == "random"
+    with pytest.raises(SpecError, match="2 measurements have an estimated"):
+        random_privacy((estimated, estimated), None)
 
 
 def test_what_a_component_becomes_for_its_lattice_spends_no_more(project, several, monkeypatch):
     several(("one", HALF), ("two", HALF))
     spec = project.spec(target={"kind": "several", "bandwidth": None})
-    whole = lambda component, coordinates: replace(component, share=Fraction(1))  # noqa: E731
+    whole = lambda component, strategy: replace(component, fraction=Fraction(1))  # noqa: E731
     monkeypatch.setattr("dbern.planning.planner.for_lattice", whole)
     planned = plan_files(spec, dbern.planning.planner.footers(spec))
     assert sum(Fraction(one.noise.law.epsilon) for one in planned.components) <= 1

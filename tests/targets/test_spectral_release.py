@@ -25,10 +25,8 @@ def centers(spec, plan, records):
     counters = plan.counters(spec)
     state = counters.empty()
     columns = {name: records[:, i] for i, name in enumerate(spec.domain.names)}
-    counters.add(state, columns)
-    values = [
-        counters.finish(state, 0, 0, slab).ravel() for slab in plan.coordinates.layout.slabs()
-    ]
+    state += counters.count([columns], b"")
+    values = [counters.finish(state, 0, 0, slab).ravel() for slab in plan.strategy.layout.slabs()]
     return to_grid(np.concatenate(values), plan.noise.law)
 
 

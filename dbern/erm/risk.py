@@ -122,7 +122,8 @@ class Risk:
     shards : int
         m.
     vanishing : int, optional
-        K, where the number of rows is private: in a shard of more rows a record weighs nothing.
+        K, a power of two, where the number of rows is private: in a shard of more rows a record
+        weighs nothing.
     lipschitz : float, optional
         A smaller M to clip the derivative at, where the loss's own is larger.
 
@@ -130,6 +131,8 @@ class Risk:
     ------
     SpecError
         For a cost that is not positive and finite, or fewer than one row or shard.
+    ValueError
+        For a K that is not a power of two.
 
     Examples
     --------
@@ -157,6 +160,9 @@ class Risk:
             raise SpecError(
                 "target.shards: rows and shards must be at least 1; write shards = 1 for one model"
             )
+        full = self.vanishing
+        if full is not None and (full < 1 or full.bit_count() != 1):
+            raise ValueError("weights are exact where they vanish at a power of two of rows")
 
     @property
     def weight(self) -> float:

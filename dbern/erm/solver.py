@@ -36,10 +36,6 @@ from dbern.types import UNIT_ROUNDOFF, FloatArray
 _CACHED = 1 << 16  # entries of a Gram matrix computed at a time
 
 
-def _grid_points(axes: Sequence[FloatArray]) -> FloatArray:
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-
-
 @dataclass(frozen=True)
 class Expansion:
     """``f(y) = sum_i alpha_i K(d_i, y)`` for records d (n, l) and coefficients (n, q): private."""
@@ -73,7 +69,8 @@ class Expansion:
         shape = (*(len(axis) for axis in axes), self.coefficients.shape[1])
         kernel = self.kernel
         if not (isinstance(kernel, ProductKernel) and kernel.product):
-            return self(_grid_points(axes)).reshape(shape)
+            points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+            return self(points.reshape(-1, len(axes))).reshape(shape)
         if not len(self.records):
             return np.zeros(shape)
         half = (len(axes) + 1) // 2

@@ -351,13 +351,6 @@ class LinearFeatures(FeatureMap):
 class GaussianFeatures(FeatureMap):
     """The Gaussian kernel ``exp(-|x - y|^2 / (2 s^2))`` by features, s per axis; see the module.
 
-    Attributes
-    ----------
-    kernels : tuple of Gaussian
-        Densities, one an axis.
-    volume : float
-        A kernel translate ``K(x, .)`` is this times the densities' product: c of the module.
-
     Examples
     --------
     >>> space = GaussianFeatures(ProjectedGaussian((0.3, 0.3))).resolved(1.0, n=1000)
@@ -376,7 +369,7 @@ class GaussianFeatures(FeatureMap):
 
     @property
     def volume(self) -> float:
-        """``prod b sqrt(2 pi)``."""
+        """c of the module: a kernel translate is ``prod b sqrt(2 pi)`` times a product density."""
         return math.prod(scale * math.sqrt(2 * math.pi) for scale in self.kernel.scales)
 
     @property
@@ -560,7 +553,7 @@ class GramKernel(Space):
 
     @property
     def volume(self) -> float:
-        """``1 / prod K'(0)``: a kernel translate is this times the densities' product."""
+        """c of the module: a kernel translate is ``1 / prod K'(0)`` times a product density."""
         return 1 / math.prod(one.peak for one in self.kernels)
 
     def approximation(self, norm: float) -> Approximation:

@@ -223,3 +223,12 @@ def test_linear_risk_of_the_unit_ball_has_the_stated_sensitivity():
 def test_impossible_problems_are_refused(wrong):
     with pytest.raises(SpecError, match=r"target\.\w+: .*write"):
         replace(Risk(Square(), Linear(), 1.0, 10, 1.0, 2), **wrong)
+
+
+@pytest.mark.parametrize("rows", [0, 100, -128])
+def test_weights_vanish_at_powers_of_two_alone(rows):
+    with pytest.raises(ValueError, match="power of two"):
+        risk_of("hinge", vanishing=rows)
+    assert [risk_of("hinge", vanishing=128).relative_weight(c) for c in (1, 65, 129, 500)] == [
+        1.0, 0.5, 0.0, 0.0,
+    ]  # fmt: skip

@@ -15,8 +15,8 @@ from scipy.special import bdtr
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.combination import Combination
-from dbern.privacy.accuracy import gaussian_tail, public_stream, tail
-from dbern.privacy.calibration import GaussianNoise
+from dbern.privacy.accuracy import public_stream
+from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Strategy
@@ -70,12 +70,7 @@ def tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fracti
     m = math.prod(float(np.abs(basis).max()) for basis in enclosure.bases)
     nodes = math.prod(len(basis) for basis in enclosure.bases)
     level = math.log(2 * nodes / float(beta * (1 - _LARGEST_SHARE)))
-    if isinstance(law, GaussianNoise):
-        reached = law.sigma * a * math.sqrt(2 * level)
-    else:
-        shares = np.linspace(0.001, 0.999, 999)  # of 1 / (s m); any u < 1 / (s m) is valid
-        exponents = (shares * a / m) ** 2 / (1 - shares**2)
-        reached = law.scale * m * float(((level + exponents) / shares).min())
+    reached = family_of(law).node_tail(law, a, m, level)
     granule = math.ldexp(1.0, law.granularity_exponent)
     largest = largest_draw(law, strategy.layout.size, beta * _LARGEST_SHARE)
     return OUTWARD * (enclosure.factor * granule * reached + enclosure.loose * largest)
@@ -83,9 +78,7 @@ def tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fracti
 
 def largest_draw(law: Noise, count: int, beta: Fraction) -> float:
     """What none of so many draws reaches with probability ``1 - beta``: the union bound."""
-    if isinstance(law, GaussianNoise):
-        return gaussian_tail(law, count, beta)
-    return tail(law, count, beta)
+    return family_of(law).tail(law, count, beta)
 
 
 def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta: Fraction) -> float:

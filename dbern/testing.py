@@ -20,8 +20,8 @@ from dbern.data.domain import Column, RecordSchema
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement, ReleasePlan
-from dbern.planning.spec import ADVANCED, ReleaseSpec
-from dbern.privacy.calibration import GaussianNoise
+from dbern.planning.spec import ReleaseSpec
+from dbern.privacy.families import FAMILIES
 from dbern.privacy.mechanism import to_grid
 from dbern.targets import Learner, known
 from dbern.types import FloatArray, Int64Array
@@ -261,9 +261,8 @@ def ratios(ones: Int64Array, others: Int64Array, planned: PlannedMeasurement) ->
 def _sensitivity(planned: PlannedMeasurement) -> tuple[float, float]:
     """What the planned law is calibrated to, in granules: a norm, and the most by which to move."""
     law = planned.noise.law
-    if isinstance(law, GaussianNoise):
-        return 2, math.sqrt(law.l2_sensitivity_granules_squared)
-    if planned.noise.kind == ADVANCED:  # the move of any one value, whose number is part of the law
-        size = planned.outputs * planned.strategy.layout.size
-        return math.inf, law.l1_sensitivity_granules / size
-    return 1, law.l1_sensitivity_granules
+    family = next(one for one in FAMILIES if planned.noise.kind in one.kinds.values())
+    if family.norm < math.inf:
+        return family.norm, family.moved(law)
+    # The move of any one value, whose number is part of the law.
+    return math.inf, family.moved(law) / (planned.outputs * planned.strategy.layout.size)

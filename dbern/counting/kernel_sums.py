@@ -18,7 +18,7 @@ Weighted kernel sums ``F_o(y) = (1/n) sum_i [o_i = o] w_i K(y - d_i)``, K a prod
 
 A public rule gives each record an output o and a weight w in [-1, 1]. Densities, regression sums,
 class sums and the closed form of the hinge are all of this form. The axes may be some of those that
-a record must be valid in: one that is not is the null record of every sum over the same box.
+a record must be valid in: one that is not is the missing record of every sum over the same box.
 
 Sensitivity under replace-one
 -----------------------------
@@ -31,7 +31,7 @@ one output or in two.
 |K_t|_1 + |K_t'|_1 <= 2 max_t sum_v K(v/k - t)``, and for a product kernel the maximum factors over
 axes because every term is a product of nonnegative axis terms and the axes of t vary
 independently. A maximum over pairs is a convex function of the weights: it is attained at weights
-of zero (the null record) or one.
+of zero (the missing record) or one.
 
 *Signed weights*: ``S(F) <= 2 sup K / n``, and nothing cancels: ``Delta1 <= 2 max_t |K_t|_1 / n``,
 ``Delta2 <= 2 max_t |K_t|_2 / n``, attained by turning a sign. *Several outputs*: a record that
@@ -136,7 +136,7 @@ ALIKE = Alike()
 
 @dataclass(frozen=True)
 class ByCategory:
-    """Each record counts one in the output of its category; an unknown one is the null record."""
+    """Each record counts one in its category's output; an unknown one is the missing record."""
 
     column: Column
     signed: bool = False

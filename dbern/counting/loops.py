@@ -243,7 +243,7 @@ def _begin(weight: Any, output: Any, counts: Any, unit: Any, scale: Any, place: 
 
 @inlined
 def _bound(column: Any, low: Any, high: Any, clamp: Any, scale: Any, position: Any) -> None:
-    """Positions in the unit interval, as `Domain.bounded` has them; any for the null record."""
+    """Positions in the unit interval, as `Domain.bounded` has them; any for the missing record."""
     width = high - low
     for i in range(len(column)):
         x = column[i]

@@ -279,7 +279,7 @@ class Bounding:
             yield {**named, self.column.name: ids[part]}
 
     def _counts(self, batch: Mapping[str, FloatArray], ids: FloatArray) -> BoolArray:
-        """Rows that have an id and are not the null record of every sum over the box."""
+        """Rows that have an id and are not the missing record of every sum over the box."""
         inside, _ = self.box.bounded(batch)
         return np.asarray(inside & ~np.isnan(ids).any(axis=1))
 

@@ -30,7 +30,7 @@ from dbern.certificate import noise_sups
 from dbern.counting.measurement import Measurement
 from dbern.counting.moments import cells_for
 from dbern.errors import SpecError
-from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
+from dbern.privacy.families import NoiseFamily
 from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Lattice, Strategy
 from dbern.strategies.bias import GramBall, Released
@@ -52,7 +52,7 @@ Reference: TypeAlias = Callable[[FloatArray], FloatArray]
 """A public density, up to a factor: points (m, l) of the unit cube to values (m,)."""
 
 
-def unit_noise(strategy: Strategy, h: tuple[int, ...], gaussian: bool) -> float:
+def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily) -> float:
     """Mean sup norm of the noise at scale one, on a coarse grid under a public key."""
     points = _points(len(h), {1: 129, 2: 49, 3: 25})
     y = (1 - np.cos(np.linspace(0, np.pi, points))) / 2
@@ -60,7 +60,7 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], gaussian: bool) -> float:
         bernstein_basis(y, k) @ matrix
         for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True)
     ]
-    law = GaussianNoise(_UNIT_SCALE, 0, 1) if gaussian else LaplaceNoise(_UNIT_SCALE, 0, 1)
+    law = family.law(_UNIT_SCALE, 0, 1)
     draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // strategy.layout.size))
     sups, _ = noise_sups(bases, law, draws, "planning", strategy.whole)
     return float(sups.mean()) / _UNIT_SCALE
@@ -179,14 +179,13 @@ class Candidate:
 class Problem:
     """What is known before choosing; `k` and `h` where the spec gives them.
 
-    `noise_ratio` is the scale of the noise for sensitivity one; by `advanced` composition it
-    meets the largest move of one value times the root of the number of values.
+    `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
+    meets the largest move of one times the root of the number of values.
     """
 
     measurement: Measurement
     n: int
-    gaussian: bool
-    advanced: bool
+    family: NoiseFamily
     noise_ratio: float
     k: tuple[int, ...] | None
     h: tuple[int, ...] | None
@@ -262,23 +261,24 @@ class Problem:
 
     def noise(self, strategy: Strategy, h: tuple[int, ...]) -> float:
         """Predict the mean sup of the noise."""
-        norm = 2 if self.gaussian else 1
-        if self.advanced:
+        bound = self.moved(strategy)
+        if strategy.kind == "spectral" and len(self.kernels) == self.family.norm == 1:
+            bound *= 1 if self.kinked else _PAIRWISE_GAIN
+        return bound / self.n * self.noise_ratio * unit_noise(strategy, h, self.family)
+
+    def moved(self, strategy: Strategy) -> float:
+        """n times what the noise's scale is in proportion to."""
+        if self.family.norm == math.inf:
             values = self.measurement.outputs * strategy.layout.size
-            bound = self.measurement.function_sensitivity * math.sqrt(values)
-        else:
-            bound = self.measurement.sensitivity(strategy, norm, True).value
-        one = len(self.kernels) == norm == 1 and not self.kinked
-        if isinstance(strategy, SpectralStrategy) and one:
-            bound *= _PAIRWISE_GAIN
-        return bound / self.n * self.noise_ratio * unit_noise(strategy, h, self.gaussian)
+            return self.measurement.function_sensitivity * math.sqrt(values)
+        return self.measurement.sensitivity(strategy, int(self.family.norm), True).value
 
     @property
     def ridge(self) -> float:
         """Variance of the noise of one bin, as each of the axes' share in their product."""
         moved = self.measurement.sensitivity(BinnedStrategy(Lattice(()), ()), 1, False).value
         scale = moved / self.n * self.noise_ratio
-        return float((scale if self.gaussian else math.sqrt(2) * scale) ** (2 / len(self.kernels)))
+        return float((self.family.deviation * scale) ** (2 / len(self.kernels)))
 
     def lattice_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
         """What the lattice alone misses, as the objective counts it."""
@@ -357,13 +357,13 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
         return
     orders = problem.orders(_SPECTRAL_ORDERS)
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
-        weighting = 0.5 if problem.gaussian else 0.25
+        weighting = problem.family.weighting
         full = _spectra(problem.kernels, lattice.k, weighting)
         middle = problem.candidate(_cut(lattice, full, _THRESHOLDS[6]), orders[-1])
         if problem.lattice_error(lattice, orders[-1]) <= _NEGLIGIBLE * middle.noise:
             break
     seen = set()
-    for threshold in _THRESHOLDS[: _GAUSSIAN_THRESHOLDS if problem.gaussian else None]:
+    for threshold in _THRESHOLDS[: _GAUSSIAN_THRESHOLDS if problem.family.norm == 2 else None]:
         strategy = _cut(lattice, full, threshold)
         if strategy.layout.shape not in seen:
             seen.add(strategy.layout.shape)
@@ -466,7 +466,7 @@ def gram_candidates(family: str, problem: Problem, cube: CubeKernel) -> Iterator
 
 
 def _spectral(problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
-    weighting = 0.5 if problem.gaussian else 0.25
+    weighting = problem.family.weighting
     for k in _resolutions(problem, _SPECTRAL[cube.dimensions]):
         lattice, seen = Lattice(k), set()
         full = _full(cube, lattice, weighting)
@@ -494,13 +494,8 @@ def _candidate(
     problem: Problem, cube: CubeKernel, strategy: Strategy, h: tuple[int, ...]
 ) -> Candidate:
     """Predict the errors of one way to release."""
-    if problem.advanced:
-        values = problem.measurement.outputs * strategy.layout.size
-        bound = problem.measurement.function_sensitivity * math.sqrt(values)
-    else:
-        norm = 2 if problem.gaussian else 1
-        bound = problem.measurement.sensitivity(strategy, norm, True).value
-    noise = bound / problem.n * problem.noise_ratio * unit_noise(strategy, h, problem.gaussian)
+    noise = problem.moved(strategy) / problem.n * problem.noise_ratio
+    noise *= unit_noise(strategy, h, problem.family)
     spectrum = strategy.spectrum if isinstance(strategy, GramStrategy) else None
     farthest, rough = _errors(cube, strategy.lattice.k, h, spectrum)
     ball = problem.measurement.approximation

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from dbern.certificate import ErrorModel, combined, lower_bound, vector_bound
+from dbern.certificate import Certificate, ErrorModel, combined, lower_bound, vector_bound
 from dbern.counting.measurement import (
     Measurement,
     for_lattice,
@@ -21,6 +21,7 @@ from dbern.counting.measurement import (
 )
 from dbern.counting.passes import Accumulator, Counters
 from dbern.data.discovery import discover
+from dbern.data.domain import Domain
 from dbern.data.objects import is_url
 from dbern.data.parquet import FileFacts, read_footers
 from dbern.errors import SpecError
@@ -32,24 +33,18 @@ from dbern.planning.choose import (
     require_positive_definite,
 )
 from dbern.planning.plans import (
-    KINDS,
     PlannedMeasurement,
     PlannedNoise,
+    PlannedSensitivity,
     ReleasePlan,
-    calibration_of,
-    contract_of,
     cost,
-    exact_sensitivity,
-    noise_ratio,
-    planned_noise,
-    planned_sensitivity,
-    scale_of,
-    tolerance,
 )
-from dbern.planning.spec import ADVANCED, ReleaseSpec
-from dbern.privacy.contract import Sensitivity, law_of, require_one_charge
+from dbern.planning.spec import ReleaseSpec
+from dbern.privacy.budget import Budget
+from dbern.privacy.contract import Contract, Sensitivity, require_one_charge
+from dbern.privacy.families import ADVANCED, LAPLACE, PAPER, NoiseFamily, family_of
+from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Entries, Lattice, Strategy
-from dbern.strategies.bias import Approximation, GramBall
 from dbern.strategies.lattice import LatticeStrategy
 from dbern.system import Progress, silent
 from dbern.targets.bandwidths import unit_notes
@@ -95,30 +90,24 @@ def footers(spec: ReleaseSpec) -> tuple[FileFacts, ...]:
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
-    components = [for_rows(component, n) for component in spec.components]
-    spent = [(one.name, one.outputs, one.fraction) for one in components]
-    require_one_charge(spec.learner.kind, spent)  # for n rows it may be another component
-    if all(component.entries for component in components):
-        _refuse_choices(spec)
-    at_once = sum(component.outputs for component in components)
-    resolved = [
-        _vector(spec, component, n, at_once)
-        if component.entries
-        else _component(spec, component, n, at_once)
-        for component in components
-    ]
-    planned = tuple(component for component, _ in resolved)
-    parts = [accumulator for _, accumulator in resolved]
-    counters = Counters.of(parts, spec.records, spec.protection.unit, n)
+    measurements = [for_rows(one, n) for one in spec.components]
+    spent = [(one.name, one.outputs, one.fraction) for one in measurements]
+    require_one_charge(spec.learner.kind, spent)  # for n rows it may be another measurement
+    settings = Settings.of(spec, n, sum(one.outputs for one in measurements))
+    if all(one.entries for one in measurements):
+        _refuse_choices(settings)
+    resolved = [plan_measurement(one, settings, *choose(one, settings)) for one in measurements]
+    planned = tuple(one for one, _ in resolved)
+    counters = Counters.of([one for _, one in resolved], spec.records, spec.protection.unit, n)
     errors = [one.certificate for one in planned for _ in range(one.outputs)]
     least = planned[0].certificate.lower_bound if len(planned) == 1 else 0.0
     return ReleasePlan(
         name=spec.release.name,
         dataset=spec.budget.dataset,
-        charge=spec.charge,
+        charge=settings.charge,
         n=n,
         protection=spec.protection,
-        calibration=calibration_of(spec),
+        calibration="paper" if settings.family.by_function else "tight",
         components=planned,
         certificate=combined(spec.combination, errors, least),
         cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.source)),
@@ -134,98 +123,124 @@ def _listed(spec: ReleaseSpec, files: Sequence[FileFacts]) -> Sequence[FileFacts
     return files
 
 
-def _component(
-    spec: ReleaseSpec, component: Measurement, n: int, at_once: int
-) -> tuple[PlannedMeasurement, Accumulator]:
-    """Resolve one component; its certificate holds together with those of `at_once` arrays."""
-    return resolved(spec, component, n, at_once, *_choose(spec, component, n))
+@dataclass(frozen=True)
+class Settings:
+    """The public choices of a spec that the plan of a measurement depends on.
+
+    Attributes
+    ----------
+    kind, noise : str
+        The spec's ``target.kind`` and ``mechanism.noise``, for the choice and for messages.
+    axes : mapping
+        The spec's k and h by axis; None where the plan is to choose.
+    at_once : int
+        How many arrays' certificates hold together.
+    unit_rows : int
+        The most rows of a unit.
+    """
+
+    family: NoiseFamily
+    charge: Budget
+    beta: Fraction
+    n: int
+    at_once: int
+    unit_rows: int
+    kind: str
+    noise: str
+    axes: Mapping[str, Mapping[str, int] | None]
+    certified: bool
+    reference: Reference | None
+
+    @classmethod
+    def of(cls, spec: ReleaseSpec, n: int, at_once: int) -> Settings:
+        """Return those of a spec."""
+        names, both = spec.domain.names, {key: spec.per_axis(key) for key in _ORDERS}
+        return cls(
+            family=spec.family,
+            charge=spec.charge,
+            beta=spec.beta,
+            n=n,
+            at_once=at_once,
+            unit_rows=spec.protection.unit.max_contributions,
+            kind=spec.learner.kind,
+            noise=spec.mechanism.noise,
+            axes={
+                key: None if values is None else dict(zip(names, values, strict=True))
+                for key, values in both.items()
+            },
+            certified=spec.mechanism.objective == "certified",
+            reference=spec.reference,
+        )
+
+    def per_axis(self, key: str, domain: Domain) -> tuple[int, ...] | None:
+        """Return k or h for each axis of a domain; None where the plan is to choose."""
+        values = self.axes[key]
+        return None if values is None else tuple(values[name] for name in domain.names)
 
 
-def resolved(
-    spec: ReleaseSpec,
-    component: Measurement,
-    n: int,
-    at_once: int,
-    strategy: Strategy,
-    h: tuple[int, ...],
+def plan_measurement(
+    measurement: Measurement, settings: Settings, strategy: Any, h: tuple[int, ...]
 ) -> tuple[PlannedMeasurement, Accumulator]:
-    """Plan one component, made for n rows by `for_rows`, with the coordinates and order given."""
-    fraction, norm = component.fraction, 2 if spec.gaussian else 1
-    component = for_lattice(component, strategy)
-    exact = exact_sensitivity(component, strategy, n, calibration_of(spec), norm)
-    ratio = noise_ratio(spec, spec.charge.part(fraction))
-    if spec.advanced:  # that starts from S times the root of the values, and here is S times them
-        ratio /= math.sqrt(component.outputs * strategy.layout.size)
-    accumulator = component.accumulator(strategy, n, tolerance(exact, strategy, n, ratio))
-    promised = exact.of_each() if spec.advanced else exact
-    law = law_of(contract_of(promised, component.outputs, accumulator, n, fraction), spec.charge)
-    model = ErrorModel(
-        approximation=component.approximation,
-        strategy=strategy,
-        law=law,
-        lattice_error=accumulator.errors.kernel + accumulator.errors.position,
-        released_error=accumulator.errors.floats + math.ldexp(0.5, law.granularity_exponent),
-        unit=component.unit,
-    )
-    least = _lower_bound(spec, component, n)
+    """Plan one measurement, made for n rows by `for_rows`, with the strategy and order given."""
+    family, n, charge = settings.family, settings.n, settings.charge
+    if measurement.entries and family.by_function:
+        family = LAPLACE  # what the paper says is of functions: a vector's moves are bounded
+    fraction, measurement = measurement.fraction, for_lattice(measurement, strategy)
+    exact = exact_sensitivity(measurement, strategy, n, family)
+    allowed = 0.0
+    if not measurement.entries:
+        ratio = family.ratio(charge.part(fraction))
+        if family.norm == math.inf:  # over the root of the number of values, all of which move
+            ratio /= math.sqrt(measurement.outputs * strategy.layout.size)
+        allowed = tolerance(exact, strategy, n, ratio)
+    accumulator = measurement.accumulator(strategy, n, allowed)
+    promised = exact.of_each() if family.norm == math.inf else exact
+    contract = contract_of(promised, measurement.outputs, accumulator, n, fraction)
+    law = family.calibrate(contract, charge)
+    errors, unit = accumulator.errors, measurement.unit
+    lattice_error = errors.kernel + errors.position
+    released_error = errors.floats + math.ldexp(0.5, law.granularity_exponent)
+    facts = (measurement, strategy, h, law, lattice_error, released_error)
+    approximation, certificate = _certified(*facts, settings)
     planned = PlannedMeasurement(
-        name=component.name,
-        outputs=component.outputs,
-        k=strategy.lattice.k,
+        name=measurement.name,
+        outputs=measurement.outputs,
+        k=() if measurement.entries else strategy.lattice.k,
         h=h,
         maps=strategy.maps,
         counting=accumulator.counting,
         description=accumulator.description,
-        sensitivity=planned_sensitivity(exact, law, component.unit),
-        noise=planned_noise(spec, strategy, law, component.unit),
-        certificate=model.bound(h, spec.beta, at_once, least),
-        approximation=_stored(component.approximation, strategy, h).to_dict(),
-        unit=component.unit,
-        lattice_error=model.lattice_error,
-        released_error=model.released_error,
-    )
-    return planned, accumulator
-
-
-def _stored(approximation: Approximation, strategy: Strategy, h: tuple[int, ...]) -> Approximation:
-    """What a reader can bound it by, who has no kernel of the user's."""
-    if isinstance(approximation, GramBall):
-        return approximation.stored(strategy.lattice.k, h, strategy.axis_maps)
-    return approximation
-
-
-def _vector(
-    spec: ReleaseSpec, vector: Measurement, n: int, at_once: int
-) -> tuple[PlannedMeasurement, Accumulator]:
-    """Resolve a vector: there is nothing to choose. By basic composition, whatever the others."""
-    norm, strategy = 2 if spec.gaussian else 1, Entries(len(vector.entries))
-    accumulator = vector.accumulator(strategy, n, 0.0)
-    bound = vector.sensitivity(strategy, norm, False)
-    exact = Sensitivity.over(n, vector.function_sensitivity, bound.value, bound.derivation, norm)
-    law = law_of(contract_of(exact, 1, accumulator, n, vector.fraction), spec.charge)
-    lattice_error = accumulator.errors.kernel + accumulator.errors.position
-    released_error = accumulator.errors.floats + math.ldexp(0.5, law.granularity_exponent)
-    granularity = math.ldexp(1.0, law.granularity_exponent)
-    count, error = len(vector.entries), lattice_error + released_error
-    certificate = vector_bound(law, count, vector.features, error, spec.beta, at_once)
-    planned = PlannedMeasurement(
-        name=vector.name,
-        outputs=1,
-        k=(),
-        h=(),
-        maps=(),
-        counting=accumulator.counting,
-        description=accumulator.description,
-        sensitivity=planned_sensitivity(exact, law, 1.0),
-        noise=PlannedNoise(KINDS[spec.gaussian][""], scale_of(law) * granularity, granularity, law),
+        sensitivity=planned_sensitivity(exact, law, unit),
+        noise=planned_noise(family, strategy, law, unit),
         certificate=certificate,
-        approximation={},
-        unit=1.0,
+        approximation=approximation,
+        unit=unit,
         lattice_error=lattice_error,
         released_error=released_error,
-        entries=vector.entries,
+        entries=measurement.entries,
     )
     return planned, accumulator
+
+
+def _certified(
+    measurement: Measurement,
+    strategy: Any,
+    h: tuple[int, ...],
+    law: Noise,
+    lattice_error: float,
+    released_error: float,
+    settings: Settings,
+) -> tuple[dict[str, Any], Certificate]:
+    """What a synopsis holds of the bias, and the certificate: of a vector or of functions."""
+    beta, at_once = settings.beta, settings.at_once
+    if measurement.entries:
+        count, error = len(measurement.entries), lattice_error + released_error
+        return {}, vector_bound(law, count, measurement.features, error, beta, at_once)
+    bias, unit = measurement.approximation, measurement.unit
+    model = ErrorModel(bias, strategy, law, lattice_error, released_error, unit)
+    least = _lower_bound(measurement, settings)
+    stored = bias.stored(strategy.lattice.k, h, strategy.axis_maps).to_dict()
+    return stored, model.bound(h, beta, at_once, least)
 
 
 def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
@@ -262,80 +277,80 @@ def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
     return n
 
 
-def _choose(spec: ReleaseSpec, component: Measurement, n: int) -> tuple[Strategy, tuple[int, ...]]:
-    """What the spec says, and the smallest predicted error over what it leaves open."""
-    mechanism = spec.mechanism
-    if component.linear:
-        return _corners(spec, component)
-    k, h = _given_k(spec, component), spec.per_axis("h", component.domain)
-    if mechanism.calibration == "paper":
-        h = h or (_PAPER_H,) * component.domain.dimensions
-        k = k or _paper_k(spec, component, n, max(h))
-    kinds = KINDS[spec.gaussian]
-    plain_only = mechanism.calibration == "paper" or mechanism.noise in (kinds[""], ADVANCED)
+def choose(
+    measurement: Measurement, settings: Settings
+) -> tuple[Strategy | Entries, tuple[int, ...]]:
+    """Return what the spec says, and the smallest predicted error over what it leaves open."""
+    if measurement.entries:
+        return Entries(len(measurement.entries)), ()
+    if measurement.linear:
+        return _corners(measurement, settings)
+    family, noise = settings.family, settings.noise
+    k, h = _given_k(measurement, settings), settings.per_axis("h", measurement.domain)
+    if family is PAPER:
+        h = h or (_PAPER_H,) * measurement.domain.dimensions
+        k = k or _paper_k(measurement, settings, max(h))
+    plain_only = noise == family.plain or len(family.kinds) == 1
     if k is not None and h is not None and plain_only:
         return LatticeStrategy(Lattice(k)), h
-    problem = replace(problem_of(spec, component, n), k=k, h=h)
-    families = (
-        [""]
-        if plain_only
-        else [family for family, kind in kinds.items() if mechanism.noise in ("auto", kind)]
-    )
-    if mechanism.noise == kinds["spectral"]:
+    problem = replace(problem_of(measurement, settings), k=k, h=h)
+    kinds = [kind for kind, one in family.kinds.items() if noise in ("auto", one)]
+    kinds = [""] if plain_only else kinds
+    if noise == family.kinds.get("spectral"):
         require_positive_definite(problem.kernels)
-    found = [one for family in families for one in candidates(family, problem)]
+    found = [one for kind in kinds for one in candidates(kind, problem)]
     if not found:
         raise SpecError(
-            f'mechanism.noise: "{mechanism.noise}" is not for what target.kind = '
-            f'"{spec.learner.kind}" releases; write noise = "{kinds[""]}" or "auto"'
+            f'mechanism.noise: "{noise}" is not for what target.kind = "{settings.kind}" releases; '
+            f'write noise = "{family.plain}" or "auto"'
         )
     chosen = min(found, key=lambda candidate: candidate.error)
     return chosen.strategy, chosen.h
 
 
-def _corners(spec: ReleaseSpec, component: Measurement) -> tuple[Strategy, tuple[int, ...]]:
+def _corners(measurement: Measurement, settings: Settings) -> tuple[Strategy, tuple[int, ...]]:
     """A linear function is its values at the corners."""
-    ones = (1,) * component.domain.dimensions
-    if {spec.per_axis("k", component.domain), spec.per_axis("h", component.domain)} - {None, ones}:
+    domain = measurement.domain
+    ones = (1,) * domain.dimensions
+    if {settings.per_axis(key, domain) for key in _ORDERS} - {None, ones}:
         raise SpecError("mechanism.k, mechanism.h: a linear function needs 1; leave them out")
-    if spec.mechanism.noise not in ("auto", KINDS[spec.gaussian][""], ADVANCED):
+    if settings.noise not in ("auto", settings.family.plain):
         raise SpecError('mechanism.noise: is not for a linear function; write noise = "auto"')
     return LatticeStrategy(Lattice(ones)), ones
 
 
-def _refuse_choices(spec: ReleaseSpec) -> None:
+def _refuse_choices(settings: Settings) -> None:
     """Numbers that are released as they are leave no noise to choose; k and h have no use."""
-    plain = spec.mechanism.noise in ("auto", KINDS[spec.gaussian][""])
-    if not plain or spec.mechanism.calibration == "paper":
+    plain = settings.noise in ("auto", settings.family.plain)
+    if not plain or settings.family.by_function:
         raise SpecError(
-            f'mechanism.noise, mechanism.calibration: "{spec.learner.kind}" releases numbers as '
+            f'mechanism.noise, mechanism.calibration: "{settings.kind}" releases numbers as '
             'they are; write noise = "auto" and calibration = "tight"'
         )
 
 
-def problem_of(spec: ReleaseSpec, component: Measurement, n: int) -> Problem:
-    """What the choice of k, h, noise and rank starts from."""
-    component, k = for_rows(component, n), _given_k(spec, component)
+def problem_of(measurement: Measurement, settings: Settings) -> Problem:
+    """Return what the choice of k, h, noise and rank starts from."""
+    k = _given_k(measurement, settings)
     if k is not None:
-        component = for_lattice(component, LatticeStrategy(Lattice(k)))
+        measurement = for_lattice(measurement, LatticeStrategy(Lattice(k)))
     return Problem(
-        measurement=component,
-        n=n,
-        gaussian=spec.gaussian,
-        advanced=spec.advanced,
-        noise_ratio=noise_ratio(spec, spec.charge.part(component.fraction)),
+        measurement=measurement,
+        n=settings.n,
+        family=settings.family,
+        noise_ratio=settings.family.ratio(settings.charge.part(measurement.fraction)),
         k=k,
-        h=spec.per_axis("h", component.domain),
-        certified=spec.mechanism.objective == "certified",
-        reference=_reference(spec, component),
+        h=settings.per_axis("h", measurement.domain),
+        certified=settings.certified,
+        reference=_reference(measurement, settings.reference),
         largest_k=_LARGEST_AUTO_K,
-        largest_lattice=int(min(_LARGEST_AUTO_LATTICE, component.largest_lattice)),
+        largest_lattice=int(min(_LARGEST_AUTO_LATTICE, measurement.largest_lattice)),
     )
 
 
-def _reference(spec: ReleaseSpec, component: Measurement) -> Reference | None:
-    """The public reference density over the component's cube."""
-    density, oblique = spec.reference, component.oblique
+def _reference(measurement: Measurement, density: Reference | None) -> Reference | None:
+    """The public reference density over the measurement's cube."""
+    oblique = measurement.oblique
     if density is None or oblique is None:
         return density
 
@@ -348,9 +363,9 @@ def _reference(spec: ReleaseSpec, component: Measurement) -> Reference | None:
     return over_the_box
 
 
-def _given_k(spec: ReleaseSpec, component: Measurement) -> tuple[int, ...] | None:
-    k = spec.per_axis("k", component.domain)
-    if k is None and component.one_lattice:
+def _given_k(measurement: Measurement, settings: Settings) -> tuple[int, ...] | None:
+    k = settings.per_axis("k", measurement.domain)
+    if k is None and measurement.one_lattice:
         raise SpecError(
             "mechanism.k: is missing, and what the target states of its sensitivity is for one "
             "lattice; write k = 20"
@@ -363,22 +378,86 @@ def _given_k(spec: ReleaseSpec, component: Measurement) -> tuple[int, ...] | Non
     return k
 
 
-def _paper_k(spec: ReleaseSpec, component: Measurement, n: int, h: int) -> tuple[int, ...]:
+def _paper_k(measurement: Measurement, settings: Settings, h: int) -> tuple[int, ...]:
     """The choice that proves Theorem 1, its constants set to one."""
-    dimensions = component.domain.dimensions
-    epsilon = float(spec.charge.part(component.fraction).epsilon)
-    ratio = epsilon * n / (component.function_sensitivity * math.log(1 / spec.beta))
+    dimensions = measurement.domain.dimensions
+    epsilon = float(settings.charge.part(measurement.fraction).epsilon)
+    certain = math.log(1 / settings.beta)
+    ratio = epsilon * settings.n / (measurement.function_sensitivity * certain)
     return (min(_LARGEST_PAPER_K, max(1, int(ratio ** (1 / (h + dimensions))))),) * dimensions
 
 
-def _lower_bound(spec: ReleaseSpec, component: Measurement, n: int) -> float:
+def _lower_bound(measurement: Measurement, settings: Settings) -> float:
     """Known for sums over records, which attain their sensitivity record by record."""
-    if not component.additive:
+    if not measurement.additive:
         return 0.0
-    function = component.function_sensitivity * component.unit / n
-    charge, rows = spec.charge, spec.protection.unit.max_contributions
+    n, charge = settings.n, settings.charge
+    function = measurement.function_sensitivity * measurement.unit / n
     epsilon, delta = float(charge.epsilon), float(charge.delta)
-    return lower_bound(function, epsilon, float(spec.beta), n, delta, rows)
+    return lower_bound(function, epsilon, float(settings.beta), n, delta, settings.unit_rows)
+
+
+# --- From what a record can do to the exact function to the noise that is planned for it
+
+_SHARE = 0.01  # of the noise that the effective kernel may cost
+
+
+def exact_sensitivity(
+    measurement: Measurement, strategy: Any, n: int, family: NoiseFamily
+) -> Sensitivity:
+    """Return the sensitivities of the exact function, before any rounding."""
+    function, norm = measurement.function_sensitivity, int(family.values_norm)
+    if family.by_function:
+        return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
+    bound = measurement.sensitivity(strategy, norm, False)
+    return Sensitivity.over(n, function, bound.value, bound.derivation, norm)
+
+
+def tolerance(exact: Sensitivity, strategy: Any, n: int, ratio: float) -> float:
+    """Kernel error allowed: 1 % of the sensitivity, and 1 % of a lattice value's noise."""
+    axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))
+    rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
+    bound, gain = float(exact.bound), float(strategy.lattice_gain)
+    return _SHARE * min(bound * n / (2 * rows), bound * ratio * gain)
+
+
+def contract_of(
+    exact: Sensitivity, outputs: int, accumulator: Accumulator, n: int, fraction: Fraction
+) -> Contract:
+    """What crosses to the noise: for effective kernels, computed in floats; n of the release."""
+    found = accumulator.errors
+    if exact.norm == math.inf:
+        errors = 2 * found.kernel, found.floats
+    else:
+        norm = int(exact.norm) - 1
+        errors = found.kernel_norms[norm], found.float_norms[norm]
+    size = outputs * accumulator.strategy.layout.size
+    return Contract.of(exact, n, *errors, found.value_bound, size=size, fraction=fraction)
+
+
+def planned_sensitivity(exact: Sensitivity, law: Noise, unit: float) -> PlannedSensitivity:
+    """What the plan says of it, in units of values, with what rounding adds."""
+    total = math.ldexp(family_of(law).moved(law), law.granularity_exponent)
+    share = total / float(exact.bound) - 1
+    return PlannedSensitivity(
+        function=float(exact.function) * unit,
+        l1=total * unit if exact.norm == 1 else None,
+        l2=total * unit if exact.norm == 2 else None,
+        derivation=(
+            f"Delta{exact.norm} <= {exact.derivation} = {float(exact.bound) * unit:.6g}",
+            f"+ {share:.2%} for the effective kernel, float error and rounding to the grid",
+        ),
+    )
+
+
+def planned_noise(
+    family: NoiseFamily, strategy: Strategy | Entries, law: Noise, unit: float
+) -> PlannedNoise:
+    """What the plan says of the noise, in units of values."""
+    granularity = math.ldexp(1.0, law.granularity_exponent) * unit
+    return PlannedNoise(
+        family.kinds[strategy.kind], family.scale(law) * granularity, granularity, law
+    )
 
 
 # --- What a steward asks before choosing
@@ -427,31 +506,31 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     """
     _refuse_advanced(spec)
     files = footers(spec)
-    if spec.mechanism.calibration == "paper":
+    if spec.family is PAPER:
         raise SpecError('mechanism.calibration: the trade-off is that of "tight"; write "tight"')
-    component, n = spec.components[0], public_rows(spec, files)
-    if component.entries or component.linear:
+    n, at_once = public_rows(spec, files), sum(one.outputs for one in spec.components)
+    settings, measurement = Settings.of(spec, n, at_once), for_rows(spec.components[0], n)
+    if measurement.entries or measurement.linear:
         raise SpecError(
             f'target.kind: "{spec.learner.kind}" leaves no k, h or rank to choose; '
             "leave out --table"
         )
-    problem = problem_of(spec, component, n)
+    problem = problem_of(measurement, settings)
     best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
-    for family, kind in KINDS[spec.gaussian].items():
-        if spec.mechanism.noise not in ("auto", kind):
+    for kind, noise in settings.family.kinds.items():
+        if settings.noise not in ("auto", noise):
             continue
-        for candidate in candidates(family, problem):
+        for candidate in candidates(kind, problem):
             strategy = candidate.strategy
-            key = (kind, strategy.lattice.k, strategy.layout.size)
+            key = (noise, strategy.lattice.k, strategy.layout.size)
             if key not in best or candidate.error < best[key].error:
                 best[key] = candidate
-    at_once, sized = sum(one.outputs for one in spec.components), for_rows(component, n)
     options = []
-    for (kind, k, values), one in sorted(best.items(), key=_predicted)[:_MOST_OPTIONS]:
-        planned, _ = resolved(spec, sized, n, at_once, one.strategy, one.h)
-        sure, predicted = planned.certificate, one.error * problem.measurement.unit
+    for (noise, k, values), one in sorted(best.items(), key=_predicted)[:_MOST_OPTIONS]:
+        planned, _ = plan_measurement(measurement, settings, one.strategy, one.h)
+        sure, predicted = planned.certificate, one.error * measurement.unit
         parts = (sure.noise, sure.approximation, sure.rounding, sure.total)
-        options.append(Option(kind, k, one.h, values, predicted, *parts))
+        options.append(Option(noise, k, one.h, values, predicted, *parts))
     return options
 
 
@@ -498,7 +577,7 @@ def smallest_epsilon(
 
 
 def _refuse_advanced(spec: ReleaseSpec) -> None:
-    if spec.advanced:
+    if spec.family is ADVANCED:
         raise SpecError(
             'mechanism.noise: "laplace-advanced" is kept for comparison with a plan; to choose, '
             'write noise = "auto"'

@@ -9,20 +9,19 @@ from fractions import Fraction
 from typing import Any
 
 from dbern.certificate import Certificate, printed_sum
-from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator, Counters
+from dbern.counting.passes import Counters
 from dbern.data.parquet import READERS, FileFacts, reading_bytes
 from dbern.data.streams import BATCH_ROWS
-from dbern.planning.spec import ADVANCED, ReleaseSpec, described
+from dbern.planning.spec import ReleaseSpec, described
 from dbern.privacy.budget import Budget, Protection, decimal_text
-from dbern.privacy.calibration import GaussianNoise
-from dbern.privacy.contract import Contract, Sensitivity, array_names
-from dbern.privacy.mechanism import Noise, noise_law
+from dbern.privacy.contract import array_names
+from dbern.privacy.families import family_of, noise_law
+from dbern.privacy.mechanism import Noise
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.privacy.zcdp import pure_rho, rho_above, rho_for
+from dbern.privacy.zcdp import pure_rho, rho_above
+from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
-from dbern.strategies.maps import map_from_dict, map_to_dict, strategy_of
 
 # --- What a release takes, as planned
 
@@ -228,7 +227,7 @@ class ReleasePlan:
         if not self.charge.delta:
             return pure_rho(self.charge.epsilon)
         laws = [component.noise.law for component in self.components]
-        rhos = [law.rho for law in laws if isinstance(law, GaussianNoise)]
+        rhos = [law_rho(law) for law in laws if (law_rho := family_of(law).rho)]
         return rho_above(sum(rhos, Fraction(0))) if len(rhos) == len(laws) else None
 
     @property
@@ -402,95 +401,7 @@ def _per_axis(values: tuple[int, ...]) -> str:
     return str(values[0]) if len(set(values)) == 1 else str(list(values))
 
 
-# --- From what a record can do to the exact function to the noise that is planned for it
-
-KINDS = (
-    {"": "laplace", "spectral": "spectral-laplace", "binned": "binned-laplace"},
-    {"": "discrete-gaussian", "spectral": "spectral-gaussian", "binned": "binned-gaussian"},
-)
-"""Noise on lattice values, on spectral coordinates and on bins: Laplace, Gaussian."""
-
-_SHARE = 0.01  # of the noise that the effective kernel may cost
-
-
-def calibration_of(spec: ReleaseSpec) -> str:
-    """ "paper" or "tight"; advanced composition starts from the paper's."""
-    return "paper" if spec.advanced else spec.mechanism.calibration
-
-
-def exact_sensitivity(
-    measurement: Measurement, strategy: Strategy, n: int, calibration: str, norm: int
-) -> Sensitivity:
-    """Sensitivities of the exact function, before any rounding."""
-    function = measurement.function_sensitivity
-    if calibration == "paper":
-        return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
-    bound = measurement.sensitivity(strategy, norm, False)
-    return Sensitivity.over(n, function, bound.value, bound.derivation, norm)
-
-
-def noise_ratio(spec: ReleaseSpec, charge: Budget) -> float:
-    """Scale of the noise for sensitivity one; by advanced composition, over ``sqrt(N)``."""
-    if spec.advanced:
-        return 2 * math.sqrt(-2 * math.log(charge.delta)) / float(charge.epsilon)
-    if charge.delta:
-        return 1 / math.sqrt(2 * float(rho_for(charge.epsilon, charge.delta)))
-    return 1 / float(charge.epsilon)
-
-
-def tolerance(exact: Sensitivity, strategy: Strategy, n: int, ratio: float) -> float:
-    """Kernel error allowed: 1 % of the sensitivity, and 1 % of a lattice value's noise."""
-    axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))
-    rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
-    bound = float(exact.bound)
-    return _SHARE * min(bound * n / (2 * rows), bound * ratio * strategy.lattice_gain)
-
-
-def contract_of(
-    exact: Sensitivity, outputs: int, accumulator: Accumulator, n: int, fraction: Fraction
-) -> Contract:
-    """What crosses to the noise: for effective kernels, computed in floats; n of the release."""
-    found = accumulator.errors
-    if exact.norm == math.inf:
-        errors = 2 * found.kernel, found.floats
-    else:
-        norm = int(exact.norm) - 1
-        errors = found.kernel_norms[norm], found.float_norms[norm]
-    size = outputs * accumulator.strategy.layout.size
-    return Contract.of(exact, n, *errors, found.value_bound, size=size, fraction=fraction)
-
-
-def planned_sensitivity(exact: Sensitivity, law: Noise, unit: float) -> PlannedSensitivity:
-    """What the plan says of it, in units of values, with what rounding adds."""
-    if isinstance(law, GaussianNoise):
-        granules = math.sqrt(law.l2_sensitivity_granules_squared)
-    else:
-        granules = float(law.l1_sensitivity_granules)
-    total = math.ldexp(granules, law.granularity_exponent)
-    share = total / float(exact.bound) - 1
-    return PlannedSensitivity(
-        function=float(exact.function) * unit,
-        l1=total * unit if exact.norm == 1 else None,
-        l2=total * unit if exact.norm == 2 else None,
-        derivation=(
-            f"Delta{exact.norm} <= {exact.derivation} = {float(exact.bound) * unit:.6g}",
-            f"+ {share:.2%} for the effective kernel, float error and rounding to the grid",
-        ),
-    )
-
-
-def planned_noise(spec: ReleaseSpec, strategy: Strategy, law: Noise, unit: float) -> PlannedNoise:
-    """What the plan says of the noise, in units of values."""
-    granularity = math.ldexp(1.0, law.granularity_exponent) * unit
-    kind = KINDS[isinstance(law, GaussianNoise)][strategy.kind]
-    kind = ADVANCED if spec.advanced else kind
-    return PlannedNoise(kind, scale_of(law) * granularity, granularity, law)
-
-
-def scale_of(law: Noise) -> int:
-    """Granules: of a Gaussian, sigma."""
-    return law.sigma if isinstance(law, GaussianNoise) else law.scale
-
+# --- What counting takes
 
 TASK_ROWS = 20_000_000
 _TASKS_AT_LEAST = 16

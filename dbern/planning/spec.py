@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+)
 
 from dbern.bernstein.basis import MOST_H, MOST_K
 from dbern.combination import Combination
@@ -33,10 +40,14 @@ from dbern.data.objects import check_url, is_url
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, exact
 from dbern.privacy.contract import require_one_charge
+from dbern.privacy.families import ADVANCED, FAMILIES, PAPER, NoiseFamily, named
 from dbern.system import importable, named_function
 from dbern.targets import Learner, learner_of
 from dbern.targets.base import Section, explain
 from dbern.types import FloatArray
+
+_WITH_DELTA = {name: one.with_delta for one in FAMILIES for name in one.kinds.values()}
+"""Whether a noise needs a delta, by its name."""
 
 # --- The sections of a spec
 
@@ -92,7 +103,7 @@ class GroupSection(Section):
 
 
 class FilterSection(Section):
-    """``[data.filter]``: rows whose value is not in the public list count as null records."""
+    """``[data.filter]``: rows whose value is not in the public list count as missing records."""
 
     column: str = Field(description='column = "status"')
     values: list[_Category] = Field(min_length=1, description='values = ["done"]')
@@ -141,6 +152,12 @@ class TargetSection(Section):
 _Whole = Annotated[int, Field(ge=1)]
 
 
+def _known_noise(name: str) -> str:
+    if name != "auto" and name not in _WITH_DELTA:
+        raise ValueError
+    return name
+
+
 class MechanismSection(Section):
     """``[mechanism]``: lattice, order, noise and confidence."""
 
@@ -150,10 +167,7 @@ class MechanismSection(Section):
     h: Literal["auto"] | _Whole | list[_Whole] = Field(
         "auto", description='h = "auto", h = 4 or h = [4, 2]'
     )
-    noise: Literal[
-        "auto", "laplace", "spectral-laplace", "binned-laplace", "discrete-gaussian",
-        "spectral-gaussian", "binned-gaussian", "laplace-advanced",
-    ] = Field("auto", description=(
+    noise: Annotated[str, AfterValidator(_known_noise)] = Field("auto", description=(
         'noise = "auto"; with delta = "0" "laplace", "spectral-laplace" or "binned-laplace", with '
         'a delta "discrete-gaussian", "spectral-gaussian", "binned-gaussian" or "laplace-advanced"'
     ))  # fmt: skip
@@ -241,10 +255,6 @@ def described(protection: Protection, n: int) -> tuple[str, ...]:
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TOO_DEEP = "is nested too deeply; write tables and lists as docs/spec.md has them"
-ADVANCED = "laplace-advanced"
-_GAUSSIAN = ("discrete-gaussian", "spectral-gaussian", "binned-gaussian")
-_LAPLACE = ("laplace", "spectral-laplace", "binned-laplace")
-_WITH_DELTA = (*_GAUSSIAN, ADVANCED)
 _LEAST_DELTA = Fraction(1, 10**15)
 _LEAST_BETA = Fraction(1, 10**9)
 _LEAST_EPSILON = Fraction(1, 10**6)
@@ -370,14 +380,9 @@ class ReleaseSpec(Section):
         return self._parsed.charge
 
     @property
-    def gaussian(self) -> bool:
-        """Whether the noise is Gaussian: what "auto" means where delta is above 0."""
-        return self.charge.delta > 0 and not self.advanced
-
-    @property
-    def advanced(self) -> bool:
-        """Whether the noise is the paper's for a delta: Laplace with advanced composition."""
-        return self.mechanism.noise == ADVANCED
+    def family(self) -> NoiseFamily:
+        """The noise, and what differs between kinds of it."""
+        return self._parsed.family
 
     @property
     def beta(self) -> Fraction:
@@ -470,9 +475,11 @@ class ReleaseSpec(Section):
         content = self.model_dump(exclude_none=True)
         for section, keys in sections.items():
             content[section].update(keys)
-        spec = ReleaseSpec(**content)
-        spec._base = self._base
-        return spec
+        return _from_sections(content, self._base)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the sections: what they mean is found anew, with the modules that they name."""
+        return _from_sections, (self.model_dump(exclude_none=True), self._base)
 
     def identity(self) -> dict[str, Any]:
         """What makes this release this one: all but ``h``, the output and where the ledger is."""
@@ -483,12 +490,20 @@ class ReleaseSpec(Section):
         return content
 
 
+def _from_sections(content: dict[str, Any], base: Path) -> ReleaseSpec:
+    with importable(base):
+        spec = ReleaseSpec(**content)
+    spec._base = base
+    return spec
+
+
 @dataclass(frozen=True)
 class _Parsed:
     records: RecordSchema
     learner: Learner
     components: tuple[Measurement, ...]
     charge: Budget
+    family: NoiseFamily
     beta: Fraction
     protection: Protection
 
@@ -508,11 +523,6 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         Outside(spec.data.outside),
     )
     _check_per_axis(spec, domain)
-    if spec.mechanism.noise in _LAPLACE[1:] and spec.mechanism.calibration == "paper":
-        raise SpecError(
-            'mechanism.calibration: "paper" is proved for noise = "laplace" only; '
-            'write calibration = "tight"'
-        )
     beta = exact(spec.mechanism.beta, "mechanism.beta")
     if not _LEAST_BETA <= beta <= 1 - _LEAST_BETA:
         raise SpecError('mechanism.beta: must be from 1e-9 to 1 - 1e-9; write beta = "0.05"')
@@ -523,19 +533,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     charge = Budget.parse(spec.budget.epsilon, spec.budget.delta)
     if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
         raise SpecError('budget.epsilon: must be from 1e-6 to 1e6; write epsilon = "1.0"')
-    if charge.delta and spec.mechanism.noise in _LAPLACE:
-        raise SpecError(
-            'budget.delta: Laplace noise needs none; write delta = "0", or noise = "auto"'
-        )
-    if not charge.delta and spec.mechanism.noise in _WITH_DELTA:
-        raise SpecError(
-            f'mechanism.noise: "{spec.mechanism.noise}" needs a delta; write delta = "1e-6" in '
-            '[budget], or noise = "auto"'
-        )
-    if charge.delta and spec.mechanism.calibration == "paper":
-        raise SpecError(
-            'mechanism.calibration: "paper" is for delta = "0"; write calibration = "tight"'
-        )
+    family = _family(spec, charge)
     if charge.delta and charge.delta < _LEAST_DELTA:
         raise SpecError('budget.delta: must be 0 or at least 1e-15; write delta = "1e-6"')
     for role in ("label", "response", "group"):
@@ -550,17 +548,41 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f"most {_MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
     found = tuple(protect(one, protection, schema.unit) for one in components)
-    return _Parsed(schema, learner, found, charge, beta, protection)
+    return _Parsed(schema, learner, found, charge, family, beta, protection)
 
 
 def _protection(spec: ReleaseSpec) -> Protection:
     protection = protection_of(spec.data)
-    if protection.private_rows and spec.mechanism.noise == ADVANCED:
+    if protection.private_rows and spec.mechanism.noise == ADVANCED.plain:
         raise SpecError(
-            f'mechanism.noise: "{ADVANCED}" is for replaced rows, as in the paper; write '
+            f'mechanism.noise: "{ADVANCED.plain}" is for replaced rows, as in the paper; write '
             'noise = "auto"'
         )
     return protection
+
+
+def _family(spec: ReleaseSpec, charge: Budget) -> NoiseFamily:
+    noise, paper = spec.mechanism.noise, spec.mechanism.calibration == "paper"
+    with_delta = _WITH_DELTA.get(noise)
+    if paper and with_delta is False and noise != PAPER.plain:
+        raise SpecError(
+            'mechanism.calibration: "paper" is proved for noise = "laplace" only; '
+            'write calibration = "tight"'
+        )
+    if charge.delta and with_delta is False:
+        raise SpecError(
+            'budget.delta: Laplace noise needs none; write delta = "0", or noise = "auto"'
+        )
+    if not charge.delta and with_delta:
+        raise SpecError(
+            f'mechanism.noise: "{noise}" needs a delta; write delta = "1e-6" in '
+            '[budget], or noise = "auto"'
+        )
+    if charge.delta and paper:
+        raise SpecError(
+            'mechanism.calibration: "paper" is for delta = "0"; write calibration = "tight"'
+        )
+    return named(noise, with_delta=charge.delta > 0, paper=paper)
 
 
 def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:

@@ -13,15 +13,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeAlias
 
 from dbern.errors import SpecError
 from dbern.privacy.advanced import calibrate_advanced_laplace
 from dbern.privacy.budget import Budget
 from dbern.privacy.calibration import calibrate_gaussian, calibrate_laplace
 from dbern.privacy.mechanism import Noise
+
+Calibrated: TypeAlias = Callable[[Fraction, Fraction, int, Budget, Fraction], Noise]
+"""Of what is moved, errs, how many values, a budget, and a bound on values, in this order."""
 
 
 def exact_bound(value: float | Fraction) -> Fraction:
@@ -147,15 +151,20 @@ class Contract:
         return cls(sensitivity, *errors, exact_bound(value_bound), size, fraction)
 
 
-def law_of(contract: Contract, charge: Budget) -> Noise:
-    """The noise that makes what the contract is about private for its fraction of the charge."""
+def law_of(contract: Contract, charge: Budget, calibrated: Calibrated | None = None) -> Noise:
+    """The noise that makes what the contract is about private for its fraction of the charge.
+
+    `calibrated` is that of another law; unless it is given, the norm says which of ours it is.
+    """
     moved = contract.sensitivity.bound + contract.kernel_error
     eta, size, bound = contract.float_error, contract.size, contract.value_bound
     budget, norm = charge.part(contract.fraction), contract.sensitivity.norm
+    if calibrated is not None:
+        return calibrated(moved, eta, size, budget, bound)
     if norm == 1:
         return calibrate_laplace(moved, eta / size, size, budget.epsilon, bound)
-    calibrated = calibrate_gaussian if norm == 2 else calibrate_advanced_laplace
-    return calibrated(moved, eta, size, budget.epsilon, budget.delta, bound)
+    ours = calibrate_gaussian if norm == 2 else calibrate_advanced_laplace
+    return ours(moved, eta, size, budget.epsilon, budget.delta, bound)
 
 
 # --- Basic composition
@@ -180,24 +189,24 @@ def is_fraction(value: object) -> bool:
 
 
 def require_one_charge(kind: str, parts: Sequence[tuple[str, int, Fraction]]) -> None:
-    """Refuse components that together spend more than the charge, or whose arrays meet.
+    """Refuse measurements that together spend more than the charge, or whose arrays meet.
 
-    A component whose fraction of the budget is s is epsilon s, delta s private, so all of them are
-    (epsilon, delta)-DP exactly where the fractions add up to at most one. They are exact, so that
-    this sum is. Center and noise of an array are found by its name: two of one name would get one
-    center, and the noise of two laws.
+    A measurement whose fraction of the budget is s is epsilon s, delta s private, so all of them
+    are (epsilon, delta)-DP exactly where the fractions add up to at most one. They are exact, so
+    that this sum is. Center and noise of an array are found by its name: two of one name would get
+    one center, and the noise of two laws.
 
     Parameters
     ----------
     kind : str
         The learner's, for the message.
     parts : sequence of (str, int, Fraction)
-        Name, number of outputs and fraction of the budget of each component.
+        Name, number of outputs and fraction of the budget of each measurement.
 
     Raises
     ------
     SpecError
-        Naming the learner's `kind`, and what its components must be instead.
+        Naming the learner's `kind`, and what its measurements must be instead.
 
     Examples
     --------
@@ -206,15 +215,15 @@ def require_one_charge(kind: str, parts: Sequence[tuple[str, int, Fraction]]) ->
     for name, _, fraction in parts:
         if not is_fraction(fraction):
             raise SpecError(
-                f'target.kind: "{kind}" gives its component "{name}" the share '
-                f"{fraction!r} of the budget, and a share is a Fraction above 0 and at most 1; "
-                'in the learner, write share=Fraction("0.5")'
+                f'target.kind: "{kind}" gives its measurement "{name}" the fraction '
+                f"{fraction!r} of the budget, which must be a Fraction above 0 and at most 1; "
+                'in the learner, write fraction=Fraction("0.5")'
             )
     total = sum((Fraction(fraction) for _, _, fraction in parts), Fraction(0))
     if total > 1:
         raise SpecError(
-            f'target.kind: the shares of the components of "{kind}" add up to {total} of the '
-            f"budget, more than 1; in the learner, write share=Fraction(1, {len(parts)}) for "
+            f'target.kind: the fractions of the measurements of "{kind}" add up to {total} of the '
+            f"budget, more than 1; in the learner, write fraction=Fraction(1, {len(parts)}) for "
             "each, or others that add up to at most 1"
         )
     counted = Counter(array for name, outputs, _ in parts for array in array_names(name, outputs))
@@ -222,5 +231,5 @@ def require_one_charge(kind: str, parts: Sequence[tuple[str, int, Fraction]]) ->
     if repeated:
         raise SpecError(
             f'target.kind: "{kind}" releases more than one array named "{repeated[0]}"; in the '
-            "learner, give each component a name of its own (outputs add _0, _1, .. to it)"
+            "learner, give each measurement a name of its own (outputs add _0, _1, .. to it)"
         )

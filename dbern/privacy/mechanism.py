@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -16,23 +15,6 @@ from dbern.types import FloatArray, Int64Array
 CANONICAL_BLOCK: Final = 65536
 
 Noise: TypeAlias = LaplaceNoise | GaussianNoise
-
-_LAWS: Final[dict[str, Callable[..., Noise]]] = {
-    "laplace": LaplaceNoise,
-    "discrete-gaussian": GaussianNoise,
-}
-
-
-def noise_law(fields: Mapping[str, Any]) -> Noise:
-    """The law whose `dataclasses.asdict` these fields are.
-
-    Examples
-    --------
-    >>> noise_law({"kind": "laplace", "scale": 3, "granularity_exponent": 0,
-    ...            "l1_sensitivity_granules": 3}).epsilon
-    Fraction(1, 1)
-    """
-    return _LAWS[fields["kind"]](**fields)
 
 
 def privatize(

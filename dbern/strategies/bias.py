@@ -45,10 +45,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -60,6 +61,26 @@ from dbern.strategies.approximation import AxisMap, Maps, lebesgue_constant, tra
 from dbern.strategies.base import Lattice
 from dbern.strategies.gram import MOST_POINTS, CubeKernel, LatticeSpectrum, lattice_sup_norm
 from dbern.types import UNIT_ROUNDOFF, FloatArray
+
+# --- Classes of functions
+
+
+class Approximation(ABC):
+    """A class of functions, and the sup error of its worst member."""
+
+    @abstractmethod
+    def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
+        """Bound ``sup_y |f(y) - (B f)(y)|`` over the class, B the noiseless release."""
+
+    def stored(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> Approximation:
+        """Return what a synopsis holds of it, whose reader has no kernel of the user's."""
+        del k, h, maps
+        return self
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values; `approximation_of` reads them back."""
+
 
 # --- What a noiseless release misses of a ball of any reproducing kernel's Hilbert space
 
@@ -73,7 +94,7 @@ _TOGETHER = 64  # of which the diagonal of a square is used
 
 
 @dataclass(frozen=True)
-class GramBall:
+class GramBall(Approximation):
     """Functions of norm at most `radius` in the Hilbert space of a kernel on the unit cube.
 
     Examples
@@ -118,7 +139,7 @@ class GramBall:
 
 
 @dataclass(frozen=True)
-class StatedBall:
+class StatedBall(Approximation):
     """The same of a user's kernel, which a reader does not have: what was found when planned.
 
     For any other order or rank, ``radius kappa (1 + lambda)``.
@@ -357,7 +378,7 @@ _ROUNDING = 1e-11  # of the weights' moments, which are at most a few: far above
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(Approximation):
     """Affine functions: no approximation error.
 
     Examples
@@ -378,7 +399,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Holder:
+class Holder(Approximation):
     """``|f(x) - f(y)| <= constant |x - y|^exponent`` in the largest coordinate, unit-cube units.
 
     Raises
@@ -419,7 +440,7 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class Smooth:
+class Smooth(Approximation):
     """Derivatives along each axis, of orders one to `order`, at most `bound`; unit-cube units.
 
     Raises
@@ -497,18 +518,8 @@ def _taylor_error(k: int, h: int, order: int) -> float:
 # --- What a noiseless release misses of a function, at worst over a class of functions
 
 
-class Approximation(Protocol):
-    """A class of functions, and the sup error of its worst member."""
-
-    def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
-        """Bound ``sup_y |f(y) - (B f)(y)|`` over the class, B the noiseless release."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values; `approximation_of` reads them back."""
-
-
 @dataclass(frozen=True)
-class KernelMixture:
+class KernelMixture(Approximation):
     """Mixtures ``sum_i w_i K(. - t_i)`` with ``sum |w_i| <= 1``; point masses attain the bound.
 
     Not `attained`: those of a learner that has no point masses.

@@ -276,7 +276,7 @@ class BinnedStrategy(AxisStrategy):
 
     A record of weight w in [-1, 1] moves the bins of its output by ``w beta(t)``, and products of
     B-splines are nonnegative and sum to one. So ``|w beta(t) - w' beta(t')|_1 <= |w| + |w'| <= 2``
-    in one output or in two, whatever the signs; the null record gives half.
+    in one output or in two, whatever the signs; the missing record gives half.
     """
 
     lattice: Lattice

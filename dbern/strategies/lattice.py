@@ -62,9 +62,9 @@ class LatticeStrategy(LatticeMapStrategy):
     ) -> Bound:
         """``min(sqrt(2) max_t |K_t|_2, sqrt(N) sup K)``, where bumps are nonnegative.
 
-        ``|K_t - K_t'|_2^2 = |K_t|_2^2 + |K_t'|_2^2 - 2 <K_t, K_t'>``; the null record gives less,
-        and different outputs have no product. The second term is the move of one output alone: it
-        is no bound where a record may move two. Of opposite signs, ``2 max_t |K_t|_2``.
+        ``|K_t - K_t'|_2^2 = |K_t|_2^2 + |K_t'|_2^2 - 2 <K_t, K_t'>``; the missing record gives
+        less, and different outputs have no product. The second term is the move of one output
+        alone: it is no bound where a record may move two. Of opposite signs, ``2 max_t |K_t|_2``.
         """
         sums = [kernel.square_sum(k) for kernel, k in zip(kernels, self.lattice.k, strict=True)]
         if signed:

@@ -27,7 +27,7 @@ class SpectralStrategy(LatticeMapStrategy):
 
     With the orthonormal coordinates ``x_j = w_j y_j`` of a bump difference, ``|x|_2^2 <= prod_i
     gram_norm_i |phi_t - phi_t'|^2 <= prod_i gram_norm_i 2 K(0)`` because ``<phi_t, phi_t'> =
-    K(t - t') >= 0``; a null record gives half. Cauchy-Schwarz: ``|y|_1 = sum_j |x_j| / w_j <=
+    K(t - t') >= 0``; a missing record gives half. Cauchy-Schwarz: ``|y|_1 = sum_j |x_j| / w_j <=
     |x|_2 (sum_j w_j^{-2})^{1/2}``, and the sum over the box of indices factors over axes. For the
     l2 norm the weights are one, and ``|x|_2`` is the bound.
     """
@@ -142,7 +142,7 @@ def _enclosed_bound(spectrum: AxisSpectrum, kernel: Kernel, k: int, *, pairs: bo
         return None
     lattice = np.arange(k + 1) / k
     features = spectrum.analysis @ kernel(lattice[:, None] - nodes)
-    best = float(np.abs(features).sum(axis=0).max())  # the null record
+    best = float(np.abs(features).sum(axis=0).max())  # the missing record
     for column in range(len(nodes) if pairs else 0):
         apart = features[:, column + 1 :] - features[:, column, None]
         best = max(best, float(np.abs(apart).sum(axis=0).max(initial=0.0)))

@@ -28,13 +28,13 @@ from dbern.certificate import (
     vector_bound,
 )
 from dbern.data.domain import Axis, Domain
-from dbern.privacy.calibration import GaussianNoise
-from dbern.privacy.mechanism import Noise, noise_law
+from dbern.privacy.families import family_of, noise_law
+from dbern.privacy.mechanism import Noise
+from dbern.strategies import map_of, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Lattice, Slab, Strategy
 from dbern.strategies.bias import approximation_of
 from dbern.strategies.lattice import LatticeStrategy
-from dbern.strategies.maps import map_of, strategy_of
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.store import ReleasedStore
 from dbern.system import Kept
@@ -539,9 +539,8 @@ class ReleasedArray:
 
 def _deviation(facts: Mapping[str, Any]) -> float:
     """The standard deviation of the noise of a released value, in data units."""
-    gaussian = isinstance(noise_law(facts["noise"]["law"]), GaussianNoise)
     scale: float = facts["noise"]["scale"]
-    return scale if gaussian else math.sqrt(2) * scale
+    return family_of(noise_law(facts["noise"]["law"])).deviation * scale
 
 
 def _cube(names: Sequence[str]) -> Domain:

@@ -1,7 +1,8 @@
-"""Learners: each turns its public parameters into the components that are released of records.
+"""Learners: each turns its public parameters into measurements, which are released of records.
 
 A third party adds one by an entry point of the group ``dbern.targets`` that names its class. What
-most are written with is here too: `Learner`, `KernelSum`, `axis_kernels`, `KernelName`, `Lengths`.
+most are written with is here too: `Learner`, `KernelSum`, `Measurement`, `axis_kernels`,
+`KernelName`, `Lengths`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from importlib.metadata import entry_points
 
 from dbern.counting.kernel_sums import KernelSum
+from dbern.counting.measurement import Measurement
 from dbern.errors import SpecError
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths
@@ -32,6 +34,7 @@ __all__ = [
     "Learner",
     "Lengths",
     "LogisticRegression",
+    "Measurement",
     "NadarayaWatson",
     "NaiveBayes",
     "Oracle",

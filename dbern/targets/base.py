@@ -158,7 +158,7 @@ class Learner(Section, ABC):
         """
 
     def combination(self, schema: RecordSchema) -> Combination:
-        """How the components make the function."""
+        """How the measurements make the function."""
         del schema
         return Combination()
 

@@ -17,9 +17,9 @@ each value cut to the public bounds, a failure replaced by the stated constant. 
 Sensitivity under replace-one
 -----------------------------
 The user states s, the largest change of a value of f when one record is added, removed or replaced
-(a null record is not there, so all three are replacements), of any number of records up to n; for
-one lattice optionally ``l1``, the largest sum of such changes. Cutting to an interval changes no
-difference of values for the larger.
+(a missing record is not there, so all three are replacements), of any number of records up to n;
+for one lattice optionally ``l1``, the largest sum of such changes. Cutting to an interval changes
+no difference of values for the larger.
 
 *All records*: ``S(F) <= s``. *Shards*: a record's shard follows from its content, so a replaced one
 leaves a shard and enters another, or both are one: ``S(F) <= 2 s``, and the same for l1, whether or

@@ -3,8 +3,8 @@
 Counts of classes, and each class's sums and squares of the axes: vectors of exact integers.
 
 A record of class c with centred positions u in [-1/2, 1/2]^l adds ``(1, u_1 .. u_l, u_1^2 ..
-u_l^2)`` to the entries of c, or 1 alone, all in units of ``2^-s`` as integers; a null record adds
-nothing. Division by n and the noise come after.
+u_l^2)`` to the entries of c, or 1 alone, all in units of ``2^-s`` as integers; a missing record
+adds nothing. Division by n and the noise come after.
 
 Sensitivity under replace-one
 -----------------------------
@@ -16,7 +16,7 @@ rounding is monotone and the bounds are integers, so nothing is added for it. In
 attained by corners.
 
 *The same class*: the counts cancel, u_i moves by at most 1 and u_i^2 by at most 1/4: ``1.25 l`` in
-the l1 norm and ``1.0625 l`` squared in the l2 norm. The null record leaves less than either.
+the l1 norm and ``1.0625 l`` squared in the l2 norm. The missing record leaves less than either.
 
 So ``Delta1 <= (2 + 1.5 l)/n`` and ``Delta2^2 <= max(2 + 0.625 l, 1.0625 l)/n^2``; counts alone move
 by ``2/n`` and ``sqrt(2)/n``.
@@ -41,8 +41,8 @@ in [0, 1]. With m = 0 it is ``prod_i v_i``, in [0, 1].
 
 *A replacement* takes a record away and adds one. Within a class its score changes by at most ``l P/
 n``. From one class to the other F changes by twice ``-(l-1) P/n`` to ``P/n`` at most, as one score
-counts negatively. So ``S(F) <= 2 max(1, l-1) P / n``, of which ``l P/n`` is never more; the null
-record leaves less. The paper's bound is smaller, and false: see the tests.
+counts negatively. So ``S(F) <= 2 max(1, l-1) P / n``, of which ``l P/n`` is never more; the
+missing record leaves less. The paper's bound is smaller, and false: see the tests.
 
 *Under add-or-remove-one* it is one record more or less: ``S(F) <= max(1, l-1) P / n``, n the public
 normalizer of shares and sums. That is half, and so is the effective kernel's part.

@@ -31,7 +31,7 @@ gets at most G. At a position that q records have, their mean moves by ``|r - m|
 most G. A replacement takes a record away and adds one, and no v is larger than the sum of its
 gaps, which is at most one:
 
-    ``|v - v'| <= tau = min(4G, 2)``,  half of 4G with the null record.
+    ``|v - v'| <= tau = min(4G, 2)``,  half of 4G with the missing record.
 
 *Released values* are a public linear map of v, ``sum_j v_j T K_{x_j}``. They move by at most ``tau
 max_t |T K_t|`` in any norm: ``S(F) <= tau sup K``, ``Delta1 <= tau max_t sum_v K(v/k - t)`` for

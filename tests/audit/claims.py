@@ -22,7 +22,7 @@ TRUSTED = {
     "__init__": "",
 }
 MOST_LINES = 2000
-NOT_TRUSTED = {"accuracy", "random_privacy"}
+NOT_TRUSTED = {"accuracy", "families", "random_privacy"}
 
 
 @dataclass(frozen=True)

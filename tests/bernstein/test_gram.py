@@ -11,7 +11,7 @@ import pytest
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
 from dbern.erm.user import UserKernel
 from dbern.errors import SpecError
-from dbern.strategies import gram
+from dbern.strategies import gram, map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.base import Lattice, Slab
 from dbern.strategies.bias import GramBall, Released, StatedBall, approximation_of
 from dbern.strategies.gram import (
@@ -22,7 +22,6 @@ from dbern.strategies.gram import (
     lattice_sup_norm,
     rkhs_sensitivity,
 )
-from dbern.strategies.maps import map_from_dict, map_to_dict, strategy_of
 from dbern.synopsis.arrays import Smoothing, select, smoothed
 
 

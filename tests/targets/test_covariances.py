@@ -13,7 +13,7 @@ from scipy.stats import gaussian_kde, multivariate_normal
 
 import dbern
 import dbern.xarray
-from dbern.planning.planner import plan_files, problem_of
+from dbern.planning.planner import Settings, plan_files, problem_of
 from dbern.releasing import publish as publishing
 from dbern.synopsis.evaluate import evaluate
 from dbern.targets import KernelDensity, NadarayaWatson
@@ -145,7 +145,7 @@ def test_the_sum_over_the_lattice_is_bounded_where_marginal_maxima_are_not(k):
 def test_a_reference_density_is_that_of_the_points():
     spec = spec_of(H2, "binned-laplace", reference="test_covariances:tilted")
     (component,) = spec.components
-    given = problem_of(spec, component, 40).reference
+    given = problem_of(component, Settings.of(spec, 40, 1)).reference
     inside = np.array([[0.2, 0.9], [0.5, 0.5]])
     outside = np.array([[1.0, 1.0], [0.0, 0.0]])
     outside = outside[~component.oblique.points(outside)[1]]
@@ -260,3 +260,13 @@ def test_a_covariance_is_of_a_gaussian_and_parameters_come_back():
         NadarayaWatson()
     for one in (KernelDensity(covariance=H2), NadarayaWatson(bandwidth=[1.0])):
         assert type(one)(**one.get_params()) == one
+
+
+def test_the_oblique_axes_are_kept_where_rows_are_private():
+    """What is published of them is what points are evaluated with."""
+    private = {"neighbors": "add-or-remove-one", "normalizer": "40"}
+    spec = spec_of(H2, n=None, data=private, k=6, h=2)
+    (measurement,) = spec.components
+    (plan,) = plan_files(spec, ()).components
+    assert measurement.oblique is not None
+    assert publishing._stored(spec, plan, "density").oblique == measurement.oblique

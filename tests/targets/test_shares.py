@@ -48,10 +48,10 @@ def several(monkeypatch):
 REFUSED = [
     ([("one",), ("two",)], "add up to 2 of the budget"),
     ([("one", HALF), ("two", HALF), ("three", Fraction(1, 10**30))], "more than 1"),
-    ([("one", Fraction(0)), ("two", HALF)], '"one" the share'),
-    ([("one", Fraction(-1, 2)), ("two", HALF)], '"one" the share'),
-    ([("one", Fraction(3, 2))], '"one" the share'),
-    ([("one", 0.5), ("two", 0.5)], "is a Fraction above 0"),
+    ([("one", Fraction(0)), ("two", HALF)], '"one" the fraction'),
+    ([("one", Fraction(-1, 2)), ("two", HALF)], '"one" the fraction'),
+    ([("one", Fraction(3, 2))], '"one" the fraction'),
+    ([("one", 0.5), ("two", 0.5)], "must be a Fraction above 0"),
     ([("one", HALF), ("one", HALF)], 'more than one array named "one"'),
 ]
 

@@ -1,0 +1,174 @@
+"""The families of noise: a law, what a spec calls it, and what of it only accuracy rests on.
+
+A new law is a file beside this one, and a `NoiseFamily` of it here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+
+from dbern.errors import SpecError
+from dbern.privacy.accuracy import gaussian_tail, tail
+from dbern.privacy.budget import Budget
+from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
+from dbern.privacy.contract import Calibrated, Contract, law_of
+from dbern.privacy.mechanism import Noise
+from dbern.privacy.zcdp import rho_for
+
+
+@dataclass(frozen=True)
+class NoiseFamily:
+    """One kind of noise, and everything that differs between kinds.
+
+    Attributes
+    ----------
+    law : type
+        Of its calibrated noise; its `kind` is written into plans and synopses.
+    norm : float
+        Of the sensitivity it is calibrated to: 1, 2, or infinity for any one value.
+    kinds : mapping
+        By what a strategy releases (`Strategy.kind`), the name in ``mechanism.noise`` and plans.
+    with_delta : bool
+        Whether it is for a budget with a delta.
+    weighting : float
+        Of spectral coordinates.
+    ratio : callable
+        Of a budget: the scale of the noise for sensitivity one.
+    deviation : float
+        Standard deviation over scale.
+    scale : callable
+        Of a law: in granules.
+    moved : callable
+        Of a law: the sensitivity it is calibrated to, in granules.
+    tail : callable
+        Of (law, count, beta): what none of so many draws reaches with probability ``1 - beta``.
+    node_tail : callable
+        Of (law, a, m, level): granules that ``sum_j c_j X_j`` reaches with probability at most
+        ``exp(-level)``, for ``|c|_2 <= a`` and ``|c|_inf <= m``: `dbern.certificate.tail_at_nodes`.
+    rho : callable, optional
+        Of a law: its zCDP, where that is what it is calibrated to.
+    automatic : bool
+        Whether "auto" means it.
+    by_function : bool
+        Whether the sensitivity is that of the function for each value, as in the paper.
+    calibrated : callable, optional
+        Of a law of its own: as of `law_of`.
+    """
+
+    law: type[Any]
+    norm: float
+    kinds: Mapping[str, str]
+    with_delta: bool
+    weighting: float
+    ratio: Callable[[Budget], float]
+    deviation: float
+    scale: Callable[[Any], int]
+    moved: Callable[[Any], float]
+    tail: Callable[[Any, int, Fraction], float]
+    node_tail: Callable[[Any, float, float, float], float]
+    rho: Callable[[Any], Fraction] | None = None
+    automatic: bool = True
+    by_function: bool = False
+    calibrated: Calibrated | None = None
+
+    @property
+    def plain(self) -> str:
+        """Name the noise of lattice values and of vectors."""
+        return self.kinds[""]
+
+    @property
+    def values_norm(self) -> int:
+        """Return the norm in which the move of all values is bounded."""
+        return 2 if self.norm == 2 else 1
+
+    def calibrate(self, contract: Contract, charge: Budget) -> Noise:
+        """Return the law that makes what the contract is about private for its fraction."""
+        return law_of(contract, charge, self.calibrated)
+
+
+def _laplace_node_tail(law: LaplaceNoise, a: float, m: float, level: float) -> float:
+    shares = np.linspace(0.001, 0.999, 999)  # of 1 / (s m); any u < 1 / (s m) is valid
+    exponents = (shares * a / m) ** 2 / (1 - shares**2)
+    return law.scale * m * float(((level + exponents) / shares).min())
+
+
+LAPLACE: Final = NoiseFamily(
+    law=LaplaceNoise,
+    norm=1,
+    kinds={"": "laplace", "spectral": "spectral-laplace", "binned": "binned-laplace"},
+    with_delta=False,
+    weighting=0.25,
+    ratio=lambda budget: 1 / float(budget.epsilon),
+    deviation=math.sqrt(2),
+    scale=lambda law: law.scale,
+    moved=lambda law: float(law.l1_sensitivity_granules),
+    tail=tail,
+    node_tail=_laplace_node_tail,
+)
+GAUSSIAN: Final = NoiseFamily(
+    law=GaussianNoise,
+    norm=2,
+    kinds={"": "discrete-gaussian", "spectral": "spectral-gaussian", "binned": "binned-gaussian"},
+    with_delta=True,
+    weighting=0.5,
+    ratio=lambda budget: 1 / math.sqrt(2 * float(rho_for(budget.epsilon, budget.delta))),
+    deviation=1.0,
+    scale=lambda law: law.sigma,
+    moved=lambda law: math.sqrt(law.l2_sensitivity_granules_squared),
+    tail=gaussian_tail,
+    node_tail=lambda law, a, m, level: law.sigma * a * math.sqrt(2 * level),  # noqa: ARG005
+    rho=lambda law: law.rho,
+)
+PAPER: Final = replace(LAPLACE, kinds={"": "laplace"}, automatic=False, by_function=True)
+"""The paper's calibration of Laplace noise, N S(F)."""
+
+ADVANCED: Final = replace(
+    PAPER,
+    norm=math.inf,
+    kinds={"": "laplace-advanced"},
+    with_delta=True,
+    ratio=lambda budget: 2 * math.sqrt(-2 * math.log(budget.delta)) / float(budget.epsilon),
+)
+"""The paper's noise for a delta; the ratio is over the root of the number of values."""
+
+FAMILIES: Final = (LAPLACE, GAUSSIAN, PAPER, ADVANCED)
+
+
+def family_of(law: Noise) -> NoiseFamily:
+    """Return the first family with this law."""
+    return next(one for one in FAMILIES if one.law is type(law))
+
+
+def named(noise: str, *, with_delta: bool, paper: bool = False) -> NoiseFamily:
+    """Return the family that a spec's noise means, "auto" or a name.
+
+    Raises
+    ------
+    SpecError
+        Where none has the name.
+    """
+    for one in FAMILIES:
+        automatic = noise == "auto" and (one.automatic or paper)
+        fits = one.with_delta == with_delta and paper == (one is PAPER)
+        if fits and (automatic or noise in one.kinds.values()):
+            return one
+    raise SpecError(f'mechanism.noise: "{noise}" is not known; write noise = "auto"')
+
+
+def noise_law(fields: Mapping[str, Any]) -> Noise:
+    """Return the law whose `dataclasses.asdict` these fields are.
+
+    Examples
+    --------
+    >>> noise_law({"kind": "laplace", "scale": 3, "granularity_exponent": 0,
+    ...            "l1_sensitivity_granules": 3}).epsilon
+    Fraction(1, 1)
+    """
+    law: Noise = next(one.law for one in FAMILIES if one.law.kind == fields["kind"])(**fields)
+    return law

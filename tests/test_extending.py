@@ -1,0 +1,289 @@
+"""What a new law, a new strategy and a new learner take: files that are added and changed."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dbern
+
+PACKAGE = Path(str(dbern.__file__)).parent
+SPEC = """
+import dbern
+from dbern.planning.planner import plan_files
+
+def planned(noise, kind="kernel-density", delta="0"):
+    spec = dbern.ReleaseSpec(
+        release={"name": "demo", "output": "demo.zarr"},
+        data={"source": "*.parquet", "bounds": {"x": [0.0, 10.0]}, "n": 100},
+        target={"kind": kind, "bandwidth": [2.0]},
+        mechanism={"k": 12, "h": 2, "noise": noise},
+        budget={"epsilon": "1.0", "delta": delta, "ledger": "sqlite:///l.db", "dataset": "demo"},
+    )
+    return spec, plan_files(spec, ())
+"""
+
+
+@pytest.fixture
+def copy(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "dbern", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "dbern"
+
+
+def run(folder, text):
+    done = subprocess.run(
+        [sys.executable, "-c", SPEC + text], cwd=folder, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(folder)}, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def touched(copy):
+    """Files of the copy that the package lacks, or has otherwise."""
+    paths = (path for path in copy.rglob("*.py"))
+    ours = ((path, PACKAGE / path.relative_to(copy)) for path in paths)
+    return {
+        one.relative_to(copy).as_posix()
+        for one, other in ours
+        if not other.exists() or not filecmp.cmp(one, other, shallow=False)
+    }
+
+
+def change(path, old, new):
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
+LAW = '''
+"""Laplace noise of twice the scale, with words of its own."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from dbern.privacy.calibration import LaplaceNoise, calibrate_laplace
+
+
+@dataclass(frozen=True)
+class CautiousNoise(LaplaceNoise):
+    kind: Literal["cautious"] = "cautious"
+    stream_label: ClassVar[str] = "cautious-1"
+
+
+def calibrated(moved, eta, size, budget, bound):
+    one = calibrate_laplace(moved, eta / size, size, budget.epsilon / 2, bound)
+    return CautiousNoise(one.scale, one.granularity_exponent, one.l1_sensitivity_granules)
+'''
+
+
+@pytest.mark.slow
+def test_a_law_is_a_file_and_its_place_in_the_registry(copy):
+    (copy / "privacy/cautious.py").write_text(LAW)
+    families = copy / "privacy/families.py"
+    change(families, "from dbern.privacy.budget import Budget\n",
+           "from dbern.privacy import cautious\nfrom dbern.privacy.budget import Budget\n")  # fmt: skip
+    change(families, "PAPER, ADVANCED)", "PAPER, ADVANCED, CAUTIOUS)")
+    change(
+        families,
+        "FAMILIES: Final = (",
+        """CAUTIOUS = replace(
+    LAPLACE, law=cautious.CautiousNoise, kinds={"": "cautious"}, automatic=False,
+    calibrated=cautious.calibrated,
+)
+FAMILIES: Final = (""",
+    )
+    assert touched(copy) == {"privacy/cautious.py", "privacy/families.py"}
+    said = run(
+        copy.parent,
+        """
+import numpy as np
+from dbern.planning.plans import ReleasePlan
+from dbern.privacy.mechanism import privatize
+_, usual = planned("laplace")
+_, plan = planned("cautious")
+law = plan.noise.law
+print(plan.noise.kind, law.kind, round(plan.noise.scale / usual.noise.scale, 3))
+print(ReleasePlan.from_dict(plan.to_dict()) == plan, plan.certificate.noise > usual.certificate.noise)
+zeros = np.zeros(8, dtype=np.int64)
+other = privatize(zeros, 0, usual.noise.law, bytes(32), "density")
+print((privatize(zeros, 0, law, bytes(32), "density") != other).any())
+""",
+    )
+    assert said == ["cautious", "cautious", "2.0", "True", "True", "True"]
+
+
+STRATEGY = '''
+"""Release lattice values in reverse."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dbern.strategies.approximation import LinearMap, StoredArray
+from dbern.strategies.base import LatticeMapStrategy
+from dbern.strategies.lattice import LatticeStrategy
+
+
+@dataclass(frozen=True)
+class Reversal(LinearMap):
+    size: int
+    used: int = 0
+    kind: ClassVar[str] = "reversed"
+
+    @property
+    def rank(self):
+        return self.size
+
+    @property
+    def analysis(self):
+        return np.eye(self.size)[::-1]
+
+    synthesis = analysis
+
+    def using(self, rank):
+        return self
+
+    def to_dict(self):
+        return {"size": self.size}
+
+    @classmethod
+    def from_dict(cls, content):
+        return cls(content["size"])
+
+    def arrays(self):
+        return [StoredArray("reversal", self.analysis, ("mode", "axis"), {})]
+
+    @classmethod
+    def of_arrays(cls, read):
+        return cls(len(read("reversal")[0]))
+
+
+class ReversedStrategy(LatticeMapStrategy):
+    kind = "reversed"
+    lattice_gain = 1.0
+
+    def __init__(self, lattice, maps):
+        self.lattice, self._maps, self._plain = lattice, maps, LatticeStrategy(lattice)
+
+    @property
+    def layout(self):
+        return self.lattice
+
+    @property
+    def maps(self):
+        return self._maps
+
+    def matrix(self, axis):
+        return self._maps[axis].analysis
+
+    def row_sums(self, axis):
+        return np.ones(self.lattice.shape[axis])
+
+    def l1_sensitivity(self, kernels, **how):
+        return self._plain.l1_sensitivity(kernels, **how)
+
+    def l2_sensitivity(self, kernels, **how):
+        return self._plain.l2_sensitivity(kernels, **how)
+
+    def rkhs_sensitivity(self, kernels, norm):
+        return self._plain.rkhs_sensitivity(kernels, norm)
+
+    def lattice_norm(self, h):
+        return self._plain.lattice_norm(h)
+
+    def reconstruct(self, values, slab):
+        return values[::-1][slab.start : slab.stop]
+'''
+
+
+@pytest.mark.slow
+def test_a_strategy_is_a_file_its_candidates_and_its_names(copy):
+    (copy / "strategies/reversal.py").write_text(STRATEGY)
+    change(copy / "strategies/__init__.py", "    AxisBins: BinnedStrategy,\n",
+           "    AxisBins: BinnedStrategy,\n    Reversal: ReversedStrategy,\n")  # fmt: skip
+    change(copy / "strategies/__init__.py", "from dbern.strategies.spectral import ",
+           "from dbern.strategies.reversal import Reversal, ReversedStrategy\n"
+           "from dbern.strategies.spectral import ")  # fmt: skip
+    change(copy / "privacy/families.py", '"binned": "binned-laplace"}',
+           '"binned": "binned-laplace", "reversed": "reversed-laplace"}')  # fmt: skip
+    with (copy / "planning/choose.py").open("a") as choose:
+        choose.write("""
+
+def reversed_candidates(problem):
+    from dbern.strategies.reversal import Reversal, ReversedStrategy
+
+    for lattice in problem.lattices(_PLAIN_RESOLUTIONS):
+        maps = tuple(Reversal(size) for size in lattice.shape)
+        for h in problem.orders(_PLAIN_ORDERS):
+            yield problem.candidate(ReversedStrategy(lattice, maps), h)
+
+
+CANDIDATES["reversed"] = reversed_candidates
+""")
+    assert touched(copy) == {
+        "strategies/reversal.py", "strategies/__init__.py", "planning/choose.py",
+        "privacy/families.py",
+    }  # fmt: skip
+    said = run(
+        copy.parent,
+        """
+import numpy as np
+from dbern.planning.plans import ReleasePlan
+from dbern.strategies.base import Slab
+values = []
+for noise in ("laplace", "reversed-laplace"):
+    spec, plan = planned(noise)
+    plan = ReleasePlan.from_dict(plan.to_dict())
+    counters, whole = plan.counters(spec), Slab(0, 0, plan.lattice.shape[0])
+    state = counters.count([{"x": np.array([1.0, 2.5, 7.0])}], b"")
+    released = counters.finish(state, 0, 0, whole)
+    values.append(plan.strategy.reconstruct(released, whole))
+    print(plan.noise.kind, released[0] < released[-1])
+print(np.abs(values[0] - values[1]).max() < 1e-12)
+""",
+    )
+    assert said == ["laplace", "False", "reversed-laplace", "True", "True"]
+
+
+LEARNER = '''
+from typing import ClassVar
+
+from dbern.targets import KernelSum, Learner, Lengths, axis_kernels
+
+
+class Doubled(Learner):
+    """Twice the density of the records."""
+
+    kind: ClassVar[str] = "doubled"
+    bandwidth: Lengths
+
+    def components(self, schema):
+        kernels = axis_kernels(schema.domain, self.bandwidth, "bandwidth")
+        return (KernelSum("density", schema.domain, kernels, unit=2 / schema.domain.volume),)
+'''
+
+
+@pytest.mark.slow
+def test_a_learner_is_a_file_and_an_entry_point(tmp_path):
+    (tmp_path / "doubled.py").write_text(LEARNER)
+    facts = tmp_path / "doubled-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Name: doubled\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[dbern.targets]\ndoubled = doubled:Doubled\n")
+    (tmp_path / "dbern").symlink_to(PACKAGE)
+    said = run(
+        tmp_path,
+        """
+usual, plan = (planned("laplace", kind)[1] for kind in ("kernel-density", "doubled"))
+print(round(plan.sensitivity.function / usual.sensitivity.function, 6))
+""",
+    )
+    assert said == ["2.0"]

@@ -42,7 +42,7 @@ number of axes.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -78,42 +78,85 @@ _SOLVER_COPIES = 5  # of the rows of a pass: gathered, sorted, split, their labe
 
 
 @dataclass(frozen=True)
-class RiskMinimizer(RiskModel):
-    """A regularized risk minimizer as a function on the lattice, before that is chosen."""
+class _Released(RiskModel, ABC):
+    """A model and its sensitivity, as a measurement."""
 
-    space: GaussianFeatures | GramKernel
-    name: str = "decision"
     fraction: Fraction = WHOLE
+    name: str = "weights"
 
     def measurement(self) -> Measurement:
-        """Return it as a measurement; its bounds are known once n is.
-
-        `kernels` are the axes' densities; none where the choice looks at the Gram matrix.
-        """
-        found = Measurement(
+        """Return it as a measurement: before n is known, one that only says so."""
+        return Measurement(
             self.name,
             self.domain,
             sensitivity=self.sensitivity,
             accumulator=self.accumulator,
             restore=self.restore,
-            kernels=self.space.kernels,
-            outputs=self.outputs,
+            function_sensitivity=self.function_sensitivity if self.n else math.nan,
             fraction=self.fraction,
-            spectral=True,
-            cube=None if self.space.kernels else self.space.cube,
-            largest_lattice=self.space.largest_lattice,
             protected=lambda *neighbors: self.protected(*neighbors).measurement(),
             for_rows=lambda n: self.for_rows(n).measurement(),
         )
-        if self.n == 0:
-            return found
-        function = self.function_sensitivity
-        return replace(
-            found, function_sensitivity=function, bias=self.approximation, unit=self.unit
+
+    @property
+    def unit(self) -> float:
+        """What released values are in units of."""
+        return 1.0
+
+    @property
+    def _sensitivity(self) -> float:
+        """n times what a record can do to the weights of one output, in units of values."""
+        return OUTWARD * self.n * self.weight_sensitivity / self.unit
+
+    @property
+    @abstractmethod
+    def function_sensitivity(self) -> float:
+        """n times a function's sensitivity at one point."""
+
+    @abstractmethod
+    def sensitivity(self, strategy: Any, norm: int, loose: bool = False) -> Bound:
+        """Bound n times the sensitivity of all outputs."""
+
+    def accumulator(self, strategy: Any, n: int, tolerance: float) -> Accumulator:
+        """Resolve for n records: as fine as 64-bit integers allow, whatever the tolerance."""
+        del tolerance
+        return _accumulator(self.for_rows(n) if self.n != n else self, strategy)
+
+    def restore(self, strategy: Any, n: int, counting: Mapping[str, Any]) -> Accumulator:
+        """Return the accumulator that a plan has resolved."""
+        return _accumulator(self.restored(n, counting), strategy)
+
+
+def _accumulator(model: _Released, strategy: Any) -> Accumulator:
+    kind = WeightsAccumulator if model.risk.features else ValuesAccumulator
+    return kind(model, strategy, model.unit)
+
+
+def _times(outputs: int, norm: int) -> str:
+    return f"{outputs}{'^{1/2}' if norm == 2 else ''}"
+
+
+@dataclass(frozen=True)
+class RiskMinimizer(_Released):
+    """A regularized risk minimizer as a function on the lattice."""
+
+    space: GaussianFeatures | GramKernel
+
+    def measurement(self) -> Measurement:
+        """Return it as a measurement: before n is known, one that only says so."""
+        space = self.space
+        found = replace(
+            super().measurement(),
+            kernels=space.kernels,
+            outputs=self.outputs,
+            spectral=True,
+            cube=None if space.kernels else space.cube,
+            largest_lattice=space.largest_lattice,
         )
+        return replace(found, bias=self.bias, unit=self.unit) if self.n else found
 
     @cached_property
-    def approximation(self) -> Approximation:
+    def bias(self) -> Approximation:
         """The space's, for the norm of the mean of the minimizers, concave in a shard's weight."""
         total = min(self.risk.most_weight / self.risk.shards, OUTWARD * OUTWARD * self.cost)
         norm = self.risk.norm(total) / self.unit
@@ -123,11 +166,6 @@ class RiskMinimizer(RiskModel):
     def unit(self) -> float:
         """``C M c``."""
         return self.cost * self.risk.slope * self.space.volume
-
-    @property
-    def _sensitivity(self) -> float:
-        """n times what a record can do to the weights of one output, in units of values."""
-        return OUTWARD * self.n * self.weight_sensitivity / self.unit
 
     @property
     def function_sensitivity(self) -> float:
@@ -145,23 +183,9 @@ class RiskMinimizer(RiskModel):
             f"{text}r {bound.derivation}, {self.derivation}",
         )
 
-    def accumulator(self, strategy: Any, n: int, tolerance: float) -> Accumulator:
-        """Resolve for n records: as fine as 64-bit integers allow, whatever the tolerance."""
-        del tolerance
-        return _on_lattice(self.for_rows(n) if self.n != n else self, strategy)
-
-    def restore(self, strategy: Any, n: int, counting: Mapping[str, Any]) -> Accumulator:
-        """Return what a plan has resolved."""
-        return _on_lattice(self.restored(n, counting), strategy)
-
-
-def _on_lattice(model: RiskMinimizer, strategy: Any) -> Accumulator:
-    kind = WeightsAccumulator if model.risk.features else ValuesAccumulator
-    return kind(model, strategy, model.unit)
-
 
 @dataclass(frozen=True)
-class LinearFunctions:
+class LinearFunctions(_Released):
     """The weights of every output, one output after the other; see the module.
 
     Examples
@@ -172,80 +196,42 @@ class LinearFunctions:
     >>> from dbern.counting.kernel_sums import BySign
     >>> label = BySign(Column("late", "data.label.classes", (False, True)))
     >>> box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
-    >>> model = RiskModel(box, Logistic(), LinearFeatures(2, Linear(1.0)), label, cost=1.0)
-    >>> weights = LinearFunctions(model.for_rows(1000))
+    >>> model = LinearFunctions(box, Logistic(), LinearFeatures(2, Linear(1.0)), label, cost=1.0)
+    >>> weights = model.for_rows(1000)
     >>> weights.entries, 3.4 < weights.sensitivity(Entries(3), 1).value < 5
     (('weight of x', 'weight of y', 'weight of the constant'), True)
     """
 
-    model: RiskModel
+    space: LinearFeatures
+
+    def measurement(self) -> Measurement:
+        """Return it as a measurement: before n is known, one that only says so."""
+        features = self.space.dimensions, self.space.kernel.constant
+        return replace(super().measurement(), entries=self.entries, features=features)
 
     @property
     def entries(self) -> tuple[str, ...]:
         """Axes and constant, of each output."""
-        names = [f"weight of {name}" for name in self.model.domain.names]
-        if self._space.size > len(names):
+        names = [f"weight of {name}" for name in self.domain.names]
+        if self.space.size > len(names):
             names.append("weight of the constant")
-        outputs = range(self.model.outputs)
-        multiple = [f"{name}, {output}" for output in outputs for name in names]
-        return tuple(names if self.model.outputs == 1 else multiple)
-
-    def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
-        """Return them as a measurement; their bounds are known once n is."""
-        model = self.model
-
-        def protected(*neighbors: Any) -> Measurement:
-            return LinearFunctions(model.protected(*neighbors)).measurement(fraction)
-
-        return Measurement(
-            "weights",
-            model.domain,
-            sensitivity=self.sensitivity,
-            accumulator=self.accumulator,
-            restore=self.restore,
-            function_sensitivity=self.function_sensitivity if model.n else math.nan,
-            entries=self.entries,
-            features=(self._space.dimensions, self._space.kernel.constant),
-            fraction=fraction,
-            protected=protected,
-            for_rows=lambda n: LinearFunctions(model.for_rows(n)).measurement(fraction),
-        )
-
-    @property
-    def _space(self) -> LinearFeatures:
-        return cast("LinearFeatures", self.model.space)
-
-    @property
-    def _sensitivity(self) -> float:
-        return OUTWARD * self.model.n * self.model.weight_sensitivity
+        if self.outputs == 1:
+            return tuple(names)
+        return tuple(f"{name}, {output}" for output in range(self.outputs) for name in names)
 
     @property
     def function_sensitivity(self) -> float:
         """n times a function's sensitivity, which exceeds that of its weights."""
-        return OUTWARD * self._sensitivity * max(1.0, self._space.bound)
+        return OUTWARD * self._sensitivity * max(1.0, self.space.bound)
 
     def sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
         """Bound the sensitivity: see the module."""
         del strategy, loose
-        outputs, size = self.model.outputs, self._space.size
+        outputs, size = self.outputs, self.space.size
         times = math.sqrt(outputs) if norm == 2 else outputs * math.sqrt(size)
         text = "r" if outputs == 1 else f"{_times(outputs, norm)} x r"
         text += f" sqrt({size})" if norm == 1 else ""
-        return Bound(OUTWARD * times * self._sensitivity, f"{text}, {self.model.derivation}")
-
-    def accumulator(self, strategy: Entries, n: int, tolerance: float) -> WeightsAccumulator:
-        """Resolve for n records: as fine as 64-bit integers allow, whatever the tolerance."""
-        del tolerance
-        model = self.model.for_rows(n) if self.model.n != n else self.model
-        return WeightsAccumulator(model, strategy)
-
-    def restore(self, strategy: Entries, n: int, counting: Mapping[str, Any]) -> WeightsAccumulator:
-        """Return what a plan has resolved."""
-        return WeightsAccumulator(self.model.restored(n, counting), strategy)
-
-
-def _times(outputs: int, norm: int) -> str:
-    return f"{outputs}{'^{1/2}' if norm == 2 else ''}"
+        return Bound(OUTWARD * times * self._sensitivity, f"{text}, {self.derivation}")
 
 
 # --- How it is measured: solutions of shards as integers
@@ -266,7 +252,7 @@ class _Solutions(Accumulator):
 
     model: RiskModel
     strategy: Any
-    unit: float = 1.0
+    unit: float
 
     # What differs
 
@@ -284,16 +270,6 @@ class _Solutions(Accumulator):
     @abstractmethod
     def step(self) -> float:
         """Bound on the norm of what fixed point changes of the mean of the weights."""
-
-    @property
-    @abstractmethod
-    def table_bytes(self) -> int:
-        """Memory that `finish` takes besides state and slab."""
-
-    @property
-    @abstractmethod
-    def gathered_bytes(self) -> int:
-        """Memory of one pass."""
 
     @abstractmethod
     def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
@@ -334,20 +310,14 @@ class _Solutions(Accumulator):
         groups = -(-self.shards // self.passes)
         return math.ceil(1.05 * min(1.0, groups / self.shards) * self.model.n) + 64
 
-    @property
-    def pass_bytes(self) -> int:
-        """Memory of a pass's records."""
-        width = len(self.model.domain.axes) + 2 + 2 * self.model.outputs
-        return 8 * _SOLVER_COPIES * width * self.pass_rows
-
-    @property
-    def memory(self) -> Memory:
-        """Positions, labels, hashes and a few temporaries; what `finish` takes; one pass."""
-        batch = 8 * (24 + 6 * len(self.model.domain.axes))
-        return Memory(batch, self.table_bytes, self.gathered_bytes)
+    def memory_of(self, tables: int, solving: int) -> Memory:
+        """A batch's positions, labels, hashes and a few temporaries; a pass's records."""
+        axes = len(self.model.domain.axes)
+        rows = 8 * _SOLVER_COPIES * (axes + 2 + 2 * self.model.outputs) * self.pass_rows
+        return Memory(8 * (24 + 6 * axes), tables, rows + 8 * solving)
 
     def begin(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
-        """What one pass gathers and solves; of bounded units it is given its own alone.
+        """Begin to gather what one pass solves; of bounded units it is given its own alone.
 
         Raises
         ------
@@ -363,7 +333,7 @@ class _Solutions(Accumulator):
                 raise StoppedError("unlike", key)
         given = self.model.ids is not None
         return Gathering(
-            state,
+            state=state,
             rows=self.model.rows,
             solved=self.solved,
             salt=salt,
@@ -377,7 +347,7 @@ class _Solutions(Accumulator):
         """Over the shards, of some of the state."""
         return np.asarray(np.ldexp(state.astype(np.float64), -self.bits) / self.shards)
 
-    # How far they are from the minimizers
+    # How far they are from the minimizers; no kernel error adds to the sensitivity
 
     @property
     def bits(self) -> int:
@@ -408,33 +378,36 @@ class _Solutions(Accumulator):
     def lattice_errors(self, row_error: float) -> Errors:
         """From the float error of a value whose row of the map sums to one, of weights or values.
 
-        No kernel adds to the sensitivity: see the module. Floats of all values of all outputs have
-        the norm of the row sums, which factors. Position error is the weights' error at its
-        largest, and the kernel's cut. A value is bounded by ``sup |phi|`` times the norm of the
-        mean, mapped, and everything that floats can add.
+        *Floats*, fixed point included, of all values of all outputs: the norm of the row sums,
+        which factors. *Position*: the weights' error at its largest, and the kernel's cut.
+        *Values*: ``sup |phi|`` times the mean's norm, mapped, and everything that floats can add.
         """
-        sums = [self.strategy.row_sums(axis) for axis in range(len(self.strategy.lattice.k))]
-        largest_row = math.prod(float(one.max()) for one in sums)
+        axes = range(len(self.strategy.lattice.k))
+        sums = [self.strategy.row_sums(axis) for axis in axes]
+        largest = math.prod(float(one.max()) for one in sums)
         outputs, space = self.model.outputs, self.model.space
+        accuracy = space.bound * self.weight_error + space.cut_error(self.model.risk)
 
         def norm(p: int, outputs: float) -> float:
             rows = math.prod(float((one**p).sum() ** (1 / p)) for one in sums)
             return OUTWARD * outputs * row_error * rows
 
-        accuracy = space.bound * self.weight_error + space.cut_error(self.model.risk)
         return Errors(
             kernel=0.0,
             kernel_norms=(0.0, 0.0),
             position=OUTWARD * accuracy / self.unit,
-            floats=row_error * largest_row,
+            floats=row_error * largest,
             float_norms=(norm(1, outputs), norm(2, math.sqrt(outputs))),
-            value_bound=OUTWARD * 1.001 * largest_row * space.bound * self.mean_norm / self.unit,
+            value_bound=OUTWARD * 1.001 * largest * space.bound * self.mean_norm / self.unit,
         )
 
 
 @dataclass(frozen=True)
 class WeightsAccumulator(_Solutions):
-    """Weights of features: released as they are, or as a function's coordinates of a lattice."""
+    """Weights of features: released as they are, or as a function's values on a lattice."""
+
+    strategy: LatticeMapStrategy | Entries
+    largest = 1.0
 
     @property
     def _features(self) -> FeatureMap:
@@ -454,27 +427,21 @@ class WeightsAccumulator(_Solutions):
         """Outputs, features."""
         return (self.model.outputs, self._features.size)
 
-    largest = 1.0
-
     @property
     def step(self) -> float:
         """Of as many numbers, each by half a step."""
         return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(self._features.size)
 
     @property
-    def gathered_bytes(self) -> int:
-        """Memory of one pass: its records, and the features of a shard or of a block of it."""
-        size = self._features.size
-        features = min(STORED_FEATURES, self.pass_rows * size)
-        return self.pass_bytes + 8 * (2 * features + 4 * BLOCK * size)
+    def memory(self) -> Memory:
+        """The features of a shard or of a block of it.
 
-    @property
-    def table_bytes(self) -> int:
-        """Features at the lattice points of each axis, mapped, and the products under way."""
-        if self._lattice is None:
-            return 0
-        nodes = self._lattice.lattice.shape
-        return 8 * 3 * (sum(nodes) + max(nodes)) * self._features.size
+        Tables are the features at the lattice points of each axis, mapped, and the products.
+        """
+        size, nodes = self._features.size, self.strategy.lattice.shape
+        tables = 0 if self._lattice is None else 8 * 3 * (sum(nodes) + max(nodes)) * size
+        features = min(STORED_FEATURES, self.pass_rows * size)
+        return self.memory_of(tables, 2 * features + 4 * BLOCK * size)
 
     @cached_property
     def errors(self) -> Errors:
@@ -485,18 +452,22 @@ class WeightsAccumulator(_Solutions):
         """
         risk, bound = self.model.risk, self._features.bound
         if self._lattice is None:
-            one = OUTWARD * (self.step + 4 * UNIT_ROUNDOFF * self.mean_norm)
-            l1 = OUTWARD * (self.model.outputs * math.sqrt(self._features.size)) * one
-            l2 = OUTWARD * math.sqrt(self.model.outputs) * one
-            bound = OUTWARD * 1.001 * self.mean_norm
-            return Errors(0.0, (0.0, 0.0), self.weight_error, one, (l1, l2), bound)
+            outputs, size = self.model.outputs, self._features.size
+            floats = OUTWARD * (self.step + 4 * UNIT_ROUNDOFF * self.mean_norm)
+            l1, l2 = outputs * math.sqrt(size), math.sqrt(outputs)
+            return Errors(
+                kernel=0.0,
+                kernel_norms=(0.0, 0.0),
+                position=self.weight_error,
+                floats=floats,
+                float_norms=(OUTWARD * l1 * floats, OUTWARD * l2 * floats),
+                value_bound=OUTWARD * 1.001 * self.mean_norm,
+            )
         mass = risk.cost * risk.slope * (risk.most_rows / risk.n)
         rest = self.model.method.distance(risk) + self.step
-        space = cast("GaussianFeatures", self._features)
-        floats = space.value_error(self._lattice, mass, rest)
+        floats = cast("GaussianFeatures", self._features).value_error(self._lattice, mass, rest)
         floats += 6 * UNIT_ROUNDOFF * bound * self.mean_norm
-        row_error = OUTWARD * (floats + self.step * bound) / self.unit
-        return self.lattice_errors(row_error)
+        return self.lattice_errors(OUTWARD * (floats + self.step * bound) / self.unit)
 
     def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
         """Return one shard's weights in fixed point, from its distinct records."""
@@ -516,6 +487,12 @@ class ValuesAccumulator(_Solutions):
     """A function's values on the lattice, of an expansion in each shard's records."""
 
     strategy: LatticeMapStrategy | GramStrategy
+    step = 0.0  # the functions themselves are not rounded
+
+    @property
+    def largest(self) -> float:
+        """A value is at most ``sup |phi|`` times the norm."""
+        return max(1.0, self.model.space.bound)
 
     @property
     def kept(self) -> str:
@@ -527,25 +504,13 @@ class ValuesAccumulator(_Solutions):
         """Outputs, then the lattice."""
         return (self.model.outputs, *self.strategy.lattice.shape)
 
-    step = 0.0  # the functions themselves are not rounded
-
     @property
-    def largest(self) -> float:
-        """A value is at most ``sup |phi|`` times the norm."""
-        return max(1.0, self.model.space.bound)
-
-    @property
-    def gathered_bytes(self) -> int:
-        """Memory of one pass: its records, a shard's Gram matrix, and values under way."""
+    def memory(self) -> Memory:
+        """A shard's Gram matrix, and values under way; tables are the mean's values, mapped."""
+        size = self.strategy.lattice.size
         heavy = min(self.pass_rows, math.ceil(1.25 * self.model.n / self.shards) + 64)
         gram = heavy**2 if heavy <= STORED_ROWS else BLOCK**2
-        values = self.strategy.lattice.size * (2 * self.model.outputs + BLOCK)
-        return self.pass_bytes + 8 * (2 * gram + values)
-
-    @property
-    def table_bytes(self) -> int:
-        """The mean's values, and the products under way."""
-        return 8 * 4 * self.strategy.lattice.size
+        return self.memory_of(8 * 4 * size, 2 * gram + size * (2 * self.model.outputs + BLOCK))
 
     @cached_property
     def errors(self) -> Errors:

@@ -31,7 +31,7 @@ Delta. The difference of the kernels is ``<(1 - A) phi_x, phi_y>`` with A of nor
 ``D(x, x) = 1 - |phi(x)|^2`` (Cauchy-Schwarz for ``|1 - A|``, which is ``1 - A`` but for t), and for
 products of factors at most 1 + t the axes' differences add up, times the bounds of the others.
 
-Released strategy. The norm of f in the kernel's own Hilbert space is
+Released coordinates. The norm of f in the kernel's own Hilbert space is
 ``(w' T G T' w)^{1/2} <= lambda_max(T G T')^{1/2} |w|``, as f is ``sum_v (T'w)_v K_v``. How large
 the coordinates of a function of norm one can be, `rkhs_sensitivity` bounds. It speaks of
 densities ``K / c``, c the product of their ``b sqrt(2 pi)``, in whose Hilbert space norms are
@@ -49,7 +49,7 @@ Gram kernels
 Gram matrix of each shard's records.
 
 *Products over axes* of Laplace and Matern kernels: with c the product of the axes' integrals,
-``K = c K'``, K' a product of densities, and a strategy's `rkhs_sensitivity` applies as above. By
+``K = c K'``, K' a product of densities, and `rkhs_sensitivity` applies as above. By
 stationarity the minimizer is a mixture of kernel translates.
 
 *Any other kernel*, polynomial, arc-cosine or a user's, goes through the Gram matrix of the whole
@@ -64,7 +64,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -561,7 +561,7 @@ class GramKernel(Space):
         return KernelMixture(self.kernels) if self.kernels else GramBall(self.cube, norm)
 
     def points(self, positions: FloatArray) -> FloatArray:
-        """Return the points in the kernel's strategy."""
+        """Return the points in the kernel's coordinates."""
         return self.cube.points(positions)
 
     def drift(self, distance: float) -> float:
@@ -575,13 +575,13 @@ class GramKernel(Space):
         lipschitz = self.cube.lipschitz
         return len(self.low) * distance * lipschitz if lipschitz < math.inf else 0.0
 
-    def operator_norm(self, strategy: Any, norm: int) -> Bound:
+    def operator_norm(self, strategy: LatticeMapStrategy | GramStrategy, norm: int) -> Bound:
         """Bound the l1 or l2 norm of the coordinates of a function of norm one.
 
         The rounding of the densities' peaks is far below that of the bound.
         """
         if self.kernels:
-            ball = strategy.rkhs_sensitivity(self.kernels, norm)
+            ball = cast("LatticeMapStrategy", strategy).rkhs_sensitivity(self.kernels, norm)
             return Bound(OUTWARD**2 * ball.value * math.sqrt(self.volume), ball.derivation)
         spectrum = strategy.spectrum if isinstance(strategy, GramStrategy) else None
         return rkhs_sensitivity(self.cube, Lattice(tuple(strategy.lattice.k)), spectrum, norm)

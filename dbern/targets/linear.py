@@ -18,7 +18,6 @@ from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema
 from dbern.erm.losses import Logistic, Loss, Square
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
-from dbern.erm.models import RiskModel
 from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures, ProjectedGaussian
 from dbern.errors import SpecError
 from dbern.targets.bandwidths import axis_kernels
@@ -55,11 +54,9 @@ def minimizer(
     radius = schema.response.radius if schema.response else 1.0
     facts = (_weighing(schema), cost, radius, count)
     if isinstance(space, LinearFeatures):
-        model = RiskModel(schema.domain, loss, space, *facts, sources=sources)
-        return LinearFunctions(model).measurement()
-    return RiskMinimizer(
-        schema.domain, loss, space, *facts, name=name, sources=sources
-    ).measurement()
+        return LinearFunctions(schema.domain, loss, space, *facts, sources=sources).measurement()
+    model = RiskMinimizer(schema.domain, loss, space, *facts, name=name, sources=sources)
+    return model.measurement()
 
 
 def _weighing(schema: RecordSchema) -> RecordWeights:

@@ -185,7 +185,7 @@ def test_oracles_and_gaps_are_refused(name, data):
 def full(counts, label=1.0):
     """Weights of one shard of records at one place, as many as say, and how far they may move."""
     spec = CASES["logistic"].spec(1, 2, "laplace", rows={**ADDED, "normalizer": "1"})
-    component = for_rows(spec.components[0], 1).sensitivity.__self__.model
+    component = for_rows(spec.components[0], 1).sensitivity.__self__
     points = component.space.points(np.array([[1.0], [1.0]]))
     labels = np.array([1.0, label])
     found = [component.fitted(points, labels, np.array(some))[1][:, 0] for some in counts]

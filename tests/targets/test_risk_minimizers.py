@@ -80,7 +80,7 @@ def test_a_bound_for_one_of_several_linear_functions_fails(monkeypatch, noise):
 
     def of_one(self, strategy, norm, loose=False):
         bound = original(self, strategy, norm, loose)
-        return Bound(bound.value / self.model.outputs ** (1 / norm), "one")
+        return Bound(bound.value / self.outputs ** (1 / norm), "one")
 
     target = {**CASES["logistics"].target, "C": 0.1}
     case = replace(CASES["logistics"], target=target)

@@ -42,6 +42,7 @@ _FIELD_VALUES = 1 << 22  # numbers in memory at a time
 _CUT = 1e-5  # of the norm, left out of a polynomial to enclose the rest at fewer nodes
 _ROUNDING = 1e-11  # of the norm: far above the floats' error of the coefficients
 _WORK = 4e9  # multiplications that a simulated quantile may take: under a second
+_DRAWING = 300.0  # multiplications in the time that one number of noise takes
 _SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough to draw at
 _LARGEST_SHARE = Fraction(1, 10)  # of beta, for the largest draw beside the values at nodes
 _SIMULATION_SHARE = 0.1  # of beta, spent on the simulation's own uncertainty
@@ -168,8 +169,7 @@ def _simulated_quantile(
     """
     for oversampling, wanted in _ENCLOSURES:
         enclosure = enclose(coordinates, h, oversampling)
-        work = _field_work(enclosure.bases) + coordinates.lattice.size * coordinates.layout.size
-        draws = int(min(_MOST_DRAWS, _WORK / work))
+        draws = int(min(_MOST_DRAWS, _WORK / _work(coordinates, enclosure.bases)))
         if draws >= wanted:
             break
     else:
@@ -238,6 +238,18 @@ def _effective_degree(k: int, matrix: FloatArray) -> tuple[int, float, float]:
     norm = float(tails[0])
     degree = max(1, int(np.argmax(tails <= _CUT * np.abs(values).sum(axis=1).max())) - 1)
     return degree, norm, float(tails[degree + 1]) + _ROUNDING * norm
+
+
+def _work(coordinates: Coordinates, bases: Sequence[FloatArray]) -> float:
+    """Multiplications of a draw, and what its noise takes; the whole lattice's map where axes
+    do not factor.
+    """
+    whole = whole_synthesis(coordinates)
+    return (
+        _DRAWING * coordinates.layout.size
+        + _field_work(bases)
+        + (0 if whole is None else whole.size)
+    )
 
 
 def _field_work(bases: Sequence[FloatArray]) -> float:

@@ -32,7 +32,7 @@ CEILINGS = {
     "modules": 135,                      # 85: those that read what strangers wrote were added,
                                          # `privacy.accuracy`, on which privacy does not rest, and
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 36_600,                     # 24,000: of them 275 in `testing`
+    "lines": 36_740,                     # 24,000: of them 275 in `testing`; degrees of bins: 140
     "protocols": 32,
     "isinstance": 220,                   # 60: of these some 40 look at what strangers wrote, and
                                          # two came from the tests with `testing`

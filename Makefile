@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
-.PHONY: demo test check audit faults bench scale rivals flights notebooks clean
+.PHONY: demo test check audit faults bench scale rivals flights panel notebooks clean
 
 demo: $(READY)
 	$(BIN)/dbern demo
@@ -42,6 +42,10 @@ rivals: $(READY)
 # Private beside non-private on real data, which is not in this repository: make flights FLIGHTS='--rows 8000'
 flights: $(READY)
 	PYTHONPATH=benchmarks $(BIN)/python -m flights $(FLIGHTS)
+
+# Densities beside what is easily written instead; FOLDER holds real records: make panel FOLDER=../shared/data
+panel: $(READY)
+	PYTHONPATH=benchmarks $(BIN)/python -m panel $(FOLDER) $(PANEL)
 
 # Runs them again in place, with the README's pictures; one alone: make notebooks NOTEBOOKS=tour
 notebooks: $(READY)

@@ -34,6 +34,7 @@ _FIELD_VALUES = 1 << 22  # numbers in memory at a time
 _CUT = 1e-5  # of the norm, left out of a polynomial to enclose the rest at fewer nodes
 _ROUNDING = 1e-11  # of the norm: far above the floats' error of the coefficients
 _WORK = 4e9  # multiplications that a simulated quantile may take: under a second
+_DRAWING = 300.0  # multiplications in the time that one number of noise takes
 _SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough to draw at
 _LARGEST_SHARE = Fraction(1, 10)  # of beta, for the largest draw beside the values at nodes
 _SIMULATION_SHARE = 0.1  # of beta, spent on the simulation's own uncertainty
@@ -111,8 +112,7 @@ def _simulated_quantile(
     """
     for oversampling, wanted in _ENCLOSURES:
         enclosure = enclose(strategy, h, oversampling)
-        work = _field_work(enclosure.bases) + strategy.lattice.size * strategy.layout.size
-        draws = int(min(_MOST_DRAWS, _WORK / work))
+        draws = int(min(_MOST_DRAWS, _WORK / _work(strategy, enclosure.bases)))
         if draws >= wanted:
             break
     else:
@@ -183,6 +183,12 @@ def _effective_degree(k: int, matrix: FloatArray) -> tuple[int, float, float]:
     norm = float(tails[0])
     degree = max(1, int(np.argmax(tails <= _CUT * np.abs(values).sum(axis=1).max())) - 1)
     return degree, norm, float(tails[degree + 1]) + _ROUNDING * norm
+
+
+def _work(strategy: Strategy, bases: Sequence[FloatArray]) -> float:
+    """Multiplications of a draw, what its noise takes, and a map of the whole lattice, if any."""
+    whole = 0 if strategy.whole is None else strategy.whole.size
+    return _DRAWING * strategy.layout.size + _field_work(bases) + whole
 
 
 def _field_work(bases: Sequence[FloatArray]) -> float:

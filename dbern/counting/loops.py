@@ -139,6 +139,7 @@ def strides(extents: Sequence[int]) -> list[int]:
 # --- Add a batch of records to integer sums
 
 _BLOCK = 512  # records: what is known of them stays in a core's first cache
+_PADDING = 8  # rows of factors a power of two apart would take the same places of a cache
 
 _COLUMN = types.Array(types.float64, 1, "C", readonly=True)
 _INTEGERS = types.Array(types.int64, 1, "C", readonly=True)
@@ -148,7 +149,7 @@ _ROWS = (_COLUMN, _INTEGERS, types.Array(types.boolean, 1, "C", readonly=True))
 def add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
     """Add records to the flat `state`, in place; see `dbern.counting.loops.add_rows`."""
     dimensions = len(rows.columns)
-    run = compiled(_run(dimensions, terms.order, terms.splines), _signature(dimensions))
+    run = compiled(_run(dimensions, terms.splines), _signature(dimensions))
     run(
         state,
         tuple(_read_only(column, np.float64) for column in rows.columns),
@@ -162,6 +163,7 @@ def add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
         np.array([terms.extents, terms.periods], dtype=np.int64),
         tuple(_read_only(edges, np.float64) for edges in terms.edges),
         float(1 << terms.bits),
+        terms.order,
     )
 
 
@@ -176,22 +178,24 @@ def _signature(dimensions: int) -> Any:
     columns = types.UniTuple(_COLUMN, dimensions)
     table, bounds = types.int64[:, ::1], types.float64[:, ::1]
     return types.void(types.int64[::1], columns, bounds, types.boolean, *_ROWS, table,
-                      types.int64[::1], table, columns, types.float64)  # fmt: skip
+                      types.int64[::1], table, columns, types.float64, types.int64)  # fmt: skip
 
 
 @lru_cache
-def _run(dimensions: int, order: int, splines: bool) -> Callable[..., None]:
-    """The pass over a batch; the numbers are compiled in."""
+def _run(dimensions: int, splines: bool) -> Callable[..., None]:
+    """The pass over a batch; the order is not compiled in: that takes seconds for each."""
     last = dimensions - 1
     block = _BLOCK
+    width = block + _PADDING
 
     def run(state: Any, columns: Any, bounds: Any, clamp: Any, weight: Any, output: Any,
-            counts: Any, indices: Any, places: Any, sizes: Any, edges: Any, unit: Any,
+            counts: Any, indices: Any, places: Any, sizes: Any, edges: Any, unit: Any, order: Any,
             ) -> None:  # fmt: skip
+        run_of = order + 1 if splines else 1  # terms side by side: those of the last axis
         places_of = np.empty(block, np.uint64)  # signed ones would be checked for their sign
         offset, whole = np.empty(block), np.empty(block, np.int64)
-        factors = np.empty((dimensions, order + 1, block))
-        products = np.empty((dimensions, block))
+        factors = np.empty((dimensions, order + 1, width))
+        products = np.empty((dimensions, width))
         for first in range(0, len(columns[0]), block):
             stop = min(first + block, len(columns[0]))
             place, scale = places_of[: stop - first], products[0]
@@ -204,22 +208,24 @@ def _run(dimensions: int, order: int, splines: bool) -> Callable[..., None]:
                     _center(offset)
                 else:
                     _cut(edges[axis], offset, place)
-                if splines and order == 2:
-                    _quadratic(offset, factors[axis])
-                elif splines:
+                if splines:
                     _splines(offset, order, factors[axis])
                 else:
                     _chebyshev(offset, order, factors[axis])
             for i in range(len(place)):  # a record that does not count may be anywhere
                 place[i] = place[i] if scale[i] != 0.0 else np.uint64(0)
-            for n in range(len(indices)):
+            for n in range(0, len(indices), run_of):
                 axis = 0  # products of the axes before are those of the last term
                 while n > 0 and axis < last and indices[n, axis] == indices[n - 1, axis]:
                     axis += 1
                 for further in range(axis, last):
                     _multiply(factors[further, indices[n, further]], products, further)
-                factor = factors[last, indices[n, last]]
-                _add(state[np.uint64(places[n]) :], place, products[last], factor, whole)
+                if splines:
+                    first_term = np.uint64(places[n])
+                    _add_run(state, first_term, place, products[last], factors[last], order + 1)
+                else:
+                    factor = factors[last, indices[n, last]]
+                    _add(state[np.uint64(places[n]) :], place, products[last], factor, whole)
 
     return run
 
@@ -295,29 +301,23 @@ def _cut(edges: Any, offset: Any, place: Any) -> None:
 @inlined
 def _splines(offset: Any, degree: Any, weights: Any) -> None:
     """`dbern.strategies.bins.local_weights`, in place."""
+    factorial = 1.0
     for i in range(len(offset)):
+        offset[i] = (offset[i] + 1.0) / 2.0
         weights[0, i] = 1.0
     for d in range(1, degree + 1):
-        for i in range(len(offset)):  # the last one has a single part
-            share = (offset[i] + 1.0) / 2.0 / d
-            weights[d, i] = share * weights[d - 1, i]
-            weights[d - 1, i] = (1.0 - share) * weights[d - 1, i]
-        for r in range(d - 2, -1, -1):
+        factorial *= d
+        for i in range(len(offset)):
+            weights[d, i] = offset[i] * weights[d - 1, i]
+        for r in range(d - 1, 0, -1):
             for i in range(len(offset)):
-                share = ((offset[i] + 1.0) / 2.0 + (d - 1 - r)) / d
-                weights[r + 1, i] += share * weights[r, i]
-                weights[r, i] = (1.0 - share) * weights[r, i]
-
-
-@inlined
-def _quadratic(offset: Any, weights: Any) -> None:
-    """The same for degree 2, which is that of bins, in one pass: twice as fast."""
-    for i in range(len(offset)):
-        u = (offset[i] + 1.0) / 2.0
-        last, share, lower = 1.0 - u, u / 2.0, (u + 1.0) / 2.0
-        weights[0, i] = (1.0 - lower) * last
-        weights[1, i] = (1.0 - share) * u + lower * last
-        weights[2, i] = share * u
+                rising = (offset[i] + (d - r)) * weights[r - 1, i]
+                weights[r, i] = rising + ((r + 1) - offset[i]) * weights[r, i]
+        for i in range(len(offset)):
+            weights[0, i] = (1.0 - offset[i]) * weights[0, i]
+    for r in range(degree + 1):
+        for i in range(len(offset)):
+            weights[r, i] /= factorial
 
 
 @inlined
@@ -336,7 +336,7 @@ def _chebyshev(offset: Any, order: Any, powers: Any) -> None:
 @inlined
 def _multiply(factor: Any, products: Any, axis: Any) -> None:
     """The products of one more axis."""
-    for i in range(len(factor)):
+    for i in range(products.shape[1]):
         products[axis + 1, i] = products[axis, i] * factor[i]
 
 
@@ -347,6 +347,15 @@ def _add(sums: Any, place: Any, product: Any, factor: Any, whole: Any) -> None:
         whole[i] = np.int64(np.rint(product[i] * factor[i]))
     for i in range(len(place)):
         sums[place[i]] += whole[i]
+
+
+@inlined
+def _add_run(sums: Any, first: Any, place: Any, product: Any, factors: Any, length: Any) -> None:
+    """The same of the terms of the last axis, which lie side by side: a record at a time."""
+    for i in range(len(place)):
+        begin, scale = first + place[i], product[i]
+        for r in range(length):
+            sums[begin + np.uint64(r)] += np.int64(np.rint(scale * factors[r, i]))
 
 
 # --- Add records to integer sums

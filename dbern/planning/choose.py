@@ -7,15 +7,14 @@ Gram matrix of the lattice, for expansions ``sum_i alpha_i K(d_i, .)`` with ``su
 typical one has 64 clusters of random signs at random positions.
 
 The predicted error is the mean sup of the noise with the approximation error, either of the worst
-database ("certified") or of a typical one. Typical is a sample of the public reference density
-that the spec names; without one, 64 equal clusters narrower than the kernel at uniformly random
-positions, and a smooth density that varies by its size over a fifth of an axis: rough enough that
-real structure is not smoothed away, far from the worst case, where all records are one point.
+database ("certified") or of a typical one: a sample of the public reference density that the spec
+names; without one a tenth of the records in one place, and the others in up to a thousand equal
+clusters narrower than the kernel at uniformly random positions and a smooth density that varies by
+its size over a fifth of an axis.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,10 +30,17 @@ from dbern.counting.measurement import Measurement
 from dbern.counting.moments import cells_for
 from dbern.errors import SpecError
 from dbern.privacy.families import NoiseFamily
-from dbern.strategies.approximation import AxisMap, released_translates
+from dbern.strategies.approximation import AxisMap, released_translates, synthesis_matrix
 from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bias import GramBall, Released
-from dbern.strategies.bins import CLUSTERS, DEGREE, BinnedStrategy, axis_bins, prior
+from dbern.strategies.bins import (
+    CLUSTERS,
+    AxisBins,
+    BinnedStrategy,
+    axis_bins,
+    lattice_miss,
+    prior,
+)
 from dbern.strategies.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
 from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 from dbern.types import FloatArray
@@ -135,6 +141,14 @@ def _axis_worst(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> tuple[f
     return float(bumps.max()), float(np.abs(errors).max())
 
 
+@lru_cache(maxsize=1024)
+def _largest_row(k: int, h: int, axis: AxisBins) -> float:
+    """The largest norm over y, on a grid, of what multiplies an axis's bins."""
+    y = (1 - np.cos(np.linspace(0, np.pi, 129))) / 2
+    rows = bernstein_basis(y, k) @ synthesis_matrix(k, h, axis)
+    return float(np.linalg.norm(rows, axis=1).max())
+
+
 def _points(axes: int, usual: Mapping[int, int]) -> int:
     """Points an axis of a coarse grid over the cube: as usual, or some ten thousand in all."""
     return usual.get(axes) or math.floor(_GRID_POINTS ** (1 / axes))
@@ -145,7 +159,8 @@ def _points(axes: int, usual: Mapping[int, int]) -> int:
 _PAIRWISE_GAIN = 0.9  # about what the enclosed pairwise maximum saves on one axis
 _KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
 _LARGEST_KINKED_K = 500  # of these: matrices beyond take seconds
-_WORST_SHARE = 0.01  # of databases
+_WORST_SHARE = 0.1  # of the records are in one place
+_LEAST_WORST_SHARE = 0.01  # where a public density says where records are, or signs are random
 _FEW_AXES = 3  # with more, products over axes are large: fewer of them are tried
 _COARSEST = 0.8  # lattice steps a deviation
 
@@ -160,18 +175,19 @@ class Candidate:
     approximation: float
     worst: float
     certified: bool
+    share: float = _WORST_SHARE
 
     @property
     def error(self) -> float:
         """The predicted sup error.
 
-        The worst database adds its error to that of the noise. A typical one's is random and has
-        nothing to do with the noise: squares add. One database in a hundred is taken for the worst,
-        so that nearly the same typical error is not bought with a certificate many times wider.
+        Certified, the worst database adds its error to that of the noise. A typical one's has
+        nothing to do with the noise: squares add. Real records crowd: where none says where they
+        are, a tenth of them are taken to be in one place, which errs as the worst database does.
         """
         if self.certified:
             return self.noise + self.worst
-        return math.hypot(self.noise, self.approximation) + _WORST_SHARE * self.worst
+        return math.hypot(self.noise, self.approximation, self.share * self.worst)
 
 
 @dataclass(frozen=True)
@@ -197,6 +213,11 @@ class Problem:
     def kernels(self) -> tuple[Kernel, ...]:
         """The measurement's."""
         return self.measurement.kernels
+
+    @property
+    def share(self) -> float:
+        """Of the records that are taken to be in one place."""
+        return _WORST_SHARE if self.reference is None else _LEAST_WORST_SHARE
 
     @property
     def kinked(self) -> bool:
@@ -256,14 +277,30 @@ class Problem:
         noise = self.noise(strategy, h)
         worst = worst_error(self.kernels, strategy, h)
         typical = worst if self.certified else self.bias(strategy, h)
-        return Candidate(strategy, h, noise, typical, worst, self.certified)
+        return Candidate(strategy, h, noise, typical, worst, self.certified, self.share)
 
     def noise(self, strategy: Strategy, h: tuple[int, ...]) -> float:
         """Predict the mean sup of the noise."""
+        return self._scale(strategy) * unit_noise(strategy, h, self.family)
+
+    def noise_estimate(self, strategy: BinnedStrategy, h: tuple[int, ...]) -> float:
+        """The same at once: the largest deviation, times that of so many normal numbers."""
+        deviation = self.family.deviation * self._scale(strategy)
+        for axis in zip(strategy.lattice.k, h, strategy.bins, strict=True):
+            deviation *= _largest_row(*axis)
+        return deviation * math.sqrt(2 * math.log(2 * strategy.layout.size))
+
+    def estimate(self, strategy: BinnedStrategy, h: tuple[int, ...]) -> float:
+        """The predicted error at once, but for that of a typical database."""
+        noise, worst = self.noise_estimate(strategy, h), worst_error(self.kernels, strategy, h)
+        return Candidate(strategy, h, noise, 0.0, worst, self.certified, self.share).error
+
+    def _scale(self, strategy: Strategy) -> float:
+        """Scale of the noise of a released value."""
         bound = self.moved(strategy)
         if strategy.kind == "spectral" and len(self.kernels) == self.family.norm == 1:
             bound *= 1 if self.kinked else _PAIRWISE_GAIN
-        return bound / self.n * self.noise_ratio * unit_noise(strategy, h, self.family)
+        return bound / self.n * self.noise_ratio
 
     def moved(self, strategy: Strategy) -> float:
         """n times what the noise's scale is in proportion to."""
@@ -272,18 +309,16 @@ class Problem:
             return self.measurement.function_sensitivity * math.sqrt(values)
         return self.measurement.sensitivity(strategy, int(self.family.norm), True).value
 
-    @property
-    def ridge(self) -> float:
-        """Variance of the noise of one bin, as each of the axes' share in their product."""
-        moved = self.measurement.sensitivity(BinnedStrategy(Lattice(()), ()), 1, False).value
-        scale = moved / self.n * self.noise_ratio
-        return float((self.family.deviation * scale) ** (2 / len(self.kernels)))
-
-    def lattice_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
+    def lattice_error(self, lattice: Lattice, h: tuple[int, ...], *, fitted: bool = False) -> float:
         """What the lattice alone misses, as the objective counts it."""
+        if fitted and not self.kinked:
+            peak = math.prod(kernel.peak for kernel in self.kernels)
+            axes = zip(self.kernels, lattice.k, h, strict=True)
+            worst = math.prod(axis[0].peak + lattice_miss(*axis) for axis in axes) - peak
+            return worst if self.certified else self.share * worst
         plain = LatticeStrategy(lattice)
         worst = worst_error(self.kernels, plain, h)
-        return worst if self.certified else self.bias(plain, h) + _WORST_SHARE * worst
+        return worst if self.certified else self.bias(plain, h) + self.share * worst
 
     def bias(self, strategy: Strategy, h: tuple[int, ...]) -> float:
         """Approximation error of the typical database."""
@@ -327,8 +362,16 @@ _SPECTRAL_ORDERS = (8, 48)
 _THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))
 _GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors by mu^{1/2}
 _NEGLIGIBLE = 0.1  # of the noise: a finer lattice than that needs is work for nothing
-_BIN_RESOLUTIONS = (0.4, 0.55, 0.75, 1.0, 1.3, 1.7, 2.2, 3.0, 4.0)  # cells a deviation
-_RIDGES = (0.0, 0.01, 1.0)  # times what is best on one axis
+_BIN_RESOLUTIONS = {  # cells a deviation, by degree
+    1: (2.0, 3.0, 4.0),
+    2: (0.4, 0.55, 0.75, 1.0, 1.3, 1.7, 2.2, 3.0, 4.0),
+    3: (0.75, 1.0, 1.25, 1.5, 2.0),
+    5: (1.25, 1.5, 2.0),
+    7: (1.25, 1.5, 1.75, 2.0, 2.5),
+}
+_NEAR = 1.3  # times the least estimate: what is predicted by simulation
+_MOST_TERMS = 512  # that a record adds to: more of them is slower than a release should be
+_WORTH = 0.03  # of the error: what is gained by a higher degree, or it is not taken
 _MOST_CELLS = 2000
 _FEW_ORDERS, _FEW_RESOLUTIONS = (2, 8), 3
 
@@ -370,24 +413,60 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
 
 
 def binned_candidates(problem: Problem) -> Iterator[Candidate]:
-    """Releases of bins: the noise of one bin is that of a count, whatever the kernel."""
+    """Releases of bins: the noise of one bin is that of a count, whatever the kernel.
+
+    Nothing is shrunk: nearly dependent bins at the ends of the domain are damped. Higher degrees
+    cost time: they are given where they gain `_WORTH`.
+    """
     if not problem.measurement.binned:
         return
     order = problem.orders(_SPECTRAL_ORDERS)[-1]
-    kernels, axes = problem.kernels, len(problem.kernels)
-    finer = {tuple(_cells(kernels, each)): each for each in reversed(_BIN_RESOLUTIONS)}
-    sizes = {each: math.prod(g + DEGREE for g in cells) for cells, each in finer.items()}
-    fitting = sorted(each for each, size in sizes.items() if size <= problem.largest_lattice)
-    if not fitting:
-        raise problem.too_narrow(f"{min(sizes.values())} bins")
-    finest = max((each for each in fitting if each <= 2.0), default=fitting[0])
+    fitting = _fitting_bins(problem)
+    usual = min(fitting, key=lambda each: (each.degree != 3, abs(each.resolution - 1.5)))
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
-        tried = problem.candidate(_bins(kernels, lattice, finest, problem.ridge), order)
-        if problem.lattice_error(lattice, order) <= _NEGLIGIBLE * tried.noise:
+        estimate = problem.noise_estimate(_bins(problem, lattice, order, usual), order)
+        if problem.lattice_error(lattice, order, fitted=True) <= _NEGLIGIBLE * estimate:
             break
-    for resolution, factor in itertools.product(fitting, _RIDGES):  # those of one share its moments
-        strategy = _bins(kernels, lattice, resolution, factor ** (1 / axes) * problem.ridge)
-        yield problem.candidate(strategy, order)
+    binned = [_bins(problem, lattice, order, grid) for grid in fitting]
+    estimates = [problem.estimate(strategy, order) for strategy in binned]
+    least, among = math.inf, _NEAR * min(estimates)
+    for degree in _BIN_RESOLUTIONS:
+        found = [
+            problem.candidate(strategy, order)
+            for strategy, estimate in zip(binned, estimates, strict=True)
+            if strategy.bins[0].degree == degree and estimate <= among
+        ]
+        best = min((candidate.error for candidate in found), default=math.inf)
+        if (1 + _WORTH) * best <= least:
+            yield from found
+            least = best
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """B-splines worth a look."""
+
+    degree: int
+    resolution: float
+    cells: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return math.prod(cells + self.degree for cells in self.cells)
+
+
+def _fitting_bins(problem: Problem) -> list[_Grid]:
+    """By degree and cells a deviation, in order: those that are few enough."""
+    kernels, grids = problem.kernels, {}
+    for degree, resolutions in _BIN_RESOLUTIONS.items():
+        if degree == 2 or (degree + 1) ** len(kernels) <= _MOST_TERMS:
+            for each in reversed(resolutions):  # of those with the same cells the coarsest
+                grid = _Grid(degree, each, tuple(_cells(kernels, each)))
+                grids[degree, grid.cells] = grid
+    fitting = [grid for grid in grids.values() if grid.size <= problem.largest_lattice]
+    if not fitting:
+        raise problem.too_narrow(f"{min(grid.size for grid in grids.values())} bins")
+    return sorted(fitting, key=lambda grid: (grid.degree, grid.resolution))
 
 
 def require_positive_definite(kernels: Sequence[Kernel]) -> None:
@@ -413,14 +492,19 @@ def require_positive_definite(kernels: Sequence[Kernel]) -> None:
 
 
 def _bins(
-    kernels: Sequence[Kernel], lattice: Lattice, resolution: float, ridge: float
+    problem: Problem,
+    lattice: Lattice,
+    order: tuple[int, ...],
+    grid: _Grid,
 ) -> BinnedStrategy:
-    """Cells in proportion to the axes' inverse bandwidths."""
-    axes = zip(kernels, lattice.k, _cells(kernels, resolution), strict=True)
-    return BinnedStrategy(lattice, tuple(axis_bins(*axis, ridge) for axis in axes))
+    """Bins of every axis, and what is made of them."""
+    axes = zip(problem.kernels, lattice.k, grid.cells, order, strict=True)
+    bins = (axis_bins(kernel, k, cells, grid.degree, h) for kernel, k, cells, h in axes)
+    return BinnedStrategy(lattice, tuple(bins))
 
 
 def _cells(kernels: Sequence[Kernel], resolution: float) -> list[int]:
+    """In proportion to the axes' inverse bandwidths."""
     return [min(_MOST_CELLS, math.ceil(resolution / kernel.deviation)) for kernel in kernels]
 
 
@@ -452,6 +536,7 @@ _GRAM_ORDERS = (8, 32)
 _GRAM_THRESHOLDS = tuple(10.0**-step for step in range(1, 9))
 _GRID = {1: 129, 2: 19, 3: 8}
 _LARGEST_K = 1000
+_SIGNED_CLUSTERS = 64
 
 
 def gram_candidates(family: str, problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
@@ -499,8 +584,9 @@ def _candidate(
     farthest, rough = _errors(cube, strategy.lattice.k, h, spectrum)
     ball = problem.measurement.approximation
     worst = farthest * (ball.radius if isinstance(ball, GramBall) else 1.0)
-    typical = worst if problem.certified else rough / math.sqrt(min(CLUSTERS, problem.n))
-    return Candidate(strategy, h, noise, typical, worst, problem.certified)
+    typical = worst if problem.certified else rough / math.sqrt(min(_SIGNED_CLUSTERS, problem.n))
+    share = _LEAST_WORST_SHARE
+    return Candidate(strategy, h, noise, typical, worst, problem.certified, share)
 
 
 @lru_cache(maxsize=512)

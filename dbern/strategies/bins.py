@@ -17,9 +17,11 @@ from dbern.strategies.approximation import AxisMap, StoredArray, lebesgue_consta
 from dbern.strategies.base import AxisStrategy, Bound, Box, Lattice, Slab
 from dbern.types import FloatArray, Int64Array
 
-DEGREE = 2
-CLUSTERS = 64
-"""Equal point masses at uniform places: the rough part of a typical database."""
+DEGREES = (1, 2, 3, 5, 7)
+"""Degrees of B-splines that a plan chooses from."""
+
+CLUSTERS = 1000
+"""Equal point masses at uniform places, at most: the rough part of a typical database."""
 
 _SMOOTH_SCALE = 0.2
 """The smooth part of a typical density varies by its mean over this share of an axis."""
@@ -27,6 +29,9 @@ _SMOOTH_SCALE = 0.2
 _TRUNCATION = 1e-9
 _FEWEST_NODES, _MOST_NODES = 400, 1 << 14
 _NODES_A_BANDWIDTH = 8
+_FINER = 3  # nodes of the mean squares that bins are made for
+_DAMPING = 1e-9  # of the mean square of a bin, added to each
+_FIT_RIDGE = 1e-8  # of a coefficient's own square, beside what it does to the function
 _MOST_WORK = 2e11  # multiplications of an enclosure: some ten seconds
 _BLOCK = 1 << 22
 _PLACES = 1 << 15
@@ -131,8 +136,11 @@ def cell_of(positions: FloatArray, cells: int) -> tuple[Int64Array, FloatArray]:
 def local_weights(offset: FloatArray, degree: int) -> list[FloatArray]:
     """Values of the degree + 1 B-splines that live on a cell, in order, at offsets in [-1, 1].
 
-    The recurrence of Cox and de Boor on uniform knots: convex combinations of nonnegative numbers,
-    so values are nonnegative, and sum to one up to ``4 degree`` roundings.
+    The recurrence of Cox and de Boor on uniform knots, divided by ``degree!`` at its end: with u in
+    [0, 1], ``w_r <- (u + d - r) w_{r-1} + (r + 1 - u) w_r`` for d = 1, 2, .. Nothing is subtracted
+    but u from an integer that is at least one, so each step rounds by factors of ``1 +- 2^-53``, of
+    which a weight gathers at most ``3 degree + 2``: weights are nonnegative, exact up to as many
+    units of their own size, and as many of one in their sum.
 
     Examples
     --------
@@ -142,13 +150,10 @@ def local_weights(offset: FloatArray, degree: int) -> list[FloatArray]:
     u = (offset + 1.0) / 2.0
     weights = [np.ones_like(u)]
     for d in range(1, degree + 1):
-        raised = [np.zeros_like(u) for _ in range(d + 1)]
-        for r, weight in enumerate(weights):
-            share = (u + (d - 1 - r)) / d
-            raised[r] = raised[r] + (1.0 - share) * weight
-            raised[r + 1] = raised[r + 1] + share * weight
-        weights = raised
-    return weights
+        rising = [(u + (d - r)) * weights[r - 1] for r in range(1, d)]
+        middle = [up + ((r + 1) - u) * weights[r] for r, up in enumerate(rising, start=1)]
+        weights = [(1.0 - u) * weights[0], *middle, u * weights[-1]]
+    return [weight / math.factorial(degree) for weight in weights]
 
 
 def bin_matrix(positions: FloatArray, cells: int, degree: int) -> FloatArray:
@@ -184,31 +189,59 @@ def prior(bandwidth: float) -> tuple[FloatArray, FloatArray]:
     return t, factors
 
 
-def axis_bins(kernel: Kernel, k: int, cells: int, ridge: float, degree: int = DEGREE) -> AxisBins:
-    """Bins whose A has the least mean squared error for the `prior` and noise of variance `ridge`.
+@lru_cache(maxsize=256)
+def axis_bins(
+    kernel: Kernel, k: int, cells: int, degree: int = 2, h: int | None = None
+) -> AxisBins:
+    """Bins whose A has the least squared error for a point mass, its place uniform; unshrunk.
+
+    A little damping changes next to nothing inside the domain, and keeps the ends quiet, where
+    B-splines of high degree are nearly dependent. With `h` the error is that of the polynomial of
+    order h (`lattice_bumps`), without that of lattice values.
 
     Examples
     --------
     >>> from dbern.bernstein.kernels import Gaussian
-    >>> bins = axis_bins(Gaussian(0.1), k=40, cells=10, ridge=1e-9)
+    >>> bins = axis_bins(Gaussian(0.1), k=40, cells=10)
     >>> bins.rank, bins.synthesis.shape
     (12, (41, 12))
     """
-    gram, target = _moments(kernel, k, cells, degree)
-    gram = gram + ridge * np.eye(cells + degree)
-    # A touch of ridge for where the prior leaves a bin next to nothing: solved, never inverted.
-    gram += 1e-12 * np.trace(gram) / len(gram) * np.eye(len(gram))
-    matrix = np.linalg.solve(gram, target.T).T
+    t, bumps = lattice_bumps(kernel, k, h)
+    beta = bin_matrix(t, cells, degree)
+    gram = beta.T @ beta
+    damped = gram + _DAMPING * np.trace(gram) / len(gram) * np.eye(len(gram))
+    matrix = np.linalg.solve(damped, beta.T @ bumps.T).T
     return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
 
 
-@lru_cache(maxsize=3)  # axes of different bandwidths take turns
-def _moments(kernel: Kernel, k: int, cells: int, degree: int) -> tuple[FloatArray, FloatArray]:
-    """Second moments under the `prior`: of the bins, and of lattice values with them."""
-    t, factors = prior(kernel.bandwidth)
-    beta = bin_matrix(t, cells, degree) / len(t)
-    spread = factors @ (factors.T @ beta) + beta * (len(t) / CLUSTERS)
-    return beta.T @ spread, kernel(np.arange(k + 1)[:, None] / k - t) @ spread / len(t)
+@lru_cache(maxsize=8)
+def lattice_bumps(kernel: Kernel, k: int, h: int | None) -> tuple[FloatArray, FloatArray]:
+    """Places t (q,), and lattice values (k + 1, q) whose polynomials are near the bumps there.
+
+    Of order h, by least squares over Chebyshev nodes in y that begin at the bumps' own values: k
+    need not be as large as those would make it. Kernels with kinks, and no `h`: the values
+    themselves, whose errors on the lattice are what `binned_error` bounds there.
+    """
+    count = _FINER * len(prior(kernel.bandwidth)[0])
+    t = (np.arange(count) + 0.5) / count
+    values = kernel(np.arange(k + 1)[:, None] / k - t)
+    if kernel.kinks or h is None:
+        return t, values
+    nodes = 4 * k + 1
+    y = (1 - np.cos((np.arange(nodes) + 0.5) * np.pi / nodes)) / 2
+    operator = bernstein_basis(y, k) @ iterated_matrix(k, h)
+    left = operator.T @ (kernel(y[:, None] - t) - operator @ values) / nodes
+    square = operator.T @ operator / nodes + _FIT_RIDGE * np.eye(k + 1)
+    return t, values + np.linalg.solve(square, left)
+
+
+@lru_cache(maxsize=64)
+def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
+    """The largest error of `lattice_bumps` on a grid: what no bins on that lattice improve on."""
+    t, bumps = lattice_bumps(kernel, k, h)
+    y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2
+    made = bernstein_basis(y, k) @ iterated_matrix(k, h) @ bumps
+    return float(np.abs(kernel(y[:, None] - t) - made).max())
 
 
 @lru_cache(maxsize=256)
@@ -222,7 +255,7 @@ def binned_error(kernel: Kernel, k: int, h: int, bins: AxisBins) -> float:
     Examples
     --------
     >>> from dbern.bernstein.kernels import Gaussian
-    >>> coarse, fine = (binned_error(Gaussian(0.2), 40, 8, axis_bins(Gaussian(0.2), 40, g, 0.0))
+    >>> coarse, fine = (binned_error(Gaussian(0.2), 40, 8, axis_bins(Gaussian(0.2), 40, g))
     ...                 for g in (4, 12))
     >>> fine < coarse
     True

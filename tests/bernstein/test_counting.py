@@ -116,7 +116,7 @@ def test_many_records_have_the_bits_of_the_slow_twin(case):
 @pytest.mark.slow
 @pytest.mark.parametrize("splines", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_no_operation_is_fused(splines):
-    made = numba.njit(compiled._signature(1), **compiling._OPTIONS)(compiled._run(1, 2, splines))
+    made = numba.njit(compiled._signature(1), **compiling._OPTIONS)(compiled._run(1, splines))
     code = "".join(made.inspect_asm().values())
     assert "mulpd" in code or "fmul" in code  # else this test looks at nothing
     assert not re.search(r"\bv?f(n?m(add|sub|la|ls))", code)

@@ -1,0 +1,255 @@
+"""Densities of real and generated records, beside what is easily written instead: ``make panel``.
+
+A cell is a dataset, a bandwidth and an epsilon. Its error is the largest over a grid of points,
+against the density without noise, and the mean over some releases. Our own is that of the plan's
+choice, with bins and smoothing as they are released and noise from numpy. The rivals:
+
+- *20 lines*: each record is split linearly between the nodes of a grid of step ``b / 2``, with
+  Laplace noise and a kernel of variance ``b^2 - step^2 / 6``;
+- *histogram*: equal cells, what is below a threshold is zero, smoothed; the number of cells and
+  the threshold are those that an oracle chooses, who sees the errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+import dbern
+from dbern.bernstein.basis import bernstein_basis
+from dbern.planning.planner import plan_files
+from dbern.strategies.bins import BinnedStrategy, bin_matrix
+from dbern.types import FloatArray
+
+BANDWIDTHS, EPSILONS = (0.02, 0.1), (0.1, 1.0)
+POINTS = {1: 1001, 2: 161, 3: 41}
+NAMES = ("x", "y", "z")
+COLUMNS: dict[str, tuple[str, dict[str, tuple[float, float]]]] = {
+    "airports": ("airports", {"latitude": (24, 50), "longitude": (-125, -66)}),
+    "delays": ("flights", {"delay": (-60, 180)}),
+    "flights": ("flights", {"time": (0, 24), "distance": (0, 3000)}),
+    "flights, 3 axes": (
+        "flights", {"time": (0, 24), "distance": (0, 3000), "delay": (-60, 180)},
+    ),
+    "capital gain": ("adult", {"capital_gain": (0, 100_000)}),
+    "age, hours": ("adult", {"age": (17, 90), "hours_per_week": (0, 100)}),
+}  # fmt: skip
+_BLOCK = 1 << 13
+_SHARES = (0.25, 0.5, 1.0, 2.0)  # bandwidths a cell of a histogram
+_THRESHOLDS = (0.0, 1.0, 2.0, 4.0)  # times the scale of its noise
+
+
+@dataclass(frozen=True)
+class Row:
+    """One cell of the panel; errors in units of the density over the unit cube."""
+
+    data: str
+    axes: int
+    n: int
+    bandwidth: float
+    epsilon: float
+    peak: float
+    ours: float
+    lines: float
+    histogram: float
+    promise: float
+    choice: str
+
+    @property
+    def gain(self) -> float:
+        return self.lines / self.ours
+
+
+def datasets(folder: Path) -> Iterator[tuple[str, FloatArray]]:
+    """Records in the unit cube, clamped to the bounds."""
+    for name, (file, bounds) in COLUMNS.items():
+        path = folder / f"{file}.parquet"
+        if not path.exists():
+            print(f"without {name}: {path} is not there", file=sys.stderr)
+            continue
+        table = pq.read_table(path, columns=list(bounds))
+        columns = [
+            (table[column].to_numpy().astype(np.float64) - low) / (high - low)
+            for column, (low, high) in bounds.items()
+        ]
+        yield name, np.clip(np.column_stack(columns), 0.0, 1.0)
+    for axes in (1, 2, 3):
+        rng = np.random.default_rng(axes)
+        centers, spreads = rng.uniform(0.15, 0.85, (12, axes)), rng.uniform(0.01, 0.08, 12)
+        which = rng.choice(12, 20_000, p=rng.dirichlet(np.ones(12)))
+        records = centers[which] + spreads[which, None] * rng.normal(size=(20_000, axes))
+        yield f"clusters, {axes}", np.clip(records, 0.0, 1.0)
+
+
+def gaussian(x: FloatArray, bandwidth: float) -> FloatArray:
+    return np.asarray(np.exp(-0.5 * (x / bandwidth) ** 2) / (bandwidth * np.sqrt(2 * np.pi)))
+
+
+def bumps(y: FloatArray, bandwidth: float, t: FloatArray) -> FloatArray:
+    return gaussian(y[:, None] - t, bandwidth)
+
+
+def total(factors: Sequence[FloatArray]) -> FloatArray:
+    """Sums over records of products over axes, from one array (m_i, records) an axis."""
+    *others, last = factors
+    left = others[0] if others else np.ones((1, last.shape[1]))
+    for other in others[1:]:
+        left = (left[:, None] * other).reshape(-1, last.shape[1])
+    shape = tuple(len(factor) for factor in factors)
+    return np.asarray(left @ last.T).reshape(shape)
+
+
+def summed(records: FloatArray, feature: Callable[[FloatArray], FloatArray]) -> FloatArray:
+    """Means over the records, block by block, of features of an axis's positions: (m, records)."""
+    blocks = np.array_split(records, max(1, len(records) // _BLOCK))
+    parts = [total([feature(column) for column in block.T]) for block in blocks]
+    return np.asarray(sum(parts)) / len(records)
+
+
+def smoothed(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:
+    for matrix in matrices:
+        values = np.tensordot(values, matrix, axes=(0, 1))
+    return values
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One dataset at one bandwidth, and the density without noise on the grid."""
+
+    name: str
+    records: FloatArray
+    bandwidth: float
+    y: FloatArray
+    truth: FloatArray
+    releases: int
+
+    @property
+    def axes(self) -> int:
+        return self.records.shape[1]
+
+    def error(
+        self, values: FloatArray, scale: float, matrix: Sequence[FloatArray], least: float = 0.0
+    ) -> float:
+        """Mean over releases; values below `least` are set to zero, unless it is zero."""
+        found = []
+        for seed in range(self.releases if self.axes < 3 else -(-self.releases // 4)):
+            noisy = values + np.random.default_rng(seed).laplace(scale=scale, size=values.shape)
+            noisy = np.where(noisy < least, 0.0, noisy) if least > 0 else noisy
+            found.append(float(np.abs(smoothed(noisy, matrix) - self.truth).max()))
+        return float(np.mean(found))
+
+    def lines(self, epsilon: float) -> float:
+        cells = int(np.ceil(2 / self.bandwidth))
+        nodes = np.arange(cells + 1) / cells
+        kernel = gaussian(self.y[:, None] - nodes, np.sqrt(self.bandwidth**2 - cells**-2 / 6))
+        split = summed(self.records, lambda t: bin_matrix(t, cells, 1).T)
+        return self.error(split, self.scale(epsilon), [kernel] * self.axes)
+
+    def histogram(self, epsilon: float) -> float:
+        errors = []
+        for share in _SHARES:
+            cells = int(np.ceil(1 / (share * self.bandwidth)))
+            centers = (np.arange(cells) + 0.5) / cells
+            kernel = gaussian(self.y[:, None] - centers, self.bandwidth)
+            places = np.minimum((self.records * cells).astype(np.int64), cells - 1)
+            shape = (cells,) * self.axes
+            flat = np.ravel_multi_index(tuple(places.T), shape)
+            counts = np.bincount(flat, minlength=cells**self.axes).reshape(shape)
+            scale = self.scale(epsilon)
+            errors += [
+                self.error(counts / len(places), scale, [kernel] * self.axes, level * scale)
+                for level in _THRESHOLDS
+            ]
+        return min(errors)
+
+    def scale(self, epsilon: float) -> float:
+        return 2 / (len(self.records) * epsilon)
+
+    def ours(self, epsilon: float) -> tuple[float, float, str]:
+        """Error, promise and what was chosen."""
+        names = NAMES[: self.axes]
+        spec = dbern.ReleaseSpec(
+            release={"name": "panel", "output": "panel.zarr"},
+            data={
+                "source": "nowhere.parquet",
+                "n": len(self.records),
+                "bounds": {name: [0.0, 1.0] for name in names},
+            },
+            target={"kind": "kernel-density", "bandwidth": [self.bandwidth] * self.axes},
+            budget={"epsilon": f"{epsilon:g}", "ledger": "sqlite:///ledger.db", "dataset": "panel"},
+        )
+        plan = plan_files(spec, ())
+        strategy, (component,) = plan.strategy, plan.components
+        if not isinstance(strategy, BinnedStrategy):  # its values are no numpy histogram
+            return math.nan, plan.certificate.total, plan.noise.kind
+        axis = strategy.bins[0]
+        bins = summed(self.records, lambda t: bin_matrix(t, axis.cells, axis.degree).T)
+        matrices = [
+            bernstein_basis(self.y, k) @ matrix
+            for k, matrix in zip(plan.k, strategy.matrices(plan.h), strict=True)
+        ]
+        choice = f"degree {axis.degree}, {axis.cells} cells, k {plan.k[0]}"
+        error = self.error(bins, component.noise.scale, matrices)
+        return error, plan.certificate.total, choice
+
+
+def rows(folder: Path, only: str = "", releases: int = 12) -> Iterator[Row]:
+    for name, records in datasets(folder):
+        if not name.startswith(only):
+            continue
+        axes = records.shape[1]
+        y = np.linspace(0, 1, POINTS[axes])
+        for bandwidth in BANDWIDTHS:
+            truth = summed(records, partial(bumps, y, bandwidth))
+            cell = Cell(name, records, bandwidth, y, truth, releases)
+            for epsilon in EPSILONS:
+                error, promise, choice = cell.ours(epsilon)
+                others = cell.lines(epsilon), cell.histogram(epsilon)
+                where = (name, axes, len(records), bandwidth, epsilon, float(truth.max()))
+                yield Row(*where, error, *others, promise, choice)
+
+
+def to_markdown(found: Sequence[Row]) -> str:
+    head = "data | axes | n | b | epsilon | largest value | ours | 20 lines | histogram, oracle"
+    lines = [f"| {head} | 20 lines / ours | promise | choice |", "|" + " --- |" * 12]
+    lines += [
+        f"| {row.data} | {row.axes} | {row.n} | {row.bandwidth:g} | {row.epsilon:g} | "
+        f"{row.peak:.3g} | {row.ours:.3g} | {row.lines:.3g} | {row.histogram:.3g} | "
+        f"{row.gain:.2f} | {row.promise:.3g} | {row.choice} |"
+        for row in found
+    ]
+    gains = [row.gain for row in found if not math.isnan(row.gain)]
+    mean = float(np.exp(np.mean(np.log(gains))))
+    return "\n".join(
+        [*lines, "", f"Geometric mean of the gains {mean:.3f}, the least {min(gains):.2f}."]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="panel", description=__doc__)
+    parser.add_argument("folder", type=Path, help="of the Parquet files")
+    parser.add_argument("--only", default="", help="datasets whose name begins like this")
+    parser.add_argument("--releases", type=int, default=12, help="a quarter on three axes")
+    parser.add_argument("--json", type=Path, help="also write the rows here")
+    given = parser.parse_args(arguments)
+    found = []
+    for row in rows(given.folder, given.only, given.releases):
+        print(f"{row.data}, b {row.bandwidth:g}, epsilon {row.epsilon:g}: {row.gain:.2f}",
+              file=sys.stderr)  # fmt: skip
+        found.append(row)
+    print(to_markdown(found))
+    if given.json:
+        given.json.write_text(json.dumps([asdict(row) for row in found], indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -337,6 +338,41 @@ class BudgetLedger:
             release_id = tables.new_id()
             self._remains.begin(connection, release_id)
             return tables.add_release(connection, request, release_id, at)
+
+    def charge(self, request: Request, note: str) -> Reservation:
+        """Charge, for good and in one transaction, what another tool released of a dataset.
+
+        The charge that holds the name is left as it is where it says the same. There is no key,
+        no staging and no output; a charge cannot be refunded.
+
+        Raises
+        ------
+        BudgetError
+            When there is no grant, its terms differ, or the charge does not fit; or when the
+            ledger was put back to an earlier state and not reconciled since.
+        SpecError
+            When the amount is not above zero, or the name belongs to another release.
+        """
+        require_positive(request.charge, request.rho)
+        rho = None if request.rho is None else str(request.rho)
+        request = replace(request, identity={"note": note, "rho": rho})
+        logged = self._refusals_logged(request.dataset, request.name, request.charge)
+        with logged, writing(self._backend) as connection:
+            found = tables.named(connection, request.dataset, request.name)
+            if found is not None:
+                compared(found, request).require_same(self.url)
+                return found
+            restore.require_reconciled(connection, self._backend)
+            at = tables.now()
+            status = accounts.account(connection, self.url, request.dataset, at, request)
+            accounts.require_terms(status, request)
+            accounts.require_cover(self.url, status, request)
+            held = tables.add_release(connection, request, tables.new_id(), at)
+            over = {"state": State.COMMITTED.value}
+            tables.moved(connection, held.release_id, [State.RESERVED], over)
+            whose = (request.dataset, request.name, held.release_id)
+            tables.add_audit(connection, over["state"], *whose, {"note": note})
+            return replace(held, state=State.COMMITTED)
 
     def log(self, dataset: str | None = None) -> list[AuditLine]:
         """The audit log, which only grows: of one dataset, or all of it, oldest line first."""

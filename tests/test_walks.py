@@ -29,11 +29,11 @@ CEILINGS = {
     "epsilon": 9,                        # 6: to the noise's scale
     "bandwidth": 34,                     # 14: to an answer
     # what there is
-    "modules": 137,                      # 85: those that read what strangers wrote were added,
+    "modules": 138,                      # 85: those that read what strangers wrote were added,
                                          # `privacy.accuracy`, on which privacy does not rest,
-                                         # `cli.events` and `cli.metrics` for other tools, and
+                                         # `cli.events`, `.metrics` and `.due` for other tools, and
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 37_050,                     # 24,000: of them 275 in `testing`; 450 for what other
+    "lines": 37_150,                     # 24,000: of them 275 in `testing`; 550 for what other
                                          # tools charge, and for what an operator measures
     "protocols": 32,
     "isinstance": 220,                   # 60: of these some 40 look at what strangers wrote, and

@@ -13,6 +13,7 @@ from dbern.cli.demo import demo
 from dbern.cli.doctor import doctor
 from dbern.cli.learners import target
 from dbern.cli.ledgers import ledger
+from dbern.cli.metrics import metrics
 from dbern.cli.output import JsonLines, tell
 from dbern.cli.releases import plan, release
 from dbern.cli.reports import export
@@ -42,7 +43,7 @@ def cli() -> None:
 
 for _command in (
     *(init, inspect, plan, release, query, show, write_report, export, verify, sign),
-    *(ledger, target, doctor, demo),
+    *(ledger, metrics, target, doctor, demo),
 ):
     cli.add_command(_command)
 

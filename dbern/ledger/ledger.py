@@ -21,7 +21,13 @@ from dbern.ledger import accounts, restore, tables
 from dbern.ledger.backend import Backend, backend_of, check_installed, start_mark
 from dbern.ledger.postgres import STAGING
 from dbern.ledger.restore import writing
-from dbern.ledger.secrets import RunRecord, Staging, destroy_staging, sweep_staging
+from dbern.ledger.secrets import (
+    RunRecord,
+    Staging,
+    dead_staging,
+    destroy_staging,
+    sweep_staging,
+)
 from dbern.ledger.tables import ledger_id_of
 from dbern.ledger.values import (
     LIVE,
@@ -110,6 +116,25 @@ class Remains:
                     f"removed: {error.strerror}. Make {error.filename} writable."
                 ) from error
 
+    def left_over(self) -> int:
+        """How many folders of staging belong to no release under way; the next sweep removes them.
+
+        Raises
+        ------
+        EnvironmentRefusedError
+            When the folder cannot be looked at.
+        """
+        root = self._backend.staging(self._ledger_id)
+        with self._backend.read() as connection:
+            live = tables.live_ids(connection)
+        try:
+            return 0 if root is None else len(dead_staging(root, live))
+        except OSError as error:
+            raise EnvironmentRefusedError(
+                f"ledger: its staging {root} cannot be read ({error.strerror}). Make it readable "
+                "for this user."
+            ) from error
+
     def destroy(self, reservation: Reservation) -> None:
         """Remove key and staging of a release that is over.
 
@@ -188,6 +213,7 @@ class BudgetLedger:
         self._backend = backend
         self._remains = Remains(backend, ledger_id)
         self.run_record, self.sweep = self._remains.run_record, self._remains.sweep
+        self.left_over = self._remains.left_over
         self.id = ledger_id
 
     @classmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from fractions import Fraction
 from typing import Any
 from unicodedata import category
@@ -23,6 +22,9 @@ _LEDGER = click.option(
     help="As sqlite:///ledger.db or postgresql+psycopg://user@host/database.",
 )
 _BUDGET = 3
+_WHO_DECIDES = (
+    "those who answer for its data decide whether to release less, to stop, or to grant more"
+)
 
 
 def _percentage(
@@ -279,10 +281,7 @@ def status(
     if pending:
         lines.append("restored or copied: spending is stopped until it is reconciled")
     low = [one.dataset for one in found if least is not None and one.remaining_share < least]
-    command = ["dbern", "ledger", "grant", "--ledger", url, "--dataset"]
-    lines += [
-        f"low: {name}; grant more: {shlex.join([*command, name])} --epsilon .." for name in low
-    ]
+    lines += [f"low: {name}; {_WHO_DECIDES}" for name in low]
     content = {
         "datasets": accounts,
         "reconcile": pending,

@@ -235,13 +235,15 @@ def charge(
 @ledger.command()
 @_LEDGER
 @_DATASET
-def events(url: str, dataset: str) -> None:
+@common
+def events(url: str, dataset: str, as_json: bool, quiet: bool) -> None:
     """Print a dataset's charges as events of dp_accounting, in JSON.
 
     One ComposedDpEvent of all charges that stand. Of a pure epsilon under replaced records it is a
     randomized response, else what the rho says; a charge with a delta and no rho is unsupported,
     and makes every accountant refuse.
     """
+    del as_json, quiet  # it is JSON in any case
     from dbern.ledger import BudgetLedger
 
     with BudgetLedger.open(url, read_only=True) as opened:

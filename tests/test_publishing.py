@@ -127,6 +127,29 @@ def test_the_oldest_packages_are_the_lower_bounds():
     assert len(pins) == len(project["dependencies"]) + 2
 
 
+def test_the_image_s_packages_are_the_pins_with_hashes_and_no_address():
+    text = (ROOT / "deploy" / "requirements.txt").read_text(encoding="utf-8")
+    assert "://" not in text
+    line = r"^(\S+)==(\S+) \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+"
+    pins = dict(re.findall(line, text, re.MULTILINE))
+    assert len(pins) == text.count("==") > 50
+    listed = (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
+    known = {
+        name_of(name): version for name, _, version in (line.partition("==") for line in listed)
+    }
+    assert {name: known.get(name) for name in pins} == pins
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(one for key in ("dagster", "postgres", "report", "s3")
+                                          for one in extras[key])]  # fmt: skip
+    direct = {name_of(re.match(r"[\w.-]+", one)[0]) for one in wanted} - {"dbern"}
+    assert direct | {"setuptools"} <= set(pins)
+
+
+def name_of(text):
+    return re.sub(r"[-_.]+", "-", text).lower()
+
+
 # --- Packages
 
 COMMITTED = ["dbern/__init__.py", "dbern/errors.py"]

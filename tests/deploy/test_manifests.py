@@ -457,7 +457,8 @@ def test_the_image_has_two_stages_no_root_and_nothing_but_the_project():
     assert f"USER {USER}:{USER}" in last
     assert last.index("USER ") > last.rindex("COPY")
     assert not re.search(r"pip install|apt-get|ENTRYPOINT", last)
-    assert "--constraint constraints.txt" in stages[0]
+    assert "--require-hashes --requirement requirements.txt" in stages[0]
+    assert "--no-deps --no-build-isolation" in stages[0]  # and so nothing comes without a hash
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert next(line for line in ignored if not line.startswith("#")) == "*"
     admitted = {line[1:] for line in ignored if line.startswith("!")}

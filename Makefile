@@ -4,8 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
+DOCS := $(VENV)/.docs
+DIST := $(VENV)/.dist
 
-.PHONY: demo test check audit faults bench scale rivals flights panel notebooks clean
+.PHONY: demo test check audit faults bench scale rivals flights panel notebooks docs dist clean
 
 demo: $(READY)
 	$(BIN)/dbern demo
@@ -51,6 +53,14 @@ panel: $(READY)
 notebooks: $(READY)
 	$(BIN)/python tests/execution.py $(NOTEBOOKS)
 
+# build/docs/site/index.html: every page, the API and the notebooks; opens and searches without a network
+docs: $(DOCS)
+	$(BIN)/python docs/site/build.py
+
+# dist/: wheel, sdist and the bill of materials, with their digests, checked
+dist: $(DIST)
+	$(BIN)/python deploy/dist.py
+
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("dbern needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
@@ -61,5 +71,13 @@ $(PEERS): $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	touch $@
 
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+$(DIST): $(READY)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dist]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) demo-out scale-out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist demo-out scale-out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
+from dbern.cli.due import DAYS, due
 from pipelines.commands import say, told
-from pipelines.due import DAYS, due
 
 BUDGET, ENVIRONMENT, INTERRUPTED = 3, 4, 130
 SAME_FOR_ALL = {BUDGET, ENVIRONMENT, INTERRUPTED}

@@ -22,7 +22,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FOLDERS = (".", "docs", "pipelines", "deploy")
 PAGES = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
-RUN = ["docs/guide.md", "docs/oracle.md", "README.md", "CONTRIBUTING.md"]
+PERSONAS = ["stewards", "operators", "analysts", "researchers", "data-frames"]
+RUN = ["docs/guide.md", "docs/oracle.md", "docs/other-tools.md", "README.md", "CONTRIBUTING.md"]
+RUN += [f"docs/for-{persona}.md" for persona in PERSONAS]
 LANGUAGES = {"python", "console", "toml", "sh", ""}
 OTHERS = ("make ", "git ", "pip ")  # of a checkout: what these do has tests of its own
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -151,6 +153,26 @@ def test_a_learner_is_added_as_the_contributing_page_says(reader):
 @pytest.mark.slow
 def test_a_function_is_released_as_its_page_says(reader):
     assert reader.follow("docs/oracle.md") >= 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("persona", PERSONAS)
+def test_a_persona_s_page_is_followed_from_a_fresh_folder(reader, persona):
+    assert reader.follow(f"docs/for-{persona}.md") >= 4
+
+
+@pytest.mark.slow
+def test_other_tools_share_the_ledger_as_their_page_says(reader):
+    assert reader.follow("docs/other-tools.md") >= 3
+    pytest.importorskip("dp_accounting")
+    page = (ROOT / "docs" / "other-tools.md").read_text(encoding="utf-8")
+    (block,) = (one for one in blocks(page) if one.language == "")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    ran = subprocess.run(
+        [sys.executable, "-c", block.text], capture_output=True, text=True, env=environment
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert 0.59 < float(ran.stdout) < 0.601  # the library rounds losses up to a grid of 1e-4
 
 
 def test_every_page_that_has_code_is_run():

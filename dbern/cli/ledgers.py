@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
-import shlex
 from fractions import Fraction
 from typing import Any
 from unicodedata import category
+from uuid import uuid4
 
 import click
 
+from dbern.cli.events import composed_event
 from dbern.cli.output import common, report, shown_progress
 
 _LEDGER = click.option(
@@ -20,6 +22,9 @@ _LEDGER = click.option(
     help="As sqlite:///ledger.db or postgresql+psycopg://user@host/database.",
 )
 _BUDGET = 3
+_WHO_DECIDES = (
+    "those who answer for its data decide whether to release less, to stop, or to grant more"
+)
 
 
 def _percentage(
@@ -55,7 +60,7 @@ def _amount(context: click.Context, parameter: click.Parameter, value: str) -> F
     from dbern.privacy.budget import exact
 
     try:
-        return exact(value, "")
+        return exact(f"0{value}" if value.startswith(".") else value, "")
     except SpecError:
         message = "write an exact decimal or fraction, not below 0, as 0.5"
         raise click.BadParameter(message) from None
@@ -63,7 +68,7 @@ def _amount(context: click.Context, parameter: click.Parameter, value: str) -> F
 
 @click.group()
 def ledger() -> None:
-    """Keep the budgets: init, grant, status, abandon, reconcile."""
+    """Keep the budgets: init, grant, charge, status, events, abandon, reconcile."""
 
 
 @ledger.command()
@@ -164,6 +169,87 @@ def grant(
 
 @ledger.command()
 @_LEDGER
+@_DATASET
+@click.option(
+    "--epsilon", required=True, callback=_amount, metavar='"0.2"', help="Exact decimal to charge."
+)
+@click.option("--delta", default="0", callback=_amount, metavar='"0"', help="The charge's delta.")
+@click.option(
+    "--rho",
+    callback=lambda *given: given[2] and _amount(*given),
+    metavar='"0.02"',
+    help="Its zCDP, which a zcdp account counts; of a pure epsilon it follows.",
+)
+@click.option("--note", required=True, callback=_name, metavar="TEXT", help="What was released.")
+@click.option(
+    "--name", callback=_name, metavar="NAME", help="Charge once under it.  [default: a new one]"
+)
+@click.option(
+    "--neighbors",
+    type=click.Choice(["replace-one", "add-or-remove-one"]),
+    default="replace-one",
+    show_default=True,
+    help="What the epsilon is for; it must be the account's.",
+)
+@click.option(
+    "--unit", default="row", show_default=True, metavar="row|COLUMN:ROWS", help="Likewise."
+)
+@common
+def charge(
+    url: str, dataset: str, epsilon: Fraction, delta: Fraction, rho: Fraction | None, note: str,
+    name: str | None, neighbors: str, unit: str, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Charge what another tool releases of a dataset. Run it before that tool does.
+
+    The charge is for good. Under a --name it is made once, however often the command is run;
+    without one, each run charges again. Exit code 3 where the budget does not cover it: then do
+    not release.
+    """
+    del quiet
+    from dbern.ledger import BudgetLedger, Request
+    from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+
+    cost = Budget(epsilon, delta)
+    if cost.delta >= 1:
+        raise click.BadParameter("must be below 1", param_hint="--delta")
+    chosen = name or f"charge-{uuid4().hex[:12]}"
+    terms = Neighbors(neighbors), PrivacyUnit.parse(unit)
+    request = Request(dataset, chosen, cost, *terms, rho=rho)
+    with BudgetLedger.open(url) as opened:
+        known = opened.find(dataset, chosen)
+        held = opened.charge(request, note)
+        account = _account(opened.status(dataset)[0])
+    again = known is not None and known.release_id == held.release_id
+    text = "was charged before; nothing was charged again" if again else "charged"
+    report(
+        {"dataset": dataset, "name": chosen, "charge": str(cost), "note": note,
+         "charged": not again, "remaining": account["remaining"]},
+        f"{chosen}: {cost} {text}; {dataset} has {account['remaining']} left",
+        as_json=as_json,
+    )  # fmt: skip
+
+
+@ledger.command()
+@_LEDGER
+@_DATASET
+@common
+def events(url: str, dataset: str, as_json: bool, quiet: bool) -> None:
+    """Print a dataset's charges as events of dp_accounting, in JSON.
+
+    One ComposedDpEvent of all charges that stand. Of a pure epsilon under replaced records it is a
+    randomized response, else what the rho says; a charge with a delta and no rho is unsupported,
+    and makes every accountant refuse.
+    """
+    del as_json, quiet  # it is JSON in any case
+    from dbern.ledger import BudgetLedger
+
+    with BudgetLedger.open(url, read_only=True) as opened:
+        (status,) = opened.status(dataset)
+    click.echo(json.dumps(composed_event(status), indent=1))
+
+
+@ledger.command()
+@_LEDGER
 @click.option("--dataset", callback=_name, metavar="NAME", help="Only this one.")
 @click.option("--log", "with_log", is_flag=True, help="Add every event since the beginning.")
 @click.option(
@@ -194,10 +280,7 @@ def status(
     if pending:
         lines.append("restored or copied: spending is blocked until you run dbern ledger reconcile")
     low = [one.dataset for one in found if least is not None and one.remaining_share < least]
-    command = ["dbern", "ledger", "grant", "--ledger", url, "--dataset"]
-    lines += [
-        f"low: {name}; grant more: {shlex.join([*command, name])} --epsilon .." for name in low
-    ]
+    lines += [f"low: {name}; {_WHO_DECIDES}" for name in low]
     content = {
         "datasets": accounts,
         "reconcile": pending,
@@ -309,7 +392,8 @@ def _account(status: Any) -> dict[str, Any]:
             {"name": row.name, "state": str(row.state), "charge": str(row.charge),
              "rho": None if row.rho is None else decimal_text(row.rho),
              "gamma": None if row.gamma is None else decimal_text(row.gamma),
-             "release_id": row.release_id, "created": row.created}
+             "release_id": row.release_id, "created": row.created,
+             **({} if row.note is None else {"note": row.note})}
             for row in status.releases
         ],
     }  # fmt: skip
@@ -343,6 +427,7 @@ def _status_lines(accounts: list[dict[str, Any]]) -> list[str]:
             lines.append(f"  RANDOM DP: for all but gamma {account['gamma']} of drawn neighbours")
         lines += [
             f"    {row['name']}: {row['state']}, {_charge(row, zcdp)}, {row['created']}"
+            f"{' by another tool: ' + row['note'] if 'note' in row else ''}"
             for row in account["releases"]
         ]
     return lines

@@ -11,6 +11,7 @@ import click
 
 from dbern.cli.demo import demo
 from dbern.cli.ledgers import ledger
+from dbern.cli.metrics import metrics
 from dbern.cli.output import JsonLines, tell
 from dbern.cli.releases import plan, release
 from dbern.cli.starting import doctor, init, inspect, target
@@ -37,7 +38,7 @@ def cli() -> None:
 
 for _command in (
     *(init, inspect, plan, release, query, show, write_report, export, verify, sign),
-    *(ledger, target, doctor, demo),
+    *(ledger, metrics, target, doctor, demo),
 ):
     cli.add_command(_command)
 

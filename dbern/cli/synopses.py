@@ -286,7 +286,7 @@ def write_report(
     else:
         page, name = _synopsis(str(synopsis_path)), Path(str(synopsis_path)).resolve().stem
         target = out or Path(f"{name}.html")
-    _write(target, page)
+    write_whole(target, page, "--out")
     report({"report": str(target)}, f"wrote {target}", as_json=as_json)
 
 
@@ -309,7 +309,7 @@ def export(synopsis_path: str, out: Path | None, as_json: bool, quiet: bool) -> 
 
     content = deployment_of(open_synopsis(synopsis_path).metadata)
     if out is not None:
-        _write(out, as_yaml(content))
+        write_whole(out, as_yaml(content), "--out")
     if not quiet:
         click.echo(f"fill in: {', '.join(blanks(content))}", err=True)
     text = as_yaml(content).rstrip() if out is None else f"wrote {out}"
@@ -331,17 +331,25 @@ def _budgets(url: str, dataset: str | None) -> str:
         return ledger_page(opened.status(dataset), opened.log(dataset), pending=opened.is_pending())
 
 
-def _write(target: Path, text: str) -> None:
-    """The whole file or none of it."""
+def write_whole(target: Path, text: str, option: str, mode: int | None = None) -> None:
+    """Write the whole file or none of it; its permissions are `mode`, or those of the umask.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        Where it cannot be written; `option` is what named it.
+    """
     draft = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         draft.write_text(text, encoding="utf-8")
+        if mode is not None:
+            draft.chmod(mode)
         draft.replace(target)
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise EnvironmentRefusedError(
-            f"--out: {target} cannot be written ({why}). Write a path in a folder that exists and "
-            "is writable"
+            f"{option}: {target} cannot be written ({why}). Write a path in a folder that exists "
+            "and is writable"
         ) from None
     finally:
         draft.unlink(missing_ok=True)

@@ -338,6 +338,17 @@ def check_files(security: Any) -> None:
         )
 
 
+def ends(path: str, setting: str) -> datetime:
+    """Return when the first of a file's certificates ends.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        Where the file cannot be read or holds none; `setting` is what named it.
+    """
+    return min(one.not_valid_after_utc for one in _certificates(setting, path))
+
+
 def refusal(error: BaseException, security: Any) -> str | None:
     """Return what a connection failed of, if it was a certificate that either side refused."""
     for one in _causes(error):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, Self
 from urllib.parse import parse_qsl, urlsplit
@@ -21,7 +22,14 @@ from dbern.errors import (
 from dbern.ledger import accounts, restore, tables
 from dbern.ledger.postgres import STAGING, PostgresBackend
 from dbern.ledger.restore import Backend, writing
-from dbern.ledger.secrets import Point, RunRecord, Staging, destroy_staging, sweep_staging
+from dbern.ledger.secrets import (
+    Point,
+    RunRecord,
+    Staging,
+    dead_staging,
+    destroy_staging,
+    sweep_staging,
+)
 from dbern.ledger.sqlite import SqliteBackend
 from dbern.ledger.tables import VERSION, facts_of, ledger_id_of, migrate, set_facts, version_of
 from dbern.ledger.values import (
@@ -227,6 +235,25 @@ class ReleaseSecrets:
                     f"removed: {error.strerror}. Make {error.filename} writable."
                 ) from error
 
+    def left_over(self) -> int:
+        """How many folders of staging belong to no release under way; the next sweep removes them.
+
+        Raises
+        ------
+        EnvironmentRefusedError
+            When the folder cannot be looked at.
+        """
+        root = self._backend.staging(self._ledger_id)
+        with self._backend.read() as connection:
+            live = tables.live_ids(connection)
+        try:
+            return 0 if root is None else len(dead_staging(root, live))
+        except OSError as error:
+            raise EnvironmentRefusedError(
+                f"ledger: its staging {root} cannot be read ({error.strerror}). Make it readable "
+                "for this user."
+            ) from error
+
     def destroy(self, reservation: Reservation) -> None:
         """Remove key and staging of a release that is over.
 
@@ -300,6 +327,7 @@ class BudgetLedger:
         self._backend = backend
         self._secrets = ReleaseSecrets(backend, ledger_id)
         self.run_record, self.sweep = self._secrets.run_record, self._secrets.sweep
+        self.left_over = self._secrets.left_over
         self.id = ledger_id
 
     @classmethod
@@ -460,6 +488,41 @@ class BudgetLedger:
             release_id = tables.new_id()
             self._secrets.begin(connection, release_id)
             return tables.add_release(connection, request, release_id, at)
+
+    def charge(self, request: Request, note: str) -> Reservation:
+        """Charge, for good and in one transaction, what another tool released of a dataset.
+
+        The charge that holds the name is left as it is where it says the same. There is no key,
+        no staging and no output; a charge cannot be refunded.
+
+        Raises
+        ------
+        BudgetError
+            When there is no grant, its terms differ, or the charge does not fit; or when the
+            ledger was put back to an earlier state and not reconciled since.
+        SpecError
+            When the amount is not above zero, or the name belongs to another release.
+        """
+        require_positive(request.charge, request.rho)
+        rho = None if request.rho is None else str(request.rho)
+        request = replace(request, identity={"note": note, "rho": rho})
+        logged = self._refusals_logged(request.dataset, request.name, request.charge)
+        with logged, writing(self._backend) as connection:
+            found = tables.named(connection, request.dataset, request.name)
+            if found is not None:
+                accounts.compared(found, request).require_same(self.url)
+                return found
+            restore.require_reconciled(connection, self._backend)
+            at = tables.now()
+            status = accounts.account(connection, self.url, request.dataset, at, request)
+            accounts.require_terms(status, request)
+            accounts.require_cover(self.url, status, request)
+            held = tables.add_release(connection, request, tables.new_id(), at)
+            over = {"state": State.COMMITTED.value}
+            tables.moved(connection, held.release_id, [State.RESERVED], over)
+            whose = (request.dataset, request.name, held.release_id)
+            tables.add_audit(connection, over["state"], *whose, {"note": note})
+            return replace(held, state=State.COMMITTED)
 
     def log(self, dataset: str | None = None) -> list[AuditLine]:
         """Return the audit log of one dataset or of all, the oldest line first; it only grows."""

@@ -427,11 +427,16 @@ def destroy_staging(directory: Path) -> None:
     sync_directory(directory.parent)
 
 
+def dead_staging(root: Path, live: Collection[str]) -> list[Path]:
+    """The staging of every release that is not among `live`; other files are none."""
+    every = sorted(root.iterdir()) if root.is_dir() else []
+    return [path for path in every if _RELEASE.fullmatch(path.name) and path.name not in live]
+
+
 def sweep_staging(root: Path, live: Collection[str]) -> None:
     """Destroy the staging of every release that is not among `live`; other files are left alone."""
-    for path in sorted(root.iterdir()) if root.is_dir() else []:
-        if _RELEASE.fullmatch(path.name) and path.name not in live:
-            destroy_staging(path)
+    for path in dead_staging(root, live):
+        destroy_staging(path)
 
 
 @contextmanager

@@ -478,7 +478,9 @@ def _amount(row: RowMapping) -> Budget:
 def _release_row(row: RowMapping) -> ReleaseRow:
     rho, gamma = (None if row[one] is None else Fraction(row[one]) for one in ("rho", "gamma"))
     state, charge = State(row["state"]), _amount(row)
-    return ReleaseRow(row["name"], state, charge, rho, row["release_id"], row["created"], gamma)
+    note = None if row["output"] else json.loads(row["identity"]).get("note")
+    whose = row["release_id"], row["created"]
+    return ReleaseRow(row["name"], state, charge, rho, *whose, gamma, note)
 
 
 def _reservation(row: RowMapping) -> Reservation:

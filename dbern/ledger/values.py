@@ -296,7 +296,7 @@ class Abandoned:
 
 @dataclass(frozen=True)
 class ReleaseRow:
-    """One release in a dataset's account."""
+    """One release in a dataset's account; `note` is of a charge for another tool's alone."""
 
     name: str
     state: State
@@ -305,6 +305,7 @@ class ReleaseRow:
     release_id: str
     created: str
     gamma: Fraction | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True)

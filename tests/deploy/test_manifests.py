@@ -96,6 +96,8 @@ def _pods():
 
     for name, one in of_kind("CronJob").items():
         yield name, one["spec"]["jobTemplate"]["spec"]["template"]
+    for name, one in of_kind("Deployment").items():
+        yield name, one["spec"]["template"]
     clusters = {name: one["spec"] for name, one in of_kind("DaskCluster").items()}
     for name, one in of_kind("DaskJob").items():
         clusters[name] = one["spec"]["cluster"]["spec"]
@@ -138,7 +140,7 @@ def test_a_misspelt_key_is_found(kind):
 
 def test_every_pod_is_confined_and_holds_no_secret():
     seen = dict(pods())
-    assert len(seen) == 4 + 1 + 2 * 2
+    assert len(seen) == 4 + 1 + 1 + 2 * 2
     for name, pod in seen.items():
         spec = pod["spec"]
         assert spec["automountServiceAccountToken"] is False, name
@@ -188,13 +190,55 @@ def test_tls_everywhere_and_no_dashboard_anywhere():
         assert "--no-dashboard" in words, name
         assert words[words.index("--protocol") + 1] == "tls", name
         if words[1] == "worker":
-            assert words[words.index("--dashboard-address") + 1] == "127.0.0.1:0", name
+            assert words[words.index("--dashboard-address") + 1] == "127.0.0.1:8790", name
+            (probe,) = (one for one in container["livenessProbe"]["exec"]["command"] if "/" in one)
+            assert "'http://127.0.0.1:8790/health'" in probe, name
             given = {one["name"]: one.get("value", "") for one in container["env"]}
             assert given["DASK_SCHEDULER_ADDRESS"].startswith("tls://"), name
     compose = loaded(DEPLOY / "compose.yaml")["services"]
     for role in ("scheduler", "worker"):
         words = compose[role]["command"]
         assert {"--no-dashboard", "tls", "127.0.0.1:0"} <= set(words), role
+
+
+_UNITS = {"Mi": 1 << 20, "MiB": 1 << 20, "Gi": 1 << 30, "GiB": 1 << 30, "m": 1 << 20, "g": 1 << 30}
+_NANNY = 200 << 20  # the process that watches the worker: about 150 MiB
+
+
+def size(text):
+    number, unit = re.fullmatch(r"(\d+)([A-Za-z]+)", text).groups()
+    return int(number) * _UNITS[unit]
+
+
+def test_the_memory_of_a_pod_fits_its_limit():
+    """What lies on a tmpfs counts as the container's: a worker that trusts the limit is killed."""
+    for name, pod in pods():
+        (container,) = pod["spec"]["containers"]
+        limit = size(container["resources"]["limits"]["memory"])
+        (scratch,) = (volume["emptyDir"]["sizeLimit"] for volume in pod["spec"]["volumes"]
+                      if "emptyDir" in volume)  # fmt: skip
+        assert 4 * size(scratch) <= limit, name
+        words = container["args"]
+        if "--memory-limit" in words:
+            worker = size(words[words.index("--memory-limit") + 1])
+            assert worker + _NANNY + size(scratch) <= limit, name
+    worker = loaded(DEPLOY / "compose.yaml")["services"]["worker"]
+    (scratch,) = re.findall(r"size=(\w+)", worker["tmpfs"][0])
+    given = size(worker["command"][worker["command"].index("--memory-limit") + 1])
+    assert given + _NANNY + size(scratch) <= size(worker["mem_limit"])
+
+
+def test_a_drained_node_takes_one_worker_at_a_time():
+    from dask_kubernetes.operator.controller import controller  # the labels are the operator's
+
+    (budget,) = of_kind("PodDisruptionBudget").values()
+    cluster = of_kind("DaskCluster")["dbern"]["spec"]
+    made = controller.build_worker_deployment_spec(
+        "dbern-default", "dbern", "dbern", "one", cluster["worker"]["spec"], {}, {}
+    )
+    wanted = budget["spec"]["selector"]["matchLabels"].items()
+    assert wanted <= made["spec"]["template"]["metadata"]["labels"].items()
+    assert budget["spec"]["maxUnavailable"] == 1
 
 
 def test_what_policies_name_are_the_ports_and_labels_that_pods_have():
@@ -270,11 +314,11 @@ def wrong_ways(policies):
         role = labels.get("dbern.role", labels.get("dask.org/component"))
         seen.add(role)
         outside = [rule for rule in ways_out(labels, policies) if not ours(rule)]
-        if outside != ([] if role == "scheduler" else STORE):
+        if outside != ([] if role in ("scheduler", "metrics") else STORE):
             found.append((name, outside))
-        if bool(stores) is (role == "scheduler" or name == "budget"):
+        if bool(stores) is (role in ("scheduler", "metrics") or name == "budget"):
             found.append((name, "settings of the store"))
-    assert seen == {"client", "query", "worker", "scheduler"}
+    assert seen == {"client", "query", "worker", "scheduler", "metrics"}
     return found
 
 
@@ -318,7 +362,7 @@ def test_scheduled_commands_are_understood(monkeypatch, capsys):
     commands = [started(unit) for unit in units if "@" not in unit.name]
     commands += [list(one["args"]) for name, pod in pods() for one in pod["spec"]["containers"]]
     scheduled = [words[1:] for words in commands if words[0] != "dask"]
-    assert len(scheduled) == 9
+    assert len(scheduled) == 11
     for words in scheduled:
         if words[:2] == ["-m", "pipelines.catch_up"]:
             assert catch_up.main(words[2:]) == 0
@@ -326,7 +370,9 @@ def test_scheduled_commands_are_understood(monkeypatch, capsys):
             assert score.main([*words[2:-1], "nowhere"]) == 2
         else:
             words[words.index("--ledger") + 1] = "sqlite:///none.db"
-            assert command_line.run(words) == 4
+            if "--listen" in words:  # it would go on asking: parsed alone
+                words = [*words, "--help"]
+            assert command_line.run(words) == (0 if "--help" in words else 4)
     capsys.readouterr()
 
 
@@ -411,7 +457,8 @@ def test_the_image_has_two_stages_no_root_and_nothing_but_the_project():
     assert f"USER {USER}:{USER}" in last
     assert last.index("USER ") > last.rindex("COPY")
     assert not re.search(r"pip install|apt-get|ENTRYPOINT", last)
-    assert "--constraint constraints.txt" in stages[0]
+    assert "--require-hashes --requirement requirements.txt" in stages[0]
+    assert "--no-deps --no-build-isolation" in stages[0]  # and so nothing comes without a hash
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert next(line for line in ignored if not line.startswith("#")) == "*"
     admitted = {line[1:] for line in ignored if line.startswith("!")}
@@ -465,7 +512,7 @@ def test_systemd_units_are_understood_and_confined(tmp_path):
     (tmp_path / "dbern-bad.service").write_text("[Service]\nExecStart=/nowhere\nTyp=oneshot\n")
     assert "Typ" in analyze("verify", tmp_path / "dbern-bad.service").stderr
     services = [unit for unit in units if unit.suffix == ".service" and "@" not in unit.name]
-    assert len(services) == 4
+    assert len(services) == 5
     for service in services:
         ran = analyze("security", "--offline=true", "--threshold=20", service)
         assert ran.returncode == 0, ran.stdout[-200:]

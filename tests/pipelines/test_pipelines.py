@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
+from dbern.cli import due
 from dbern.privacy.budget import Budget
-from pipelines import catch_up, commands, due, score
+from pipelines import catch_up, commands, score
 from pipelines.generated import generate, risk, trips, write
 
 pytestmark = pytest.mark.slow

@@ -1,0 +1,287 @@
+"""``dbern metrics``: what dashboards and alerts read of a ledger, as Prometheus text.
+
+It holds public facts only: budgets, states, the times of reservations, and when certificates end.
+How long a stage or a release took is not among them, here or in any span: durations may depend on
+records, and are in the private run record alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from dbern.cli.due import DAYS, due
+from dbern.cli.output import common, imports_noted, report, tell
+from dbern.cli.synopses import write_whole
+from dbern.errors import DbernError, EnvironmentRefusedError
+
+if TYPE_CHECKING:
+    from dbern.ledger import DatasetStatus
+
+_HELP = {
+    "info": "The version that measured this.",
+    "measured_timestamp_seconds": "When this was measured.",
+    "ledger_reconciliation_pending": "1 where the ledger was restored or copied: nothing is spent.",
+    "ledger_leftover_staging": "Staging folders of releases that are over; opening removes them.",
+    "budget_granted": "What was granted in all, or for each period.",
+    "budget_remaining": "What is left of it, reserved budget taken off.",
+    "budget_remaining_ratio": "The share of the grant that is left, of what is scarcest.",
+    "releases": "Releases and charges by state.",
+    "newest_publication_timestamp_seconds": "When the newest published release was reserved.",
+    "oldest_unfinished_timestamp_seconds": "When the oldest unfinished release was reserved.",
+    "partitions_due": "Complete partitions that a schedule looks back to.",
+    "partitions_missing": "Those of them that are not published.",
+    "certificate_end_timestamp_seconds": "When the first certificate of a file ends.",
+}
+_UNFINISHED = ("reserved", "reading", "spent")
+_READABLE = 0o644  # by the collector, which is another user: every fact in it is public
+_SECONDS = 10.0  # that a client may take for its request
+
+
+class Sample(NamedTuple):
+    """One measured value."""
+
+    name: str
+    value: float
+    labels: dict[str, str]
+
+
+class Schedule(NamedTuple):
+    """The partitions of a spec that should be published: the `last` complete ones."""
+
+    spec: str
+    every: str
+    last: int
+
+
+def _schedules(
+    context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> list[Schedule]:
+    """Read ``SPEC:day:7``."""
+    del context, parameter
+    found = []
+    for value in values:
+        path, every, last = [*value.rsplit(":", 2), "", ""][:3]
+        if (
+            not path
+            or every not in DAYS
+            or not last.isascii()
+            or not last.isdigit()
+            or int(last) < 1
+        ):
+            raise click.BadParameter("write a spec, what a partition is, and how many: SPEC:day:7")
+        found.append(Schedule(path, every, int(last)))
+    return found
+
+
+def _address(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[str, int] | None:
+    """Read ``PORT``, of this machine alone, or ``HOST:PORT``."""
+    del context, parameter
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise click.BadParameter("write a port, as 9464, or an address and a port")
+    return host or "127.0.0.1", int(port)
+
+
+@click.command()
+@click.option("--ledger", "url", required=True, metavar="URL", help="As sqlite:///ledger.db.")
+@click.option(
+    "--due",
+    "schedules",
+    multiple=True,
+    callback=_schedules,
+    metavar="SPEC:day|week:N",
+    help="Count which of the last N partitions are not published. May be repeated.",
+)
+@click.option(
+    "--certificate",
+    "certificates",
+    multiple=True,
+    metavar="FILE.pem",
+    help="Tell when it ends. May be repeated.",
+)
+@click.option(
+    "--textfile",
+    metavar="FILE.prom",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write it there, for the collector of node_exporter.  [default: stdout]",
+)
+@click.option(
+    "--listen",
+    callback=_address,
+    metavar="[HOST:]PORT",
+    help="Answer GET /metrics until Ctrl-C, on this machine alone unless a HOST is written.",
+)
+@common
+def metrics(
+    url: str, schedules: list[Schedule], certificates: Sequence[str], textfile: Path | None,
+    listen: tuple[str, int] | None, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Print metrics of a ledger for Prometheus: public facts, no durations.
+
+    Run it by a timer with --textfile, or let it run with --listen. It changes nothing. Specs of
+    --due are code, as in dbern plan.
+    """
+
+    def measured() -> list[Sample]:
+        with imports_noted(silent=quiet or as_json):
+            return list(samples(url, schedules, certificates))
+
+    if listen is not None:
+        with server_of(listen, measured) as server:
+            if not quiet:
+                where = f"http://{listen[0]}:{server.server_port}/metrics"
+                tell(f"metrics at {where} until Ctrl-C")
+            server.serve_forever()
+    found = measured()
+    text = exposition(found)
+    if textfile is not None:
+        write_whole(textfile, text, "--textfile", _READABLE)
+        text = f"wrote {textfile}"
+    report({"metrics": [one._asdict() for one in found]}, text.rstrip(), as_json=as_json)
+
+
+def samples(
+    url: str, schedules: Sequence[Schedule], certificates: Sequence[str], today: date | None = None
+) -> Iterator[Sample]:
+    """Measure a ledger, the schedules that it should have kept to, and certificates.
+
+    Raises
+    ------
+    DbernError
+        Where the ledger, a spec or a certificate cannot be read.
+    """
+    from dbern.cluster.wire import ends
+    from dbern.ledger import BudgetLedger
+
+    yield Sample("info", 1, {"version": version("dbern")})
+    yield Sample("measured_timestamp_seconds", int(time.time()), {})
+    with BudgetLedger.open(url, read_only=True) as opened:
+        found, pending = opened.status(), opened.is_pending()
+        left = opened.left_over()
+    yield Sample("ledger_reconciliation_pending", int(pending), {})
+    yield Sample("ledger_leftover_staging", left, {})
+    for status in found:
+        yield from _account(status)
+    for schedule in schedules:
+        yield from _missing(schedule, found, today)
+    for path in certificates:
+        end = ends(path, "--certificate").timestamp()
+        yield Sample("certificate_end_timestamp_seconds", int(end), {"file": path})
+
+
+def _account(status: DatasetStatus) -> Iterator[Sample]:
+    whose = {"dataset": status.dataset}
+    counted = ("rho",) if status.accountant == "zcdp" else ("epsilon", "delta")
+    for key, amount in (("granted", status.granted), ("remaining", status.remaining)):
+        for unit in counted:
+            value = float(getattr(amount, unit))
+            yield Sample(f"budget_{key}", value, {**whose, "quantity": unit})
+    yield Sample("budget_remaining_ratio", float(status.remaining_share), whose)
+    states = Counter(str(one.state) for one in status.releases)
+    for state in (*_UNFINISHED, "committed", "abandoned", "refunded"):
+        yield Sample("releases", states[state], {**whose, "state": state})
+    published = [one for one in status.releases if one.state == "committed" and one.note is None]
+    if published:
+        newest = max(_seconds(one.created) for one in published)
+        yield Sample("newest_publication_timestamp_seconds", newest, whose)
+    unfinished = [_seconds(one.created) for one in status.releases if one.state in _UNFINISHED]
+    if unfinished:
+        yield Sample("oldest_unfinished_timestamp_seconds", min(unfinished), whose)
+
+
+def _missing(
+    schedule: Schedule, found: Sequence[DatasetStatus], today: date | None
+) -> Iterator[Sample]:
+    from dbern.planning.spec import ReleaseSpec
+
+    partitions = due(schedule.every, schedule.last, today)
+    specs = [ReleaseSpec.load(schedule.spec, partition=one) for one in partitions]
+    published = {
+        (status.dataset, one.name)
+        for status in found
+        for one in status.releases
+        if one.state == "committed"
+    }
+    wanted = [(one.budget.dataset, one.release.name) for one in specs]
+    whose = {"dataset": wanted[0][0], "spec": Path(schedule.spec).name, "every": schedule.every}
+    yield Sample("partitions_due", len(wanted), whose)
+    yield Sample("partitions_missing", sum(one not in published for one in wanted), whose)
+
+
+def _seconds(created: str) -> float:
+    return int(datetime.fromisoformat(created).timestamp())
+
+
+def exposition(found: Sequence[Sample]) -> str:
+    """Return samples in the text format of Prometheus, grouped by name.
+
+    Examples
+    --------
+    >>> print(exposition([Sample("info", 1, {"version": 'a"b'})]), end="")
+    # HELP dbern_info The version that measured this.
+    # TYPE dbern_info gauge
+    dbern_info{version="a\\"b"} 1.0
+    """
+    lines = []
+    for name, said in _HELP.items():
+        of_it = [one for one in found if one.name == name]
+        if of_it:
+            lines += [f"# HELP dbern_{name} {said}", f"# TYPE dbern_{name} gauge"]
+        for one in of_it:
+            labels = ",".join(f'{key}="{_escaped(value)}"' for key, value in one.labels.items())
+            lines.append(f"dbern_{name}{{{labels}}} {float(one.value)!r}".replace("{}", ""))
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def server_of(address: tuple[str, int], measured: Callable[[], list[Sample]]) -> HTTPServer:
+    """Listen at an address, to answer ``GET /metrics`` with what is measured then.
+
+    Raises
+    ------
+    EnvironmentRefusedError
+        Where nobody can listen there.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _SECONDS
+
+        def do_GET(self) -> None:
+            if self.path != "/metrics":
+                self.send_error(404)
+                return
+            try:
+                code, text = 200, exposition(measured())
+            except DbernError as error:  # the ledger may be there again at the next request
+                code, text = 503, f"{error}\n"
+            self.send_response(code)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: Any) -> None:
+            """Log nothing: when somebody looked is no event."""
+
+    try:
+        return HTTPServer(address, Handler)
+    except OSError as error:
+        raise EnvironmentRefusedError(
+            f"--listen: {address[0]} port {address[1]} cannot be used ({error.strerror}); write "
+            "another port, or end what listens there"
+        ) from None

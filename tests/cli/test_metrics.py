@@ -1,0 +1,175 @@
+"""``dbern metrics``: what dashboards and alerts read."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import stat
+import threading
+from datetime import UTC, date, datetime
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from dbern.cli.metrics import _HELP, samples, server_of
+from dbern.ledger import Request
+from dbern.privacy.budget import Budget
+from deploy import certificates
+
+URL = "sqlite:///ledger.db"
+METRICS = ("metrics", "--ledger", URL)
+_LINE = re.compile(r'(\w+)(?:\{((?:\w+="(?:[^"\\]|\\.)*",?)*)\})? (\S+)')
+
+
+def parsed(text):
+    """Every sample of the text format, after its HELP and its TYPE."""
+    found, told = {}, {}
+    for line in text.splitlines():
+        if line.startswith("# "):
+            _, what, name, said = line.split(" ", 3)
+            assert name not in told.setdefault(what, {}), line
+            told[what][name] = said
+            continue
+        name, labels, value = _LINE.fullmatch(line).groups()
+        assert told["TYPE"][name] == "gauge"
+        assert told["HELP"][name]
+        key = (name.removeprefix("dbern_"), *sorted(re.findall(r'"([^"]*)"', labels or "")))
+        assert key not in found, line
+        found[key] = float(value)
+    return found
+
+
+@pytest.fixture
+def spent(project, monkeypatch):
+    """One publication, one charge of another tool, one release under way, one refunded."""
+    minutes = itertools.count()
+    monkeypatch.setattr(
+        "dbern.ledger.tables.now", lambda: f"2026-11-20T12:{next(minutes):02}:00+00:00"
+    )
+    with project.ledger() as ledger:
+        held = ledger.reserve(Request("trips", "density", Budget.parse("1"), output="out.zarr"))
+        held = ledger.begin_reading(held)
+        held = ledger.spend(held, ledger.staging(held).seal())
+        ledger.commit(held, "sha256:0")
+        ledger.charge(Request("trips", "table", Budget.parse("0.5")), "by opendp")
+        ledger.reserve(Request("trips", "refunded", Budget.parse("0.3")))
+        ledger.abandon("trips", "refunded")
+        ledger.reserve(Request("trips", "night", Budget.parse("0.25")))
+    return project
+
+
+def test_a_collector_reads_budgets_states_times_and_certificates(spent, run):
+    certificates.make_authority(spent.folder / "authority")
+    umask = os.umask(0o077)
+    try:
+        file = "authority/ca.pem"
+        ran = run(*METRICS, "--certificate", file, "--textfile", "dbern.prom")
+    finally:
+        os.umask(umask)
+    assert (ran.code, ran.out) == (0, "wrote dbern.prom\n")
+    written = spent.folder / "dbern.prom"
+    assert stat.S_IMODE(written.stat().st_mode) == 0o644
+    found = parsed(written.read_text())
+    assert found["budget_granted", "epsilon", "trips"] == 3
+    assert found["budget_remaining", "epsilon", "trips"] == 1.25
+    assert found["budget_remaining_ratio", "trips"] == pytest.approx(1.25 / 3)
+    states = {
+        "reserved": 1,
+        "reading": 0,
+        "spent": 0,
+        "committed": 2,
+        "abandoned": 0,
+        "refunded": 1,
+    }
+    for state, count in states.items():
+        assert found["releases", *sorted((state, "trips"))] == count, state
+    with spent.ledger() as ledger:
+        rows = {row.name: row for row in ledger.status("trips")[0].releases}
+    for name, row in (("newest_publication", "density"), ("oldest_unfinished", "night")):
+        at = datetime.fromisoformat(rows[row].created).timestamp()
+        assert found[f"{name}_timestamp_seconds", "trips"] == at
+    assert found["ledger_reconciliation_pending",] == found["ledger_leftover_staging",] == 0
+    ends = found["certificate_end_timestamp_seconds", file]
+    assert 3640 < (ends - datetime.now(UTC).timestamp()) / 86400 < 3660
+    printed = {key: value for key, value in parsed(run(*METRICS).out).items() if "info" not in key}
+    del printed["measured_timestamp_seconds",]
+    assert printed.items() <= found.items()
+    assert run(*METRICS, "--json").json["metrics"][0]["name"] == "info"
+
+
+def test_a_ledger_without_anything_is_measured_and_one_in_trouble_says_so(project, run):
+    found = parsed(run(*METRICS).out)
+    assert ("newest_publication_timestamp_seconds", "trips") not in found
+    (project.folder / "ledger.db.staging" / ("0" * 32)).mkdir(parents=True)
+    assert run("ledger", "reconcile", *METRICS[1:], "--restored").code == 0
+    (project.folder / "ledger.db.staging" / ("0" * 32)).mkdir(parents=True)  # opening removed it
+    found = parsed(run(*METRICS).out)
+    assert found["ledger_reconciliation_pending",] == found["ledger_leftover_staging",] == 1
+
+
+def test_nights_that_are_not_published_are_counted(project):
+    project.spec(
+        release={"name": "trips-{partition}", "output": "{partition}.zarr"},
+        data={"source": "{partition}.parquet"},
+    )
+    with project.ledger() as ledger:
+        for day, committed in (("17", True), ("18", False), ("10", True)):
+            held = ledger.reserve(Request("trips", f"trips-2026-11-{day}", Budget.parse("0.1")))
+            if committed:
+                held = ledger.begin_reading(held)
+                held = ledger.spend(held, ledger.staging(held).seal())
+                ledger.commit(held, "sha256:0")
+    from dbern.cli.metrics import Schedule
+
+    for last, missing in ((3, 2), (10, 8)):
+        schedule = Schedule(str(project.spec_path), "day", last)
+        every = list(samples(project.url, [schedule], [], date(2026, 11, 20)))
+        values = {one.name: one.value for one in every if "spec" in one.labels}
+        assert values == {"partitions_due": last, "partitions_missing": missing}
+
+
+def test_no_metric_is_a_duration(spent, run):
+    """What a stage took is in the private run record; times are those of reservations."""
+    assert {name for name in _HELP if name.endswith("seconds")} == {
+        name for name in _HELP if name.endswith("_timestamp_seconds")
+    }
+    runs = spent.folder / "ledger.db.runs"
+    runs.mkdir(exist_ok=True)
+    for name in ("a", "b"):
+        (runs / f"{name * 32}.jsonl").write_text('{"stage": "counting", "seconds": 4321.5}\n')
+    assert "4321" not in run(*METRICS).out
+
+
+def test_the_endpoint_answers_while_the_ledger_is_there(spent):
+    measured = lambda: list(samples(spent.url, [], []))  # noqa: E731 -- the command's closure
+    with server_of(("127.0.0.1", 0), measured) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            where = f"http://127.0.0.1:{server.server_port}"
+            with urlopen(f"{where}/metrics", timeout=30) as answer:
+                assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+                assert parsed(answer.read().decode())["budget_granted", "epsilon", "trips"] == 3
+            with pytest.raises(HTTPError, match="404"):
+                urlopen(f"{where}/", timeout=30)
+            spent.ledger_path.rename(spent.folder / "elsewhere.db")
+            with pytest.raises(HTTPError, match="503"):
+                urlopen(f"{where}/metrics", timeout=30)
+        finally:
+            server.shutdown()
+
+
+def test_what_cannot_be_measured_is_told(project, run):
+    for words in (("--due", "release.toml"), ("--due", "release.toml:hour:7"),
+                  ("--due", "release.toml:day:0"), ("--due", "none.toml:day:7"),
+                  ("--due", "release.toml:day:7"), ("--listen", "http"),
+                  ("--listen", "70000")):  # fmt: skip
+        assert run(*METRICS, *words).code == 2, words
+    assert run(*METRICS, "--certificate", "none.pem").code == 4
+    assert "--certificate" in run(*METRICS, "--certificate", "none.pem").err
+    assert run(*METRICS, "--textfile", "none/dbern.prom").code == 1
+    assert run("metrics", "--ledger", "sqlite:///none.db").code == 4
+    with server_of(("127.0.0.1", 0), list) as server:
+        taken = run(*METRICS, "--listen", str(server.server_port))
+    assert (taken.code, "--listen" in taken.err) == (4, True)

@@ -2,7 +2,7 @@
 
 ``dist/`` gets the wheel, the source distribution, a bill of materials in CycloneDX and their
 SHA-256 sums. Both are built from what is committed below ``dbern``, so nothing of a work tree gets
-in, and from the commit's time, so building twice gives the same bytes.
+in, and from the commit's time, so that building the wheel twice gives the same bytes.
 """
 
 from __future__ import annotations

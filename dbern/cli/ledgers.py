@@ -68,7 +68,7 @@ def _amount(context: click.Context, parameter: click.Parameter, value: str) -> F
 
 @click.group()
 def ledger() -> None:
-    """Keep the budgets: init, grant, charge, status, events, abandon, reconcile."""
+    """Keep the budgets: init, grant, charge, status and more."""
 
 
 @ledger.command()

@@ -129,7 +129,7 @@ def metrics(
     url: str, schedules: list[Schedule], certificates: Sequence[str], textfile: Path | None,
     listen: tuple[str, int] | None, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
-    """Print metrics of a ledger for Prometheus: public facts, no durations.
+    """Print public facts of a ledger for Prometheus.
 
     Run it by a timer with --textfile, or let it run with --listen. It changes nothing. Specs of
     --due are code, as in dbern plan.

@@ -8,7 +8,7 @@ typical one has 64 clusters of random signs at random positions.
 
 The predicted error is the mean sup of the noise with the approximation error, either of the worst
 database ("certified") or of a typical one: a sample of the public reference density that the spec
-names; without one a tenth of the records in one place, and the others in up to a thousand equal
+names; without one some of the records in one place, and the others in up to a thousand equal
 clusters narrower than the kernel at uniformly random positions and a smooth density that varies by
 its size over a fifth of an axis.
 """
@@ -159,7 +159,7 @@ def _points(axes: int, usual: Mapping[int, int]) -> int:
 _PAIRWISE_GAIN = 0.9  # about what the enclosed pairwise maximum saves on one axis
 _KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
 _LARGEST_KINKED_K = 500  # of these: matrices beyond take seconds
-_WORST_SHARE = 0.1  # of the records are in one place
+_WORST_SHARE = 0.07  # of the records are in one place
 _LEAST_WORST_SHARE = 0.01  # where a public density says where records are, or signs are random
 _FEW_AXES = 3  # with more, products over axes are large: fewer of them are tried
 _COARSEST = 0.8  # lattice steps a deviation
@@ -176,6 +176,7 @@ class Candidate:
     worst: float
     certified: bool
     share: float = _WORST_SHARE
+    missed: float = 0.0  # of the worst, whatever the bins: by the lattice
 
     @property
     def error(self) -> float:
@@ -183,11 +184,13 @@ class Candidate:
 
         Certified, the worst database adds its error to that of the noise. A typical one's has
         nothing to do with the noise: squares add. Real records crowd: where none says where they
-        are, a tenth of them are taken to be in one place, which errs as the worst database does.
+        are, some are taken to be in one place, which errs as the worst database does, but for what
+        no choice of bins changes.
         """
         if self.certified:
             return self.noise + self.worst
-        return math.hypot(self.noise, self.approximation, self.share * self.worst)
+        crowded = self.share * max(0.0, self.worst - self.missed)
+        return math.hypot(self.noise, self.approximation, crowded)
 
 
 @dataclass(frozen=True)
@@ -272,12 +275,12 @@ class Problem:
         axes = self.measurement.domain.dimensions
         return [self.h] if self.h is not None else [(h,) * axes for h in usual]
 
-    def candidate(self, strategy: Strategy, h: tuple[int, ...]) -> Candidate:
+    def candidate(self, strategy: Strategy, h: tuple[int, ...], missed: float = 0.0) -> Candidate:
         """Predict the errors of one way to release."""
         noise = self.noise(strategy, h)
         worst = worst_error(self.kernels, strategy, h)
         typical = worst if self.certified else self.bias(strategy, h)
-        return Candidate(strategy, h, noise, typical, worst, self.certified, self.share)
+        return Candidate(strategy, h, noise, typical, worst, self.certified, self.share, missed)
 
     def noise(self, strategy: Strategy, h: tuple[int, ...]) -> float:
         """Predict the mean sup of the noise."""
@@ -290,10 +293,11 @@ class Problem:
             deviation *= _largest_row(*axis)
         return deviation * math.sqrt(2 * math.log(2 * strategy.layout.size))
 
-    def estimate(self, strategy: BinnedStrategy, h: tuple[int, ...]) -> float:
+    def estimate(self, strategy: BinnedStrategy, h: tuple[int, ...], missed: float) -> float:
         """The predicted error at once, but for that of a typical database."""
         noise, worst = self.noise_estimate(strategy, h), worst_error(self.kernels, strategy, h)
-        return Candidate(strategy, h, noise, 0.0, worst, self.certified, self.share).error
+        sure, share = self.certified, self.share
+        return Candidate(strategy, h, noise, 0.0, worst, sure, share, missed).error
 
     def _scale(self, strategy: Strategy) -> float:
         """Scale of the noise of a released value."""
@@ -309,16 +313,19 @@ class Problem:
             return self.measurement.function_sensitivity * math.sqrt(values)
         return self.measurement.sensitivity(strategy, int(self.family.norm), True).value
 
-    def lattice_error(self, lattice: Lattice, h: tuple[int, ...], *, fitted: bool = False) -> float:
+    def lattice_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
         """What the lattice alone misses, as the objective counts it."""
-        if fitted and not self.kinked:
-            peak = math.prod(kernel.peak for kernel in self.kernels)
-            axes = zip(self.kernels, lattice.k, h, strict=True)
-            worst = math.prod(axis[0].peak + lattice_miss(*axis) for axis in axes) - peak
-            return worst if self.certified else self.share * worst
         plain = LatticeStrategy(lattice)
         worst = worst_error(self.kernels, plain, h)
         return worst if self.certified else self.bias(plain, h) + self.share * worst
+
+    def fitted_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
+        """What it misses of the worst database where its values are fitted, as those of bins."""
+        if self.kinked:
+            return worst_error(self.kernels, LatticeStrategy(lattice), h)
+        axes = zip(self.kernels, lattice.k, h, strict=True)
+        grown = math.prod(axis[0].peak + lattice_miss(*axis) for axis in axes)
+        return grown - math.prod(kernel.peak for kernel in self.kernels)
 
     def bias(self, strategy: Strategy, h: tuple[int, ...]) -> float:
         """Approximation error of the typical database."""
@@ -425,14 +432,15 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
     usual = min(fitting, key=lambda each: (each.degree != 3, abs(each.resolution - 1.5)))
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
         estimate = problem.noise_estimate(_bins(problem, lattice, order, usual), order)
-        if problem.lattice_error(lattice, order, fitted=True) <= _NEGLIGIBLE * estimate:
+        missed = problem.fitted_error(lattice, order)
+        if (1.0 if problem.certified else problem.share) * missed <= _NEGLIGIBLE * estimate:
             break
     binned = [_bins(problem, lattice, order, grid) for grid in fitting]
-    estimates = [problem.estimate(strategy, order) for strategy in binned]
+    estimates = [problem.estimate(strategy, order, missed) for strategy in binned]
     least, among = math.inf, _NEAR * min(estimates)
     for degree in _BIN_RESOLUTIONS:
         found = [
-            problem.candidate(strategy, order)
+            problem.candidate(strategy, order, missed)
             for strategy, estimate in zip(binned, estimates, strict=True)
             if strategy.bins[0].degree == degree and estimate <= among
         ]

@@ -168,7 +168,7 @@ def test_what_cannot_be_measured_is_told(project, run):
         assert run(*METRICS, *words).code == 2, words
     assert run(*METRICS, "--certificate", "none.pem").code == 4
     assert "--certificate" in run(*METRICS, "--certificate", "none.pem").err
-    assert run(*METRICS, "--textfile", "none/dbern.prom").code == 1
+    assert run(*METRICS, "--textfile", "none/dbern.prom").code == 4
     assert run("metrics", "--ledger", "sqlite:///none.db").code == 4
     with server_of(("127.0.0.1", 0), list) as server:
         taken = run(*METRICS, "--listen", str(server.server_port))

@@ -435,6 +435,7 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
         missed = problem.fitted_error(lattice, order)
         if (1.0 if problem.certified else problem.share) * missed <= _NEGLIGIBLE * estimate:
             break
+    missed = 0.0 if problem.kinked else missed  # kinks are missed by bins, too, and by more
     binned = [_bins(problem, lattice, order, grid) for grid in fitting]
     estimates = [problem.estimate(strategy, order, missed) for strategy in binned]
     least, among = math.inf, _NEAR * min(estimates)

@@ -99,12 +99,25 @@ def test_one_text_without_memory_is_no_damaged_file(tmp_path, monkeypatch):
 
 
 class Told:
-    """A statistic of two columns that counts nothing."""
+    """An accumulator of two columns that counts nothing."""
 
-    columns, shape = (X, GROUP), (1,)
+    columns, shape, passes = (X, GROUP), (1,), 0
 
-    def add(self, state, records):
-        state += 1
+    def begin(self, state, salt, index):
+        return _Counted(state)
+
+
+class _Counted:
+    surveys = False
+
+    def __init__(self, state):
+        self.state = state
+
+    def add(self, records):
+        self.state += 1
+
+    def finish(self):
+        pass
 
 
 def test_nested_dictionaries_of_several_row_groups_are_read(tmp_path):

@@ -30,16 +30,16 @@ CEILINGS = {
     "epsilon": 9,                        # 6: to the noise's scale
     "bandwidth": 34,                     # 14: to an answer; families of noise are one more
     # what there is
-    "modules": 123,                      # 85: those that read what strangers wrote were added,
+    "modules": 124,                      # 85: those that read what strangers wrote were added,
                                          # `privacy.accuracy`, on which privacy does not rest, and
                                          # `cli.events`, `.metrics` and `.due` for other tools
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 36_450,                     # 24,000: of them 275 in `testing`; 550 for what other
+    "lines": 36_480,                     # 24,000: of them 275 in `testing`; 550 for what other
                                          # tools charge, and for what an operator measures
     "protocols": 7,                      # 8
     "isinstance": 128,                   # 60: of these some 40 look at what strangers wrote, and
                                          # two came from the tests with `testing`
-    "lone functions": 74,                # 10: public, and named in no other module
+    "lone functions": 75,                # 10: public, and named in no other module
 }  # fmt: skip
 
 

@@ -52,11 +52,14 @@ _WITH_DELTA = {name: one.with_delta for one in FAMILIES for name in one.kinds.va
 # --- The sections of a spec
 
 
+_Filled = Annotated[str, Field(pattern=r"\S")]
+
+
 class ReleaseSection(Section):
     """``[release]``: what it is called and where it goes."""
 
     name: str = Field(description='name = "trip-density"')
-    output: str = Field(description='output = "out/trip-density.zarr"')
+    output: _Filled = Field(description='output = "out/trip-density.zarr"')
 
 
 _UNIT = 'unit = { column = "user", max_contributions = 8 }'
@@ -186,8 +189,10 @@ class BudgetSection(Section):
 
     epsilon: str = Field(description='epsilon = "1.0" (a string: budgets are exact)')
     delta: str = Field("0", description='delta = "0" (a string: budgets are exact)')
-    ledger: str = Field(description='ledger = "sqlite:///ledger.db"')
-    dataset: str = Field(description='dataset = "trips-2026", the name the budget was granted to')
+    ledger: _Filled = Field(description='ledger = "sqlite:///ledger.db"')
+    dataset: _Filled = Field(
+        description='dataset = "trips-2026", the name the budget was granted to'
+    )
 
 
 # --- Whom a spec protects

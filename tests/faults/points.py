@@ -22,7 +22,7 @@ STAGES = (
     "dbern.synopsis.writer:_create_component",
     "dbern.releasing.publish:privatize",
     *("dbern.synopsis.writer:publish", "pathlib:Path.rename", "os:link"),
-    *("dbern.ledger.ledger:ReleaseSecrets.destroy", "dbern.ledger.secrets:KeyFiles.destroy"),
+    *("dbern.ledger.underway:ReleaseSecrets.destroy", "dbern.ledger.secrets:KeyFiles.destroy"),
     "dbern.ledger.ledger:destroy_staging",
 )
 SYNCED = "os:fsync"

@@ -63,8 +63,8 @@ def test_bins_are_sums_of_weights_over_n():
 
 @pytest.mark.usefixtures("fixed")
 @pytest.mark.thorough
-# A certificate may fail with probability beta. At a bandwidth of 0.05 the key of that case draws 13.4
-# scales for one of 35 bins, a chance of 5e-5; under 20 000 other keys the tail is as it should be.
+# A certificate may fail with probability beta. At a bandwidth of 0.05 the key of that case draws
+# 13.4 scales for one of 35 bins, a chance of 5e-5; under 20 000 other keys the tail is as it is.
 @pytest.mark.parametrize(
     ("axes", "bandwidth"), [(1, 0.08), (2, 0.2), pytest.param(3, 0.4, marks=pytest.mark.slow)]
 )

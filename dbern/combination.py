@@ -243,10 +243,12 @@ def _over(numbers: FloatArray, share: FloatArray) -> FloatArray:
 # --- How released arrays make the released function
 
 KINDS = (
-    *("linear", "sigmoid", "response", "stack", "one-vs-rest", "ratio"),
+    *("linear", "sigmoid", "response", "least-squares", "stack", "one-vs-rest", "ratio"),
     *("naive-bayes", "gaussian-naive-bayes"),
 )
-_BAYES = KINDS[6:]
+_BAYES = KINDS[7:]
+RANGED = ("ratio", "response", "least-squares")
+"""Kinds that state the public range of responses."""
 
 Answer: TypeAlias = Literal["value", "decision", "probability"]
 """What is asked of a point: the function, what decides between classes, or their probabilities."""
@@ -276,6 +278,13 @@ class Combination:
     constant : float, optional
         Where it is stated, what is released is one vector of weights, and the arrays of the kind
         are the linear functions that these make (`linear_values`).
+    response : str, optional
+        Of "least-squares", the name of the response.
+    weight : int, optional
+        Of "least-squares", of the count and the response's sum among the released moments.
+    ridge : float, optional
+        Of "least-squares", what is added to the diagonal of the columns' covariance matrix; None
+        where the released numbers decide.
 
     Examples
     --------
@@ -291,6 +300,9 @@ class Combination:
     peaks: tuple[float, ...] = ()
     floors: tuple[float, ...] = ()
     constant: float | None = None
+    response: str | None = None
+    weight: int | None = None
+    ridge: float | None = None
 
     def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
         """Values of the function (m,) or (m, classes), from those of the arrays, (m,) each.
@@ -306,6 +318,8 @@ class Combination:
             return np.asarray(0.5 + 0.5 * np.tanh(0.5 * parts[0]))
         if self.kind == "response":
             return np.asarray(parts[0] + (self.low + self.high) / 2)
+        if self.kind == "least-squares":
+            return np.clip(parts[0] + (self.low + self.high) / 2, self.low, self.high)
         if self.kind in _BAYES:
             scores = self._scores(parts, unit)
             return scores[1] - scores[0] if len(scores) == 2 else np.moveaxis(scores, 0, -1)
@@ -424,7 +438,7 @@ class Combination:
 
     def error(self, errors: Sequence[float]) -> float:
         """Bound on the error of any value, from bounds on those of the arrays."""
-        if self.kind == "ratio":
+        if self.kind in ("ratio", "least-squares"):
             return self.high - self.low
         if self.kind == "sigmoid":  # whose slope is at most a quarter
             return min(0.25 * errors[0], 1.0)
@@ -446,7 +460,7 @@ class Combination:
             for key, value in asdict(self).items()
             if value not in ((), None)
         }
-        if self.kind not in ("ratio", "response"):
+        if self.kind not in RANGED:
             del content["low"], content["high"]
         return content
 

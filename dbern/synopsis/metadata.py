@@ -26,7 +26,7 @@ from pydantic import (
 from dbern.bernstein.basis import MOST_H, MOST_K
 from dbern.bernstein.kernels import KERNELS
 from dbern.bernstein.oblique import Oblique
-from dbern.combination import KINDS
+from dbern.combination import KINDS, RANGED
 from dbern.data.domain import Axis
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.privacy.budget import exact
@@ -34,6 +34,7 @@ from dbern.privacy.calibration import EXPONENTS
 from dbern.privacy.laplace import MAX_SCALE
 from dbern.strategies.bias import GramBall, approximation_of
 from dbern.strategies.gram import MOST_POINTS
+from dbern.strategies.moments import MOST_NUMBERS, Moments
 
 # --- The parts of the attributes of a synopsis's root
 
@@ -226,10 +227,15 @@ class CombineFacts(Facts):
     peaks: list[Positive] = ABSENT
     floors: list[NotNegative] = ABSENT
     constant: NotNegative = ABSENT
+    response: Text = ABSENT
+    weight: Annotated[int, Field(ge=1, le=MOST_NUMBERS**2)] = ABSENT
+    ridge: Positive = ABSENT
 
     @model_validator(mode="after")
     def _is_one(self) -> CombineFacts:
-        ranged = self.kind in ("ratio", "response")
+        ranged, solved = self.kind in RANGED, self.kind == "least-squares"
+        require(solved == self.states("response") == self.states("weight"), "response and weight")
+        require(solved or not self.states("ridge"), "ridge: is not of this kind")
         require((self.low is None, self.high is None) == (not ranged,) * 2, "low and high")
         require(not ranged or self.low < self.high, "low must be below high")
         count, several = len(set(self.classes or ())), self.kind in ("stack", "one-vs-rest")
@@ -570,6 +576,10 @@ class Released(Facts):
                 fits &= [one.axes for one in parts[:-1]] == own
             else:
                 fits &= (functions, vector) == (0, labels * (1 + 2 * axes))
+        elif combine.kind == "least-squares":
+            size = made(lambda: Moments(axes + 1, combine.weight).size)
+            fits = (functions, vector, combine.constant) == (0, size, 1.0)
+            fits &= axes < MOST_NUMBERS and combine.response not in domain
         elif combine.states("constant"):
             columns = labels if combine.kind in ("stack", "one-vs-rest") else 1
             weights = columns * (axes + (combine.constant > 0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Annotated, Any, ClassVar, get_args
 
@@ -19,6 +19,7 @@ from dbern.combination import Combination
 from dbern.counting.measurement import Component, Vector
 from dbern.data.domain import RecordSchema
 from dbern.errors import SpecError
+from dbern.privacy.mechanism import Noise
 
 
 class Section(BaseModel):
@@ -165,4 +166,9 @@ class Learner(Section, ABC):
     def notes(self, n: int) -> tuple[str, ...]:
         """What else a plan for n rows should say, in the words of other software."""
         del n
+        return ()
+
+    def predictions(self, schema: RecordSchema, n: int, laws: Sequence[Noise]) -> tuple[str, ...]:
+        """What to expect of a release with these laws of noise, one a component; public facts."""
+        del schema, n, laws
         return ()

@@ -143,8 +143,11 @@ _GAUSSIAN_BAYES = """\
 peaks, floors = np.array(facts["combine"]["peaks"]), np.array(facts["combine"]["floors"])
 y = np.array([position(name) for name in axes]) - 0.5
 scores = []
+centred = "squares" in facts["combine"]
 for p, *moments in parts[0].reshape(len(facts["combine"]["classes"]), -1):
-    p, (m, q) = min(max(p, 0), 1), np.reshape(moments, (2, -1))
+    m, q = np.reshape(moments, (2, -1))
+    m, q = (m / 2, (q + p / 2) / 4) if centred else (m, q)
+    p = min(max(p, 0), 1)
     mean, square = (m / p, q / p) if p > 0 else (0 * m, 0 * q)
     mean = np.clip(mean, -0.5, 0.5)
     spread = np.sqrt(np.maximum(np.minimum(square, 0.25) - mean**2, floors**2))

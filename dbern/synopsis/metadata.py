@@ -226,6 +226,7 @@ class CombineFacts(Facts):
     high: float = ABSENT
     peaks: list[Positive] = ABSENT
     floors: list[NotNegative] = ABSENT
+    squares: Literal["centred"] = ABSENT
     constant: NotNegative = ABSENT
     response: Text = ABSENT
     weight: Annotated[int, Field(ge=1, le=MOST_NUMBERS**2)] = ABSENT
@@ -238,10 +239,12 @@ class CombineFacts(Facts):
         require(solved or not self.states("ridge"), "ridge: is not of this kind")
         require((self.low is None, self.high is None) == (not ranged,) * 2, "low and high")
         require(not ranged or self.low < self.high, "low must be below high")
+        gaussian = self.kind == "gaussian-naive-bayes"
+        require(gaussian or not self.states("squares"), "squares: is not of this kind")
         count, several = len(set(self.classes or ())), self.kind in ("stack", "one-vs-rest")
         allowed = count == 0 if ranged else count >= 1 if several else count in (0, 2)
         allowed = count >= 2 if self.bayes else allowed
-        divided = self.kind == "gaussian-naive-bayes" and min(self.floors or [1]) < _LEAST_FLOOR
+        divided = gaussian and min(self.floors or [1]) < _LEAST_FLOOR
         require(not divided, "floors: must be above 0")
         require(allowed and count == len(self.classes or ()), "classes do not fit the kind")
         return self

@@ -2,27 +2,30 @@
 
 Counts of classes, and each class's sums and squares of the axes: vectors of exact integers.
 
-A record of class c with centred positions u in [-1/2, 1/2]^l adds ``(1, u_1 .. u_l, u_1^2 ..
-u_l^2)`` to the entries of c, or 1 alone, all in units of ``2^-s`` as integers; a null record adds
-nothing. Division by n and the noise come after.
+A record of class c whose positions, mapped to z in [-1, 1]^l, adds ``(1, z_1 .. z_l, z_1^2 - 1/2 ..
+z_l^2 - 1/2)`` to the entries of c, or 1 alone, all in units of ``2^-s`` as integers; a null record
+adds nothing. Division by n and the noise come after. Squares of z, less 1/2, have the same noise as
+sums, where it takes more of a variance than of a mean: with ``u = z/2`` and squares in [0, 1/4]
+they had two to four times as much, for their part of the sensitivity was a third of what it is.
 
 Sensitivity under replace-one
 -----------------------------
-The integers are ``2^s``, ``|round(2^s u_i)| <= 2^{s-1}`` and ``0 <= round(2^s u_i^2) <= 2^{s-2}``:
-rounding is monotone and the bounds are integers, so nothing is added for it. In units of ``2^-s``:
+*Another class*: the two contributions are in different entries, each of l1 norm at most ``1 + (1 +
+1/2) l`` and squared l2 norm ``1 + max (z^2 + (z^2 - 1/2)^2) l = 1 + 1.25 l``, as ``z^4 + 1/4`` is
+that. Together ``2 + 3 l`` and ``2 + 2.5 l``, attained by corners. Rounding is monotone, and corners
+are integers: it adds nothing.
 
-*Another class*: the two contributions are in different entries, each of l1 norm at most ``1 + (1/2
-+ 1/4) l`` and squared l2 norm ``1 + (1/4 + 1/16) l``. Together ``2 + 1.5 l`` and ``2 + 0.625 l``,
-attained by corners.
+*The same class*: the counts cancel. On an axis, with ``d = |z - w|/2`` in [0, 1] and ``|z + w|/2 <=
+1 - d``, the sum moves by 2 d and the square by at most ``4 d (1 - d)``: together at most 2.25, at d
+= 3/4; and squared by at most ``4 d^2 + 16 d^2 (1 - d)^2 <= 4``, because ``4 d^2 (1 - d) <= 16/27 <=
+1 + d``. So ``2.25 l`` in the l1 norm and ``4 l`` squared in the l2 norm, to which rounding adds a
+unit for each sum and square (`kernel_error_norm`). The null record leaves less than either.
 
-*The same class*: the counts cancel, u_i moves by at most 1 and u_i^2 by at most 1/4: ``1.25 l`` in
-the l1 norm and ``1.0625 l`` squared in the l2 norm. The null record leaves less than either.
-
-So ``Delta1 <= (2 + 1.5 l)/n`` and ``Delta2^2 <= max(2 + 0.625 l, 1.0625 l)/n^2``; counts alone move
-by ``2/n`` and ``sqrt(2)/n``.
+So ``Delta1 <= (2 + 3 l)/n`` and ``Delta2^2 <= max(2 + 2.5 l, 4 l)/n^2``; counts alone move by
+``2/n`` and ``sqrt(2)/n``.
 
 *Under add-or-remove-one* one contribution is added, over the public normalizer n: ``Delta1 <= (1 +
-0.75 l)/n`` and ``Delta2^2 <= (1 + 0.3125 l)/n^2``; of counts alone ``1/n``.
+1.5 l)/n`` and ``Delta2^2 <= (1 + 1.25 l)/n^2``; of counts alone ``1/n``.
 
 Naive Bayes as one function on the lattice: ``F = Pr(y|+) Pr(+) - Pr(y|-) Pr(-)``.
 
@@ -99,6 +102,7 @@ from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 
 _MOST_BITS = 40
+_ROUNDED = 1.001  # units that rounding and floats part two integers by
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ class ClassSums(Vector):
     >>> label = Column("who", "data.label.classes", ("a", "b"))
     >>> sums = ClassSums.of(Domain((Axis("x", 0.0, 1.0),)), label, moments=True)
     >>> sums.entries[:3], sums.movement(1).value
-    (('count of a', 'sum of x in a', 'squares of x in a'), 3.5)
+    (('count of a', 'sum of x in a', 'squares of x in a'), 5.0)
     """
 
     box: Domain
@@ -142,16 +146,16 @@ class ClassSums(Vector):
 
     @property
     def entry_movement(self) -> float:
-        """A count moves by one; a sum by one, within its class."""
-        return 1.0
+        """A count moves by one; a sum by two, within its class."""
+        return 2.0 if self.moments else 1.0
 
     def movement(self, norm: int) -> BumpBound:
         """See the top of the module."""
         axes = self.box.dimensions if self.moments else 0
         if norm == 1:
-            text = f"(2 + 1.5 x {axes}) / n: a record that changes its class"
-            return BumpBound(2 + 1.5 * axes, text)
-        squared = max(2 + 0.625 * axes, 1.0625 * axes)
+            text = f"(2 + 3 x {axes}) / n: a record that changes its class"
+            return BumpBound(2.0 + 3 * axes, text)
+        squared = max(2 + 2.5 * axes, 4 * axes)
         return BumpBound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
     @property
@@ -163,8 +167,8 @@ class ClassSums(Vector):
         """See the top of the module."""
         axes = self.box.dimensions if self.moments else 0
         if norm == 1:
-            return BumpBound(1 + 0.75 * axes, f"(1 + 0.75 x {axes}) / n: a record of one class")
-        squared = 1 + 0.3125 * axes
+            return BumpBound(1 + 1.5 * axes, f"(1 + 1.5 x {axes}) / n: a record of one class")
+        squared = 1 + 1.25 * axes
         return BumpBound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
     def statistic(self, n: int) -> ClassSumsStatistic:
@@ -212,7 +216,7 @@ class ClassSumsStatistic:
     @property
     def position_error(self) -> float:
         """Of a position that is a few roundings off, and of its square."""
-        return OUTWARD * 8 * UNIT_ROUNDOFF
+        return OUTWARD * 16 * UNIT_ROUNDOFF
 
     @property
     def float_error(self) -> float:
@@ -225,14 +229,15 @@ class ClassSumsStatistic:
         return 1.001
 
     def kernel_error_norm(self, norm: int) -> float:
-        """None: the bounds are those of the integers themselves."""
-        del norm
-        return 0.0
+        """A unit for each sum and square of a class; of counts none."""
+        rounded = 2 * self.component.box.dimensions if self.component.moments else 0
+        return float(OUTWARD * rounded ** (1 / norm) * _ROUNDED * 2.0**-self.bits)
 
     def float_error_norm(self, norm: int) -> float:
-        """``3 2^-53`` of the sum of all entries, each record's at most ``1 + 0.75 l``."""
+        """``3 2^-53`` of the sum of all entries, each record's at most ``1 + 1.5 l``."""
         del norm
-        return OUTWARD * 3 * UNIT_ROUNDOFF * (1 + 0.75 * self.component.box.dimensions)
+        axes = self.component.box.dimensions if self.component.moments else 0
+        return OUTWARD * 3 * UNIT_ROUNDOFF * (1 + 1.5 * axes)
 
     @property
     def batch_bytes(self) -> int:
@@ -258,8 +263,9 @@ class ClassSumsStatistic:
         unit = 1 << self.bits
         features = np.full((len(codes), state.shape[1]), unit, dtype=np.int64)
         if self.component.moments:
-            centered = positions - 0.5
-            features[:, 1:] = np.rint(np.hstack([centered, centered * centered]) * float(unit))
+            centred = 2.0 * positions - 1.0
+            squares = centred * centred - 0.5
+            features[:, 1:] = np.rint(np.hstack([centred, squares]) * float(unit))
         for code in range(len(state)):
             state[code] += features[codes == code].sum(axis=0)
 
@@ -607,7 +613,9 @@ class GaussianNaiveBayes(Learner):
         """The scores."""
         classes, floors = schema.classes.categories, self._floors(schema)
         peaks = tuple(1 / (math.sqrt(2 * math.pi) * std) for std in self.std_floor)
-        return Combination("gaussian-naive-bayes", classes, peaks=peaks, floors=floors)
+        return Combination(
+            "gaussian-naive-bayes", classes, peaks=peaks, floors=floors, squares="centred"
+        )
 
     def _floors(self, schema: RecordSchema) -> tuple[float, ...]:
         """In unit-cube units."""

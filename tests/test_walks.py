@@ -29,11 +29,12 @@ CEILINGS = {
     "epsilon": 9,                        # 6: to the noise's scale
     "bandwidth": 34,                     # 14: to an answer
     # what there is
-    "modules": 138,                      # 85: those that read what strangers wrote were added,
-                                         # three of least squares (moments, measurement, reader),
+    "modules": 139,                      # 85: those that read what strangers wrote were added,
+                                         # four of least squares (moments, measurement, predictions,
+                                         # reader),
                                          # `privacy.accuracy`, on which privacy does not rest, and
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 37_700,                     # 24,000: of them 275 in `testing`, 900 of least squares
+    "lines": 37_750,                     # 24,000: of them 275 in `testing`, 900 of least squares
                                          # and of shrunken Gaussian naive Bayes
     "protocols": 32,
     "isinstance": 224,                   # 60: of these some 40 look at what strangers wrote,

@@ -119,7 +119,7 @@ for _ in range(4):
     left, s, right = np.linalg.svd(np.linalg.solve(root, A))
     seen = left.T @ np.linalg.solve(root, b)
     most = 4 * max(C[-1, -1], sigma) / max(np.trace(A), sigma)
-    omega = most * np.logspace(-5, 0, 51)[:, None]
+    omega = most * np.logspace(-3, 0, 31)[:, None]
     variance = omega * s**2 + 1
     likely = -(np.log(variance) + seen**2 / variance).sum(axis=1) / 2
     share = np.exp(likely - likely.max())

@@ -208,7 +208,7 @@ class Fit:
 
 
 _STEPS = 4
-_SCALES = np.logspace(-5, 0, 51)
+_SCALES = np.logspace(-3, 0, 31)
 _MOST_EXPLAINED = 4.0
 """Times what the response varies that coefficients of independent columns may explain."""
 

@@ -14,24 +14,19 @@ most 1.001 units an entry more than the exact entries, those of an added record 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.counting.kernel_sums import ByResponse
 from dbern.counting.measurement import WHOLE, Vector
 from dbern.data.domain import Column, Domain, Response
-from dbern.privacy.accuracy import public_stream
-from dbern.privacy.calibration import GaussianNoise
-from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import BumpBound, Entries, Slab
-from dbern.strategies.moments import Measured, Moments, least_squares
+from dbern.strategies.moments import Moments
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _MOST_BITS = 32
@@ -186,116 +181,3 @@ class MomentStatistic:
         del output
         part = state[slab.start : slab.stop].astype(np.float64)
         return np.ldexp(part, -self.bits) / self.n
-
-
-# --- What a plan predicts, of typical records
-
-_DRAWS = 32
-_TYPICAL_STD = 0.25
-_EXPLAINED = 0.5
-_PLACES = 1 << 10
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """Excess risks on typical records, in squared units of half the response's bounds.
-
-    Typical records spread over an eighth of their bounds (one standard deviation), around the
-    middle, their axes are independent, and explain half of the response's variance. The excess risk
-    is the mean squared error above that of least squares without privacy.
-
-    Attributes
-    ----------
-    excess, constant : float
-        Of the release, and of a constant: the mean response.
-    rest : float
-        The mean squared error of least squares without privacy.
-    """
-
-    excess: float
-    constant: float = _EXPLAINED * _TYPICAL_STD**2
-    rest: float = (1 - _EXPLAINED) * _TYPICAL_STD**2
-
-    def note(self, radius: float) -> tuple[str, ...]:
-        """What the plan says, in the response's units; a warning where a constant is as good."""
-        ours, other, least = (
-            radius * math.sqrt(risk + self.rest) for risk in (self.excess, self.constant, 0.0)
-        )
-        lines = (
-            f"predicted excess risk {radius**2 * self.excess:.3g} (RMSE {ours:.4g}); a constant "
-            f"predictor {radius**2 * self.constant:.3g} (RMSE {other:.4g}); least squares without "
-            f"privacy 0 (RMSE {least:.4g})",
-            "predicted for records that spread over an eighth of their bounds, the axes "
-            "explaining half of the response's variance",
-        )
-        if self.excess < 0.9 * self.constant:
-            return lines
-        warning = (
-            "WARNING: no better than a constant predictor is to be expected; write a larger "
-            "epsilon, fewer axes, or bounds nearer to the records"
-        )
-        return (*lines, warning)
-
-
-def typical_slopes(axes: int) -> tuple[FloatArray, FloatArray]:
-    """The covariance of typical axes and the response in [-1, 1], and its least squares."""
-    slopes = np.full(axes, math.sqrt(_EXPLAINED / axes))
-    covariance = np.eye(axes + 1)
-    covariance[-1, :-1] = covariance[:-1, -1] = slopes
-    return _TYPICAL_STD**2 * covariance, slopes
-
-
-def predicted_moments(moments: Moments, law: Noise, ridge: float | None) -> Predicted:
-    """Predict the excess risk by draws of the planned noise, from a public stream."""
-    axes = moments.numbers - 1
-    covariance, slopes = typical_slopes(axes)
-    exact = np.zeros(moments.size)
-    exact[0] = moments.weight
-    exact[1 + moments.numbers :] = (covariance - np.eye(moments.numbers) / 2)[moments.pairs]
-    stream, zeros = public_stream("predicted", 0), np.zeros(_DRAWS * moments.size, np.int64)
-    drawn = law.draw(zeros.size, stream).added_to(zeros).astype(np.float64)
-    noise = np.ldexp(drawn, law.granularity_exponent).reshape(_DRAWS, -1)
-    deviation = deviation_of(law)
-    risks: list[float] = []
-    for own in noise:
-        measured = Measured.of(moments, exact + own, deviation)
-        fit = least_squares(measured, axes, range(axes), ridge)
-        off = fit.slopes - slopes
-        risks.append(min(float(fit.intercept**2 + off @ covariance[:-1, :-1] @ off), 4.0))
-    return Predicted(float(np.mean(risks)))
-
-
-def predicted_weights(
-    axes: int, cost: float, constant: float, law: Noise, radius: float
-) -> Predicted:
-    """Predict the excess risk of noisy weights of the paper's form, on typical records.
-
-    Records are quantiles of a low-discrepancy sequence, projected to the unit ball as released.
-    """
-    places = np.arange(1, _PLACES + 1)[:, None] * np.sqrt(_primes(axes)) % 1.0
-    spread = _TYPICAL_STD * ndtri(np.clip(places, 1 / _PLACES, 1 - 1 / _PLACES))
-    _, slopes = typical_slopes(axes)
-    wanted, positions = radius * spread @ slopes, np.clip((spread + 1) / 2, 0.0, 1.0)
-    plain = np.column_stack([positions, np.full(_PLACES, constant)])
-    lengths = np.linalg.norm(positions, axis=1, keepdims=True)
-    features = np.column_stack([positions / np.maximum(lengths, 1.0), plain[:, -1]])
-    gram = features.T @ features / _PLACES + np.eye(axes + 1) / cost
-    off = plain @ np.linalg.solve(gram, features.T @ wanted / _PLACES) - wanted
-    noise = deviation_of(law) ** 2 * np.square(plain).sum(axis=1).mean()
-    return Predicted(float(np.square(off).mean() + noise) / radius**2)
-
-
-def _primes(count: int) -> FloatArray:
-    found: list[int] = []
-    number = 2
-    while len(found) < count:
-        if all(number % one for one in found):
-            found.append(number)
-        number += 1
-    return np.array(found, dtype=np.float64)
-
-
-def deviation_of(law: Noise) -> float:
-    """The standard deviation of a law, in the units of values."""
-    granules = law.sigma if isinstance(law, GaussianNoise) else math.sqrt(2) * law.scale
-    return math.ldexp(granules, law.granularity_exponent)

@@ -25,7 +25,8 @@ from dbern.privacy.mechanism import Noise
 from dbern.strategies.moments import MOST_NUMBERS, Moments
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Learner, Lengths
-from dbern.targets.least_squares import MomentSums, predicted_moments, predicted_weights
+from dbern.targets.least_squares import MomentSums
+from dbern.targets.predictions import predicted_moments, predicted_weights
 
 Shards = Literal["auto"] | int
 COST = Field(1.0, gt=0, allow_inf_nan=False, description="C = 1.0: scikit-learn's C times n")

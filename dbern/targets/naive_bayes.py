@@ -91,11 +91,13 @@ from dbern.counting.kernel_sums import ByCategory, KernelSum
 from dbern.counting.measurement import Component, Statistic, Vector
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError
+from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import BumpBound, Coordinates, Entries, Lattice, Slab
 from dbern.strategies.bias import Bumps
 from dbern.strategies.lattice import PlainCoordinates
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths
+from dbern.targets.predictions import bayes_notes
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 # --- Counts of classes, and each class's sums and squares of the axes
@@ -616,6 +618,11 @@ class GaussianNaiveBayes(Learner):
         return Combination(
             "gaussian-naive-bayes", classes, peaks=peaks, floors=floors, squares="centred"
         )
+
+    def predictions(self, schema: RecordSchema, n: int, laws: Sequence[Noise]) -> tuple[str, ...]:
+        """The share of wrong classes of typical records, beside a constant's."""
+        del n
+        return bayes_notes(self.combination(schema), laws[0])
 
     def _floors(self, schema: RecordSchema) -> tuple[float, ...]:
         """In unit-cube units."""

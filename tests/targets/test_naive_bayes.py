@@ -15,6 +15,7 @@ from conformance import CASES, LABEL, THREE, Case, integers
 
 import dbern
 from dbern.combination import (
+    Combination,
     gaussian_log_scores,
     gaussian_score_error,
     gaussian_scores,
@@ -217,6 +218,25 @@ def test_errors_of_moments_move_gaussian_scores_by_no_more_than_is_proved(centre
         bound = gaussian_score_error(error, peaks, floors, centred=centred)
         worst = max(worst, float(np.abs(found - exact).max()) / bound)
     assert 0.2 < worst <= 1
+
+
+def test_earlier_releases_are_read_as_they_were():
+    """Sums of u and its squares, with no word of squares in the metadata."""
+    rng = np.random.default_rng(15)
+    facts = {"kind": "gaussian-naive-bayes", "classes": ["no", "yes"], "peaks": [4.0, 4.0],
+             "floors": [0.1, 0.1]}  # fmt: skip
+    u = rng.uniform(-0.5, 0.5, (2, 30, 2))
+    shares = np.full((2, 1), 0.5)
+    plain = np.hstack([shares, u.mean(axis=1) / 2, (u**2).mean(axis=1) / 2])
+    now = np.hstack([shares, u.mean(axis=1), 2 * (u**2).mean(axis=1) - 0.25])
+    points = rng.uniform(size=(20, 2))
+    old, new = (Combination.from_dict(facts | more) for more in ({}, {"squares": "centred"}))
+    assert "squares" not in old.to_dict()
+    before, after = old.values([plain.ravel()], points), new.values([now.ravel()], points)
+    np.testing.assert_allclose(before, after, rtol=1e-12)
+    exact = gaussian_scores(plain, points - 0.5, [4.0, 4.0], [0.1, 0.1])
+    np.testing.assert_allclose(before, exact[1] - exact[0])
+    assert old.error([1e-3]) > new.error([1e-3])
 
 
 # --- the model without noise -------------------------------------------------------------------
@@ -593,6 +613,20 @@ def test_a_plan_shows_vectors_and_the_function():
     assert "the function sup error <=" in text
     large = plan_files(spec({**KERNEL, "floor": 0.01}, LABEL, 2, 10**6, k=60, h=8), ())
     assert 0.01 < large.certificate.total < 1  # and not the public range, 14
+
+
+@pytest.mark.parametrize(("classes", "least"), [(LABEL, 0.25), (THREE, 0.37)])
+def test_a_plan_predicts_the_share_of_wrong_classes(classes, least):
+    def predicted(n, axes=3):
+        notes = plan_files(spec({**NORMAL, "std_floor": [0.05]}, classes, axes, n), ()).notes
+        return float(notes[0].split()[5].rstrip(";")), notes
+
+    shares = [predicted(n)[0] for n in (10**7, 10**4, 300)]
+    assert shares == sorted(shares)
+    assert shares[0] == pytest.approx(least, abs=0.02)
+    assert "a constant predictor 0." in predicted(300)[1][0]
+    assert any("WARNING: no better" in note for note in predicted(30)[1])
+    assert not any("WARNING" in note for note in predicted(10**4)[1])
 
 
 TWO = {**KERNEL, "bandwidth": [WIDTH, WIDTH]}

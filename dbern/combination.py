@@ -162,6 +162,8 @@ def gaussian_scores(
 
 _SURE = 1.5
 """Times its noise, what a variance counts as at least."""
+_LEAST_NOISE, _MOST_NOISE = 1e-15, 1e6
+"""Of released numbers, which are at most one: what strangers may write is kept within."""
 
 
 def gaussian_log_scores(
@@ -200,7 +202,7 @@ def gaussian_log_scores(
     >>> (logs[0] - logs[1]).round(2).tolist()
     [0.0, 6.0]
     """
-    axes = len(floors)
+    axes, noise = len(floors), min(max(noise, _LEAST_NOISE), _MOST_NOISE)
     share = _share(np.maximum(moments[:, 0], min(noise, 1.0)), points.ndim)
     of_first, of_second = (noise / 2, noise / 4) if centred else (noise, noise)
     logs = np.broadcast_to(np.log(share), (len(moments), *points.shape[:-1]))

@@ -109,7 +109,7 @@ sigma, means = sigma / count, parts[0][1 : 1 + D] / np.append(np.ones(D - 1), a)
 *m, mean = means = np.clip(means, -1, 1)
 C = np.zeros((D, D))
 C[np.triu_indices(D)] = parts[0][1 + D :] / count
-C += np.triu(C, 1).T + np.eye(D) / 2 - np.outer(means, means)
+C = np.clip(C + np.triu(C, 1).T + np.eye(D) / 2, -1, 1) - np.outer(means, means)
 values, vectors = np.linalg.eigh(C[:-1, :-1])
 A, b, w = (vectors * np.maximum(values, 0)) @ vectors.T, C[:-1, -1], np.zeros(D - 1)
 for _ in range(4):

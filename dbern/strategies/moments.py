@@ -157,6 +157,10 @@ class Moments:
         return self.added_movement(1).value
 
 
+_FAR = 1e100
+_LEAST_NOISE = 1e-12
+
+
 @dataclass(frozen=True)
 class Measured:
     """Released moments, in their own units, and the deviations of their noise."""
@@ -171,10 +175,11 @@ class Measured:
     def of(cls, moments: Moments, released: FloatArray, deviation: float) -> Measured:
         """What the entries say of the counted records: their means, and covariances.
 
-        Means are cut to [-1, 1]. Where the count is lost in its noise, what is divided by is that:
-        everything is as uncertain as it is, and nothing fails.
+        Means and products are cut to [-1, 1]. Where the count is lost in its noise, what is divided
+        by is that: everything is as uncertain as it is. So nothing fails, whatever is released.
         """
-        numbers = moments.numbers
+        numbers, released = moments.numbers, np.clip(released, -_FAR, _FAR)
+        deviation = min(max(deviation, 1 / _FAR), _FAR)
         first = released[: 1 + numbers] / moments.weights
         count = max(float(first[0]), deviation / moments.weight)
         means = np.clip(first[1:] / count, -1.0, 1.0)
@@ -182,8 +187,9 @@ class Measured:
         products[moments.pairs] = released[1 + numbers :] / count
         products += np.triu(products, 1).T
         products[np.diag_indices(numbers)] += 0.5
-        covariance = products - np.outer(means, means)
-        return cls(count, means, covariance, deviation / count, moments.weight)
+        covariance = np.clip(products, -1.0, 1.0) - np.outer(means, means)
+        noise = max(deviation / count, _LEAST_NOISE)
+        return cls(count, means, covariance, noise, moments.weight)
 
 
 @dataclass(frozen=True)

@@ -218,7 +218,7 @@ class ClassSumsStatistic:
     @property
     def position_error(self) -> float:
         """Of a position that is a few roundings off, and of its square."""
-        return OUTWARD * 16 * UNIT_ROUNDOFF
+        return OUTWARD * (16 if self.component.moments else 8) * UNIT_ROUNDOFF
 
     @property
     def float_error(self) -> float:
@@ -238,8 +238,8 @@ class ClassSumsStatistic:
     def float_error_norm(self, norm: int) -> float:
         """``3 2^-53`` of the sum of all entries, each record's at most ``1 + 1.5 l``."""
         del norm
-        axes = self.component.box.dimensions if self.component.moments else 0
-        return OUTWARD * 3 * UNIT_ROUNDOFF * (1 + 1.5 * axes)
+        each = 1.5 if self.component.moments else 0.75  # counts alone need none
+        return OUTWARD * 3 * UNIT_ROUNDOFF * (1 + each * self.component.box.dimensions)
 
     @property
     def batch_bytes(self) -> int:

@@ -495,6 +495,15 @@ def test_a_variance_that_noise_hides_is_as_large_as_the_noise():
     assert np.isfinite(absent).all()
 
 
+@pytest.mark.parametrize("noise", [1e-300, 1e-9, 1e9, 1e300])
+def test_whatever_the_noise_is_said_to_be_there_are_log_scores(noise):
+    """A synopsis may be a stranger's."""
+    moments = np.array([[0.5, 0.1, 0.03], [0.5, -0.1, 0.03], [0.0, 1.0, -1.0]])
+    for centred in (False, True):
+        logs = gaussian_log_scores(moments, np.array([[0.2]]), [1e-3], noise, centred=centred)
+        assert np.isfinite(logs).all()
+
+
 def test_differences_of_classes_that_noise_explains_are_drawn_together():
     """Half of the noise apart is nothing; twenty times as much is kept, but for 1/400 of it."""
     noise = 1e-3

@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := $(VENV)/.peers
 
-.PHONY: demo test check audit faults bench scale rivals flights panel notebooks clean
+.PHONY: demo test check audit faults bench scale rivals learners flights panel notebooks clean
 
 demo: $(READY)
 	$(BIN)/dbern demo
@@ -38,6 +38,10 @@ scale: $(READY)
 # RIVALS passes options on: make rivals RIVALS='--task flights --json table.json'
 rivals: $(READY)
 	PYTHONPATH=benchmarks $(BIN)/python -m rivals $(RIVALS)
+
+# Linear regression and naive Bayes beside rivals: make learners LEARNERS='--epsilon 1 --seeds 5'
+learners: $(READY)
+	PYTHONPATH=benchmarks $(BIN)/python -m rivals.learners $(LEARNERS)
 
 # Private beside non-private on real data, which is not in this repository: make flights FLIGHTS='--rows 8000'
 flights: $(READY)

@@ -7,7 +7,7 @@ PEERS := $(VENV)/.peers
 DOCS := $(VENV)/.docs
 DIST := $(VENV)/.dist
 
-.PHONY: demo test check audit faults bench scale rivals flights panel notebooks docs dist clean
+.PHONY: demo test check audit faults bench scale rivals learners flights panel notebooks docs dist clean
 
 demo: $(READY)
 	$(BIN)/dbern demo
@@ -40,6 +40,10 @@ scale: $(READY)
 # RIVALS passes options on: make rivals RIVALS='--task flights --json table.json'
 rivals: $(READY)
 	PYTHONPATH=benchmarks $(BIN)/python -m rivals $(RIVALS)
+
+# Linear regression and naive Bayes beside rivals: make learners LEARNERS='--epsilon 1 --seeds 5'
+learners: $(READY)
+	PYTHONPATH=benchmarks $(BIN)/python -m rivals.learners $(LEARNERS)
 
 # Private beside non-private on real data, which is not in this repository: make flights FLIGHTS='--rows 8000'
 flights: $(READY)

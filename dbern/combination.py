@@ -160,13 +160,27 @@ def gaussian_scores(
     return np.asarray(np.where(share > 0, scores, 0.0))
 
 
+_SURE = 1.5
+"""Times its noise, what a variance counts as at least."""
+_LEAST_NOISE, _MOST_NOISE = 1e-15, 1e6
+"""Of released numbers, which are at most one: what strangers may write is kept within."""
+
+
 def gaussian_log_scores(
-    moments: FloatArray, points: FloatArray, floors: Sequence[float], noise: float
+    moments: FloatArray,
+    points: FloatArray,
+    floors: Sequence[float],
+    noise: float,
+    *,
+    centred: bool = False,
 ) -> FloatArray:
     """``ln p - sum_i (ln sigma_i + (u_i - mu_i)^2 / (2 sigma_i^2))``: log scores less a constant.
 
-    As in `gaussian_scores`, with a share of at least its noise, and variances of at least theirs:
-    a variance that is lost in its noise would make a likelihood surer than anything is known.
+    As in `gaussian_scores`, with a share of at least its noise. On each axis the classes' means are
+    drawn together by how much their differences may be noise (`_drawn_together`), and so are their
+    variances, towards one that is at least its floor and 1.5 times its noise. A variance counts as
+    at least 1.5 times its own noise, or that common one where that is less: a variance that is lost
+    in its noise would make a likelihood surer than anything is known.
 
     Parameters
     ----------
@@ -174,6 +188,8 @@ def gaussian_log_scores(
         As of `gaussian_scores`.
     noise : float
         The standard deviation of the noise of every released number; positive.
+    centred : bool
+        Whether these are the numbers of `uncentred`, whose noise is then smaller.
 
     Returns
     -------
@@ -186,27 +202,78 @@ def gaussian_log_scores(
     >>> (logs[0] - logs[1]).round(2).tolist()
     [0.0, 6.0]
     """
-    axes = len(floors)
+    axes, noise = len(floors), min(max(noise, _LEAST_NOISE), _MOST_NOISE)
     share = _share(np.maximum(moments[:, 0], min(noise, 1.0)), points.ndim)
+    of_first, of_second = (noise / 2, noise / 4) if centred else (noise, noise)
     logs = np.broadcast_to(np.log(share), (len(moments), *points.shape[:-1]))
     for axis, floor in enumerate(floors):
-        mean, variance = _mean_and_variance(moments, share, axis, axes, floor)
-        variance = np.maximum(variance, noise / share)
+        mean, variance = _mean_and_variance(moments, share, axis, axes, floor, lost=True)
+        # What p, m and q move of m / p and q / p - (m / p)^2, where q has p / 8 added if centred.
+        of_mean = np.hypot(of_first, mean * noise) / share
+        of_share = (mean**2 - np.maximum(variance, 0.0) + 0.125 * centred) * noise
+        unsure = np.sqrt(of_second**2 + (2 * mean * of_first) ** 2 + of_share**2) / share
+        mean, _ = _drawn_together(mean, of_mean)
+        variance, common = _drawn_together(variance, unsure, floor**2)
+        least = np.maximum(np.minimum(_SURE * unsure, common), floor**2)
+        variance = np.maximum(variance, least)
         logs = logs - 0.5 * np.log(variance) - (points[..., axis] - mean) ** 2 / (2 * variance)
     return np.asarray(logs)
 
 
-def _mean_and_variance(
-    moments: FloatArray, share: FloatArray, axis: int, axes: int, floor: float
+def uncentred(moments: FloatArray) -> FloatArray:
+    """Turn sums of ``z = 2 u`` and ``z^2 - 1/2`` into those of u and ``u^2``, of each class.
+
+    Examples
+    --------
+    >>> uncentred(np.array([[0.5, 0.2, -0.15]])).round(6).tolist()
+    [[0.5, 0.1, 0.025]]
+    """
+    axes = moments.shape[1] // 2
+    count, first, second = np.split(moments, [1, 1 + axes], axis=1)
+    return np.hstack([count, first / 2, (second + count / 2) / 4])
+
+
+def _drawn_together(
+    values: FloatArray, unsure: FloatArray, least: float | None = None
 ) -> tuple[FloatArray, FloatArray]:
+    """Draw the classes' values to their mean, by James and Stein's estimate; and that mean.
+
+    With weights ``1 / unsure^2`` and chi^2 the weighted sum of squared differences from the mean,
+    of c classes, differences keep ``1 - (c - 1) / chi^2`` of themselves, or nothing: c - 1 is what
+    chi^2 is on average where there is noise alone. With `least` the mean is at least that, and at
+    least 1.5 times its own noise.
+    """
+    weights = unsure**-2.0
+    whole = weights.sum(axis=0)
+    mean = (values * weights).sum(axis=0) / whole
+    if least is not None:
+        mean = np.maximum(np.maximum(mean, least), _SURE * whole**-0.5)
+    apart = ((values - mean) ** 2 * weights).sum(axis=0)
+    kept = np.maximum(0.0, 1 - (len(values) - 1) / np.maximum(apart, 1e-300))
+    return np.asarray(mean + kept * (values - mean)), np.asarray(mean)
+
+
+def _mean_and_variance(
+    moments: FloatArray,
+    share: FloatArray,
+    axis: int,
+    axes: int,
+    floor: float,
+    *,
+    lost: bool = False,
+) -> tuple[FloatArray, FloatArray]:
+    """Of one axis, each class's; the variance at least its floor, unless it may be `lost`."""
     first, second = (
         _over(moments[:, 1 + axis + skip].reshape(share.shape), share) for skip in (0, axes)
     )
     mean = np.clip(first, -0.5, 0.5)
-    return mean, np.maximum(np.minimum(second, 0.25) - mean**2, floor**2)
+    variance = np.minimum(second, 0.25) - mean**2
+    return mean, variance if lost else np.maximum(variance, floor**2)
 
 
-def gaussian_score_error(moment: float, peaks: Sequence[float], floors: Sequence[float]) -> float:
+def gaussian_score_error(
+    moment: float, peaks: Sequence[float], floors: Sequence[float], *, centred: bool = False
+) -> float:
     """Bound the error of a score where every released number is off by at most `moment`, e.
 
     The records' own (p, m_i, q_i) lie in the convex set ``|m_i| <= p/2``,
@@ -225,9 +292,15 @@ def gaussian_score_error(moment: float, peaks: Sequence[float], floors: Sequence
     ``|mu_i| <= 1/2`` and ``|2 mu_i^2 - q_i/p| <= 1/4``. What they make of e, e and 1.25 e is
 
         ``A e (1 + sum_i (1.5 e^{-1/2} / f_i + 1.25 / f_i^2))``.
+
+    *Centred* (`uncentred`): m_i is off by e/2, and q_i, from ``(Q_i + p/2)/4``, by 3e/8, its lower
+    end by ``e/2 + e/4``. What they make of e, e/2 and 3e/4 is
+
+        ``A e (1 + sum_i (e^{-1/2} / f_i + 0.75 / f_i^2))``.
     """
     top = math.prod(peaks)
-    slope = 1 + sum(1.5 * math.exp(-0.5) / floor + 1.25 / floor**2 for floor in floors)
+    first, second = (1.0, 0.75) if centred else (1.5, 1.25)
+    slope = 1 + sum(first * math.exp(-0.5) / floor + second / floor**2 for floor in floors)
     return min(top, top * slope * moment)
 
 
@@ -244,8 +317,12 @@ def _over(numbers: FloatArray, share: FloatArray) -> FloatArray:
 
 KERNEL_BAYES, GAUSSIAN_BAYES = BAYES = "naive-bayes", "gaussian-naive-bayes"
 """The combinations that make scores of classes from sums of kernels, and from moments."""
+LEAST_SQUARES = "least-squares"
+"""The combination that solves a linear function from moments."""
+RANGED = ("ratio", "response", LEAST_SQUARES)
+"""The combinations that state the public range of responses, which their values are."""
 
-KINDS = ("linear", "sigmoid", "response", "stack", "one-vs-rest", "ratio", *BAYES)
+KINDS = ("linear", "sigmoid", "stack", "one-vs-rest", *RANGED, *BAYES)
 
 Meaning: TypeAlias = Literal["density", "response", "log-odds", "score", "value"]
 """What values are: of a density, a response, log odds or scores of classes, or anything else."""
@@ -278,9 +355,19 @@ class Combination:
         The public range of a ratio or a response.
     peaks, floors : tuple of float
         Of naive Bayes, one an axis: see `dbern.combination`.
+    squares : "centred", optional
+        Of "gaussian-naive-bayes": the released numbers are those of `uncentred`; None for sums of u
+        and ``u^2``, as earlier releases have them.
     constant : float, optional
         Where it is stated, what is released is one vector of weights, and the arrays of the kind
         are the linear functions that these make (`linear_values`).
+    response : str, optional
+        Of "least-squares", the name of the response.
+    weight : int, optional
+        Of "least-squares", of the count and the response's sum among the released moments.
+    ridge : float, optional
+        Of "least-squares", what is added to the diagonal of the columns' covariance matrix; None
+        where the released numbers decide.
 
     Examples
     --------
@@ -295,7 +382,11 @@ class Combination:
     high: float = math.inf
     peaks: tuple[float, ...] = ()
     floors: tuple[float, ...] = ()
+    squares: str | None = None
     constant: float | None = None
+    response: str | None = None
+    weight: int | None = None
+    ridge: float | None = None
 
     def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
         """Return the function's values (m,) or (m, classes), from those of the arrays, (m,) each.
@@ -311,6 +402,8 @@ class Combination:
             return np.asarray(0.5 + 0.5 * np.tanh(0.5 * parts[0]))
         if self.kind == "response":
             return np.asarray(parts[0] + (self.low + self.high) / 2)
+        if self.kind == LEAST_SQUARES:
+            return np.clip(parts[0] + (self.low + self.high) / 2, self.low, self.high)
         if self.kind in BAYES:
             scores = self._scores(parts, unit)
             return scores[1] - scores[0] if len(scores) == 2 else np.moveaxis(scores, 0, -1)
@@ -360,8 +453,9 @@ class Combination:
     ) -> FloatArray:
         axes, classes = len(self.peaks), len(self.classes)
         if self.kind == GAUSSIAN_BAYES and unit is not None:
-            moments = parts[0].reshape(classes, 1 + 2 * axes)
-            return gaussian_log_scores(moments, unit - 0.5, self.floors, noise[0])
+            centred = self.squares is not None
+            moments = self._moments(parts[0])
+            return gaussian_log_scores(moments, unit - 0.5, self.floors, noise[0], centred=centred)
         sums = np.reshape(parts[: axes * classes], (axes, classes, *parts[0].shape))
         of_sums = np.reshape(noise[: axes * classes], (axes, classes))
         return kernel_log_scores(sums, parts[-1], self.peaks, self.floors, [*of_sums, noise[-1]])
@@ -369,10 +463,14 @@ class Combination:
     def _scores(self, parts: Sequence[FloatArray], unit: FloatArray | None) -> FloatArray:
         axes, classes = len(self.peaks), len(self.classes)
         if self.kind == GAUSSIAN_BAYES and unit is not None:
-            moments = parts[0].reshape(classes, 1 + 2 * axes)
-            return gaussian_scores(moments, unit - 0.5, self.peaks, self.floors)
+            return gaussian_scores(self._moments(parts[0]), unit - 0.5, self.peaks, self.floors)
         sums = np.reshape(parts[: axes * classes], (axes, classes, *parts[0].shape))
         return kernel_scores(sums, parts[-1], self.peaks, self.floors)
+
+    def _moments(self, released: FloatArray) -> FloatArray:
+        """Counts, sums and squares of u, a row for each class."""
+        moments = released.reshape(len(self.classes), 1 + 2 * len(self.peaks))
+        return moments if self.squares is None else uncentred(moments)
 
     @property
     def of_points(self) -> bool:
@@ -400,7 +498,7 @@ class Combination:
         >>> Combination("linear", ("no", "yes")).meaning({"kind": "mine", "loss": "logistic"})
         'log-odds'
         """
-        if self.kind in ("ratio", "response"):
+        if self.kind in RANGED:
             return "response"
         if target["kind"] in _DENSITIES:
             return "density"
@@ -441,7 +539,7 @@ class Combination:
 
     def error(self, errors: Sequence[float]) -> float:
         """Bound on the error of any value, from bounds on those of the arrays."""
-        if self.kind == "ratio":
+        if self.kind in ("ratio", LEAST_SQUARES):
             return self.high - self.low
         if self.kind == "sigmoid":  # whose slope is at most a quarter
             return min(0.25 * errors[0], 1.0)
@@ -452,7 +550,8 @@ class Combination:
 
     def _score_error(self, errors: Sequence[float], index: int) -> float:
         if self.kind == GAUSSIAN_BAYES:
-            return gaussian_score_error(errors[0], self.peaks, self.floors)
+            centred = self.squares is not None
+            return gaussian_score_error(errors[0], self.peaks, self.floors, centred=centred)
         sums = errors[index : -1 : len(self.classes)]
         return kernel_score_error(sums, errors[-1], self.peaks)
 
@@ -463,7 +562,7 @@ class Combination:
             for key, value in asdict(self).items()
             if value not in ((), None)
         }
-        if self.kind not in ("ratio", "response"):
+        if self.kind not in RANGED:
             del content["low"], content["high"]
         return content
 

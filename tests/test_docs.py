@@ -303,7 +303,7 @@ def test_the_spec_page_has_every_key_and_its_default():
     with pytest.raises(AssertionError, match="oracle"):
         check_keys("oracle", found["kernel-erm"], learner_of("oracle"))
     changed = found["ridge-regression"].replace("`1.0`", "`2.0`", 1)
-    with pytest.raises(AssertionError, match="C"):
+    with pytest.raises(AssertionError, match="constant"):
         check_keys("ridge-regression", changed, learner_of("ridge-regression"))
 
 

@@ -99,6 +99,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     counters = Counters.of([one for _, one in resolved], spec.records, spec.protection.unit, n)
     errors = [one.certificate for one in planned for _ in range(one.outputs)]
     least = planned[0].certificate.lower_bound if len(planned) == 1 else 0.0
+    laws = [one.noise.law for one in planned]
     return ReleasePlan(
         name=spec.release.name,
         dataset=spec.budget.dataset,
@@ -109,7 +110,11 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         components=planned,
         certificate=combined(spec.combination, errors, least),
         cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.source)),
-        notes=(*spec.learner.notes(n), *unit_notes(spec.domain, spec.learner)),
+        notes=(
+            *spec.learner.notes(n),
+            *spec.learner.predictions(spec.records, n, laws),
+            *unit_notes(spec.domain, spec.learner),
+        ),
         random_dp=random_privacy(spec.components, spec.charge),
     )
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, Meaning
+from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, LEAST_SQUARES, Meaning
 from dbern.data.domain import Axis
 from dbern.errors import EnvironmentRefusedError, printable
 from dbern.reporting.pictures import (
@@ -222,6 +222,36 @@ if parts[1] > 0:
     value += (high - low) / 2 * parts[0] / parts[1]
 value = min(max(value, low), high)"""
 
+_LEAST_SQUARES = """\
+combine, noise = facts["combine"], facts["components"][0]["noise"]
+D, a = len(axes) + 1, combine["weight"]
+sigma = noise["scale"] * (1 if "gaussian" in noise["kind"] else 2**0.5)
+count = max(parts[0][0], sigma) / a
+sigma, means = sigma / count, parts[0][1 : 1 + D] / np.append(np.ones(D - 1), a) / count
+*m, mean = means = np.clip(means, -1, 1)
+C = np.zeros((D, D))
+C[np.triu_indices(D)] = parts[0][1 + D :] / count
+C = np.clip(C + np.triu(C, 1).T + np.eye(D) / 2, -1, 1) - np.outer(means, means)
+values, vectors = np.linalg.eigh(C[:-1, :-1])
+A, b, w = (vectors * np.maximum(values, 0)) @ vectors.T, C[:-1, -1], np.zeros(D - 1)
+for _ in range(4):
+    k = mean - m @ w
+    own, middle = 1 + w @ w + k**2, (w @ w) + (1 + k**2) / a**2
+    root = sigma * np.linalg.cholesky(own * np.eye(D - 1) + middle * np.outer(m, m))
+    left, s, right = np.linalg.svd(np.linalg.solve(root, A))
+    seen = left.T @ np.linalg.solve(root, b)
+    most = 4 * max(C[-1, -1], sigma) / max(np.trace(A), sigma)
+    omega = most * np.logspace(-3, 0, 31)[:, None]
+    variance = omega * s**2 + 1
+    likely = -(np.log(variance) + seen**2 / variance).sum(axis=1) / 2
+    share = np.exp(likely - likely.max())
+    w = share / share.sum() @ (omega * s * seen / variance) @ right
+if "ridge" in combine:
+    w = np.linalg.solve(A + combine["ridge"] * np.eye(D - 1), b)
+z, low, high = 2 * np.array([position(name) for name in axes]) - 1, combine["low"], combine["high"]
+value = (low + high) / 2 + (high - low) / 2 * (mean + (z - m) @ w)
+value = min(max(value, low), high)"""
+
 _BAYES = """\
 peaks, floors = facts["combine"]["peaks"], facts["combine"]["floors"]
 scores = []
@@ -235,8 +265,11 @@ _GAUSSIAN_BAYES = """\
 peaks, floors = np.array(facts["combine"]["peaks"]), np.array(facts["combine"]["floors"])
 y = np.array([position(name) for name in axes]) - 0.5
 scores = []
+centred = "squares" in facts["combine"]
 for p, *moments in parts[0].reshape(len(facts["combine"]["classes"]), -1):
-    p, (m, q) = min(max(p, 0), 1), np.reshape(moments, (2, -1))
+    m, q = np.reshape(moments, (2, -1))
+    m, q = (m / 2, (q + p / 2) / 4) if centred else (m, q)
+    p = min(max(p, 0), 1)
     mean, square = (m / p, q / p) if p > 0 else (0 * m, 0 * q)
     mean = np.clip(mean, -0.5, 0.5)
     spread = np.sqrt(np.maximum(np.minimum(square, 0.25) - mean**2, floors**2))
@@ -248,6 +281,7 @@ _COMBINED = {
     "linear": "value = parts[0]",
     "sigmoid": "value = 1 / (1 + np.exp(-parts[0]))",
     "response": 'value = parts[0] + (facts["combine"]["low"] + facts["combine"]["high"]) / 2',
+    LEAST_SQUARES: _LEAST_SQUARES,
     "stack": 'value = np.array(parts)  # one for each of facts["combine"]["classes"]',
     "one-vs-rest": "value = 2 * np.array(parts) - np.sum(parts)",
     "ratio": _RATIO,
@@ -266,7 +300,8 @@ def recipes(synopsis: Synopsis) -> dict[str, str]:
     middle = {axis.name: (axis.low + axis.high) / 2 for axis in axes}
     combine = synopsis.combination
     combined = _COMBINED[combine.kind]
-    combined = combined if combine.constant is None else _LINEAR + combined
+    linear = combine.constant is not None and combine.kind != LEAST_SQUARES
+    combined = _LINEAR + combined if linear else combined
     if combine.kind in BAYES:
         combined += _TWO_SCORES if len(combine.classes) == 2 else "value = np.array(scores)"
     return {

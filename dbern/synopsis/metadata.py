@@ -27,7 +27,7 @@ from pydantic import (
 from dbern.bernstein.basis import MOST_H, MOST_K
 from dbern.bernstein.kernels import KERNELS
 from dbern.bernstein.oblique import Oblique
-from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, KINDS
+from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, KINDS, LEAST_SQUARES, RANGED
 from dbern.data.domain import Axis
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.privacy.budget import exact
@@ -35,6 +35,7 @@ from dbern.privacy.calibration import EXPONENTS
 from dbern.privacy.laplace import MAX_SCALE
 from dbern.strategies.bias import approximation_of
 from dbern.strategies.gram import MOST_POINTS
+from dbern.strategies.moments import MOST_NUMBERS, Moments
 
 # --- The parts of the attributes of a synopsis's root
 
@@ -220,17 +221,26 @@ class _CombineFacts(Facts):
     high: float = ABSENT
     peaks: list[Positive] = ABSENT
     floors: list[_NotNegative] = ABSENT
+    squares: Literal["centred"] = ABSENT
     constant: _NotNegative = ABSENT
+    response: Text = ABSENT
+    weight: Annotated[int, Field(ge=1, le=MOST_NUMBERS**2)] = ABSENT
+    ridge: Positive = ABSENT
 
     @model_validator(mode="after")
     def _is_one(self) -> _CombineFacts:
-        ranged = self.kind in ("ratio", "response")
+        ranged, solved = self.kind in RANGED, self.kind == LEAST_SQUARES
+        stated = self.declares("response"), self.declares("weight")
+        require(stated == (solved, solved), "response and weight")
+        require(solved or not self.declares("ridge"), "ridge: is not of this kind")
         require((self.low is None, self.high is None) == (not ranged,) * 2, "low and high")
         require(not ranged or self.low < self.high, "low must be below high")
+        gaussian = self.kind == GAUSSIAN_BAYES
+        require(gaussian or not self.declares("squares"), "squares: is not of this kind")
         count, several = len(set(self.classes or ())), self.kind in ("stack", "one-vs-rest")
         allowed = count == 0 if ranged else count >= 1 if several else count in (0, 2)
         allowed = count >= 2 if self.bayes else allowed
-        divided = self.kind == GAUSSIAN_BAYES and min(self.floors or [1]) < _LEAST_FLOOR
+        divided = gaussian and min(self.floors or [1]) < _LEAST_FLOOR
         require(not divided, "floors: must be above 0")
         require(allowed and count == len(self.classes or ()), "classes do not fit the kind")
         return self
@@ -555,6 +565,10 @@ class Released(Facts):
                 fits &= [one.axes for one in parts[:-1]] == own
             else:
                 fits &= (functions, vector) == (0, labels * (1 + 2 * axes))
+        elif combine.kind == LEAST_SQUARES:
+            size = made(lambda: Moments(axes + 1, combine.weight).size)
+            fits = (functions, vector, combine.constant) == (0, size, 1.0)
+            fits &= axes < MOST_NUMBERS and combine.response not in domain
         elif combine.declares("constant"):
             columns = labels if combine.kind in ("stack", "one-vs-rest") else 1
             weights = columns * (axes + (combine.constant > 0))

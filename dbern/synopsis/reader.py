@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from dbern.certificate import Certificate, combined, lower_bound
-from dbern.combination import Answer, Combination, Meaning
+from dbern.combination import LEAST_SQUARES, Answer, Combination, Meaning
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget, PrivacyUnit
@@ -31,6 +31,7 @@ from dbern.synopsis.points import (
     plain,
     values_on_grid,
 )
+from dbern.synopsis.regression import Regression, ReleasedMoments
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 
@@ -419,7 +420,46 @@ class Synopsis:
         else:
             values, width = self(plain(points, self.domain), h), self.combination.error(errors)
             low, high = values - width, values + width
+            if self.combination.kind == LEAST_SQUARES:
+                low, high = (
+                    np.clip(x, self.combination.low, self.combination.high) for x in (low, high)
+                )
         return self._like(points, low), self._like(points, high)
+
+    def regression(
+        self,
+        response: str | None = None,
+        columns: Sequence[str] | None = None,
+        ridge: Literal["auto"] | float | None = None,
+        beta: float | str = 0.05,
+    ) -> Regression:
+        """Solve a linear regression of released moments: free, as often as you like.
+
+        Parameters
+        ----------
+        response : str, optional
+            Any of the axes, or the response of the release, which is the default.
+        columns : sequence of str, optional
+            Any of the others; the default is all of them.
+        ridge : "auto" or float, optional
+            "auto" shrinks coefficients by what the noise hides; a number is added to the diagonal
+            of the columns' covariance matrix, as numbers from -1 to 1. The default is that of the
+            release.
+        beta : float or str
+            One minus the confidence of each interval, about.
+
+        Raises
+        ------
+        SpecError
+            Where no moments were released, or for names that are none of them.
+        """
+        moments = self.arrays[0]
+        if not isinstance(moments, ReleasedMoments):
+            raise SpecError(
+                'regression: no moments were released; release "ridge-regression" with method = '
+                '"moments"'
+            )
+        return moments.regression(response, columns, ridge, confidence(beta))
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Return values on a regular grid over the domain, ends included, as a labelled array.
@@ -477,12 +517,17 @@ class Synopsis:
     def arrays(self) -> tuple[ReleasedArray | ReleasedVector, ...]:
         """What was released, in the order of the combination."""
         return tuple(
-            ReleasedVector(self._store, name, facts)
-            if "entries" in facts
-            else ReleasedArray(self._store, name, facts, self.domain)
+            self._array(name, facts)
             for facts in self.metadata["components"]
             for name in facts["arrays"]
         )
+
+    def _array(self, name: str, facts: Mapping[str, Any]) -> ReleasedArray | ReleasedVector:
+        if "entries" not in facts:
+            return ReleasedArray(self._store, name, facts, self.domain)
+        if self.combination.kind == LEAST_SQUARES:
+            return ReleasedMoments(self._store, name, facts, self.domain, self.combination)
+        return ReleasedVector(self._store, name, facts)
 
     def _lower_bound(self, beta: float) -> float:
         facts, first = self.metadata, self.metadata["components"][0]

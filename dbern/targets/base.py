@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Annotated, Any, ClassVar, get_args
 
@@ -19,6 +19,7 @@ from dbern.combination import Combination
 from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema, Response
 from dbern.errors import SpecError
+from dbern.privacy.mechanism import Noise
 
 
 class Section(BaseModel):
@@ -166,6 +167,14 @@ class Learner(Section, ABC):
     def notes(self, n: int) -> tuple[str, ...]:
         """Return what else a plan for n rows should say, in the words of other software."""
         del n
+        return ()
+
+    def predictions(self, schema: RecordSchema, n: int, laws: Sequence[Noise]) -> tuple[str, ...]:
+        """Return what to expect of a release with these laws of noise, one for each measurement.
+
+        They follow from public facts alone.
+        """
+        del schema, n, laws
         return ()
 
 

@@ -7,12 +7,13 @@ constant feature for linear functions. What is proved about them is in
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from dbern.bernstein.reproducing import Linear
-from dbern.combination import Combination
+from dbern.combination import LEAST_SQUARES, Combination
 from dbern.counting.kernel_sums import ByCategory, ByResponse, BySign, RecordWeights
 from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema
@@ -20,8 +21,12 @@ from dbern.erm.losses import Logistic, Loss, Square
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures, ProjectedGaussian
 from dbern.errors import SpecError
+from dbern.privacy.mechanism import Noise
+from dbern.strategies.moments import MOST_NUMBERS, Moments
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Learner, Lengths, response_of
+from dbern.targets.least_squares import MomentSums
+from dbern.targets.predictions import predicted_moments, predicted_weights
 
 Shards = Literal["auto"] | int
 COST = Field(1.0, gt=0, allow_inf_nan=False, description="C = 1.0: scikit-learn's C times n")
@@ -144,19 +149,26 @@ class LogisticRegression(Regularized):
 
 
 class RidgeRegression(Learner):
-    """Linear least squares with a penalty, of records projected to the unit ball.
+    """Linear least squares with a penalty.
 
-    ``(C/n) sum_i (l_i - f(d_i))^2 / 2 + |w|^2 / 2``, responses clamped to their bounds and counted
-    from the middle of these. Released like `LogisticRegression`.
+    *By moments*: released are the count, sums, squares and products of the axes and the response;
+    what is solved of them is post-processing, for any of these numbers as the response
+    (`dbern.Synopsis.regression`). *By weights*, the paper's: the minimizer of ``(C/n) sum_i
+    (l_i - f(d_i))^2 / 2 + |w|^2 / 2`` of records projected to the unit ball. Responses are clamped
+    to their bounds and counted from the middle of these.
 
     Parameters
     ----------
-    C : float
-        The paper's: scikit-learn's alpha is n/C.
+    method : "auto", "moments" or "weights"
+        "auto" takes moments, whose predicted error is smaller: up to 63 axes, and where no
+        parameter of weights is stated.
+    C : "auto" or float
+        The paper's: scikit-learn's alpha is n/C, of positions in the unit cube. By moments "auto"
+        lets the released numbers and the known noise decide; by weights it is 1.
     constant : float
-        Of the constant feature that stands for a bias; 0 for none.
+        By weights: of the constant feature that stands for a bias; 0 for none.
     shards : "auto" or int
-        As of `dbern.targets.KernelERM`.
+        By weights: as of `dbern.targets.KernelERM`.
 
     Raises
     ------
@@ -166,27 +178,73 @@ class RidgeRegression(Learner):
     Examples
     --------
     >>> RidgeRegression(C=4.0).get_params()
-    {'C': 4.0, 'constant': 1.0, 'shards': 'auto'}
+    {'method': 'auto', 'C': 4.0, 'constant': 1.0, 'shards': 'auto'}
     """
 
     kind: ClassVar[str] = "ridge-regression"
     uses: ClassVar[tuple[str, ...]] = ("response",)
 
-    C: float = COST
+    method: Literal["auto", "moments", "weights"] = Field(
+        "auto", description='method = "auto", "moments" or "weights"'
+    )
+    C: Literal["auto"] | Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+        "auto", description='C = "auto", or C = 1.0: scikit-learn\'s alpha is n / C'
+    )
     constant: float = CONSTANT
     shards: Shards = SHARDS
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One."""
-        loss = Square(response_of(schema).radius)
+        response = response_of(schema)
+        if self._by_moments(schema):
+            return (MomentSums.of(schema.domain, response).measurement(),)
+        loss = Square(response.radius)
         space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
-        return (minimizer("prediction", schema, loss, space, self.C, self.shards),)
+        return (minimizer("prediction", schema, loss, space, self._cost, self.shards),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The response."""
-        return of_responses(schema, self.constant)
+        if not self._by_moments(schema):
+            return of_responses(schema, self.constant)
+        response = response_of(schema)
+        weight = Moments.of(schema.domain.dimensions + 1).weight
+        return Combination(
+            LEAST_SQUARES, low=response.low, high=response.high, constant=1.0,
+            response=response.name, weight=weight, ridge=self._ridge,
+        )  # fmt: skip
 
-    def notes(self, n: int) -> tuple[str, ...]:
-        """C as scikit-learn's alpha."""
-        alpha = f"scikit-learn's alpha = n/C = {n / self.C:.6g}"
-        return (f"C = {self.C:g} in the paper's form C/n: {alpha}",)
+    def predictions(self, schema: RecordSchema, n: int, laws: Sequence[Noise]) -> tuple[str, ...]:
+        """Predict the excess risk on typical records, beside a constant's."""
+        axes, response = schema.domain.dimensions, response_of(schema)
+        if self._by_moments(schema):
+            found = predicted_moments(Moments.of(axes + 1), laws[0], self._ridge)
+            solved = "automatic" if self._ridge is None else f"{self._ridge:g}, C = {self.C:g}"
+            return (f"by moments, ridge {solved}", *found.note(response.radius))
+        found = predicted_weights(axes, self._cost, self.constant, laws[0], response.radius)
+        alpha = f"scikit-learn's alpha = n/C = {n / self._cost:.6g}"
+        paper = f"by weights, C = {self._cost:g} in the paper's form C/n: {alpha}"
+        return (paper, *found.note(response.radius))
+
+    def _by_moments(self, schema: RecordSchema) -> bool:
+        fits = schema.domain.dimensions < MOST_NUMBERS
+        if self.method == "auto":
+            return fits and (self.constant, self.shards) == (1.0, "auto")
+        if self.method == "moments" and not fits:
+            raise SpecError(
+                f"target.method: moments are of at most {MOST_NUMBERS - 1} axes; write method = "
+                '"weights", or leave out axes'
+            )
+        if self.method == "moments" and (self.constant, self.shards) != (1.0, "auto"):
+            raise SpecError(
+                'target.constant, target.shards: are of method = "weights"; leave them out'
+            )
+        return self.method == "moments"
+
+    @property
+    def _cost(self) -> float:
+        return 1.0 if isinstance(self.C, str) else self.C
+
+    @property
+    def _ridge(self) -> float | None:
+        """Of numbers in [-1, 1], which are twice as long as those of the unit cube."""
+        return None if isinstance(self.C, str) else 4 / self.C

@@ -2,27 +2,31 @@
 
 Counts of classes, and each class's sums and squares of the axes: vectors of exact integers.
 
-A record of class c with centred positions u in [-1/2, 1/2]^l adds ``(1, u_1 .. u_l, u_1^2 ..
-u_l^2)`` to the entries of c, or 1 alone, all in units of ``2^-s`` as integers; a missing record
-adds nothing. Division by n and the noise come after.
+A record of class c whose positions, mapped to z in [-1, 1]^l, adds ``(1, z_1 .. z_l, z_1^2 - 1/2 ..
+z_l^2 - 1/2)`` to the entries of c, or 1 alone, all in units of ``2^-s`` as integers; a missing
+record adds nothing. Division by n and the noise come after. Squares of z, less 1/2, have the same
+noise as sums, where it takes more of a variance than of a mean: with ``u = z/2`` and squares in [0,
+1/4] they had two to four times as much, for their part of the sensitivity was a third of what it
+is.
 
 Sensitivity under replace-one
 -----------------------------
-The integers are ``2^s``, ``|round(2^s u_i)| <= 2^{s-1}`` and ``0 <= round(2^s u_i^2) <= 2^{s-2}``:
-rounding is monotone and the bounds are integers, so nothing is added for it. In units of ``2^-s``:
+*Another class*: the two contributions are in different entries, each of l1 norm at most ``1 + (1 +
+1/2) l`` and squared l2 norm ``1 + max (z^2 + (z^2 - 1/2)^2) l = 1 + 1.25 l``, as ``z^4 + 1/4`` is
+that. Together ``2 + 3 l`` and ``2 + 2.5 l``, attained by corners. Rounding is monotone, and corners
+are integers: it adds nothing.
 
-*Another class*: the two contributions are in different entries, each of l1 norm at most ``1 + (1/2
-+ 1/4) l`` and squared l2 norm ``1 + (1/4 + 1/16) l``. Together ``2 + 1.5 l`` and ``2 + 0.625 l``,
-attained by corners.
+*The same class*: the counts cancel. On an axis, with ``d = |z - w|/2`` in [0, 1] and ``|z + w|/2 <=
+1 - d``, the sum moves by 2 d and the square by at most ``4 d (1 - d)``: together at most 2.25, at d
+= 3/4; and squared by at most ``4 d^2 + 16 d^2 (1 - d)^2 <= 4``, because ``4 d^2 (1 - d) <= 16/27 <=
+1 + d``. So ``2.25 l`` in the l1 norm and ``4 l`` squared in the l2 norm, to which rounding adds a
+unit for each sum and square (`Errors.kernel_norms`). The missing record leaves less than either.
 
-*The same class*: the counts cancel, u_i moves by at most 1 and u_i^2 by at most 1/4: ``1.25 l`` in
-the l1 norm and ``1.0625 l`` squared in the l2 norm. The missing record leaves less than either.
-
-So ``Delta1 <= (2 + 1.5 l)/n`` and ``Delta2^2 <= max(2 + 0.625 l, 1.0625 l)/n^2``; counts alone move
-by ``2/n`` and ``sqrt(2)/n``.
+So ``Delta1 <= (2 + 3 l)/n`` and ``Delta2^2 <= max(2 + 2.5 l, 4 l)/n^2``; counts alone move by
+``2/n`` and ``sqrt(2)/n``.
 
 *Under add-or-remove-one* one contribution is added, over the public normalizer n: ``Delta1 <= (1 +
-0.75 l)/n`` and ``Delta2^2 <= (1 + 0.3125 l)/n^2``; of counts alone ``1/n``.
+1.5 l)/n`` and ``Delta2^2 <= (1 + 1.25 l)/n^2``; of counts alone ``1/n``.
 
 Naive Bayes as one function on the lattice: ``F = Pr(y|+) Pr(+) - Pr(y|-) Pr(-)``.
 
@@ -83,7 +87,7 @@ import numpy as np
 from pydantic import Field
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.combination import Combination
+from dbern.combination import GAUSSIAN_BAYES, Combination
 from dbern.counting.kernel_sums import (
     ByCategory,
     KernelSum,
@@ -95,16 +99,19 @@ from dbern.counting.measurement import WHOLE, Measurement
 from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError
+from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Bound, Entries, Lattice, LatticeStrategy, Slab
 from dbern.strategies.bias import KernelMixture
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths
+from dbern.targets.predictions import bayes_notes
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 # --- Counts of classes, and each class's sums and squares of the axes
 
 
 _MOST_BITS = 40
+_ROUNDED = 1.001  # units that rounding and floats part two integers by
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,7 @@ class ClassSums:
     >>> label = Column("who", "data.label.classes", ("a", "b"))
     >>> sums = ClassSums(Domain((Axis("x", 0.0, 1.0),)), label, moments=True)
     >>> sums.entries[:3], sums.sensitivity(Entries(6), 1).value
-    (('count of a', 'sum of x in a', 'squares of x in a'), 3.5)
+    (('count of a', 'sum of x in a', 'squares of x in a'), 5.0)
     """
 
     box: Domain
@@ -145,14 +152,14 @@ class ClassSums:
         )
 
     def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
-        """Return them as a measurement: a count moves by one; a sum by one, within its class."""
+        """Return them as a measurement: a count moves by one; a sum by two, within its class."""
         return Measurement(
             "classes",
             self.box,
             sensitivity=self.sensitivity,
             accumulator=self.accumulator,
             restore=self.restore,
-            function_sensitivity=1.0,
+            function_sensitivity=2.0 if self.moments else 1.0,
             entries=self.entries,
             fraction=fraction,
             added_sensitivity=self.added_sensitivity,
@@ -164,9 +171,9 @@ class ClassSums:
         del strategy, loose
         axes = self.box.dimensions if self.moments else 0
         if norm == 1:
-            text = f"(2 + 1.5 x {axes}) / n: a record that changes its class"
-            return Bound(2 + 1.5 * axes, text)
-        squared = max(2 + 0.625 * axes, 1.0625 * axes)
+            text = f"(2 + 3 x {axes}) / n: a record that changes its class"
+            return Bound(2.0 + 3 * axes, text)
+        squared = max(2 + 2.5 * axes, 4 * axes)
         return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
     def added_sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
@@ -174,8 +181,8 @@ class ClassSums:
         del strategy, loose
         axes = self.box.dimensions if self.moments else 0
         if norm == 1:
-            return Bound(1 + 0.75 * axes, f"(1 + 0.75 x {axes}) / n: a record of one class")
-        squared = 1 + 0.3125 * axes
+            return Bound(1 + 1.5 * axes, f"(1 + 1.5 x {axes}) / n: a record of one class")
+        squared = 1 + 1.25 * axes
         return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
     def accumulator(
@@ -218,19 +225,21 @@ class ClassSumsAccumulator(RecordAccumulator):
 
     @property
     def errors(self) -> Errors:
-        """No kernel adds to the sensitivity, whose bounds are those of the integers themselves.
+        """Rounding adds a unit for each sum and square of a class to the sensitivity.
 
         *Kernel*: rounding to ``2^-s``, and the floats before it: less than as much again.
         *Position*: of one that is a few roundings off, and of its square. *Floats*: an integer as
         a float, and a division, of at most one; in all, of the sum of all entries, each record's at
-        most ``1 + 0.75 l``.
+        most ``1 + 1.5 l``. Of counts alone less is needed.
         """
+        axes, moments = self.sums.box.dimensions, self.sums.moments
+        rounded, unit = 2 * axes if moments else 0, _ROUNDED * 2.0**-self.bits
         floats = OUTWARD * 3 * UNIT_ROUNDOFF
-        norm = floats * (1 + 0.75 * self.sums.box.dimensions)
+        norm = floats * (1 + (1.5 if moments else 0.75) * axes)
         return Errors(
             kernel=2.0**-self.bits,
-            kernel_norms=(0.0, 0.0),
-            position=OUTWARD * 8 * UNIT_ROUNDOFF,
+            kernel_norms=(OUTWARD * rounded * unit, OUTWARD * math.sqrt(rounded) * unit),
+            position=OUTWARD * (16 if moments else 8) * UNIT_ROUNDOFF,
             floats=floats,
             float_norms=(norm, norm),
             value_bound=1.001,
@@ -255,8 +264,9 @@ class ClassSumsAccumulator(RecordAccumulator):
         unit = 1 << self.bits
         features = np.full((len(codes), state.shape[1]), unit, dtype=np.int64)
         if self.sums.moments:
-            centered = positions - 0.5
-            features[:, 1:] = np.rint(np.hstack([centered, centered * centered]) * float(unit))
+            centred = 2.0 * positions - 1.0
+            squares = centred * centred - 0.5
+            features[:, 1:] = np.rint(np.hstack([centred, squares]) * float(unit))
         for code in range(len(state)):
             state[code] += features[codes == code].sum(axis=0)
 
@@ -582,7 +592,12 @@ class GaussianNaiveBayes(Learner):
         """The scores."""
         classes, floors = schema.classes.categories, self._floors(schema)
         peaks = tuple(1 / (math.sqrt(2 * math.pi) * std) for std in self.std_floor)
-        return Combination("gaussian-naive-bayes", classes, peaks=peaks, floors=floors)
+        return Combination(GAUSSIAN_BAYES, classes, peaks=peaks, floors=floors, squares="centred")
+
+    def predictions(self, schema: RecordSchema, n: int, laws: Sequence[Noise]) -> tuple[str, ...]:
+        """Predict the share of wrong classes of typical records, beside a constant's."""
+        del n
+        return bayes_notes(self.combination(schema), laws[0])
 
     def _floors(self, schema: RecordSchema) -> tuple[float, ...]:
         """In unit-cube units."""

@@ -68,6 +68,14 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         "target": {"kind": "ridge-regression", "C": 1.0},
         "data__response": {"column": "response", "bounds": [-1.5, 1.5]},
     }),
+    "weights": ("1", {
+        "target": {"kind": "ridge-regression", "method": "weights"},
+        "data__response": {"column": "response", "bounds": [-1.5, 1.5]},
+    }),
+    "least squares": ("12", {
+        "target": {"kind": "ridge-regression"},
+        "data__response": {"column": "response", "bounds": [-1.5, 1.5]},
+    }),
     "bayes": ("2", {
         "target": {"kind": "naive-bayes", "bandwidth": [1.0, 0.3]}, "data__label": _CLASSES,
     }),

@@ -184,8 +184,13 @@ CASES = {
         {"label": (0.0, 1.0, 2.0, NULL)}, ("laplace", "discrete-gaussian"), reached=0.2,
         linear=True,
     ),
+    "least squares": Case(
+        {"kind": "ridge-regression"}, {"response": RESPONSE},
+        {"response": (-1.0, 3.0, 1.0, 0.3, 1 / 3, -9.0, 1e300, NULL)},
+        ("laplace", "discrete-gaussian"), reached=0.8, linear=True,
+    ),
     "ridge": Case(
-        {"kind": "ridge-regression", "C": 0.5}, {"response": RESPONSE},
+        {"kind": "ridge-regression", "method": "weights", "C": 0.5}, {"response": RESPONSE},
         {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)}, ("laplace", "discrete-gaussian"),
         reached=0.2, linear=True,
     ),

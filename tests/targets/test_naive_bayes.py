@@ -15,12 +15,14 @@ from conformance import CASES, LABEL, THREE, Case, integers
 
 import dbern
 from dbern.combination import (
+    Combination,
     gaussian_log_scores,
     gaussian_score_error,
     gaussian_scores,
     kernel_log_scores,
     kernel_score_error,
     kernel_scores,
+    uncentred,
 )
 from dbern.planning.planner import plan_files, tradeoff
 from dbern.releasing import publish as publishing
@@ -199,7 +201,8 @@ def test_errors_of_sums_and_shares_move_scores_by_no_more_than_is_proved():
     assert 0.8 < worst <= 1 + 1e-12
 
 
-def test_errors_of_moments_move_gaussian_scores_by_no_more_than_is_proved():
+@pytest.mark.parametrize("centred", [False, True])
+def test_errors_of_moments_move_gaussian_scores_by_no_more_than_is_proved(centred):
     rng, worst = np.random.default_rng(1), 0.0
     for _ in range(4000):
         axes, error = rng.integers(1, 3), 10 ** rng.uniform(-5, -1)
@@ -208,14 +211,34 @@ def test_errors_of_moments_move_gaussian_scores_by_no_more_than_is_proved():
         own = 0.5 + (members(rng, axes) - 0.5) * rng.choice([0.1, 0.4, 1.0])
         u = own - 0.5
         moments = np.concatenate([[len(u)], u.sum(axis=0), (u**2).sum(axis=0)])[None] / 20
-        noisy = moments + error * rng.choice([-1.0, 1.0], moments.shape)
+        signs = error * rng.choice([-1.0, 1.0], moments.shape)
+        noisy = moments + (uncentred(signs) if centred else signs)
         near = (u.mean(axis=0) if len(u) else 0) + rng.normal(0, floor, (5, axes))
         points = np.clip(near, -0.5, 0.5)
         exact = gaussian_scores(moments, points, peaks, floors)
         found = gaussian_scores(noisy, points, peaks, floors)
-        bound = gaussian_score_error(error, peaks, floors)
+        bound = gaussian_score_error(error, peaks, floors, centred=centred)
         worst = max(worst, float(np.abs(found - exact).max()) / bound)
     assert 0.2 < worst <= 1
+
+
+def test_earlier_releases_are_read_as_they_were():
+    """Sums of u and its squares, with no word of squares in the metadata."""
+    rng = np.random.default_rng(15)
+    facts = {"kind": "gaussian-naive-bayes", "classes": ["no", "yes"], "peaks": [4.0, 4.0],
+             "floors": [0.1, 0.1]}  # fmt: skip
+    u = rng.uniform(-0.5, 0.5, (2, 30, 2))
+    shares = np.full((2, 1), 0.5)
+    plain = np.hstack([shares, u.mean(axis=1) / 2, (u**2).mean(axis=1) / 2])
+    now = np.hstack([shares, u.mean(axis=1), 2 * (u**2).mean(axis=1) - 0.25])
+    points = rng.uniform(size=(20, 2))
+    old, new = (Combination.from_dict(facts | more) for more in ({}, {"squares": "centred"}))
+    assert "squares" not in old.to_dict()
+    before, after = old.values([plain.ravel()], points), new.values([now.ravel()], points)
+    np.testing.assert_allclose(before, after, rtol=1e-12)
+    exact = gaussian_scores(plain, points - 0.5, [4.0, 4.0], [0.1, 0.1])
+    np.testing.assert_allclose(before, exact[1] - exact[0])
+    assert old.error([1e-3]) > new.error([1e-3])
 
 
 # --- the model without noise -------------------------------------------------------------------
@@ -379,7 +402,9 @@ def test_any_zarr_reader_can_rebuild_the_gaussian_scores(project, client, monkey
     assert array.metadata.dimension_names == ("entry",)
     numbers = array[...] * array.attrs["scale_factor"]
     scores = []
-    for p, *moments in numbers.reshape(2, 5):
+    assert facts["combine"]["squares"] == "centred"
+    for p, *released_ in numbers.reshape(2, 5):
+        moments = [m / 2 for m in released_[:2]] + [(q + p / 2) / 4 for q in released_[2:]]
         p, value = min(max(p, 0), 1), min(max(p, 0), 1)
         axes = zip(facts["combine"]["peaks"], facts["combine"]["floors"], strict=True)
         for i, (peak, floor) in enumerate(axes):
@@ -460,11 +485,72 @@ def test_where_noise_hides_the_likelihoods_the_shares_decide():
 
 
 def test_a_variance_that_noise_hides_is_as_large_as_the_noise():
+    """And no larger than what the classes have in common, which is 1.5 times its noise here."""
     moments = np.array([[0.5, 0.0, -0.001], [0.5, 0.0, 0.02]])
     logs = gaussian_log_scores(moments, np.array([[0.0], [0.3]]), [0.001], 0.01)
-    np.testing.assert_allclose(logs[0, 0] - logs[0, 1], 0.3**2 / (2 * 0.02))
+    common = 1.5 * 0.02 / math.sqrt(2)  # of two variances, each over a share of a half
+    apart = (-0.002 - common) ** 2 + (0.04 - common) ** 2
+    other = common + (1 - 0.02**2 / apart) * (0.04 - common)
+    found = 0.3**2 / (2 * (logs[:, 0] - logs[:, 1]))
+    np.testing.assert_allclose(found, [common, other], rtol=1e-2)
     absent = gaussian_log_scores(-moments, np.array([[0.0]]), [0.001], 0.01)
     assert np.isfinite(absent).all()
+
+
+@pytest.mark.parametrize("noise", [1e-300, 1e-9, 1e9, 1e300])
+def test_whatever_the_noise_is_said_to_be_there_are_log_scores(noise):
+    """A synopsis may be a stranger's."""
+    moments = np.array([[0.5, 0.1, 0.03], [0.5, -0.1, 0.03], [0.0, 1.0, -1.0]])
+    for centred in (False, True):
+        logs = gaussian_log_scores(moments, np.array([[0.2]]), [1e-3], noise, centred=centred)
+        assert np.isfinite(logs).all()
+
+
+def test_differences_of_classes_that_noise_explains_are_drawn_together():
+    """Half of the noise apart is nothing; twenty times as much is kept, but for 1/400 of it."""
+    noise = 1e-3
+    for apart, kept in ((0.5, 0.0), (20.0, 1 - 1 / 400)):
+        step = apart * noise * math.sqrt(2)  # of two means, both noisy, of two classes
+        moments = np.array([[0.5, 0.25 * step, 0.02], [0.5, -0.25 * step, 0.02]])
+        points = np.array([[0.3], [-0.3]])
+        # Means are over shares of a half, so their noise is twice as much; half of it if centred.
+        logs = gaussian_log_scores(moments, points, [0.01], noise, centred=True)
+        odds = (logs[0] - logs[1])[0]
+        whole = 0.6 * step / (2 * 0.04)
+        assert odds == pytest.approx(kept * whole, rel=0.05, abs=1e-9)
+
+
+def test_noise_leaves_more_of_the_ranking_than_a_rival_s_does():
+    """Means by class, variances about them and counts at a third of epsilon each, in 20 lines."""
+    rng = np.random.default_rng(14)
+    rows, epsilon, axes = 20_000, 0.1, 6
+    labels = rng.random(rows) < 0.25
+    u = np.clip(rng.normal(0, 0.1, (rows, axes)) + 0.05 * labels[:, None], -0.5, 0.5)
+    groups = [u[~labels], u[labels]]
+    sums = np.array([[len(own), *own.sum(axis=0), *(own**2).sum(axis=0)] for own in groups]) / rows
+    stored = np.array([[own[0], *2 * own[1:7], *4 * own[7:] - own[0] / 2] for own in sums])
+
+    def ranked(logs):
+        order, yes = np.argsort(np.argsort(logs[1] - logs[0])), int(labels.sum())
+        return (order[labels].sum() - yes * (yes - 1) / 2) / (yes * (rows - yes))
+
+    found = []
+    for _ in range(12):
+        scale = (2 + 3.0 * axes) / rows / epsilon
+        moments = uncentred(stored + rng.laplace(0, scale, stored.shape))
+        noise = math.sqrt(2) * scale
+        ours = ranked(gaussian_log_scores(moments, u, [0.01] * axes, noise, centred=True))
+        each, logs = 3 * axes / epsilon, []
+        for own in groups:
+            mean = (own.sum(axis=0) + rng.laplace(0, each, axes)) / len(own)
+            mean = np.clip(mean, -0.5, 0.5)
+            spread, apart = ((own - mean) ** 2).sum(axis=0), (0.5 + np.abs(mean)) ** 2
+            variance = np.abs(spread + rng.laplace(0, apart * each)) / len(own)
+            likely = -np.log(variance) / 2 - (u - mean) ** 2 / (2 * variance)
+            logs.append(math.log(len(own)) + likely.sum(axis=1))
+        found.append([ranked(logs), ours])
+    rival, ours = np.mean(found, axis=0)
+    assert ours > rival + 0.02
 
 
 @pytest.mark.parametrize("axes", [1, 3])
@@ -534,10 +620,24 @@ def test_a_joint_release_leaves_no_probabilities(project, client, monkeypatch):
 def test_a_plan_shows_vectors_and_the_function():
     text = plan_files(spec({**NORMAL, "std_floor": [0.1]}, THREE, 1, 10**6), ()).explain()
     assert "vector       9 numbers" in text
-    assert "(2 + 1.5 x 1) / n" in text
+    assert "(2 + 3 x 1) / n" in text
     assert "the function sup error <=" in text
     large = plan_files(spec({**KERNEL, "floor": 0.01}, LABEL, 2, 10**6, k=60, h=8), ())
     assert 0.01 < large.certificate.total < 1  # and not the public range, 14
+
+
+@pytest.mark.parametrize(("classes", "least"), [(LABEL, 0.25), (THREE, 0.37)])
+def test_a_plan_predicts_the_share_of_wrong_classes(classes, least):
+    def predicted(n, axes=3):
+        notes = plan_files(spec({**NORMAL, "std_floor": [0.05]}, classes, axes, n), ()).notes
+        return float(notes[0].split()[5].rstrip(";")), notes
+
+    shares = [predicted(n)[0] for n in (10**7, 10**4, 300)]
+    assert shares == sorted(shares)
+    assert shares[0] == pytest.approx(least, abs=0.02)
+    assert "a constant predictor 0." in predicted(300)[1][0]
+    assert any("WARNING: no better" in note for note in predicted(30)[1])
+    assert not any("WARNING" in note for note in predicted(10**4)[1])
 
 
 TWO = {**KERNEL, "bandwidth": [WIDTH, WIDTH]}

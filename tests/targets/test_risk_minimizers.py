@@ -205,7 +205,7 @@ def test_logistic_regression_is_that_of_scikit_learn(project, client, monkeypatc
 
 
 def test_ridge_regression_is_that_of_scikit_learn(project, client, monkeypatch):
-    target = {"kind": "ridge-regression", "C": 30.0}
+    target = {"kind": "ridge-regression", "method": "weights", "C": 30.0}
     case = Case(target, {"response": RESPONSE}, {"response": (0.0,)}, linear=True)
     plan, synopsis, x, y = released(project, client, monkeypatch, case, table(300, 4))
     peer = linear_model.Ridge(alpha=300 / 30.0, fit_intercept=False)
@@ -443,7 +443,7 @@ def test_linear_functions_have_many_axes(project, client, monkeypatch):
         release={"name": "wide", "output": str(project.output)},
         data={"source": str(project.folder / "data"), "bounds": {a: [0.0, 1.0] for a in names},
               "response": {"column": "response", "bounds": [-1.0, 1.0]}},
-        target={"kind": "ridge-regression", "C": 30.0},
+        target={"kind": "ridge-regression", "method": "weights", "C": 30.0},
         budget={"epsilon": "1", "ledger": project.url, "dataset": "trips"},
     )  # fmt: skip
     plan, synopsis = dbern.plan(spec), dbern.release(spec, client=client).synopsis

@@ -1,0 +1,314 @@
+"""Moments of several numbers in [-1, 1]: what one record moves, and least squares from them.
+
+Of D numbers z of a record (features, and last the response) the entries are, over n,
+
+    ``a``,   ``z_i`` (the last times a),   ``z_i z_j`` for ``i < j``,   ``z_i^2 - 1/2``,
+
+summed over the records that count; a missing record adds nothing. The public integer a >= 1
+(`Moments.weight`) makes the count and the response's sum, on which every answer depends, a times as
+accurate as the other entries.
+
+Sensitivity under replace-one
+-----------------------------
+Let a record z become w. With ``m = (z + w)/2``, ``delta_i = |z_i - w_i|/2`` in [0, 1], the cube
+says ``|m_i| <= 1 - delta_i``. So
+
+    ``|z_i - w_i| = 2 delta_i``,
+    ``|z_i^2 - w_i^2| = 4 |m_i| delta_i <= 4 delta_i (1 - delta_i)``,
+    ``|z_i z_j - w_i w_j| <= 2 |m_i| delta_j + 2 |m_j| delta_i
+                          <= 2 (delta_i + delta_j - 2 delta_i delta_j)``.
+
+Let ``s = sum delta_i``, ``q = sum delta_i^2``; ``sum_{i<j} 2 delta_i delta_j = s^2 - q``. The sums
+of the three are ``2 s + 2 (a - 1) delta_D``, ``4 s - 4 q`` and ``2 (D - 1) s - 2 (s^2 - q)``,
+together
+
+    ``G = 2 (D + 2) s + 2 (a - 1) delta_D - 2 s^2 - 2 q``,
+
+a concave function of delta in [0, 1]^D. Each of its values is attained, by z = 1, w = 1 - 2 delta.
+
+*a = 1*: ``q >= s^2/D``, so ``G <= 2 (D + 2) s - 2 s^2 (D + 1)/D``, whose largest value is ``D (D +
+2)^2 / (2 (D + 1))``, where all w_i are ``-1/(D + 1)``. Corners of the cube are not enough.
+
+*a >= 2*: let ``delta_D = 1`` and the others be 1/2. Then ``s = (D + 1)/2``; the derivative of G,
+``2 (D + 2) - 4 s - 4 delta_i`` and for i = D ``2 (a - 1)`` more, is 0 for i < D and ``2 (a - 2)``
+for D, so none of it points into the cube. As G is concave this is the largest value, ``2 a + 2 (D -
+1) + D (D - 1)/2``. It is attained where w is 0, its last number -1.
+
+*A missing record* leaves ``2 a + (D - 1) + D (D - 1)/2 + D/2 = 2 a + D - 1 + D^2/2`` at most, as
+``|z_i^2 - 1/2| <= 1/2``. So Delta1 is the larger of the two, and add-or-remove moves the latter.
+
+*Euclidean.* With ``v = (1, z)``, ``u = (1, w)`` the squared distance is ``(|v|^4 + |u|^4 - 2
+(v'u)^2)/2 + sum_i (z_i^2 - w_i^2)^2/2 + (a^2 - 1) (z_D - w_D)^2``: half the squared Frobenius norm
+of ``vv' - uu'`` has every product once, the linear entries once, and the squares half. Left without
+its product v'u, and with ``p = z^2``, ``r = w^2``, all but the last is ``((1 + sum p)^2 + (1 + sum
+r)^2 + |p - r|^2)/2``: convex in p and r, so largest at a corner of [0, 1]^(2D). There, an entry of
+p that goes from 1 to 0 takes ``sum p + 1/2 >= 3/2`` from the first square and adds at most 1/2 to
+the last, and so for r: all are 1, and the value is ``(D + 1)^2``. Together ``Delta2^2 <= (D + 1)^2
++ 4 (a^2 - 1)``. A missing record leaves ``2 a^2 + (D - 1) + D (D - 1)/2 + D/4`` at most, as ``z^2 +
+(z^2 - 1/2)^2 <= 1 + 1/4``; that is less, by ``D^2/2 + 5 D/4 + 2 a^2 - 2 > 0``.
+
+Least squares after the noise
+-----------------------------
+Everything below is post-processing of the released numbers by public facts. Let A be the noisy
+covariance matrix of the columns, its negative eigenvalues set to 0, and b their covariances with
+the response. For coefficients w, with k the mean residual, the noise of the normal equations ``b -
+A w`` has about the covariance ``Sigma = sigma^2 (1 + |w|^2 + k^2) I + t^2 m m'``: sigma is the
+noise of a released moment, m the columns' means, t the noise of the mean residual. Unlike the
+records' own noise it is not small where an eigenvalue of A is. So what is solved is no ridge's ``(A
++ lambda)^-1 b`` but the mean of w given b under ``w ~ N(0, omega I)``, ``A (A A + Sigma/omega)^-1
+b``, averaged over a grid of omega by its likelihood, ``b ~ N(0, omega A A + Sigma)``, up to where w
+would explain four times what the response varies. Where noise rules, the coefficients go to zero,
+and what is left is the released mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dbern.bernstein.kernels import OUTWARD
+from dbern.strategies.base import Bound
+from dbern.types import FloatArray, Int64Array
+
+MOST_NUMBERS = 64
+"""Of a record: its moments are then 2145 entries."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The entries of D numbers; see the top of the module.
+
+    Parameters
+    ----------
+    numbers : int
+        D, the response included.
+    weight : int
+        a, of the count and of the response's sum.
+
+    Examples
+    --------
+    >>> Moments.of(3), Moments.of(3).size, round(Moments.of(3).sensitivity(1).value, 6)
+    (Moments(numbers=3, weight=1), 10, 9.375)
+    """
+
+    numbers: int
+    weight: int
+
+    @classmethod
+    def of(cls, numbers: int) -> Moments:
+        """Return those whose weight costs the other entries less than a tenth of their accuracy."""
+        return cls(numbers, 1 + numbers**2 // 32)
+
+    @property
+    def size(self) -> int:
+        """How many entries there are."""
+        return 1 + self.numbers + self.numbers * (self.numbers + 1) // 2
+
+    def entries(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return what the entries are, by the numbers' names."""
+        products = (
+            f"square of {names[i]}" if i == j else f"product of {names[i]} and {names[j]}"
+            for i, j in zip(*self.pairs, strict=True)
+        )
+        return ("count", *(f"sum of {name}" for name in names), *products)
+
+    @cached_property
+    def pairs(self) -> tuple[Int64Array, Int64Array]:
+        """Which two numbers each product is of, row by row of a triangle."""
+        return np.triu_indices(self.numbers)
+
+    @property
+    def weights(self) -> FloatArray:
+        """Of the count and each number's sum: one but for the first and last."""
+        found = np.ones(1 + self.numbers)
+        found[[0, -1]] = self.weight
+        return found
+
+    def sensitivity(self, norm: int) -> Bound:
+        """Bound n times the l1 or l2 distance that a replaced record moves the exact entries."""
+        d, a = self.numbers, self.weight
+        if norm == 2:
+            squared = (d + 1) ** 2 + 4 * (a**2 - 1)
+            return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
+        record = d * (d + 2) ** 2 / (2 * (d + 1))
+        text = f"{d} x {d + 2}^2 / (2 x {d + 1}) / n: all numbers from 1 to -1/{d + 1}"
+        if a > 1:
+            record = 2 * a + 2 * (d - 1) + d * (d - 1) / 2
+            text = f"({record:g}) / n: the response from 1 to -1, the other {d - 1} from 1 to 0"
+        missing = self.added_sensitivity(1)
+        return missing if missing.value > record else Bound(OUTWARD * record, text)
+
+    def added_sensitivity(self, norm: int) -> Bound:
+        """Bound n times the l1 or l2 distance that a record moves that is added or removed."""
+        d, a = self.numbers, self.weight
+        if norm == 2:
+            squared = 2 * a**2 + (d - 1) + d * (d - 1) / 2 + d / 4
+            return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n: a record")
+        value = 2 * a + d - 1 + d**2 / 2
+        return Bound(OUTWARD * value, f"({value:g}) / n: a record, all of whose numbers are 1")
+
+    @property
+    def largest(self) -> float:
+        """Bound the sum of all entries' sizes."""
+        return self.added_sensitivity(1).value
+
+
+_FAR = 1e100
+_LEAST_NOISE = 1e-12
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Released moments, in their own units, and the deviations of their noise."""
+
+    count: float
+    means: FloatArray
+    covariance: FloatArray
+    deviation: float
+    weight: int
+
+    @classmethod
+    def of(cls, moments: Moments, released: FloatArray, deviation: float) -> Measured:
+        """Estimate the means and covariances of the counted records from the entries.
+
+        Means and products are cut to [-1, 1]. Where the count is lost in its noise, what is divided
+        by is that: everything is as uncertain as it is. So nothing fails, whatever is released.
+        """
+        numbers, released = moments.numbers, np.clip(released, -_FAR, _FAR)
+        deviation = min(max(deviation, 1 / _FAR), _FAR)
+        first = released[: 1 + numbers] / moments.weights
+        count = max(float(first[0]), deviation / moments.weight)
+        means = np.clip(first[1:] / count, -1.0, 1.0)
+        products = np.zeros((numbers, numbers))
+        products[moments.pairs] = released[1 + numbers :] / count
+        products += np.triu(products, 1).T
+        products[np.diag_indices(numbers)] += 0.5
+        covariance = np.clip(products, -1.0, 1.0) - np.outer(means, means)
+        noise = max(deviation / count, _LEAST_NOISE)
+        return cls(count, means, covariance, noise, moments.weight)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Least squares of one number on others, as numbers in [-1, 1].
+
+    Attributes
+    ----------
+    slopes : array (d,)
+    intercept : float
+    spread : array (d + 1, d + 1)
+        The approximate covariance of the slopes' and the intercept's errors that noise makes.
+    explained, varied : float
+        The response's variance that is explained, and its variance; both estimates.
+    """
+
+    slopes: FloatArray
+    intercept: float
+    spread: FloatArray
+    explained: float
+    varied: float
+
+
+_STEPS = 4
+_SCALES = np.logspace(-3, 0, 31)
+_MOST_EXPLAINED = 4.0
+"""Times what the response varies that coefficients of independent columns may explain."""
+
+
+def least_squares(
+    measured: Measured, response: int, columns: Sequence[int], ridge: float | None = None
+) -> Fit:
+    """Solve for the coefficients of the columns; see the top of the module.
+
+    With `ridge` those of ``(A + ridge I)^-1 b``, for any positive number; else A and b decide.
+
+    Examples
+    --------
+    >>> exact = Measured(1.0, np.zeros(2), np.array([[0.2, 0.1], [0.1, 0.2]]), 1e-9, 1)
+    >>> least_squares(exact, 1, [0]).slopes.round(6).tolist()
+    [0.5]
+    >>> least_squares(exact, 1, [0], ridge=0.2).slopes.round(6).tolist()
+    [0.25]
+    """
+    chosen = list(columns)
+    whole = measured.covariance
+    values, vectors = np.linalg.eigh(whole[np.ix_(chosen, chosen)])
+    a = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    b, varied = whole[chosen, response], float(whole[response, response])
+    means, mean = measured.means[chosen], float(measured.means[response])
+    slopes, spread = np.zeros(len(chosen)), np.zeros((len(chosen),) * 2)
+    for _ in range(_STEPS if chosen else 0):
+        noise = _equations_noise(measured, response, chosen, slopes)
+        if ridge is None:
+            most = _MOST_EXPLAINED * max(varied, measured.deviation)
+            most /= max(float(np.trace(a)), measured.deviation)
+            slopes, spread = _averaged(a, b, noise, most * _SCALES)
+        else:
+            inverse = np.linalg.inv(a + ridge * np.eye(len(chosen)))
+            slopes, spread = inverse @ b, inverse @ noise @ inverse
+    return Fit(
+        slopes,
+        mean - float(means @ slopes),
+        _with_intercept(measured, response, chosen, slopes, spread),
+        float(2 * slopes @ b - slopes @ a @ slopes),
+        varied,
+    )
+
+
+def _equations_noise(
+    measured: Measured, response: int, columns: list[int], slopes: FloatArray
+) -> FloatArray:
+    """The covariance of the noise of ``b - A w``, about."""
+    means, sigma = measured.means[columns], measured.deviation
+    rest = float(measured.means[response] - means @ slopes)
+    own = sigma**2 * (1 + slopes @ slopes + rest**2)
+    middle = _middle_noise(measured, response, columns, slopes)
+    return np.asarray(own * np.eye(len(columns)) + middle * np.outer(means, means))
+
+
+def _middle_noise(
+    measured: Measured, response: int, columns: list[int], slopes: FloatArray
+) -> float:
+    """The variance of the noise of the mean residual."""
+    of_sums = np.full(len(measured.means), measured.deviation)
+    of_sums[-1] /= measured.weight
+    rest = float(measured.means[response] - measured.means[columns] @ slopes)
+    of_count = rest * measured.deviation / measured.weight
+    return float(of_sums[response] ** 2 + np.square(slopes * of_sums[columns]).sum() + of_count**2)
+
+
+def _averaged(
+    a: FloatArray, b: FloatArray, noise: FloatArray, scales: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The mean of w given b, over all scales of its prior by their likelihood; and a covariance.
+
+    That is the one of the largest scale: a small one is an estimate, and would be too sure of it.
+    """
+    root = np.linalg.cholesky(noise)
+    left, sizes, right = np.linalg.svd(np.linalg.solve(root, a))
+    seen = left.T @ np.linalg.solve(root, b)
+    variance = np.outer(scales, sizes**2) + 1.0
+    likelihood = -0.5 * (np.log(variance) + seen**2 / variance).sum(axis=1)
+    share = np.exp(likelihood - likelihood.max())
+    share /= share.sum()
+    each = scales[:, None] * sizes * seen / variance
+    own = scales[-1] / variance[-1]
+    return np.asarray(right.T @ (share @ each)), np.asarray((right.T * own) @ right)
+
+
+def _with_intercept(
+    measured: Measured,
+    response: int,
+    columns: list[int],
+    slopes: FloatArray,
+    spread: FloatArray,
+) -> FloatArray:
+    """The covariance of slopes and intercept: ``mean - means'w``, its own noise beside theirs."""
+    to = np.vstack([np.eye(len(columns)), -measured.means[columns]])
+    found = to @ spread @ to.T
+    found[-1, -1] += _middle_noise(measured, response, columns, slopes)
+    return np.asarray(found)

@@ -1,0 +1,174 @@
+"""Least squares from released moments: any response, any columns, after the release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import ndtri
+
+from dbern.combination import Combination
+from dbern.data.domain import Axis, Domain
+from dbern.errors import SpecError, printable
+from dbern.strategies.moments import Fit, Measured, Moments, least_squares
+from dbern.synopsis.arrays import ReleasedVector, Smoothing
+from dbern.synopsis.points import Points, as_points, like
+from dbern.synopsis.store import ReleasedStore
+from dbern.types import FloatArray
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A linear regression in data units, solved of released moments.
+
+    Attributes
+    ----------
+    response : str
+    domain : Domain
+        The columns and their bounds.
+    intercept : float
+    coefficients : mapping of str to float
+        Units of the response for each unit of the column.
+    intervals : mapping of str to (float, float)
+        Of each coefficient, and of ``"intercept"``: where that of least squares without privacy is,
+        each by itself with probability about ``1 - beta``. Approximate: from the covariance of the
+        known noise and a normal law. Nothing is said of other records than these.
+    r2 : float
+        The share of the response's variance that is explained, estimated; NaN where the released
+        variance is not above its noise.
+    residual : float
+        The standard deviation of the residuals, estimated.
+    """
+
+    response: str
+    domain: Domain
+    intercept: float
+    coefficients: Mapping[str, float]
+    intervals: Mapping[str, tuple[float, float]]
+    r2: float
+    residual: float
+
+    def __str__(self) -> str:
+        ends = self.intervals
+        rows = [("intercept", self.intercept), *self.coefficients.items()]
+        width = max(len(name) for name, _ in rows)
+        lines = (
+            f"{name:<{width}}  {value:12.6g}  from {ends[name][0]:.6g} to {ends[name][1]:.6g}"
+            for name, value in rows
+        )
+        about = f"{self.response}: R2 {self.r2:.3f}, residual {self.residual:.4g}"
+        return printable("\n".join([about, *lines]), keep="\n")
+
+    def predict(self, points: Points) -> Any:
+        """Return values (m,) at points with these columns, in their order or by name.
+
+        Linear, also outside the bounds.
+
+        Raises
+        ------
+        SpecError
+            For points of the wrong shape.
+        """
+        array = as_points(points, self.domain)
+        found = self.intercept + array @ np.array([*self.coefficients.values()])
+        return like(points, found, self.domain, [self.response])
+
+
+class ReleasedMoments(ReleasedVector):
+    """Moments whose values, to a combination, are the weights of the function solved of them.
+
+    Parameters
+    ----------
+    store, name, facts
+        As of `ReleasedVector`.
+    domain : Domain
+        The axes.
+    combination : Combination
+        Of kind "least-squares".
+    """
+
+    def __init__(
+        self,
+        store: ReleasedStore,
+        name: str,
+        facts: Mapping[str, Any],
+        domain: Domain,
+        combination: Combination,
+    ) -> None:
+        super().__init__(store, name, facts)
+        response = Axis(str(combination.response), combination.low, combination.high)
+        self._numbers = (*domain.axes, response)
+        self._weight, self._ridge = combination.weight or 1, combination.ridge
+
+    def values(self, points: FloatArray, *_how: object) -> FloatArray:
+        """Return the weights of the unit cube's coordinates, and of 1, in the response's units."""
+        del points
+        return self._weights
+
+    @cached_property
+    def _weights(self) -> FloatArray:
+        axes = len(self._numbers) - 1
+        fit = least_squares(self._measured, axes, range(axes), self._ridge)
+        radius = self._numbers[-1].width / 2
+        return radius * np.append(2 * fit.slopes, fit.intercept - fit.slopes.sum())
+
+    @cached_property
+    def _measured(self) -> Measured:
+        moments = Moments(len(self._numbers), self._weight)
+        return Measured.of(moments, self.entries, self.deviation(Smoothing((), ())))
+
+    def regression(
+        self,
+        response: str | None,
+        columns: Sequence[str] | None,
+        ridge: Literal["auto"] | float | None,
+        beta: Fraction,
+    ) -> Regression:
+        """Solve one: see `dbern.synopsis.reader.Synopsis.regression`."""
+        names = [one.name for one in self._numbers]
+        response = names[-1] if response is None else response
+        chosen = [name for name in names if name != response] if columns is None else [*columns]
+        unknown = [name for name in (response, *chosen) if name not in names]
+        if unknown or response in chosen or len(set(chosen)) < len(chosen):
+            raise SpecError(
+                f"regression: response and columns must be different ones of {', '.join(names)}"
+            )
+        own = self._ridge if ridge is None else None if ridge == "auto" else float(ridge)
+        if own is not None and not 0 < own < math.inf:
+            raise SpecError('ridge: must be above 0; write ridge = "auto", or ridge = 0.01')
+        places = [names.index(name) for name in chosen]
+        fit = least_squares(self._measured, names.index(response), places, own)
+        return self._in_data_units(fit, names.index(response), places, beta)
+
+    def _in_data_units(
+        self, fit: Fit, response: int, places: list[int], beta: Fraction
+    ) -> Regression:
+        """A column z in [-1, 1] is ``(2 x - low - high) / width`` of x."""
+        of, axes = self._numbers[response], tuple(self._numbers[i] for i in places)
+        radius, widths = of.width / 2, np.array([axis.width for axis in axes])
+        middles = np.array([(axis.low + axis.high) / 2 for axis in axes])
+        to = np.zeros((len(axes) + 1,) * 2)  # (slopes, intercept) to data units
+        to[:-1, :-1] = np.diag(2 * radius / widths)
+        to[-1] = np.append(-2 * radius * middles / widths, radius)
+        found = to @ np.append(fit.slopes, fit.intercept)
+        found[-1] += (of.low + of.high) / 2
+        reach = -float(ndtri(float(beta) / 2)) * np.sqrt(np.diag(to @ fit.spread @ to.T))
+        names = [axis.name for axis in axes]
+        ends = zip((found - reach).tolist(), (found + reach).tolist(), strict=True)
+        sure = fit.varied > 2 * self._measured.deviation
+        rest = max(fit.varied - fit.explained, 0.0)
+        return Regression(
+            response=of.name,
+            domain=Domain(axes),
+            intercept=float(found[-1]),
+            coefficients=MappingProxyType(dict(zip(names, found[:-1].tolist(), strict=True))),
+            intervals=MappingProxyType(dict(zip([*names, "intercept"], ends, strict=True))),
+            r2=min(max(fit.explained / fit.varied, 0.0), 1.0) if sure else math.nan,
+            residual=radius * math.sqrt(rest),
+        )

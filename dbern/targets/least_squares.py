@@ -1,0 +1,185 @@
+"""Least squares by exact moments: integer sums of a record's numbers, their products and squares.
+
+A record whose axes and response are floats z in [-1, 1]^D (bounds mapped to -1 and 1) adds the
+entries of `dbern.strategies.moments` in units of ``2^-s``, each rounded to an integer; a missing
+record adds nothing. The sums are exact; division by n and the noise come after.
+
+Sensitivity
+-----------
+That module bounds how far the exact entries of any two z in the cube part. An entry as a float is
+at most 129 (the largest weight) and off by two roundings at most, below ``2^-45``: ``2^-13`` units,
+as s is at most 32. And it is rounded, by half a unit. So the integers of two records part by at
+most 1.001 units an entry more than the exact entries, those of an added record by half of that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.kernel_sums import ByResponse
+from dbern.counting.measurement import WHOLE, Measurement
+from dbern.counting.passes import Errors, Memory, RecordAccumulator
+from dbern.data.domain import Column, Domain, Response
+from dbern.strategies.base import Bound, Entries, Slab
+from dbern.strategies.moments import Moments
+from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
+
+_MOST_BITS = 32
+_ROUNDED = 1.001  # units that rounding parts two integers by
+_ROWS = 1 << 13  # whose products are in memory at a time
+
+
+@dataclass(frozen=True)
+class MomentSums:
+    """The moments of the axes and the response, over n.
+
+    Examples
+    --------
+    >>> from dbern.data.domain import Axis
+    >>> sums = MomentSums.of(Domain((Axis("x", 0.0, 1.0),)), Response("y", 0.0, 9.0))
+    >>> sums.entries[1:4], round(sums.sensitivity(Entries(6), 1).value, 3)
+    (('sum of x', 'sum of y', 'square of x'), 5.333)
+    """
+
+    domain: Domain
+    response: Response
+    moments: Moments
+
+    @classmethod
+    def of(cls, domain: Domain, response: Response) -> MomentSums:
+        """Return those of all axes and the response."""
+        return cls(domain, response, Moments.of(domain.dimensions + 1))
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """What each number is."""
+        return self.moments.entries((*self.domain.names, self.response.name))
+
+    def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
+        """Return them as a measurement.
+
+        The response's sum moves by two, times its weight; of an added record the count by one.
+        """
+        weight = self.moments.weight
+        return Measurement(
+            "moments",
+            self.domain,
+            sensitivity=self.sensitivity,
+            accumulator=self.accumulator,
+            restore=self.restore,
+            function_sensitivity=2.0 * weight,
+            entries=self.entries,
+            fraction=fraction,
+            added_sensitivity=self.added_sensitivity,
+            added_function_sensitivity=float(weight),
+        )
+
+    def sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
+        """Bound the sensitivity: see `dbern.strategies.moments`."""
+        del strategy, loose
+        return self.moments.sensitivity(norm)
+
+    def added_sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
+        """Bound what a record moves that is added: see `dbern.strategies.moments`."""
+        del strategy, loose
+        return self.moments.added_sensitivity(norm)
+
+    def accumulator(self, strategy: Entries, n: int, tolerance: float = 0.0) -> MomentAccumulator:
+        """Return one of as many bits as never overflow: ``n a 2^s < 2^62``."""
+        del tolerance
+        room = 62 - n.bit_length() - self.moments.weight.bit_length()
+        return MomentAccumulator(self, strategy, n, min(_MOST_BITS, room))
+
+    def restore(self, strategy: Entries, n: int, counting: Mapping[str, Any]) -> MomentAccumulator:
+        """Return one with the planned bits."""
+        return MomentAccumulator(self, strategy, n, counting["bits"])
+
+
+@dataclass(frozen=True)
+class MomentAccumulator(RecordAccumulator):
+    """The integers: what workers add up."""
+
+    sums: MomentSums
+    strategy: Entries
+    n: int
+    bits: int
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The axes and the response."""
+        return (*self.sums.domain.columns, self.sums.response.column)
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """The fixed-point bits."""
+        return {"bits": self.bits}
+
+    @property
+    def description(self) -> str:
+        """Exact integers."""
+        return f"{self.sums.moments.size} exact integer sums"
+
+    @property
+    def errors(self) -> Errors:
+        """Rounding adds a unit for each entry to the sensitivity: see the top of the module.
+
+        *Kernel*: of one record's entry half a unit, and the floats before it, are less than one.
+        *Position*: of numbers that are a few roundings off, and of their products. *Floats*: an
+        integer as a float, and a division, of at most the weight a, which no record's entry
+        exceeds; in all, of the sum of all entries, in either norm.
+        """
+        moments, unit = self.sums.moments, _ROUNDED * 2.0**-self.bits
+        norm = OUTWARD * 3.01 * UNIT_ROUNDOFF * moments.largest
+        return Errors(
+            kernel=unit,
+            kernel_norms=(
+                OUTWARD * moments.size * unit,
+                OUTWARD * math.sqrt(moments.size) * unit,
+            ),
+            position=OUTWARD * 16 * UNIT_ROUNDOFF * moments.weight,
+            floats=OUTWARD * 3 * UNIT_ROUNDOFF * moments.weight,
+            float_norms=(norm, norm),
+            value_bound=1.001 * moments.weight,
+        )
+
+    @property
+    def memory(self) -> Memory:
+        """Numbers and masks; the products, of a few records at a time."""
+        moments = self.sums.moments
+        return Memory(8 * (8 + 6 * moments.numbers), tables=8 * 4 * _ROWS * moments.size)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The entries."""
+        return (self.sums.moments.size,)
+
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        """Add a batch of records to `state`, in place."""
+        kept, positions = self.sums.domain.bounded(records)
+        known, _, responses = ByResponse(self.sums.response)(records)
+        axes = 2.0 * positions[known[kept]] - 1.0
+        numbers = np.column_stack([axes, responses[kept & known]])
+        for start in range(0, len(numbers), _ROWS):
+            state += self._integers(numbers[start : start + _ROWS]).sum(axis=0)
+
+    def _integers(self, numbers: FloatArray) -> Int64Array:
+        """Each record's, (m, entries)."""
+        moments, unit = self.sums.moments, float(1 << self.bits)
+        first, second = moments.pairs
+        products = numbers[:, first] * numbers[:, second]
+        products[:, first == second] -= 0.5
+        linear = np.column_stack([np.ones(len(numbers)), numbers]) * moments.weights
+        return np.rint(np.hstack([linear, products]) * unit).astype(np.int64)
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Return the entries of one slab over n."""
+        del output
+        part = state[slab.start : slab.stop].astype(np.float64)
+        return np.ldexp(part, -self.bits) / self.n

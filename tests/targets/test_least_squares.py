@@ -1,0 +1,380 @@
+"""Least squares by moments: what one record moves, what is solved, and what is said of it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from conformance import NULL, RESPONSE, Case
+from sklearn.linear_model import LinearRegression, Ridge
+
+import dbern
+from dbern.counting.measurement import most_rows
+from dbern.data.domain import Axis, Domain, Response
+from dbern.planning.planner import plan_files
+from dbern.privacy.calibration import LaplaceNoise
+from dbern.releasing import publish as publishing
+from dbern.strategies.base import Entries
+from dbern.strategies.moments import Measured, Moments, least_squares
+from dbern.synopsis.regression import Regression
+from dbern.targets.least_squares import MomentAccumulator, MomentSums
+from dbern.targets.predictions import predicted_moments, predicted_weights
+
+SEED = 1807
+
+
+def exact(moments: Moments, z: np.ndarray) -> np.ndarray:
+    """The entries of one record, or of many, by their definition."""
+    first, second = moments.pairs
+    products = z[..., first] * z[..., second] - 0.5 * (first == second)
+    ones = np.ones((*z.shape[:-1], 1))
+    return np.concatenate([np.concatenate([ones, z], -1) * moments.weights, products], -1)
+
+
+def largest(moments: Moments, norm: int, rng: np.random.Generator) -> float:
+    """The largest distance of two records' entries that a search finds: starts, then single moves.
+
+    The distance is convex in each coordinate of a record but for the kinks of its absolute values,
+    so ends, zero, and where an entry is the other record's are tried for each coordinate in turn.
+    """
+    d, best = moments.numbers, 0.0
+    for start in range(12):
+        z = np.ones(d) if start < 4 else rng.choice([-1.0, 0.0, 1.0], d)
+        w = np.full(d, -1 / (d + 1)) if start == 0 else rng.uniform(-1, 1, d)
+        w = np.append(np.zeros(d - 1), -1.0) if start == 1 else w
+        found = 0.0
+        for _ in range(8):
+            for i in range(2 * d):
+                tried = np.repeat([np.append(z, w)], 41, axis=0)
+                tried[:, i] = np.append(np.linspace(-1, 1, 40), tried[0, i])
+                apart = exact(moments, tried[:, :d]) - exact(moments, tried[:, d:])
+                sizes = np.linalg.norm(apart, norm, axis=1)
+                z, w = np.split(tried[sizes.argmax()], 2)
+                found = max(found, float(sizes.max()))
+        best = max(best, found)
+    return best
+
+
+@pytest.mark.parametrize("numbers", [1, 2, 3, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("weight", [1, 2, 4])
+@pytest.mark.parametrize("norm", [1, 2])
+def test_no_replacement_moves_the_moments_by_more_than_is_proved(numbers, weight, norm):
+    moments, rng = Moments(numbers, weight), np.random.default_rng(SEED + numbers)
+    bound = moments.sensitivity(norm).value
+    found = largest(moments, norm, rng)
+    everyone = exact(moments, np.vstack([rng.choice([-1, 0, 1], (400, numbers)), np.ones(numbers)]))
+    missing = float(np.linalg.norm(everyone, norm, axis=1).max())
+    assert (0.999 if norm == 1 else 0.9) * bound <= max(found, missing) <= bound
+    added = moments.added_sensitivity(norm).value
+    assert 0.999 * added <= missing <= added
+
+
+def test_the_moments_bound_is_the_one_that_was_refereed():
+    for d in range(1, 6):
+        published = max(d * (d + 2) ** 2 / (2 * (d + 1)), 1 + d + d**2 / 2)
+        assert Moments.of(d) == Moments(d, 1)
+        assert Moments(d, 1).sensitivity(1).value == pytest.approx(published, rel=1e-9)
+        assert Moments(d, 1).added_sensitivity(1).value == pytest.approx(1 + d + d**2 / 2, rel=1e-9)
+
+
+def sums(axes: int) -> MomentSums:
+    domain = Domain(tuple(Axis(f"x{i}", -3.0, 1.0) for i in range(axes)))
+    return MomentSums.of(domain, Response("y", 0.1, 0.7))
+
+
+def accumulated(vector: MomentSums, n: int) -> MomentAccumulator:
+    return vector.accumulator(Entries(vector.moments.size), n)
+
+
+def records(rows: int, axes: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    found = {f"x{i}": rng.uniform(-3, 1, rows) for i in range(axes)}
+    return found | {"y": rng.uniform(0.0, 0.8, rows)}
+
+
+@pytest.mark.parametrize("axes", [1, 6])
+def test_integers_are_the_moments_rounded_and_add_up_in_any_order(axes):
+    rng, vector = np.random.default_rng(SEED), sums(axes)
+    columns = records(301, axes, rng)
+    columns["x0"][:3] = NULL, 1.5, math.inf
+    columns["y"][3] = NULL
+    accumulator = accumulated(vector, 301)
+    whole, parts = np.zeros((2, *accumulator.shape), dtype=np.int64)
+    accumulator.add(whole, columns)
+    for i in rng.permutation(301):
+        accumulator.add(parts, {name: column[i : i + 1] for name, column in columns.items()})
+    assert (whole == parts).all()
+    kept = slice(4, None)
+    z = [np.clip((columns[f"x{i}"][kept] + 1) / 2, -1, 1) for i in range(axes)]
+    z.append((np.clip(columns["y"][kept], 0.1, 0.7) - 0.4) / 0.3)
+    wanted = exact(vector.moments, np.column_stack(z)).sum(axis=0)
+    found = np.ldexp(whole.astype(float), -accumulator.bits)
+    np.testing.assert_allclose(found, wanted, atol=300 * 2.0**-accumulator.bits)
+
+
+@pytest.mark.parametrize("n", [2, most_rows(1)])
+@pytest.mark.parametrize("norm", [1, 2])
+def test_rounding_moves_no_integer_by_more_than_a_unit(n, norm):
+    """Of many rows the units are coarse; the worst pairs of the exact moments are tried too."""
+    rng, vector = np.random.default_rng(SEED), sums(6)
+    accumulator, d = accumulated(vector, n), 7
+    unit = 2.0**accumulator.bits
+    z = np.vstack([rng.uniform(-1, 1, (300, d)), np.ones((3, d)), np.full((1, d), -1 / 8)])
+    z[-2] = np.append(np.zeros(d - 1), -1.0)
+    z[-4] = [1, 1, 1, -1, -1, -1, -1]
+    integers = accumulator._integers(z).astype(float)
+    apart = np.linalg.norm(integers[:, None] - integers, norm, axis=-1)
+    allowed = vector.moments.sensitivity(norm).value + accumulator.errors.kernel_norms[norm - 1]
+    assert 0.9 * allowed < apart.max() / unit <= allowed
+    exactly = np.abs(integers / unit - exact(vector.moments, z)).max()
+    assert exactly <= 0.5005 / unit
+
+
+def test_no_sum_overflows():
+    for n in (1, 10**6, most_rows(1), 2**45 - 1):
+        accumulator = accumulated(sums(62), n)
+        assert n * accumulator.sums.moments.weight << accumulator.bits < 2**62
+        assert accumulator.bits >= 9
+
+
+# --- What is solved
+
+
+def drawn(n, seed, axes=4, noise=0.3, scale=0.5):
+    rng = np.random.default_rng(seed)
+    x = scale * rng.uniform(-1, 1, (n, axes))
+    slopes = np.linspace(-0.5, 0.6, axes)
+    return x, np.clip(0.1 + x @ slopes + noise * rng.uniform(-1, 1, n), -1, 1)
+
+
+def measured(x, y, epsilon, seed, n=None):
+    """Moments with Laplace noise, in floats: a simulation of what is released."""
+    moments, rows = Moments.of(x.shape[1] + 1), n or len(x)
+    entries = exact(moments, np.column_stack([x, y])).sum(axis=0) / rows
+    scale = moments.sensitivity(1).value / rows / epsilon
+    noise = np.random.default_rng(seed).laplace(0, scale, moments.size)
+    return Measured.of(moments, entries + noise, math.sqrt(2) * scale)
+
+
+def test_without_noise_any_response_and_columns_are_least_squares():
+    x, y = drawn(500, 1)
+    found = measured(x, y, 1e12, 0)
+    both = np.column_stack([x, y])
+    for response, columns in ((4, [0, 1, 2, 3]), (1, [4, 0]), (0, [])):
+        fit = least_squares(found, response, columns)
+        if columns:
+            peer = LinearRegression().fit(both[:, columns], both[:, response])
+            np.testing.assert_allclose(fit.slopes, peer.coef_, atol=1e-6)
+            assert fit.intercept == pytest.approx(peer.intercept_, abs=1e-6)
+            score = peer.score(both[:, columns], both[:, response])
+            assert fit.explained / fit.varied == pytest.approx(score, abs=1e-6)
+        else:
+            assert fit.intercept == pytest.approx(both[:, response].mean(), abs=1e-6)
+    fit = least_squares(found, 4, range(4), ridge=0.3)
+    peer = Ridge(alpha=0.3 * 500).fit(x, y)
+    np.testing.assert_allclose(fit.slopes, peer.coef_, atol=1e-6)
+
+
+def rmse(x, y, fit) -> float:
+    predicted = np.clip(fit.intercept + x[:, : len(fit.slopes)] @ fit.slopes, -1, 1)
+    return float(np.sqrt(np.mean((predicted - y) ** 2)))
+
+
+@pytest.mark.parametrize(("n", "epsilon", "within"), [(20_000, 1.0, 1.01), (2000, 1.0, 1.25)])
+def test_noisy_moments_are_nearly_least_squares(n, epsilon, within):
+    x, y = drawn(n, 2)
+    best = np.sqrt(np.mean((LinearRegression().fit(x, y).predict(x) - y) ** 2))
+    found = [rmse(x, y, least_squares(measured(x, y, epsilon, i), 4, range(4))) for i in range(20)]
+    assert np.mean(found) <= within * best
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 0.03, 0.003])
+def test_where_noise_rules_it_is_hardly_worse_than_a_noisy_constant(epsilon):
+    x, y = drawn(2000, 3, axes=8)
+    noisy = [measured(x, y, epsilon, i) for i in range(20)]
+    found = np.mean([rmse(x, y, least_squares(one, 8, range(8))) ** 2 for one in noisy])
+    constant = np.mean([rmse(x, y, least_squares(one, 8, [])) ** 2 for one in noisy])
+    assert found <= 1.1 * constant
+
+
+@pytest.mark.slow
+def test_intervals_cover_least_squares_about_as_often_as_they_say():
+    covered = []
+    for seed in range(60):
+        x, y = drawn(3000, seed)
+        fit = least_squares(measured(x, y, 1.0, seed), 4, range(4))
+        peer = LinearRegression().fit(x, y)
+        off = np.append(fit.slopes - peer.coef_, fit.intercept - peer.intercept_)
+        covered.append(np.abs(off) <= 1.96 * np.sqrt(np.diag(fit.spread)))
+    assert np.mean(covered) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("x", "n"),
+    [
+        (np.full((400, 3), 0.25), 400),  # constant columns
+        (np.linspace(-1, 1, 6).reshape(2, 3), 2),  # fewer rows than columns
+        (1e-3 * np.linspace(-1, 1, 1200).reshape(400, 3), 400),  # bounds a thousand times too wide
+        (np.repeat(np.linspace(-1, 1, 400)[:, None], 3, axis=1), 400),  # one column thrice
+        (np.zeros((0, 3)), 400),  # not a valid row
+    ],
+)
+@pytest.mark.parametrize("epsilon", [1e-4, 1.0, 1e6])
+def test_poor_records_have_an_answer(x, n, epsilon):
+    y = np.clip(x.sum(axis=1), -1, 1)
+    for ridge in (None, 0.1):
+        fit = least_squares(measured(x, y, epsilon, 0, n), 3, range(3), ridge)
+        assert np.isfinite([*fit.slopes, fit.intercept, *np.diag(fit.spread)]).all()
+        assert (np.diag(fit.spread) > 0).all()
+        assert abs(fit.intercept + fit.slopes.sum()) < 1e3
+    if len(x) and epsilon == 1e6:
+        fit, peer = least_squares(measured(x, y, epsilon, 0, n), 3, range(3)), LinearRegression()
+        assert (
+            rmse(x, y, fit) < 1.01 * math.sqrt(np.mean((peer.fit(x, y).predict(x) - y) ** 2)) + 0.01
+        )
+
+
+@pytest.mark.parametrize("deviation", [1e-300, 1e-9, 1.0, 1e300])
+@pytest.mark.parametrize("size", [0.0, 1e-300, 1.0, 1e300, math.inf])
+def test_whatever_a_store_says_there_is_an_answer(deviation, size):
+    """A synopsis may be a stranger's."""
+    signs = np.random.default_rng(SEED).choice([-1.0, 1.0], Moments.of(4).size)
+    released = signs * size if size else np.zeros(signs.size)
+    for ridge in (None, 1e-9):
+        for given in (released, np.abs(released), -np.abs(released)):
+            fit = least_squares(Measured.of(Moments.of(4), given, deviation), 3, range(3), ridge)
+            assert np.isfinite([*fit.slopes, fit.intercept, *fit.spread.ravel()]).all()
+
+
+# --- What is released, and asked of it
+
+TARGET = {"kind": "ridge-regression"}
+
+
+def spec(project, target=TARGET, **changes):
+    sections = {
+        "data__bounds": {"x": [0.0, 10.0], "y": [-1.0, 1.0]},
+        "data__response": {"column": "minutes", "bounds": [0.0, 60.0]},
+        "target": {"bandwidth": None, **target},
+        "mechanism": {"k": None, "h": None, "noise": None},
+    }
+    return project.spec(**sections | changes)
+
+
+def table(n=400):
+    rng = np.random.default_rng(5)
+    x, y = rng.uniform(0, 10, n), rng.uniform(-1, 1, n)
+    return {"x": x, "y": y, "minutes": np.clip(20 + 3 * x - 8 * y + rng.normal(0, 4, n), 0, 60)}
+
+
+def test_a_release_without_noise_is_least_squares(project, client, monkeypatch):
+    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+    columns = table()
+    project.write(columns)
+    changed = {"budget": {"epsilon": "1000000"}}
+    project.grant("1000000")
+    synopsis = dbern.release(spec(project, **changed), client=client).synopsis
+    x = np.column_stack([columns["x"], columns["y"]])
+    peer = LinearRegression().fit(x, columns["minutes"])
+    np.testing.assert_allclose(synopsis(x), np.clip(peer.predict(x), 0, 60), atol=1e-3)
+    np.testing.assert_allclose(synopsis.predict(x), synopsis(x))
+    assert np.isnan(synopsis(x + 20)).all()
+    assert synopsis.band() == 60.0
+    low, high = synopsis.interval(x)
+    assert (low.min(), high.max()) == (0.0, 60.0)
+    found = synopsis.regression()
+    assert found.coefficients == pytest.approx(dict(zip("xy", peer.coef_, strict=True)), abs=1e-4)
+    assert found.intercept == pytest.approx(peer.intercept_, abs=1e-3)
+    assert found.r2 == pytest.approx(peer.score(x, columns["minutes"]), abs=1e-4)
+    rest = columns["minutes"] - peer.predict(x)
+    assert found.residual == pytest.approx(rest.std(), abs=1e-3)
+    for name, (start, end) in found.intervals.items():
+        assert start < found.coefficients.get(name, found.intercept) < end
+    assert str(found).startswith("minutes: R2 0.")
+    other = synopsis.regression("x", ["minutes"], beta=0.1)
+    peer = LinearRegression().fit(columns["minutes"][:, None], columns["x"])
+    assert other.coefficients["minutes"] == pytest.approx(peer.coef_[0], abs=1e-4)
+    predicted = other.predict({"minutes": columns["minutes"]})
+    np.testing.assert_allclose(predicted, peer.predict(columns["minutes"][:, None]), atol=1e-3)
+    assert isinstance(other, Regression)
+    for given in (("z",), ("x", ["x"]), ("x", ["y", "y"]), ("x", ["w"])):
+        with pytest.raises(dbern.SpecError, match="different ones of x, y, minutes"):
+            synopsis.regression(*given)
+    with pytest.raises(dbern.SpecError, match="ridge: must be above 0"):
+        synopsis.regression(ridge=-1.0)
+
+
+@pytest.mark.slow
+def test_other_releases_have_no_regression(project, client):
+    project.write(table())
+    synopsis = dbern.release(spec(project, {**TARGET, "method": "weights"}), client=client).synopsis
+    with pytest.raises(dbern.SpecError, match="regression: no moments were released"):
+        synopsis.regression()
+
+
+def planned(target, n=10_000, epsilon="1.0", axes=2):
+    case = Case({**TARGET, **target}, {"response": RESPONSE}, linear=True)
+    content = case.spec(axes, n, "laplace").model_dump(exclude_none=True)
+    content["budget"]["epsilon"] = epsilon
+    return plan_files(dbern.ReleaseSpec(**content), ())
+
+
+@pytest.mark.parametrize(
+    ("target", "released"),
+    [
+        ({}, "moments"),
+        ({"C": 2.0}, "moments"),
+        ({"method": "weights"}, "weights"),
+        ({"constant": 0.5}, "weights"),
+        ({"shards": 2}, "weights"),
+        ({"method": "moments"}, "moments"),
+    ],
+)
+def test_moments_are_released_unless_weights_are_asked_for(target, released):
+    plan = planned(target)
+    assert plan.components[0].name == released
+    assert plan.notes[0].startswith(f"by {released}")
+
+
+@pytest.mark.parametrize("key", [{"constant": 0.0}, {"shards": 3}])
+def test_what_is_of_weights_alone_is_refused_with_moments(key):
+    with pytest.raises(dbern.SpecError, match=r'are of method = "weights"; leave them out'):
+        planned({"method": "moments", **key})
+
+
+def test_of_many_axes_weights_are_released():
+    names = [f"a{i}" for i in range(64)]
+    schema = dbern.ReleaseSpec(
+        release={"name": "wide", "output": "wide.zarr"},
+        data={"source": "*.parquet", "n": 100, "bounds": {a: [0.0, 1.0] for a in names},
+              "response": RESPONSE},
+        target=TARGET,
+        budget={"epsilon": "1", "ledger": "sqlite:///l.db", "dataset": "d"},
+    ).records  # fmt: skip
+    learner = dbern.targets.RidgeRegression
+    assert [one.name for one in learner().components(schema)] == ["weights"]
+    with pytest.raises(dbern.SpecError, match=r"target\.method: moments are of at most 63 axes"):
+        learner(method="moments").components(schema)
+
+
+def test_a_plan_warns_where_a_constant_is_as_good():
+    notes = planned({}).notes
+    assert "a constant predictor" in notes[1]
+    assert not any("WARNING" in note for note in notes)
+    assert any("WARNING: no better" in note for note in planned({}, n=100, epsilon="0.1").notes)
+    assert any("WARNING: no better" in note for note in planned({"method": "weights"}).notes)
+
+
+@pytest.mark.parametrize("axes", [1, 3, 12])
+@pytest.mark.parametrize("rows", [1e4, 1e6])
+@pytest.mark.parametrize("cost", [1.0, 100.0, 1e4])
+def test_weights_are_never_predicted_to_be_better_than_moments(axes, rows, cost):
+    """Why "auto" is moments; a weight moves by 2 C / n at least, less than any release says."""
+
+    def law(sensitivity: float) -> LaplaceNoise:
+        return LaplaceNoise(round(sensitivity * 2**40), -40, 1)
+
+    moments = Moments.of(axes + 1)
+    ours = predicted_moments(moments, law(moments.sensitivity(1).value / rows), None)
+    paper = predicted_weights(axes, cost, 1.0, law(2 * cost / rows), 1.0)
+    assert ours.excess < 1.05 * paper.excess

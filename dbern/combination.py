@@ -404,7 +404,7 @@ class Combination:
         return 0.5 if self.kind == "sigmoid" else 0.0
 
     def interval(
-        self, parts: Sequence[FloatArray], errors: Sequence[float]
+        self, parts: Sequence[FloatArray], errors: Sequence[float] | Sequence[FloatArray]
     ) -> tuple[FloatArray, FloatArray]:
         """Lower and upper ends of a ratio where each array errs by at most its bound.
 
@@ -432,6 +432,23 @@ class Combination:
             each = [self._score_error(errors, i) for i in range(len(self.classes))]
             return sum(each) if len(each) == 2 else max(each)
         return sum(errors) if self.kind == "one-vs-rest" else max(errors)
+
+    def errors(self, errors: Sequence[FloatArray]) -> FloatArray:
+        """The same point by point, (m,) or (m, classes), from bounds (m,) on those of the arrays.
+
+        The bound of a column of a "stack" is that of its array. Not of a "ratio": `interval`.
+        """
+        if self.kind == "stack":
+            return np.stack(errors, axis=-1)
+        if self.kind == "one-vs-rest":
+            return np.repeat(np.sum(errors, axis=0)[:, None], len(self.classes), axis=1)
+        if self.kind == "sigmoid":
+            return np.minimum(0.25 * errors[0], 1.0)
+        if self.kind in _BAYES:
+            widest = [float(one.max(initial=0.0)) for one in errors]
+            width = np.full(len(errors[0]), self.error(widest))
+            return np.repeat(width[:, None], len(self.classes), axis=1) if self.several else width
+        return errors[0]
 
     def _score_error(self, errors: Sequence[float], index: int) -> float:
         if self.kind == "gaussian-naive-bayes":

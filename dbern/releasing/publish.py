@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dbern.counting.kernel_sums import oblique_of
+from dbern.counting.kernel_sums import ByResponse, KernelSum, Present, oblique_of
 from dbern.counting.measurement import Component as TargetComponent
 from dbern.counting.measurement import Vector
 from dbern.data.storage import place_at
@@ -26,6 +26,7 @@ from dbern.ledger import BudgetLedger, Reservation, Staging
 from dbern.planning.plans import WRITERS, PlannedComponent, ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
+from dbern.privacy.contract import array_names
 from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, privatize, to_grid
 from dbern.strategies.base import Entries, Lattice, Slab
@@ -161,7 +162,7 @@ def _attributes(
         },
         "combine": spec.combination.to_dict(),
         "components": [
-            _described(component, planned, facts)
+            _described(component, planned, facts) | _counted_in(spec, component)
             for component, planned, facts in zip(
                 spec.components, plan.components, content["components"], strict=True
             )
@@ -174,6 +175,31 @@ def _attributes(
         "certificate": content["certificate"],
         **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
     }
+
+
+def _counted_in(spec: ReleaseSpec, component: TargetComponent | Vector) -> dict[str, list[str]]:
+    """The arrays that give every record of a kernel sum a weight that is at least as large.
+
+    Its own where no weight is negative; of responses those that count the records that have one.
+    """
+    mine = _kernel_sum(component)
+    others = [] if mine is None else [_kernel_sum(one) for one in spec.components]
+    for other in others:
+        if mine and other and _counts_all_of(other, mine):
+            return {"counted_in": list(array_names(other.name, other.outputs))}
+    return {}
+
+
+def _counts_all_of(other: KernelSum, mine: KernelSum) -> bool:
+    if type(mine.weighing) is ByResponse:  # another's may count other records
+        same = (other.domain, other.box, other.oblique) == (mine.domain, mine.box, mine.oblique)
+        return same and other.weighing == Present(mine.weighing.response)
+    return other is mine and not mine.weighing.signed
+
+
+def _kernel_sum(component: TargetComponent | Vector) -> KernelSum | None:
+    inner = getattr(component, "component", component)  # of private rows
+    return inner if isinstance(inner, KernelSum) else None
 
 
 def _domain(spec: ReleaseSpec) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from dbern.bernstein.basis import (
     on_axes,
     on_others,
 )
+from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.oblique import Oblique
 from dbern.certificate import (
     Certificate,
@@ -33,7 +34,7 @@ from dbern.data.domain import Axis, Domain
 from dbern.privacy.calibration import GaussianNoise
 from dbern.privacy.mechanism import Noise, noise_law
 from dbern.strategies.base import Coordinates, Lattice, Slab
-from dbern.strategies.bias import approximation_of
+from dbern.strategies.bias import Approximation, approximation_of
 from dbern.strategies.bins import AxisBins
 from dbern.strategies.gram import LatticeSpectrum
 from dbern.strategies.lattice import PlainCoordinates
@@ -405,13 +406,17 @@ class ReleasedArray:
             return self._polynomial(smoothing)(points, total, threads)
         values = np.full(len(points), np.nan)
         inside = self.domain.inside(points)
-        unit = np.clip(self.domain.to_unit(points[inside]), 0.0, 1.0)
-        unit = unit if self.oblique is None else self.oblique.positions(unit)
+        unit = self.places(points[inside])
         if smoothing is not None:
             values[inside] = self._polynomial(smoothing)(unit, total, threads)
             return values
         values[inside] = self._at_nodes(np.rint(unit * self.lattice.k).astype(np.int64))
         return values
+
+    def places(self, points: FloatArray) -> FloatArray:
+        """Points (m, l) in the unit cube of its lattice; those outside are moved there."""
+        unit = np.clip(self.domain.to_unit(points), 0.0, 1.0)
+        return unit if self.oblique is None else self.oblique.positions(unit)
 
     def _at_nodes(self, nodes: Int64Array) -> FloatArray:
         """Lattice values at nodes (m, l), of which only the shards that hold some are read."""
@@ -453,14 +458,47 @@ class ReleasedArray:
         if selected:
             at_once *= len(smoothings(coordinates, self.order))
         model = ErrorModel(
-            approximation=approximation_of(self._facts["approximation"]),
+            approximation=self.approximation,
             coordinates=smoothed(coordinates, smoothing),
             law=self.law,
             lattice_error=errors["lattice"],
-            released_error=errors["released"],
-            unit=self._facts["value_unit"],
+            released_error=self.released_error,
+            unit=self.value_unit,
         )
         return model.bound(smoothing.h, beta, at_once)
+
+    @cached_property
+    def approximation(self) -> Approximation:
+        """The class of functions that its bound covers."""
+        return approximation_of(self._facts["approximation"])
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Of a sum of kernels over records, axis by axis; else none."""
+        return getattr(self.approximation, "kernels", ())
+
+    @property
+    def bins(self) -> tuple[AxisBins, ...]:
+        """Where bins were released, axis by axis; else none."""
+        return getattr(self.coordinates, "bins", ())
+
+    @property
+    def value_unit(self) -> float:
+        """Multiplies unit-cube values to give data units."""
+        unit: float = self._facts["value_unit"]
+        return unit
+
+    @property
+    def released_error(self) -> float:
+        """Bound on the error of a released value but for its noise, in unit-cube units."""
+        error: float = self._facts["errors"]["released"]
+        return error
+
+    @property
+    def counted_in(self) -> str | None:
+        """The array whose bins have each of its records with at least as large a weight."""
+        names: list[str] | None = self._facts.get("counted_in")
+        return None if names is None else names[self._facts["arrays"].index(self.name)]
 
     @cached_property
     def law(self) -> Noise:
@@ -501,7 +539,7 @@ class ReleasedArray:
         return self._store.values(f"{self._path}/coefficients")
 
     @cached_property
-    def _released(self) -> FloatArray:
+    def released(self) -> FloatArray:
         """What carries the noise, in data units: spectral coordinates, bins or lattice values."""
         family = family_of(self.coordinates)
         if not family:
@@ -517,7 +555,7 @@ class ReleasedArray:
     def _released_blocks(self) -> Blocks:
         """What carries the noise: of a large lattice's own values, shard by shard."""
         plain = not family_of(self.coordinates)
-        return self._lattice_blocks() if plain and self.large else blocks_of(self._released)
+        return self._lattice_blocks() if plain and self.large else blocks_of(self.released)
 
     @property
     def large(self) -> bool:
@@ -533,7 +571,7 @@ class ReleasedArray:
             axes = zip(self.lattice.k, smoothing.h, strict=True)
             return self._lattice_blocks(), [iterated_matrix(*axis) for axis in axes]
         used = smoothed(self.coordinates, smoothing)
-        return blocks_of(self._released), synthesis_matrices(used, smoothing.h)
+        return blocks_of(self.released), synthesis_matrices(used, smoothing.h)
 
     def _polynomial(self, smoothing: Smoothing) -> Polynomial | ShardedPolynomial:
         """The function under a smoothing; the last few are kept with their tables."""
@@ -548,7 +586,7 @@ class ReleasedArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
         if smoothing.ranks == whole_ranks(self.coordinates):
             return iterate(self._lattice_values, smoothing.h)
-        values = self._released
+        values = self.released
         used = smoothed(self.coordinates, smoothing)
         whole = Slab(0, 0, self.lattice.shape[0])
         return iterate(used.to_lattice(values, whole), smoothing.h)

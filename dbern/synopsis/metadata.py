@@ -455,6 +455,7 @@ class Component(Facts):
     entries: Annotated[list[Text], Field(min_length=1)] = ABSENT
     features: FeaturesFacts = ABSENT
     additive: bool = ABSENT
+    counted_in: list[Name] = ABSENT
     sensitivity: SensitivityFacts
     noise: NoiseFacts
     certificate: CertificateFacts
@@ -553,6 +554,9 @@ class Released(Facts):
         for one in self.components:
             known = len(set(one.axes)) == len(one.axes) and set(one.axes) <= set(domain)
             require(known, "components: axes that are none of the domain's, or twice")
+            counted = one.counted_in if one.states("counted_in") else one.arrays
+            fits = len(counted) == len(one.arrays) and set(counted) <= set(names)
+            require(fits, "components: counted_in names an array that is not there")
         self._require_parts(domain)
         return self
 

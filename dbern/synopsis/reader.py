@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget, PrivacyUnit
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing
+from dbern.synopsis.bands import ArrayBand, Bracketed, bracketed
 from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores
 from dbern.synopsis.grids import labelled, values_on_grid
 from dbern.synopsis.points import (
@@ -31,6 +32,7 @@ from dbern.synopsis.points import (
     plain,
 )
 from dbern.synopsis.store import ReleasedStore
+from dbern.system import Kept
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -42,6 +44,12 @@ if TYPE_CHECKING:
 
 Order: TypeAlias = int | Sequence[int] | str | None
 """Order of the iterated operator: one, one per axis, "auto", or None for the released one."""
+
+
+About: TypeAlias = Literal["these-data", "any-database"]
+"""What a band is about: the data at hand, as far as they were released, or any database."""
+
+_KEPT_BANDS = 8
 
 
 @dataclass(frozen=True)
@@ -207,11 +215,26 @@ class Synopsis:
         return Question(smoothings, answer, tuple(one.deviation(own) for one, own in pairs))
 
     def _answered(self, points: Points, question: Question) -> Any:
-        array = plain(points, self.domain)
-        if not isinstance(array, np.ndarray):
-            return self._lazy(array, question)
-        values = self._evaluate(array, question, len(array), available_cores())
+        several = self.combination.several or question.answer == "probability"
+        columns = (len(self.classes),) if several else ()
+        values = self._mapped(points, partial(_values_block, question=question), columns)
         return self._like(points, values, question.answer)
+
+    def _mapped(
+        self, points: Points, block: Callable[..., FloatArray], last: tuple[int, ...]
+    ) -> Any:
+        """What `block` makes of points, of dask block by block; answers end in axes of `last`."""
+        array = plain(points, self.domain)
+        if isinstance(array, np.ndarray):
+            return block(array, self, len(array), available_cores())
+        check_shape(array.shape, self.domain)
+        total = LEAST_RESAMPLED if np.isnan(array.shape[0]) else array.shape[0]
+        chunks = (array.chunks[0], *((count,) for count in last))
+        facts: dict[str, Any] = {"dtype": np.float64, "meta": np.empty((0,) * len(chunks))}
+        facts |= {"chunks": chunks, "drop_axis": list(range(1, array.ndim))}
+        facts |= {"new_axis": list(range(1, len(chunks)))}
+        array = array.rechunk({1: -1}) if array.ndim == 2 else array
+        return array.map_blocks(block, self, total, **facts)
 
     def _like(self, points: Points, values: Any, answer: Answer = "value") -> Any:
         """Tables and grids are answered in kind."""
@@ -340,20 +363,6 @@ class Synopsis:
             for i, array in enumerate(self.arrays)
         ]
 
-    def _lazy(self, points: Any, question: Question) -> Any:
-        check_shape(points.shape, self.domain)
-        total = LEAST_RESAMPLED if np.isnan(points.shape[0]) else points.shape[0]
-        several = self.combination.several or question.answer == "probability"
-        columns = len(self.classes) if several else 0
-        empty = np.empty((0,) * (2 if columns else 1))
-        facts: dict[str, Any] = {"dtype": np.float64, "meta": empty}
-        if points.ndim == 2:
-            points = points.rechunk({1: -1})
-            facts |= {"chunks": (points.chunks[0], (columns,))} if columns else {"drop_axis": 1}
-        elif columns:
-            facts |= {"new_axis": 1, "chunks": (points.chunks[0], (columns,))}
-        return points.map_blocks(_block, self, question, total, **facts)
-
     def choose(self) -> Smoothing:
         """Order and rank with the least estimated mean squared error (`h="auto"`).
 
@@ -361,21 +370,41 @@ class Synopsis:
         """
         return self.arrays[0].chosen
 
-    def band(self, beta: float | str = 0.05, h: Order = None) -> float:
+    @cached_property
+    def about(self) -> About:
+        """What `band` and `interval` are about by default.
+
+        "these-data" where the release lets them follow it: kernel sums released as bins, on one to
+        three axes. Elsewhere "any-database", whatever is asked for.
+        """
+        return "these-data" if any(self._bracketed) else "any-database"
+
+    def band(
+        self, beta: float | str = 0.05, h: Order = None, *, about: About = "these-data"
+    ) -> float:
         """Half-width of a simultaneous confidence band for the non-private function.
 
         With probability at least ``1 - beta`` it covers at every point of the domain at once:
-        approximation of the worst database, rounding, and the quantile of the noise's public law.
-        For ``h="auto"`` the noise part holds over all candidates at once.
+        approximation, rounding, and the quantile of the noise's public law. The approximation is
+        that of the data at hand, bounded by the released numbers alone (`dbern.synopsis.bands`),
+        where `about` says so and the release allows it (see `Synopsis.about`), else that of the
+        worst database. For ``h="auto"`` all holds over all candidates at once.
+
+        Parameters
+        ----------
+        about : "these-data" or "any-database"
+            "any-database": the width that was promised before a record was read.
 
         Raises
         ------
         SpecError
-            For a beta outside (0, 1).
+            For a beta outside (0, 1), or another `about`.
         """
-        return self.bound(beta, h).total
+        return self.bound(beta, h, about=about).total
 
-    def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
+    def bound(
+        self, beta: float | str = 0.05, h: Order = None, *, about: About = "these-data"
+    ) -> Certificate:
         """The parts of `band`: approximation, rounding and noise, at `beta`.
 
         Raises
@@ -384,45 +413,79 @@ class Synopsis:
             For a confidence outside of (0, 1), or an order that the synopsis cannot have.
         """
         level = confidence(beta)
-        selected = isinstance(h, str)
-        parts = self._bounds(level, self._smoothings(h), selected=selected)
+        parts = [one.certificate for one in self._bands(level, h, about)]
         return combined(self.combination, parts, self._lower_bound(float(level)))
 
-    def _bounds(
-        self, beta: Fraction, smoothings: tuple[Smoothing, ...], *, selected: bool
-    ) -> list[Certificate]:
-        """Bounds for every array, which hold at once."""
-        arrays = self.arrays
-        return [
-            array.bound(smoothing, beta, len(arrays), selected=selected)
-            for array, smoothing in zip(arrays, smoothings, strict=True)
-        ]
+    def _bands(self, beta: Fraction, h: Order, about: About) -> list[ArrayBand]:
+        """Of every array; they hold at once, and the last few are kept."""
+        if about not in get_args(About):
+            raise SpecError(f'about = "{about}": write "these-data" or "any-database"')
+        smoothings, selected = self._smoothings(h), isinstance(h, str)
+
+        count = len(self.arrays)
+
+        def made(
+            one: tuple[ReleasedArray | ReleasedVector, Bracketed | None, Smoothing],
+        ) -> ArrayBand:
+            array, follows, smoothing = one
+            if follows is None or about == "any-database":
+                return ArrayBand(array.bound(smoothing, beta, count, selected=selected))
+            return follows.band(smoothing, beta, count, selected=selected)
+
+        parts = zip(self.arrays, self._bracketed, smoothings, strict=True)
+        return self._kept_bands((beta, smoothings, selected, about), lambda: [*map(made, parts)])
+
+    @cached_property
+    def _kept_bands(self) -> Kept[list[ArrayBand]]:
+        return Kept(_KEPT_BANDS)
+
+    @cached_property
+    def _bracketed(self) -> list[Bracketed | None]:
+        return bracketed(self.arrays)
 
     def interval(
-        self, points: Points, beta: float | str = 0.05, h: Order = None
+        self,
+        points: Points,
+        beta: float | str = 0.05,
+        h: Order = None,
+        *,
+        about: About = "these-data",
     ) -> tuple[Any, Any]:
-        """Lower and upper ends of a simultaneous band at the points.
+        """Lower and upper ends of a simultaneous band at the points; `about` as for `band`.
 
-        Of a quotient narrower than `band` where its denominator is surely positive.
+        Narrower than `band` where records are few; of a quotient also where its denominator is
+        surely positive. Of a dask array lazy.
 
         Raises
         ------
         SpecError
             For points, a confidence or an order that this synopsis cannot have.
         """
-        level = confidence(beta)
-        smoothings, selected = self._smoothings(h), isinstance(h, str)
-        errors = [one.total for one in self._bounds(level, smoothings, selected=selected)]
-        if self.combination.kind == "ratio":
-            array = as_points(points, self.domain)
-            parts = self._parts(array, smoothings, len(array), available_cores())
-            low, high = self.combination.interval(parts, errors)
-            outside = ~self.domain.inside(array)
+        asked = (confidence(beta), h, about)
+        self._bands(*asked)  # refused now, and not by a worker
+        columns = (len(self.classes),) if self.combination.several else ()
+        both = self._mapped(points, partial(_ends_block, asked=asked), (*columns, 2))
+        return self._like(points, both[..., 0]), self._like(points, both[..., 1])
+
+    def _ends(
+        self, points: FloatArray, asked: tuple[Fraction, Order, About], total: int, threads: int = 1
+    ) -> FloatArray:
+        """Both ends (m, 2) or (m, classes, 2) at points (m, l), a part of a request of `total`."""
+        smoothings, combination = self._smoothings(asked[1]), self.combination
+        errors = [
+            band.at(points[:, array.columns])
+            for array, band in zip(self.arrays, self._bands(*asked), strict=True)
+        ]
+        if combination.kind == "ratio":
+            parts = self._parts(points, smoothings, total, threads)
+            low, high = combination.interval(parts, errors)
+            outside = ~self.domain.inside(points)
             low[outside] = high[outside] = np.nan
         else:
-            values, width = self(plain(points, self.domain), h), self.combination.error(errors)
+            values = self._evaluate(points, Question(smoothings), total, threads)
+            width = combination.errors(errors)
             low, high = values - width, values + width
-        return self._like(points, low), self._like(points, high)
+        return np.stack([low, high], axis=-1)
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Values on a regular grid over the whole domain, ends included, as a labelled array.
@@ -506,8 +569,21 @@ class Synopsis:
         return tuple(array.smoothing([order[a] for a in array.axes]) for array in self.arrays)
 
 
-def _block(points: FloatArray, synopsis: Synopsis, question: Question, total: int) -> FloatArray:
-    return synopsis._evaluate(as_points(points, synopsis.domain), question, total)
+def _values_block(
+    points: FloatArray, synopsis: Synopsis, total: int, threads: int = 1, *, question: Question
+) -> FloatArray:
+    return synopsis._evaluate(as_points(points, synopsis.domain), question, total, threads)
+
+
+def _ends_block(
+    points: FloatArray,
+    synopsis: Synopsis,
+    total: int,
+    threads: int = 1,
+    *,
+    asked: tuple[Fraction, Order, About],
+) -> FloatArray:
+    return synopsis._ends(as_points(points, synopsis.domain), asked, total, threads)
 
 
 @lru_cache(maxsize=8)

@@ -334,7 +334,7 @@ def test_the_format_is_what_its_page_says(two):
     assert documented == set(two.metadata)
     facts = {
         "arrays", "axes", "share", "value_unit", "k", "h", "noise", "sensitivity", "certificate",
-        "approximation", "errors", "additive",
+        "approximation", "errors", "additive", "counted_in",
     }  # fmt: skip
     assert facts == set(component)
     page = (Path(dbern.__file__).parent / "synopsis" / "FORMAT.md").read_text()

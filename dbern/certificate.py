@@ -13,7 +13,7 @@ from scipy.fft import dct
 from scipy.special import bdtr
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
-from dbern.bernstein.kernels import OUTWARD
+from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.combination import Combination
 from dbern.privacy.accuracy import gaussian_tail, public_stream, tail
 from dbern.privacy.calibration import GaussianNoise
@@ -25,6 +25,7 @@ from dbern.strategies.bias import Approximation
 from dbern.strategies.bins import BinnedCoordinates
 from dbern.strategies.gram import GramCoordinates, lattice_sup_norm
 from dbern.strategies.lattice import PlainCoordinates
+from dbern.strategies.limits import packings, sites, tensor_steps
 from dbern.strategies.maps import axis_maps, maps_of, synthesis_matrix
 from dbern.strategies.spectral import SpectralCoordinates
 from dbern.types import FloatArray
@@ -299,6 +300,8 @@ class Certificate:
     lower_bound : float
         No mechanism with the same epsilon and delta certifies less at the same confidence; whether
         one certifies as little is not known. 0 where no bound is known.
+    lower_bound_kind : str
+        How it is proved: see `LowerBound`.
 
     Examples
     --------
@@ -311,6 +314,7 @@ class Certificate:
     noise: float
     beta: float
     lower_bound: float
+    lower_bound_kind: str = ""
 
     @property
     def total(self) -> float:
@@ -364,7 +368,7 @@ class ErrorModel:
     unit: float
 
     def bound(
-        self, h: Sequence[int], beta: Fraction, at_once: int = 1, least: float = 0.0
+        self, h: Sequence[int], beta: Fraction, at_once: int = 1, least: LowerBound | None = None
     ) -> Certificate:
         """The bound on the sup error at order `h`; `least` is the known lower bound.
 
@@ -383,7 +387,8 @@ class ErrorModel:
             rounding=rounding * self.unit,
             noise=noise_bound(coordinates, h, self.law, beta / at_once) * self.unit,
             beta=float(beta),
-            lower_bound=least,
+            lower_bound=least.value if least else 0.0,
+            lower_bound_kind=least.kind if least else "",
         )
 
 
@@ -410,26 +415,90 @@ def vector_bound(
 
 
 def combined(
-    combination: Combination, parts: Sequence[Certificate], lower_bound: float
+    combination: Combination, parts: Sequence[Certificate], least: LowerBound
 ) -> Certificate:
     """The certificate of a function made of arrays whose certificates hold at once.
 
-    `lower_bound` is that of its arrays; it bounds the function's error where values are theirs.
+    `least` is the lower bound of its arrays; it bounds the function's error where values are
+    theirs.
     """
     if combination.kind not in ("linear", "stack"):
-        lower_bound = 0.0
+        least = LowerBound()
     total = combination.error([part.total for part in parts])
     noise = min(total, combination.error([part.noise for part in parts]))
     rounding = min(total - noise, combination.error([part.rounding for part in parts]))
     if combination.kind in ("linear", "response"):
-        return replace(parts[0], lower_bound=lower_bound)
+        return replace(parts[0], lower_bound=least.value, lower_bound_kind=least.kind)
     return Certificate(
         approximation=total - noise - rounding,
         rounding=rounding,
         noise=noise,
         beta=parts[0].beta,
-        lower_bound=lower_bound,
+        lower_bound=least.value,
+        lower_bound_kind=least.kind,
     )
+
+
+# --- Below what no mechanism certifies
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """What no mechanism certifies less than, in data units, and how that is proved.
+
+    Attributes
+    ----------
+    value : float
+        0 where nothing is known.
+    kind : str
+        "two databases" (`lower_bound`), "packing" or "tensor" (`dbern.strategies.limits`); empty
+        where nothing is known.
+    """
+
+    value: float = 0.0
+    kind: str = ""
+
+
+def strongest_bound(
+    function_sensitivity: float,
+    epsilon: float,
+    beta: float,
+    n: int,
+    delta: float = 0.0,
+    unit_rows: int = 1,
+    kernels: Sequence[Kernel] = (),
+) -> LowerBound:
+    """The largest lower bound that is known; parameters as of `lower_bound`.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        Where F is a sum of their product over records, with weights in [0, 1], on the unit cube:
+        one an axis.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.kernels import Gaussian
+    >>> strongest_bound(1.0, 1.0, 0.05, 5000, kernels=[Gaussian(0.1)]).kind
+    'tensor'
+    """
+    given = (epsilon, beta, n, delta, unit_rows)
+    found = [LowerBound(lower_bound(function_sensitivity, *given), "two databases")]
+    if kernels:
+        found += [
+            LowerBound(lower_bound(function_sensitivity * apart, *given, places), "packing")
+            for places, apart in packings(kernels)
+        ]
+    if kernels and delta == 0:
+        shrunk = (1 - _ROOM) * function_sensitivity / 2
+        found += [
+            LowerBound(
+                shrunk * tensor_steps(count, n // unit_rows, epsilon, beta) / gamma, "tensor"
+            )
+            for count, gamma in sites(kernels)
+        ]
+    best = max(found, key=lambda one: one.value)
+    return best if best.value > 0 else LowerBound()
 
 
 def lower_bound(
@@ -439,6 +508,7 @@ def lower_bound(
     n: int,
     delta: float = 0.0,
     unit_rows: int = 1,
+    places: int = 1,
 ) -> float:
     """``m S / 2``, rounded down: m the most units that group privacy keeps from being told apart.
 
@@ -453,6 +523,9 @@ def lower_bound(
     beta + delta (e^{m eps} - 1) / (e^eps - 1)``. So for every m for which that fails, ``m S / 2``
     is a lower bound; with delta 0 these are the m below ``ln((1 - beta) / beta) / epsilon``.
 
+    *Packing.* With M `places` in place of one, S what any two databases are apart, that inequality
+    has M times ``1 - beta`` and delta's part beside it (`dbern.strategies.limits`).
+
     *Never above a constant.* What a row attains is at most the width of F's range over n, so ``m
     unit_rows <= n`` keeps ``m S / 2`` at most half of that range, which a constant certifies.
 
@@ -465,6 +538,8 @@ def lower_bound(
         The public number of rows, or the normalizer.
     unit_rows : int
         The most rows of a unit.
+    places : int
+        M.
 
     Examples
     --------
@@ -473,9 +548,9 @@ def lower_bound(
     >>> lower_bound(0.5, 0.001, 0.05, 100, unit_rows=8) <= 100 // 8 * 0.5 / 2
     True
     """
-    # With u = e^{m eps} the condition is linear: u (beta + d) < 1 - beta + d.
+    # With u = e^{m eps} the condition is linear: u (beta + M d) < M (1 - beta + d).
     d = delta / math.expm1(epsilon) if epsilon < 700 else 0.0
-    told_apart = math.log((1 - beta + d) / (beta + d))
+    told_apart = math.log(places * (1 - beta + d) / (beta + places * d))
     reach = (told_apart - _ROOM * (1 + abs(told_apart))) / epsilon
     units = min(n // unit_rows, max(0, math.ceil(reach) - 1))
     return (1 - _ROOM) * units * function_sensitivity / 2

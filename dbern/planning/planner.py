@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from dbern.certificate import ErrorModel, combined, lower_bound, vector_bound
+from dbern.certificate import ErrorModel, LowerBound, combined, strongest_bound, vector_bound
 from dbern.counting.kernel_sums import oblique_of
 from dbern.counting.measurement import (
     Component,
@@ -60,6 +60,7 @@ from dbern.strategies.lattice import PlainCoordinates
 from dbern.strategies.maps import axis_maps, maps_of
 from dbern.system import Progress, silent
 from dbern.targets.bandwidths import unit_notes
+from dbern.targets.base import counts_all_of, kernel_sum_of
 from dbern.types import FloatArray
 
 # --- Plan a release
@@ -118,7 +119,8 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     parts = [statistic for _, statistic in resolved]
     counters = Counters.of(parts, spec.records, spec.protection.unit, n)
     errors = [one.certificate for one in planned for _ in range(one.outputs)]
-    least = planned[0].certificate.lower_bound if len(planned) == 1 else 0.0
+    first, alone = planned[0].certificate, len(planned) == 1
+    least = LowerBound(first.lower_bound, first.lower_bound_kind) if alone else LowerBound()
     return ReleasePlan(
         name=spec.release.name,
         dataset=spec.budget.dataset,
@@ -379,14 +381,16 @@ def _paper_k(spec: ReleaseSpec, component: Component, n: int, h: int) -> tuple[i
     return (min(_LARGEST_PAPER_K, max(1, int(ratio ** (1 / (h + dimensions))))),) * dimensions
 
 
-def _lower_bound(spec: ReleaseSpec, component: Component, n: int) -> float:
+def _lower_bound(spec: ReleaseSpec, component: Component, n: int) -> LowerBound:
     """Known for sums over records, which attain their sensitivity record by record."""
     if not component.additive:
-        return 0.0
-    function = component.function_movement * component.unit / n
+        return LowerBound()
+    function, summed = component.function_movement * component.unit / n, kernel_sum_of(component)
+    unsigned = summed is not None and counts_all_of(summed, summed) and summed.oblique is None
+    kernels = summed.kernels if summed and unsigned else ()
     charge, rows = spec.charge, spec.protection.unit.max_contributions
     epsilon, delta = float(charge.epsilon), float(charge.delta)
-    return lower_bound(function, epsilon, float(spec.beta), n, delta, rows)
+    return strongest_bound(function, epsilon, float(spec.beta), n, delta, rows, kernels)
 
 
 # --- What a steward asks before choosing

@@ -313,7 +313,8 @@ class ReleasePlan:
 
 
 def _certificate(content: Mapping[str, Any]) -> Certificate:
-    return Certificate(**{key: content[key] for key in Certificate.__dataclass_fields__})
+    fields = Certificate.__dataclass_fields__
+    return Certificate(**{key: content[key] for key in fields if key in content})
 
 
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
@@ -403,7 +404,9 @@ def _compared(plan: ReleasePlan, one: PlannedComponent) -> str:
     text = f"S/epsilon = {one.sensitivity.function / float(plan.charge.epsilon):.3g}"
     if not least:
         return f"for comparison, {text}"
-    return f"{total / least:.0f} times a lower bound for any mechanism, {least:.3g}; {text}"
+    kind = one.certificate.lower_bound_kind
+    told = f"{total / least:.2g} times a lower bound for any mechanism, {least:.3g} (by {kind})"
+    return f"{told}; {text}"
 
 
 def _released_as(one: PlannedComponent) -> str:

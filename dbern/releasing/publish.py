@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dbern.counting.kernel_sums import ByResponse, KernelSum, Present, oblique_of
+from dbern.counting.kernel_sums import oblique_of
 from dbern.counting.measurement import Component as TargetComponent
 from dbern.counting.measurement import Vector
 from dbern.data.storage import place_at
@@ -35,6 +35,7 @@ from dbern.strategies.maps import family_of
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.writer import Component, SynopsisWriter
 from dbern.system import Progress
+from dbern.targets.base import counts_all_of, kernel_sum_of
 from dbern.types import Int64Array
 
 
@@ -182,24 +183,12 @@ def _counted_in(spec: ReleaseSpec, component: TargetComponent | Vector) -> dict[
 
     Its own where no weight is negative; of responses those that count the records that have one.
     """
-    mine = _kernel_sum(component)
-    others = [] if mine is None else [_kernel_sum(one) for one in spec.components]
+    mine = kernel_sum_of(component)
+    others = [] if mine is None else [kernel_sum_of(one) for one in spec.components]
     for other in others:
-        if mine and other and _counts_all_of(other, mine):
+        if mine and other and counts_all_of(other, mine):
             return {"counted_in": list(array_names(other.name, other.outputs))}
     return {}
-
-
-def _counts_all_of(other: KernelSum, mine: KernelSum) -> bool:
-    if type(mine.weighing) is ByResponse:  # another's may count other records
-        same = (other.domain, other.box, other.oblique) == (mine.domain, mine.box, mine.oblique)
-        return same and other.weighing == Present(mine.weighing.response)
-    return other is mine and not mine.weighing.signed
-
-
-def _kernel_sum(component: TargetComponent | Vector) -> KernelSum | None:
-    inner = getattr(component, "component", component)  # of private rows
-    return inner if isinstance(inner, KernelSum) else None
 
 
 def _domain(spec: ReleaseSpec) -> dict[str, Any]:

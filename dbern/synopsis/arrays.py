@@ -302,6 +302,7 @@ class ReleasedVector:
     axes: tuple[str, ...] = ()
     columns: tuple[int, ...] = ()
     order: tuple[int, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
     chosen = Smoothing((), ())
 
     def __init__(self, store: ReleasedStore, name: str, facts: Mapping[str, Any]) -> None:

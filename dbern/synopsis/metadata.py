@@ -266,6 +266,7 @@ class CertificateFacts(Facts):
     total: NotNegative
     beta: Annotated[float, Field(gt=0, lt=1)]
     lower_bound: NotNegative
+    lower_bound_kind: Text = ABSENT
 
 
 class _Laplace(Facts):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from dbern.certificate import Certificate, combined, lower_bound
+from dbern.certificate import Certificate, LowerBound, combined, strongest_bound
 from dbern.combination import Answer, Combination
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
@@ -550,15 +550,18 @@ class Synopsis:
             for name in facts["arrays"]
         )
 
-    def _lower_bound(self, beta: float) -> float:
+    def _lower_bound(self, beta: float) -> LowerBound:
         facts, first = self.metadata, self.metadata["components"][0]
         additive = first.get("additive", "entries" not in first)
         if not additive:
-            return 0.0
+            return LowerBound()
         epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
         n = facts["target"].get("n") or facts["target"]["normalizer"]
         rows = PrivacyUnit.shown(facts["unit"]).max_contributions
-        return lower_bound(first["sensitivity"]["function"], epsilon, beta, n, delta, rows)
+        unsigned = first.get("counted_in") == first["arrays"] and "oblique" not in first
+        kernels = self.arrays[0].kernels if unsigned else ()
+        moved = first["sensitivity"]["function"]
+        return strongest_bound(moved, epsilon, beta, n, delta, rows, kernels)
 
     def _smoothings(self, h: Order) -> tuple[Smoothing, ...]:
         if isinstance(h, str) and h == "auto":

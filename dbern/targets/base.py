@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from dbern.bernstein.kernels import KERNELS
 from dbern.combination import Combination
+from dbern.counting.kernel_sums import ByResponse, KernelSum, Present
 from dbern.counting.measurement import Component, Vector
 from dbern.data.domain import RecordSchema
 from dbern.errors import SpecError
@@ -166,3 +167,23 @@ class Learner(Section, ABC):
         """What else a plan for n rows should say, in the words of other software."""
         del n
         return ()
+
+
+# --- What else is known of a learner's kernel sums
+
+
+def kernel_sum_of(component: Component | Vector) -> KernelSum | None:
+    """The kernel sum that a component is, also under private rows; None for another."""
+    inner = getattr(component, "component", component)
+    return inner if isinstance(inner, KernelSum) else None
+
+
+def counts_all_of(other: KernelSum, mine: KernelSum) -> bool:
+    """Whether `other` gives each record of `mine`, at the same place, as large a weight or larger.
+
+    Itself where no weight is negative; of responses the sum that counts the records that have one.
+    """
+    if type(mine.weighing) is ByResponse:  # another's may count other records
+        same = (other.domain, other.box, other.oblique) == (mine.domain, mine.box, mine.oblique)
+        return same and other.weighing == Present(mine.weighing.response)
+    return other is mine and not mine.weighing.signed

@@ -439,6 +439,104 @@ def combined(
     )
 
 
+# --- What a reader is told
+
+
+@dataclass(frozen=True)
+class Promises:
+    """How far a function may be off, in the order in which it is told.
+
+    Attributes
+    ----------
+    expected : float, optional
+        What was predicted for typical data; no promise.
+    these_data : float, optional
+        The half-width of the band about the data at hand; before the release what it would be for
+        records that are spread evenly. None where the structure gives none.
+    any_database : float
+        What was promised before a record was read.
+    beta : float
+        What promises may fail with.
+    unit : str
+        In words that follow a number.
+    largest : float, optional
+        The largest released value; before the release the largest that is possible.
+    extent : (float, float), optional
+        The least and the largest value that is possible.
+    by_place : bool
+        Whether bands differ so much from place to place, as of a quotient, that no one width tells.
+
+    Examples
+    --------
+    >>> found = Promises(0.01, 0.02, 0.7, 0.05, " per unit of x", 2.0, (0.0, 1.0), released=True)
+    >>> found.empty, found.lines()[0]
+    (True, ('expected', 'about 0.01 per unit of x, 0.5 % of the largest value, for typical data'))
+    """
+
+    expected: float | None
+    these_data: float | None
+    any_database: float
+    beta: float
+    unit: str
+    largest: float | None
+    extent: tuple[float, float] | None
+    released: bool
+    by_place: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether a constant promises as much for any database."""
+        return self.extent is not None and self.any_database >= self._half_range
+
+    @property
+    def headline(self) -> float:
+        """The smaller promise that holds for the data at hand."""
+        told = self.these_data if self.released else None
+        return self.any_database if told is None else told
+
+    @property
+    def _half_range(self) -> float:
+        low, high = self.extent or (-math.inf, math.inf)
+        return (high - low) / 2
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Expected error, promise for these data, promise for any database: a sentence each."""
+        sure = f"with probability {1 - self.beta:g}"
+        expected, these = "not predicted for this learner", "what is promised for any database"
+        if self.by_place:
+            these = "told place by place by interval(): narrow where records are many"
+        if self.expected is not None:
+            expected = f"about {self.expected:.3g}{self.unit}{self._share(self.expected)}"
+            expected += ", for typical data"
+        if self.these_data is not None and self.released:
+            these = f"no value is off by more than {self._told(self.these_data)}, {sure}"
+        elif self.these_data is not None:
+            these = f"told by the release; for evenly spread records {self._told(self.these_data)}"
+        worst = f"no value is off by more than {self._told(self.any_database)}, {sure}"
+        if self.empty:
+            half = _upward(self._half_range)
+            worst = f"empty: a constant is never off by more than {half}{self.unit}; "
+            worst += (
+                "release with a larger epsilon or bandwidth"
+                if self.released
+                else ('write a larger epsilon or bandwidth, or objective = "certified"')
+            )
+        return [("expected", expected), ("these data", these), ("any database", worst)]
+
+    def _told(self, amount: float) -> str:
+        return f"{_upward(amount)}{self.unit}{self._share(amount)}"
+
+    def _share(self, amount: float) -> str:
+        if not self.largest:
+            return ""
+        whole = "largest value" if self.released else "largest value possible"
+        return f", {100 * amount / self.largest:.2g} % of the {whole}"
+
+
+def _upward(amount: float, digits: int = 4) -> str:
+    return printed_sum([amount], digits)[1]
+
+
 # --- Below what no mechanism certifies
 
 

@@ -436,7 +436,8 @@ class Combination:
     def errors(self, errors: Sequence[FloatArray]) -> FloatArray:
         """The same point by point, (m,) or (m, classes), from bounds (m,) on those of the arrays.
 
-        The bound of a column of a "stack" is that of its array. Not of a "ratio": `interval`.
+        The bound of a column of a "stack" is that of its array. Not of a "ratio", which has
+        `interval`, nor of scores, whose bound is one for all points.
         """
         if self.kind == "stack":
             return np.stack(errors, axis=-1)
@@ -444,10 +445,6 @@ class Combination:
             return np.repeat(np.sum(errors, axis=0)[:, None], len(self.classes), axis=1)
         if self.kind == "sigmoid":
             return np.minimum(0.25 * errors[0], 1.0)
-        if self.kind in _BAYES:
-            widest = [float(one.max(initial=0.0)) for one in errors]
-            width = np.full(len(errors[0]), self.error(widest))
-            return np.repeat(width[:, None], len(self.classes), axis=1) if self.several else width
         return errors[0]
 
     def _score_error(self, errors: Sequence[float], index: int) -> float:
@@ -455,6 +452,30 @@ class Combination:
             return gaussian_score_error(errors[0], self.peaks, self.floors)
         sums = errors[index : -1 : len(self.classes)]
         return kernel_score_error(sums, errors[-1], self.peaks)
+
+    def extent(self, arrays: tuple[float, float] | None) -> tuple[float, float] | None:
+        """The least and the largest value that records can give; None where it is not known.
+
+        `arrays` is the same of every array.
+        """
+        if self.kind == "ratio":
+            return self.low, self.high
+        if self.kind == "sigmoid":
+            return 0.0, 1.0
+        if self.kind in _BAYES:
+            top = math.prod(self.peaks)
+            return (-top if len(self.classes) == 2 else 0.0), top
+        if self.kind == "one-vs-rest" and arrays:
+            return -max(map(abs, arrays)), max(map(abs, arrays))
+        return arrays if self.kind in ("linear", "stack") else None
+
+    def unit(self, names: Sequence[str], *, density: bool) -> str:
+        """What a value is in, in words that follow a number; empty where it has no unit."""
+        if self.kind in ("ratio", "response"):
+            return " of the response"
+        if density and self.kind in ("linear", "stack"):
+            return f" per unit of {' and '.join(names)}"
+        return ""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""

@@ -29,12 +29,14 @@ CEILINGS = {
     "epsilon": 9,                        # 6: to the noise's scale
     "bandwidth": 34,                     # 14: to an answer
     # what there is
-    "modules": 138,                      # 85: those that read what strangers wrote were added,
+    "modules": 139,                      # 85: those that read what strangers wrote were added,
                                          # `privacy.accuracy`, on which privacy does not rest, and
-                                         # three for bands and lower bounds
+                                         # four for bands, lower bounds and what a
+                                         # plan expects
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 37_450,                     # 24,000: of them 275 in `testing`, and 800 for bands that
-                                         # look at the release and lower bounds, with their proofs
+    "lines": 37_720,                     # 24,000: of them 275 in `testing`, and 1100 for bands
+                                         # that look at the release, lower bounds and the three
+                                         # errors that are told, with their proofs
     "protocols": 32,
     "isinstance": 222,                   # 60: of these some 40 look at what strangers wrote, and
                                          # two came from the tests with `testing`, two with bands

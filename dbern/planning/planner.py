@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from dbern.planning.choose import (
     candidates,
     require_positive_definite,
 )
+from dbern.planning.outlook import outlook_of
 from dbern.planning.plans import (
     KINDS,
     PlannedComponent,
@@ -133,6 +134,12 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.source)),
         notes=(*spec.learner.notes(n), *unit_notes(spec.domain, spec.learner)),
         random_dp=random_privacy(spec.components, spec.charge),
+        outlook=outlook_of(
+            list(zip(components, planned, strict=True)),
+            spec.combination,
+            spec.domain,
+            lambda component: problem_of(spec, component, n),
+        ),
     )
 
 
@@ -397,6 +404,9 @@ def _lower_bound(spec: ReleaseSpec, component: Component, n: int) -> LowerBound:
 
 _STEPS = 14
 _MOST_OPTIONS = 20  # certified, each as a plan is: a fraction of a second
+Aim: TypeAlias = Literal["expected", "these-data", "any-database"]
+"""Which error is aimed at."""
+
 _LEAST, _MOST = Fraction(1, 10**4), Fraction(10**4)
 _DIGITS = 3
 
@@ -472,41 +482,60 @@ def _predicted(item: tuple[object, Candidate]) -> float:
 
 
 def smallest_epsilon(
-    spec: ReleaseSpec, error: float, progress: Progress = silent
+    spec: ReleaseSpec, error: float, progress: Progress = silent, about: Aim = "any-database"
 ) -> tuple[Fraction, ReleasePlan]:
-    """The smallest epsilon, to three digits, whose certificate is at most `error` in data units.
+    """The smallest epsilon, to three digits, for which an error is at most `error` in data units.
 
-    Bisection on a logarithmic scale over plans with ``objective = "certified"``; the certificate
-    falls as epsilon grows but for the choice's own steps, so the answer certifies what it says
-    though a slightly smaller one might too.
+    Bisection on a logarithmic scale over plans; the error falls as epsilon grows but for the
+    choice's own steps, so the answer keeps what it says though a slightly smaller one might too.
+
+    Parameters
+    ----------
+    about : "expected", "these-data" or "any-database"
+        Which error: what is expected of typical data, the band of evenly spread records, or the
+        certificate. For the last, plans have ``objective = "certified"``.
 
     Raises
     ------
     SpecError
-        Where no epsilon reaches the error.
+        Where no epsilon reaches the error, or the learner's plan does not tell it.
     """
     _refuse_advanced(spec)
     files = footers(spec)
 
     def planned(epsilon: Fraction) -> ReleasePlan:
-        return plan_files(spec.certified_at(epsilon), files)
+        if about == "any-database":
+            return plan_files(spec.certified_at(epsilon), files)
+        return plan_files(spec.changed({"budget": {"epsilon": str(epsilon)}}), files)
 
     low, high = _LEAST, _MOST
     best = planned(high)
-    if not error >= best.certificate.total:
+    reached = _aimed(best, about)
+    if not error >= reached:
         raise SpecError(
-            f"--target-error: {error:g} is below {best.certificate.total:.3g}, which even epsilon "
+            f"--target-error: {error:g} is below {reached:.3g}, which even epsilon "
             f"{high} certifies; write a larger error, a larger bandwidth, or a larger mechanism.k"
         )
     for step in range(_STEPS):
         middle = _rounded(float(low * high) ** 0.5)
         candidate = planned(middle)
-        if candidate.certificate.total <= error:
+        if _aimed(candidate, about) <= error:
             high, best = middle, candidate
         else:
             low = middle
         progress("searching epsilon", step + 1, _STEPS)
     return high, best
+
+
+def _aimed(planned: ReleasePlan, about: Aim) -> float:
+    ahead = planned.outlook
+    found = {"expected": ahead.expected, "these-data": ahead.these_data}
+    error = found.get(about, planned.certificate.total)
+    if error is None:
+        raise SpecError(
+            f'--of: "{about}" is not told by this plan; leave it out, or write "any-database"'
+        )
+    return error
 
 
 def _refuse_advanced(spec: ReleaseSpec) -> None:

@@ -145,7 +145,7 @@ def _attributes(
     spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation, ledger_id: str
 ) -> dict[str, Any]:
     """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
-    content = plan.to_dict()
+    content, expected = plan.to_dict(), plan.outlook.expected
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -174,6 +174,7 @@ def _attributes(
         "neighbors": plan.protection.neighbors.value,
         "unit": str(plan.protection.unit),
         "certificate": content["certificate"],
+        **({} if expected is None else {"expected_error": expected}),
         **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
     }
 

@@ -26,6 +26,7 @@ to one. A grid in both directions errs by the sum of the two terms.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -36,12 +37,17 @@ from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.strategies.bins import AxisBins, local_weights
 from dbern.types import FloatArray
 
+MOST_AXES = 3
+"""With more, bounds multiply beyond use, and cells are too many."""
+
 _OVERSAMPLING = 4
 _SHARE = 1 / 64  # of the largest error found, that the grid may add
 _FINEST = 1e-6  # of the kernel's peak: no grid is finer than that
 _COARSE = 4  # steps in a cell of the first grid
 _MOST_WORK = 1e9  # values of r on a grid: seconds
 _BLOCK = 1 << 21
+_MOST_CELLS = 1 << 20  # of y, on all axes together
+_CELLS_A_BIN = 2
 _FLOATS = 1e-12  # of the largest coefficient: far above what roundings make of it
 
 
@@ -96,6 +102,42 @@ def axis_bracket(
         largest += kernel.slope * (width_y + width_t) * _near_kinks(kernel, cells, bins.cells)
     largest += _FLOATS * (kernel.peak + kernel.slope + float(np.abs(coefficients).max()))
     return AxisBracket(_kernel_maxima(kernel, counted, cells), _over_supports(largest, counted))
+
+
+def brackets_of(
+    kernels: Sequence[Kernel],
+    k: Sequence[int],
+    h: Sequence[int],
+    bins: Sequence[AxisBins],
+    counted: Sequence[AxisBins],
+) -> list[AxisBracket]:
+    """Axis by axis, on public cells of half a bin or so; of the `counted` bins' records."""
+    most = int(_MOST_CELLS ** (1 / len(kernels)))
+    found = []
+    for kernel, degree, order, own, other in zip(kernels, k, h, bins, counted, strict=True):
+        cells = min(most, _CELLS_A_BIN * max(own.cells, other.cells))
+        shape = (other.cells, other.degree)
+        found.append(axis_bracket(kernel, degree, order, own, shape, cells))
+    return found
+
+
+def telescoped(axes: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
+    """``prod (a_i + b_i) - prod a_i`` for every combination of entries of the axes; outward."""
+    whole, grown = np.ones(()), np.ones(())
+    for size, error in axes:
+        whole = np.multiply.outer(whole, size)
+        grown = np.multiply.outer(grown, size + error)
+    return np.asarray(OUTWARD * (grown - whole) + 2.0**-45 * grown)
+
+
+def norms(brackets: Sequence[AxisBracket], order: float) -> FloatArray:
+    """Bound ``|e(I)|`` in an l_p norm for every cell, by the triangle inequality; l1 exactly."""
+    axes = [(_norm(one.kernel, order), _norm(one.error, order)) for one in brackets]
+    return telescoped(axes)
+
+
+def _norm(rows: FloatArray, order: float) -> FloatArray:
+    return np.asarray(OUTWARD * np.linalg.norm(rows, ord=order, axis=1))
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def tensor_steps(sites: int, units: int, epsilon: float, beta: float) -> int:
     Examples
     --------
     >>> tensor_steps(sites=10, units=10_000, epsilon=1.0, beta=0.05)
-    8
+    10
     """
     middle, best = units // (2 * sites), 0
     for eta in epsilon * _RATES:

@@ -303,6 +303,8 @@ class ReleasedVector:
     columns: tuple[int, ...] = ()
     order: tuple[int, ...] = ()
     kernels: tuple[Kernel, ...] = ()
+    value_unit = 1.0
+    counted_in = None
     chosen = Smoothing((), ())
 
     def __init__(self, store: ReleasedStore, name: str, facts: Mapping[str, Any]) -> None:

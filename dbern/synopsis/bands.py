@@ -30,16 +30,13 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import Certificate
 from dbern.privacy.accuracy import weighted_tail
-from dbern.strategies.brackets import AxisBracket, axis_bracket
+from dbern.strategies.brackets import MOST_AXES, AxisBracket, brackets_of, norms
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothings
 from dbern.types import FloatArray
 
 BIAS_SHARE = Fraction(1, 50)
 """Of beta, for the noise of what bounds the approximation."""
 
-MOST_AXES = 3
-_MOST_CELLS = 1 << 20  # of all axes together
-_CELLS_A_BIN = 2
 _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
 
 
@@ -99,30 +96,21 @@ class Bracketed:
     def _approximation(self, smoothing: Smoothing, beta: Fraction) -> FloatArray:
         """``sum_j e_j z_j`` of each cell with what noise and floats may add, in data units."""
         brackets, counted = self.brackets(smoothing), self.counted
-        count = math.prod(len(one.kernel) for one in brackets)
-        # |e|_1 is exact; |e|_2 and |e|_inf are at most these, by the triangle inequality.
-        ones, root, largest = (
-            _spread([(_norm(one.kernel, order), _norm(one.error, order)) for one in brackets])
-            for order in (1, 2, math.inf)
-        )
-        reached = weighted_tail(counted.law, root, largest, count, beta)
+        root, largest = norms(brackets, 2), norms(brackets, math.inf)
+        reached = weighted_tail(counted.law, root, largest, root.size, beta)
         granule = math.ldexp(1.0, counted.law.granularity_exponent)
         summed = _weighed(counted.released, brackets)
         floats = _FLOATS * _weighed(np.abs(counted.released), brackets)
-        rest = self.array.value_unit * (granule * reached + counted.released_error * ones)
-        return np.asarray(OUTWARD * np.maximum(summed + floats + rest, 0.0))
+        rest = granule * reached + counted.released_error * norms(brackets, 1)
+        found = summed + floats + self.array.value_unit * rest
+        return np.asarray(OUTWARD * np.maximum(found, 0.0))
 
     def brackets(self, smoothing: Smoothing) -> list[AxisBracket]:
         """Axis by axis, for the public cells of its coordinates."""
-        array, most = self.array, int(_MOST_CELLS ** (1 / len(self.array.axes)))
-        found = []
-        for axis, kernel in enumerate(array.kernels):
-            bins, other = array.bins[axis], self.counted.bins[axis]
-            cells = min(most, _CELLS_A_BIN * max(bins.cells, other.cells))
-            bins = bins.using(smoothing.ranks[axis] or bins.rank)
-            k, h = array.lattice.k[axis], smoothing.h[axis]
-            found.append(axis_bracket(kernel, k, h, bins, (other.cells, other.degree), cells))
-        return found
+        array = self.array
+        pairs = zip(array.bins, smoothing.ranks, strict=True)
+        used = [bins.using(rank or bins.rank) for bins, rank in pairs]
+        return brackets_of(array.kernels, array.lattice.k, smoothing.h, used, self.counted.bins)
 
 
 def bracketed(arrays: Sequence[ReleasedArray | ReleasedVector]) -> list[Bracketed | None]:
@@ -154,16 +142,3 @@ def _weighed(values: FloatArray, brackets: Sequence[AxisBracket]) -> FloatArray:
             term = np.tensordot(term, one.error if axis == turn else grown, axes=(0, 1))
         total = total + term
     return np.asarray(total)
-
-
-def _spread(axes: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """``prod (a_i + b_i) - prod a_i`` for every combination of entries of the axes; outward."""
-    whole, grown = np.ones(()), np.ones(())
-    for size, error in axes:
-        whole = np.multiply.outer(whole, size)
-        grown = np.multiply.outer(grown, size + error)
-    return np.asarray(OUTWARD * (grown - whole) + 2.0**-45 * grown)
-
-
-def _norm(rows: FloatArray, order: float) -> FloatArray:
-    return np.asarray(OUTWARD * np.linalg.norm(rows, ord=order, axis=1))

@@ -541,6 +541,7 @@ class Released(Facts):
     unit: Text
     random_dp: RandomFacts = ABSENT
     certificate: CertificateFacts
+    expected_error: NotNegative = ABSENT
     post_processing: Literal["never stored"] = ABSENT  # readers say what they did, no store
 
     @model_validator(mode="after")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from dbern.certificate import Certificate, LowerBound, combined, strongest_bound
+from dbern.certificate import Certificate, LowerBound, Promises, combined, strongest_bound
 from dbern.combination import Answer, Combination
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
@@ -416,6 +417,33 @@ class Synopsis:
         parts = [one.certificate for one in self._bands(level, h, about)]
         return combined(self.combination, parts, self._lower_bound(float(level)))
 
+    def promises(self, largest: float | None = None) -> Promises:
+        """What `show` and reports tell of the error, at the confidence of the certificate.
+
+        Parameters
+        ----------
+        largest : float, optional
+            The largest released value, of which errors are told as shares.
+        """
+        facts, names = self.metadata, self.domain.names
+        sure, volume = facts["certificate"], self.domain.volume
+        known, by_place = all(one.kernels for one in self.arrays), self.combination.kind == "ratio"
+        top = max(one.value_unit * math.prod(g.peak for g in one.kernels) for one in self.arrays)
+        unsigned = all(one.counted_in == one.name for one in self.arrays)
+        density = known and all(one.value_unit == 1 / volume for one in self.arrays)
+        follows = self.about == "these-data" and not by_place
+        return Promises(
+            expected=facts.get("expected_error"),
+            these_data=self.band(sure["beta"]) if follows else None,
+            any_database=sure["total"],
+            beta=sure["beta"],
+            unit=self.combination.unit(names, density=density),
+            largest=largest,
+            extent=self.combination.extent((0.0 if unsigned else -top, top) if known else None),
+            released=True,
+            by_place=by_place,
+        )
+
     def _bands(self, beta: Fraction, h: Order, about: About) -> list[ArrayBand]:
         """Of every array; they hold at once, and the last few are kept."""
         if about not in get_args(About):
@@ -484,6 +512,8 @@ class Synopsis:
         else:
             values = self._evaluate(points, Question(smoothings), total, threads)
             width = combination.errors(errors)
+            if combination.peaks:  # of a product over axes one width, whatever else is asked
+                width = combination.error([one.certificate.total for one in self._bands(*asked)])
             low, high = values - width, values + width
         return np.stack([low, high], axis=-1)
 

@@ -329,7 +329,7 @@ def test_the_format_is_what_its_page_says(two):
     documented = {
         "format", "format_version", "dbern_version", "release_id", "name", "created",
         "combine", "domain", "target", "components", "epsilon", "delta", "rho", "neighbors", "unit",
-        "certificate", "dataset", "ledger_id",
+        "certificate", "expected_error", "dataset", "ledger_id",
     }  # fmt: skip
     assert documented == set(two.metadata)
     facts = {

@@ -659,5 +659,6 @@ class KernelSumStatistic:
 
 
 def oblique_of(component: object) -> Oblique | None:
-    """The oblique coordinates of a component, where it has some."""
-    return component.oblique if isinstance(component, KernelSum) else None
+    """The oblique coordinates of a component, where it has some, under private rows too."""
+    inner = getattr(component, "component", component)
+    return inner.oblique if isinstance(inner, KernelSum) else None

@@ -124,13 +124,19 @@ def planned(
             "source": "*.parquet", "bounds": {x: [0.0, 1.0] for x in AXES[:axes]}, "n": n,
             **json.loads(roles),
         },
-        "target": {"kind": "kernel-density", "bandwidth": [bandwidth] * axes, **target},
+        "target": {
+            "kind": "kernel-density",
+            **({"bandwidth": [bandwidth] * axes} if bandwidth else {}),
+            **target,
+        },
         "mechanism": {"noise": noise},
         "budget": {
             "epsilon": epsilon, "delta": "1e-6" if "gaussian" in noise else "0",
             "ledger": "sqlite:///l.db", "dataset": "case",
         },
     }  # fmt: skip
+    if content["data"]["n"] is None:
+        del content["data"]["n"]
     spec = dbern.ReleaseSpec(**content)
     return spec, plan_files(spec, ())
 
@@ -341,6 +347,27 @@ def test_groups_have_widths_of_their_own():
     lazy = synopsis.interval(da.from_array(points, chunks=7))
     found = np.stack([one.compute(scheduler="threads") for one in lazy])
     np.testing.assert_allclose(found, np.stack([low, high]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_oblique_coordinates_have_bands_and_keep_them_under_private_rows(private):
+    covariance = np.array([[0.02, 0.012], [0.012, 0.02]])
+    roles = '{"n": null, "normalizer": "2000", "neighbors": "add-or-remove-one"}'
+    spec, plan = planned(
+        2, 2000, bandwidth=None, roles=roles if private else "{}", epsilon="10",
+        covariance=tuple(map(tuple, covariance.tolist())),
+    )  # fmt: skip
+    records = np.random.default_rng(0).uniform(0.2, 0.8, size=(2000, 2))
+    synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(records)), bytes(32))
+    points = np.random.default_rng(1).uniform(0.1, 0.9, size=(50, 2))
+    apart = points[:, None] - records
+    squares = np.einsum("ijk,kl,ijl->ij", apart, np.linalg.inv(covariance), apart)
+    size = 2 * math.pi * math.sqrt(np.linalg.det(covariance))
+    truth = np.exp(-squares / 2).mean(axis=1) / size
+    low, high = synopsis.interval(points)
+    assert synopsis.about == "these-data"
+    assert ((low <= truth) & (truth <= high)).all()
+    assert (high - low).max() < 0.3 * truth.max()
 
 
 def test_gaussian_noise_has_bands_too(kept_noise):

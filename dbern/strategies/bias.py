@@ -59,6 +59,7 @@ from dbern.errors import SpecError
 from dbern.strategies.approximation import bump_error, lebesgue_constant
 from dbern.strategies.base import Lattice
 from dbern.strategies.bins import AxisBins, binned_error
+from dbern.strategies.brackets import axis_bracket
 from dbern.strategies.gram import MOST_POINTS, CubeKernel, LatticeSpectrum, lattice_sup_norm
 from dbern.strategies.maps import AxisMap, Maps
 from dbern.types import UNIT_ROUNDOFF, FloatArray
@@ -560,7 +561,10 @@ def approximation_of(content: Mapping[str, Any]) -> Approximation:
 
 def _bump_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> float:
     if isinstance(axis, AxisBins):
-        return binned_error(kernel, k, h, axis)
+        shape = (axis.cells, axis.degree)
+        bracket = axis_bracket(kernel, k, h, axis, shape, cells=2 * axis.cells)
+        # Of kernels with kinks the latter is some four times smaller.
+        return min(binned_error(kernel, k, h, axis), OUTWARD * float(bracket.error.max()))
     return bump_error(kernel, k, h, axis)
 
 

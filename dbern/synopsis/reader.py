@@ -513,7 +513,8 @@ class Synopsis:
             values = self._evaluate(points, Question(smoothings), total, threads)
             width = combination.errors(errors)
             if combination.peaks:  # of a product over axes one width, whatever else is asked
-                width = combination.error([one.certificate.total for one in self._bands(*asked)])
+                totals = [one.certificate.total for one in self._bands(*asked)]
+                width = np.array(combination.error(totals))
             low, high = values - width, values + width
         return np.stack([low, high], axis=-1)
 

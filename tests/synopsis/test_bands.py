@@ -22,6 +22,7 @@ from dbern.privacy.accuracy import weighted_tail
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.keystream import KeyStream
 from dbern.strategies import brackets
+from dbern.strategies.bias import Bumps
 from dbern.strategies.bins import axis_bins, bin_matrix
 from dbern.strategies.brackets import axis_bracket
 from dbern.synopsis import bands
@@ -80,6 +81,18 @@ def test_brackets_hold_where_most_is_missed(name, degree):
     assert (size <= bound).all()
     assert (size > 0.9 * bound).any()  # and it is no wider than it has to be
     assert (kernel(y - t) <= (found.kernel[cell] * beta).sum(axis=1)).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["triangle", *(pytest.param(one, marks=pytest.mark.slow) for one in KERNELS)]
+)
+def test_the_worst_database_is_bounded_within_a_twentieth_also_with_kinks(name):
+    """The certificate's part of bins: above every point mass, and hardly above the worst."""
+    kernel = kernel_of(name, 0.15)
+    bins = axis_bins(kernel, 60, 16, 1e-6)
+    _, _, size = worst_places(kernel, 60, 12, bins, 200, 40)
+    bound = Bumps((kernel,)).error([60], [12], [bins])
+    assert size.max() <= bound <= 1.08 * size.max()
 
 
 def test_a_bracket_of_other_bins_than_those_counted():

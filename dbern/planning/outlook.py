@@ -16,8 +16,7 @@ from dbern.planning.choose import Problem
 from dbern.planning.plans import Outlook, PlannedMeasurement
 from dbern.strategies import strategy_of
 from dbern.strategies.base import Lattice
-from dbern.strategies.bins import bin_matrix
-from dbern.strategies.brackets import MOST_AXES, brackets_of, telescoped
+from dbern.strategies.bins import MOST_AXES, bin_matrix, brackets_of, telescoped
 
 _PLACES = 64  # in a cell, to average a bin over
 

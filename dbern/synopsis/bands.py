@@ -1,7 +1,7 @@
 """Bands that look at the release: how far a value may be off *for these data*.
 
 The certificate's first part is that of the worst database. Where bins were released it can be had
-for the database at hand, from the released numbers alone: `dbern.strategies.brackets` proves
+for the database at hand, from the released numbers alone: `dbern.strategies.bins` proves
 
     ``|F(y) - sum_j a_j(y) c_j| <= sum_j e_j c_j``
 
@@ -30,7 +30,7 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import Certificate
 from dbern.privacy.accuracy import weighted_tail
-from dbern.strategies.brackets import MOST_AXES, AxisBracket, brackets_of, norms
+from dbern.strategies.bins import MOST_AXES, AxisBracket, brackets_of, norms
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothings
 from dbern.types import FloatArray
 

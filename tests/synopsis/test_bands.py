@@ -21,9 +21,9 @@ from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import weighted_tail
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.keystream import KeyStream
-from dbern.strategies import brackets
-from dbern.strategies.bins import DEGREES, axis_bins, bin_matrix
-from dbern.strategies.brackets import axis_bracket
+from dbern.strategies import bins as module
+from dbern.strategies.bias import KernelMixture
+from dbern.strategies.bins import DEGREES, axis_bins, axis_bracket, bin_matrix
 from dbern.synopsis import bands
 
 AXES = "xyz"
@@ -82,6 +82,18 @@ def test_brackets_hold_where_most_is_missed(name, degree):
     assert (kernel(y - t) <= (found.kernel[cell] * beta).sum(axis=1)).all()
 
 
+@pytest.mark.parametrize(
+    "name", ["triangle", *(pytest.param(one, marks=pytest.mark.slow) for one in KERNELS)]
+)
+def test_the_worst_database_is_bounded_within_a_twentieth_also_with_kinks(name):
+    """The certificate's part of bins: above every point mass, and hardly above the worst."""
+    kernel = kernel_of(name, 0.15)
+    bins = axis_bins(kernel, 60, 16, h=12)
+    _, _, size = worst_places(kernel, 60, 12, bins, 200, 40)
+    bound = KernelMixture((kernel,)).error([60], [12], [bins])
+    assert size.max() <= bound <= 1.08 * size.max()
+
+
 def test_a_bracket_of_other_bins_than_those_counted():
     kernel = kernel_of("gaussian", 0.1)
     bins = axis_bins(kernel, 60, 20, 2, 12)
@@ -97,8 +109,8 @@ def test_a_grid_without_its_term_for_what_is_between_is_caught(monkeypatch):
     bins = axis_bins(kernel, 60, 16, 2, 12)
     y, t, size = worst_places(kernel, 60, 12, bins, 10, 400)
     cell = np.minimum((y * 10).astype(int), 9)
-    monkeypatch.setattr(brackets, "_COARSE", 1)
-    monkeypatch.setattr(brackets, "_MOST_WORK", 1.0)
+    monkeypatch.setattr(module, "_COARSE", 1)
+    monkeypatch.setattr(module, "_MOST_VALUES", 1.0)
 
     def bounds() -> np.ndarray:
         axis_bracket.cache_clear()
@@ -106,7 +118,7 @@ def test_a_grid_without_its_term_for_what_is_between_is_caught(monkeypatch):
         return (error[cell] * bin_matrix(t, 16, 2)).sum(axis=1)
 
     assert (size <= bounds()).all()
-    monkeypatch.setattr(brackets, "_curvatures", lambda *_a: (0.0, 0.0))
+    monkeypatch.setattr(module, "_curvatures", lambda *_a: (0.0, 0.0))
     assert (size > bounds()).any()
     axis_bracket.cache_clear()
 

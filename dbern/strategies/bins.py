@@ -341,7 +341,7 @@ _OVERSAMPLING = 4
 _SHARE = 1 / 64  # of the largest error found, that the grid may add
 _FINEST = 1e-6  # of the kernel's peak: no grid is finer than that
 _COARSE = 4  # steps in a cell of the first grid
-_MOST_VALUES = 1e9  # values of r on a grid: seconds
+_MOST_ADDED = 3e9  # terms of r on a grid: seconds
 _VALUES_AT_ONCE = 1 << 21
 _MOST_CELLS = 1 << 20  # of y, on all axes together
 _CELLS_A_BIN = 2
@@ -390,7 +390,7 @@ def axis_bracket(
     grid = _Grid(
         max(_COARSE, math.ceil(max(math.sqrt(in_y / (8 * allowed)), kinks) / cells)),
         max(_COARSE, math.ceil(max(math.sqrt(in_t / (8 * allowed)), kinks) / bins.cells)),
-    ).within(_MOST_VALUES / (cells * bins.cells))
+    ).within(_MOST_ADDED / (cells * bins.cells * (bins.degree + 1)))
     largest = _errors(kernel, k, coefficients, bins, cells, grid)
     width_y, width_t = 1 / (cells * grid.in_y), 1 / (bins.cells * grid.in_t)
     largest += (in_y * width_y**2 + in_t * width_t**2) / 8

@@ -78,7 +78,8 @@ def test_brackets_hold_where_most_is_missed(name, degree):
     beta = bin_matrix(t, 16, degree)
     bound = (found.error[cell] * beta).sum(axis=1)
     assert (size <= bound).all()
-    assert (size > 0.9 * bound).any()  # and it is no wider than it has to be
+    spare = module._FINEST * kernel.peak  # what the grid may add where next to nothing is missed
+    assert (size > 0.9 * (bound - spare)).any()  # and it is no wider than it has to be
     assert (kernel(y - t) <= (found.kernel[cell] * beta).sum(axis=1)).all()
 
 
@@ -110,7 +111,7 @@ def test_a_grid_without_its_term_for_what_is_between_is_caught(monkeypatch):
     y, t, size = worst_places(kernel, 60, 12, bins, 10, 400)
     cell = np.minimum((y * 10).astype(int), 9)
     monkeypatch.setattr(module, "_COARSE", 1)
-    monkeypatch.setattr(module, "_MOST_VALUES", 1.0)
+    monkeypatch.setattr(module, "_MOST_ADDED", 1.0)
 
     def bounds() -> np.ndarray:
         axis_bracket.cache_clear()

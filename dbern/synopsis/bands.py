@@ -29,7 +29,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import Certificate
-from dbern.privacy.accuracy import weighted_tail
+from dbern.privacy.families import family_of
 from dbern.strategies.bins import MOST_AXES, AxisBracket, brackets_of, norms
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothings
 from dbern.types import FloatArray
@@ -97,7 +97,8 @@ class Bracketed:
         """``sum_j e_j z_j`` of each cell with what noise and floats may add, in data units."""
         brackets, counted = self.brackets(smoothing), self.counted
         root, largest = norms(brackets, 2), norms(brackets, math.inf)
-        reached = weighted_tail(counted.law, root, largest, root.size, beta)
+        level = math.log(root.size / beta)
+        reached = family_of(counted.law).weighted_tail(counted.law, root, largest, level)
         granule = math.ldexp(1.0, counted.law.granularity_exponent)
         summed = _weighed(counted.released, brackets)
         floats = _FLOATS * _weighed(np.abs(counted.released), brackets)

@@ -18,7 +18,8 @@ import dbern.data.parquet
 from dbern.certificate import printed_sum
 from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
-from dbern.planning.planner import plan, plan_files, smallest_epsilon
+from dbern.planning.choose import candidates
+from dbern.planning.planner import Settings, plan, plan_files, problem_of, smallest_epsilon
 from dbern.planning.plans import ReleasePlan, task_rows
 from dbern.planning.spec import ReleaseSpec
 
@@ -274,6 +275,19 @@ def test_a_plan_tells_three_errors_in_this_order():
     old = one.to_dict()
     del old["outlook"]  # as plans were
     assert ReleasePlan.from_dict(old).certificate == one.certificate
+
+
+def test_what_is_expected_is_what_the_choice_predicts():
+    """Of typical data, whatever the plan aims at: then it is the least of the candidates."""
+    given = {"noise": "binned-laplace", "k": None, "h": None}
+    spec = ReleaseSpec(**sections(mechanism=given))
+    (measurement,), settings = spec.components, Settings.of(spec, 1000, 1)
+    found = candidates("binned", problem_of(measurement, settings))
+    least = min(one.error for one in found) * measurement.unit
+    one = plan_files(spec, ())
+    assert one.outlook.expected == pytest.approx(least)
+    certified = ReleaseSpec(**sections(mechanism={**given, "objective": "certified"}))
+    assert least <= plan_files(certified, ()).outlook.expected < one.certificate.total
 
 
 def test_a_promise_that_a_constant_makes_is_called_empty():

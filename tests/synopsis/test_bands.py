@@ -237,6 +237,17 @@ def test_bands_cover_at_least_as_often_as_they_say(kept_noise, axes, bandwidth, 
         assert count >= at_least(draws, 0.95), name
 
 
+@pytest.mark.slow
+def test_bins_of_a_high_degree_have_bands_that_cover(kept_noise):
+    case = planned(1, 200_000, 0.05, epsilon="10")
+    (bins,) = case[1].components[0].maps
+    assert bins.degree >= 5
+    few = np.repeat(np.random.default_rng(7).beta(2, 5, size=(1000, 1)), 200, axis=0)
+    points = np.linspace(0, 1, 40)[:, None]
+    for records in (few, np.full((200_000, 1), 0.4321)):
+        assert covered(case, 20, records, points, 0.05) >= at_least(20, 0.95)
+
+
 def test_half_of_the_noise_is_caught(kept_noise):
     """Where no record is near there is nothing but noise, and the band is not much wider."""
     records, points = np.zeros((20_000, 1)), np.linspace(0.5, 1, 100)[:, None]

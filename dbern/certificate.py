@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
-from dbern.bernstein.kernels import OUTWARD
+from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.combination import Combination
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
@@ -19,6 +19,7 @@ from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import LatticeStrategy, Strategy
 from dbern.strategies.bias import Approximation
+from dbern.strategies.limits import packings, sites, tensor_steps
 from dbern.types import FloatArray
 
 # --- Bounds on the sup of released noise
@@ -250,6 +251,8 @@ class Certificate:
     lower_bound : float
         No mechanism with the same epsilon and delta certifies less at the same confidence; whether
         one certifies as little is not known. 0 where no bound is known.
+    lower_bound_kind : str
+        How it is proved: see `LowerBound`.
 
     Examples
     --------
@@ -262,6 +265,7 @@ class Certificate:
     noise: float
     beta: float
     lower_bound: float
+    lower_bound_kind: str = ""
 
     @property
     def total(self) -> float:
@@ -315,7 +319,7 @@ class ErrorModel:
     unit: float
 
     def bound(
-        self, h: Sequence[int], beta: Fraction, at_once: int = 1, least: float = 0.0
+        self, h: Sequence[int], beta: Fraction, at_once: int = 1, least: LowerBound | None = None
     ) -> Certificate:
         """The bound on the sup error at order `h`; `least` is the known lower bound.
 
@@ -334,7 +338,8 @@ class ErrorModel:
             rounding=rounding * self.unit,
             noise=noise_bound(strategy, h, self.law, beta / at_once) * self.unit,
             beta=float(beta),
-            lower_bound=least,
+            lower_bound=least.value if least else 0.0,
+            lower_bound_kind=least.kind if least else "",
         )
 
 
@@ -361,26 +366,188 @@ def vector_bound(
 
 
 def combined(
-    combination: Combination, parts: Sequence[Certificate], lower_bound: float
+    combination: Combination, parts: Sequence[Certificate], least: LowerBound
 ) -> Certificate:
     """The certificate of a function made of arrays whose certificates hold at once.
 
-    `lower_bound` is that of its arrays; it bounds the function's error where values are theirs.
+    `least` is the lower bound of its arrays; it bounds the function's error where values are
+    theirs.
     """
     if combination.kind not in ("linear", "stack"):
-        lower_bound = 0.0
+        least = LowerBound()
     total = combination.error([part.total for part in parts])
     noise = min(total, combination.error([part.noise for part in parts]))
     rounding = min(total - noise, combination.error([part.rounding for part in parts]))
     if combination.kind in ("linear", "response"):
-        return replace(parts[0], lower_bound=lower_bound)
+        return replace(parts[0], lower_bound=least.value, lower_bound_kind=least.kind)
     return Certificate(
         approximation=total - noise - rounding,
         rounding=rounding,
         noise=noise,
         beta=parts[0].beta,
-        lower_bound=lower_bound,
+        lower_bound=least.value,
+        lower_bound_kind=least.kind,
     )
+
+
+# --- What a reader is told
+
+
+@dataclass(frozen=True)
+class Promises:
+    """How far a function may be off, in the order in which it is told.
+
+    Attributes
+    ----------
+    expected : float, optional
+        What was predicted for typical data; no promise.
+    these_data : float, optional
+        The half-width of the band about the data at hand; before the release what it would be for
+        records that are spread evenly. None where the structure gives none.
+    any_database : float
+        What was promised before a record was read.
+    beta : float
+        What promises may fail with.
+    unit : str
+        In words that follow a number.
+    largest : float, optional
+        The largest released value; before the release the largest that is possible.
+    extent : (float, float), optional
+        The least and the largest value that is possible.
+    by_place : bool
+        Whether bands differ so much from place to place, as of a quotient, that no one width tells.
+
+    Examples
+    --------
+    >>> found = Promises(0.01, 0.02, 0.7, 0.05, " per unit of x", 2.0, (0.0, 1.0), released=True)
+    >>> found.empty, found.lines()[0]
+    (True, ('expected', 'about 0.01 per unit of x, 0.5 % of the largest value, for typical data'))
+    """
+
+    expected: float | None
+    these_data: float | None
+    any_database: float
+    beta: float
+    unit: str
+    largest: float | None
+    extent: tuple[float, float] | None
+    released: bool
+    by_place: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether a constant promises as much for any database."""
+        return self.extent is not None and self.any_database >= self._half_range
+
+    @property
+    def headline(self) -> float:
+        """The smaller promise that holds for the data at hand."""
+        told = self.these_data if self.released else None
+        return self.any_database if told is None else told
+
+    @property
+    def _half_range(self) -> float:
+        low, high = self.extent or (-math.inf, math.inf)
+        return (high - low) / 2
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Expected error, promise for these data, promise for any database: a sentence each."""
+        sure = f"with probability {1 - self.beta:g}"
+        expected, these = "not predicted for this learner", "what is promised for any database"
+        if self.by_place:
+            these = "told place by place by interval(): narrow where records are many"
+        if self.expected is not None:
+            expected = f"about {self.expected:.3g}{self.unit}{self._share(self.expected)}"
+            expected += ", for typical data"
+        if self.these_data is not None and self.released:
+            these = f"no value is off by more than {self._told(self.these_data)}, {sure}"
+        elif self.these_data is not None:
+            these = f"told by the release; for evenly spread records {self._told(self.these_data)}"
+        worst = f"no value is off by more than {self._told(self.any_database)}, {sure}"
+        if self.empty:
+            half = _upward(self._half_range)
+            worst = f"empty: a constant is never off by more than {half}{self.unit}; "
+            worst += (
+                "release with a larger epsilon or bandwidth"
+                if self.released
+                else ('write a larger epsilon or bandwidth, or objective = "certified"')
+            )
+        return [("expected", expected), ("these data", these), ("any database", worst)]
+
+    def _told(self, amount: float) -> str:
+        return f"{_upward(amount)}{self.unit}{self._share(amount)}"
+
+    def _share(self, amount: float) -> str:
+        if not self.largest:
+            return ""
+        whole = "largest value" if self.released else "largest value possible"
+        return f", {100 * amount / self.largest:.2g} % of the {whole}"
+
+
+def _upward(amount: float, digits: int = 4) -> str:
+    return printed_sum([amount], digits)[1]
+
+
+# --- Below what no mechanism certifies
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """What no mechanism certifies less than, in data units, and how that is proved.
+
+    Attributes
+    ----------
+    value : float
+        0 where nothing is known.
+    kind : str
+        "two databases" (`lower_bound`), "packing" or "tensor" (`dbern.strategies.limits`); empty
+        where nothing is known.
+    """
+
+    value: float = 0.0
+    kind: str = ""
+
+
+def strongest_bound(
+    function_sensitivity: float,
+    epsilon: float,
+    beta: float,
+    n: int,
+    delta: float = 0.0,
+    unit_rows: int = 1,
+    kernels: Sequence[Kernel] = (),
+) -> LowerBound:
+    """The largest lower bound that is known; parameters as of `lower_bound`.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        Where F is a sum of their product over records, with weights in [0, 1], on the unit cube:
+        one an axis.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.kernels import Gaussian
+    >>> strongest_bound(1.0, 1.0, 0.05, 5000, kernels=[Gaussian(0.1)]).kind
+    'tensor'
+    """
+    given = (epsilon, beta, n, delta, unit_rows)
+    found = [LowerBound(lower_bound(function_sensitivity, *given), "two databases")]
+    if kernels:
+        found += [
+            LowerBound(lower_bound(function_sensitivity * apart, *given, places), "packing")
+            for places, apart in packings(kernels)
+        ]
+    if kernels and delta == 0:
+        shrunk = (1 - _ROOM) * function_sensitivity / 2
+        found += [
+            LowerBound(
+                shrunk * tensor_steps(count, n // unit_rows, epsilon, beta) / gamma, "tensor"
+            )
+            for count, gamma in sites(kernels)
+        ]
+    best = max(found, key=lambda one: one.value)
+    return best if best.value > 0 else LowerBound()
 
 
 def lower_bound(
@@ -390,6 +557,7 @@ def lower_bound(
     n: int,
     delta: float = 0.0,
     unit_rows: int = 1,
+    places: int = 1,
 ) -> float:
     """``m S / 2``, rounded down: m the most units that group privacy keeps from being told apart.
 
@@ -404,6 +572,9 @@ def lower_bound(
     beta + delta (e^{m eps} - 1) / (e^eps - 1)``. So for every m for which that fails, ``m S / 2``
     is a lower bound; with delta 0 these are the m below ``ln((1 - beta) / beta) / epsilon``.
 
+    *Packing.* With M `places` in place of one, S what any two databases are apart, that inequality
+    has M times ``1 - beta`` and delta's part beside it (`dbern.strategies.limits`).
+
     *Never above a constant.* What a row attains is at most the width of F's range over n, so ``m
     unit_rows <= n`` keeps ``m S / 2`` at most half of that range, which a constant certifies.
 
@@ -416,6 +587,8 @@ def lower_bound(
         The public number of rows, or the normalizer.
     unit_rows : int
         The most rows of a unit.
+    places : int
+        M.
 
     Examples
     --------
@@ -424,9 +597,9 @@ def lower_bound(
     >>> lower_bound(0.5, 0.001, 0.05, 100, unit_rows=8) <= 100 // 8 * 0.5 / 2
     True
     """
-    # With u = e^{m eps} the condition is linear: u (beta + d) < 1 - beta + d.
+    # With u = e^{m eps} the condition is linear: u (beta + M d) < M (1 - beta + d).
     d = delta / math.expm1(epsilon) if epsilon < 700 else 0.0
-    told_apart = math.log((1 - beta + d) / (beta + d))
+    told_apart = math.log(places * (1 - beta + d) / (beta + places * d))
     reach = (told_apart - _ROOM * (1 + abs(told_apart))) / epsilon
     units = min(n // unit_rows, max(0, math.ceil(reach) - 1))
     return (1 - _ROOM) * units * function_sensitivity / 2

@@ -519,7 +519,7 @@ class Combination:
         return 0.5 if self.kind == "sigmoid" else 0.0
 
     def interval(
-        self, parts: Sequence[FloatArray], errors: Sequence[float]
+        self, parts: Sequence[FloatArray], errors: Sequence[float] | Sequence[FloatArray]
     ) -> tuple[FloatArray, FloatArray]:
         """Return the lower and upper ends of a ratio where each array errs by at most its bound.
 
@@ -548,12 +548,50 @@ class Combination:
             return sum(each) if len(each) == 2 else max(each)
         return sum(errors) if self.kind == "one-vs-rest" else max(errors)
 
+    def errors(self, errors: Sequence[FloatArray]) -> FloatArray:
+        """The same point by point, (m,) or (m, classes), from bounds (m,) on those of the arrays.
+
+        The bound of a column of a "stack" is that of its array. Not of a "ratio", which has
+        `interval`, nor of scores, whose bound is one for all points.
+        """
+        if self.kind == "stack":
+            return np.stack(errors, axis=-1)
+        if self.kind == "one-vs-rest":
+            return np.repeat(np.sum(errors, axis=0)[:, None], len(self.classes), axis=1)
+        if self.kind == "sigmoid":
+            return np.minimum(0.25 * errors[0], 1.0)
+        return errors[0]
+
     def _score_error(self, errors: Sequence[float], index: int) -> float:
         if self.kind == GAUSSIAN_BAYES:
             centred = self.squares is not None
             return gaussian_score_error(errors[0], self.peaks, self.floors, centred=centred)
         sums = errors[index : -1 : len(self.classes)]
         return kernel_score_error(sums, errors[-1], self.peaks)
+
+    def extent(self, arrays: tuple[float, float] | None) -> tuple[float, float] | None:
+        """The least and the largest value that records can give; None where it is not known.
+
+        `arrays` is the same of every array.
+        """
+        if self.kind == "ratio":
+            return self.low, self.high
+        if self.kind == "sigmoid":
+            return 0.0, 1.0
+        if self.kind in BAYES:
+            top = math.prod(self.peaks)
+            return (-top if len(self.classes) == 2 else 0.0), top
+        if self.kind == "one-vs-rest" and arrays:
+            return -max(map(abs, arrays)), max(map(abs, arrays))
+        return arrays if self.kind in ("linear", "stack") else None
+
+    def unit(self, names: Sequence[str], *, density: bool) -> str:
+        """What a value is in, in words that follow a number; empty where it has no unit."""
+        if self.kind in ("ratio", "response"):
+            return " of the response"
+        if density and self.kind in ("linear", "stack"):
+            return f" per unit of {' and '.join(names)}"
+        return ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""

@@ -15,6 +15,7 @@ from dbern.bernstein.basis import bernstein_basis, iterated_basis
 from dbern.bernstein.kernels import Gaussian
 from dbern.certificate import (
     Certificate,
+    LowerBound,
     combined,
     enclose,
     lower_bound,
@@ -163,8 +164,10 @@ def test_the_lower_bound_is_rounded_down(units, epsilon, delta):
 def test_a_function_of_other_values_than_its_arrays_has_no_lower_bound():
     part = Certificate(0.1, 0.1, 1.0, 0.05, 0.3)
     for kind in KINDS[:6]:
-        least = combined(Combination(kind, low=0.0, high=1.0), [part, part], 0.3).lower_bound
-        assert least == (0.3 if kind in ("linear", "stack") else 0.0)
+        ranged = Combination(kind, low=0.0, high=1.0)
+        least = combined(ranged, [part, part], LowerBound(0.3, "packing"))
+        assert least.lower_bound == (0.3 if kind in ("linear", "stack") else 0.0)
+        assert least.lower_bound_kind == ("packing" if least.lower_bound else "")
 
 
 @pytest.mark.parametrize("beta", ["0.5", "0.1"])

@@ -18,7 +18,8 @@ import dbern.data.parquet
 from dbern.certificate import printed_sum
 from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
-from dbern.planning.planner import plan, plan_files
+from dbern.planning.choose import candidates
+from dbern.planning.planner import Settings, plan, plan_files, problem_of, smallest_epsilon
 from dbern.planning.plans import ReleasePlan, task_rows
 from dbern.planning.spec import ReleaseSpec
 
@@ -249,3 +250,81 @@ def test_files_without_rows_count_nothing(source):
         (source / f"{i}.parquet").unlink()
     with pytest.raises(SpecError, match=r"^data\.source: the files hold no rows"):
         plan(file_spec(source))
+
+
+# --- What a plan tells of the error
+
+
+def _promised(**sections_of):
+    return plan_files(ReleaseSpec(**sections(**sections_of)), ()).promises
+
+
+def test_a_plan_tells_three_errors_in_this_order():
+    """Of bins all three; of lattice values there is no band that follows the data."""
+    one = plan_files(ReleaseSpec(**sections(mechanism={"noise": "binned-laplace", "k": None})), ())
+    labels = [label for label, _ in one.promises.lines()]
+    assert labels == ["expected", "these data", "any database"]
+    found = one.promises
+    assert 0 < found.expected < found.these_data <= one.certificate.total * 1.01
+    places = [one.explain().index(f"\n{label} ") for label in labels]
+    assert places == sorted(places)
+    assert "per unit of x, " in one.explain()
+    assert " % of the largest value possible" in one.explain()
+    assert _promised().these_data is None
+    assert ReleasePlan.from_dict(one.to_dict()) == one
+    old = one.to_dict()
+    del old["outlook"]  # as plans were
+    assert ReleasePlan.from_dict(old).certificate == one.certificate
+
+
+def test_what_is_expected_is_what_the_choice_predicts():
+    """Of typical data, whatever the plan aims at: then it is the least of the candidates."""
+    given = {"noise": "binned-laplace", "k": None, "h": None}
+    spec = ReleaseSpec(**sections(mechanism=given))
+    (measurement,), settings = spec.components, Settings.of(spec, 1000, 1)
+    found = candidates("binned", problem_of(measurement, settings))
+    least = min(one.error for one in found) * measurement.unit
+    one = plan_files(spec, ())
+    assert one.outlook.expected == pytest.approx(least)
+    certified = ReleaseSpec(**sections(mechanism={**given, "objective": "certified"}))
+    assert least <= plan_files(certified, ()).outlook.expected < one.certificate.total
+
+
+def test_a_promise_that_a_constant_makes_is_called_empty():
+    few = {"n": 50}
+    one = plan_files(ReleaseSpec(**sections(data=few, budget={"epsilon": "0.01"})), ())
+    assert one.certificate.total >= one.promises.extent[1] / 2
+    assert one.promises.empty
+    text = one.explain()
+    assert "any database empty: a constant is never off by more than" in text
+    assert "write a larger epsilon" in text
+    assert ": no more than of a constant" in text
+    assert not _promised().empty
+    response = {"response": {"column": "r", "bounds": [0.0, 40_000.0]}}
+    told = _promised(data=response, target={"kind": "nadaraya-watson"})
+    assert told.empty
+    assert dict(told.lines())["these data"].startswith("told place by place")
+    assert "20000 of the response" in dict(told.lines())["any database"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("about", ["expected", "these-data", "any-database"])
+def test_each_error_can_be_aimed_at(about, monkeypatch):
+    monkeypatch.setattr("dbern.planning.planner.footers", lambda _spec: ())
+    spec = ReleaseSpec(**sections(mechanism={"noise": "binned-laplace", "k": None, "h": None}))
+    aim = 0.2
+    epsilon, found = smallest_epsilon(spec, aim, about=about)
+    reached = {
+        "expected": found.outlook.expected,
+        "these-data": found.outlook.these_data,
+        "any-database": found.certificate.total,
+    }
+    assert reached[about] <= aim
+    assert reached[about] > 0.5 * aim
+    assert epsilon > 0
+
+
+def test_an_error_that_a_plan_does_not_tell_is_not_aimed_at(monkeypatch):
+    monkeypatch.setattr("dbern.planning.planner.footers", lambda _spec: ())
+    with pytest.raises(SpecError, match="--of"):
+        smallest_epsilon(ReleaseSpec(**sections()), 1.0, about="these-data")

@@ -30,16 +30,18 @@ CEILINGS = {
     "epsilon": 9,                        # 6: to the noise's scale
     "bandwidth": 34,                     # 14: to an answer; families of noise are one more
     # what there is
-    "modules": 124,                      # 85: those that read what strangers wrote were added,
-                                         # `privacy.accuracy`, on which privacy does not rest, and
-                                         # `cli.events`, `.metrics` and `.due` for other tools
+    "modules": 131,                      # 85: those that read what strangers wrote were added,
+                                         # `privacy.accuracy`, on which privacy does not rest,
+                                         # `cli.events`, `.metrics` and `.due` for other tools;
+                                         # 7 for bands, lower bounds and least squares
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 36_480,                     # 24,000: of them 275 in `testing`; 550 for what other
-                                         # tools charge, and for what an operator measures
+    "lines": 38_760,                     # 24,000: of them 275 in `testing`; 550 for what other
+                                         # tools charge, and for what an operator measures; 1300
+                                         # for bands and lower bounds; 1000 for least squares
     "protocols": 7,                      # 8
-    "isinstance": 128,                   # 60: of these some 40 look at what strangers wrote, and
+    "isinstance": 132,                   # 60: of these some 40 look at what strangers wrote, and
                                          # two came from the tests with `testing`
-    "lone functions": 75,                # 10: public, and named in no other module
+    "lone functions": 76,                # 10: public, and named in no other module
 }  # fmt: skip
 
 

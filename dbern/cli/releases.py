@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dbern.cli.output import common, imports_noted, log_format, report, shown_progress
+
+if TYPE_CHECKING:
+    from dbern.planning.planner import Aim
 
 _SPEC = click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))
 _PARTITION = click.option(
@@ -24,12 +27,22 @@ _PARTITION = click.option(
     metavar="A",
     help="Find the smallest epsilon that certifies a sup error of A, in data units.",
 )
+@click.option(
+    "--of",
+    "about",
+    type=click.Choice(["expected", "these-data", "any-database"]),
+    default="any-database",
+    show_default=True,
+    help="Which error --target-error is: what typical data are expected to have, the band of "
+    "evenly spread records after the release, or what is promised for any database.",
+)
 @common
 def plan(
     spec_path: str,
     partition: str | None,
     table: bool,
     target_error: float | None,
+    about: Aim,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -59,8 +72,9 @@ def plan(
             report(_content(planned), planned.explain(), as_json=as_json)
             return
         with shown_progress(quiet) as progress:
-            epsilon, planned = smallest_epsilon(spec, target_error, progress)
-    advice = f'write epsilon = "{decimal_text(epsilon)}" and objective = "certified"'
+            epsilon, planned = smallest_epsilon(spec, target_error, progress, about)
+    advice = f'write epsilon = "{decimal_text(epsilon)}"'
+    advice += ' and objective = "certified"' if about == "any-database" else ""
     text = f"{advice}\n{planned.explain()}"
     report({"epsilon": decimal_text(epsilon), "plan": _content(planned)}, text, as_json=as_json)
 

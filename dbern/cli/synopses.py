@@ -110,21 +110,29 @@ def query(
     )
 
 
+_PLACES = 49  # an axis, to find the largest released value
+
+
 @click.command()
 @SYNOPSIS
 @common
 def show(synopsis_path: str, as_json: bool, quiet: bool) -> None:
     """Show what was released and under which guarantee, and draw it."""
     from dbern.reporting.html import signed_by
+    from dbern.reporting.pictures import picture_of
     from dbern.reporting.terminal import drawing
     from dbern.synopsis.reader import open_synopsis
 
     synopsis = open_synopsis(synopsis_path)
+    promises = synopsis.promises(picture_of(synopsis, _PLACES).largest)
     signers, text = synopsis.signers, _described(synopsis.metadata)
+    text += "".join(f"\n{label:<12} {said}" for label, said in promises.lines())
     text += "".join(f"\n{'':<12} {signed_by(one)}" for one in signers or (None,))
     if not (quiet or as_json):
         text += f"\n\n{drawing(synopsis)}"
-    report({**synopsis.metadata, "signers": list(signers)}, text, as_json=as_json)
+    told = {key: getattr(promises, key) for key in ("expected", "these_data", "any_database")}
+    content = {**synopsis.metadata, "signers": list(signers), "promises": told}
+    report(content, text, as_json=as_json)
 
 
 @click.command()

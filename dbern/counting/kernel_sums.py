@@ -405,6 +405,7 @@ def KernelSum(  # noqa: N802 -- the public name, of what was a class
     fraction: Fraction = WHOLE,
     box: Domain | None = None,
     oblique: Oblique | None = None,
+    counted_in: str | None = None,
 ) -> Measurement:
     """Return a weighted kernel sum as a measurement: see the top of the module.
 
@@ -416,6 +417,8 @@ def KernelSum(  # noqa: N802 -- the public name, of what was a class
         All axes in which a record must be valid to count, `domain` among them; by default those.
     oblique : Oblique, optional
         From positions in the box to those in `domain`, whose axes are then oblique.
+    counted_in : str, optional
+        See `Measurement`; by default itself where no weight is negative.
 
     Examples
     --------
@@ -443,6 +446,7 @@ def KernelSum(  # noqa: N802 -- the public name, of what was a class
         binned=True,
         spectral=True,
         additive=True,
+        counted_in=counted_in if record_weights.signed else name,
         added_sensitivity=weighted.added_sensitivity,
         added_function_sensitivity=weighted.added_function_sensitivity,
     )

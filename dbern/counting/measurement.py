@@ -96,6 +96,10 @@ class Measurement:
         Whether spectral coordinates may be released: `sensitivity` bounds them.
     additive : bool
         Whether F adds up over records and some attain S(F): then `lower_bound` is one.
+    counted_in : str, optional
+        Of a sum of kernels over records the measurement of the release, of as many outputs, that
+        adds each of its records, at the same place, with a weight that is at least as large as the
+        size of its own: itself where no weight is negative.
     linear : bool
         Whether its values at the corners of the cube are all there is to release.
     cube : CubeKernel, optional
@@ -136,6 +140,7 @@ class Measurement:
     binned: bool = False
     spectral: bool = False
     additive: bool = False
+    counted_in: str | None = None
     linear: bool = False
     cube: CubeKernel | None = None
     largest_lattice: float = math.inf
@@ -152,6 +157,16 @@ class Measurement:
     random: Callable[[Budget], RandomPrivacy] | None = field(
         default=None, compare=False, repr=False
     )
+
+    @property
+    def kernel_sum(self) -> bool:
+        """Whether it adds up kernels over records, with weights in [-1, 1]."""
+        return self.additive and self.binned
+
+    @property
+    def unsigned(self) -> bool:
+        """Whether it is a sum of kernels, and no weight is negative."""
+        return self.counted_in == self.name
 
     @property
     def approximation(self) -> Approximation:
@@ -172,6 +187,24 @@ def for_rows(measurement: Measurement, n: int) -> Measurement:
 def for_lattice(measurement: Measurement, strategy: Strategy | Entries) -> Measurement:
     """Return the measurement as it is released with a strategy."""
     return measurement.for_lattice(strategy) if measurement.for_lattice else measurement
+
+
+def require_counted(measurements: Sequence[Measurement]) -> None:
+    """Refuse sums whose records are counted in nothing that is released.
+
+    Raises
+    ------
+    SpecError
+        Where `counted_in` names no measurement of as many outputs.
+    """
+    outputs = {one.name: one.outputs for one in measurements}
+    for one in measurements:
+        if one.counted_in is not None and outputs.get(one.counted_in) != one.outputs:
+            raise SpecError(
+                f'target.kind: the records of "{one.name}" are counted in "{one.counted_in}", '
+                f"which is no measurement of {one.outputs} outputs; in the learner, write the name "
+                "of one, or counted_in=None"
+            )
 
 
 def random_privacy(measurements: Sequence[Measurement], charge: Budget) -> RandomPrivacy | None:

@@ -7,11 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from dbern.certificate import Certificate, ErrorModel, combined, lower_bound, vector_bound
+from dbern.certificate import (
+    Certificate,
+    ErrorModel,
+    LowerBound,
+    combined,
+    strongest_bound,
+    vector_bound,
+)
 from dbern.counting.measurement import (
     Measurement,
     for_lattice,
@@ -31,6 +38,7 @@ from dbern.planning.choose import (
     candidates,
     require_positive_definite,
 )
+from dbern.planning.outlook import outlook_of
 from dbern.planning.plans import (
     PlannedMeasurement,
     PlannedNoise,
@@ -98,8 +106,9 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     planned = tuple(one for one, _ in resolved)
     counters = Counters.of([one for _, one in resolved], spec.records, spec.protection.unit, n)
     errors = [one.certificate for one in planned for _ in range(one.outputs)]
-    least = planned[0].certificate.lower_bound if len(planned) == 1 else 0.0
     laws = [one.noise.law for one in planned]
+    first, alone = planned[0].certificate, len(planned) == 1
+    least = LowerBound(first.lower_bound, first.lower_bound_kind) if alone else LowerBound()
     return ReleasePlan(
         name=spec.release.name,
         dataset=spec.budget.dataset,
@@ -116,6 +125,12 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
             *unit_notes(spec.domain, spec.learner),
         ),
         random_dp=random_privacy(spec.components, spec.charge),
+        outlook=outlook_of(
+            list(zip(measurements, planned, strict=True)),
+            spec.combination,
+            spec.domain,
+            lambda measurement: problem_of(measurement, settings),
+        ),
     )
 
 
@@ -390,14 +405,16 @@ def _paper_k(measurement: Measurement, settings: Settings, h: int) -> tuple[int,
     return (min(_LARGEST_PAPER_K, max(1, int(ratio ** (1 / (h + dimensions))))),) * dimensions
 
 
-def _lower_bound(measurement: Measurement, settings: Settings) -> float:
+def _lower_bound(measurement: Measurement, settings: Settings) -> LowerBound:
     """Known for sums over records, which attain their sensitivity record by record."""
     if not measurement.additive:
-        return 0.0
-    n, charge = settings.n, settings.charge
+        return LowerBound()
+    n, charge, rows = settings.n, settings.charge, settings.unit_rows
     function = measurement.function_sensitivity * measurement.unit / n
+    known = measurement.unsigned and measurement.oblique is None
+    kernels = measurement.kernels if known else ()
     epsilon, delta = float(charge.epsilon), float(charge.delta)
-    return lower_bound(function, epsilon, float(settings.beta), n, delta, settings.unit_rows)
+    return strongest_bound(function, epsilon, float(settings.beta), n, delta, rows, kernels)
 
 
 # --- From what a record can do to the exact function to the noise that is planned for it
@@ -467,6 +484,9 @@ def planned_noise(
 
 _STEPS = 14
 _MOST_OPTIONS = 20  # certified, each as a plan is: a fraction of a second
+Aim: TypeAlias = Literal["expected", "these-data", "any-database"]
+"""Which error is aimed at."""
+
 _LEAST, _MOST = Fraction(1, 10**4), Fraction(10**4)
 _DIGITS = 3
 
@@ -542,41 +562,60 @@ def _predicted(item: tuple[object, Candidate]) -> float:
 
 
 def smallest_epsilon(
-    spec: ReleaseSpec, error: float, progress: Progress = silent
+    spec: ReleaseSpec, error: float, progress: Progress = silent, about: Aim = "any-database"
 ) -> tuple[Fraction, ReleasePlan]:
-    """The smallest epsilon, to three digits, whose certificate is at most `error` in data units.
+    """The smallest epsilon, to three digits, for which an error is at most `error` in data units.
 
-    Bisection on a logarithmic scale over plans with ``objective = "certified"``; the certificate
-    falls as epsilon grows but for the choice's own steps, so the answer certifies what it says
-    though a slightly smaller one might too.
+    Bisection on a logarithmic scale over plans; the error falls as epsilon grows but for the
+    choice's own steps, so the answer keeps what it says though a slightly smaller one might too.
+
+    Parameters
+    ----------
+    about : "expected", "these-data" or "any-database"
+        Which error: what is expected of typical data, the band of evenly spread records, or the
+        certificate. For the last, plans have ``objective = "certified"``.
 
     Raises
     ------
     SpecError
-        Where no epsilon reaches the error.
+        Where no epsilon reaches the error, or the learner's plan does not tell it.
     """
     _refuse_advanced(spec)
     files = footers(spec)
 
     def planned(epsilon: Fraction) -> ReleasePlan:
-        return plan_files(spec.certified_at(epsilon), files)
+        if about == "any-database":
+            return plan_files(spec.certified_at(epsilon), files)
+        return plan_files(spec.changed({"budget": {"epsilon": str(epsilon)}}), files)
 
     low, high = _LEAST, _MOST
     best = planned(high)
-    if not error >= best.certificate.total:
+    reached = _aimed(best, about)
+    if not error >= reached:
         raise SpecError(
-            f"--target-error: {error:g} is below {best.certificate.total:.3g}, which even epsilon "
+            f"--target-error: {error:g} is below {reached:.3g}, which even epsilon "
             f"{high} certifies; write a larger error, a larger bandwidth, or a larger mechanism.k"
         )
     for step in range(_STEPS):
         middle = _rounded(float(low * high) ** 0.5)
         candidate = planned(middle)
-        if candidate.certificate.total <= error:
+        if _aimed(candidate, about) <= error:
             high, best = middle, candidate
         else:
             low = middle
         progress("searching epsilon", step + 1, _STEPS)
     return high, best
+
+
+def _aimed(planned: ReleasePlan, about: Aim) -> float:
+    ahead = planned.outlook
+    found = {"expected": ahead.expected, "these-data": ahead.these_data}
+    error = found.get(about, planned.certificate.total)
+    if error is None:
+        raise SpecError(
+            f'--of: "{about}" is not told by this plan; leave it out, or write "any-database"'
+        )
+    return error
 
 
 def _refuse_advanced(spec: ReleaseSpec) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dbern.certificate import Certificate, printed_sum
+from dbern.certificate import Certificate, Promises, printed_sum
 from dbern.counting.passes import Counters
 from dbern.data.parquet import BATCH_ROWS, READERS, FileFacts, reading_bytes
 from dbern.planning.spec import ReleaseSpec, described
@@ -158,6 +158,17 @@ class PlannedMeasurement:
 
 
 @dataclass(frozen=True)
+class Outlook:
+    """What a plan expects beside what it certifies, in data units: see `Promises`."""
+
+    expected: float | None = None
+    these_data: float | None = None
+    extent: tuple[float, float] | None = None
+    unit: str = ""
+    by_place: bool = False
+
+
+@dataclass(frozen=True)
 class ReleasePlan:
     """A release, resolved.
 
@@ -191,6 +202,17 @@ class ReleasePlan:
     cost: Cost
     notes: tuple[str, ...] = ()
     random_dp: RandomPrivacy | None = None
+    outlook: Outlook = Outlook()
+
+    @property
+    def promises(self) -> Promises:
+        """Expected error, promise for the data at hand as far as it is known, and for any data."""
+        ahead, sure = self.outlook, self.certificate
+        largest = None if ahead.extent is None else max(map(abs, ahead.extent))
+        promised = ahead.expected, ahead.these_data, sure.total, sure.beta
+        return Promises(
+            *promised, ahead.unit, largest, ahead.extent, released=False, by_place=ahead.by_place
+        )
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:
@@ -265,6 +287,7 @@ class ReleasePlan:
             "cost": asdict(self.cost),
             "notes": list(self.notes),
             "random_dp": None if self.random_dp is None else self.random_dp.to_dict(),
+            "outlook": asdict(self.outlook),
         }
 
     @classmethod
@@ -275,6 +298,8 @@ class ReleasePlan:
         protection = Protection.from_dict(given.pop("neighbors"), given.pop("unit"))
         n = given.pop("normalizer") if "normalizer" in given else given.pop("n")
         charge, random = Budget.parse(**content["charge"]), content["random_dp"]
+        ahead = given.pop("outlook", {})  # plans had none
+        ahead = {**ahead, "extent": tuple(ahead["extent"]) if ahead.get("extent") else None}
         return cls(
             **{
                 **given,
@@ -288,6 +313,7 @@ class ReleasePlan:
                 "certificate": _certificate(content["certificate"]),
                 "cost": Cost(**content["cost"]),
                 "notes": tuple(content["notes"]),
+                "outlook": Outlook(**ahead),
             }
         )
 
@@ -297,7 +323,8 @@ class ReleasePlan:
 
 
 def _certificate(content: Mapping[str, Any]) -> Certificate:
-    return Certificate(**{key: content[key] for key in Certificate.__dataclass_fields__})
+    fields = Certificate.__dataclass_fields__
+    return Certificate(**{key: content[key] for key in fields if key in content})
 
 
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
@@ -314,6 +341,7 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
         lines += _component_lines(plan, component)
     apart = several or plan.certificate != plan.components[0].certificate
     lines += _certificate_lines(plan) if apart else []
+    lines += plan.promises.lines()
     cost = plan.cost
     tasks = f"{cost.rows} rows in about {cost.tasks} tasks, {cost.slabs} lattice slabs"
     memory = (
@@ -345,7 +373,7 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
         *(("", line) for line in sense.derivation),
         ("noise", f"exact {noise.kind.removeprefix('discrete-')}, scale {noise.scale:.6g}"),
         ("", f"on multiples of {noise.granularity:.4g}"),
-        ("certificate", f"sup error <= {total} with probability {1 - sure.beta:g}"),
+        ("certificate", f"sup error <= {total} {_sure(plan, sure)}"),
         ("", "approximation {} + rounding {} + noise {}".format(*parts)),
         *([] if one.entries else [("", _first_part(one.approximation))]),
         ("", _compared(plan, one)),
@@ -372,7 +400,13 @@ def _first_part(approximation: Mapping[str, Any]) -> str:
 def _certificate_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     sure = plan.certificate
     _, total = printed_sum((sure.approximation, sure.rounding, sure.noise))
-    return [("the function", f"sup error <= {total} with probability {1 - sure.beta:g}")]
+    return [("the function", f"sup error <= {total} {_sure(plan, sure)}")]
+
+
+def _sure(plan: ReleasePlan, sure: Certificate) -> str:
+    """How sure a bound is; and where it is that of the function, whether it is worth anything."""
+    empty = plan.promises.empty and sure == plan.certificate
+    return f"with probability {1 - sure.beta:g}" + (": no more than of a constant" if empty else "")
 
 
 def _guarantee(plan: ReleasePlan) -> str:
@@ -387,7 +421,9 @@ def _compared(plan: ReleasePlan, one: PlannedMeasurement) -> str:
     text = f"S/epsilon = {one.sensitivity.function / float(plan.charge.epsilon):.3g}"
     if not least:
         return f"for comparison, {text}"
-    return f"{total / least:.0f} times a lower bound for any mechanism, {least:.3g}; {text}"
+    kind = one.certificate.lower_bound_kind
+    times = f"{total / least:.0f}" if total >= 10 * least else f"{total / least:.1f}"
+    return f"{times} times a lower bound for any mechanism, {least:.3g} (by {kind}); {text}"
 
 
 def _released_as(one: PlannedMeasurement) -> str:

@@ -25,7 +25,7 @@ from pydantic import (
 
 from dbern.bernstein.basis import MOST_H, MOST_K
 from dbern.combination import Combination
-from dbern.counting.measurement import Measurement, protect
+from dbern.counting.measurement import Measurement, protect, require_counted
 from dbern.data.domain import (
     Axis,
     Column,
@@ -546,6 +546,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
     components = learner.components(schema)
     require_one_charge(learner.kind, [(one.name, one.outputs, one.fraction) for one in components])
+    require_counted(components)
     most = max((c.domain.dimensions for c in components if not c.entries), default=0)
     if most > _MOST_AXES:
         raise SpecError(

@@ -82,6 +82,34 @@ def gaussian_tail(noise: GaussianNoise, coefficients: int, beta: Fraction) -> fl
     return float_above(granules * noise.granularity)
 
 
+def weighted_tail(
+    noise: LaplaceNoise, root: FloatArray, largest: FloatArray, level: float
+) -> FloatArray:
+    """Bound what ``sum_j w_j X_j`` exceeds with probability at most ``exp(-level)``, in granules.
+
+    X are independent draws; of the weights only ``|w|_2 <= root`` and ``|w|_inf <= largest`` are
+    used. With s the scale, ``E e^(u X) <= 1 / (1 - u^2 s^2)`` for ``u s < 1`` (as ``(cosh z - 1) /
+    z^2`` increases), so ``ln E e^(u sum) <= u^2 s^2 |w|_2^2 / (1 - u^2 s^2 |w|_inf^2) <= u^2 v / (2
+    (1 - c u))`` with ``v = 2 s^2 |w|_2^2``, ``c = s |w|_inf``: a sub-gamma variable, which exceeds
+    ``sqrt(2 v x) + c x`` with probability at most ``e^-x`` (Boucheron, Lugosi, Massart 2013, 2.4).
+
+    Examples
+    --------
+    >>> noise = LaplaceNoise(scale=100, granularity_exponent=0, l1_sensitivity_granules=100)
+    >>> float(weighted_tail(noise, np.array(1.0), np.array(1.0), math.log(20)).round(1))
+    645.7
+    """
+    return np.asarray(noise.scale * (2 * math.sqrt(level) * root + level * largest))
+
+
+def gaussian_weighted_tail(
+    noise: GaussianNoise, root: FloatArray, largest: FloatArray, level: float
+) -> FloatArray:
+    """Bound the same of Gaussian noise, sub-Gaussian: ``E e^(u X) <= e^(u^2 sigma^2 / 2)``."""
+    del largest
+    return np.asarray(noise.sigma * root * math.sqrt(2 * level))
+
+
 def float_above(value: Fraction) -> float:
     """The least float that is not below `value`.
 

@@ -14,12 +14,13 @@ from typing import Any, Final
 import numpy as np
 
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import gaussian_tail, tail
+from dbern.privacy.accuracy import gaussian_tail, gaussian_weighted_tail, tail, weighted_tail
 from dbern.privacy.budget import Budget
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.contract import Calibrated, Contract, law_of
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.zcdp import rho_for
+from dbern.types import FloatArray
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class NoiseFamily:
     node_tail : callable
         Of (law, a, m, level): granules that ``sum_j c_j X_j`` reaches with probability at most
         ``exp(-level)``, for ``|c|_2 <= a`` and ``|c|_inf <= m``: `dbern.certificate.tail_at_nodes`.
+    weighted_tail : callable
+        The same for many a and m, at once and without a search.
     rho : callable, optional
         Of a law: its zCDP, where that is what it is calibrated to.
     automatic : bool
@@ -72,6 +75,7 @@ class NoiseFamily:
     moved: Callable[[Any], float]
     tail: Callable[[Any, int, Fraction], float]
     node_tail: Callable[[Any, float, float, float], float]
+    weighted_tail: Callable[[Any, FloatArray, FloatArray, float], FloatArray]
     rho: Callable[[Any], Fraction] | None = None
     automatic: bool = True
     by_function: bool = False
@@ -110,6 +114,7 @@ LAPLACE: Final = NoiseFamily(
     moved=lambda law: float(law.l1_sensitivity_granules),
     tail=tail,
     node_tail=_laplace_node_tail,
+    weighted_tail=weighted_tail,
 )
 GAUSSIAN: Final = NoiseFamily(
     law=GaussianNoise,
@@ -123,6 +128,7 @@ GAUSSIAN: Final = NoiseFamily(
     moved=lambda law: math.sqrt(law.l2_sensitivity_granules_squared),
     tail=gaussian_tail,
     node_tail=lambda law, a, m, level: law.sigma * a * math.sqrt(2 * level),  # noqa: ARG005
+    weighted_tail=gaussian_weighted_tail,
     rho=lambda law: law.rho,
 )
 PAPER: Final = replace(LAPLACE, kinds={"": "laplace"}, automatic=False, by_function=True)

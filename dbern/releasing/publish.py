@@ -24,6 +24,7 @@ from dbern.ledger import BudgetLedger, Reservation, Staging
 from dbern.planning.plans import WRITERS, PlannedMeasurement, ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
+from dbern.privacy.contract import array_names
 from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, privatize, to_grid
 from dbern.strategies.base import Lattice, Slab
@@ -137,7 +138,7 @@ def _attributes(
     spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation, ledger_id: str
 ) -> dict[str, Any]:
     """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
-    content = plan.to_dict()
+    content, expected = plan.to_dict(), plan.outlook.expected
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -166,6 +167,7 @@ def _attributes(
         "neighbors": plan.protection.neighbors.value,
         "unit": str(plan.protection.unit),
         "certificate": content["certificate"],
+        **({} if expected is None else {"expected_error": expected}),
         **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
     }
 
@@ -196,6 +198,8 @@ def _described(
         axes, shown = measurement.domain.names, {"additive": measurement.additive}
         oblique = measurement.oblique
         shown |= {} if oblique is None else {"oblique": oblique.to_dict()}
+        if measurement.counted_in is not None:
+            shown["counted_in"] = list(array_names(measurement.counted_in, measurement.outputs))
         shown |= {key: facts[key] for key in ("k", "h", "approximation")}
         whole = any(one.of == "lattice" for one in planned.maps)
         shown |= {"spectral": "lattice"} if whole else {}

@@ -354,6 +354,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
     drawn = axes if axes <= 3 else 2
     groups = len(synopsis.classes) if synopsis.meaning == "density" else 0
     picture = picture_of(synopsis, _PLACES[3 if drawn == 2 and groups else drawn])
+    promises = synopsis.promises(picture.largest)
     return render(
         "synopsis.html",
         title=facts["name"],
@@ -370,6 +371,8 @@ def synopsis_page(synopsis: Synopsis) -> str:
         guarantee=guarantee_of(facts),
         signatures=[signed_by(one) for one in synopsis.signers or (None,)],
         certificate=_certificate(facts["certificate"], picture),
+        headline=promises.headline,
+        promises=[text for _, text in promises.lines()],
         components=facts["components"],
         recipes=recipes(synopsis),
         parameters={
@@ -478,7 +481,7 @@ def _what(facts: Mapping[str, Any], meaning: Meaning, groups: int) -> str:
 def _caption(synopsis: Synopsis, picture: Picture) -> str:
     certificate = synopsis.metadata["certificate"]
     sure = f"{100 * (1 - certificate['beta']):g} %"
-    width = number(certificate["total"])
+    width = number(synopsis.promises().headline)
     if picture.kind == "regions":
         said = f"Paler where the band of ±{width} leaves the class in doubt, at {sure} confidence."
     elif picture.kind == "map":
@@ -519,9 +522,6 @@ def _interval(axis: Axis) -> dict[str, Any]:
 
 
 def _certificate(certificate: Mapping[str, Any], picture: Picture) -> dict[str, Any]:
-    largest = max(abs(picture.low), abs(picture.high)) if picture.kind == "map" else None
-    if picture.kind == "curve":
-        largest = max(float(abs(panel.values).max()) for panel in picture.panels)
     total = certificate["total"] or 1.0
     return {
         "parts": [
@@ -535,7 +535,7 @@ def _certificate(certificate: Mapping[str, Any], picture: Picture) -> dict[str, 
         ],
         "total": certificate["total"],
         "sure": f"{100 * (1 - certificate['beta']):g} %",
-        "largest": largest,
+        "largest": picture.largest,
         "lower_bound": certificate["lower_bound"],
     }
 

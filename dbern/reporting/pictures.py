@@ -144,6 +144,13 @@ class Picture:
     fixed: str = ""
 
     @property
+    def largest(self) -> float | None:
+        """The largest value drawn, whatever its sign; None of regions, which show no values."""
+        if self.kind == "regions":
+            return None
+        return max(float(np.abs(panel.values).max()) for panel in self.panels)
+
+    @property
     def low(self) -> float:
         """The least value drawn, its band included."""
         return min(float(np.min(p.values if p.low is None else p.low)) for p in self.panels)
@@ -238,7 +245,7 @@ def _curves(synopsis: Synopsis, places: int) -> Picture:
     values = np.asarray(synopsis(points)).reshape(places, -1)
     certificate = synopsis.metadata["certificate"]
     low, high = values - certificate["total"], values + certificate["total"]
-    if synopsis.combination.kind == "ratio":  # narrower where there are many records
+    if synopsis.combination.kind == "ratio" or synopsis.about == "these-data":  # narrower
         low, high = (
             end.reshape(places, -1) for end in synopsis.interval(points, certificate["beta"])
         )
@@ -260,7 +267,7 @@ def _curves(synopsis: Synopsis, places: int) -> Picture:
 
 
 def _regions(synopsis: Synopsis, title: str, values: FloatArray) -> Panel:
-    width = synopsis.metadata["certificate"]["total"]
+    width = synopsis.promises().headline
     if values.ndim == 2:
         margin = values - synopsis.combination.threshold
         leads = np.stack([-margin, margin], axis=-1)

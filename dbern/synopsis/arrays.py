@@ -21,6 +21,7 @@ from dbern.bernstein.basis import (
     on_axes,
     on_others,
 )
+from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.oblique import Oblique
 from dbern.certificate import (
     Certificate,
@@ -33,7 +34,8 @@ from dbern.privacy.mechanism import Noise
 from dbern.strategies import map_of, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Lattice, LatticeStrategy, Slab, Strategy
-from dbern.strategies.bias import approximation_of
+from dbern.strategies.bias import Approximation, approximation_of
+from dbern.strategies.bins import AxisBins
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.store import ReleasedStore
 from dbern.system import LRUCache
@@ -294,6 +296,9 @@ class ReleasedVector:
     columns: tuple[int, ...] = ()
     large = False
     order: tuple[int, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
+    value_unit = 1.0
+    counted_in = None
     chosen = Smoothing((), ())
 
     def __init__(self, store: ReleasedStore, name: str, facts: Mapping[str, Any]) -> None:
@@ -403,13 +408,17 @@ class ReleasedArray:
             return self._polynomial(smoothing)(points, total, threads)
         values = np.full(len(points), np.nan)
         inside = self.domain.inside(points)
-        unit = np.clip(self.domain.to_unit(points[inside]), 0.0, 1.0)
-        unit = unit if self.oblique is None else self.oblique.positions(unit)
+        unit = self.places(points[inside])
         if smoothing is not None:
             values[inside] = self._polynomial(smoothing)(unit, total, threads)
             return values
         values[inside] = self._at_nodes(np.rint(unit * self.lattice.k).astype(np.int64))
         return values
+
+    def places(self, points: FloatArray) -> FloatArray:
+        """Points (m, l) in the unit cube of its lattice; those outside are moved there."""
+        unit = np.clip(self.domain.to_unit(points), 0.0, 1.0)
+        return unit if self.oblique is None else self.oblique.positions(unit)
 
     def _at_nodes(self, nodes: Int64Array) -> FloatArray:
         """Lattice values at nodes (m, l), of which only the shards that hold some are read."""
@@ -451,14 +460,47 @@ class ReleasedArray:
         if selected:
             at_once *= len(smoothings(strategy, self.order))
         model = ErrorModel(
-            approximation=approximation_of(self._facts["approximation"]),
+            approximation=self.approximation,
             strategy=smoothed(strategy, smoothing),
             law=self.law,
             lattice_error=errors["lattice"],
-            released_error=errors["released"],
-            unit=self._facts["value_unit"],
+            released_error=self.released_error,
+            unit=self.value_unit,
         )
         return model.bound(smoothing.h, beta, at_once)
+
+    @cached_property
+    def approximation(self) -> Approximation:
+        """The class of functions that its bound covers."""
+        return approximation_of(self._facts["approximation"])
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Of a sum of kernels over records, axis by axis; else none."""
+        return getattr(self.approximation, "kernels", ())
+
+    @property
+    def bins(self) -> tuple[AxisBins, ...]:
+        """Where bins were released, axis by axis; else none."""
+        return getattr(self.strategy, "bins", ())
+
+    @property
+    def value_unit(self) -> float:
+        """Multiplies unit-cube values to give data units."""
+        unit: float = self._facts["value_unit"]
+        return unit
+
+    @property
+    def released_error(self) -> float:
+        """Bound on the error of a released value but for its noise, in unit-cube units."""
+        error: float = self._facts["errors"]["released"]
+        return error
+
+    @property
+    def counted_in(self) -> str | None:
+        """The array whose bins have each of its records with at least as large a weight."""
+        names: list[str] | None = self._facts.get("counted_in")
+        return None if names is None else names[self._facts["arrays"].index(self.name)]
 
     @cached_property
     def law(self) -> Noise:
@@ -486,7 +528,7 @@ class ReleasedArray:
         return self._store.values(f"{self._path}/coefficients")
 
     @cached_property
-    def _released(self) -> FloatArray:
+    def released(self) -> FloatArray:
         """What carries the noise, in data units: spectral coordinates, bins or lattice values."""
         family = self.strategy.kind
         if not family:
@@ -502,7 +544,7 @@ class ReleasedArray:
     def _released_blocks(self) -> Blocks:
         """What carries the noise: of a large lattice's own values, shard by shard."""
         plain = not self.strategy.kind
-        return self._lattice_blocks() if plain and self.large else blocks_of(self._released)
+        return self._lattice_blocks() if plain and self.large else blocks_of(self.released)
 
     @property
     def large(self) -> bool:
@@ -518,7 +560,7 @@ class ReleasedArray:
             axes = zip(self.lattice.k, smoothing.h, strict=True)
             return self._lattice_blocks(), [iterated_matrix(*axis) for axis in axes]
         used = smoothed(self.strategy, smoothing)
-        return blocks_of(self._released), used.matrices(smoothing.h)
+        return blocks_of(self.released), used.matrices(smoothing.h)
 
     def _polynomial(self, smoothing: Smoothing) -> Polynomial | LazyPolynomial:
         return self._polynomials(smoothing, lambda: self._function(smoothing))
@@ -532,7 +574,7 @@ class ReleasedArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
         if smoothing.ranks == whole_ranks(self.strategy):
             return iterate(self._lattice_values, smoothing.h)
-        values = self._released
+        values = self.released
         used = smoothed(self.strategy, smoothing)
         whole = Slab(0, 0, self.lattice.shape[0])
         return iterate(used.reconstruct(values, whole), smoothing.h)

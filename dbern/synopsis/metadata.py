@@ -266,6 +266,7 @@ class _CertificateFacts(Facts):
     total: _NotNegative
     beta: Annotated[float, Field(gt=0, lt=1)]
     lower_bound: _NotNegative
+    lower_bound_kind: Text = ABSENT
 
 
 class _Laplace(Facts):
@@ -454,6 +455,7 @@ class Component(Facts):
     entries: Annotated[list[Text], Field(min_length=1)] = ABSENT
     features: _FeaturesFacts = ABSENT
     additive: bool = ABSENT
+    counted_in: list[Name] = ABSENT
     sensitivity: _SensitivityFacts
     noise: _NoiseFacts
     certificate: _CertificateFacts
@@ -534,6 +536,7 @@ class Released(Facts):
     unit: Text
     random_dp: _RandomFacts = ABSENT
     certificate: _CertificateFacts
+    expected_error: _NotNegative = ABSENT
     post_processing: Literal["never stored"] = ABSENT  # readers say what they did, no store
 
     @model_validator(mode="after")
@@ -548,6 +551,9 @@ class Released(Facts):
         for one in self.components:
             known = len(set(one.axes)) == len(one.axes) and set(one.axes) <= set(domain)
             require(known, "components: axes that are none of the domain's, or twice")
+            counted = one.counted_in if one.declares("counted_in") else one.arrays
+            fits = len(counted) == len(one.arrays) and set(counted) <= set(names)
+            require(fits, "components: counted_in names an array that is not there")
         self._require_parts(domain)
         return self
 

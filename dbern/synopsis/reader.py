@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from dbern.certificate import Certificate, combined, lower_bound
+from dbern.certificate import Certificate, LowerBound, Promises, combined, strongest_bound
 from dbern.combination import LEAST_SQUARES, Answer, Combination, Meaning
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget, PrivacyUnit
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing
+from dbern.synopsis.bands import ArrayBand, Bracketed, bracketed
 from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores
 from dbern.synopsis.points import (
     Points,
@@ -33,6 +35,7 @@ from dbern.synopsis.points import (
 )
 from dbern.synopsis.regression import Regression, ReleasedMoments
 from dbern.synopsis.store import ReleasedStore
+from dbern.system import LRUCache
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -44,6 +47,12 @@ if TYPE_CHECKING:
 
 Order: TypeAlias = int | Sequence[int] | str | None
 """Order of the iterated operator: one, one per axis, "auto", or None for the released one."""
+
+
+About: TypeAlias = Literal["these-data", "any-database"]
+"""What a band is about: the data at hand, as far as they were released, or any database."""
+
+_KEPT_BANDS = 8
 
 
 @dataclass(frozen=True)
@@ -212,11 +221,26 @@ class Synopsis:
         return _Question(smoothings, answer, tuple(one.deviation(own) for one, own in pairs))
 
     def _answered(self, points: Points, question: _Question) -> Any:
-        array = plain(points, self.domain)
-        if not isinstance(array, np.ndarray):
-            return self._lazy(array, question)
-        values = self._evaluate(array, question, len(array), available_cores())
+        several = self.combination.multi_output or question.answer == "probability"
+        columns = (len(self.classes),) if several else ()
+        values = self._mapped(points, partial(_values_block, question=question), columns)
         return values if type(points) is np.ndarray else self._like(points, values, question.answer)
+
+    def _mapped(
+        self, points: Points, block: Callable[..., FloatArray], last: tuple[int, ...]
+    ) -> Any:
+        """What `block` makes of points, of dask block by block; answers end in axes of `last`."""
+        array = plain(points, self.domain)
+        if isinstance(array, np.ndarray):
+            return block(array, self, len(array), available_cores())
+        check_shape(array.shape, self.domain)
+        total = LEAST_RESAMPLED if np.isnan(array.shape[0]) else array.shape[0]
+        chunks = (array.chunks[0], *((count,) for count in last))
+        facts: dict[str, Any] = {"dtype": np.float64, "meta": np.empty((0,) * len(chunks))}
+        facts |= {"chunks": chunks, "drop_axis": list(range(1, array.ndim))}
+        facts |= {"new_axis": list(range(1, len(chunks)))}
+        array = array.rechunk({1: -1}) if array.ndim == 2 else array
+        return array.map_blocks(block, self, total, **facts)
 
     def _like(self, points: Points, values: Any, answer: Answer = "value") -> Any:
         names = self.combination.columns_of(answer)
@@ -343,20 +367,6 @@ class Synopsis:
             for i, array in enumerate(self.arrays)
         ]
 
-    def _lazy(self, points: Any, question: _Question) -> Any:
-        check_shape(points.shape, self.domain)
-        total = LEAST_RESAMPLED if np.isnan(points.shape[0]) else points.shape[0]
-        several = self.combination.multi_output or question.answer == "probability"
-        columns = len(self.classes) if several else 0
-        empty = np.empty((0,) * (2 if columns else 1))
-        facts: dict[str, Any] = {"dtype": np.float64, "meta": empty}
-        if points.ndim == 2:
-            points = points.rechunk({1: -1})
-            facts |= {"chunks": (points.chunks[0], (columns,))} if columns else {"drop_axis": 1}
-        elif columns:
-            facts |= {"new_axis": 1, "chunks": (points.chunks[0], (columns,))}
-        return points.map_blocks(_block, self, question, total, **facts)
-
     def choose(self) -> Smoothing:
         """Return order and rank with the least estimated mean squared error (`h="auto"`).
 
@@ -364,21 +374,41 @@ class Synopsis:
         """
         return self.arrays[0].chosen
 
-    def band(self, beta: float | str = 0.05, h: Order = None) -> float:
+    @cached_property
+    def about(self) -> About:
+        """What `band` and `interval` are about by default.
+
+        "these-data" where the release lets them follow it: kernel sums released as bins, on one to
+        three axes. Elsewhere "any-database", whatever is asked for.
+        """
+        return "these-data" if any(self._bracketed) else "any-database"
+
+    def band(
+        self, beta: float | str = 0.05, h: Order = None, *, about: About = "these-data"
+    ) -> float:
         """Return the half-width of a simultaneous confidence band for the non-private function.
 
         With probability at least ``1 - beta`` it covers at every point of the domain at once:
-        approximation of the worst database, rounding, and the quantile of the noise's public law.
-        For ``h="auto"`` the noise part holds over all candidates at once.
+        approximation, rounding, and the quantile of the noise's public law. The approximation is
+        that of the data at hand, bounded by the released numbers alone (`dbern.synopsis.bands`),
+        where `about` says so and the release allows it (see `Synopsis.about`), else that of the
+        worst database. For ``h="auto"`` all holds over all candidates at once.
+
+        Parameters
+        ----------
+        about : "these-data" or "any-database"
+            "any-database": the width that was promised before a record was read.
 
         Raises
         ------
         SpecError
-            For a beta outside (0, 1).
+            For a beta outside (0, 1), or another `about`.
         """
-        return self.bound(beta, h).total
+        return self.bound(beta, h, about=about).total
 
-    def bound(self, beta: float | str = 0.05, h: Order = None) -> Certificate:
+    def bound(
+        self, beta: float | str = 0.05, h: Order = None, *, about: About = "these-data"
+    ) -> Certificate:
         """Return the parts of `band`: approximation, rounding and noise, at `beta`.
 
         Raises
@@ -387,44 +417,109 @@ class Synopsis:
             For a confidence outside of (0, 1), or an order that the synopsis cannot have.
         """
         level = confidence(beta)
-        parts = self._bounds(level, h)
+        parts = [one.certificate for one in self._bands(level, h, about)]
         return combined(self.combination, parts, self._lower_bound(float(level)))
 
-    def _bounds(self, beta: Fraction, h: Order) -> list[Certificate]:
-        arrays, selected = self.arrays, _is_auto(h)
-        return [
-            array.bound(smoothing, beta, len(arrays), selected=selected)
-            for array, smoothing in zip(arrays, self._smoothings(h), strict=True)
-        ]
+    def promises(self, largest: float | None = None) -> Promises:
+        """Return what `show` and reports tell of the error, at the confidence of the certificate.
+
+        Parameters
+        ----------
+        largest : float, optional
+            The largest released value, of which errors are told as shares.
+        """
+        facts, names = self.metadata, self.domain.names
+        sure, volume = facts["certificate"], self.domain.volume
+        known, by_place = all(one.kernels for one in self.arrays), self.combination.kind == "ratio"
+        top = max(one.value_unit * math.prod(g.peak for g in one.kernels) for one in self.arrays)
+        unsigned = all(one.counted_in == one.name for one in self.arrays)
+        density = known and all(one.value_unit == 1 / volume for one in self.arrays)
+        follows = self.about == "these-data" and not by_place
+        return Promises(
+            expected=facts.get("expected_error"),
+            these_data=self.band(sure["beta"]) if follows else None,
+            any_database=sure["total"],
+            beta=sure["beta"],
+            unit=self.combination.unit(names, density=density),
+            largest=largest,
+            extent=self.combination.extent((0.0 if unsigned else -top, top) if known else None),
+            released=True,
+            by_place=by_place,
+        )
+
+    def _bands(self, beta: Fraction, h: Order, about: About) -> list[ArrayBand]:
+        if about not in get_args(About):
+            raise SpecError(f'about = "{about}": write "these-data" or "any-database"')
+        smoothings, selected = self._smoothings(h), _is_auto(h)
+
+        count = len(self.arrays)
+
+        def made(
+            one: tuple[ReleasedArray | ReleasedVector, Bracketed | None, Smoothing],
+        ) -> ArrayBand:
+            array, follows, smoothing = one
+            if follows is None or about == "any-database":
+                return ArrayBand(array.bound(smoothing, beta, count, selected=selected))
+            return follows.band(smoothing, beta, count, selected=selected)
+
+        parts = zip(self.arrays, self._bracketed, smoothings, strict=True)
+        return self._kept_bands((beta, smoothings, selected, about), lambda: [*map(made, parts)])
+
+    @cached_property
+    def _kept_bands(self) -> LRUCache[list[ArrayBand]]:
+        return LRUCache(_KEPT_BANDS)
+
+    @cached_property
+    def _bracketed(self) -> list[Bracketed | None]:
+        return bracketed(self.arrays)
 
     def interval(
-        self, points: Points, beta: float | str = 0.05, h: Order = None
+        self,
+        points: Points,
+        beta: float | str = 0.05,
+        h: Order = None,
+        *,
+        about: About = "these-data",
     ) -> tuple[Any, Any]:
-        """Return the lower and upper ends of a simultaneous band at the points.
+        """Return the ends of a simultaneous band at the points; `about` as for `band`.
 
-        Of a quotient narrower than `band` where its denominator is surely positive.
+        Narrower than `band` where records are few; of a quotient also where its denominator is
+        surely positive. Of a dask array lazy.
 
         Raises
         ------
         SpecError
             For points, a confidence or an order that this synopsis cannot have.
         """
-        level = confidence(beta)
-        errors = [one.total for one in self._bounds(level, h)]
-        if self.combination.kind == "ratio":
-            array = as_points(points, self.domain)
-            parts = self._parts(array, self._smoothings(h), len(array), available_cores())
-            low, high = self.combination.interval(parts, errors)
-            outside = ~self.domain.inside(array)
+        asked = (confidence(beta), h, about)
+        self._bands(*asked)  # refused now, and not by a worker
+        columns = (len(self.classes),) if self.combination.multi_output else ()
+        both = self._mapped(points, partial(_ends_block, asked=asked), (*columns, 2))
+        return self._like(points, both[..., 0]), self._like(points, both[..., 1])
+
+    def _ends(
+        self, points: FloatArray, asked: tuple[Fraction, Order, About], total: int, threads: int = 1
+    ) -> FloatArray:
+        smoothings, combination = self._smoothings(asked[1]), self.combination
+        errors = [
+            band.at(points[:, array.columns])
+            for array, band in zip(self.arrays, self._bands(*asked), strict=True)
+        ]
+        if combination.kind == "ratio":
+            parts = self._parts(points, smoothings, total, threads)
+            low, high = combination.interval(parts, errors)
+            outside = ~self.domain.inside(points)
             low[outside] = high[outside] = np.nan
         else:
-            values, width = self(plain(points, self.domain), h), self.combination.error(errors)
+            values = self._evaluate(points, _Question(smoothings), total, threads)
+            width = combination.errors(errors)
+            if combination.peaks:  # of a product over axes one width, whatever else is asked
+                totals = [one.certificate.total for one in self._bands(*asked)]
+                width = np.array(combination.error(totals))
             low, high = values - width, values + width
-            if self.combination.kind == LEAST_SQUARES:
-                low, high = (
-                    np.clip(x, self.combination.low, self.combination.high) for x in (low, high)
-                )
-        return self._like(points, low), self._like(points, high)
+            if combination.kind == LEAST_SQUARES:
+                low, high = (np.clip(x, combination.low, combination.high) for x in (low, high))
+        return np.stack([low, high], axis=-1)
 
     def regression(
         self,
@@ -529,15 +624,18 @@ class Synopsis:
             return ReleasedMoments(self._store, name, facts, self.domain, self.combination)
         return ReleasedVector(self._store, name, facts)
 
-    def _lower_bound(self, beta: float) -> float:
+    def _lower_bound(self, beta: float) -> LowerBound:
         facts, first = self.metadata, self.metadata["components"][0]
         additive = first.get("additive", "entries" not in first)
         if not additive:
-            return 0.0
+            return LowerBound()
         epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
         n = facts["target"].get("n") or facts["target"]["normalizer"]
         rows = PrivacyUnit.shown(facts["unit"]).max_contributions
-        return lower_bound(first["sensitivity"]["function"], epsilon, beta, n, delta, rows)
+        unsigned = first.get("counted_in") == first["arrays"] and "oblique" not in first
+        kernels = self.arrays[0].kernels if unsigned else ()
+        moved = first["sensitivity"]["function"]
+        return strongest_bound(moved, epsilon, beta, n, delta, rows, kernels)
 
     def _smoothings(self, h: Order) -> tuple[Smoothing, ...]:
         if _is_auto(h):
@@ -552,8 +650,21 @@ def _is_auto(h: Order) -> bool:
     return isinstance(h, str) and h == "auto"
 
 
-def _block(points: FloatArray, synopsis: Synopsis, question: _Question, total: int) -> FloatArray:
-    return synopsis._evaluate(as_points(points, synopsis.domain), question, total)
+def _values_block(
+    points: FloatArray, synopsis: Synopsis, total: int, threads: int = 1, *, question: _Question
+) -> FloatArray:
+    return synopsis._evaluate(as_points(points, synopsis.domain), question, total, threads)
+
+
+def _ends_block(
+    points: FloatArray,
+    synopsis: Synopsis,
+    total: int,
+    threads: int = 1,
+    *,
+    asked: tuple[Fraction, Order, About],
+) -> FloatArray:
+    return synopsis._ends(as_points(points, synopsis.domain), asked, total, threads)
 
 
 @lru_cache(maxsize=8)

@@ -65,7 +65,7 @@ from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
 from dbern.synopsis.arrays import LazyPolynomial, ReleasedArray, Smoothing
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.points import Points, plain
-from dbern.synopsis.reader import Order, Synopsis, arrived
+from dbern.synopsis.reader import About, Order, Synopsis, arrived
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 
@@ -521,7 +521,12 @@ class ShapedSynopsis(Synopsis):
         return super().__call__(points, h)
 
     def interval(
-        self, points: Points, beta: float | str = 0.05, h: Order = None
+        self,
+        points: Points,
+        beta: float | str = 0.05,
+        h: Order = None,
+        *,
+        about: About = "these-data",
     ) -> tuple[Any, Any]:
         """Return the lower and upper ends of a simultaneous band at the points.
 
@@ -530,7 +535,7 @@ class ShapedSynopsis(Synopsis):
         curve, and nowhere exceeds the curve plus or minus `band`.
         """
         array = plain(points, self.domain)
-        low, high = self._unshaped.interval(array, beta, h)
+        low, high = self._unshaped.interval(array, beta, h, about=about)
         values = self(array, h)
         if _NONNEGATIVE in self._shapes and self.meaning == "density":
             low = np.maximum(low, 0.0)

@@ -108,9 +108,16 @@ class Smoother(Learner):
         return given
 
     def kernel_sum(
-        self, name: str, domain: Domain, record_weights: RecordWeights, fraction: Fraction = WHOLE
+        self,
+        name: str,
+        domain: Domain,
+        record_weights: RecordWeights,
+        fraction: Fraction = WHOLE,
+        counted_in: str | None = None,
     ) -> Measurement:
         """The sum of record weights over the domain, by the learner's kernel.
+
+        `counted_in` is that of `KernelSum`.
 
         Raises
         ------
@@ -119,7 +126,10 @@ class Smoother(Learner):
         """
         if not self.covariance:
             kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
-            return KernelSum(name, domain, kernels, record_weights, 1 / domain.volume, fraction)
+            unit = 1 / domain.volume
+            return KernelSum(
+                name, domain, kernels, record_weights, unit, fraction, counted_in=counted_in
+            )
         oblique, kernels = oblique_kernels(domain, self.covariance)
         box = Domain(
             tuple(
@@ -128,7 +138,9 @@ class Smoother(Learner):
             )
         )
         unit = 1 / (domain.volume * math.prod(oblique.width))
-        return KernelSum(name, box, kernels, record_weights, unit, fraction, domain, oblique)
+        return KernelSum(
+            name, box, kernels, record_weights, unit, fraction, domain, oblique, counted_in
+        )
 
 
 def oblique_kernels(

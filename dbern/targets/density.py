@@ -108,7 +108,7 @@ class NadarayaWatson(Smoother):
         """The sum of responses and the density of the records that have one."""
         response, domain = response_of(schema), schema.domain
         return (
-            self.kernel_sum("numerator", domain, ByResponse(response), _HALF),
+            self.kernel_sum("numerator", domain, ByResponse(response), _HALF, "denominator"),
             self.kernel_sum("denominator", domain, Present(response), _HALF),
         )
 

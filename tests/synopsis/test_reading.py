@@ -330,12 +330,12 @@ def test_the_format_is_what_its_page_says(two):
     documented = {
         "format", "format_version", "dbern_version", "release_id", "name", "created",
         "combine", "domain", "target", "components", "epsilon", "delta", "rho", "neighbors", "unit",
-        "certificate", "dataset", "ledger_id",
+        "certificate", "expected_error", "dataset", "ledger_id",
     }  # fmt: skip
     assert documented == set(two.metadata)
     facts = {
         "arrays", "axes", "share", "value_unit", "k", "h", "noise", "sensitivity", "certificate",
-        "approximation", "errors", "additive",
+        "approximation", "errors", "additive", "counted_in",
     }  # fmt: skip
     assert facts == set(component)
     page = (Path(dbern.__file__).parent / "synopsis" / "FORMAT.md").read_text()

@@ -165,7 +165,10 @@ def test_other_neighbours_than_the_grants_are_refused(project, client):
 @pytest.mark.parametrize(("data", "key"), [(ADDED, "neighbors"), (UNIT, "unit")])
 def test_a_learner_about_which_nothing_is_proved_is_refused(monkeypatch, data, key):
     """Such as one of another package, whose measurement knows replaced rows alone."""
-    unproved = lambda *args: replace(KernelSum(*args), added_sensitivity=None)  # noqa: E731
+
+    def unproved(*args, **given):
+        return replace(KernelSum(*args, **given), added_sensitivity=None)
+
     monkeypatch.setattr("dbern.targets.bandwidths.KernelSum", unproved)
     with pytest.raises(dbern.SpecError, match=rf"^data\.{key}: nothing is proved .*; write "):
         CASES["density"].spec(1, 2, "laplace", rows=data)

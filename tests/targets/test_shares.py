@@ -9,9 +9,9 @@ from typing import ClassVar
 import pytest
 
 import dbern
-from dbern.counting.kernel_sums import KernelSum
-from dbern.counting.measurement import random_privacy
-from dbern.data.domain import Axis, Domain
+from dbern.counting.kernel_sums import ByCategory, KernelSum
+from dbern.counting.measurement import random_privacy, require_counted
+from dbern.data.domain import Axis, Column, Domain
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.privacy.contract import require_one_charge
@@ -112,3 +112,15 @@ def test_what_a_component_becomes_for_its_lattice_spends_no_more(project, severa
     monkeypatch.setattr("dbern.planning.planner.for_lattice", whole)
     planned = plan_files(spec, dbern.planning.planner.footers(spec))
     assert sum(Fraction(one.noise.law.epsilon) for one in planned.components) <= 1
+
+
+@pytest.mark.parametrize("name", ["two", "three"])
+def test_records_are_counted_in_a_measurement_of_as_many_outputs(name):
+    square = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
+    kernels = axis_kernels(square, (0.5, 0.5), "bandwidth", "gaussian")
+    column = Column("g", "data.group", ("a", "b"))
+    two = KernelSum("two", square, kernels, ByCategory(column))
+    one = replace(KernelSum("one", square, kernels), counted_in=name)
+    require_counted([KernelSum("one", square, kernels), two])
+    with pytest.raises(SpecError, match=f'"one" are counted in "{name}"'):
+        require_counted([one, two])

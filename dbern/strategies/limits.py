@@ -1,0 +1,128 @@
+"""Below what no mechanism can certify a sum of kernels: places far apart, and what they tell.
+
+For ``F(y) = (1/n) sum_i w_i K(y - d_i)``, weights in [0, 1], K a product of axis kernels on the
+unit cube. A unit has up to u rows, ``S = u sup K / n`` is what it can move. Databases here have m,
+or N_i, units whose u rows each are at one place, and null records otherwise: changing one number by
+one is one step, under replace-one neighbours and under add-or-remove-one.
+
+*Packing.* Let M places be such that ``K(p_i - p_j) <= K(gap)`` for any two, and let D_i have m
+units at p_i, D_0 none. ``sup |F_{D_i} - F_{D_j}| >= m S (1 - K(gap)/sup K)``, and ``sup |F_{D_i} -
+F_{D_0}| >= m S``. Of a mechanism that certifies less than half of the former with probability ``1 -
+beta`` the events "within that of F_{D_i}" are disjoint for i = 0 .. M. By group privacy each i > 0
+has probability at least ``e^(-m epsilon) (1 - beta - delta (e^(m epsilon) - 1)/(e^epsilon - 1))``
+under D_0, and that of D_0 itself ``1 - beta``: so M times the former is at most beta, or ``m S (1 -
+K(gap)/sup K) / 2`` is a lower bound.
+
+*Tensor*, delta = 0. Let N_i units be at y_i, i = 1 .. d, and ``G_ij = K(y_i - y_j)/sup K``. ``F =
+S G N`` there, so who knows F to within t everywhere knows each N_i to within ``gamma t / S``, gamma
+at least the largest row sum of ``|G^-1|``: for ``t < (W - 1) S / (2 gamma)`` all N_i are in known
+windows of W - 1 neighbouring integers. Draw N_i independently, ``N_0 + x``, ``P(x) ~ q^|x|``, ``q =
+e^-eta``, and clip to [0, 2 N_0], ``N_0 = floor(n / (2 d u))``: no more than n rows. Given the
+output, weights of N change by a factor of ``a = e^-(epsilon + eta)`` at most with a step of any
+coordinate, clipping or not. Of such a sequence on the integers a window of W neighbours holds at
+most a share ``win = 1 - 2 a^((W+1)/2) / (1 + a)`` (W odd) or ``1 - a^(W/2)`` (W even): given its
+ends the inside is at most ``min(e_1 a^-(x-1), e_W a^-(W-x))`` and the outside at least ``(e_1 +
+e_W) a/(1 - a)``, best for ends that are equal. Coordinate by coordinate, as conditional and
+marginal weights are such sequences again, all windows are hit with probability at most ``win^d``.
+Nothing is clipped but with probability ``out <= 2 d q^(N_0+1) / (1 + q)``. So ``(W - 1) S / (2
+gamma)`` is a lower bound for the least W with ``win^d >= (1 - beta)(1 - out)``.
+
+Neither exceeds half of the range of F, which a constant certifies: m units are at most n rows, and
+a window of ``2 N_0 + 1`` around N_0 is hit with probability ``1 - out`` without looking.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from dbern.bernstein.kernels import OUTWARD, Kernel
+
+_GAPS = np.geomspace(0.5, 8.0, 97)  # in standard deviations of the kernel
+_MOST_SITES = 128  # along an axis
+_RATES = np.geomspace(1.0, 1e-6, 61)  # eta, in units of epsilon
+_ROOM = 1e-9  # for floats, against the bound
+
+
+def packings(kernels: Sequence[Kernel]) -> Iterator[tuple[int, float]]:
+    """Numbers of places in the unit cube, and what ``1 - K(gap) / sup K`` is at least of them."""
+    for gap in _GAPS:
+        places, near = 1, 0.0
+        for kernel in kernels:
+            own = _places(gap * kernel.deviation)
+            places *= own
+            near = max(near, _relative(kernel, _spread(own)))
+        if places > 1 and near < 1:
+            yield places, (1 - near) * (1 - _ROOM)
+
+
+def sites(kernels: Sequence[Kernel]) -> Iterator[tuple[int, float]]:
+    """Numbers of sites on grids of the unit cube, and a bound on the row sums of ``|G^-1|``."""
+    for gap in _GAPS:
+        count, gamma = 1, 1.0
+        for kernel in kernels:
+            own = min(_places(gap * kernel.deviation), _MOST_SITES)
+            count, gamma = count * own, gamma * _inverse_norm(kernel, _spread(own), own)
+        if gamma < math.inf:
+            yield count, gamma
+
+
+def tensor_steps(sites: int, units: int, epsilon: float, beta: float) -> int:
+    """``W - 1`` for so many sites and `units`, n over u, rounded down: the best eta of a few.
+
+    Examples
+    --------
+    >>> tensor_steps(sites=10, units=10_000, epsilon=1.0, beta=0.05)
+    10
+    """
+    middle, best = units // (2 * sites), 0
+    for eta in epsilon * _RATES:
+        q, a = math.exp(-eta), math.exp(-epsilon - eta)
+        out = 2 * sites * math.exp(-eta * (middle + 1)) / (1 + q)
+        if out >= 1 - beta or not 0 < a < 1:
+            continue
+        # By window, what one may miss; a shade more than that, so that W is never too large.
+        missed = -math.expm1((math.log1p(-beta) + math.log1p(-out)) / sites) * (1 + _ROOM)
+        odd = 2 * math.log(missed * (1 + a) / 2) / math.log(a) - 1
+        even = 2 * math.log(missed) / math.log(a)
+        window = min(2 * math.ceil((odd - 1) / 2 - _ROOM) + 1, 2 * math.ceil(even / 2 - _ROOM))
+        best = max(best, window - 1)
+    return best
+
+
+def _places(gap: float) -> int:
+    """How many fit into the unit interval."""
+    return math.floor(1 / gap) + 1
+
+
+def _spread(places: int) -> float:
+    """The gap between so many; of one there is none."""
+    return math.inf if places == 1 else 1 / (places - 1)
+
+
+def _relative(kernel: Kernel, gap: float) -> float:
+    """``K(gap) / sup K``, rounded up."""
+    if gap == math.inf:
+        return 0.0
+    return min(1.0, OUTWARD * float(kernel(np.array([gap * (1 - _ROOM)]))[0]) / kernel.peak + _ROOM)
+
+
+def _inverse_norm(kernel: Kernel, gap: float, count: int) -> float:
+    """Bound the largest row sum of ``|G^-1|`` of sites `gap` apart; infinite where none is found.
+
+    With B any matrix and ``R = I - G B``, ``G^-1 = B (I - R)^-1``: at most ``|B| / (1 - |R|)``.
+    """
+    if count == 1:
+        return 1.0
+    apart = np.abs(np.subtract.outer(np.arange(count), np.arange(count))) * gap
+    gram = kernel(apart) / kernel.peak
+    try:
+        inverse = np.linalg.inv(gram)
+    except np.linalg.LinAlgError:
+        return math.inf
+    norm = float(np.abs(inverse).sum(axis=1).max())
+    rest = float(np.abs(np.eye(count) - gram @ inverse).sum(axis=1).max())
+    rest += count * 1e-11 * norm  # what floats make of G, a kernel's own error, and of the product
+    return norm * OUTWARD / (1 - rest) if rest < 0.5 else math.inf

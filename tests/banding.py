@@ -1,0 +1,90 @@
+"""Synopses in memory, straight from records, with the noise of a key or with none."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dbern.planning.plans import ReleasePlan
+from dbern.planning.spec import ReleaseSpec
+from dbern.privacy.mechanism import privatize, to_grid
+from dbern.releasing import publish
+from dbern.strategies.base import Strategy
+from dbern.synopsis.reader import Synopsis
+
+
+class Held:
+    """What a `Synopsis` asks its store for."""
+
+    def __init__(self, attributes: dict[str, Any]) -> None:
+        self.attributes = {**attributes, "release_id": ""}
+        self.place = "in memory"
+        self.arrays: dict[str, tuple[Any, dict[str, Any]]] = {}
+
+    def array(self, path: str) -> tuple[Any, dict[str, Any]]:
+        return self.arrays[path]
+
+    def values(self, path: str) -> Any:
+        return self.arrays[path][0]
+
+
+def centers(spec: ReleaseSpec, plan: ReleasePlan, records: dict[str, Any]) -> dict[str, Any]:
+    """Each array's noiseless integers."""
+    found = {}
+    for planned, part in zip(plan.components, plan.counters(spec).parts, strict=True):
+        state = np.zeros(part.shape, dtype=np.int64)
+        taken = part.begin(state, b"", 0)
+        taken.add(records)
+        taken.finish()
+        for output, name in enumerate(planned.arrays):
+            slabs = planned.strategy.layout.slabs()
+            values = [part.finish(state, output, slab) for slab in slabs]
+            found[name] = to_grid(np.concatenate(values), planned.noise.law)
+    return found
+
+
+def synopsis_of(
+    spec: ReleaseSpec, plan: ReleasePlan, integers: dict[str, Any], key: bytes | None = None
+) -> Synopsis:
+    """The synopsis of a release whose noise is that of `key`; without one it has none."""
+    made = SimpleNamespace(created="", dataset="")
+    store = Held(publish._attributes(spec, plan, made, ""))
+    for planned in plan.components:
+        for name in planned.arrays:
+            _hold(store, planned, name, integers[name], key)
+    synopsis = Synopsis.__new__(Synopsis)
+    synopsis._store = store  # type: ignore[assignment]
+    return synopsis
+
+
+def _hold(store: Held, planned: Any, name: str, center: Any, key: bytes | None) -> None:
+    law, path = planned.noise.law, f"components/{name}"
+    noisy = center if key is None else privatize(center.ravel(), 0, law, key, name)
+    noisy = noisy.reshape(center.shape)
+    strategy: Strategy = planned.strategy
+    lattice, family = noisy, strategy.kind
+    if family == "binned":
+        store.arrays[f"{path}/binned/released"] = (noisy * planned.noise.granularity, {})
+        for axis, one in zip(planned_axes(store, name), planned.maps, strict=True):
+            facts = {"cells": one.cells, "degree": one.degree}
+            store.arrays[f"{path}/binned/synthesis_{axis}"] = (one.synthesis, facts)
+    if family == "spectral":
+        store.arrays[f"{path}/spectral/released"] = (noisy * planned.noise.granularity, {})
+        for axis, one in zip(planned_axes(store, name), planned.maps, strict=True):
+            facts = {"exponent": one.exponent, "weighting": one.weighting}
+            analysis = np.frombuffer(one.packed, dtype="<i8").reshape(one.rank, -1)
+            store.arrays[f"{path}/spectral/analysis_{axis}"] = (analysis, facts)
+            levels = np.array(one.levels)
+            store.arrays[f"{path}/spectral/eigenvalues_{axis}"] = (levels, {})
+    if family:
+        values = np.ldexp(noisy.astype(float), law.granularity_exponent)
+        slabs = strategy.lattice.slabs()
+        lattice = np.concatenate([to_grid(strategy.reconstruct(values, s), law) for s in slabs])
+    store.arrays[f"{path}/coefficients"] = (lattice * planned.noise.granularity, {})
+
+
+def planned_axes(store: Held, name: str) -> list[str]:
+    (axes,) = (one["axes"] for one in store.attributes["components"] if name in one["arrays"])
+    return list(axes)

@@ -1,0 +1,436 @@
+"""Bands that look at the release: brackets that hold for every database, coverage, planted bugs."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from functools import lru_cache
+from types import SimpleNamespace
+
+import dask.array as da
+import numpy as np
+import pytest
+from banding import centers, synopsis_of
+
+import dbern
+from dbern.bernstein.basis import bernstein_basis, iterated_matrix
+from dbern.bernstein.kernels import KERNELS, kernel_of
+from dbern.certificate import noise_bound
+from dbern.errors import SpecError
+from dbern.planning.planner import plan_files
+from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
+from dbern.privacy.families import family_of
+from dbern.privacy.keystream import KeyStream
+from dbern.strategies import bins as module
+from dbern.strategies.bias import KernelMixture
+from dbern.strategies.bins import DEGREES, axis_bins, axis_bracket, bin_matrix
+from dbern.synopsis import bands
+
+AXES = "xyz"
+
+
+# --- Brackets
+
+
+def missed(kernel, k, h, bins, y, t):
+    """r_y(t), (m,)."""
+    weights = bernstein_basis(y, k) @ iterated_matrix(k, h) @ bins.synthesis
+    beta = bin_matrix(t, bins.cells, bins.degree)
+    return kernel(y - t) - (weights * beta).sum(axis=1)
+
+
+def worst_places(kernel, k, h, bins, cells, count):
+    """Pairs (y, t): random ones, and the worst of those near the worst so far, cell by cell."""
+    rng = np.random.default_rng(0)
+    y = (np.arange(cells).repeat(count) + rng.uniform(size=cells * count)) / cells
+    t = np.clip(y + kernel.bandwidth * rng.normal(size=len(y)), 0, 1)
+    t[::3] = y[::3]
+    found = np.abs(missed(kernel, k, h, bins, y, t))
+    for step in (0.3, 0.1, 0.03, 0.01, 0.003, 0.001):
+        inside = np.floor(y * cells) / cells
+        other_y = np.clip(y + step / cells * rng.normal(size=len(y)), inside, inside + 1 / cells)
+        other_t = np.clip(t + step / bins.cells * rng.normal(size=len(t)), 0, 1)
+        other = np.abs(missed(kernel, k, h, bins, other_y, other_t))
+        better = other > found
+        y, t = np.where(better, other_y, y), np.where(better, other_t, t)
+        found = np.where(better, other, found)
+    return y, t, found
+
+
+@pytest.mark.parametrize(
+    ("name", "degree"),
+    [
+        ("gaussian", 2),
+        ("triangle", 2),
+        *(
+            pytest.param(name, degree, marks=pytest.mark.slow)
+            for name in KERNELS
+            for degree in DEGREES
+        ),
+    ],
+)
+def test_brackets_hold_where_most_is_missed(name, degree):
+    kernel, cells = kernel_of(name, 0.15), 40
+    bins = axis_bins(kernel, 60, 16, degree, 12)
+    found = axis_bracket(kernel, 60, 12, bins, (16, degree), cells)
+    y, t, size = worst_places(kernel, 60, 12, bins, cells, 40)
+    cell = np.minimum((y * cells).astype(int), cells - 1)
+    beta = bin_matrix(t, 16, degree)
+    bound = (found.error[cell] * beta).sum(axis=1)
+    assert (size <= bound).all()
+    spare = module._FINEST * kernel.peak  # what the grid may add where next to nothing is missed
+    assert (size > 0.9 * (bound - spare)).any()  # and it is no wider than it has to be
+    assert (kernel(y - t) <= (found.kernel[cell] * beta).sum(axis=1)).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["triangle", *(pytest.param(one, marks=pytest.mark.slow) for one in KERNELS)]
+)
+def test_the_worst_database_is_bounded_within_a_twentieth_also_with_kinks(name):
+    """The certificate's part of bins: above every point mass, and hardly above the worst."""
+    kernel = kernel_of(name, 0.15)
+    bins = axis_bins(kernel, 60, 16, h=12)
+    _, _, size = worst_places(kernel, 60, 12, bins, 200, 40)
+    bound = KernelMixture((kernel,)).error([60], [12], [bins])
+    assert size.max() <= bound <= 1.08 * size.max()
+
+
+def test_a_bracket_of_other_bins_than_those_counted():
+    kernel = kernel_of("gaussian", 0.1)
+    bins = axis_bins(kernel, 60, 20, 2, 12)
+    found = axis_bracket(kernel, 60, 12, bins, (13, 3), 30)
+    y, t, size = worst_places(kernel, 60, 12, bins, 30, 20)
+    bound = (found.error[np.minimum((y * 30).astype(int), 29)] * bin_matrix(t, 13, 3)).sum(axis=1)
+    assert (size <= bound).all()
+
+
+def test_a_grid_without_its_term_for_what_is_between_is_caught(monkeypatch):
+    """The coarsest grid alone misses what its curvature covers."""
+    kernel = kernel_of("gaussian", 0.15)
+    bins = axis_bins(kernel, 60, 16, 2, 12)
+    y, t, size = worst_places(kernel, 60, 12, bins, 10, 400)
+    cell = np.minimum((y * 10).astype(int), 9)
+    monkeypatch.setattr(module, "_COARSE", 1)
+    monkeypatch.setattr(module, "_MOST_ADDED", 1.0)
+
+    def bounds() -> np.ndarray:
+        axis_bracket.cache_clear()
+        error = axis_bracket(kernel, 60, 12, bins, (16, 2), 10).error
+        return (error[cell] * bin_matrix(t, 16, 2)).sum(axis=1)
+
+    assert (size <= bounds()).all()
+    monkeypatch.setattr(module, "_curvatures", lambda *_a: (0.0, 0.0))
+    assert (size > bounds()).any()
+    axis_bracket.cache_clear()
+
+
+# --- Synopses of records, in memory
+
+
+@lru_cache(maxsize=32)
+def planned(
+    axes=1, n=400, bandwidth=0.1, noise="binned-laplace", epsilon="1", roles="{}", **target
+):
+    content = {
+        "release": {"name": "case", "output": "case.zarr"},
+        "data": {
+            "source": "*.parquet", "bounds": {x: [0.0, 1.0] for x in AXES[:axes]}, "n": n,
+            **json.loads(roles),
+        },
+        "target": {
+            "kind": "kernel-density",
+            **({"bandwidth": [bandwidth] * axes} if bandwidth else {}),
+            **target,
+        },
+        "mechanism": {"noise": noise},
+        "budget": {
+            "epsilon": epsilon, "delta": "1e-6" if "gaussian" in noise else "0",
+            "ledger": "sqlite:///l.db", "dataset": "case",
+        },
+    }  # fmt: skip
+    if content["data"]["n"] is None:
+        del content["data"]["n"]
+    spec = dbern.ReleaseSpec(**content)
+    return spec, plan_files(spec, ())
+
+
+def columns(records):
+    return dict(zip(AXES, np.ascontiguousarray(records.T), strict=False))
+
+
+def density(points, records, bandwidth):
+    """The exact function at points, for the share of `records` that each is."""
+    total = np.zeros(len(points))
+    for part in np.array_split(records, max(1, len(records) // 4096)):
+        apart = (points[:, None] - part) / bandwidth
+        total += np.exp(-0.5 * np.square(apart).sum(axis=2)).sum(axis=1)
+    return total / len(records) / (bandwidth * math.sqrt(2 * math.pi)) ** points.shape[1]
+
+
+def databases(axes, n):
+    rng = np.random.default_rng(axes)
+    halves = rng.uniform(size=(n, axes))
+    halves[: n // 2] = rng.uniform(size=(50, axes))[rng.integers(50, size=n // 2)]
+    centered = rng.uniform(size=(9, axes))[rng.integers(9, size=n)]
+    return {
+        "smooth": rng.beta(2, 5, size=(n, axes)),
+        "clustered": np.clip(centered + 0.01 * rng.normal(size=(n, axes)), 0, 1),
+        "half at 50 places": halves,
+        "one point": np.full((n, axes), 0.4321),
+    }
+
+
+@pytest.fixture
+def kept_noise(monkeypatch):
+    """The noise's quantile depends on public facts alone: found once for all draws."""
+    found = {}
+
+    def kept(strategy, h, law, beta):
+        key = (tuple(h), law, beta)
+        if key not in found:
+            found[key] = noise_bound(strategy, h, law, beta)
+        return scale * found[key]
+
+    scale = 1.0
+
+    def scaled(factor):
+        nonlocal scale
+        scale = factor
+
+    monkeypatch.setattr("dbern.certificate.noise_bound", kept)
+    return scaled
+
+
+def covered(case, draws, records, points, bandwidth, **asked):
+    """How many of so many releases cover the function at all points at once."""
+    spec, plan = case
+    integers, truth = centers(spec, plan, columns(records)), density(points, records, bandwidth)
+    count = 0
+    for draw in range(draws):
+        synopsis = synopsis_of(spec, plan, integers, draw.to_bytes(32, "big"))
+        low, high = synopsis.interval(points, **asked)
+        count += bool(((low <= truth) & (truth <= high)).all())
+    return count
+
+
+def at_least(draws, level, sigmas=3.5):
+    return draws * level - sigmas * math.sqrt(draws * level * (1 - level))
+
+
+@pytest.mark.parametrize(
+    ("axes", "bandwidth", "draws"),
+    [
+        (1, 0.1, 40),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((1, 0.05, 1000), (2, 0.1, 1000), (3, 0.2, 400))
+        ),
+    ],
+)
+def test_bands_cover_at_least_as_often_as_they_say(kept_noise, axes, bandwidth, draws):
+    n = 400 if draws <= 100 else 20_000
+    points = np.random.default_rng(5).uniform(size=(150, axes))
+    case = planned(axes, n, bandwidth)
+    for name, records in databases(axes, n).items():
+        count = covered(case, draws, records, points, bandwidth)
+        assert count >= at_least(draws, 0.95), name
+
+
+@pytest.mark.slow
+def test_bins_of_a_high_degree_have_bands_that_cover(kept_noise):
+    case = planned(1, 200_000, 0.05, epsilon="10")
+    (bins,) = case[1].components[0].maps
+    assert bins.degree >= 5
+    few = np.repeat(np.random.default_rng(7).beta(2, 5, size=(1000, 1)), 200, axis=0)
+    points = np.linspace(0, 1, 40)[:, None]
+    for records in (few, np.full((200_000, 1), 0.4321)):
+        assert covered(case, 20, records, points, 0.05) >= at_least(20, 0.95)
+
+
+def test_half_of_the_noise_is_caught(kept_noise):
+    """Where no record is near there is nothing but noise, and the band is not much wider."""
+    records, points = np.zeros((20_000, 1)), np.linspace(0.5, 1, 100)[:, None]
+    case = planned(1, 20_000, 0.05)
+    assert covered(case, 60, records, points, 0.05) >= at_least(60, 0.95)
+    kept_noise(0.5)
+    assert covered(case, 60, records, points, 0.05) < at_least(60, 0.95)
+
+
+@pytest.mark.slow
+def test_a_choice_made_after_the_release_is_covered(kept_noise):
+    records = np.random.default_rng(2).beta(2, 5, size=(5000, 1))
+    points = np.linspace(0, 1, 100)[:, None]
+    case = planned(1, 5000, 0.1)
+    assert covered(case, 200, records, points, 0.1, h="auto") >= at_least(200, 0.95)
+
+
+@pytest.mark.parametrize(
+    "axes", [1, *(pytest.param(count, marks=pytest.mark.slow) for count in (2, 3))]
+)
+def test_the_worst_records_are_inside_without_any_noise(axes, monkeypatch):
+    """All records where r_y is largest: the approximation part alone, all noise taken out."""
+    bandwidth = {1: 0.05, 2: 0.1, 3: 0.2}[axes]
+    spec, plan = planned(axes, 100_000, bandwidth)
+    rng = np.random.default_rng(3)
+    places = rng.uniform(size=(8, axes))
+    beside = rng.uniform(-1.5, 1.5, size=(20, axes)) * bandwidth
+    ones = np.ones((100, 1))
+    none = SimpleNamespace(weighted_tail=lambda _law, root, *_rest: np.zeros_like(root))
+    monkeypatch.setattr(bands, "family_of", lambda _law: none)
+    outside = 0
+    for place in places:
+        near = np.clip(place + beside, 0, 1)
+        records = np.repeat(near[:1], 100, axis=0)  # of the 20 the worst
+        best = 0.0
+        for one in near:
+            there = ones * one
+            synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(there)))
+            found = abs(float(synopsis(place[None])[0]) - _share(place, there, plan.n, bandwidth))
+            if found > best:
+                best, records = found, there
+        synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(records)))
+        (band,) = synopsis._bands(Fraction(1, 20), None, "these-data")
+        sure = band.certificate
+        bias = float(band.at(place[None])[0]) - sure.noise
+        assert best <= bias
+        assert best <= 1.001 * sure.approximation
+        outside += best > sure.rounding  # without its majorant the bracket would not hold
+    assert outside > len(places) // 2
+
+
+def _share(place, records, n, bandwidth):
+    return float(density(place[None], records, bandwidth)[0]) * len(records) / n
+
+
+def test_a_bracket_without_its_majorant_is_caught(monkeypatch):
+    """All at one point, hardly any noise: the value is off by what only e covers."""
+    records, points = np.full((200_000, 1), 0.4321), np.linspace(0.3, 0.6, 60)[:, None]
+    case = planned(1, 200_000, 0.05)
+    truth = density(points, records[:1], 0.05)
+    integers = centers(*case, columns(records))
+
+    def covers():
+        low, high = synopsis_of(*case, integers, bytes(32)).interval(points)
+        return bool(((low <= truth) & (truth <= high)).all())
+
+    assert covers()
+    monkeypatch.setattr(bands, "_weighed", lambda values, _brackets: 0.0 * values.sum())
+    assert not covers()
+
+
+def test_the_width_follows_the_data_and_never_the_worst_database():
+    spec, plan = planned(1, 20_000, 0.05)
+    found = {}
+    for name, records in databases(1, 20_000).items():
+        synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(records)), bytes(32))
+        found[name] = synopsis.band()
+        assert synopsis.band(about="any-database") == pytest.approx(plan.certificate.total)
+        assert synopsis.about == "these-data"
+        points = np.random.default_rng(0).uniform(size=(500, 1))
+        low, high = synopsis.interval(points)
+        assert (high - low).max() <= 2.0001 * found[name]
+    assert max(found.values()) <= 1.02 * plan.certificate.total
+    assert found["smooth"] < 0.7 * found["one point"]
+    assert found["smooth"] < 0.7 * plan.certificate.total
+
+
+# --- Other functions
+
+
+def test_responses_use_the_bins_that_count_them():
+    """Signs that follow r_y are as bad as they can be; the quotient's band holds all the same."""
+    roles = '{"response": {"column": "r", "bounds": [-1.0, 1.0]}}'
+    spec, plan = planned(1, 5000, 0.1, roles=roles, kind="nadaraya-watson")
+    rng = np.random.default_rng(4)
+    t = rng.uniform(size=5000)
+    signs = np.where(np.sin(90 * t) > 0, 1.0, -1.0)
+    integers = centers(spec, plan, {"x": t, "r": signs})
+    synopsis = synopsis_of(spec, plan, integers, bytes(32))
+    assert synopsis.about == "these-data"
+    assert [one.counted.name for one in synopsis._bracketed] == ["denominator", "denominator"]
+    points = np.linspace(0, 1, 50)[:, None]
+    weights = np.exp(-0.5 * ((points - t) / 0.1) ** 2)
+    truth = (weights * signs).sum(axis=1) / weights.sum(axis=1)
+    low, high = synopsis.interval(points)
+    worst_low, worst_high = synopsis.interval(points, about="any-database")
+    assert ((low <= truth) & (truth <= high)).all()
+    assert (high - low).mean() < 0.8 * (worst_high - worst_low).mean()
+
+
+def test_groups_have_widths_of_their_own():
+    roles = '{"group": {"column": "g", "values": ["a", "b"]}}'
+    spec, plan = planned(1, 20_000, 0.1, roles=roles)
+    t = np.random.default_rng(5).uniform(size=20_000)
+    few = (np.arange(20_000) >= 200).astype(float)  # "a" has 200 records
+    synopsis = synopsis_of(spec, plan, centers(spec, plan, {"x": t, "g": few}), bytes(32))
+    points = np.linspace(0.2, 0.8, 20)[:, None]
+    low, high = synopsis.interval(points)
+    assert low.shape == (20, 2)
+    assert ((high - low)[:, 0] < (high - low)[:, 1]).all()
+    truth = density(points, t[:200, None], 0.1) * 200 / 20_000
+    assert ((low[:, 0] <= truth) & (truth <= high[:, 0])).all()
+    lazy = synopsis.interval(da.from_array(points, chunks=7))
+    found = np.stack([one.compute(scheduler="threads") for one in lazy])
+    np.testing.assert_allclose(found, np.stack([low, high]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_oblique_coordinates_have_bands_and_keep_them_under_private_rows(private):
+    covariance = np.array([[0.02, 0.012], [0.012, 0.02]])
+    roles = '{"n": null, "normalizer": "2000", "neighbors": "add-or-remove-one"}'
+    spec, plan = planned(
+        2, 2000, bandwidth=None, roles=roles if private else "{}", epsilon="10",
+        covariance=tuple(map(tuple, covariance.tolist())),
+    )  # fmt: skip
+    records = np.random.default_rng(0).uniform(0.2, 0.8, size=(2000, 2))
+    synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(records)), bytes(32))
+    points = np.random.default_rng(1).uniform(0.1, 0.9, size=(50, 2))
+    apart = points[:, None] - records
+    squares = np.einsum("ijk,kl,ijl->ij", apart, np.linalg.inv(covariance), apart)
+    size = 2 * math.pi * math.sqrt(np.linalg.det(covariance))
+    truth = np.exp(-squares / 2).mean(axis=1) / size
+    low, high = synopsis.interval(points)
+    assert synopsis.about == "these-data"
+    assert ((low <= truth) & (truth <= high)).all()
+    assert (high - low).max() < 0.3 * truth.max()
+
+
+def test_gaussian_noise_has_bands_too(kept_noise):
+    records, points = np.full((2000, 1), 0.3), np.linspace(0, 1, 40)[:, None]
+    case = planned(1, 2000, 0.1, noise="binned-gaussian")
+    assert covered(case, 20, records, points, 0.1) >= at_least(20, 0.95)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "spectral-laplace"])
+def test_elsewhere_bands_are_those_of_any_database(noise):
+    spec, plan = planned(1, 500, 0.1, noise=noise)
+    t = np.random.default_rng(6).uniform(size=(500, 1))
+    synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(t)))
+    assert synopsis.about == "any-database"
+    assert synopsis.band() == synopsis.band(about="any-database")
+    assert synopsis.band() == pytest.approx(plan.certificate.total)
+
+
+def test_another_about_is_refused():
+    spec, plan = planned()
+    synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(np.full((400, 1), 0.5))))
+    with pytest.raises(SpecError, match="any-database"):
+        synopsis.interval(np.array([0.5]), about="my-data")
+
+
+# --- The tail of a weighted sum of noise
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0, 0.2, 0.1], [0.3] * 30])
+def test_no_weighted_sum_of_noise_goes_beyond_its_tail(gaussian, weights):
+    law = GaussianNoise(50, 0, 2500) if gaussian else LaplaceNoise(50, 0, 50)
+    zeros = np.zeros(20_000 * len(weights), dtype=np.int64)
+    drawn = law.draw(len(zeros), KeyStream(bytes(32), 0)).added_to(zeros)
+    sums = drawn.reshape(-1, len(weights)) @ np.array(weights)
+    norms = (np.array(np.linalg.norm(weights, order)) for order in (2, np.inf))
+    reached = float(family_of(law).weighted_tail(law, *norms, math.log(100)))
+    share = float((sums > reached).mean())
+    assert share <= 0.01
+    assert float((sums > reached / 3).mean()) > 0.01  # a third of it would not do

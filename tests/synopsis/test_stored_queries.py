@@ -100,10 +100,10 @@ def test_a_store_that_fails_is_told_from_a_file_that_is_wrong(synopsis, bucket, 
         with pytest.raises(SpecError, match="cannot be read as Parquet"):
             answer(synopsis, bucket.url(queries), tmp_path / "a.parquet")
     bucket.server.fault = lambda one: "refuse" if one.method in ("PUT", "POST") else None
-    with pytest.raises(ReleaseError, match=r"cannot be written .*check the bucket"):
+    with pytest.raises(ReleaseError, match=r"cannot be written .*Check the bucket"):
         answer(synopsis, bucket.url("q.parquet"), bucket.url("out/a.parquet"))
     bucket.server.fault = lambda one: "refuse" if one.method == "GET" else None
-    with pytest.raises(ReleaseError, match=r"cannot be read .*check the bucket"):
+    with pytest.raises(ReleaseError, match=r"cannot be read .*Check the bucket"):
         answer(synopsis, bucket.url("q.parquet"), tmp_path / "a.parquet")
     assert list(tmp_path.glob("*a.parquet*")) == []
     bucket.server.fault = lambda _one: None

@@ -350,7 +350,7 @@ def test_objects_of_a_bucket_are_guarded_alike(project, bucket, client):
     entry = {"bytes": 6, "sha256": hashlib.sha256(b"secret").hexdigest()}
     manifest["objects"]["../secret"] = entry
     bucket.put(f"out.zarr/{MANIFEST}", json.dumps(manifest).encode())
-    with pytest.raises(IntegrityError, match="is no name of an object"):
+    with pytest.raises(IntegrityError, match="is not the name of an object"):
         dbern.open(url)
     bucket.put(f"out.zarr/{MANIFEST}", bytes((16 << 20) + 1))
     with pytest.raises(IntegrityError, match="it has more than 16777216"):

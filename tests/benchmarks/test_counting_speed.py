@@ -183,7 +183,8 @@ def test_counting_speed(tmp_path: Path) -> None:
     keep("counting errors", Table.of("largest error", wrong))
     for column in wrong.values():
         assert column["dbern, moments"] < (1e-6 if BENCH else 1e-3)
-        assert column["dbern, bins"] < (1e-4 if BENCH else 1e-2)
+        # Bins are as coarse as the noise lets them be, which that of few records does.
+        assert column["dbern, bins"] < (1e-4 if BENCH else 2e-2)
     if BENCH:
         assert_targets(found)
 

@@ -92,7 +92,7 @@ def test_auto_k_is_the_papers_choice_with_constants_one(bandwidth, h, n, epsilon
 
 def test_the_spec_decides_n_where_no_file_is_known():
     spec = ReleaseSpec(**sections(data={"n": None}))
-    with pytest.raises(SpecError, match=r"^data\.n: is missing; write n = "):
+    with pytest.raises(SpecError, match=r"^data\.n: is missing. Write n = "):
         plan_files(spec, ())
 
 
@@ -117,7 +117,7 @@ def test_a_stated_n_must_be_the_counted_one():
 def test_no_rows_at_all_are_refused():
     spec = ReleaseSpec(**sections(data={"n": None}))
     for empty in (facts(()), facts((0,)), facts((), (0, 0))):
-        with pytest.raises(SpecError, match=r"^data\.source: .*no rows; write "):
+        with pytest.raises(SpecError, match=r"^data\.source: .*no rows. Write "):
             plan_files(spec, empty)
 
 

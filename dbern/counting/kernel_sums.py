@@ -26,8 +26,8 @@ a record must be valid in: one that is not is the missing record of every sum ov
 Sensitivity under replace-one
 -----------------------------
 Let ``K_t = (K(p - t))_{p in P} >= 0`` be the contribution of a record of weight one, zero for the
-missing record. Replacing a record moves the released values by ``(w K_t - w' K_t') / n``, the two in
-one output or in two.
+missing record. Replacing a record moves the released values by ``(w K_t - w' K_t') / n``, the two
+in one output or in two.
 
 *One output, weights in [0, 1]*: pointwise, two numbers in ``[0, sup K]`` differ by at most
 ``sup K``: ``S(F) <= sup K / n`` and ``Delta1 <= N S(F)``. Summed, ``|w K_t - w' K_t'|_1 <=

@@ -35,8 +35,8 @@ e_i``, e_i the error of axis i alone: one operator at a time, each of norm A_j.
 
 What a noiseless release misses of a function, at worst over a class of functions.
 
-A class is what a plan knows of its target without data: mixtures of kernel translates (densities and
-other sums over records, regularized risk minimizers), balls of a Hilbert space (`gram_bias`), or
+A class is what a plan knows of its target without data: mixtures of kernel translates (densities
+and other sums over records, regularized risk minimizers), balls of a Hilbert space (`gram_bias`), or
 stated smoothness (`smoothness`).
 Bounds are in unit-cube units.
 """
@@ -538,7 +538,7 @@ class KernelMixture(Approximation):
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Telescoped one axis at a time: ``prod (s_i + a_i) - prod s_i``.
 
-        s_i are the axes' suprema and a_i their errors. A mixture errs by at most its worst translate.
+        s_i are the axes' suprema and a_i their errors. A mixture errs by its worst at most.
         """
         errors = [_translate_error(*axis) for axis in zip(self.kernels, k, h, maps, strict=True)]
         return _telescoped([kernel.peak for kernel in self.kernels], errors)

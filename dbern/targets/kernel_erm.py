@@ -235,7 +235,7 @@ class KernelERM(Regularized):
             return self._own_loss(schema)
         if self.loss not in _OURS:
             known = (*_OURS, "module:name")
-            raise SpecError(f'target.loss: "{self.loss}" is unknown; write {_listed(known)}')
+            raise SpecError(f'target.loss: "{self.loss}" is unknown. Write {_listed(known)}')
         for name in ("lipschitz", "at_zero", "curvature"):
             if getattr(self, name) is not None:
                 raise SpecError(f'target.{name}: is for loss = "module:name". Leave it out.')

@@ -657,7 +657,7 @@ TWO = {**KERNEL, "bandwidth": [WIDTH, WIDTH]}
             {**TWO, "release": "joint"},
             THREE,
             "auto",
-            r'target\.release: "joint" is for two classes; write release',
+            r'target\.release: "joint" is for two classes. Write release',
         ),
         (
             {**TWO, "release": "joint"},

@@ -298,7 +298,7 @@ def test_partitions_fill_names_and_paths(tmp_path):
 def test_partitions_that_could_name_another_folder_are_refused(tmp_path, partition):
     path = tmp_path / "s.toml"
     path.write_text(toml(PARTITIONED))
-    with pytest.raises(SpecError, match=r"^--partition: .*write --partition"):
+    with pytest.raises(SpecError, match=r"^--partition: .*Write --partition"):
         ReleaseSpec.load(path, partition=partition)
 
 

@@ -36,8 +36,8 @@ e_i``, e_i the error of axis i alone: one operator at a time, each of norm A_j.
 What a noiseless release misses of a function, at worst over a class of functions.
 
 A class is what a plan knows of its target without data: mixtures of kernel translates (densities
-and other sums over records, regularized risk minimizers), balls of a Hilbert space (`gram_bias`), or
-stated smoothness (`smoothness`).
+and other sums over records, regularized risk minimizers), balls of a Hilbert space (`gram_bias`),
+or declared smoothness (`smoothness`).
 Bounds are in unit-cube units.
 """
 

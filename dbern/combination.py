@@ -560,6 +560,8 @@ class Combination:
             return np.repeat(np.sum(errors, axis=0)[:, None], len(self.classes), axis=1)
         if self.kind == "sigmoid":
             return np.minimum(0.25 * errors[0], 1.0)
+        if self.kind == LEAST_SQUARES:
+            return np.full_like(errors[0], self.high - self.low)
         return errors[0]
 
     def _score_error(self, errors: Sequence[float], index: int) -> float:

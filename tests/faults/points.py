@@ -23,7 +23,7 @@ STAGES = (
     "dbern.releasing.publish:privatize",
     *("dbern.synopsis.writer:publish", "pathlib:Path.rename", "os:link"),
     *("dbern.ledger.underway:ReleaseSecrets.destroy", "dbern.ledger.secrets:KeyFiles.destroy"),
-    "dbern.ledger.ledger:destroy_staging",
+    "dbern.ledger.underway:destroy_staging",
 )
 SYNCED = "os:fsync"
 STATEMENT = "sqlalchemy.engine.default:DefaultDialect.do_execute"

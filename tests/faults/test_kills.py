@@ -34,7 +34,7 @@ STATES = [
     ("dbern.synopsis.writer:publish", 1, "after", "spent"),
     (f"{LEDGER}.commit", 1, "before", "spent"),
     ("dbern.ledger.underway:ReleaseSecrets.destroy", 1, "before", "committed"),
-    ("dbern.ledger.ledger:destroy_staging", 1, "before", "committed"),
+    ("dbern.ledger.underway:destroy_staging", 1, "before", "committed"),
     (f"{LEDGER}.commit", 1, "after", "committed"),
 ]
 

@@ -131,7 +131,7 @@ def lattice_points(k: Sequence[int]) -> np.ndarray:
 def contributions(
     positions: np.ndarray, k: Sequence[int], bandwidth: Sequence[float], name: str = "gaussian"
 ) -> np.ndarray:
-    """What each record adds to the lattice values, times n; the last row is the null record."""
+    """What each record adds to the lattice values, times n; the last row is the missing record."""
     points = lattice_points(k)
     rows = [density(points, t[None], bandwidth, 1, name) for t in positions]
     return np.array([*rows, np.zeros(len(points))])

@@ -1,4 +1,4 @@
-"""Records that count, and the null record for all others."""
+"""Records that count, and the missing record for all others."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_auto_k_is_the_papers_choice_with_constants_one(bandwidth, h, n, epsilon
 
 def test_the_spec_decides_n_where_no_file_is_known():
     spec = ReleaseSpec(**sections(data={"n": None}))
-    with pytest.raises(SpecError, match=r"^data\.n: is missing; write n = "):
+    with pytest.raises(SpecError, match=r"^data\.n: is missing. Write n = "):
         plan_files(spec, ())
 
 
@@ -117,12 +117,12 @@ def test_a_stated_n_must_be_the_counted_one():
 def test_no_rows_at_all_are_refused():
     spec = ReleaseSpec(**sections(data={"n": None}))
     for empty in (facts(()), facts((0,)), facts((), (0, 0))):
-        with pytest.raises(SpecError, match=r"^data\.source: .*no rows; write "):
+        with pytest.raises(SpecError, match=r"^data\.source: .*no rows. Write "):
             plan_files(spec, empty)
 
 
 def test_too_many_coefficients_are_refused():
-    with pytest.raises(SpecError, match=r"^mechanism\.k: .*write a smaller k"):
+    with pytest.raises(SpecError, match=r"^mechanism\.k: .*Write a smaller k"):
         density_plan((0.1, 0.1, 0.1), (1000, 1000, 1000))
 
 
@@ -158,7 +158,7 @@ def test_a_bandwidth_in_another_unit_is_noted(bandwidth, said):
 
 def test_a_bandwidth_beyond_all_scales_is_refused_with_the_axis_and_its_unit():
     narrow = sections(data={"bounds": YEAR, "n": 9}, target={"bandwidth": [1e-6]})
-    with pytest.raises(SpecError, match=r"write one of 0\.0365 to 3\.65e\+06 for when \(days\)$"):
+    with pytest.raises(SpecError, match=r"Write one of 0\.0365 to 3\.65e\+06 for when \(days\)$"):
         ReleaseSpec(**narrow)
 
 
@@ -278,14 +278,14 @@ def test_a_plan_tells_three_errors_in_this_order():
 
 
 def test_what_is_expected_is_what_the_choice_predicts():
-    """Of typical data, whatever the plan aims at: then it is the least of the candidates."""
+    """Of typical data, whatever the plan aims at: the choice and what its lattice misses."""
     given = {"noise": "binned-laplace", "k": None, "h": None}
     spec = ReleaseSpec(**sections(mechanism=given))
     (measurement,), settings = spec.components, Settings.of(spec, 1000, 1)
     found = candidates("binned", problem_of(measurement, settings))
     least = min(one.error for one in found) * measurement.unit
     one = plan_files(spec, ())
-    assert one.outlook.expected == pytest.approx(least)
+    assert least <= one.outlook.expected < 1.01 * least
     certified = ReleaseSpec(**sections(mechanism={**given, "objective": "certified"}))
     assert least <= plan_files(certified, ()).outlook.expected < one.certificate.total
 

@@ -85,25 +85,25 @@ NAN, INF = float("nan"), float("inf")
 LATER = "not available in this version"
 # section, key, value (None: missing), the key the message names, and a part of it
 WRONG = [
-    ("release", "name", None, "release.name", "is missing; write name ="),
+    ("release", "name", None, "release.name", "is missing. Write name ="),
     ("release", "name", "a b", "release.name", "write name ="),
     ("release", "name", "../up", "release.name", "write name ="),
     ("release", "name", "", "release.name", "write name ="),
     ("release", "name", 7, "release.name", "write name ="),
-    ("release", "output", None, "release.output", "is missing; write output ="),
+    ("release", "output", None, "release.output", "is missing. Write output ="),
     ("release", "output", "gs://bucket/x", "release.output", "s3://bucket/name"),
     ("release", "output", "s3://KEY:PASS@bucket/x", "release.output", "environment alone"),
     ("release", "output", "s3://bucket", "release.output", "Write s3://bucket/name"),
-    ("release", "nmae", "x", "release.nmae", "unknown key; write name"),
-    ("data", "source", None, "data.source", "is missing; write source ="),
-    ("release", "output", "", "release.output", "is empty; write output ="),
-    ("budget", "ledger", " ", "budget.ledger", "is empty; write ledger ="),
-    ("budget", "dataset", "", "budget.dataset", "is empty; write dataset ="),
+    ("release", "nmae", "x", "release.nmae", "unknown key. Write name"),
+    ("data", "source", None, "data.source", "is missing. Write source ="),
+    ("release", "output", "", "release.output", "is empty. Write output ="),
+    ("budget", "ledger", " ", "budget.ledger", "is empty. Write ledger ="),
+    ("budget", "dataset", "", "budget.dataset", "is empty. Write dataset ="),
     ("data", "source", "", "data.source", "is empty, which would be every file"),
     ("data", "source", " \t\n", "data.source", 'write source = "data/trips/*.parquet"'),
     ("data", "source", "https://bucket/x?X-Amz-Signature=PASS", "data.source", "s3://bucket/name"),
     ("data", "source", "s3://bucket/x?secret=PASS", "data.source", "environment alone"),
-    ("data", "bounds", None, "data.bounds", "is missing; write [data.bounds]"),
+    ("data", "bounds", None, "data.bounds", "is missing. Write [data.bounds]"),
     ("data", "bounds", {}, "data.bounds", "write [data.bounds]"),
     ("data", "bounds", {"binned": [0.0, 1.0]}, "data.bounds.binned", "Rename the column"),
     ("data", "bounds", {"x": [1.0, 0.0]}, "data.bounds.x", "Write x = [low, high]"),
@@ -125,32 +125,32 @@ WRONG = [
     ("data", "neighbors", "replace", "data.neighbors", "write neighbors ="),
     ("data", "normalizer", "1000", "data.normalizer", "write n = 2000000, or neither"),
     ("data", "outside", "wrap", "data.outside", 'write outside = "drop" or "clamp"'),
-    ("data", "label", {"column": "l"}, "data.label.classes", "is missing; write classes ="),
+    ("data", "label", {"column": "l"}, "data.label.classes", "is missing. Write classes ="),
     ("data", "label", {"column": "l", "classes": [1]}, "data.label.classes", "write classes ="),
     ("data", "label", {"column": "l", "classes": [1, 2]}, "data.label", "has no use for it"),
-    ("data", "response", {"column": "l"}, "data.response.bounds", "is missing; write bounds ="),
+    ("data", "response", {"column": "l"}, "data.response.bounds", "is missing. Write bounds ="),
     ("data", "response", {"column": "l", "bounds": [1, 0]}, "data.response.bounds", "Write"),
     ("data", "response", {"column": "l", "bounds": [0, INF]}, "data.response.bounds", "Write"),
     ("data", "response", {"column": "l", "bounds": [0, 5e-324]}, "data.response.bounds", "Write"),
     ("data", "response", {"column": "l", "bounds": [0, 1]}, "data.response", "has no use for it"),
     ("data", "response", {"column": "x", "bounds": [0, 1]}, "data", '"x" has two roles'),
-    ("data", "group", {"column": "l"}, "data.group.values", "is missing; write values ="),
+    ("data", "group", {"column": "l"}, "data.group.values", "is missing. Write values ="),
     ("data", "group", {"column": "l", "values": ["a", "a"]}, "data.group.values", "twice"),
     ("data", "group", {"column": "l", "values": [0.5]}, "data.group.values", "write values ="),
-    ("data", "sources", "x", "data.sources", "unknown key; write source"),
-    ("target", "kind", None, "target.kind", "is missing; write kind ="),
+    ("data", "sources", "x", "data.sources", "unknown key. Write source"),
+    ("target", "kind", None, "target.kind", "is missing. Write kind ="),
     ("target", "kind", "kernel-densty", "target.kind", 'write kind = "kernel-density"'),
-    ("target", "kind", "xyzzy", "target.kind", "is unknown; write kind ="),
+    ("target", "kind", "xyzzy", "target.kind", "is unknown. Write kind ="),
     ("target", "kind", "support-vector-machin", "target.kind", "support-vector-machine"),
-    ("target", "kernel", "Laplace", "target.kernel", "is unknown; write kernel = "),
-    ("target", "kernel", "uniform", "target.kernel", "is unknown; write kernel = "),
-    ("target", "bandwidth", None, "target.bandwidth", "is missing; write bandwidth ="),
+    ("target", "kernel", "Laplace", "target.kernel", "is unknown. Write kernel = "),
+    ("target", "kernel", "uniform", "target.kernel", "is unknown. Write kernel = "),
+    ("target", "bandwidth", None, "target.bandwidth", "is missing. Write bandwidth ="),
     (
         "target",
         "bandwidth",
         [0.0],
         "target.bandwidth",
-        "must be above 0; write bandwidth = [0.5, 0.5]",
+        "must be above 0. Write bandwidth = [0.5, 0.5]",
     ),
     ("target", "bandwidth", [-1.0], "target.bandwidth", "write bandwidth = [0.5, 0.5]"),
     (
@@ -158,16 +158,16 @@ WRONG = [
         "bandwidth",
         [NAN],
         "target.bandwidth",
-        "must be finite; write bandwidth = [0.5, 0.5]",
+        "must be finite. Write bandwidth = [0.5, 0.5]",
     ),
-    ("target", "width", 0.1, "target.width", "unknown key; write one of: bandwidth, covariance,"),
+    ("target", "width", 0.1, "target.width", "unknown key. Write one of: bandwidth, covariance,"),
     ("target", "bandwidth", [0.1, 0.1], "target.bandwidth", "write one for each of x"),
     ("target", "bandwidth", [], "target.bandwidth", "write one for each of x"),
     ("target", "bandwidth", 0.1, "target.bandwidth", "write bandwidth = [0.5, 0.5]"),
     ("target", "bandwidth", ["0.1"], "target.bandwidth", "write bandwidth = [0.5, 0.5]"),
-    ("data", "bounds", {}, "data.bounds", "has too few entries; write [data.bounds] with one line"),
+    ("data", "bounds", {}, "data.bounds", "has too few entries. Write [data.bounds] with one line"),
     ("target", "covariance", [[1.0]], "target.covariance", "stands for bandwidth"),
-    ("target", "bandwith", [0.1], "target.bandwith", "unknown key; write bandwidth"),
+    ("target", "bandwith", [0.1], "target.bandwith", "unknown key. Write bandwidth"),
     ("mechanism", "k", 0, "mechanism.k", 'write k = "auto"'),
     ("mechanism", "k", -3, "mechanism.k", 'write k = "auto"'),
     ("mechanism", "k", 20.0, "mechanism.k", 'write k = "auto"'),
@@ -187,8 +187,8 @@ WRONG = [
     ("mechanism", "beta", "nan", "mechanism.beta", "write beta ="),
     ("mechanism", "objective", "best", "mechanism.objective", "write objective ="),
     ("mechanism", "reference", 7, "mechanism.reference", "write reference ="),
-    ("mechanism", "noize", "x", "mechanism.noize", "unknown key; write noise"),
-    ("budget", "epsilon", None, "budget.epsilon", "is missing; write epsilon ="),
+    ("mechanism", "noize", "x", "mechanism.noize", "unknown key. Write noise"),
+    ("budget", "epsilon", None, "budget.epsilon", "is missing. Write epsilon ="),
     ("budget", "epsilon", "0", "budget.epsilon", 'write epsilon = "1.0"'),
     ("budget", "epsilon", "-1", "budget.epsilon", 'write epsilon = "1.0"'),
     ("budget", "epsilon", 1.0, "budget.epsilon", "write epsilon ="),
@@ -196,14 +196,14 @@ WRONG = [
     ("budget", "epsilon", "inf", "budget.epsilon", "write epsilon ="),
     ("budget", "epsilon", "nan", "budget.epsilon", "write epsilon ="),
     ("budget", "epsilon", "1/0", "budget.epsilon", "write a decimal"),
-    ("budget", "epsilon", "1" * 5000, "budget.epsilon", "too many digits; write a decimal"),
-    ("mechanism", "beta", "0." + "1" * 5000, "mechanism.beta", "too many digits; write a decimal"),
+    ("budget", "epsilon", "1" * 5000, "budget.epsilon", "too many digits. Write a decimal"),
+    ("mechanism", "beta", "0." + "1" * 5000, "mechanism.beta", "too many digits. Write a decimal"),
     ("budget", "epsilon", "", "budget.epsilon", "write epsilon ="),
     ("budget", "delta", "-1", "budget.delta", "write delta ="),
     ("budget", "delta", 0.0, "budget.delta", "write delta ="),
-    ("budget", "ledger", None, "budget.ledger", "is missing; write ledger ="),
-    ("budget", "dataset", None, "budget.dataset", "is missing; write dataset ="),
-    ("budget", "datasets", "x", "budget.datasets", "unknown key; write dataset"),
+    ("budget", "ledger", None, "budget.ledger", "is missing. Write ledger ="),
+    ("budget", "dataset", None, "budget.dataset", "is missing. Write dataset ="),
+    ("budget", "datasets", "x", "budget.datasets", "unknown key. Write dataset"),
 ]
 
 
@@ -298,17 +298,17 @@ def test_partitions_fill_names_and_paths(tmp_path):
 def test_partitions_that_could_name_another_folder_are_refused(tmp_path, partition):
     path = tmp_path / "s.toml"
     path.write_text(toml(PARTITIONED))
-    with pytest.raises(SpecError, match=r"^--partition: .*write --partition"):
+    with pytest.raises(SpecError, match=r"^--partition: .*Write --partition"):
         ReleaseSpec.load(path, partition=partition)
 
 
 def test_partition_and_spec_must_agree(tmp_path):
     path = tmp_path / "s.toml"
     path.write_text(toml(PARTITIONED))
-    with pytest.raises(SpecError, match=r"^release\.name: contains \{partition\}; write --part"):
+    with pytest.raises(SpecError, match=r"^release\.name: contains \{partition\}. Write --part"):
         ReleaseSpec.load(path)
     path.write_text(toml(sections()))
-    with pytest.raises(SpecError, match=r"^--partition: the spec has no \{partition\}; write it"):
+    with pytest.raises(SpecError, match=r"^--partition: the spec has no \{partition\}. Write it"):
         ReleaseSpec.load(path, partition="p1")
     path.write_text("release = 3\n")
     with pytest.raises(SpecError, match=r"(?m)^release: "):
@@ -327,7 +327,7 @@ DEEP = {
 def test_a_spec_that_python_cannot_take_in_is_refused_in_a_sentence(tmp_path, kind):
     path = tmp_path / "release.toml"
     path.write_text(DEEP[kind])
-    said = "cannot be read as TOML" if kind == "digits" else "is nested too deeply; write"
+    said = "cannot be read as TOML" if kind == "digits" else "is nested too deeply. Write"
     with pytest.raises(SpecError, match=said) as refusal:
         ReleaseSpec.load(path)
     assert str(refusal.value).startswith(f"{path}: ")

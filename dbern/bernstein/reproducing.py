@@ -197,7 +197,7 @@ class Stationary:
         _check_scales(self.scales)
         if self.profile not in _PROFILES:
             raise SpecError(
-                f'target.kernel: "{self.profile}" is not known; write one of gaussian, '
+                f'target.kernel: "{self.profile}" is not known. Write one of gaussian, '
                 f"{', '.join(_PROFILES)}"
             )
 
@@ -233,8 +233,8 @@ class Stationary:
 def _check_scales(scales: Sequence[float]) -> None:
     if not (scales and all(1e-9 <= scale <= 1e9 for scale in scales)):
         raise SpecError(
-            "target.length_scale: must be from 1e-9 to 1e9; write one number per axis, in the "
-            "units of its column"
+            "target.length_scale: must be from 1e-9 to 1e9. Write one number per axis, in the "
+            "units of its column."
         )
 
 
@@ -300,7 +300,7 @@ class Polynomial:
         ):
             raise SpecError(
                 "target.kernel: a polynomial kernel needs a degree from 1 to 30, a positive scale "
-                "and a constant of at least 0; write degree = 3, scale = 1.0, constant = 1.0"
+                "and a constant of at least 0. Write degree = 3, scale = 1.0, constant = 1.0"
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -374,7 +374,7 @@ class ArcCosine:
 
 def _check_constant(constant: float) -> None:
     if not (math.isfinite(constant) and constant >= 0):
-        raise SpecError("target.constant: must be at least 0; write constant = 1.0")
+        raise SpecError("target.constant: must be at least 0. Write constant = 1.0")
 
 
 def reproducing_of(content: Mapping[str, Any]) -> Polynomial | ArcCosine:

@@ -282,6 +282,6 @@ def server_of(address: tuple[str, int], measured: Callable[[], list[Sample]]) ->
         return HTTPServer(address, Handler)
     except OSError as error:
         raise EnvironmentRefusedError(
-            f"--listen: {address[0]} port {address[1]} cannot be used ({error.strerror}); write "
-            "another port, or end what listens there"
+            f"--listen: {address[0]} port {address[1]} cannot be used ({error.strerror}). Write "
+            "another port, or end what listens there."
         ) from None

@@ -26,8 +26,8 @@ a record must be valid in: one that is not is the missing record of every sum ov
 Sensitivity under replace-one
 -----------------------------
 Let ``K_t = (K(p - t))_{p in P} >= 0`` be the contribution of a record of weight one, zero for the
-null record. Replacing a record moves the released values by ``(w K_t - w' K_t') / n``, the two in
-one output or in two.
+missing record. Replacing a record moves the released values by ``(w K_t - w' K_t') / n``, the two
+in one output or in two.
 
 *One output, weights in [0, 1]*: pointwise, two numbers in ``[0, sup K]`` differ by at most
 ``sup K``: ``S(F) <= sup K / n`` and ``Delta1 <= N S(F)``. Summed, ``|w K_t - w' K_t'|_1 <=
@@ -516,13 +516,13 @@ class WeightedSum:
         if not found and any(kernel.kinks for kernel in kernels):
             raise SpecError(
                 f'mechanism.k: too fine for exact integer sums of kernel "{kernels[0].name}" over '
-                f"{len(kernels)} axes (now {list(k)}); write a smaller k, a larger bandwidth, "
+                f"{len(kernels)} axes (now {list(k)}). Write a smaller k, a larger bandwidth, "
                 'noise = "binned-laplace" or kernel = "gaussian"'
             )
         if not found:
             raise SpecError(
                 f"target.bandwidth: too narrow for exact integer sums over {len(kernels)} "
-                "axes; write a larger bandwidth or fewer axes"
+                "axes. Write a larger bandwidth or fewer axes."
             )
         best = min(found, key=lambda sketch: sketch_cost(sketch, strategy.lattice.shape))
         return KernelSumAccumulator(self.weighted_records, kernels, strategy, best, n)

@@ -261,7 +261,7 @@ def protect(
     if measurement.added_sensitivity is None or measurement.for_lattice is not None:
         key = "unit" if protection.unit.column is not None else "neighbors"
         raise SpecError(
-            f"data.{key}: nothing is proved for this target with it; write neighbors = "
+            f"data.{key}: nothing is proved for this target with it. Write neighbors = "
             '"replace-one" and unit = "row", or a target.kind that sums over records, such as '
             '"kernel-density"'
         )

@@ -120,7 +120,7 @@ class Hinge(_Signs, _UnitSlope):
         if not 0 < self.width <= 1:
             raise SpecError(
                 "target.loss: the width over which the hinge is rounded must be above 0 and at "
-                "most 1; write 0.1"
+                "most 1. Write 0.1"
             )
 
     @property
@@ -293,7 +293,7 @@ class EpsilonInsensitive(Responses, _UnitSlope):
         check_bound(self.bound)
         check_bound(self.width, "width")
         if not (math.isfinite(self.tube) and self.tube >= 0):
-            raise SpecError("target.loss: the tube must be at least 0; write tube = 0.1")
+            raise SpecError("target.loss: the tube must be at least 0. Write tube = 0.1")
 
     @property
     def curvature(self) -> float:
@@ -324,4 +324,4 @@ class EpsilonInsensitive(Responses, _UnitSlope):
 def check_bound(value: float, name: str = "bound") -> None:
     """Refuse a constant that is not positive and finite."""
     if not (math.isfinite(value) and value > 0):
-        raise SpecError(f"target.loss: the {name} must be positive and finite; write {name} = 1.0")
+        raise SpecError(f"target.loss: the {name} must be positive and finite. Write {name} = 1.0")

@@ -105,7 +105,7 @@ class RiskModel:
             For more shards than records, or features that do not suffice.
         """
         if self.shards is not None and self.shards > n:
-            raise SpecError(f"target.shards: more than the {n} records; write shards = 1")
+            raise SpecError(f"target.shards: more than the {n} records. Write shards = 1")
         shards = self.shards or -(-n // self._resolved(1, n).shard_rows)
         return replace(self, n=n, shards=shards, space=self._resolved(shards, n))
 

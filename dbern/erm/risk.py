@@ -155,10 +155,10 @@ class Risk:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.cost) and self.cost > 0):
-            raise SpecError("target.C: must be positive and finite; write C = 1.0")
+            raise SpecError("target.C: must be positive and finite. Write C = 1.0")
         if self.n < 1 or self.shards < 1:
             raise SpecError(
-                "target.shards: rows and shards must be at least 1; write shards = 1 for one model"
+                "target.shards: rows and shards must be at least 1. Write shards = 1 for one model."
             )
         full = self.vanishing
         if full is not None and (full < 1 or full.bit_count() != 1):
@@ -281,8 +281,8 @@ def state_error(risk: Risk, total: float) -> float:
     loss, condition = risk.loss, 1 + risk.smoothness(total)
     if condition > _MOST_CONDITION:
         raise SpecError(
-            "target.C: too large for this loss and kernel: the problem's condition exceeds 2^40; "
-            "write a smaller C or a smoother loss"
+            "target.C: too large for this loss and kernel: the problem's condition exceeds 2^40. "
+            "Write a smaller C or a smoother loss."
         )
     predictions = prediction_error(risk, total, risk.radius) * math.sqrt(total * loss.curvature / 2)
     weights = loss.derivative_error + summation_error(risk) * risk.slope

@@ -237,8 +237,8 @@ def objective(risk: Risk, points: FloatArray, labels: FloatArray, counts: FloatA
     labels = labels[:, None] if labels.ndim == 1 else labels
     if points.ndim != 2 or points.shape[1] != risk.dimensions or len(labels) != len(points):
         raise SpecError(
-            f"target: a shard needs points (n, {risk.dimensions}) and as many labels; pass one row "
-            "per record"
+            f"target: a shard needs points (n, {risk.dimensions}) and as many labels. Pass one row "
+            "per record."
         )
     labels = risk.loss.admissible(labels)
     counts = counts * risk.relative_weight(float(counts.sum()))
@@ -350,7 +350,7 @@ class Certified:
         if not problem.distance(state, problem.pull(state), True) <= self.tolerance + floats:
             raise SpecError(
                 "target.loss: did not converge, so it is not what the spec declares: convex, "
-                "Lipschitz and as smooth; write larger constants, or a loss that is"
+                "Lipschitz and as smooth. Write larger constants, or a loss that is."
             )
 
     def _accelerated(self, problem: Objective, steps: int) -> FloatArray | None:

@@ -400,7 +400,7 @@ class GaussianFeatures(FeatureMap):
         if projected is None or projected.cut * risk_factor > _COARSEST_CUT:
             raise SpecError(
                 f"target.length_scale: too short for {_MOST_FEATURES} features over "
-                f"{len(scales)} axes; write a larger length_scale"
+                f"{len(scales)} axes. Write a larger length_scale."
             )
         return replace(self, kernel=projected)
 

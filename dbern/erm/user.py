@@ -64,7 +64,7 @@ class UserKernel:
         if not (0 < self.largest < math.inf and 0 <= self.float_error < math.inf):
             raise SpecError(
                 "target.kernel_bound: sup K(x, x) must be positive and finite, its float error at "
-                "least 0; write them with the function"
+                "least 0. Write them with the function."
             )
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:

@@ -256,7 +256,7 @@ class Problem:
         """The refusal of what would take more than is chosen from."""
         return SpecError(
             f"target.bandwidth: too narrow for {len(self.kernels)} axes: at least {least}, more "
-            f"than the {self.largest_lattice} that are chosen from; write a larger bandwidth, "
+            f"than the {self.largest_lattice} that are chosen from. Write a larger bandwidth, "
             "fewer axes, or k in [mechanism]"
         )
 
@@ -495,7 +495,7 @@ def require_positive_definite(kernels: Sequence[Kernel]) -> None:
         if not kernel.positive_definite:
             raise SpecError(
                 f'target.kernel: "{kernel.name}" is not positive definite, so there is no spectral '
-                'noise for it; write kernel = "triangle" or "gaussian", or noise = "auto" in '
+                'noise for it. Write kernel = "triangle" or "gaussian", or noise = "auto" in '
                 "[mechanism]"
             )
 

@@ -274,23 +274,25 @@ def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
         if counted > most_rows(spec.normalizer):
             raise SpecError(
                 f"data.source: more than {most_rows(spec.normalizer)} rows are not available with "
-                f'normalizer = "{spec.normalizer}"; write a larger one, or split the source'
+                f'normalizer = "{spec.normalizer}". Write a larger one, or split the source.'
             )
         return spec.normalizer
     stated = spec.data.n
     if files and stated is not None and stated != counted:
         raise SpecError(
-            f"data.n: the spec says {stated} rows and the files hold {counted}; "
-            f"write n = {counted}, or leave it out"
+            f"data.n: the spec says {stated} rows and the files hold {counted}. "
+            f"Write n = {counted}, or leave it out."
         )
     if not files and stated is None:
-        raise SpecError("data.n: is missing; write n = 2000000, the public number of rows")
+        raise SpecError("data.n: is missing. Write n = 2000000, the public number of rows.")
     n = stated if stated is not None else counted
     if n == 0:
-        raise SpecError("data.source: the files hold no rows; write a source with at least one row")
+        raise SpecError(
+            "data.source: the files hold no rows. Write a source with at least one row."
+        )
     if n.bit_length() > 45:
         raise SpecError(
-            "data.source: more than 2^45 rows are not available in this version; split the source"
+            "data.source: more than 2^45 rows are not available in this version. Split the source."
         )
     return n
 
@@ -319,8 +321,8 @@ def choose(
     found = [one for kind in kinds for one in candidates(kind, problem)]
     if not found:
         raise SpecError(
-            f'mechanism.noise: "{noise}" is not for what target.kind = "{settings.kind}" releases; '
-            f'write noise = "{family.plain}" or "auto"'
+            f'mechanism.noise: "{noise}" is not for what target.kind = "{settings.kind}" releases. '
+            f'Write noise = "{family.plain}" or "auto"'
         )
     chosen = min(found, key=lambda candidate: candidate.error)
     return chosen.strategy, chosen.h
@@ -331,9 +333,9 @@ def _corners(measurement: Measurement, settings: Settings) -> tuple[Strategy, tu
     domain = measurement.domain
     ones = (1,) * domain.dimensions
     if {settings.per_axis(key, domain) for key in _ORDERS} - {None, ones}:
-        raise SpecError("mechanism.k, mechanism.h: a linear function needs 1; leave them out")
+        raise SpecError("mechanism.k, mechanism.h: a linear function needs 1. Leave them out.")
     if settings.noise not in ("auto", settings.family.plain):
-        raise SpecError('mechanism.noise: is not for a linear function; write noise = "auto"')
+        raise SpecError('mechanism.noise: is not for a linear function. Write noise = "auto"')
     return LatticeStrategy(Lattice(ones)), ones
 
 
@@ -343,7 +345,7 @@ def _refuse_choices(settings: Settings) -> None:
     if not plain or settings.family.by_function:
         raise SpecError(
             f'mechanism.noise, mechanism.calibration: "{settings.kind}" releases numbers as '
-            'they are; write noise = "auto" and calibration = "tight"'
+            'they are. Write noise = "auto" and calibration = "tight"'
         )
 
 
@@ -386,12 +388,12 @@ def _given_k(measurement: Measurement, settings: Settings) -> tuple[int, ...] | 
     if k is None and measurement.one_lattice:
         raise SpecError(
             "mechanism.k: is missing, and what the target states of its sensitivity is for one "
-            "lattice; write k = 20"
+            "lattice. Write k = 20"
         )
     if k is not None and Lattice(k).size > _LARGEST_LATTICE:
         raise SpecError(
             f"mechanism.k: {Lattice(k).size} coefficients, more than the {_LARGEST_LATTICE} of "
-            "this version; write a smaller k"
+            "this version. Write a smaller k."
         )
     return k
 
@@ -530,13 +532,13 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     _refuse_advanced(spec)
     files = footers(spec)
     if spec.family is PAPER:
-        raise SpecError('mechanism.calibration: the trade-off is that of "tight"; write "tight"')
+        raise SpecError('mechanism.calibration: the trade-off is that of "tight". Write "tight"')
     n, at_once = public_rows(spec, files), sum(one.outputs for one in spec.components)
     settings, measurement = Settings.of(spec, n, at_once), for_rows(spec.components[0], n)
     if measurement.entries or measurement.linear:
         raise SpecError(
-            f'target.kind: "{spec.learner.kind}" leaves no k, h or rank to choose; '
-            "leave out --table"
+            f'target.kind: "{spec.learner.kind}" leaves no k, h or rank to choose. '
+            "Leave out --table."
         )
     problem = problem_of(measurement, settings)
     best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
@@ -594,7 +596,7 @@ def smallest_epsilon(
     if not error >= reached:
         raise SpecError(
             f"--target-error: {error:g} is below {reached:.3g}, which even epsilon "
-            f"{high} certifies; write a larger error, a larger bandwidth, or a larger mechanism.k"
+            f"{high} certifies. Write a larger error, a larger bandwidth, or a larger mechanism.k."
         )
     for step in range(_STEPS):
         middle = _rounded(float(low * high) ** 0.5)
@@ -613,7 +615,7 @@ def _aimed(planned: ReleasePlan, about: Aim) -> float:
     error = found.get(about, planned.certificate.total)
     if error is None:
         raise SpecError(
-            f'--of: "{about}" is not told by this plan; leave it out, or write "any-database"'
+            f'--of: "{about}" is not told by this plan. Leave it out, or write "any-database"'
         )
     return error
 

@@ -86,7 +86,7 @@ class PlannedMeasurement:
     outputs : int
         Released arrays of one lattice, which one record moves together.
     counting : dict
-        How records become integers, as the learner's statistic gave it.
+        How records become integers, as the accumulator gave it.
     description : str
         The same in words.
     unit : float

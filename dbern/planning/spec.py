@@ -220,22 +220,22 @@ def protection_of(data: DataSection) -> Protection:
     found = Protection(Neighbors(data.neighbors), _unit(data))
     if not found.private_rows and data.normalizer is not None:
         raise SpecError(
-            "data.normalizer: the number of rows is public when a row is replaced; write "
-            "n = 2000000, or neither"
+            "data.normalizer: the number of rows is public when a row is replaced. Write "
+            "n = 2000000, or neither."
         )
     if found.private_rows and data.n is not None:
         raise SpecError(
-            "data.n: the number of rows is private here; write in its place normalizer = "
-            '"2000000", public and chosen without looking'
+            "data.n: the number of rows is private here. Write in its place normalizer = "
+            '"2000000", public and chosen without looking.'
         )
     if found.private_rows and data.normalizer is None:
         raise SpecError(
-            'data.normalizer: is missing; write normalizer = "2000000", a public number near that '
-            "of the rows, which is private here"
+            'data.normalizer: is missing. Write normalizer = "2000000", a public number near that '
+            "of the rows, which is private here."
         )
     if data.normalizer is not None and not _NORMALIZER.fullmatch(data.normalizer):
         raise SpecError(
-            'data.normalizer: must be a whole number from 1 to 10^12; write normalizer = "2000000"'
+            'data.normalizer: must be a whole number from 1 to 10^12. Write normalizer = "2000000"'
         )
     return found
 
@@ -259,7 +259,7 @@ def described(protection: Protection, n: int) -> tuple[str, ...]:
 # --- ReleaseSpec
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_TOO_DEEP = "is nested too deeply; write tables and lists as docs/spec.md has them"
+_TOO_DEEP = "is nested too deeply. Write tables and lists as docs/spec.md has them."
 _LEAST_DELTA = Fraction(1, 10**15)
 _LEAST_BETA = Fraction(1, 10**9)
 _LEAST_EPSILON = Fraction(1, 10**6)
@@ -325,12 +325,12 @@ class ReleaseSpec(Section):
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise SpecError(
-                f"{path}: no such spec; write its path, or make one: dbern init {path}"
+                f"{path}: no such spec. Write its path, or make one: dbern init {path}"
             ) from None
         except RecursionError:
             raise SpecError(f"{path}: {_TOO_DEEP}") from None
         except (OSError, ValueError) as error:  # such as of an integer of too many digits
-            raise SpecError(f"{path}: cannot be read as TOML ({error}); mend that line") from None
+            raise SpecError(f"{path}: cannot be read as TOML ({error}). Mend that line.") from None
         try:
             filled = _with_partition(content, partition)
         except RecursionError:
@@ -355,7 +355,7 @@ class ReleaseSpec(Section):
         if isinstance(given, str | Path):
             return cls.load(given)
         raise SpecError(
-            f"a spec of type {type(given).__name__} cannot be used; write the path of a spec, or "
+            f"A spec of type {type(given).__name__} cannot be used. Write the path of a spec, or "
             "dbern.ReleaseSpec(release={..}, data={..}, target={..}, budget={..})"
         )
 
@@ -416,7 +416,7 @@ class ReleaseSpec(Section):
         if not source.strip():
             raise SpecError(
                 "data.source: is empty, which would be every file in the spec's folder and below "
-                'it; write source = "data/trips/*.parquet"'
+                'it. Write source = "data/trips/*.parquet"'
             )
         if is_url(source):
             return check_url(source, "data.source")
@@ -518,7 +518,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     _ = spec.source, spec.output  # refuses URLs of no object store
     if not _NAME.fullmatch(spec.release.name):
         raise SpecError(
-            'release.name: letters, digits, ".", "_" and "-" only; write name = "trip-density"'
+            'release.name: letters, digits, ".", "_" and "-" only. Write name = "trip-density"'
         )
     domain = Domain(
         tuple(
@@ -530,27 +530,27 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     _check_per_axis(spec, domain)
     beta = exact(spec.mechanism.beta, "mechanism.beta")
     if not _LEAST_BETA <= beta <= 1 - _LEAST_BETA:
-        raise SpecError('mechanism.beta: must be from 1e-9 to 1 - 1e-9; write beta = "0.05"')
+        raise SpecError('mechanism.beta: must be from 1e-9 to 1 - 1e-9. Write beta = "0.05"')
     protection = _protection(spec)
     schema = _schema(spec, domain)
     parameters = spec.target.model_dump()
     learner = learner_of(parameters.pop("kind"))(**parameters)
     charge = Budget.parse(spec.budget.epsilon, spec.budget.delta)
     if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
-        raise SpecError('budget.epsilon: must be from 1e-6 to 1e6; write epsilon = "1.0"')
+        raise SpecError('budget.epsilon: must be from 1e-6 to 1e6. Write epsilon = "1.0"')
     family = _family(spec, charge)
     if charge.delta and charge.delta < _LEAST_DELTA:
-        raise SpecError('budget.delta: must be 0 or at least 1e-15; write delta = "1e-6"')
+        raise SpecError('budget.delta: must be 0 or at least 1e-15. Write delta = "1e-6"')
     for role in ("label", "response", "group"):
         if getattr(schema, role) is not None and role not in learner.uses:
-            raise SpecError(f'data.{role}: "{learner.kind}" has no use for it; leave it out')
+            raise SpecError(f'data.{role}: "{learner.kind}" has no use for it. Leave it out.')
     components = learner.components(schema)
     require_one_charge(learner.kind, [(one.name, one.outputs, one.fraction) for one in components])
     require_counted(components)
     most = max((c.domain.dimensions for c in components if not c.entries), default=0)
     if most > _MOST_AXES:
         raise SpecError(
-            f"data.bounds: {most} axes, and a lattice has at most {_MOST_AXES}; keep at "
+            f"data.bounds: {most} axes, and a lattice has at most {_MOST_AXES}. Keep at "
             f"most {_MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
     found = tuple(protect(one, protection, schema.unit) for one in components)
@@ -561,7 +561,7 @@ def _protection(spec: ReleaseSpec) -> Protection:
     protection = protection_of(spec.data)
     if protection.private_rows and spec.mechanism.noise == ADVANCED.plain:
         raise SpecError(
-            f'mechanism.noise: "{ADVANCED.plain}" is for replaced rows, as in the paper; write '
+            f'mechanism.noise: "{ADVANCED.plain}" is for replaced rows, as in the paper. Write '
             'noise = "auto"'
         )
     return protection
@@ -572,21 +572,21 @@ def _family(spec: ReleaseSpec, charge: Budget) -> NoiseFamily:
     with_delta = _WITH_DELTA.get(noise)
     if paper and with_delta is False and noise != PAPER.plain:
         raise SpecError(
-            'mechanism.calibration: "paper" is proved for noise = "laplace" only; '
-            'write calibration = "tight"'
+            'mechanism.calibration: "paper" is proved for noise = "laplace" only. '
+            'Write calibration = "tight"'
         )
     if charge.delta and with_delta is False:
         raise SpecError(
-            'budget.delta: Laplace noise needs none; write delta = "0", or noise = "auto"'
+            'budget.delta: Laplace noise needs none. Write delta = "0", or noise = "auto"'
         )
     if not charge.delta and with_delta:
         raise SpecError(
-            f'mechanism.noise: "{noise}" needs a delta; write delta = "1e-6" in '
+            f'mechanism.noise: "{noise}" needs a delta. Write delta = "1e-6" in '
             '[budget], or noise = "auto"'
         )
     if charge.delta and paper:
         raise SpecError(
-            'mechanism.calibration: "paper" is for delta = "0"; write calibration = "tight"'
+            'mechanism.calibration: "paper" is for delta = "0". Write calibration = "tight"'
         )
     return named(noise, with_delta=charge.delta > 0, paper=paper)
 
@@ -596,13 +596,13 @@ def _check_per_axis(spec: ReleaseSpec, domain: Domain) -> None:
         value = getattr(spec.mechanism, key)
         if isinstance(value, list) and len(value) != domain.dimensions:
             raise SpecError(
-                f"mechanism.{key}: has {len(value)} entries for {domain.dimensions} axes; "
-                f"write one for each of {', '.join(domain.names)}"
+                f"mechanism.{key}: has {len(value)} entries for {domain.dimensions} axes. "
+                f"Write one for each of {', '.join(domain.names)}"
             )
         if value != "auto" and max(value if isinstance(value, list) else [value]) > most:
             raise SpecError(
-                f"mechanism.{key}: above {most} is not available in this version; "
-                f"write {key} = {most} or less"
+                f"mechanism.{key}: above {most} is not available in this version. "
+                f"Write {key} = {most} or less."
             )
 
 
@@ -624,7 +624,7 @@ def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:
 def _with_partition(content: dict[str, Any], partition: str | None) -> dict[str, Any]:
     if partition is not None and not _NAME.fullmatch(partition):
         raise SpecError(
-            '--partition: letters, digits, ".", "_" and "-" only; write --partition 2026-11-20'
+            '--partition: letters, digits, ".", "_" and "-" only. Write --partition 2026-11-20'
         )
     filled: dict[str, Any] = copy.deepcopy(content)
     used = False
@@ -635,11 +635,11 @@ def _with_partition(content: dict[str, Any], partition: str | None) -> dict[str,
             continue
         if partition is None:
             raise SpecError(
-                f"{section}.{key}: contains {{partition}}; write --partition P on the command line"
+                f"{section}.{key}: contains {{partition}}. Write --partition P on the command line."
             )
         used, table[key] = True, text.replace("{partition}", partition)
     if partition is not None and not used:
         raise SpecError(
-            "--partition: the spec has no {partition}; write it into release.name and data.source"
+            "--partition: the spec has no {partition}. Write it into release.name and data.source."
         )
     return filled

@@ -88,7 +88,7 @@ def advanced_ratio(coefficients: int, epsilon: Fraction, delta: Fraction) -> Fra
     if coefficients * e * e > epsilon / 2 or coefficients * e * _grown(e) > epsilon / 2:
         raise SpecError(
             'mechanism.noise: "laplace-advanced" is not proved for an epsilon this large beside '
-            'ln(1/delta); write noise = "auto", or a smaller epsilon'
+            'ln(1/delta). Write noise = "auto", or a smaller epsilon.'
         )
     return ratio
 
@@ -141,7 +141,7 @@ def calibrate_advanced_laplace(
         )
     ratio = advanced_ratio(coefficients, epsilon, delta)
     if math.ceil(ratio) > MAX_SCALE:  # even the coarsest g leaves d at 1
-        raise SpecError("noise: too many coefficients for this budget; lower k or raise epsilon")
+        raise SpecError("noise: too many coefficients for this budget. Lower k or raise epsilon.")
     exponent = max(floor_log2(sensitivity / GRANULES_PER_SENSITIVITY), EXPONENTS.start)
     while True:
         g = Fraction(2) ** exponent

@@ -32,15 +32,15 @@ def exact(text: object, key: str) -> Fraction:
     """
     if not isinstance(text, str) or not _DECIMAL.fullmatch(text.strip()):
         raise SpecError(
-            f"{key}: must be an exact decimal or fraction in quotes, not below 0; "
-            f'write {key.split(".")[-1]} = "1.0"'
+            f"{key}: must be an exact decimal or fraction in quotes, not below 0. "
+            f'Write {key.split(".")[-1]} = "1.0"'
         )
     try:
         return Fraction(text.strip())
     except ZeroDivisionError:
-        raise SpecError(f'{key}: has a zero denominator; write a decimal such as "1.0"') from None
+        raise SpecError(f'{key}: has a zero denominator. Write a decimal such as "1.0"') from None
     except ValueError:  # Python reads integers of up to 4300 digits
-        raise SpecError(f'{key}: has too many digits; write a decimal such as "1.0"') from None
+        raise SpecError(f'{key}: has too many digits. Write a decimal such as "1.0"') from None
 
 
 def decimal_text(value: Fraction) -> str:
@@ -96,7 +96,7 @@ class PrivacyUnit:
         rows = self.max_contributions
         if not 1 <= rows <= MOST_CONTRIBUTIONS or (self.column is None and rows != 1):
             raise SpecError(
-                f"unit: max_contributions must be from 1 to {MOST_CONTRIBUTIONS}; write "
+                f"unit: max_contributions must be from 1 to {MOST_CONTRIBUTIONS}. Write "
                 'unit = { column = "user", max_contributions = 8 }'
             )
 
@@ -210,9 +210,9 @@ class Budget:
         """
         budget = cls(exact(epsilon, f"{key}.epsilon"), exact(delta, f"{key}.delta"))
         if budget.epsilon <= 0:
-            raise SpecError(f'{key}.epsilon: must be above 0; write epsilon = "1.0"')
+            raise SpecError(f'{key}.epsilon: must be above 0. Write epsilon = "1.0"')
         if budget.delta >= 1:
-            raise SpecError(f'{key}.delta: must be below 1; write delta = "0"')
+            raise SpecError(f'{key}.delta: must be below 1. Write delta = "0"')
         return budget
 
     def __add__(self, other: Budget) -> Budget:

@@ -63,7 +63,7 @@ class LaplaceNoise:
     def __post_init__(self) -> None:
         if not 1 <= self.scale <= MAX_SCALE or self.l1_sensitivity_granules < 0:
             raise SpecError(
-                "noise: the scale must be from 1 to 2**61 granules; raise budget.epsilon"
+                "noise: the scale must be from 1 to 2**61 granules. Raise budget.epsilon."
             )
         if self.granularity_exponent not in EXPONENTS:
             raise SpecError("noise: the granularity leaves the range of floats; rescale the target")
@@ -116,7 +116,7 @@ class GaussianNoise:
 
     def __post_init__(self) -> None:
         if not 1 <= self.sigma <= MAX_SIGMA or self.l2_sensitivity_granules_squared < 0:
-            raise SpecError("noise: sigma must be from 1 to 2**61 granules; raise budget.epsilon")
+            raise SpecError("noise: sigma must be from 1 to 2**61 granules. Raise budget.epsilon.")
         if self.granularity_exponent not in EXPONENTS:
             raise SpecError("noise: the granularity leaves the range of floats; rescale the target")
 
@@ -243,7 +243,7 @@ def calibrate_gaussian(
     _check(l2_sensitivity, eta_l2, coefficients, epsilon, bound)
     rho = rho_for(epsilon, delta)
     if _least_sigma(coefficients, rho) > MAX_SIGMA:  # even the coarsest g leaves D at cN
-        raise SpecError("noise: too many coefficients for this budget; lower k or raise epsilon")
+        raise SpecError("noise: too many coefficients for this budget. Lower k or raise epsilon.")
     wanted = (l2_sensitivity / GRANULES_PER_SENSITIVITY) ** 2 / coefficients  # g squared
     exponent = max(floor_log2(wanted) // 2, EXPONENTS.start)
     while True:
@@ -281,7 +281,7 @@ def _check(
             "eta and bound not below; a constant target needs no release"
         )
     if math.ceil((coefficients + 1) / epsilon) > MAX_SCALE:
-        raise SpecError("noise: too many coefficients for this epsilon; lower k or raise epsilon")
+        raise SpecError("noise: too many coefficients for this epsilon. Lower k or raise epsilon.")
 
 
 def floor_log2(value: Fraction) -> int:

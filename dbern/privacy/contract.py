@@ -43,7 +43,7 @@ def exact_bound(value: float | Fraction) -> Fraction:
     """
     if not 0 <= value < math.inf:
         raise SpecError(
-            f"target: a bound of {value} was given for what noise is calibrated to; state a "
+            f"target: a bound of {value} was given for what noise is calibrated to. State a "
             "finite number, not below 0"
         )
     return Fraction(value)

@@ -164,7 +164,7 @@ def named(noise: str, *, with_delta: bool, paper: bool = False) -> NoiseFamily:
         fits = one.with_delta == with_delta and paper == (one is PAPER)
         if fits and (automatic or noise in one.kinds.values()):
             return one
-    raise SpecError(f'mechanism.noise: "{noise}" is not known; write noise = "auto"')
+    raise SpecError(f'mechanism.noise: "{noise}" is not known. Write noise = "auto"')
 
 
 def noise_law(fields: Mapping[str, Any]) -> Noise:

@@ -131,7 +131,7 @@ def fewest_samples(gamma: Fraction) -> int:
     """
     if not 0 < gamma < 1 or order_statistic(MOST_SAMPLES, gamma) > MOST_SAMPLES:
         raise SpecError(
-            'target.sensitivity.gamma: must be above 0.001 and below 1; write gamma = "0.1"'
+            'target.sensitivity.gamma: must be above 0.001 and below 1. Write gamma = "0.1"'
         )
     low, high = 0, MOST_SAMPLES
     while high - low > 1:

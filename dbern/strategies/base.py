@@ -269,7 +269,7 @@ class LatticeStrategy(LatticeMapStrategy):
     ) -> Bound:
         """``min(2 max_t sum_v K(v/k - t), N sup K)``; the proof is in `dbern.counting.kernel_sums`.
 
-        The second holds only where both bumps are nonnegative and in one output.
+        The second holds only where both translates are nonnegative and in one output.
         """
         del loose
         sums = [kernel.lattice_sum(k) for kernel, k in zip(kernels, self.lattice.k, strict=True)]
@@ -283,7 +283,7 @@ class LatticeStrategy(LatticeMapStrategy):
     def l2_sensitivity(
         self, kernels: Sequence[Kernel], *, signed: bool = False, multi_output: bool = False
     ) -> Bound:
-        """``min(sqrt(2) max_t |K_t|_2, sqrt(N) sup K)``, where bumps are nonnegative.
+        """``min(sqrt(2) max_t |K_t|_2, sqrt(N) sup K)``, where translates are nonnegative.
 
         ``|K_t - K_t'|_2^2 = |K_t|_2^2 + |K_t'|_2^2 - 2 <K_t, K_t'>``; the missing record gives
         less, and different outputs have no product. The second term is the move of one output

@@ -35,9 +35,9 @@ e_i``, e_i the error of axis i alone: one operator at a time, each of norm A_j.
 
 What a noiseless release misses of a function, at worst over a class of functions.
 
-A class is what a plan knows of its target without data: mixtures of kernel bumps (densities and
-other sums over records, regularized risk minimizers), balls of a Hilbert space (`gram_bias`), or
-stated smoothness (`smoothness`).
+A class is what a plan knows of its target without data: mixtures of kernel translates (densities
+and other sums over records, regularized risk minimizers), balls of a Hilbert space (`gram_bias`),
+or declared smoothness (`smoothness`).
 Bounds are in unit-cube units.
 """
 
@@ -420,7 +420,7 @@ class Holder(Approximation):
         if not (0 < self.exponent <= 1 and 0 < self.constant < math.inf):
             raise SpecError(
                 "target.smoothness: a Hoelder class has an exponent above 0 and at most 1 and a "
-                "positive constant; write smoothness = { holder = [1.0, 0.5] }"
+                "positive constant. Write smoothness = { holder = [1.0, 0.5] }"
             )
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
@@ -462,7 +462,7 @@ class Smooth(Approximation):
         if self.order < 1 or not 0 < self.bound < math.inf:
             raise SpecError(
                 "target.smoothness: a smooth class has at least one derivative and a positive "
-                "bound; write smoothness = { derivatives = 4, bound = 10.0 }"
+                "bound. Write smoothness = { derivatives = 4, bound = 10.0 }"
             )
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
@@ -538,7 +538,7 @@ class KernelMixture(Approximation):
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Telescoped one axis at a time: ``prod (s_i + a_i) - prod s_i``.
 
-        s_i are the axes' suprema and a_i their errors. A mixture errs by at most its worst bump.
+        s_i are the axes' suprema and a_i their errors. A mixture errs by its worst at most.
         """
         errors = [_translate_error(*axis) for axis in zip(self.kernels, k, h, maps, strict=True)]
         return _telescoped([kernel.peak for kernel in self.kernels], errors)

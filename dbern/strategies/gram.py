@@ -178,7 +178,7 @@ def lattice_spectrum(
         each = math.floor(MOST_POINTS ** (1 / cube.dimensions)) - 1
         raise SpecError(
             f"mechanism.k: {lattice.size} lattice points, more than the {MOST_POINTS} whose Gram "
-            f"matrix is decomposed for spectral noise; write k = {each} or less, or noise = "
+            f"matrix is decomposed for spectral noise. Write k = {each} or less, or noise = "
             '"laplace" (with a delta "discrete-gaussian")'
         )
     values, vectors = np.linalg.eigh(cube.gram(lattice))
@@ -273,7 +273,7 @@ def _plain_bound(cube: CubeKernel, lattice: Lattice, norm: int) -> Bound:
     if lattice.size > _MOST_PLAIN:
         raise SpecError(
             f"mechanism.k: {lattice.size} lattice points, more than the {_MOST_PLAIN} whose Gram "
-            "matrix is computed for this kernel; write a smaller k"
+            "matrix is computed for this kernel. Write a smaller k."
         )
     points, size = cube.lattice_points(lattice), lattice.size
     kept = _absolute(cube, points, slice(None)) if size <= MOST_POINTS else None

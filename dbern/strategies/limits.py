@@ -2,8 +2,8 @@
 
 For ``F(y) = (1/n) sum_i w_i K(y - d_i)``, weights in [0, 1], K a product of axis kernels on the
 unit cube. A unit has up to u rows, ``S = u sup K / n`` is what it can move. Databases here have m,
-or N_i, units whose u rows each are at one place, and null records otherwise: changing one number by
-one is one step, under replace-one neighbours and under add-or-remove-one.
+or N_i, units whose u rows each are at one place, and missing records otherwise: changing one number
+by one is one step, under replace-one neighbours and under add-or-remove-one.
 
 *Packing.* Let M places be such that ``K(p_i - p_j) <= K(gap)`` for any two, and let D_i have m
 units at p_i, D_0 none. ``sup |F_{D_i} - F_{D_j}| >= m S (1 - K(gap)/sup K)``, and ``sup |F_{D_i} -

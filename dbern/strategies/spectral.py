@@ -25,8 +25,8 @@ _PAIRWISE_WORK = 2e9
 class SpectralStrategy(LatticeMapStrategy):
     """``y = (T_1 x .. x T_l) psi`` with the stored matrices of `AxisSpectrum`.
 
-    With the orthonormal coordinates ``x_j = w_j y_j`` of a bump difference, ``|x|_2^2 <= prod_i
-    gram_norm_i |phi_t - phi_t'|^2 <= prod_i gram_norm_i 2 K(0)`` because ``<phi_t, phi_t'> =
+    With the orthonormal coordinates ``x_j = w_j y_j`` of a difference of translates, ``|x|_2^2 <=
+    prod_i gram_norm_i |phi_t - phi_t'|^2 <= prod_i gram_norm_i 2 K(0)`` because ``<phi_t, phi_t'> =
     K(t - t') >= 0``; a missing record gives half. Cauchy-Schwarz: ``|y|_1 = sum_j |x_j| / w_j <=
     |x|_2 (sum_j w_j^{-2})^{1/2}``, and the sum over the box of indices factors over axes. For the
     l2 norm the weights are one, and ``|x|_2`` is the bound.

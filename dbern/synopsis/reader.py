@@ -551,7 +551,7 @@ class Synopsis:
         moments = self.arrays[0]
         if not isinstance(moments, ReleasedMoments):
             raise SpecError(
-                'regression: no moments were released; release "ridge-regression" with method = '
+                'regression: no moments were released. Release "ridge-regression" with method = '
                 '"moments"'
             )
         return moments.regression(response, columns, ridge, confidence(beta))

@@ -141,7 +141,7 @@ class ReleasedMoments(ReleasedVector):
             )
         own = self._ridge if ridge is None else None if ridge == "auto" else float(ridge)
         if own is not None and not 0 < own < math.inf:
-            raise SpecError('ridge: must be above 0; write ridge = "auto", or ridge = 0.01')
+            raise SpecError('ridge: must be above 0. Write ridge = "auto", or ridge = 0.01')
         places = [names.index(name) for name in chosen]
         fit = least_squares(self._measured, names.index(response), places, own)
         return self._in_data_units(fit, names.index(response), places, beta)

@@ -43,14 +43,14 @@ def axis_kernels(
     if len(bandwidth) != domain.dimensions:
         raise SpecError(
             f"target.{key}: has {len(bandwidth)} entries for {domain.dimensions} "
-            f"axes; write one for each of {', '.join(domain.names)}"
+            f"axes. Write one for each of {', '.join(domain.names)}"
         )
     shares = [b / axis.width for b, axis in zip(bandwidth, domain.axes, strict=True)]
     for share, axis in zip(shares, domain.axes, strict=True):
         if not _NARROWEST <= share <= _WIDEST:
             raise SpecError(
                 f"target.{key}: must be from {_NARROWEST:g} to {_WIDEST:g} times the width of its "
-                f"axis; write one of {_NARROWEST * axis.width:g} to {_WIDEST * axis.width:g} for "
+                f"axis. Write one of {_NARROWEST * axis.width:g} to {_WIDEST * axis.width:g} for "
                 f"{axis.name}{axis.counted}"
             )
     return tuple(kernel_of(name, share) for share in shares)
@@ -98,11 +98,11 @@ class Smoother(Learner):
     def _one_of_two(cls, given: Any) -> Any:
         if isinstance(given, Mapping) and given.get("covariance"):
             if given.get("bandwidth"):
-                raise SpecError("target.covariance: stands for bandwidth; leave one of them out")
+                raise SpecError("target.covariance: stands for bandwidth. Leave one of them out.")
             if given.get("kernel", "gaussian") != "gaussian":
                 raise SpecError(
-                    'target.kernel: a covariance is that of a Gaussian; write kernel = "gaussian", '
-                    "or bandwidth = [..] instead of covariance"
+                    'target.kernel: a covariance is that of a Gaussian. Write kernel = "gaussian", '
+                    "or bandwidth = [..] instead of covariance."
                 )
             return {**given, "bandwidth": ()}
         return given
@@ -157,11 +157,11 @@ def oblique_kernels(
     if len(covariance) != axes or any(len(row) != axes for row in covariance):
         raise SpecError(
             f"target.covariance: must have {axes} rows of {axes} numbers, in the order "
-            f"{', '.join(domain.names)}; write covariance = [[0.25, 0.1], [0.1, 0.25]]"
+            f"{', '.join(domain.names)}. Write covariance = [[0.25, 0.1], [0.1, 0.25]]"
         )
     if any(covariance[i][j] != covariance[j][i] for i in range(axes) for j in range(i)):
         raise SpecError(
-            "target.covariance: is not symmetric; write the same number at [i][j] and [j][i]"
+            "target.covariance: is not symmetric. Write the same number at [i][j] and [j][i]"
         )
     widths = [Fraction(axis.width) for axis in domain.axes]
     unit = [
@@ -172,13 +172,13 @@ def oblique_kernels(
         oblique, deviations = decorrelate(unit)
     except ValueError:
         raise SpecError(
-            "target.covariance: is not positive definite; write one whose correlations are "
+            "target.covariance: is not positive definite. Write one whose correlations are "
             "possible, such as covariance = [[0.25, 0.1], [0.1, 0.25]]"
         ) from None
     if not all(_NARROWEST <= deviation <= _WIDEST for deviation in deviations):
         raise SpecError(
             "target.covariance: standard deviations, also of an axis given the others, must be "
-            f"from {_NARROWEST:g} to {_WIDEST:g} times the width of the axis; write a covariance "
-            "nearer to the bounds' scale, or weaker correlations"
+            f"from {_NARROWEST:g} to {_WIDEST:g} times the width of the axis. Write a covariance "
+            "nearer to the bounds' scale, or weaker correlations."
         )
     return oblique, tuple(kernel_of("gaussian", deviation) for deviation in deviations)

@@ -188,6 +188,6 @@ def response_of(schema: RecordSchema) -> Response:
     """
     if schema.response is None:
         raise SpecError(
-            "data.response: is missing; write [data.response] with column and bounds = [-1.0, 1.0]"
+            "data.response: is missing. Write [data.response] with column and bounds = [-1.0, 1.0]"
         )
     return schema.response

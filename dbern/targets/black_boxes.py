@@ -193,8 +193,8 @@ def try_out(function: str, ranges: tuple[Range, ...], axes: int, rows: int) -> N
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- it may fail in any way
         shapes = f"records {(rows, len(ranges))} and points {(_POINTS, axes)}"
         raise SpecError(
-            f"{FUNCTION}: fails on made-up records ({type(error).__name__}); it gets {shapes}; "
-            "mend it"
+            f"{FUNCTION}: fails on made-up records ({type(error).__name__}). It gets {shapes}. "
+            "Mend it."
         ) from None
     if values.shape != (_POINTS,):
         raise SpecError(
@@ -468,7 +468,7 @@ def sampled_distances(
             other = accumulator.values(called, np.delete(records, -2, axis=0))
         except StoppedError:
             raise SpecError(
-                f"{FUNCTION}: fails on records drawn from {sampling.distribution}; mend it, or "
+                f"{FUNCTION}: fails on records drawn from {sampling.distribution}. Mend it, or "
                 f"write on_failure = {user.low}"
             ) from None
         apart = np.abs(one - other)
@@ -490,7 +490,7 @@ def _drawn(
         records = np.asarray(draw(rows, partial(uniform, stream)), dtype=np.float64)
     except Exception as error:  # noqa: BLE001 -- another's function may fail in any way
         raise SpecError(
-            f'{_KEY}: "{sampling.distribution}" fails ({type(error).__name__}); mend it: it takes '
+            f'{_KEY}: "{sampling.distribution}" fails ({type(error).__name__}). Mend it: it takes '
             "(rows, uniform) and returns (rows, columns)"
         ) from None
     if records.shape != (rows, len(ranges)):

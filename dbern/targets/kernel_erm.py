@@ -185,7 +185,7 @@ class KernelERM(Regularized):
         if self.kernel in _SCALED:
             if self.length_scale is None:
                 raise SpecError(
-                    "target.length_scale: is missing; write length_scale = [1.0, 1.0], one per axis"
+                    "target.length_scale: is missing. Write length_scale = [1.0, 1.0], one an axis."
                 )
             if self.kernel == "gaussian":
                 return gaussian_space(schema, self.length_scale)
@@ -207,7 +207,7 @@ class KernelERM(Regularized):
         """Refuse an unknown kernel, and parameters that the kernel has no use for."""
         own = ":" in self.kernel
         if self.kernel not in _KERNELS and not own:
-            raise SpecError(f'target.kernel: "{self.kernel}" is unknown; write {_listed(_KERNELS)}')
+            raise SpecError(f'target.kernel: "{self.kernel}" is unknown. Write {_listed(_KERNELS)}')
         idle = {
             "length_scale": self.kernel not in _SCALED,
             "degree": self.kernel != "polynomial",
@@ -216,14 +216,14 @@ class KernelERM(Regularized):
         }
         for name, unused in idle.items():
             if unused and getattr(self, name) is not None:
-                raise SpecError(f'target.{name}: kernel = "{self.kernel}" has none; leave it out')
+                raise SpecError(f'target.{name}: kernel = "{self.kernel}" has none. Leave it out.')
 
     def _own_kernel(self, domain: Domain) -> GramKernel:
         function = imported(self.kernel, "target.kernel")
         if self.kernel_bound is None:
             raise SpecError(
-                f'target.kernel_bound: is missing for kernel = "{self.kernel}"; write '
-                "kernel_bound = 1.0, the largest K(x, x) within the bounds"
+                f'target.kernel_bound: is missing for kernel = "{self.kernel}". Write '
+                "kernel_bound = 1.0, the largest K(x, x) within the bounds."
             )
         lipschitz = math.inf if self.kernel_lipschitz is None else self.kernel_lipschitz
         kernel = UserKernel(function, self.kernel_bound, lipschitz=lipschitz)
@@ -235,16 +235,18 @@ class KernelERM(Regularized):
             return self._own_loss(schema)
         if self.loss not in _OURS:
             known = (*_OURS, "module:name")
-            raise SpecError(f'target.loss: "{self.loss}" is unknown; write {_listed(known)}')
+            raise SpecError(f'target.loss: "{self.loss}" is unknown. Write {_listed(known)}')
         for name in ("lipschitz", "at_zero", "curvature"):
             if getattr(self, name) is not None:
-                raise SpecError(f'target.{name}: is for loss = "module:name"; leave it out')
+                raise SpecError(f'target.{name}: is for loss = "module:name". Leave it out.')
         if self.loss in _OF_CLASSES:
             if schema.response is not None:
-                raise SpecError(f'data.response: loss = "{self.loss}" is for classes; leave it out')
+                raise SpecError(
+                    f'data.response: loss = "{self.loss}" is for classes. Leave it out.'
+                )
             return Logistic() if self.loss == "logistic" else Hinge(self.width or _SHARE)
         if schema.label is not None:
-            raise SpecError(f'data.label: loss = "{self.loss}" is for a response; leave it out')
+            raise SpecError(f'data.label: loss = "{self.loss}" is for a response. Leave it out.')
         bound = response_of(schema).radius
         if self.loss == "square":
             return Square(bound)
@@ -256,14 +258,14 @@ class KernelERM(Regularized):
     def _own_loss(self, schema: RecordSchema) -> UserLoss:
         if (schema.label is None) == (schema.response is None):
             raise SpecError(
-                "data.label: a loss of your own is of classes or of a response; write one of "
+                "data.label: a loss of your own is of classes or of a response. Write one of "
                 "[data.label] and [data.response]"
             )
         if self.lipschitz is None or self.at_zero is None:
             missing = "lipschitz" if self.lipschitz is None else "at_zero"
             raise SpecError(
-                f'target.{missing}: is missing for loss = "{self.loss}"; write {missing} = 1.0, '
-                "what you can prove of it"
+                f'target.{missing}: is missing for loss = "{self.loss}". Write {missing} = 1.0, '
+                "what you can prove of it."
             )
         bound = schema.response.radius if schema.response else 1.0
         return UserLoss.rounded(

@@ -54,7 +54,7 @@ def minimizer(
     `sources` as of `RiskModel`.
     """
     if shards != "auto" and shards < 1:
-        raise SpecError('target.shards: must be at least 1; write shards = "auto"')
+        raise SpecError('target.shards: must be at least 1. Write shards = "auto"')
     count = None if shards == "auto" else shards
     radius = schema.response.radius if schema.response else 1.0
     facts = (_weighing(schema), cost, radius, count)
@@ -136,7 +136,7 @@ class LogisticRegression(Regularized):
         classes = schema.classes.categories
         if self.link == "sigmoid" and len(classes) > 2:
             raise SpecError(
-                'target.link: "sigmoid" is for two classes in this version; write link = "linear"'
+                'target.link: "sigmoid" is for two classes in this version. Write link = "linear"'
             )
         space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
         return (minimizer("decision", schema, Logistic(), space, self.C, self.shards),)
@@ -231,12 +231,12 @@ class RidgeRegression(Learner):
             return fits and (self.constant, self.shards) == (1.0, "auto")
         if self.method == "moments" and not fits:
             raise SpecError(
-                f"target.method: moments are of at most {MOST_NUMBERS - 1} axes; write method = "
-                '"weights", or leave out axes'
+                f"target.method: moments are of at most {MOST_NUMBERS - 1} axes. Write method = "
+                '"weights", or leave out axes.'
             )
         if self.method == "moments" and (self.constant, self.shards) != (1.0, "auto"):
             raise SpecError(
-                'target.constant, target.shards: are of method = "weights"; leave them out'
+                'target.constant, target.shards: are of method = "weights". Leave them out.'
             )
         return self.method == "moments"
 

@@ -524,7 +524,7 @@ class NaiveBayes(Learner):
         if self.release == "joint":
             if len(label.categories) != 2:
                 raise SpecError(
-                    'target.release: "joint" is for two classes; write release = "factored"'
+                    'target.release: "joint" is for two classes. Write release = "factored"'
                 )
             return (
                 NaiveBayesProduct(domain, kernels, label).measurement("score", 1 / domain.volume),
@@ -605,13 +605,13 @@ class GaussianNaiveBayes(Learner):
         if len(self.std_floor) != domain.dimensions:
             raise SpecError(
                 f"target.std_floor: has {len(self.std_floor)} entries for {domain.dimensions} "
-                f"axes; write one for each of {', '.join(domain.names)}"
+                f"axes. Write one for each of {', '.join(domain.names)}"
             )
         widths = [axis.width for axis in domain.axes]
         floors = tuple(std / width for std, width in zip(self.std_floor, widths, strict=True))
         if not all(_LEAST_STD <= floor <= _MOST_STD for floor in floors):
             raise SpecError(
                 f"target.std_floor: must be from {_LEAST_STD:g} to {_MOST_STD:g} times the width "
-                "of its axis; write a std_floor nearer to the bounds' scale"
+                "of its axis. Write a std_floor nearer to the bounds' scale."
             )
         return floors

@@ -66,8 +66,8 @@ class SampledSensitivity(Section):
         fewest = fewest_samples(gamma)
         if self.samples != "auto" and order_statistic(self.samples, gamma) > self.samples:
             raise SpecError(
-                f"target.sensitivity.samples: too few for gamma = {self.gamma}; "
-                f"write samples = {fewest}"
+                f"target.sensitivity.samples: too few for gamma = {self.gamma}. "
+                f"Write samples = {fewest}"
             )
         if self.distribution != UNIFORM:
             load_distribution(self.distribution)
@@ -154,21 +154,21 @@ class Oracle(Learner):
         low, high = self.bounds
         if not -math.inf < low < high < math.inf:
             raise SpecError(
-                "target.bounds: must be two finite numbers, the lower one first; write "
+                "target.bounds: must be two finite numbers, the lower one first. Write "
                 "bounds = [0.0, 1.0]"
             )
         stated = self.sensitivity
         sampled = isinstance(stated, SampledSensitivity)
         if sampled and (self.separable or self.l1_sensitivity is not None):
             raise SpecError(
-                "target.sensitivity: is estimated for all records together and for sums too; leave "
-                "out separable and l1_sensitivity"
+                "target.sensitivity: is estimated for all records together and for sums too. Leave "
+                "out separable and l1_sensitivity."
             )
         if isinstance(stated, SampledSensitivity) and stated.distribution == UNIFORM:
             _refuse_filter(schema)
         failure = None if self.on_failure == "stop" else self.on_failure
         if failure is not None and not low <= failure <= high:
-            raise SpecError(f"target.on_failure: lies outside bounds; write on_failure = {low}")
+            raise SpecError(f"target.on_failure: lies outside bounds. Write on_failure = {low}")
         box = BlackBox(
             function=self.function,
             digest=self._digest(),
@@ -208,6 +208,6 @@ def _refuse_filter(schema: RecordSchema) -> None:
     """Uniform records all count: a mean of the few that pass a filter moves by far more."""
     if schema.filter is not None:
         raise SpecError(
-            'data.filter: distribution = "uniform" does not say how many rows pass; write '
-            '[target.sensitivity] distribution = "module:name", with NaN in rows that do not'
+            'data.filter: distribution = "uniform" does not say how many rows pass. Write '
+            '[target.sensitivity] distribution = "module:name", with NaN in rows that do not.'
         )

@@ -24,8 +24,8 @@ _TYPICAL_STD = 0.25
 _EXPLAINED = 0.5
 _PLACES = 1 << 10
 _WARNING = (
-    "WARNING: no better than a constant predictor is to be expected; write a larger epsilon, "
-    "fewer axes, or bounds nearer to the records"
+    "WARNING: no better than a constant predictor is to be expected. Write a larger epsilon, "
+    "fewer axes, or bounds nearer to the records."
 )
 
 

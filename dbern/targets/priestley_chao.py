@@ -526,7 +526,7 @@ class PriestleyChao(Learner):
         domain, response = schema.domain, response_of(schema)
         if domain.dimensions != 1:
             raise SpecError(
-                "data.bounds: gaps have one axis; write one column, or "
+                "data.bounds: gaps have one axis. Write one column, or "
                 'kind = "nadaraya-watson" in [target]'
             )
         kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
@@ -534,7 +534,7 @@ class PriestleyChao(Learner):
         if not _NARROWEST <= share <= 1:
             raise SpecError(
                 f"target.max_gap: must be from {_NARROWEST:g} to 1 times the width of "
-                f"{domain.names[0]}; write max_gap = {domain.axes[0].width / 1000:g}"
+                f"{domain.names[0]}. Write max_gap = {domain.axes[0].width / 1000:g}"
             )
         steps = math.floor(math.ldexp(share, POSITION_BITS))
         return (GapSum(domain, kernels, response, steps).measurement(),)

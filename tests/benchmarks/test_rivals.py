@@ -109,7 +109,7 @@ def test_the_functional_mechanism_minimises_its_own_objective():
 
 
 def contributions(release, task, positions):
-    """All that one record may be: both labels, and the null record."""
+    """All that one record may be: both labels, and the missing record."""
     signs = (1.0, -1.0) if task.signed else (1.0,)
     found = [release.contributions(positions, np.full(len(positions), sign)) for sign in signs]
     return np.concatenate([*found, np.zeros((1, found[0].shape[1]))])

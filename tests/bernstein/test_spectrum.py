@@ -27,7 +27,7 @@ def features(kernels, k, spectra, positions):
 
 
 def largest_l1(rows):
-    """Brute force over all pairs, the null record included."""
+    """Brute force over all pairs, the missing record included."""
     rows = np.vstack([rows, np.zeros_like(rows[0])])
     return max(np.abs(rows - row).sum(axis=1).max() for row in rows)
 

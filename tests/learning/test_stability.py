@@ -52,7 +52,7 @@ def databases(rng):
 
 
 def neighbors(points, labels, rng):
-    """Replace record 0: flip, move, both, a copy of another, and the null record."""
+    """Replace record 0: flip, move, both, a copy of another, and the missing record."""
     changes = [
         (points[0], -labels[0]),
         ([0.0, 1.0], labels[0]),

@@ -86,7 +86,7 @@ def test_the_papers_scale_is_not_private_where_its_proof_does_not_hold() -> None
     coefficients, epsilon, delta = 400, 60, 0.1
     scale = 8 * 2 * math.sqrt(2 * coefficients * math.log(1 / delta)) / epsilon
     assert true_delta(scale, 8, coefficients, epsilon) > 0.9
-    with pytest.raises(SpecError, match=r"mechanism.noise: .*not proved.*; write"):
+    with pytest.raises(SpecError, match=r"mechanism.noise: .*not proved.*. Write"):
         advanced_ratio(coefficients, Fraction(epsilon), Fraction(1, 10))
 
 

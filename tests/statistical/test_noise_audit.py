@@ -112,7 +112,7 @@ def test_noise_reused_across_coefficients_is_rejected() -> None:
 
 @pytest.mark.parametrize(("points", "rejected"), [("(k+1)^l", False), ("k^l", True)])
 def test_the_number_of_lattice_points_is_k_plus_one(points: str, rejected: bool) -> None:
-    """One record, of a bump as wide as the lattice, against the null record: both values move."""
+    """A record whose kernel is as wide as the lattice against a missing one: both values move."""
     spec = dbern.ReleaseSpec(
         release={"name": "audit", "output": "audit.zarr"},
         data={"source": "*.parquet", "bounds": {"x": [0.0, 1.0]}, "n": 1},

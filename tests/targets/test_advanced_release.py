@@ -111,7 +111,7 @@ def test_the_plan_chooses_for_this_noise():
 
 
 def test_where_the_proof_does_not_hold_the_plan_refuses():
-    with pytest.raises(dbern.SpecError, match=r"mechanism.noise: .*not proved.*; write"):
+    with pytest.raises(dbern.SpecError, match=r"mechanism.noise: .*not proved.*. Write"):
         plan_files(specified((0.4,), n=1000, epsilon="1000", k=12, h=3), ())
 
 

@@ -243,7 +243,7 @@ BAD = [
     ),
     ({"bounds": [1.0, 1.0]}, r"^target\.bounds: .*[Ww]rite bounds = \[0.0, 1.0\]"),
     ({"bounds": [0.0, float("inf")]}, r"^target\.bounds: "),
-    ({"on_failure": 2.0}, r"^target\.on_failure: lies outside bounds; write on_failure = 0.0"),
+    ({"on_failure": 2.0}, r"^target\.on_failure: lies outside bounds. Write on_failure = 0.0"),
     ({"on_failure": "go on"}, r'^target\.on_failure: .*or "stop"'),
     ({"on_failure": None}, r"^target\.on_failure: "),
     ({"sensitivty": 1.0}, r"^target\.sensitivty: unknown key\. Write sensitivity"),

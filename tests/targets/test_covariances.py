@@ -242,7 +242,7 @@ def test_regression_with_a_covariance_is_the_weighted_mean(project, client, monk
         ({"covariance": [[1e-10, 0.0], [0.0, 1.0]]}, "from 0.0001 to 10000 times"),
         ({"covariance": [[1.0, 0.0], [0.0, float("nan")]]}, "rite covariance = "),
         ({"covariance": 1.0}, "rite covariance = "),
-        ({"covariance": H2, "bandwidth": [1.0, 1.0]}, "stands for bandwidth; leave one"),
+        ({"covariance": H2, "bandwidth": [1.0, 1.0]}, "stands for bandwidth. Leave one"),
     ],
 )
 def test_a_covariance_that_cannot_be_is_refused(target, says):

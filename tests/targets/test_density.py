@@ -117,12 +117,12 @@ def test_the_search_catches_wrong_formulas():
 
     # the remove-one figure where one record is replaced
     assert worst((0.05,), (20,)) > 1.5 * sums((0.05,), (20,))
-    # k^l lattice points instead of (k + 1)^l: a wide bump against the null record
+    # k^l lattice points instead of (k + 1)^l: a wide bump against the missing record
     for k in ((3,), (4, 4)):
         wide = (10.0,) * len(k)
         peak = math.prod(1 / (b * math.sqrt(2 * math.pi)) for b in wide)
         assert worst(wide, k) > math.prod(k) * peak
-    # the pairwise maximum without the null record: 1.82 against 8.01
+    # the pairwise maximum without the missing record: 1.82 against 8.01
     rows = reference.contributions(positions((20,)), (20,), (1.0,))
     assert reference.delta1(rows[:-1]) == pytest.approx(1.82, abs=0.02)
     assert reference.delta1(rows) == pytest.approx(8.01, abs=0.02)
@@ -191,7 +191,7 @@ def test_values_without_noise_are_the_density(bandwidth, k, seed):
     low, width = np.array(bounds)[:, 0], np.diff(np.array(bounds))[:, 0]
     unit = rng.beta(2, 5, size=(400, len(k)))
     records = low + unit * width
-    records[::17] = np.nan  # null records: they count in n and nowhere else
+    records[::17] = np.nan  # missing records: they count in n and nowhere else
     records[5::31, 0] = low[0] - 1.0
     stretched = tuple(b * w for b, w in zip(bandwidth, width, strict=True))
     plan = density_plan(stretched, k, n=400, bounds=bounds)

@@ -338,7 +338,7 @@ def test_moments_are_released_unless_weights_are_asked_for(target, released):
 
 @pytest.mark.parametrize("key", [{"constant": 0.0}, {"shards": 3}])
 def test_what_is_of_weights_alone_is_refused_with_moments(key):
-    with pytest.raises(dbern.SpecError, match=r'are of method = "weights"; leave them out'):
+    with pytest.raises(dbern.SpecError, match=r'are of method = "weights". Leave them out'):
         planned({"method": "moments", **key})
 
 

@@ -152,7 +152,7 @@ def test_a_record_that_is_null_in_one_axis_counts_nowhere():
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_no_replacement_moves_counts_sums_and_squares_by_more_than_is_proved(axes, norm):
-    """All corners and middles, and the null record; another class attains the bound."""
+    """All corners and middles, and the missing record; another class attains the bound."""
     records = CASES["bayes-gaussian"].spec(axes, 2, "laplace").records
     sums = ClassSums(records.domain, records.classes, moments=True)
     released = Entries(len(sums.entries))
@@ -657,7 +657,7 @@ TWO = {**KERNEL, "bandwidth": [WIDTH, WIDTH]}
             {**TWO, "release": "joint"},
             THREE,
             "auto",
-            r'target\.release: "joint" is for two classes; write release',
+            r'target\.release: "joint" is for two classes. Write release',
         ),
         (
             {**TWO, "release": "joint"},

@@ -170,7 +170,7 @@ def test_a_learner_about_which_nothing_is_proved_is_refused(monkeypatch, data, k
         return replace(KernelSum(*args, **given), added_sensitivity=None)
 
     monkeypatch.setattr("dbern.targets.bandwidths.KernelSum", unproved)
-    with pytest.raises(dbern.SpecError, match=rf"^data\.{key}: nothing is proved .*; write "):
+    with pytest.raises(dbern.SpecError, match=rf"^data\.{key}: nothing is proved .*. Write "):
         CASES["density"].spec(1, 2, "laplace", rows=data)
     assert CASES["density"].spec(1, 2, "laplace").components
 

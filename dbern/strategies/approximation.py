@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Self, TypeAlias
@@ -21,6 +21,7 @@ _WORK = 2e10
 _SQUARES = 32  # a side of the domain, to begin with
 _PARTS = 8  # a side of a square, at most
 _NUMBERS = 1 << 20  # in memory at a time
+_TOGETHER = 16  # lines of squares that share a product
 _SQUARES_WORK = 2.5e9  # products, a hundred more for each point: a second or two
 _RELATIVE_GAP = 0.02
 _ABSOLUTE_GAP = 1e-5  # of the peak
@@ -294,21 +295,33 @@ def _corner_errors(
 
     Returns the parts' low corners (m, 2) and the largest ``|E|`` at each part's corners (m,).
     """
-    nodes = np.arange(k + 1)[:, None] / k
     steps = np.arange(parts + 1) * (side / parts)
     every_low, every_corner = [], []
-    rows = max(1, _NUMBERS // ((parts + 1) * (k + 1)))
-    for start in range(0, len(squares), rows):
-        y, y_index = np.unique(squares[start : start + rows, 0], return_inverse=True)
-        t, t_index = np.unique(squares[start : start + rows, 1], return_inverse=True)
-        y_lines, t_lines = y[:, None] + steps, t[:, None] + steps
-        basis = bernstein_basis(np.minimum(y_lines, 1.0).ravel(), k).reshape(*y_lines.shape, k + 1)
-        coefficients = (matrix @ kernel(nodes - t_lines.ravel())).reshape(k + 1, *t_lines.shape)
-        released = basis[y_index] @ coefficients.transpose(1, 0, 2)[t_index]
-        y_lines, t_lines = y_lines[y_index, :, None], t_lines[t_index, None, :]
-        errors = np.abs(kernel(y_lines - t_lines) - released)
-        errors = np.maximum(errors[:, 1:], errors[:, :-1])
-        every_corner.append(np.maximum(errors[:, :, 1:], errors[:, :, :-1]).ravel())
-        lows = np.broadcast_arrays(y_lines[:, :-1], t_lines[:, :, :-1])
-        every_low.append(np.stack(lows, axis=-1).reshape(-1, 2))
+    for some in _split(squares, 1, max(1, _NUMBERS // ((parts + 1) * (k + 1)))):
+        t = np.unique(some[:, 1])
+        t_lines = t[:, None] + steps
+        bumps = kernel(np.arange(k + 1)[:, None] / k - t_lines.ravel())
+        coefficients = (matrix @ bumps).reshape(k + 1, *t_lines.shape)
+        for few in _split(some, 0, _TOGETHER):
+            y, y_index = np.unique(few[:, 0], return_inverse=True)
+            own, t_index = np.unique(np.searchsorted(t, few[:, 1]), return_inverse=True)
+            y_lines = y[:, None] + steps
+            basis = bernstein_basis(np.minimum(y_lines, 1.0).ravel(), k)
+            released = basis @ coefficients[:, own].reshape(k + 1, -1)
+            errors = np.abs(kernel(y_lines.reshape(-1, 1) - t_lines[own].ravel()) - released)
+            errors = errors.reshape(*y_lines.shape, len(own), parts + 1)
+            errors = np.maximum(errors[:, 1:], errors[:, :-1])
+            errors = np.maximum(errors[..., 1:], errors[..., :-1])
+            every_corner.append(errors[y_index, :, t_index].ravel())
+            lows = np.broadcast_arrays(
+                y_lines[y_index, :-1, None], t_lines[own][t_index, None, :-1]
+            )
+            every_low.append(np.stack(lows, axis=-1).reshape(-1, 2))
     return np.concatenate(every_low), np.concatenate(every_corner)
+
+
+def _split(squares: FloatArray, column: int, most: int) -> Iterator[FloatArray]:
+    """The squares by one of their numbers, of which each part has at most so many."""
+    squares = squares[np.argsort(squares[:, column], kind="stable")]
+    starts = np.flatnonzero(np.diff(squares[:, column], prepend=-1.0))
+    yield from np.split(squares, starts[most::most])

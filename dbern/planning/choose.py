@@ -35,7 +35,6 @@ from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bias import GramBall, Released
 from dbern.strategies.bins import (
     CLUSTERS,
-    AxisBins,
     BinnedStrategy,
     axis_bins,
     lattice_miss,

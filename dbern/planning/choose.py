@@ -23,14 +23,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.basis import bernstein_basis, iterated_basis
 from dbern.bernstein.kernels import Kernel
 from dbern.certificate import noise_sups
 from dbern.counting.measurement import Measurement
 from dbern.counting.moments import cells_for
 from dbern.errors import SpecError
 from dbern.privacy.families import NoiseFamily
-from dbern.strategies.approximation import AxisMap, released_translates, synthesis_matrix
+from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bias import GramBall, Released
 from dbern.strategies.bins import (
@@ -90,13 +90,25 @@ def typical_error(
 def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
     """``E K K``, ``E K P`` and ``E P P`` at points of y, rough and smooth part: (2, 3, points)."""
     t, factors = prior(kernel.bandwidth)
-    y = np.linspace(0, 1, points)
-    bumps = kernel(y[:, None] - t)
-    released = bernstein_basis(y, k) @ released_translates(kernel, k, h, axis, t)
+    bumps = _bumps(kernel, points)
+    released = released_translates(kernel, _rows(k, h, points), axis, t)
     pairs = ((bumps, bumps), (bumps, released), (released, released))
     rough = [(one * other).mean(axis=1) for one, other in pairs]
     parts = [(one @ factors / len(t), other @ factors / len(t)) for one, other in pairs]
     return np.array([rough, [(one * other).sum(axis=1) for one, other in parts]])
+
+
+@lru_cache(maxsize=8)
+def _bumps(kernel: Kernel, points: int) -> FloatArray:
+    """The kernel at points of y, about the places of the prior."""
+    return kernel(np.linspace(0, 1, points)[:, None] - prior(kernel.bandwidth)[0])
+
+
+@lru_cache(maxsize=32)
+def _rows(k: int, h: int, points: int, *, crowded: bool = False) -> FloatArray:
+    """The iterated basis at points of y, evenly spaced or crowded at the ends."""
+    y = np.linspace(0, 1, points)
+    return iterated_basis((1 - np.cos(np.pi * y)) / 2 if crowded else y, k, h)
 
 
 def reference_error(
@@ -114,7 +126,7 @@ def reference_error(
     for kernel, k, order, spectrum in zip(
         kernels, strategy.lattice.k, h, strategy.axis_maps, strict=True
     ):
-        evaluated = bernstein_basis(t, k) @ released_translates(kernel, k, order, spectrum, t)
+        evaluated = released_translates(kernel, iterated_basis(t, k, order), spectrum, t)
         smooth = np.tensordot(smooth, kernel(t[:, None] - t), axes=(0, 1))
         released = np.tensordot(released, evaluated, axes=(0, 1))
     return float(np.abs(smooth - released).max())
@@ -134,17 +146,17 @@ def worst_error(kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...
 def _axis_worst(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> tuple[float, float]:
     points = min(161, max(33, math.ceil(4 / kernel.bandwidth)))
     t = np.linspace(0, 1, points)
-    y = t[: points // 2 + 1]  # symmetric under (y, t) -> (1 - y, 1 - t)
-    bumps = kernel(y[:, None] - t)
-    errors = bumps - bernstein_basis(y, k) @ released_translates(kernel, k, h, axis, t)
+    half = slice(points // 2 + 1)  # symmetric under (y, t) -> (1 - y, 1 - t)
+    bumps = kernel(t[half, None] - t)
+    errors = bumps - released_translates(kernel, _rows(k, h, points)[half], axis, t)
     return float(bumps.max()), float(np.abs(errors).max())
 
 
 @lru_cache(maxsize=1024)
 def _largest_row(k: int, h: int, axis: AxisMap | None) -> float:
     """The largest norm over y, on a grid, of what multiplies an axis's released values."""
-    y = (1 - np.cos(np.linspace(0, np.pi, 129))) / 2
-    rows = bernstein_basis(y, k) @ synthesis_matrix(k, h, axis)
+    rows = _rows(k, h, 129, crowded=True)
+    rows = rows if axis is None else rows @ axis.synthesis
     return float(np.linalg.norm(rows, axis=1).max())
 
 
@@ -162,7 +174,6 @@ _WORST_SHARE = 0.07  # of the records are in one place
 _LEAST_WORST_SHARE = 0.01  # where a public density says where records are, or signs are random
 _FEW_AXES = 3  # with more, products over axes are large: fewer of them are tried
 _COARSEST = 0.8  # lattice steps a deviation
-_TIE = 0.02  # of the predicted error: another kind of release gains more, or it is not taken
 
 
 @dataclass(frozen=True)
@@ -661,14 +672,11 @@ def candidates(family: str, problem: Problem) -> Iterator[Candidate]:
 
 
 def chosen(families: Iterable[str], problem: Problem) -> Candidate | None:
-    """Return the least predicted error, or what was tried earlier and errs by `_TIE` more at most.
-
-    None where there are no candidates.
-    """
+    """Return that of the least predicted error; None where there are no candidates."""
     best = None
     for family in sorted(families, key=list(CANDIDATES).index):
         found = min(candidates(family, problem), key=lambda one: one.error, default=None)
         if found is not None and found.error < problem.to_beat:
             best = found
-            problem = replace(problem, to_beat=(1 - _TIE) * found.error)
+            problem = replace(problem, to_beat=found.error)
     return best

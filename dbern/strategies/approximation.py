@@ -102,7 +102,8 @@ class LinearMap(AxisMap):
 
     def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
         """`matrix` times what is reconstructed of kernel translates at t (m,), without noise."""
-        return matrix @ self.synthesis @ self.analysis @ lattice_values(kernel, len(matrix) - 1, t)
+        lattice = lattice_values(kernel, matrix.shape[1] - 1, t)
+        return matrix @ self.synthesis @ self.analysis @ lattice
 
     def error(self, kernel: Kernel, k: int, h: int) -> float:
         """Bound what a noiseless release of order h misses of a translate, at worst."""
@@ -115,13 +116,15 @@ def lattice_values(kernel: Kernel, k: int, t: FloatArray) -> FloatArray:
 
 
 def released_translates(
-    kernel: Kernel, k: int, h: int, axis: AxisMap | None, t: FloatArray
+    kernel: Kernel, rows: FloatArray, axis: AxisMap | None, t: FloatArray
 ) -> FloatArray:
-    """Bernstein coefficients (k + 1, m) of what a noiseless release makes of translates at t."""
-    matrix = iterated_matrix(k, h)
+    """What a noiseless release makes of translates at t (m,), where the iterated basis is `rows`.
+
+    Rows (n, k + 1) of an order h; shape (n, m).
+    """
     if axis is None:
-        return matrix @ lattice_values(kernel, k, t)
-    return axis.translates(matrix, kernel, t)
+        return rows @ lattice_values(kernel, rows.shape[1] - 1, t)
+    return axis.translates(rows, kernel, t)
 
 
 def synthesis_matrix(k: int, h: int, axis: AxisMap | None) -> FloatArray:
@@ -277,15 +280,19 @@ def _derivative_bound(k: int, matrix: FloatArray, sizes: Sequence[float]) -> flo
     if order > k:
         return 0.0
     rows = np.diff(matrix, n=order, axis=0) * math.perm(k, order)
-    from scipy.special import comb  # a tenth of a second, which who opens a synopsis does not need
-
     j = np.arange(k + 1)
-    tail = comb(j[:, None] - j[: k + 1 - order] - 1, order - 1)  # zero for j <= q
-    low = [sizes[i] * rows @ comb(j, i) for i in range(order)]
+    tail = _binomials(j[:, None] - j[: k + 1 - order] - 1, order - 1)  # zero for j <= q
+    low = [sizes[i] * rows @ _binomials(j, i) for i in range(order)]
     columns = np.column_stack([*low, sizes[order] * rows @ tail])
     if order == k:
         return float(np.abs(columns).sum())
     return 1.001 * sup_norm(k - order, columns, oversampling=4)
+
+
+def _binomials(numbers: Int64Array, few: int) -> FloatArray:
+    """``C(n, few)``, zero for negative n; scipy's would take a tenth of a second to import."""
+    factors = ((numbers - i) / (i + 1) for i in range(few))
+    return math.prod(factors, start=(numbers >= 0).astype(np.float64))
 
 
 def _corner_errors(

@@ -175,9 +175,9 @@ def enclose(strategy: Strategy, h: Sequence[int], oversampling: int) -> Enclosur
 
 def _effective_degree(k: int, matrix: FloatArray) -> tuple[int, float, float]:
     """The degree D, a bound on the norm, and what the Chebyshev coefficients beyond D sum to."""
-    angles = (np.arange(k + 1) + 0.5) * np.pi / (k + 1)
-    values = bernstein_basis((1 - np.cos(angles)) / 2, k) @ matrix
-    cosines = np.cos(np.arange(k + 1)[:, None] * angles)
+    odd, quarter = 2 * np.arange(k + 1) + 1, np.pi / (2 * (k + 1))
+    values = bernstein_basis((1 - np.cos(odd * quarter)) / 2, k) @ matrix
+    cosines = np.cos(np.arange(k + 1)[:, None] * odd % (4 * (k + 1)) * quarter)  # exact turns
     coefficients = 2 * np.abs(cosines @ values).sum(axis=1) / (k + 1)
     tails = np.append(np.cumsum(coefficients[::-1])[::-1], 0.0)  # of degree a and beyond
     norm = float(tails[0])

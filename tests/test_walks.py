@@ -34,8 +34,9 @@ CEILINGS = {
                                          # `privacy.accuracy`, on which privacy does not rest, and
                                          # `cli.events`, `.metrics` and `.due` for other tools
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 36_480,                     # 24,000: of them 275 in `testing`; 550 for what other
-                                         # tools charge, and for what an operator measures
+    "lines": 36_550,                     # 24,000: of them 275 in `testing`; 550 for what other
+                                         # tools charge, and for what an operator measures; 70
+                                         # for bounds that end the search of a plan
     "protocols": 7,                      # 8
     "isinstance": 128,                   # 60: of these some 40 look at what strangers wrote, and
                                          # two came from the tests with `testing`

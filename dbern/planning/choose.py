@@ -310,9 +310,10 @@ class Problem:
         """Bound that from below, at once: it is at least the mean size at any one point.
 
         For independent signs the mean size of a sum is at least its deviation over the root of two
-        (Szarek 1976), and the sizes beside them add to that by Jensen's inequality.
+        (Szarek 1976), and the sizes beside them add to that by Jensen's inequality. Half of it is
+        below what few simulated draws show, too.
         """
-        return self._deviation(strategy, h) / math.sqrt(2)
+        return self._deviation(strategy, h) / 2
 
     def noise_estimate(self, strategy: BinnedStrategy, h: tuple[int, ...]) -> float:
         """The same at once: the largest deviation, times that of so many normal numbers."""

@@ -129,11 +129,12 @@ def _simulated_quantile(
 
 def _quantile_rank(draws: int, beta: float) -> int | None:
     """Which of so many draws in order, from 0, will do; None where that takes more of them."""
-    from scipy.special import bdtr  # a tenth of a second, which values do not need
-
     level = 1 - (1 - _SIMULATION_SHARE) * beta
     ranks = np.arange(1, draws + 1)
-    enough = 1 - bdtr(ranks - 1, draws, level) <= _SIMULATION_SHARE * beta
+    steps = np.log((draws + 1 - ranks) / ranks * level / (1 - level))
+    sizes = np.exp(draws * math.log1p(-level) + np.cumsum(steps))  # of P(Bin = r)
+    reached = (1 + 1e-6) * np.cumsum(sizes[::-1])[::-1]  # a thousand logarithms round by less
+    enough = reached <= _SIMULATION_SHARE * beta
     return int(np.argmax(enough)) if enough.any() else None
 
 
@@ -175,11 +176,10 @@ def enclose(strategy: Strategy, h: Sequence[int], oversampling: int) -> Enclosur
 
 def _effective_degree(k: int, matrix: FloatArray) -> tuple[int, float, float]:
     """The degree D, a bound on the norm, and what the Chebyshev coefficients beyond D sum to."""
-    from scipy.fft import dct  # as `bdtr`
-
-    nodes = (1 - np.cos((np.arange(k + 1) + 0.5) * np.pi / (k + 1))) / 2
-    values = bernstein_basis(nodes, k) @ matrix
-    coefficients = np.abs(dct(values, type=2, axis=0)).sum(axis=1) / (k + 1)
+    odd, quarter = 2 * np.arange(k + 1) + 1, np.pi / (2 * (k + 1))
+    values = bernstein_basis((1 - np.cos(odd * quarter)) / 2, k) @ matrix
+    cosines = np.cos(np.arange(k + 1)[:, None] * odd % (4 * (k + 1)) * quarter)  # exact turns
+    coefficients = 2 * np.abs(cosines @ values).sum(axis=1) / (k + 1)
     tails = np.append(np.cumsum(coefficients[::-1])[::-1], 0.0)  # of degree a and beyond
     norm = float(tails[0])
     degree = max(1, int(np.argmax(tails <= _CUT * np.abs(values).sum(axis=1).max())) - 1)

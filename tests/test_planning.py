@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from datetime import date
@@ -18,7 +19,7 @@ import dbern.data.parquet
 from dbern.certificate import printed_sum
 from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
-from dbern.planning.choose import candidates
+from dbern.planning.choose import candidates, chosen
 from dbern.planning.planner import Settings, plan, plan_files, problem_of, smallest_epsilon
 from dbern.planning.plans import ReleasePlan, task_rows
 from dbern.planning.spec import ReleaseSpec
@@ -110,7 +111,7 @@ def test_a_stated_n_must_be_the_counted_one():
     spec = ReleaseSpec(**sections(data={"n": 1000}))
     assert plan_files(spec, facts((1000,))).n == 1000
     for wrong in ((999,), (1001,), (0,)):
-        with pytest.raises(SpecError, match=rf"^data\.n: .* 1000 .*write n = {wrong[0]}"):
+        with pytest.raises(SpecError, match=rf"^data\.n: .* 1000 .*Write n = {wrong[0]}"):
             plan_files(spec, facts(wrong))
 
 
@@ -250,6 +251,24 @@ def test_files_without_rows_count_nothing(source):
         (source / f"{i}.parquet").unlink()
     with pytest.raises(SpecError, match=r"^data\.source: the files hold no rows"):
         plan(file_spec(source))
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "kernel", "epsilon"),
+    [((0.6,), "gaussian", "0.01"), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        ((0.1,), "gaussian", "1"), ((0.2,), "triangle", "1"), ((0.3, 0.5), "gaussian", "0.1")))],
+)  # fmt: skip
+def test_what_is_not_simulated_could_not_have_won(bandwidth, kernel, epsilon):
+    spec = density_spec(bandwidth, (1,) * len(bandwidth), kernel=kernel, epsilon=epsilon, n=10**4)
+    (measurement,) = spec.components
+    problem = problem_of(measurement, Settings.of(spec, 10**4, 1))
+    problem = dataclasses.replace(problem, k=None, h=None)
+    every = [one for kind in ("", "spectral", "binned") for one in candidates(kind, problem)]
+    least = min(every, key=lambda one: one.error)
+    best = chosen(("", "spectral", "binned"), problem)
+    assert (best.strategy, best.h, best.error) == (least.strategy, least.h, least.error)
+    for one in every:
+        assert problem.least_noise(one.strategy, one.h) <= one.noise
 
 
 # --- What a plan tells of the error

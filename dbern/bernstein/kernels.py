@@ -290,7 +290,7 @@ class CompactKernel(PiecewiseKernel):
     @property
     def mass(self) -> float:
         """Integral of the polynomial over the unit interval."""
-        return float(_compact_derivative(self.inner, self.power, 0).integ()(1.0))
+        return _compact_mass(self.inner, self.power)
 
     @property
     def variance(self) -> float:
@@ -331,6 +331,11 @@ class CompactKernel(PiecewiseKernel):
 def _compact_derivative(inner: int, power: int, degree: int) -> Polynomial:
     base = Polynomial([1.0] + [0.0] * (inner - 1) + [-1.0])
     return (base**power).deriv(degree)
+
+
+@lru_cache(maxsize=256)
+def _compact_mass(inner: int, power: int) -> float:
+    return float(_compact_derivative(inner, power, 0).integ()(1.0))
 
 
 @lru_cache(maxsize=256)
@@ -447,12 +452,12 @@ class ExponentialKernel(PiecewiseKernel):
 def _exponential_extremes(coefficients: tuple[float, ...], degree: int) -> tuple[float, float]:
     """Of ``q e^-z``, the derivative of ``p e^-z``: its ends and the roots of the next one's q.
 
-    Each derivative takes q to ``q' - q``. Roots are simple, so their rounding errors enter the
-    extremes squared; a point that is no root does no harm.
+    By Leibniz' rule ``q = sum_i C(degree, i) (-1)^(degree - i) p^(i)``. Roots are simple, so their
+    rounding errors enter the extremes squared; a point that is no root does no harm.
     """
-    q = Polynomial(coefficients)
-    for _ in range(degree):
-        q = q.deriv() - q
+    p = Polynomial(coefficients)
+    orders = range(min(p.degree(), degree) + 1)
+    q = sum((-1) ** (degree - i) * math.comb(degree, i) * p.deriv(i) for i in orders)
     roots = np.real((q.deriv() - q).roots())
     z = np.concatenate([[0.0], roots[roots > 0.0]])
     values = np.append(q(z) * np.exp(-z), 0.0)  # at infinity

@@ -16,26 +16,25 @@ its size over a fifth of an axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.basis import bernstein_basis, iterated_basis
 from dbern.bernstein.kernels import Kernel
 from dbern.certificate import noise_sups
 from dbern.counting.measurement import Measurement
 from dbern.counting.moments import cells_for
 from dbern.errors import SpecError
 from dbern.privacy.families import NoiseFamily
-from dbern.strategies.approximation import AxisMap, released_translates, synthesis_matrix
+from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bias import GramBall, Released
 from dbern.strategies.bins import (
     CLUSTERS,
-    AxisBins,
     BinnedStrategy,
     axis_bins,
     lattice_miss,
@@ -91,13 +90,25 @@ def typical_error(
 def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
     """``E K K``, ``E K P`` and ``E P P`` at points of y, rough and smooth part: (2, 3, points)."""
     t, factors = prior(kernel.bandwidth)
-    y = np.linspace(0, 1, points)
-    bumps = kernel(y[:, None] - t)
-    released = bernstein_basis(y, k) @ released_translates(kernel, k, h, axis, t)
+    bumps = _bumps(kernel, points)
+    released = released_translates(kernel, _rows(k, h, points), axis, t)
     pairs = ((bumps, bumps), (bumps, released), (released, released))
     rough = [(one * other).mean(axis=1) for one, other in pairs]
     parts = [(one @ factors / len(t), other @ factors / len(t)) for one, other in pairs]
     return np.array([rough, [(one * other).sum(axis=1) for one, other in parts]])
+
+
+@lru_cache(maxsize=8)
+def _bumps(kernel: Kernel, points: int) -> FloatArray:
+    """The kernel at points of y, about the places of the prior."""
+    return kernel(np.linspace(0, 1, points)[:, None] - prior(kernel.bandwidth)[0])
+
+
+@lru_cache(maxsize=32)
+def _rows(k: int, h: int, points: int, *, crowded: bool = False) -> FloatArray:
+    """The iterated basis at points of y, evenly spaced or crowded at the ends."""
+    y = np.linspace(0, 1, points)
+    return iterated_basis((1 - np.cos(np.pi * y)) / 2 if crowded else y, k, h)
 
 
 def reference_error(
@@ -115,7 +126,7 @@ def reference_error(
     for kernel, k, order, spectrum in zip(
         kernels, strategy.lattice.k, h, strategy.axis_maps, strict=True
     ):
-        evaluated = bernstein_basis(t, k) @ released_translates(kernel, k, order, spectrum, t)
+        evaluated = released_translates(kernel, iterated_basis(t, k, order), spectrum, t)
         smooth = np.tensordot(smooth, kernel(t[:, None] - t), axes=(0, 1))
         released = np.tensordot(released, evaluated, axes=(0, 1))
     return float(np.abs(smooth - released).max())
@@ -135,17 +146,17 @@ def worst_error(kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...
 def _axis_worst(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> tuple[float, float]:
     points = min(161, max(33, math.ceil(4 / kernel.bandwidth)))
     t = np.linspace(0, 1, points)
-    y = t[: points // 2 + 1]  # symmetric under (y, t) -> (1 - y, 1 - t)
-    bumps = kernel(y[:, None] - t)
-    errors = bumps - bernstein_basis(y, k) @ released_translates(kernel, k, h, axis, t)
+    half = slice(points // 2 + 1)  # symmetric under (y, t) -> (1 - y, 1 - t)
+    bumps = kernel(t[half, None] - t)
+    errors = bumps - released_translates(kernel, _rows(k, h, points)[half], axis, t)
     return float(bumps.max()), float(np.abs(errors).max())
 
 
 @lru_cache(maxsize=1024)
-def _largest_row(k: int, h: int, axis: AxisBins) -> float:
-    """The largest norm over y, on a grid, of what multiplies an axis's bins."""
-    y = (1 - np.cos(np.linspace(0, np.pi, 129))) / 2
-    rows = bernstein_basis(y, k) @ synthesis_matrix(k, h, axis)
+def _largest_row(k: int, h: int, axis: AxisMap | None) -> float:
+    """The largest norm over y, on a grid, of what multiplies an axis's released values."""
+    rows = _rows(k, h, 129, crowded=True)
+    rows = rows if axis is None else rows @ axis.synthesis
     return float(np.linalg.norm(rows, axis=1).max())
 
 
@@ -199,6 +210,8 @@ class Problem:
 
     `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
     meets the largest move of one times the root of the number of values.
+    `to_beat` is an error: of candidates that reach it, bounds from below stand for what is
+    predicted.
     """
 
     measurement: Measurement
@@ -211,6 +224,7 @@ class Problem:
     reference: Reference | None
     largest_k: int
     largest_lattice: int
+    to_beat: float = math.inf
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -276,22 +290,41 @@ class Problem:
         return [self.h] if self.h is not None else [(h,) * axes for h in usual]
 
     def candidate(self, strategy: Strategy, h: tuple[int, ...], missed: float = 0.0) -> Candidate:
-        """Predict the errors of one way to release."""
-        noise = self.noise(strategy, h)
+        """Predict the errors of one way to release, or as much as shows that it cannot win."""
+        noise, sure = self.least_noise(strategy, h), self.certified
+        least = Candidate(strategy, h, noise, 0.0, 0.0, sure, self.share, missed)
+        if least.error >= self.to_beat:
+            return least
         worst = worst_error(self.kernels, strategy, h)
-        typical = worst if self.certified else self.bias(strategy, h)
-        return Candidate(strategy, h, noise, typical, worst, self.certified, self.share, missed)
+        typical = worst if sure else self.bias(strategy, h)
+        least = replace(least, approximation=typical, worst=worst)
+        if least.error >= self.to_beat:
+            return least
+        return replace(least, noise=self.noise(strategy, h))
 
     def noise(self, strategy: Strategy, h: tuple[int, ...]) -> float:
         """Predict the mean sup of the noise."""
         return self._scale(strategy) * unit_noise(strategy, h, self.family)
 
+    def least_noise(self, strategy: Strategy, h: tuple[int, ...]) -> float:
+        """Bound that from below, at once: it is at least the mean size at any one point.
+
+        For independent signs the mean size of a sum is at least its deviation over the root of two
+        (Szarek 1976), and the sizes beside them add to that by Jensen's inequality. Half of it is
+        below what few simulated draws show, too.
+        """
+        return self._deviation(strategy, h) / 2
+
     def noise_estimate(self, strategy: BinnedStrategy, h: tuple[int, ...]) -> float:
         """The same at once: the largest deviation, times that of so many normal numbers."""
+        return self._deviation(strategy, h) * math.sqrt(2 * math.log(2 * strategy.layout.size))
+
+    def _deviation(self, strategy: Strategy, h: tuple[int, ...]) -> float:
+        """The largest over points, on a grid, of the standard deviation of the noise there."""
         deviation = self.family.deviation * self._scale(strategy)
-        for axis in zip(strategy.lattice.k, h, strategy.bins, strict=True):
+        for axis in zip(strategy.lattice.k, h, strategy.axis_maps, strict=True):
             deviation *= _largest_row(*axis)
-        return deviation * math.sqrt(2 * math.log(2 * strategy.layout.size))
+        return deviation
 
     def estimate(self, strategy: BinnedStrategy, h: tuple[int, ...], missed: float) -> float:
         """The predicted error at once, but for that of a typical database."""
@@ -391,8 +424,8 @@ def plain_candidates(problem: Problem) -> Iterator[Candidate]:
         found = [problem.candidate(LatticeStrategy(lattice), h) for h in orders]
         yield from found
         best = min(best, *(candidate.error for candidate in found))
-        if problem.kinked and min(candidate.noise for candidate in found) > best:
-            break  # finer lattices, of which there are many, are noisier still
+        if min(candidate.noise for candidate in found) > min(best, problem.to_beat):
+            break  # finer lattices are noisier still
 
 
 def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
@@ -408,8 +441,8 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
         weighting = problem.family.weighting
         full = _spectra(problem.kernels, lattice.k, weighting)
-        middle = problem.candidate(_cut(lattice, full, _THRESHOLDS[6]), orders[-1])
-        if problem.lattice_error(lattice, orders[-1]) <= _NEGLIGIBLE * middle.noise:
+        middle = problem.noise(_cut(lattice, full, _THRESHOLDS[6]), orders[-1])
+        if problem.lattice_error(lattice, orders[-1]) <= _NEGLIGIBLE * middle:
             break
     seen = set()
     for threshold in _THRESHOLDS[: _GAUSSIAN_THRESHOLDS if problem.family.norm == 2 else None]:
@@ -532,8 +565,8 @@ def _cut(lattice: Lattice, full: Sequence[AxisSpectrum], threshold: float) -> Sp
     )
 
 
-CANDIDATES = {"": plain_candidates, "spectral": spectral_candidates, "binned": binned_candidates}
-"""By what is released: lattice values, spectral coordinates or bins."""
+CANDIDATES = {"binned": binned_candidates, "spectral": spectral_candidates, "": plain_candidates}
+"""By what is released, in the order in which they are tried: what wins most often goes first."""
 
 
 # --- Candidates for kernels that are not products over axes
@@ -618,7 +651,14 @@ def _grid(axes: int) -> FloatArray:
 
 # --- Every candidate of a strategy
 
-__all__ = ["Candidate", "Problem", "Reference", "candidates", "require_positive_definite"]
+__all__ = [
+    "Candidate",
+    "Problem",
+    "Reference",
+    "candidates",
+    "chosen",
+    "require_positive_definite",
+]
 
 
 def candidates(family: str, problem: Problem) -> Iterator[Candidate]:
@@ -630,3 +670,14 @@ def candidates(family: str, problem: Problem) -> Iterator[Candidate]:
         yield from stated_candidates(problem)
     else:
         yield from CANDIDATES[family](problem)
+
+
+def chosen(families: Iterable[str], problem: Problem) -> Candidate | None:
+    """Return that of the least predicted error; None where there are no candidates."""
+    best = None
+    for family in sorted(families, key=list(CANDIDATES).index):
+        found = min(candidates(family, problem), key=lambda one: one.error, default=None)
+        if found is not None and found.error < problem.to_beat:
+            best = found
+            problem = replace(problem, to_beat=found.error)
+    return best

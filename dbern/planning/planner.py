@@ -36,6 +36,7 @@ from dbern.planning.choose import (
     Problem,
     Reference,
     candidates,
+    chosen,
     require_positive_definite,
 )
 from dbern.planning.outlook import outlook_of
@@ -318,14 +319,13 @@ def choose(
     kinds = [""] if plain_only else kinds
     if noise == family.kinds.get("spectral"):
         require_positive_definite(problem.kernels)
-    found = [one for kind in kinds for one in candidates(kind, problem)]
-    if not found:
+    best = chosen(kinds, problem)
+    if best is None:
         raise SpecError(
             f'mechanism.noise: "{noise}" is not for what target.kind = "{settings.kind}" releases. '
             f'Write noise = "{family.plain}" or "auto"'
         )
-    chosen = min(found, key=lambda candidate: candidate.error)
-    return chosen.strategy, chosen.h
+    return best.strategy, best.h
 
 
 def _corners(measurement: Measurement, settings: Settings) -> tuple[Strategy, tuple[int, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Self, TypeAlias
@@ -21,6 +21,7 @@ _WORK = 2e10
 _SQUARES = 32  # a side of the domain, to begin with
 _PARTS = 8  # a side of a square, at most
 _NUMBERS = 1 << 20  # in memory at a time
+_TOGETHER = 16  # lines of squares that share a product
 _SQUARES_WORK = 2.5e9  # products, a hundred more for each point: a second or two
 _RELATIVE_GAP = 0.02
 _ABSOLUTE_GAP = 1e-5  # of the peak
@@ -101,7 +102,8 @@ class LinearMap(AxisMap):
 
     def translates(self, matrix: FloatArray, kernel: Kernel, t: FloatArray) -> FloatArray:
         """`matrix` times what is reconstructed of kernel translates at t (m,), without noise."""
-        return matrix @ self.synthesis @ self.analysis @ lattice_values(kernel, len(matrix) - 1, t)
+        lattice = lattice_values(kernel, matrix.shape[1] - 1, t)
+        return matrix @ self.synthesis @ self.analysis @ lattice
 
     def error(self, kernel: Kernel, k: int, h: int) -> float:
         """Bound what a noiseless release of order h misses of a translate, at worst."""
@@ -114,13 +116,15 @@ def lattice_values(kernel: Kernel, k: int, t: FloatArray) -> FloatArray:
 
 
 def released_translates(
-    kernel: Kernel, k: int, h: int, axis: AxisMap | None, t: FloatArray
+    kernel: Kernel, rows: FloatArray, axis: AxisMap | None, t: FloatArray
 ) -> FloatArray:
-    """Bernstein coefficients (k + 1, m) of what a noiseless release makes of translates at t."""
-    matrix = iterated_matrix(k, h)
+    """What a noiseless release makes of translates at t (m,), where the iterated basis is `rows`.
+
+    Rows (n, k + 1) of an order h; shape (n, m).
+    """
     if axis is None:
-        return matrix @ lattice_values(kernel, k, t)
-    return axis.translates(matrix, kernel, t)
+        return rows @ lattice_values(kernel, rows.shape[1] - 1, t)
+    return axis.translates(rows, kernel, t)
 
 
 def synthesis_matrix(k: int, h: int, axis: AxisMap | None) -> FloatArray:
@@ -276,15 +280,19 @@ def _derivative_bound(k: int, matrix: FloatArray, sizes: Sequence[float]) -> flo
     if order > k:
         return 0.0
     rows = np.diff(matrix, n=order, axis=0) * math.perm(k, order)
-    from scipy.special import comb  # a tenth of a second, which who opens a synopsis does not need
-
     j = np.arange(k + 1)
-    tail = comb(j[:, None] - j[: k + 1 - order] - 1, order - 1)  # zero for j <= q
-    low = [sizes[i] * rows @ comb(j, i) for i in range(order)]
+    tail = _binomials(j[:, None] - j[: k + 1 - order] - 1, order - 1)  # zero for j <= q
+    low = [sizes[i] * rows @ _binomials(j, i) for i in range(order)]
     columns = np.column_stack([*low, sizes[order] * rows @ tail])
     if order == k:
         return float(np.abs(columns).sum())
     return 1.001 * sup_norm(k - order, columns, oversampling=4)
+
+
+def _binomials(numbers: Int64Array, few: int) -> FloatArray:
+    """``C(n, few)``, zero for negative n; scipy's would take a tenth of a second to import."""
+    factors = ((numbers - i) / (i + 1) for i in range(few))
+    return math.prod(factors, start=(numbers >= 0).astype(np.float64))
 
 
 def _corner_errors(
@@ -294,21 +302,33 @@ def _corner_errors(
 
     Returns the parts' low corners (m, 2) and the largest ``|E|`` at each part's corners (m,).
     """
-    nodes = np.arange(k + 1)[:, None] / k
     steps = np.arange(parts + 1) * (side / parts)
     every_low, every_corner = [], []
-    rows = max(1, _NUMBERS // ((parts + 1) * (k + 1)))
-    for start in range(0, len(squares), rows):
-        y, y_index = np.unique(squares[start : start + rows, 0], return_inverse=True)
-        t, t_index = np.unique(squares[start : start + rows, 1], return_inverse=True)
-        y_lines, t_lines = y[:, None] + steps, t[:, None] + steps
-        basis = bernstein_basis(np.minimum(y_lines, 1.0).ravel(), k).reshape(*y_lines.shape, k + 1)
-        coefficients = (matrix @ kernel(nodes - t_lines.ravel())).reshape(k + 1, *t_lines.shape)
-        released = basis[y_index] @ coefficients.transpose(1, 0, 2)[t_index]
-        y_lines, t_lines = y_lines[y_index, :, None], t_lines[t_index, None, :]
-        errors = np.abs(kernel(y_lines - t_lines) - released)
-        errors = np.maximum(errors[:, 1:], errors[:, :-1])
-        every_corner.append(np.maximum(errors[:, :, 1:], errors[:, :, :-1]).ravel())
-        lows = np.broadcast_arrays(y_lines[:, :-1], t_lines[:, :, :-1])
-        every_low.append(np.stack(lows, axis=-1).reshape(-1, 2))
+    for some in _split(squares, 1, max(1, _NUMBERS // ((parts + 1) * (k + 1)))):
+        t = np.unique(some[:, 1])
+        t_lines = t[:, None] + steps
+        bumps = kernel(np.arange(k + 1)[:, None] / k - t_lines.ravel())
+        coefficients = (matrix @ bumps).reshape(k + 1, *t_lines.shape)
+        for few in _split(some, 0, _TOGETHER):
+            y, y_index = np.unique(few[:, 0], return_inverse=True)
+            own, t_index = np.unique(np.searchsorted(t, few[:, 1]), return_inverse=True)
+            y_lines = y[:, None] + steps
+            basis = bernstein_basis(np.minimum(y_lines, 1.0).ravel(), k)
+            released = basis @ coefficients[:, own].reshape(k + 1, -1)
+            errors = np.abs(kernel(y_lines.reshape(-1, 1) - t_lines[own].ravel()) - released)
+            errors = errors.reshape(*y_lines.shape, len(own), parts + 1)
+            errors = np.maximum(errors[:, 1:], errors[:, :-1])
+            errors = np.maximum(errors[..., 1:], errors[..., :-1])
+            every_corner.append(errors[y_index, :, t_index].ravel())
+            lows = np.broadcast_arrays(
+                y_lines[y_index, :-1, None], t_lines[own][t_index, None, :-1]
+            )
+            every_low.append(np.stack(lows, axis=-1).reshape(-1, 2))
     return np.concatenate(every_low), np.concatenate(every_corner)
+
+
+def _split(squares: FloatArray, column: int, most: int) -> Iterator[FloatArray]:
+    """The squares by one of their numbers, of which each part has at most so many."""
+    squares = squares[np.argsort(squares[:, column], kind="stable")]
+    starts = np.flatnonzero(np.diff(squares[:, column], prepend=-1.0))
+    yield from np.split(squares, starts[most::most])

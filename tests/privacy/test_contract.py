@@ -74,13 +74,13 @@ def test_gaussian_noise_needs_a_delta():
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1e-300, Fraction(-1)])
 def test_what_bounds_nothing_is_refused(value):
-    with pytest.raises(SpecError, match="state a finite number"):
+    with pytest.raises(SpecError, match="State a finite number"):
         exact_bound(value)
 
 
 @pytest.mark.parametrize("name", ["kernel", "floats", "bound"])
 def test_no_bound_is_left_unlooked_at(name):
-    with pytest.raises(SpecError, match="state a finite number"):
+    with pytest.raises(SpecError, match="State a finite number"):
         contract(**{name: math.nan})
 
 

@@ -254,7 +254,7 @@ def test_a_covariance_that_cannot_be_is_refused(target, says):
 
 
 def test_a_covariance_is_of_a_gaussian_and_parameters_come_back():
-    with pytest.raises(dbern.SpecError, match=r'^target\.kernel: .* write kernel = "gaussian"'):
+    with pytest.raises(dbern.SpecError, match=r'^target\.kernel: .* Write kernel = "gaussian"'):
         KernelDensity(covariance=H2, kernel="laplace")
     with pytest.raises(dbern.SpecError, match=r"^target\.bandwidth: is missing\. Write bandwidth"):
         NadarayaWatson()

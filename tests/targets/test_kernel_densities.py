@@ -136,7 +136,7 @@ def test_plans_survive_json_and_name_the_noise_they_may(name):
 def test_spectral_noise_needs_a_positive_definite_kernel(name, noise, delta):
     content = sections(target={"kernel": name}, mechanism={"noise": noise}, budget={"delta": delta})
     with pytest.raises(
-        SpecError, match=rf'^target.kernel: "{name}" is not positive definite.*write'
+        SpecError, match=rf'^target.kernel: "{name}" is not positive definite.*Write'
     ):
         plan_files(ReleaseSpec(**content), ())
 
@@ -167,7 +167,7 @@ def test_auto_chooses_no_lattice_too_fine_for_its_cells():
 
 
 def test_a_lattice_too_fine_for_cut_cells_is_refused_with_its_key():
-    with pytest.raises(SpecError, match=r"^mechanism\.k: too fine .*write a smaller k"):
+    with pytest.raises(SpecError, match=r"^mechanism\.k: too fine .*Write a smaller k"):
         density_plan((0.3, 0.3, 0.3), (150, 150, 150), kernel="triangle")
     with pytest.raises(SpecError, match=r'^target\.kernel: "uniform" is unknown\. Write kernel = '):
         density_spec((0.3,), (5,), kernel="uniform")

@@ -155,7 +155,7 @@ def test_lattices_that_are_too_large_are_refused_with_both_numbers():
     narrow = {"kind": "kernel-density", "bandwidth": [0.05] * 6}
     for noise in ("auto", "laplace", "binned-laplace", "spectral-laplace"):
         with pytest.raises(
-            dbern.SpecError, match=r"target\.bandwidth: .* \d{7,} .* 1000000 .*write"
+            dbern.SpecError, match=r"target\.bandwidth: .* \d{7,} .* 1000000 .*Write"
         ):
             plan_files(spec_of(6, noise, target=narrow), ())
     with pytest.raises(dbern.SpecError, match=r"mechanism\.k: 1544804416 coeff.* 1000000000"):

@@ -118,9 +118,9 @@ def test_the_most_rows_there_can_be_stay_within_the_bounds(noise):
 @pytest.mark.parametrize(
     ("data", "key", "text"),
     [
-        ({"neighbors": "add-or-remove-one"}, "data.normalizer", 'write normalizer = "2000000"'),
+        ({"neighbors": "add-or-remove-one"}, "data.normalizer", 'Write normalizer = "2000000"'),
         ({**ADDED, "n": 10}, "data.n", "the number of rows is private"),
-        ({"normalizer": "10"}, "data.normalizer", "write n = 2000000, or neither"),
+        ({"normalizer": "10"}, "data.normalizer", "Write n = 2000000, or neither"),
         ({**ADDED, "normalizer": "1.5"}, "data.normalizer", "must be a whole number"),
         ({**ADDED, "normalizer": "0"}, "data.normalizer", "must be a whole number"),
     ],
@@ -133,7 +133,7 @@ def test_n_and_normalizer_exclude_each_other(data, key, text):
 
 @pytest.mark.parametrize("noise", ["spectral-laplace", "laplace-advanced"])
 def test_what_is_not_for_private_rows_is_refused(noise):
-    with pytest.raises(dbern.SpecError, match=r'^mechanism\.noise: .* write noise = "'):
+    with pytest.raises(dbern.SpecError, match=r'^mechanism\.noise: .* Write noise = "'):
         planned(noise=noise)
 
 

@@ -128,7 +128,7 @@ def test_the_store_of_a_whole_spectrum_is_what_the_format_says(project, client, 
 
 def test_spectral_noise_beyond_the_limit_is_refused_with_what_would_work():
     case = CASES["kernel polynomial"]
-    with pytest.raises(dbern.SpecError, match=r"write k = 63 or less, or noise = \"laplace\""):
+    with pytest.raises(dbern.SpecError, match=r"Write k = 63 or less, or noise = \"laplace\""):
         plan_files(case.spec(2, 100, "spectral-laplace", k=64), ())
 
 

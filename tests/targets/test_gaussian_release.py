@@ -112,7 +112,7 @@ def test_a_pure_plan_reports_half_epsilon_squared():
     ],
 )
 def test_impossible_combinations_say_what_would_work(delta, mechanism, said):
-    with pytest.raises(dbern.SpecError, match=rf"{said}.*write"):
+    with pytest.raises(dbern.SpecError, match=rf"{said}.*Write"):
         planned((0.4,), 10, delta, **mechanism)
 
 

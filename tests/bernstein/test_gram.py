@@ -122,7 +122,9 @@ def test_eigenvalues_that_are_rounding_are_left_out():
 @pytest.mark.parametrize("k", [(4096,), (64, 63), (16, 16, 16)])
 def test_lattices_beyond_the_limit_are_refused(k):
     cube = cube_of("arc-cosine", len(k))
-    with pytest.raises(SpecError, match=r"^mechanism\.k: .*4096.*[Ww]rite k = \d+ or less, or noise"):
+    with pytest.raises(
+        SpecError, match=r"^mechanism\.k: .*4096.*[Ww]rite k = \d+ or less, or noise"
+    ):
         lattice_spectrum(cube, Lattice(k), 10)
 
 

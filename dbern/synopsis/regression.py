@@ -111,6 +111,11 @@ class ReleasedMoments(ReleasedVector):
         del points
         return self._weights
 
+    def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
+        """Return the same, whatever the grid."""
+        del positions, smoothing
+        return self._weights
+
     @cached_property
     def _weights(self) -> FloatArray:
         axes = len(self._numbers) - 1

@@ -279,6 +279,8 @@ def test_a_release_without_noise_is_least_squares(project, client, monkeypatch):
     np.testing.assert_allclose(synopsis(x), np.clip(peer.predict(x), 0, 60), atol=1e-3)
     np.testing.assert_allclose(synopsis.predict(x), synopsis(x))
     assert np.isnan(synopsis(x + 20)).all()
+    grid = synopsis.grid([3, 4])
+    np.testing.assert_allclose(grid, synopsis(grid), atol=1e-12)
     assert synopsis.band() == 60.0
     low, high = synopsis.interval(x)
     assert (low.min(), high.max()) == (0.0, 60.0)

@@ -481,7 +481,10 @@ class Promises:
         if not self.largest:
             return ""
         whole = "largest value" if self.released else "largest value possible"
-        return f", {100 * amount / self.largest:.2g} % of the {whole}"
+        share = 100 * amount / self.largest
+        return (
+            f", {share:.2g} % of the {whole}" if share < 99.5 else f", {share:.0f} % of the {whole}"
+        )
 
 
 def _upward(amount: float, digits: int = 4) -> str:

@@ -339,7 +339,7 @@ MOST_AXES = 3
 
 _OVERSAMPLING = 4
 _SHARE = 1 / 64  # of the largest error found, that the grid may add
-_FINEST = 1e-6  # of the kernel's peak: no grid is finer than that
+_FINEST = 2e-6  # of the kernel's peak: no grid is finer than that
 _COARSE = 4  # steps in a cell of the first grid
 _MOST_ADDED = 3e9  # terms of r on a grid: seconds
 _VALUES_AT_ONCE = 1 << 21

@@ -36,7 +36,7 @@ CEILINGS = {
                                          # `cli.events`, `.metrics` and `.due` for other tools;
                                          # 7 for bands, lower bounds and least squares
     "modules at the top": 10,            # 10: `dbern.testing`, which the tests had for themselves
-    "lines": 38_840,                     # 24,000: of them 275 in `testing`; 550 for what other
+    "lines": 38_850,                     # 24,000: of them 275 in `testing`; 550 for what other
                                          # tools charge, and for what an operator measures; 1300
                                          # for bands and lower bounds; 1000 for least squares
     "protocols": 7,                      # 8

@@ -373,7 +373,7 @@ _HEAD = """\
     "axes",
     multiple=True,
     metavar="COLUMN=LOW,HIGH",
-    help="One to six, more for some kinds; limits may be dates.",
+    help="One to eight, more for some kinds; limits may be dates.",
 )
 @click.option("--kind", help="What to release; `dbern target list` has the kinds.")
 @click.option(

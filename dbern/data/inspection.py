@@ -185,7 +185,7 @@ class Source:
         yield '# TODO name   = "my-release"      # with the dataset, which release this is'
         yield '# TODO output = "my-release.zarr" # folder of the synopsis'
         yield f"\n[data]\nsource = {_text(path)}"
-        yield "\n[data.bounds]  # one to six of these, with public bounds"
+        yield "\n[data.bounds]  # one to eight of these, with public bounds"
         for column in self.columns:
             if column.bounds:
                 of = "two dates or two times" if column.bounds == "times" else "two numbers"

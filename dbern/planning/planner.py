@@ -63,7 +63,7 @@ from dbern.types import FloatArray
 _PAPER_H, _LARGEST_PAPER_K = 2, 64
 _ORDERS: tuple[Literal["k", "h"], ...] = ("k", "h")
 _LARGEST_AUTO_K = 1000
-_LARGEST_AUTO_LATTICE = 1_000_000
+_LARGEST_AUTO_LATTICE, _LARGEST_OF_MANY_AXES = 1_000_000, 6_000_000  # the second from 7 axes on
 _LARGEST_LATTICE = 1_000_000_000
 
 
@@ -354,6 +354,8 @@ def problem_of(measurement: Measurement, settings: Settings) -> Problem:
     k = _given_k(measurement, settings)
     if k is not None:
         measurement = for_lattice(measurement, LatticeStrategy(Lattice(k)))
+    many = measurement.domain.dimensions > 6
+    largest = _LARGEST_OF_MANY_AXES if many else _LARGEST_AUTO_LATTICE
     return Problem(
         measurement=measurement,
         n=settings.n,
@@ -364,7 +366,7 @@ def problem_of(measurement: Measurement, settings: Settings) -> Problem:
         certified=settings.certified,
         reference=_reference(measurement, settings.reference),
         largest_k=_LARGEST_AUTO_K,
-        largest_lattice=int(min(_LARGEST_AUTO_LATTICE, measurement.largest_lattice)),
+        largest_lattice=int(min(largest, measurement.largest_lattice)),
     )
 
 

@@ -41,6 +41,7 @@ from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, FAMILIES, PAPER, NoiseFamily, named
+from dbern.synopsis.metadata import MOST_LATTICE_AXES
 from dbern.system import importable, named_function
 from dbern.targets import Learner, learner_of
 from dbern.targets.base import Section, explain
@@ -263,7 +264,6 @@ _TOO_DEEP = "is nested too deeply. Write tables and lists as docs/spec.md has th
 _LEAST_DELTA = Fraction(1, 10**15)
 _LEAST_BETA = Fraction(1, 10**9)
 _LEAST_EPSILON = Fraction(1, 10**6)
-_MOST_AXES = 6
 
 
 class ReleaseSpec(Section):
@@ -548,10 +548,10 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     require_one_charge(learner.kind, [(one.name, one.outputs, one.fraction) for one in components])
     require_counted(components)
     most = max((c.domain.dimensions for c in components if not c.entries), default=0)
-    if most > _MOST_AXES:
+    if most > MOST_LATTICE_AXES:
         raise SpecError(
-            f"data.bounds: {most} axes, and a lattice has at most {_MOST_AXES}. Keep at "
-            f"most {_MOST_AXES} (factored naive Bayes and linear functions take more)"
+            f"data.bounds: {most} axes, and a lattice has at most {MOST_LATTICE_AXES}. Keep at "
+            f"most {MOST_LATTICE_AXES} (factored naive Bayes and linear functions take more)"
         )
     found = tuple(protect(one, protection, schema.unit) for one in components)
     return _Parsed(schema, learner, found, charge, family, beta, protection)

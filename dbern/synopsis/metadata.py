@@ -431,7 +431,7 @@ class _DeclaredClass(_FunctionClass):
 MOST_COEFFICIENTS = 1_000_000_000
 """Most values of one lattice, and of one vector."""
 
-_MOST_LATTICE_AXES = 6
+MOST_LATTICE_AXES = 8
 _LEAST_EPSILON, _MOST_EPSILON = 1e-9, 1e12
 _LEARNED = ("linear", "sigmoid", "response", "stack", "one-vs-rest")  # of linear functions
 
@@ -478,7 +478,7 @@ class Component(Facts):
     def _require_lattice(self) -> None:
         axes = len(self.axes)
         require(len(self.k) == len(self.h) == axes, "k and h need one entry for each of axes")
-        require(axes <= _MOST_LATTICE_AXES, f"axes: a lattice has at most {_MOST_LATTICE_AXES}")
+        require(axes <= MOST_LATTICE_AXES, f"axes: a lattice has at most {MOST_LATTICE_AXES}")
         require(self.size <= MOST_COEFFICIENTS, f"k: more than {MOST_COEFFICIENTS} coefficients")
         require(
             not self.declares("oblique") or len(self.oblique.rows) == axes,

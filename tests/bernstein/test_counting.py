@@ -67,6 +67,22 @@ def column(rng, count: int, low: float, high: float, terms: Terms, axis: int) ->
     return np.where(rng.random(count) < 0.6, rng.choice(pool, count), inside)
 
 
+def test_a_batch_put_in_order_has_the_same_integers(monkeypatch):
+    rng, terms = np.random.default_rng(3), splines((2, 3, 2), 2, 17, outputs=2)
+    rows = Rows(
+        [column(rng, 500, low, 2.0, terms, axis) for axis, low in enumerate((-1.0, 0.0, 1.5))],
+        [-1.0, 0.0, 1.5], [2.0] * 3, clamp=True, counts=rng.random(500) < 0.8,
+        output=rng.integers(0, 2, 500), weight=rng.uniform(-1, 1, 500),
+    )  # fmt: skip
+    plain, _ = states(rows, terms)
+    monkeypatch.setattr(compiled, "_MANY_TERMS", 1)
+    monkeypatch.setattr(compiled, "_CACHE_BYTES", 0)
+    ordered, twin = states(rows, terms)
+    assert plain.any()
+    np.testing.assert_array_equal(ordered, plain)
+    np.testing.assert_array_equal(ordered, twin)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", range(len(TERMS)))
 @given(

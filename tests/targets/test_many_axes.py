@@ -163,12 +163,12 @@ def test_lattices_that_are_too_large_are_refused_with_both_numbers():
 
 
 def test_more_axes_than_a_lattice_may_have_are_refused_where_there_is_a_lattice():
-    with pytest.raises(dbern.SpecError, match=r"data\.bounds: 7 axes, .* at most 6"):
-        spec_of(7)
-    bayes = {"kind": "naive-bayes", "bandwidth": [0.3] * 7}
-    spec = spec_of(7, "laplace", target=bayes, data={"label": LABEL}, k=5, h=2)
+    with pytest.raises(dbern.SpecError, match=r"data\.bounds: 9 axes, .* at most 8"):
+        spec_of(9)
+    bayes = {"kind": "naive-bayes", "bandwidth": [0.3] * 9}
+    spec = spec_of(9, "laplace", target=bayes, data={"label": LABEL}, k=5, h=2)
     plan = plan_files(spec, ())
-    assert len(plan.components) == 8
+    assert len(plan.components) == 10
 
 
 @pytest.mark.slow
@@ -189,3 +189,20 @@ def test_a_release_of_four_axes_answers_and_covers(project, client):
     assert synopsis.grid(5).shape == (5, 5, 5, 5)
     many = np.tile(points, (120, 1))
     np.testing.assert_allclose(synopsis(many)[:300], synopsis(points), atol=1e-8)
+
+
+@pytest.mark.slow
+def test_a_release_of_eight_axes_answers_and_covers(project, client):
+    rng, names = np.random.default_rng(9), [f"x{i}" for i in range(8)]
+    places = rng.beta(3, 3, size=(1000, 8))
+    project.write({name: places[:, i].tolist() for i, name in enumerate(names)})
+    target = {"kind": "kernel-density", "bandwidth": [0.5] * 8}
+    content = spec_of(8, "binned-laplace", n=1000, target=target).model_dump(exclude_none=True)
+    content["release"]["output"] = str(project.output)
+    content["data"]["source"] = str(project.folder / "data")
+    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
+    synopsis = dbern.release(dbern.ReleaseSpec(**content), client=client).synopsis
+    points = rng.uniform(size=(50, 8))
+    exact = reference.density(points, places, (0.5,) * 8, 1000)
+    assert np.abs(synopsis(points) - exact).max() <= synopsis.band(0.05)
+    assert synopsis.verify()

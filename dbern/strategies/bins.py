@@ -13,13 +13,20 @@ database D, whatever the matrix A, the order or the rank,
 The right side is small where records are few. Records of weights w in [-1, 1] obey it too with c
 of the bins that count each of these records once: ``|int w r_y dD| <= int |r_y| dD``.
 
-*All y of a public cell I.* e_j(I) is a bound over y in I. Along one axis r is sampled on a grid of
-I and of each cell C of the bins. Between two grid points w apart a function f is at most the
-larger of its values there and ``w^2 sup |f''| / 8 + w J / 4``, J the sum of the jumps of f'. In y
-the sum ``sum_j a_j(y) beta_j(t)`` is a mixture of the a_j, so its second derivative is at most
-that of the worst a_j, a polynomial that nodes enclose. In t it is a spline, whose second
-derivative is ``g^2 sum_j (a_{j+2} - 2 a_{j+1} + a_j) N_j``, N_j splines of degree p - 2 that sum
-to one. A grid in both directions errs by the sum of the two terms.
+*All y of a public cell I.* e_j(I) is a bound over y in I. On one axis and on a box of I and a cell
+of the bins, ``sum_j a_j beta_j`` is a polynomial of degree p in t, and in y one of few Chebyshev
+polynomials but for a `cut`, by a bound on high derivatives of a_j. As ``|T_a| <= 1`` and the
+B-splines sum to one, it is at most the largest sum of its coefficients' sizes: enough where K and
+it are both small. Elsewhere, with `_steps` and `_between`: a function of one variable whose second
+derivative is at most B exceeds the larger of its values at the ends of an interval of w by at most
+``w^2 B / 8``. A grid errs by the sum of that in either direction.
+
+- *Without a kink* K is a polynomial in y - t but for a proved `tail`. So r is a sum of ``c_ab T_a
+  T_b`` but for the cut, the tail, and the tail times Lebesgue's constants of the nodes it is
+  interpolated in. In angles it is ``c_ab cos(a theta) cos(b phi)``: B is ``sum a^2 |c_ab|``, that
+  of r itself, hardly more than it is large.
+- *With kinks* B is ``sup |K''|`` and ``sum |c_ab| sup |T_a''|`` of what is released, off the kinks.
+  On a line of the grid the kink's own place joins the ends. On the line of a kink K is constant.
 
 *More axes.* With ``kappa_j >= K`` and ``rho_j >= |r|`` on an axis for y in I and t in the support,
 ``prod K_i - prod (K_i - r_i)`` is at most ``prod (kappa_i + rho_i) - prod kappa_i`` in size.
@@ -29,18 +36,19 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.approximation import AxisMap, StoredArray, lebesgue_constant, translate_error
+from dbern.strategies.approximation import AxisMap, StoredArray
 from dbern.strategies.base import AxisStrategy, Bound, Box, Lattice, Slab
-from dbern.types import FloatArray, Int64Array
+from dbern.types import BoolArray, FloatArray, Int64Array
 
 DEGREES = (1, 2, 3, 5, 7)
 """Degrees of B-splines that a plan chooses from."""
@@ -57,9 +65,6 @@ _NODES_A_BANDWIDTH = 8
 _FINER = 3  # nodes of the mean squares that bins are made for
 _DAMPING = 1e-9  # of the mean square of a bin, added to each
 _FIT_RIDGE = 1e-8  # of a coefficient's own square, beside what it does to the function
-_MOST_WORK = 2e11  # multiplications of an enclosure: some ten seconds
-_BLOCK = 1 << 22
-_PLACES = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -115,12 +120,10 @@ class AxisBins(AxisMap):
         return (matrix @ self.synthesis) @ bin_matrix(t, self.cells, self.degree).T
 
     def error(self, kernel: Kernel, k: int, h: int) -> float:
-        """Bound what a noiseless release of order h misses of a translate, at worst.
-
-        Of kernels with kinks the bracket is some four times smaller.
-        """
-        bracket = axis_bracket(kernel, k, h, self, _shape(self), _CELLS_A_BIN * self.cells)
-        return min(binned_error(kernel, k, h, self), OUTWARD * float(bracket.error.max()))
+        """Bound what a noiseless release of order h misses of a translate, at worst."""
+        shape = (self.cells, self.degree)
+        bracket = axis_bracket(kernel, k, h, self, shape, _CELLS_A_BIN * self.cells)
+        return OUTWARD * float(bracket.error.max())
 
     def using(self, rank: int) -> AxisBins:
         """The same bins, evaluated with `rank` singular vectors."""
@@ -249,7 +252,7 @@ def lattice_bumps(kernel: Kernel, k: int, h: int | None) -> tuple[FloatArray, Fl
 
     Of order h, by least squares over Chebyshev nodes in y that begin at the bumps' own values: k
     need not be as large as those would make it. Kernels with kinks, and no `h`: the values
-    themselves, whose errors on the lattice are what `binned_error` bounds there.
+    themselves.
     """
     count = _FINER * len(prior(kernel.bandwidth)[0])
     t = (np.arange(count) + 0.5) / count
@@ -273,79 +276,19 @@ def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
     return float(np.abs(kernel(y[:, None] - t) - made).max())
 
 
-@lru_cache(maxsize=256)
-def binned_error(kernel: Kernel, k: int, h: int, bins: AxisBins) -> float:
-    """Bound ``sup_{t,y} |K(y - t) - b(y) W_h A beta(t)|``, what a noiseless release misses.
-
-    On a cell, K is a polynomial of degree D in t up to a proved Chebyshev tail, and beta one of
-    degree p; in y, K is one of degree D' and the release one of degree k. Nodes on every cell and
-    on the y axis enclose both (`enclosing_nodes`). For kernels with kinks: `_through_lattice`.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.kernels import Gaussian
-    >>> coarse, fine = (binned_error(Gaussian(0.2), 40, 8, axis_bins(Gaussian(0.2), 40, g))
-    ...                 for g in (4, 12))
-    >>> fine < coarse
-    True
-    """
-    if kernel.kinks:
-        return _through_lattice(kernel, k, h, bins)
-    radius = 0.5 / bins.cells
-    in_cell, cell_tail = kernel.degree_for(_TRUNCATION, radius)
-    degree, tail = kernel.degree_for(_TRUNCATION, radius=0.5)
-    y, y_factor = enclosing_nodes(max(k, degree), oversampling=4)
-    local, t_factor = enclosing_nodes(max(in_cell, bins.degree), oversampling=4)
-    t = ((np.arange(bins.cells)[:, None] + local) / bins.cells).reshape(-1)
-    if len(y) * len(t) * (k + 1) > _MOST_WORK:
-        most = float(np.abs(bins.synthesis).max())
-        return OUTWARD * (kernel.peak + lebesgue_constant(k, h) * most)
-    coefficients = iterated_matrix(k, h) @ bins.synthesis @ bin_matrix(t, *_shape(bins)).T
-    worst = 0.0
-    for rows in np.array_split(y, max(1, len(y) * len(t) // _BLOCK)):
-        error = kernel(rows[:, None] - t) - bernstein_basis(rows, k) @ coefficients
-        worst = max(worst, float(np.abs(error).max()))
-    in_t = t_factor * (worst + cell_tail) + cell_tail
-    return OUTWARD * (y_factor * (in_t + tail) + tail)
-
-
-def _through_lattice(kernel: Kernel, k: int, h: int, bins: AxisBins) -> float:
-    """What the lattice misses of K, and the Lebesgue constant times what bins miss on the lattice.
-
-    The latter is ``sup_{v,t} |K(v/k - t) - (A beta(t))_v|``. In t it has a Lipschitz constant L:
-    that of K, and of ``A beta``, whose derivative is ``g sum_j (A_{j+1} - A_j) N_j`` with B-splines
-    N_j of degree p - 1 that sum to one. Between places w apart it grows by at most ``L w / 2``.
-    """
-    matrix = bins.synthesis
-    slope = kernel.slope + bins.cells * float(np.abs(np.diff(matrix, axis=1)).max())
-    lattice = np.arange(k + 1)[:, None] / k
-    places = np.linspace(0, 1, _PLACES + 1)
-    worst = 0.0
-    for t in np.array_split(places, max(1, _PLACES * (k + 1) // _BLOCK)):
-        error = kernel(lattice - t) - matrix @ bin_matrix(t, *_shape(bins)).T
-        worst = max(worst, float(np.abs(error).max()))
-    on_lattice = worst + slope * 0.5 / _PLACES
-    return OUTWARD * (translate_error(kernel, k, h) + lebesgue_constant(k, h) * on_lattice)
-
-
-def _shape(bins: AxisBins) -> tuple[int, int]:
-    return bins.cells, bins.degree
-
-
 # --- Brackets: see the top of the module
 
 MOST_AXES = 3
 """With more, bounds multiply beyond use, and cells are too many."""
 
-_OVERSAMPLING = 4
-_SHARE = 1 / 64  # of the largest error found, that the grid may add
-_FINEST = 2e-6  # of the kernel's peak: no grid is finer than that
-_COARSE = 4  # steps in a cell of the first grid
-_MOST_ADDED = 3e9  # terms of r on a grid: seconds
-_VALUES_AT_ONCE = 1 << 21
+_SHARE = 1 / 64  # of the largest error seen, that the places between may add
+_COARSE = 4  # steps in a cell where it is looked for
+_MOST_LOCAL = 32  # nodes in a cell
+_MOST_STEPS = 64  # in a cell
+_BOXES = 256  # at a time
 _MOST_CELLS = 1 << 20  # of y, on all axes together
 _CELLS_A_BIN = 2
-_FLOATS = 1e-12  # of the largest coefficient: far above what roundings make of it
+_FLOATS = 1e-11  # of the largest coefficient: far above what roundings make of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -382,20 +325,7 @@ def axis_bracket(
     ((16, 10), True)
     """
     coefficients = iterated_matrix(k, h) @ bins.synthesis
-    in_y, in_t = _curvatures(kernel, k, coefficients, bins)
-    coarse = _Grid(_COARSE, _COARSE)
-    rough = float(_errors(kernel, k, coefficients, bins, cells, coarse).max())
-    allowed = max(_SHARE * rough, _FINEST * kernel.peak) / 2
-    kinks = kernel.slope / allowed if kernel.jumps else 0.0
-    grid = _Grid(
-        max(_COARSE, math.ceil(max(math.sqrt(in_y / (8 * allowed)), kinks) / cells)),
-        max(_COARSE, math.ceil(max(math.sqrt(in_t / (8 * allowed)), kinks) / bins.cells)),
-    ).within(_MOST_ADDED / (cells * bins.cells * (bins.degree + 1)))
-    largest = _errors(kernel, k, coefficients, bins, cells, grid)
-    width_y, width_t = 1 / (cells * grid.in_y), 1 / (bins.cells * grid.in_t)
-    largest += (in_y * width_y**2 + in_t * width_t**2) / 8
-    if kernel.jumps:
-        largest += kernel.slope * (width_y + width_t) * _near_kinks(kernel, cells, bins.cells)
+    largest = OUTWARD * _missed(kernel, k, coefficients, bins, cells)
     largest += _FLOATS * (kernel.peak + kernel.slope + float(np.abs(coefficients).max()))
     return AxisBracket(_kernel_maxima(kernel, counted, cells), _over_supports(largest, counted))
 
@@ -436,68 +366,197 @@ def _norm(rows: FloatArray, order: float) -> FloatArray:
     return np.asarray(OUTWARD * np.linalg.norm(rows, ord=order, axis=1))
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """Steps in a cell of y, and in one of the bins."""
-
-    in_y: int
-    in_t: int
-
-    def within(self, values: float) -> _Grid:
-        """The same proportions with so many values a pair of cells, or the coarsest."""
-        share = min(1.0, math.sqrt(values / (self.in_y * self.in_t)))
-        return _Grid(max(_COARSE, int(share * self.in_y)), max(_COARSE, int(share * self.in_t)))
-
-
-def _curvatures(
-    kernel: Kernel, k: int, coefficients: FloatArray, bins: AxisBins
-) -> tuple[float, float]:
-    """Bounds on the second derivatives of r in y and in t, off kinks and knots."""
-    in_y = in_t = kernel.curvature
-    if k > 1:
-        nodes, factor = enclosing_nodes(k - 2, _OVERSAMPLING)
-        bends = k * (k - 1) * np.diff(coefficients, n=2, axis=0)
-        values = bernstein_basis(nodes, k - 2) @ bends if k > 2 else bends
-        in_y += factor * float(np.abs(values).max())
-    if bins.degree > 1:
-        nodes, factor = enclosing_nodes(k, _OVERSAMPLING)
-        bends = bernstein_basis(nodes, k) @ np.diff(coefficients, n=2, axis=1)
-        in_t += bins.cells**2 * factor * float(np.abs(bends).max())
-    return OUTWARD * in_y, OUTWARD * in_t
-
-
-def _errors(
-    kernel: Kernel, k: int, coefficients: FloatArray, bins: AxisBins, cells: int, grid: _Grid
+def _missed(
+    kernel: Kernel, k: int, coefficients: FloatArray, bins: AxisBins, cells: int
 ) -> FloatArray:
-    """The largest ``|r|`` on the grid, for each cell of y and each of the bins; ends included."""
-    offsets = np.linspace(-1.0, 1.0, grid.in_t + 1)
-    weights = np.stack(local_weights(offsets, bins.degree))
-    first = np.arange(bins.cells)[:, None] + (offsets + 1) / 2
-    places = first / bins.cells  # (cells of t, offsets)
-    steps = np.linspace(0.0, 1.0, grid.in_y + 1)
-    found = np.empty((cells, bins.cells))
-    together = max(1, _VALUES_AT_ONCE // (len(steps) * bins.cells))
-    for start in range(0, cells, together):
-        some = np.arange(start, min(start + together, cells))
-        y = np.minimum((some[:, None] + steps).reshape(-1) / cells, 1.0)
-        weighed = bernstein_basis(y, k) @ coefficients
-        largest = np.zeros((len(y), bins.cells))
-        for offset in range(len(offsets)):
-            error = kernel(y[:, None] - places[:, offset])
-            for r in range(bins.degree + 1):
-                error -= weights[r, offset] * weighed[:, r : r + bins.cells]
-            np.maximum(largest, np.abs(error), out=largest)
-        found[some] = largest.reshape(len(some), len(steps), -1).max(axis=1)
+    """Bound ``|r|`` for each cell of y and each of the bins, (cells, bins.cells)."""
+    pieces = _Pieces.of(kernel, k, coefficients, bins, cells)
+    nearest, farthest = _distances(cells, *_ends(bins))
+    found = kernel(nearest) + pieces.largest()
+    allowed = max(_SHARE * pieces.seen(), _TRUNCATION * kernel.peak) / 2
+    touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
+    kinked = np.any([np.zeros(found.shape, bool), *touched], axis=0)
+    near = found > allowed  # elsewhere r is as small as K and its release themselves
+    for boxes in _blocks(near & ~kinked):
+        found[boxes] = np.minimum(found[boxes], pieces.enclosed(*boxes, allowed))
+    for boxes in _blocks(near & kinked):
+        found[boxes] = np.minimum(found[boxes], pieces.sampled(*boxes, allowed))
     return found
 
 
-def _near_kinks(kernel: Kernel, cells: int, of_bins: int) -> FloatArray:
-    """One for pairs of cells of y and of the bins whose points may be a kink's distance apart."""
-    nearest, farthest = _distances(
-        cells, np.arange(of_bins) / of_bins, np.arange(1, of_bins + 1) / of_bins
-    )
-    touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
-    return np.asarray(np.any(touched, axis=0), dtype=np.float64)
+def _blocks(chosen: BoolArray) -> Iterator[tuple[Int64Array, Int64Array]]:
+    """Cells of y and of the bins, some pairs at a time."""
+    rows, columns = np.nonzero(chosen)
+    for first in range(0, len(rows), _BOXES):
+        yield rows[first : first + _BOXES], columns[first : first + _BOXES]
+
+
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    """On each cell of y, Chebyshev polynomials in place of all a_j: see the top of the module.
+
+    Attributes
+    ----------
+    terms : array (cells, nodes, bins)
+        Their coefficients.
+    cut, tail : float
+        What they miss of any a_j, and polynomials of their degree of K on a box without kinks.
+    """
+
+    kernel: Kernel
+    bins: AxisBins
+    terms: FloatArray
+    cut: float
+    tail: float
+
+    @classmethod
+    def of(
+        cls, kernel: Kernel, k: int, coefficients: FloatArray, bins: AxisBins, cells: int
+    ) -> _Pieces:
+        """Interpolate in the fewest nodes that miss next to nothing, `_MOST_NODES` at most.
+
+        In m nodes ``2 (w / 4)^m sup |f^(m)| / m!`` is missed of f on an interval of w; a derivative
+        of a_j is a mixture of its coefficients.
+        """
+        degree, tail = kernel.degree_for(_TRUNCATION, 0.5 / cells + 0.5 / bins.cells)
+        if degree >= _MOST_LOCAL:
+            degree, tail = 0, math.inf
+        for count in range(max(degree, bins.degree) + 1, _MOST_LOCAL + 1):
+            steps = np.abs(np.diff(coefficients, n=count, axis=0)).max(initial=0.0)
+            shares = ((k - i) / (4 * cells * (i + 1)) for i in range(count))
+            cut = OUTWARD * 2 * float(steps) * math.prod(shares)
+            if cut <= _TRUNCATION * kernel.peak:
+                break
+        offsets, analysis = _chebyshev(count)
+        y = (np.arange(cells)[:, None] + (1 + offsets) / 2) / cells
+        values = bernstein_basis(y.reshape(-1), k) @ coefficients
+        return cls(kernel, bins, analysis @ values.reshape(cells, count, -1), cut, tail)
+
+    def largest(self) -> FloatArray:
+        """Bound ``|sum_j a_j beta_j|``, a mixture of a_j, for cells of y and of the bins."""
+        sizes = np.abs(self.terms).sum(axis=1) + self.cut
+        return np.asarray(OUTWARD * sliding_window_view(sizes, self.bins.degree + 1, 1).max(axis=2))
+
+    def seen(self) -> float:
+        """The largest ``|r|`` at some places, in the middle of each cell of y."""
+        places = np.linspace(-1.0, 1.0, _COARSE + 1)
+        middle = np.cos(np.arange(self.terms.shape[1]) * (np.pi / 2)) @ self.terms
+        y = (np.arange(len(middle))[:, None] + 0.5) / len(middle)
+        largest = 0.0
+        of_places = np.transpose(local_weights(places, self.bins.degree))
+        for place, weights in zip(places, of_places, strict=True):
+            error = self.kernel(
+                y - (np.arange(self.bins.cells) + (1 + place) / 2) / self.bins.cells
+            )
+            for r, weight in enumerate(weights):
+                error -= weight * middle[:, r : r + self.bins.cells]
+            largest = max(largest, float(np.abs(error).max()))
+        return largest
+
+    def enclosed(self, rows: Int64Array, columns: Int64Array, allowed: float) -> FloatArray:
+        """Bound ``|r|`` on boxes (m,) without a kink: those are polynomials but for the tail."""
+        count = self.terms.shape[1]
+        offsets, analysis = _chebyshev(count)
+        y, t = self._places(rows, columns, offsets, offsets)
+        values = self.kernel(y[:, :, None] - t[:, None, :])
+        terms = analysis @ values @ analysis.T - self._released(rows, columns)
+        sizes, squares = np.abs(terms), np.arange(count) ** 2
+        bends = sizes.sum(axis=2) @ squares, sizes.sum(axis=1) @ squares
+        steps = [_steps(np.pi, bend, allowed, count) for bend in bends]
+        in_y, in_t = (_polynomials(np.linspace(0, np.pi, one + 1), count) for one in steps)
+        found = np.abs(in_y @ terms @ in_t.T).max(axis=(1, 2))
+        found += _between((np.pi, np.pi), bends, steps)
+        lebesgue = 1 + 2 / np.pi * math.log(count)
+        return np.asarray(found + self.cut + (1 + lebesgue**2) * self.tail)
+
+    def sampled(self, rows: Int64Array, columns: Int64Array, allowed: float) -> FloatArray:
+        """Bound ``|r|`` on boxes (m,) by a grid and by places on their kinks."""
+        count, widths = self.terms.shape[1], (1 / len(self.terms), 1 / self.bins.cells)
+        terms = self._released(rows, columns)
+        sizes, first = np.abs(terms), np.arange(count) ** 2
+        second = first * (first - 1) / 3
+        of_y, of_t = (2 / width for width in widths)
+        in_y = of_y**2 * (sizes.sum(axis=2) @ second)
+        in_t = of_t**2 * (sizes.sum(axis=1) @ second)
+        along = in_y + 2 * of_y * of_t * (sizes @ first @ first) + in_t
+        smooth = self.kernel.curvature
+        bends = smooth + in_y, np.maximum(smooth + in_t, along)
+        steps = [_steps(*each, allowed, 1) for each in zip(widths, bends, strict=True)]
+        in_y, in_t = (np.linspace(-1.0, 1.0, one + 1) for one in steps)
+        y, t = self._places(rows, columns, in_y, in_t)
+        released = _polynomials(np.arccos(in_y), count) @ terms
+        released = released @ _polynomials(np.arccos(in_t), count).T
+        found = np.abs(self.kernel(y[:, :, None] - t[:, None, :]) - released).max(axis=(1, 2))
+        for kink in self.kernel.kinks:
+            for apart in (-kink, kink):
+                for line in ((t + apart, t), (y, y - apart)):
+                    found = np.maximum(found, self._on_kink(rows, columns, terms, *line))
+        return np.asarray(found + _between(widths, bends, steps) + self.cut)
+
+    def _on_kink(
+        self,
+        rows: Int64Array,
+        columns: Int64Array,
+        terms: FloatArray,
+        y: FloatArray,
+        t: FloatArray,
+    ) -> FloatArray:
+        """The largest ``|r|`` at places (m, q), or at those of the boxes (m,) next to them."""
+        in_y = np.clip(2 * (y * len(self.terms) - rows[:, None]) - 1, -1.0, 1.0)
+        in_t = np.clip(2 * (t * self.bins.cells - columns[:, None]) - 1, -1.0, 1.0)
+        y, t = self._places(rows, columns, in_y, in_t)
+        of_y, of_t = (_polynomials(np.arccos(one), terms.shape[1]) for one in (in_y, in_t))
+        return np.asarray(
+            np.abs(self.kernel(y - t) - (of_y @ terms * of_t).sum(axis=2)).max(axis=1)
+        )
+
+    def _places(
+        self, rows: Int64Array, columns: Int64Array, in_y: FloatArray, in_t: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Of offsets in [-1, 1] from the middle of cells."""
+        y = (rows[:, None] + (1 + in_y) / 2) / len(self.terms)
+        return y, (columns[:, None] + (1 + in_t) / 2) / self.bins.cells
+
+    def _released(self, rows: Int64Array, columns: Int64Array) -> FloatArray:
+        """``sum_j a_j beta_j`` on boxes (m,): coefficients of ``T_a T_b``, (m, nodes, nodes)."""
+        offsets, analysis = _chebyshev(self.terms.shape[1])
+        weights = np.stack(local_weights(offsets, self.bins.degree)) @ analysis.T
+        own = sliding_window_view(self.terms, self.bins.degree + 1, 2)[rows, :, columns]
+        return np.asarray(own @ weights)
+
+
+def _chebyshev(count: int) -> tuple[FloatArray, FloatArray]:
+    """Nodes in [-1, 1], and what takes values there to coefficients of T_0, T_1, .."""
+    angles = (np.arange(count) + 0.5) * np.pi / count
+    analysis = _polynomials(angles, count).T * (2 / count)
+    analysis[0] /= 2
+    return np.cos(angles), analysis
+
+
+def _polynomials(angles: FloatArray, count: int) -> FloatArray:
+    """``T_a(cos theta)``, (.., count)."""
+    return np.cos(angles[..., None] * np.arange(count))
+
+
+def _steps(width: float, bends: FloatArray, allowed: float, least: int) -> int:
+    """Parts of a width: as few as have at most `allowed` between their ends, or the most."""
+    parts = width * math.sqrt(float(bends.max()) / (8 * allowed))
+    return math.ceil(min(max(parts, least), _MOST_STEPS))
+
+
+def _between(
+    widths: Sequence[float], bends: Sequence[FloatArray], steps: Sequence[int]
+) -> FloatArray:
+    """Bound what functions (m,) exceed their values on a grid by; `bends` bound their second
+    derivatives in either direction.
+    """
+    axes = zip(widths, bends, steps, strict=True)
+    return sum(((width / parts) ** 2 / 8 * bend for width, bend, parts in axes), start=np.zeros(()))
+
+
+def _ends(bins: AxisBins) -> tuple[FloatArray, FloatArray]:
+    """The low and the high ends of the bins' cells."""
+    return np.arange(bins.cells) / bins.cells, np.arange(1, bins.cells + 1) / bins.cells
 
 
 def _kernel_maxima(kernel: Kernel, counted: tuple[int, int], cells: int) -> FloatArray:

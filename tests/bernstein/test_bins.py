@@ -16,7 +16,6 @@ from dbern.strategies.bins import (
     AxisBins,
     axis_bins,
     bin_matrix,
-    binned_error,
     cell_of,
     lattice_bumps,
     lattice_miss,
@@ -80,8 +79,7 @@ def test_the_error_bounds_a_dense_grid(bandwidth, k, cells, degree, h, name):
     y, t = np.linspace(0, 1, 301), np.linspace(0, 1, 487)
     made = released_translates(kernel, iterated_basis(y, k, 8), bins, t)
     worst = np.abs(kernel(y[:, None] - t) - made).max()
-    bound = binned_error(kernel, k, 8, bins)
-    assert worst <= bound <= (1.25 if name == "gaussian" else 5) * worst
+    assert worst <= bins.error(kernel, k, 8) <= 1.1 * worst
 
 
 def test_the_matrix_has_the_least_squared_error_unshrunk():

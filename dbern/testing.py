@@ -113,6 +113,11 @@ def search(learner: type[Learner], spec: ReleaseSpec | Mapping[str, Mapping[str,
     with known(learner):
         small = _small(spec, learner.kind)
     plan = plan_files(small, ())
+    if plan.counters(small).keyed:
+        raise SpecError(
+            "target.method: what is released is private by noise that enters before it is "
+            'computed, which integers of neighbours do not show. Write method = "weights"'
+        )
     found: Search | None = None
     pairs = 0
     for databases, everyone in _families(small):

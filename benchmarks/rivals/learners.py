@@ -28,7 +28,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
 
 import dbern
-from dbern.cluster.graph import Piece, center, count, merge, share_out
+from dbern.cluster.graph import Piece, center, count, merge, passes, share_out
 from dbern.data.parquet import discover, read_footers, write_records
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import privatize
@@ -41,6 +41,8 @@ ADULT = FLIGHTS.with_name("adult.parquet")
 EPSILONS = (0.1, 0.5, 1.0, 3.0)
 SEEDS = 20
 _SALT = bytes(KEY_BYTES)
+_KEYED = ("logistic-regression", "logistic-regression, objective")
+"""Whose integers depend on the key."""
 
 Bounds = dict[str, tuple[float, float]]
 _ADULT: Bounds = {
@@ -139,21 +141,24 @@ def classifications() -> Iterator[Table]:
 
 
 @lru_cache(maxsize=8)
-def planned(table: Table, target: str, epsilon: float) -> tuple[Any, Any, Int64Array]:
-    """The spec, its plan, and the integers that it would stage."""
+def planned(
+    table: Table, target: str, epsilon: float, key: bytes = b""
+) -> tuple[Any, Any, Int64Array]:
+    """The spec, its plan, and the integers that it would stage: with a key, if that is needed."""
     kind, _, method = target.partition(", ")
     axes = {name: list(map(float, table.bounds[name])) for name in table.axes}
     data: dict[str, Any] = {"bounds": axes}
     given: dict[str, Any] = {"kind": kind}
     columns: dict[str, Any] = dict(table.columns)
     if table.label is not None:
-        data["label"] = {"column": "label", "classes": [0, 1]}
+        data["label"] = {"column": "label", "classes": list(range(int(table.label.max()) + 1))}
         columns["label"] = table.label.astype(np.int64)
-        given["std_floor"] = [0.01 * (high - low) for low, high in axes.values()]
+        if kind == "gaussian-naive-bayes":
+            given["std_floor"] = [0.01 * (high - low) for low, high in axes.values()]
     else:
         response = [*table.bounds][-1]
         data["response"] = {"column": response, "bounds": list(map(float, table.bounds[response]))}
-        given |= {"method": method} if method else {}
+    given |= {"method": method} if method else {}
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "records.parquet"
         write_records(source, columns)
@@ -164,9 +169,10 @@ def planned(table: Table, target: str, epsilon: float) -> tuple[Any, Any, Int64A
             budget={"epsilon": f"{epsilon:g}", "ledger": "sqlite:///l.db", "dataset": "rivals"},
         )
         plan = dbern.plan(spec)
-        counters = plan.counters(spec)
+        counters = plan.counters(spec).with_key(key)
         files = read_footers(discover(spec.source), spec.columns)
-        total = merge([count(counters, portions, _SALT) for portions in share_out(files, _SALT)])
+        tasks = passes(counters, share_out(files, _SALT))
+        total = merge([count(counters, portions, _SALT, index) for portions, index in tasks])
         pieces = [Piece(0, 0, slab) for slab in plan.strategy.layout.slabs()]
         parts = [center(total, counters, piece, plan.noise.law, _SALT) for piece in pieces]
     if any(part.state is None for part in parts):
@@ -175,8 +181,9 @@ def planned(table: Table, target: str, epsilon: float) -> tuple[Any, Any, Int64A
 
 
 def released(table: Table, target: str, epsilon: float, seed: int) -> tuple[Any, Any, FloatArray]:
-    spec, plan, granules = planned(table, target, epsilon)
     key = np.random.default_rng(seed).bytes(KEY_BYTES)
+    keyed = (key,) if target in _KEYED else ()
+    spec, plan, granules = planned(table, target, epsilon, *keyed)
     noisy = privatize(granules, 0, plan.noise.law, key, "rival").astype(np.float64)
     return spec, plan, np.ldexp(noisy, plan.noise.law.granularity_exponent)
 

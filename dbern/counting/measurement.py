@@ -85,7 +85,9 @@ class Measurement:
     outputs : int
         How many functions; one record moves them together as `sensitivity` says.
     fraction : Fraction
-        Of the release's budget.
+        Of the release's budget: what the noise that is added to its values spends.
+    spent : Fraction
+        Of the budget too: what noise spends that enters before its values are computed.
     unit : float
         A value in data units is this times its value in unit-cube units.
     oblique : Oblique, optional
@@ -115,6 +117,10 @@ class Measurement:
         `ids` where a unit is wider than a row.
     for_rows : callable, optional
         Of (n): the measurement resolved for a public number of rows, before it is planned.
+    for_charge : callable, optional
+        Of (n, charge): the same, where what is measured depends on the charge.
+    notes : tuple of str
+        What a plan says of it.
     for_lattice : callable, optional
         Of (strategy): the measurement with what is estimated of it; then k must be stated.
     one_lattice : bool
@@ -135,6 +141,7 @@ class Measurement:
     features: tuple[int, float] | None = None
     outputs: int = 1
     fraction: Fraction = WHOLE
+    spent: Fraction = Fraction(0)
     unit: float = 1.0
     oblique: Oblique | None = None
     binned: bool = False
@@ -150,6 +157,10 @@ class Measurement:
         default=None, compare=False, repr=False
     )
     for_rows: Callable[[int], Measurement] | None = field(default=None, compare=False, repr=False)
+    for_charge: Callable[[int, Budget], Measurement] | None = field(
+        default=None, compare=False, repr=False
+    )
+    notes: tuple[str, ...] = ()
     for_lattice: Callable[[Any], Measurement] | None = field(
         default=None, compare=False, repr=False
     )
@@ -179,8 +190,10 @@ class Measurement:
         return self.bias
 
 
-def for_rows(measurement: Measurement, n: int) -> Measurement:
-    """Return the measurement as it is planned for n rows."""
+def for_rows(measurement: Measurement, n: int, charge: Budget | None = None) -> Measurement:
+    """Return the measurement as it is planned for n rows, and where it depends on it, a charge."""
+    if measurement.for_charge is not None and charge is not None:
+        return measurement.for_charge(n, charge)
     return measurement.for_rows(n) if measurement.for_rows else measurement
 
 

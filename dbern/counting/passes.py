@@ -27,7 +27,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -174,6 +174,18 @@ class Accumulator(ABC):
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """Shape of the state."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it draws noise of its own before its values are computed, in `with_key`'s key.
+
+        Then it counts in the releasing process alone.
+        """
+        return False
+
+    def with_key(self, key: bytes) -> Accumulator:  # noqa: ARG002 - where it is keyed
+        """Return it with the release's key."""
+        return self
 
     @abstractmethod
     def begin(self, state: Int64Array, salt: bytes, index: int) -> Pass:
@@ -387,12 +399,18 @@ class Gathering(Pass):
             rows[:, -1] = counts
         self._kept, self._waiting = [rows], 0
 
+    def merged(self) -> FloatArray | None:
+        """Return shard, content and number (m, d + 2) of the distinct records, sorted, if any."""
+        if not self._kept:
+            return None
+        self._merge()
+        return self._kept[0]
+
     def finish(self) -> None:
         """Solve the shards, and add their integers to the state."""
-        if not self._kept:
+        rows = self.merged()
+        if rows is None:
             return
-        self._merge()
-        (rows,) = self._kept
         edges = np.searchsorted(rows[:, 0], np.arange(self.shards + 1))
         for first, last in itertools.pairwise(edges.tolist()):
             if first < last:  # a shard of no records has weights of zero
@@ -448,6 +466,15 @@ class Counters:
     def state_bytes(self) -> int:
         """Memory of one state."""
         return 8 * sum(_sizes(self.parts))
+
+    @property
+    def keyed(self) -> bool:
+        """Whether any part needs the release's key."""
+        return any(part.keyed for part in self.parts)
+
+    def with_key(self, key: bytes) -> Counters:
+        """Return them with the release's key."""
+        return replace(self, parts=tuple(part.with_key(key) for part in self.parts))
 
     def empty(self) -> Int64Array:
         """The state of no records."""

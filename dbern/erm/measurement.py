@@ -279,7 +279,7 @@ class _Solutions(Accumulator):
 
     @property
     def counting(self) -> dict[str, Any]:
-        return {"shards": self.shards, **self.model.space.counting}
+        return {"shards": self.shards, **self.model.counting}
 
     @property
     def columns(self) -> tuple[Column, ...]:

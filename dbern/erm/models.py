@@ -79,6 +79,8 @@ class RiskModel:
     protection : Protection
     ids : Column, optional
         Units' ids, where shards are of whole units.
+    chosen : bool
+        Whether a plan chose C, which it then stores.
     sources : tuple of (str, str, str)
         Of a kernel and a loss that the spec names its key, name and module's digest: bounds are
         proved for the text that was planned with.
@@ -95,6 +97,7 @@ class RiskModel:
     protection: Protection = _USUAL
     ids: Column | None = None
     sources: tuple[tuple[str, str, str], ...] = ()
+    chosen: bool = False
 
     def for_rows(self, n: int) -> Self:
         """Return the model of n records: shards and features are fixed.
@@ -115,7 +118,13 @@ class RiskModel:
 
     def restored(self, n: int, counting: Mapping[str, Any]) -> Self:
         """Return the model that a plan has resolved."""
-        return replace(self, n=n, shards=counting["shards"], space=self.space.restored(counting))
+        cost, space = counting.get("C", self.cost), self.space.restored(counting)
+        return replace(self, n=n, shards=counting["shards"], space=space, cost=cost)
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """What the plan stores besides shards, as JSON values; `restored` reads them."""
+        return {**({"C": self.cost} if self.chosen else {}), **self.space.counting}
 
     def _resolved(self, shards: int, n: int) -> Space:
         factor = 1 + math.sqrt(self.cost * shards * self.loss.curvature) / 2

@@ -97,8 +97,8 @@ def footers(spec: ReleaseSpec) -> tuple[FileFacts, ...]:
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
-    measurements = [for_rows(one, n) for one in spec.components]
-    spent = [(one.name, one.outputs, one.fraction) for one in measurements]
+    measurements = [for_rows(one, n, spec.charge) for one in spec.components]
+    spent = [(one.name, one.outputs, one.fraction + one.spent) for one in measurements]
     require_one_charge(spec.learner.kind, spent)  # for n rows it may be another measurement
     settings = Settings.of(spec, n, sum(one.outputs for one in measurements))
     if all(one.entries for one in measurements):
@@ -122,6 +122,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.source)),
         notes=(
             *spec.learner.notes(n),
+            *(note for one in measurements for note in one.notes),
             *spec.learner.predictions(spec.records, n, laws),
             *unit_notes(spec.domain, spec.learner),
         ),
@@ -536,7 +537,8 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     if spec.family is PAPER:
         raise SpecError('mechanism.calibration: the trade-off is that of "tight". Write "tight"')
     n, at_once = public_rows(spec, files), sum(one.outputs for one in spec.components)
-    settings, measurement = Settings.of(spec, n, at_once), for_rows(spec.components[0], n)
+    settings = Settings.of(spec, n, at_once)
+    measurement = for_rows(spec.components[0], n, spec.charge)
     if measurement.entries or measurement.linear:
         raise SpecError(
             f'target.kind: "{spec.learner.kind}" leaves no k, h or rank to choose. '

@@ -32,6 +32,7 @@ from dbern.cluster.connection import (
     same_cluster,
 )
 from dbern.cluster.graph import Piece, add_up, centers, share_out
+from dbern.counting.passes import Counters
 from dbern.data.objects import is_url
 from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts
 from dbern.data.storage import failures_told, is_published, place_at
@@ -215,7 +216,7 @@ def release(
                 _refuse_rolled_back(reservation, spec.output)
             reservation = _redirect(ledger, reservation, spec.output)
             if uncharged:
-                reservation = _count(connected(), ledger, spec, plan, reservation, journal)
+                reservation = _count(connected, ledger, spec, plan, reservation, journal)
                 stack.close()
             with journal.stage("adding noise and publishing"):
                 manifest = publish(ledger, spec, plan, reservation, journal.progress)
@@ -422,24 +423,31 @@ def _cluster(
 
 
 def _count(
-    client: Client,
+    connected: Callable[[], Client],
     ledger: BudgetLedger,
     spec: ReleaseSpec,
     plan: ReleasePlan,
     reservation: Reservation,
     journal: Journal,
 ) -> Reservation:
-    check_memory(client, plan.cost)
-    if reservation.state is State.RESERVED:
-        reservation = ledger.begin_reading(reservation)
-    staging = ledger.staging(reservation)
-    _stage(client, spec, plan, reservation, staging, journal)
+    counters = plan.counters(spec)
+    with ExitStack() as stack:
+        # The key, and what is derived from it, never leaves this process.
+        client = stack.enter_context(cluster()) if counters.keyed else connected()
+        check_memory(client, plan.cost)
+        if reservation.state is State.RESERVED:
+            reservation = ledger.begin_reading(reservation)
+        staging = ledger.staging(reservation)
+        if counters.keyed:
+            counters = counters.with_key(ledger.key(reservation))
+        _stage(client, counters, spec, plan, reservation, staging, journal)
     with journal.stage("sealing and charging"):
         return ledger.spend(reservation, staging.seal())
 
 
 def _stage(
     client: Client,
+    counters: Counters,
     spec: ReleaseSpec,
     plan: ReleasePlan,
     reservation: Reservation,
@@ -452,7 +460,6 @@ def _stage(
     no function of one database if the files changed in between.
     """
     staging.clear()
-    counters = plan.counters(spec)
     pieces = [
         (Piece(part, output, slab), one.noise.law)
         for part, one in enumerate(plan.components)

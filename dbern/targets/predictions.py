@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri
 
 from dbern.combination import Combination
+from dbern.erm.measurement import LinearFunctions
+from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Softmax, minimized
+from dbern.erm.perturbed import CONSTANT, ROUNDED, PerturbedFunctions
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
+from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.mechanism import Noise
+from dbern.privacy.perturbation import penalty_weight
+from dbern.strategies.base import Entries
 from dbern.strategies.moments import Measured, Moments, least_squares
 from dbern.types import FloatArray
 
@@ -23,6 +31,7 @@ _DRAWS = 32
 _TYPICAL_STD = 0.25
 _EXPLAINED = 0.5
 _PLACES = 1 << 10
+_GRANULES = 1 << 20
 _WARNING = (
     "WARNING: no better than a constant predictor is to be expected. Write a larger epsilon, "
     "fewer axes, or bounds nearer to the records."
@@ -124,6 +133,137 @@ def deviation_of(law: Noise) -> float:
     """Return the standard deviation of a law, in the units of values."""
     family = family_of(law)
     return math.ldexp(family.deviation * family.scale(law), law.granularity_exponent)
+
+
+# --- Classes by linear functions
+
+_LOG_ODDS = 2.0
+"""Standard deviation of the log odds of neighbouring classes: a model that is worth learning."""
+_PENALIZED = 1.5  # of log odds, where the penalty is chosen
+_FLAT = 0.15  # of the second derivative of the logistic loss there, on average
+_FEW = 8
+
+
+def determinant_share(n: int, epsilon: Fraction, axes: int, outputs: int) -> Fraction:
+    """Return the fraction of epsilon that the Jacobian of a perturbed objective should have.
+
+    It makes the quadratic part of the excess risk small: with h the loss's curvature along an axis
+    of records and Λ the penalty, ``h / (h + Λ)^2`` times the variance of b and the square of Λ
+    times the weights. Records spread half as wide as typical ones, so that a penalty costs more.
+    """
+    spread = _TYPICAL_STD / 2
+    curved, size = n * _FLAT * spread**2, outputs * (axes + 1)
+    weights = (_PENALIZED / spread) ** 2 / axes
+
+    def risk(share: Fraction) -> float:
+        left, square = float(epsilon * (1 - ROUNDED - share)), axes + CONSTANT**2
+        penalty = 1 / penalty_weight(epsilon * share, 0.25, 1, square)
+        variance = (2 / left) ** 2 * (size + 1) * (size + 2) / 3
+        return curved / (curved + penalty) ** 2 * (variance + penalty**2 * weights)
+
+    return min((Fraction(k, 32) for k in range(1, 30)), key=risk)
+
+
+@dataclass(frozen=True)
+class TypicalClasses:
+    """Records of q classes, spread over an eighth of their bounds, with log odds of deviation 2."""
+
+    classes: int
+    axes: int
+
+    @cached_property
+    def unit(self) -> FloatArray:
+        """Positions in the unit cube (places, l)."""
+        places = max(_FEWEST, _PLACES // self.classes)
+        return np.clip((_TYPICAL_STD * _normal(places, self.axes) + 1) / 2, 0.0, 1.0)
+
+    @cached_property
+    def shares(self) -> FloatArray:
+        """Each class's probability (places, q)."""
+        classes = np.arange(self.classes)[:, None]
+        angles = 2 * np.pi * classes / self.classes + np.pi * np.arange(self.axes) / self.axes
+        weights = np.cos(angles)
+        weights *= _LOG_ODDS / _TYPICAL_STD / np.linalg.norm(weights[0] - weights[1])
+        return _softmax((2 * self.unit - 1) @ weights.T)
+
+    def weighed(self, features: FloatArray, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return features, class and count of n records, each place once with every class."""
+        rows, classes = len(features), self.classes
+        labels = np.repeat(np.arange(float(classes)), rows)
+        return np.tile(features, (classes, 1)), labels, n / rows * self.shares.T.ravel()
+
+    def risk(self, weights: FloatArray) -> tuple[float, float]:
+        """Return mean log loss and share of wrong classes of weights (q, l + 1), or of (1, l + 1).
+
+        One row is of the log odds of the second class.
+        """
+        scores = np.column_stack([self.unit, np.ones(len(self.unit))]) @ weights.T
+        scores = np.column_stack([np.zeros(len(scores)), scores]) if len(weights) == 1 else scores
+        logs = np.log(np.maximum(_softmax(scores), _LEAST))
+        right = np.take_along_axis(self.shares, scores.argmax(axis=1)[:, None], axis=1)
+        return float(-(self.shares * logs).sum(axis=1).mean()), float(1 - right.mean())
+
+    def note(self, ours: tuple[float, float]) -> tuple[str, ...]:
+        """Say it, with a warning where a constant is as good."""
+        least = -(self.shares * np.log(self.shares)).sum(axis=1).mean()
+        wrong, constant = 1 - self.shares.max(axis=1).mean(), 1 - 1 / self.classes
+        excess, worst = ours[0] - least, math.log(self.classes) - least
+        lines = (
+            f"predicted excess risk {excess:.3g} (log loss; {ours[1]:.3g} wrong classes); a "
+            f"constant predictor {worst:.3g} ({constant:.3g}); without privacy 0 ({wrong:.3g})",
+            "predicted for classes as large as each other, records that spread over an eighth of "
+            f"their bounds, and log odds of standard deviation {_LOG_ODDS:g}",
+        )
+        return lines if excess < 0.9 * worst else (*lines, _WARNING)
+
+
+def predicted_perturbed(functions: PerturbedFunctions) -> tuple[float, float]:
+    """Predict log loss and share of wrong classes of a perturbed objective, by public draws."""
+    risk, classes = functions.risk, max(2, functions.model.outputs)
+    typical = TypicalClasses(classes, len(risk.radii) - 1)
+    features = np.column_stack([2 * typical.unit - 1, np.full(len(typical.unit), CONSTANT)])
+    rows, labels, counts = typical.weighed(features, risk.n)
+    if classes == 2:
+        labels = 1.0 - labels  # of two classes the second has the function
+    found = []
+    for draw in range(_FEW):
+        b = risk.law.draw(public_stream("predicted", draw))[0].reshape(risk.loss.outputs, -1)
+        state = minimized(PerturbedObjective(risk, rows, labels, counts, b))
+        found.append(typical.risk(functions.released(risk.kept(state))))
+    return _mean(found)
+
+
+def predicted_released(model: LinearFunctions, epsilon: Fraction) -> tuple[float, float]:
+    """Predict the same of noisy weights of the paper's form, one model a class."""
+    classes, axes = max(2, model.outputs), model.domain.dimensions
+    typical, n = TypicalClasses(classes, axes), model.n
+    constant = model.space.kernel.constant
+    points = model.space.points(typical.unit)
+    features = np.column_stack([points, np.full(len(points), constant)])
+    rows, labels, counts = typical.weighed(features, n)
+    radii = (1.0,) * axes + (max(1.0, constant),)
+    risk = PerturbedRisk(Softmax(1), n, radii, model.cost / n, float(n))
+    nothing = np.zeros((1, axes + 1))
+    states = [
+        minimized(PerturbedObjective(risk, rows, 1.0 - (labels == one), counts, nothing))
+        for one in (range(classes) if classes > 2 else (1,))
+    ]
+    weights, lengths = np.vstack(states), np.append(np.ones(axes), constant)
+    scale = model.sensitivity(Entries(weights.size), 1).value / n / float(epsilon)
+    zeros = np.zeros(_FEW * weights.size, dtype=np.int64)
+    noise = discrete_laplace(_GRANULES, zeros.size, public_stream("predicted", 0)).added_to(zeros)
+    drawn = scale / _GRANULES * noise.reshape(_FEW, *weights.shape)
+    return _mean([typical.risk((weights + one) * lengths) for one in drawn])
+
+
+def _mean(found: list[tuple[float, float]]) -> tuple[float, float]:
+    loss, wrong = np.mean(found, axis=0).tolist()
+    return loss, wrong
+
+
+def _softmax(scores: FloatArray) -> FloatArray:
+    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
 # --- Gaussian naive Bayes

@@ -1,0 +1,369 @@
+"""Minimizers of a perturbed objective: what is solved, to a proved distance, and what is kept.
+
+With features phi, labels l, a loss L of o predictions ``f = W phi`` and b of
+`dbern.privacy.perturbation`, the objective of all records is
+
+    ``J(W) = a sum_i L(l_i, W phi_i) + |W|^2 / 2 + a b'W``,
+
+``1/a`` times less than there: 1-strongly convex. ``W*`` is its minimizer, a private real vector.
+
+What is kept
+------------
+Let ``t(W) = W g(|W|)/|W|``, ``g(x) = max(0, min(x, 2 B - x))``, B public: W up to norm B, nothing
+from 2 B on. It is 1-Lipschitz, as ``|g'| <= 1`` and ``g(x) <= x``. ``t(W*)`` is a function of
+``W*``; what is computed is within a public gamma of it, on every database and for every b. So of
+two databases with the same ``W*`` the computed values are within ``2 gamma``, and noise for that,
+of epsilon_1, makes all of it as private as ``W*`` is and epsilon_1 more.
+
+*Large b.* ``W* = -a (b + sum_i L' phi_i)``, so ``|W*| >= a (|b|_2 - n M R)``, M a bound on
+``|L'|``, and ``|b|_2`` is at least its norm r. Where r exceeds ``r_max = 2 B / a + n M R``,
+``t(W*) = 0``, and nothing is solved. Otherwise ``|b|_2 <= R r`` is bounded.
+
+*Digits of b.* Of b a vector within ``delta`` is known; the minimizer moves by ``a delta`` at most,
+by strong convexity.
+
+Floats
+------
+Features are floats, and the records' own. A float state W of norm w has predictions within ``e =
+(p + 8) u R w`` of exact ones, p features: p products and sums, and what exponents round. Given them
+a derivative errs by e_L', and weighting by counts and summing, in blocks and by pairs
+(`dbern.erm.risk`), by ``g M``: together ``G = R a n (e_L' + g M)``. The subtractions of the
+gradient round by ``U = 4 u (w + a R r + a n M R)``.
+
+*Certificate.* By `dbern.erm.risk` ``|W - W*| <= |rho| + e sqrt(a n Λ)/2 + G + U``, rho the gradient
+as computed, Λ the loss's curvature, for a float state W. Whenever that is at most gamma, or proves
+``|W*| >= 2 B``, the state is the answer. Newton's steps, halved until the objective or its gradient
+falls, are expected to get there; nothing is proved about them.
+
+*Plain steps* do, on every database: ``W+ = W - eta rho``, ``eta = 1/(1 + beta)``, ``beta = a n R^2
+Λ`` up to 2^40. The state is a sum of two floats, so that adding a step rounds by ``8 u^2 |W|`` and
+a part u of the step, which takes less than a hundredth of the contraction. With the lemma of
+`dbern.erm.risk` states stay within 1.01 of ``e sqrt(a n Λ / 2) + G + U + 8 u^2 |W| (1 + beta)`` of
+the exact iteration, which nears ``W*`` by ``1 - eta`` a step from ``|W*| <= a (R r + n M R)``.
+Where ``|W*| <= 4 B`` every iterate has norm at most ``8 B``, for which gamma has room; beyond, the
+state comes nearer to ``W*`` than half of its norm, so that t of both is 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
+from dbern.erm.risk import BLOCK, sum_by_pairs
+from dbern.errors import SpecError
+from dbern.privacy.perturbation import MOST_SCALES, Perturbation
+from dbern.types import UNIT_ROUNDOFF, FloatArray
+
+_LEAST_TOLERANCE = 2.0**-26
+_NEWTON_STEPS = 100
+_HALVINGS = 40
+_MOST_CONDITION = 2.0**40
+_CERTAIN = 64.0  # of b: beyond it with probability exp(-64), where the answer is cut
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """``log(1 + sum_k exp f_k) - f_l`` of o predictions, labels 0 to o: the last has none.
+
+    ``L' = p - e_l`` has entries in [-1, 1] and norm at most 1 where o is 1 (the logistic loss), and
+    ``sqrt 2``. ``L'' = diag(p) - p p'`` is positive semidefinite; its largest eigenvalue is at most
+    1/4, and 1/2 for more; its trace ``sum_k p_k (1 - p_k)``, of shares that sum to at most one, is
+    1/4, and ``1 - 1/o``.
+
+    Float error: a share is a quotient of exponentials, each within `EXP_ULPS` units, and of their
+    sum; exponents' rounding is that of predictions.
+
+    Examples
+    --------
+    >>> Softmax(1).trace, Softmax(4).trace
+    (0.25, 0.75)
+    """
+
+    outputs: int
+
+    @property
+    def slope(self) -> float:
+        """Bound ``|L'|``."""
+        return 1.0 if self.outputs == 1 else OUTWARD * math.sqrt(2)
+
+    @property
+    def curvature(self) -> float:
+        """Bound the eigenvalues of L''."""
+        return 0.25 if self.outputs == 1 else 0.5
+
+    @property
+    def trace(self) -> float:
+        """Bound the trace of L''."""
+        return 0.25 if self.outputs == 1 else 1 - 1 / self.outputs
+
+    @property
+    def at_zero(self) -> float:
+        """``log(o + 1)``."""
+        return OUTWARD * math.log(self.outputs + 1)
+
+    @property
+    def derivative_error(self) -> float:
+        """Bound the norm of the float error of a derivative."""
+        return math.sqrt(self.outputs) * (2 * EXP_ULPS + self.outputs + 8) * UNIT_ROUNDOFF
+
+    def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """Return L (n,)."""
+        own = np.where(labels[:, None] == np.arange(self.outputs), predictions, 0.0).sum(axis=1)
+        largest = np.maximum(predictions.max(axis=1), 0.0)
+        rest = np.exp(-largest) + np.exp(predictions - largest[:, None]).sum(axis=1)
+        return np.asarray(largest + np.log(rest) - own)
+
+    def shares(self, predictions: FloatArray) -> FloatArray:
+        """Return p (n, o)."""
+        largest = np.maximum(predictions.max(axis=1, keepdims=True), 0.0)
+        odds = np.exp(predictions - largest)
+        return np.asarray(odds / (np.exp(-largest) + odds.sum(axis=1, keepdims=True)))
+
+    def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """Return L' (n, o)."""
+        ours = labels[:, None] == np.arange(self.outputs)
+        return np.asarray(self.shares(predictions) - ours)
+
+    def second(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """Return L'' (n, o, o): for steps alone, no proof rests on it."""
+        del labels
+        shares = self.shares(predictions)
+        return np.asarray(shares[:, :, None] * (np.eye(self.outputs) - shares[:, None, :]))
+
+
+@dataclass(frozen=True)
+class PerturbedRisk:
+    """One perturbed problem, public facts only: see the module.
+
+    Parameters
+    ----------
+    loss : Softmax
+    n : int
+        The most records there can be.
+    radii : tuple of float
+        Bounds on a record's features, of one output.
+    weight : float
+        a.
+    scale : float
+        Of b.
+    """
+
+    loss: Softmax
+    n: int
+    radii: tuple[float, ...]
+    weight: float
+    scale: float
+
+    def __post_init__(self) -> None:
+        conditioned = self.smoothness <= _MOST_CONDITION
+        if not (conditioned and self.largest <= MOST_SCALES * self.scale):
+            raise SpecError(
+                "budget.epsilon: too large for so many rows with a perturbed objective. Write "
+                'method = "weights" under target'
+            )
+
+    @cached_property
+    def law(self) -> Perturbation:
+        """Of b."""
+        return Perturbation(self.radii * self.loss.outputs, self.scale)
+
+    @cached_property
+    def norm(self) -> float:
+        """R, of the features of one output."""
+        return OUTWARD * math.hypot(*self.radii)
+
+    @cached_property
+    def spread(self) -> float:
+        """``|R_j|_2`` of all of b."""
+        return OUTWARD * self.norm * math.sqrt(self.loss.outputs)
+
+    @property
+    def total(self) -> float:
+        """``a n``."""
+        return OUTWARD * self.weight * self.n
+
+    @cached_property
+    def radius(self) -> float:
+        """B: no minimizer is larger, but for b beyond what has probability exp(-64).
+
+        ``J(W*) <= J(0)``, so ``|W*| <= a |b| + sqrt((a |b|)^2 + 2 a n L(0))``.
+        """
+        size = len(self.law.radii)
+        usual = size + math.sqrt(2 * size * _CERTAIN) + _CERTAIN
+        drawn = self.weight * self.spread * self.scale * usual
+        return OUTWARD * (2 * drawn + math.sqrt(2 * self.total * self.loss.at_zero))
+
+    @cached_property
+    def largest(self) -> float:
+        """r_max."""
+        return OUTWARD * (2 * self.radius / self.weight + self.n * self.loss.slope * self.norm)
+
+    @cached_property
+    def smoothness(self) -> float:
+        """Beta."""
+        return OUTWARD * self.total * self.norm**2 * self.loss.curvature
+
+    @cached_property
+    def farthest(self) -> float:
+        """``a (R r + n M R)``: no minimizer that is solved for is larger."""
+        pulled = self.total * self.loss.slope * self.norm
+        return OUTWARD * (1.01 * self.weight * self.spread * self.largest + pulled)
+
+    def certified(self, size: float, gradient: float) -> float:
+        """Bound the distance to the minimizer of a state of that norm by its gradient's."""
+        prediction = (len(self.radii) + 8) * UNIT_ROUNDOFF * self.norm * size
+        curved = prediction * math.sqrt(self.total * self.loss.curvature / 2)
+        return OUTWARD * (gradient + curved + self._floats(size))
+
+    def _floats(self, size: float) -> float:
+        """G and U."""
+        terms = (BLOCK + 64 + 2 * len(self.radii) + 16) * UNIT_ROUNDOFF
+        errors = self.loss.derivative_error + terms * self.loss.slope
+        subtracted = 4 * UNIT_ROUNDOFF * (size + self.farthest)
+        return 1.01 * self.norm * self.total * errors + subtracted
+
+    @cached_property
+    def tolerance(self) -> float:
+        """Of the computed gradient: of the size of what floats may add."""
+        floats = self.certified(8 * self.radius, 0.0)
+        return max(_LEAST_TOLERANCE, floats)
+
+    @cached_property
+    def distance(self) -> float:
+        """gamma: how far what is kept may be from ``t(W*)``, whatever the database and b."""
+        digits = self.weight * self.spread * self.law.error(1.01 * self.largest)
+        added = 8 * UNIT_ROUNDOFF**2 * self.farthest * (1 + self.smoothness)
+        kept = 8 * UNIT_ROUNDOFF * self.radius  # t, as floats
+        return 1.01 * (self.certified(8 * self.radius, self.tolerance) + digits + added + kept)
+
+    @cached_property
+    def most_steps(self) -> int:
+        """Plain steps that suffice on every database."""
+        times = math.log(2 + self.farthest / self.tolerance)
+        return math.ceil(1.01 * (1 + self.smoothness) * times) + 1
+
+    def kept(self, state: FloatArray) -> FloatArray:
+        """Return t of a state."""
+        size = float(np.linalg.norm(state))
+        return state * max(0.0, min(1.0, 2 * self.radius / max(size, self.radius) - 1.0))
+
+
+class PerturbedObjective:
+    """The objective of records: states W are (o, p).
+
+    Parameters
+    ----------
+    risk : PerturbedRisk
+    features : array (n, p)
+    labels : array (n,)
+    counts : array (n,)
+        How many equal records a row stands for.
+    b : array (o, p)
+    """
+
+    def __init__(
+        self,
+        risk: PerturbedRisk,
+        features: FloatArray,
+        labels: FloatArray,
+        counts: FloatArray,
+        b: FloatArray,
+    ) -> None:
+        self.risk = risk
+        self._features, self._labels, self._counts, self.b = features, labels, counts, b
+
+    def value(self, state: FloatArray) -> float:
+        """Return J."""
+
+        def term(block: slice) -> FloatArray:
+            values = self.risk.loss.value(self._labels[block], self._features[block] @ state.T)
+            return np.asarray([self._counts[block] @ values])
+
+        losses = float(sum_by_pairs(term, len(self._features))[0]) if len(self._features) else 0.0
+        return self.risk.weight * (losses + float((self.b * state).sum())) + float(
+            (state * state).sum() / 2
+        )
+
+    def gradient(self, state: FloatArray) -> FloatArray:
+        """Return rho, in blocks of records."""
+
+        def term(block: slice) -> FloatArray:
+            features = self._features[block]
+            slopes = self.risk.loss.derivative(self._labels[block], features @ state.T)
+            return np.asarray((slopes * self._counts[block, None]).T @ features)
+
+        pulled = sum_by_pairs(term, len(self._features)) if len(self._features) else 0.0
+        return np.asarray(state + self.risk.weight * (pulled + self.b))
+
+    def step(self, state: FloatArray, gradient: FloatArray) -> FloatArray:
+        """Return Newton's step."""
+        outputs, size = state.shape
+
+        def term(block: slice) -> FloatArray:
+            features = self._features[block]
+            second = self.risk.loss.second(self._labels[block], features @ state.T)
+            second *= self._counts[block, None, None]
+            blocks = [[(features * second[:, i, j, None]).T @ features for j in range(outputs)]
+                      for i in range(outputs)]  # fmt: skip
+            return np.asarray(np.block(blocks))
+
+        hessian = np.eye(outputs * size)
+        if len(self._features):
+            hessian += self.risk.weight * sum_by_pairs(term, len(self._features))
+        return np.asarray(-np.linalg.solve(hessian, gradient.ravel()).reshape(state.shape))
+
+
+def minimized(problem: PerturbedObjective, newton: int = _NEWTON_STEPS) -> FloatArray:
+    """Return a state whose `PerturbedRisk.kept` is within gamma of that of the minimizer."""
+    found = _newton(problem, np.zeros_like(problem.b), newton)
+    return _plain(problem) if found is None else found
+
+
+def _is_near(problem: PerturbedObjective, state: FloatArray, gradient: FloatArray) -> bool:
+    risk, size = problem.risk, float(np.linalg.norm(state))
+    distance = risk.certified(size, float(np.linalg.norm(gradient)))
+    limit = risk.certified(8 * risk.radius, risk.tolerance)
+    return distance <= limit or OUTWARD * (2 * risk.radius + distance) <= size
+
+
+def _newton(problem: PerturbedObjective, state: FloatArray, steps: int) -> FloatArray | None:
+    """Newton's steps to a certificate, or None where floats keep them from one."""
+    gradient, value = problem.gradient(state), problem.value(state)
+    for _ in range(steps):
+        if _is_near(problem, state, gradient):
+            return state
+        step, share = problem.step(state, gradient), 1.0
+        along, size = float((gradient * step).sum()), float(np.linalg.norm(gradient))
+        for _ in range(_HALVINGS):
+            tried = state + share * step
+            found, slope = problem.value(tried), problem.gradient(tried)
+            falls = found <= value + 1e-4 * share * along
+            if falls or float(np.linalg.norm(slope)) <= (1 - share / 4) * size:
+                break
+            share /= 2
+        else:
+            return None
+        state, gradient, value = tried, slope, found
+    return state if _is_near(problem, state, gradient) else None
+
+
+def _plain(problem: PerturbedObjective) -> FloatArray:
+    """As many steps as are proved to suffice, of states that are sums of two floats."""
+    risk = problem.risk
+    eta = 1 / (1 + risk.smoothness) / OUTWARD
+    state = np.zeros_like(problem.b)
+    rest = np.zeros_like(state)
+    for _ in range(risk.most_steps):
+        gradient = problem.gradient(state) + rest
+        if _is_near(problem, state, gradient):
+            break
+        step = rest - eta * gradient
+        whole = state + step
+        added = whole - state
+        rest = (state - (whole - added)) + (step - added)
+        state = whole
+    return state

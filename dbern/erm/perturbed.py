@@ -1,0 +1,292 @@
+"""Linear functions by a perturbed objective, as a measurement: one solve of all records.
+
+Features of a record are ``2 y - 1`` of its unit-cube position y, in [-1, 1] exactly (doubling
+is exact, and a subtraction rounds monotonically), and a constant k. A record's gradient has entries
+in ``[-R_j, R_j]``, ``R = (1, .., 1, k)``: one that is replaced moves the gradient of all by 2 at
+most in the norm of `dbern.privacy.perturbation`, the missing record included.
+
+``W*`` is solved for in the process that releases, which alone has the key of b; the records' exact
+digest makes that key, so that every database has a b of its own. What is kept of it
+(`dbern.erm.objective`), in steps of ``2^-s``, is within ``gamma + step`` of a function of ``W*``.
+
+Released are the weights of the unit cube's axes and of a constant 1: with v an output's row,
+``2 v`` and ``k v_0 - sum v``, a linear map of norm at most ``T = sqrt(4 + l + k^2)``: the square of
+its value is ``4 sum v_j^2 + (k v_0 - sum v_j)^2``. Where there are more than two classes the last
+has row zero, and the mean over all classes is taken off each: a projection. So two databases with
+the same ``W*`` have weights within ``2 T (gamma + step)`` in the Euclidean norm, which is what the
+noise that is added is for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy.special import gammainccinv
+
+from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.measurement import Measurement
+from dbern.counting.passes import Accumulator, Errors, Gathering, Memory
+from dbern.data.domain import Column
+from dbern.erm.measurement import MOST_BITS, LinearFunctions
+from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Softmax, minimized
+from dbern.erm.spaces import LinearFeatures
+from dbern.privacy.keystream import KeyStream, subkey
+from dbern.privacy.perturbation import STREAM_LABEL, penalty_weight
+from dbern.strategies.base import Bound, Entries, Slab
+from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
+
+CONSTANT = 1.5
+"""k: a penalty on the intercept that is 2.25 times lighter, for features that are longer."""
+
+ROUNDED = Fraction(1, 128)
+"""Of the budget: what is spent on the distance of what is computed from the minimizer."""
+
+_COPIES = 6  # of the rows: gathered, sorted, split, features, labels and slopes
+_UNLIKELY = 1e-9  # of b, in the certificate
+_MOVED = 2.0
+
+
+class CubeFeatures(LinearFeatures):
+    """Positions as they are: nothing is projected."""
+
+    def points(self, positions: FloatArray) -> FloatArray:
+        """Return the positions."""
+        return positions
+
+
+@dataclass(frozen=True)
+class PerturbedFunctions:
+    """The weights of linear functions, by a perturbed objective.
+
+    Parameters
+    ----------
+    model : LinearFunctions
+        What is learned of which records.
+    risk : PerturbedRisk
+    spent : Fraction
+        Of the budget, by b.
+    """
+
+    model: LinearFunctions
+    risk: PerturbedRisk
+    spent: Fraction = Fraction(0)
+
+    @classmethod
+    def of(cls, model: LinearFunctions, n: int, weight: float, scale: float) -> PerturbedFunctions:
+        """Return those of n records, for the constants a plan has resolved."""
+        radii = (1.0,) * model.domain.dimensions + (CONSTANT,)
+        loss = Softmax(max(1, model.outputs - 1))
+        space = CubeFeatures(model.space.dimensions, model.space.kernel)
+        model = replace(model, space=space, n=n, shards=1)
+        return cls(model, PerturbedRisk(loss, n, radii, weight, scale))
+
+    @classmethod
+    def for_budget(
+        cls, model: LinearFunctions, n: int, epsilon: Fraction, determinant: Fraction
+    ) -> PerturbedFunctions:
+        """Return those of an epsilon of which `determinant`, a fraction, pays for the Jacobian."""
+        outputs, axes = max(1, model.outputs - 1), model.domain.dimensions
+        loss, square = Softmax(outputs), axes + CONSTANT**2
+        weight = penalty_weight(epsilon * determinant, loss.trace, outputs, square)
+        left = epsilon * (1 - ROUNDED - determinant)
+        scale = OUTWARD * _MOVED / float(left)
+        return replace(cls.of(model, n, weight, scale), spent=1 - ROUNDED)
+
+    def measurement(self) -> Measurement:
+        """Return it as a measurement, whose fraction pays for what is added at the end."""
+        one = self.model.measurement()
+        return replace(
+            one,
+            sensitivity=self.sensitivity,
+            accumulator=lambda strategy, n, tolerance: PerturbedAccumulator(self, strategy),  # noqa: ARG005
+            function_sensitivity=OUTWARD * math.sqrt(len(self.risk.radii)) * self._moved,
+            fraction=ROUNDED,
+            spent=self.spent,
+            for_rows=None,
+            protected=None,
+        )
+
+    def released(self, kept: FloatArray) -> FloatArray:
+        """Return the weights of the unit cube's axes and of the constant, for each output."""
+        if len(kept) > 1:
+            kept = np.vstack([kept, np.zeros(kept.shape[1])])
+            kept = kept - kept.mean(axis=0)
+        constants = CONSTANT * kept[:, -1] - kept[:, :-1].sum(axis=1)
+        return np.column_stack([2.0 * kept[:, :-1], constants])
+
+    @property
+    def size(self) -> int:
+        """How many numbers are released."""
+        return self.model.outputs * len(self.risk.radii)
+
+    @property
+    def gain(self) -> float:
+        """T."""
+        return OUTWARD * math.sqrt(4 + sum(one * one for one in self.risk.radii))
+
+    @property
+    def bits(self) -> int:
+        """s: what is kept has norm B at most."""
+        return min(MOST_BITS, 61 - math.frexp(self.risk.radius)[1])
+
+    @property
+    def step(self) -> float:
+        """Bound on the norm of what fixed point changes."""
+        return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(len(self.risk.law.radii))
+
+    @property
+    def _moved(self) -> float:
+        """n times what two databases with one minimizer part by, in the Euclidean norm."""
+        return OUTWARD * 2 * self.model.n * self.gain * (self.risk.distance + self.step)
+
+    def sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
+        """Bound how far two databases with the same minimizer are apart: see the module."""
+        del strategy, loose
+        times = math.sqrt(self.size) if norm == 1 else 1.0
+        text = f"2 sqrt({self.size}) T gamma" if norm == 1 else "2 T gamma"
+        return Bound(OUTWARD * times * self._moved, f"{text}, given the perturbed minimizer")
+
+
+@dataclass(frozen=True)
+class PerturbedAccumulator(Accumulator):
+    """All records, gathered and solved for at once; the state is what is kept, in fixed point.
+
+    Parameters
+    ----------
+    functions : PerturbedFunctions
+    strategy : Entries
+    secret : bytes
+        Of the release's key, from which that of b is derived; a plan has none and solves nothing.
+    """
+
+    functions: PerturbedFunctions
+    strategy: Entries
+    secret: bytes = field(default=b"", repr=False, compare=False)
+
+    keyed = True
+
+    def with_key(self, key: bytes) -> PerturbedAccumulator:
+        """Return it with the release's key."""
+        return replace(self, secret=subkey(key, STREAM_LABEL, self.functions.model.name))
+
+    @property
+    def passes(self) -> int:
+        """One, over all records."""
+        return 1
+
+    @property
+    def shards(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The axes' columns and the label's."""
+        return self.functions.model.columns
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """The constants of the law and of the objective."""
+        risk = self.functions.risk
+        return {"weight": risk.weight, "scale": risk.scale}
+
+    @property
+    def description(self) -> str:
+        """What is solved, and where."""
+        risk = self.functions.risk
+        return (
+            f"one solve of all records in the releasing process, penalty {1 / risk.weight:.4g}, "
+            f"random linear term of scale {risk.scale:.4g}, within {risk.distance:.2g} of its "
+            f"minimizer (some 10 Newton steps; {risk.most_steps} plain ones at most)"
+        )
+
+    @property
+    def errors(self) -> Errors:
+        """Floats of the map; in `position`, for the certificate, what b does to the minimizer.
+
+        Without b the minimizer is within ``a |b|_2``, except with probability 1e-9.
+        """
+        functions, risk = self.functions, self.functions.risk
+        largest = OUTWARD * functions.gain * risk.radius
+        floats = 4 * (len(risk.radii) + functions.model.outputs + 8) * UNIT_ROUNDOFF * largest
+        drawn = float(gammainccinv(len(risk.law.radii), _UNLIKELY)) * risk.scale
+        off = OUTWARD * risk.weight * risk.spread * drawn + risk.distance + functions.step
+        size = functions.size
+        return Errors(
+            kernel=0.0,
+            kernel_norms=(0.0, 0.0),
+            position=functions.gain * off,
+            floats=floats,
+            float_norms=(OUTWARD * size * floats, OUTWARD * math.sqrt(size) * floats),
+            value_bound=1.01 * largest,
+        )
+
+    @property
+    def memory(self) -> Memory:
+        """A batch's positions and labels; all records, and a Hessian."""
+        axes, rows = self.functions.model.domain.dimensions, self.functions.model.n
+        outputs, numbers = self.functions.risk.loss.outputs, self.functions.size
+        gathered = 8 * (_COPIES * (axes + 3) + 4 * outputs) * rows + 8 * 4 * numbers**2
+        return Memory(8 * (24 + 6 * axes), 0, gathered)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Outputs, features."""
+        return (self.functions.risk.loss.outputs, len(self.functions.risk.radii))
+
+    def begin(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
+        """Begin to gather all records."""
+        del index
+        width = self.functions.model.domain.dimensions + 1
+        return _Whole(state, self.functions.model.rows, self.solved, salt, 1, 1, 0, width=width)
+
+    def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
+        """Return what is kept of the minimizer, from the distinct records in sorted order."""
+        if not self.secret:
+            raise ValueError("a perturbed objective is solved with the release's key")
+        risk, width = self.functions.risk, len(self.functions.risk.radii)
+        content = hashlib.sha256(np.column_stack([rows, counts]).tobytes()).hexdigest()
+        terms = f"{risk.scale!r} {risk.weight!r}"
+        drawn, largest = risk.law.draw(KeyStream(subkey(self.secret, content, terms), 0))
+        if largest > 1.001 * risk.largest:
+            return np.zeros(self.shape, dtype=np.int64)
+        outputs = risk.loss.outputs
+        features = np.column_stack([2.0 * rows[:, :-1] - 1.0, np.full(len(rows), CONSTANT)])
+        labels = np.where(rows[:, -1] > 0, 0.0, 1.0) if outputs == 1 else rows[:, -1]
+        b = drawn.reshape(outputs, width)
+        state = minimized(PerturbedObjective(risk, features, labels, counts, b))
+        return np.rint(np.ldexp(risk.kept(state), self.functions.bits)).astype(np.int64)
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Return the weights of the unit cube's axes and of the constant."""
+        del output
+        kept = np.ldexp(state.astype(np.float64), -self.functions.bits)
+        return self.functions.released(kept).ravel()[slab.start : slab.stop]
+
+
+@dataclass
+class _Whole(Gathering):
+    """All records; solved for where there are none, too."""
+
+    width: int = 0
+
+    def finish(self) -> None:
+        """Solve."""
+        rows = self.merged()
+        if rows is None:
+            rows = np.zeros((0, self.width + 2))
+        self.state += self.solved(rows[:, 1:-1], rows[:, -1])
+
+
+def restored(
+    model: LinearFunctions, strategy: Any, n: int, counting: Mapping[str, Any]
+) -> PerturbedAccumulator:
+    """Return the accumulator that a plan has resolved."""
+    functions = PerturbedFunctions.of(model, n, counting["weight"], counting["scale"])
+    return PerturbedAccumulator(functions, strategy)

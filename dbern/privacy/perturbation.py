@@ -1,0 +1,144 @@
+"""Noise that enters before the values are computed: a random linear term of a convex objective.
+
+Of every database D let ``w*`` be the minimizer of ``G_D(w) + |w|^2 / (2 a) + b'w``, G_D convex, a
+sum over records, twice differentiable, and b drawn from the law below (Chaudhuri, Monteleoni and
+Sarwate 2011; Kifer, Smith and Thakurta 2012).
+
+Theorem. Replacing a record moves ``grad G`` by at most `moved` at every w, in the norm
+``max_j |g_j| / R_j``; and a record's Hessian is the Kronecker product of an o by o matrix, positive
+semidefinite of trace t at most, and of ``phi phi'``, ``|phi| <= R``. Then the law of ``w*`` is
+``epsilon_b + epsilon_J``-DP, with ``epsilon_b = moved / scale`` and ``epsilon_J = o ln(1 + a t R^2
+/ o)``. Proof. ``b_D(w) = -(grad G_D(w) + w/a)`` is one-to-one, as ``w*`` is unique, and smooth; so
+``w*`` has the density ``p(b_D(w)) |det grad b_D(w)|``, p that of b. For neighbours the first
+factors are at most ``exp(moved / scale)`` apart, by the triangle inequality. For the second let
+``A = H + 1/a``, H the Hessian of what both databases have in common: one's is ``A + X``, the
+other's ``A + X'``, X and X' the Hessians of one record (of the missing one zero). The ratio is at
+most ``det(A + X) / det(A) = det(1 + X^(1/2) A^-1 X^(1/2)) <= det(1 + a X)``, as ``A^-1 <= a``. X
+has o eigenvalues, which sum to ``t R^2`` at most, so by the means' inequality ``det(1 + a X) <=
+(1 + a t R^2 / o)^o``.
+
+The law of b has the density ``exp(-max_j |b_j| / (R_j scale))`` up to a factor. All gradients that
+one record can have fill the box ``prod [-R_j, R_j]``, so this is the norm that they leave least
+noise in; independent Laplace coordinates would be 1.8 to 2.5 times as wide. Its largest coordinate,
+over R_j, is the sum of d exponential variables of mean `scale` in any of d places with either sign,
+and the others are uniform below it: the density of that, ``r^(d-1) e^(-r)`` over the surface of a
+box, is that of b.
+
+*Digits.* b is a real vector, a function of independent real variables of which the first digits are
+drawn, exactly: of an exponential variable E its cell of width ``scale / S``, ``S = 2^32``, that is
+``floor(S E / scale)``, geometric with ratio ``exp(-1/S)``. Given X not 0 for the discrete Laplace
+law of scale S, ``|X| - 1`` has it, and the sign of X is fair and independent. Of a uniform variable
+the cell of width ``2^-63``. What is computed with the middles of cells is within a bound of what
+belongs to b (`Perturbation.error`); whoever solves proves how far that takes a minimizer, and pays
+for it with noise on what is released.
+
+The stream's key is derived from the release's key and a digest of the database that is solved for:
+another database under the same key would meet an independent b, and the same one the same b.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+
+from dbern.privacy.keystream import KeyStream
+from dbern.privacy.laplace import discrete_laplace
+from dbern.types import UNIT_ROUNDOFF, FloatArray
+
+STREAM_LABEL: Final = "perturbed objective 1"
+_CELLS: Final = 1 << 32
+_OUTWARD: Final = 1 + 2.0**-40
+_WORD: Final = 2.0**-63
+MOST_SCALES: Final = 2.0**31
+"""Up to this many scales the norm of b is known as `Perturbation.error` says: the sampler cuts
+magnitudes at 2^64, ``2^32`` scales. Whoever solves must know what to release beyond."""
+
+
+def penalty_weight(epsilon: Fraction, trace: float, rank: int, square: float) -> float:
+    """The largest a whose ``epsilon_J`` is at most that, rounded down.
+
+    Parameters
+    ----------
+    trace, rank, square : float, int, float
+        t, o and ``R^2`` of the module.
+
+    Examples
+    --------
+    >>> a = penalty_weight(Fraction(1, 2), 0.25, 1, 3.0)
+    >>> 0.4999 < math.log1p(a * 0.25 * 3.0) < 0.5
+    True
+    """
+    grown = math.expm1(float(epsilon) / rank / _OUTWARD)
+    return grown * rank / (trace * square) / _OUTWARD
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """The law of b; see the module.
+
+    Attributes
+    ----------
+    radii : tuple of float
+        R_j, each at least 1.
+    scale : float
+        At least `moved` over ``epsilon_b``: `for_budget`.
+
+    Examples
+    --------
+    >>> law = Perturbation.for_budget((1.0, 1.5), 2.0, Fraction(1, 2))
+    >>> b, largest = law.draw(KeyStream(bytes(32), 0))
+    >>> b.shape, bool(abs(np.abs(b / law.radii).max() - largest) <= law.error(largest))
+    ((2,), True)
+    """
+
+    radii: tuple[float, ...]
+    scale: float
+
+    @classmethod
+    def for_budget(cls, radii: tuple[float, ...], moved: float, epsilon: Fraction) -> Perturbation:
+        """Return the law whose ``epsilon_b`` is at most that, for gradients moved by so much."""
+        return cls(radii, _OUTWARD * moved / float(epsilon))
+
+    def draw(self, stream: KeyStream) -> tuple[FloatArray, float]:
+        """Return b from the middles of its cells, and its norm likewise."""
+        size = len(self.radii)
+        place = _below(size, stream)
+        shares = (_signed(stream.words(size)) + 0.5) * _WORD
+        magnitudes: list[int] = []
+        negative = False
+        while len(magnitudes) < size:
+            drawn = discrete_laplace(_CELLS, size + 16, stream)
+            for magnitude, sign in zip(drawn.magnitude.tolist(), drawn.negative, strict=True):
+                if magnitude and len(magnitudes) < size:
+                    negative = bool(sign) if not magnitudes else negative
+                    magnitudes.append(magnitude - 1)
+        largest = float(Fraction(2 * sum(magnitudes) + size, 2 * _CELLS)) * self.scale
+        shares[place] = -1.0 if negative else 1.0
+        return np.asarray(shares * largest * np.array(self.radii)), largest
+
+    def error(self, largest: float) -> float:
+        """Bound how far the b that was drawn is from b, in its norm, where that is `largest`.
+
+        Half a cell of each exponential variable, half a cell of a uniform one times the norm, and
+        the roundings of five products, sums and conversions.
+        """
+        cells = len(self.radii) * self.scale / (2 * _CELLS)
+        return _OUTWARD * (cells + (largest + cells) * (_WORD / 2 + 6 * UNIT_ROUNDOFF))
+
+
+def _below(size: int, stream: KeyStream) -> int:
+    """A uniform number below `size`, by rejection."""
+    limit = (1 << 64) // size * size
+    while True:
+        word = int(stream.words(1)[0])
+        if word < limit:
+            return word % size
+
+
+def _signed(words: np.ndarray) -> FloatArray:
+    """Words as integers from ``-2^63`` on, to 53 bits."""
+    return (words ^ np.uint64(1 << 63)).view(np.int64).astype(np.float64)

@@ -1,0 +1,123 @@
+"""Linear classifiers: how their weights are released, and with which C, from public facts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal
+
+from dbern.counting.measurement import Measurement
+from dbern.counting.passes import Accumulator
+from dbern.data.domain import Column
+from dbern.erm.measurement import LinearFunctions
+from dbern.erm.perturbed import PerturbedFunctions, restored
+from dbern.errors import SpecError
+from dbern.privacy.budget import Budget, Protection
+from dbern.targets.predictions import (
+    TypicalClasses,
+    determinant_share,
+    predicted_perturbed,
+    predicted_released,
+)
+
+MOST_ROWS = 1 << 22
+"""Rows that "auto" has the releasing process hold at most."""
+
+_COSTS = tuple(4.0**power for power in range(11))
+_MOST_PREDICTED = 300
+_WHERE = (
+    'target.method: "objective" is for a pure epsilon, neighbors = "replace-one" and unit = "row". '
+    'Write method = "weights", or leave it out'
+)
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A linear classifier before a plan chooses its method and its C.
+
+    Parameters
+    ----------
+    model : LinearFunctions
+        By weights; its cost is stated, or not chosen yet.
+    method : str
+    cost : float, optional
+        None where the plan is to choose.
+    protected : (Protection, Column or None), optional
+        Where rows are private.
+    """
+
+    model: LinearFunctions
+    method: Literal["auto", "objective", "weights"]
+    cost: float | None
+    protected: tuple[Protection, Column | None] | None = None
+
+    def measurement(self) -> Measurement:
+        """Return the measurement, of which a plan makes what is released."""
+        return replace(
+            self.model.measurement(),
+            for_charge=self._planned,
+            restore=self._restored,
+            protected=lambda *neighbors: replace(self, protected=neighbors).measurement(),
+        )
+
+    def _restored(self, strategy: Any, n: int, counting: Mapping[str, Any]) -> Accumulator:
+        if "weight" in counting:
+            return restored(self.model, strategy, n, counting)
+        return self._protected.measurement().restore(strategy, n, counting)
+
+    @property
+    def _protected(self) -> LinearFunctions:
+        return self.model if self.protected is None else self.model.protected(*self.protected)
+
+    def _planned(self, n: int, charge: Budget) -> Measurement:
+        """Return the method and C that predict the smaller log loss, with what a plan says."""
+        classes, axes = max(2, self.model.outputs), self.model.domain.dimensions
+        small = axes * classes <= _MOST_PREDICTED
+        typical = TypicalClasses(classes, axes)
+        able = self.protected is None and not charge.delta
+        if self.method == "objective" and not able:
+            raise SpecError(_WHERE)
+        stated = self.cost, self.model.space.kernel.constant, self.model.shards
+        usual = stated == (None, 1, None)
+        perturbed = self.method == "objective" or (
+            self.method == "auto" and able and usual and n <= MOST_ROWS
+        )
+        found: list[tuple[tuple[float, float], Measurement]] = []
+        if perturbed:
+            functions = self._perturbed(n, charge.epsilon)
+            risk = predicted_perturbed(functions) if small else (0.0, 0.0)
+            found.append((risk, functions.measurement()))
+        if not perturbed or (self.method == "auto" and small):
+            model, risk = self._by_weights(n, charge.epsilon, small)
+            found.append((risk, model.measurement()))
+        risk, best = min(found, key=lambda one: one[0])
+        return replace(best, notes=typical.note(risk) if small else ())
+
+    def _perturbed(self, n: int, epsilon: Fraction) -> PerturbedFunctions:
+        outputs, axes = max(1, self.model.outputs - 1), self.model.domain.dimensions
+        if self.cost is None:
+            share = determinant_share(n, epsilon, axes, outputs)
+            return PerturbedFunctions.for_budget(self.model, n, epsilon, share)
+        # A weight of the unit cube is twice one of [-1, 1], and J is divided by the penalty.
+        weight = self.cost / (4 * n)
+        for k in range(1, 125):
+            functions = PerturbedFunctions.for_budget(self.model, n, epsilon, Fraction(k, 128))
+            if functions.risk.weight >= weight:
+                return replace(functions, risk=replace(functions.risk, weight=weight))
+        raise SpecError(
+            f"target.C: too large for epsilon {float(epsilon):g} with a perturbed objective. Write "
+            f'C = {0.99 * self.cost * functions.risk.weight / weight:.2g} or less, or C = "auto"'
+        )
+
+    def _by_weights(
+        self, n: int, epsilon: Fraction, small: bool
+    ) -> tuple[LinearFunctions, tuple[float, float]]:
+        model = self._protected
+        costs = _COSTS if self.cost is None and small else (model.cost,)
+        found = []
+        for cost in costs:
+            one = replace(model, cost=cost).for_rows(n)
+            found.append((predicted_released(one, epsilon) if small else (0.0, 0.0), one))
+        risk, best = min(found, key=lambda one: one[0])
+        return best, risk

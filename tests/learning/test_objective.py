@@ -1,0 +1,167 @@
+"""Minimizers of perturbed objectives: exact ones by another solver, certificates, what is kept."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dbern.erm import objective
+from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Softmax, minimized
+from dbern.errors import SpecError
+
+RISK = PerturbedRisk(Softmax(1), 60, (1.0, 1.0, 1.5), 0.2, 4.0)
+
+
+def records(rows: int, outputs: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    features = np.column_stack([rng.uniform(-1, 1, (rows, 2)), np.full(rows, 1.5)])
+    odds = features @ rng.normal(0, 3, (3, outputs + 1))
+    return features, (odds + rng.gumbel(size=odds.shape)).argmax(axis=1).astype(float)
+
+
+def problem(risk, features, labels, b) -> PerturbedObjective:
+    return PerturbedObjective(risk, features, labels, np.ones(len(features)), b)
+
+
+def exactly(risk, features, labels, b) -> np.ndarray:
+    """Newton's method in numbers of 64 bits' precision, on the objective by its definition."""
+    features, b = features.astype(np.longdouble), b.astype(np.longdouble)
+    outputs, width = b.shape
+    state = np.zeros_like(b)
+    ours = (labels[:, None] == np.arange(outputs)).astype(np.longdouble)
+
+    def value(state):
+        odds = np.column_stack([features @ state.T, np.zeros(len(features), np.longdouble)])
+        losses = np.log(np.exp(odds).sum(axis=1)) - (odds[:, :-1] * ours).sum(axis=1)
+        return risk.weight * (losses.sum() + (b * state).sum()) + (state**2).sum() / 2
+
+    for _ in range(60):
+        odds = np.exp(features @ state.T)
+        shares = odds / (1 + odds.sum(axis=1, keepdims=True))
+        slope = state + risk.weight * ((shares - ours).T @ features + b)
+        hessian = np.eye(outputs * width)
+        for p, f in zip(shares.astype(float), features.astype(float), strict=True):
+            hessian += risk.weight * np.kron(np.diag(p) - np.outer(p, p), np.outer(f, f))
+        step = np.linalg.solve(hessian, slope.astype(float).ravel()).reshape(b.shape)
+        share = 1.0
+        while value(state - share * step) > value(state) and share > 1e-9:
+            share /= 2
+        state = state - share * step
+    assert np.abs(slope).max() < 1e-12
+    return state.astype(float)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("newton", [100, 0])
+def test_minimizers_are_those_of_another_solver(outputs, newton):
+    rng = np.random.default_rng(1)
+    risk = PerturbedRisk(Softmax(outputs), 60, (1.0, 1.0, 1.5), 0.2, 4.0)
+    features, labels = records(60, outputs, rng)
+    for scale in (0.0, 1.0, 30.0):
+        b = scale * rng.normal(size=(outputs, 3))
+        found = minimized(problem(risk, features, labels, b), newton)
+        error = np.linalg.norm(found - exactly(risk, features, labels, b))
+        assert error <= risk.distance < 1e-6
+
+
+def test_a_certificate_bounds_the_distance_of_any_state():
+    rng = np.random.default_rng(2)
+    features, labels = records(60, 1, rng)
+    b = rng.normal(size=(1, 3))
+    exact, solved = exactly(RISK, features, labels, b), problem(RISK, features, labels, b)
+    for size in (1e-9, 1e-4, 1.0, 50.0):
+        state = exact + size * rng.normal(size=(1, 3))
+        bound = RISK.certified(float(np.linalg.norm(state)),
+                               float(np.linalg.norm(solved.gradient(state))))  # fmt: skip
+        assert np.linalg.norm(state - exact) <= bound
+
+
+@pytest.mark.parametrize("newton", [100, 0])
+@pytest.mark.parametrize("labels", ["none", "one class", "separable"])
+def test_databases_without_a_minimizer_of_their_own_have_one(labels, newton):
+    features, _ = records(60, 1, np.random.default_rng(3))
+    classes = (features[:, 0] > 0).astype(float) if labels == "separable" else np.zeros(60)
+    features = features[:0] if labels == "none" else features
+    b = np.array([[0.5, -1.0, 2.0]])
+    found = minimized(problem(RISK, features, classes[: len(features)], b), newton)
+    if labels == "none":
+        np.testing.assert_allclose(found, -RISK.weight * b, atol=RISK.distance)
+    assert np.linalg.norm(found) < RISK.radius
+    slope = problem(RISK, features, classes[: len(features)], b).gradient(found)
+    assert np.linalg.norm(slope) <= RISK.tolerance
+
+
+def test_what_is_kept_moves_no_more_than_the_minimizer_and_ends():
+    rng = np.random.default_rng(4)
+    lengths = RISK.radius * rng.uniform(0, 2.5, 2000)
+    states = rng.normal(size=(2000, 1, 3))
+    states *= (lengths / np.linalg.norm(states, axis=2)[:, 0])[:, None, None]
+    near = states + 0.1 * RISK.radius * rng.normal(size=states.shape) * rng.uniform(
+        size=(2000, 1, 1)
+    )
+    kept = [np.array([RISK.kept(one) for one in some]) for some in (states, near)]
+    moved = np.linalg.norm((kept[0] - kept[1])[:, 0], axis=1)
+    assert (moved <= (1 + 1e-12) * np.linalg.norm((states - near)[:, 0], axis=1)).all()
+    inside = lengths <= RISK.radius
+    np.testing.assert_array_equal(kept[0][inside], states[inside])
+    assert not kept[0][lengths >= 2 * RISK.radius].any()
+    assert np.linalg.norm(kept[0][:, 0], axis=1).max() <= RISK.radius * (1 + 1e-12)
+
+
+def test_beyond_the_largest_norm_of_b_nothing_is_kept_of_any_minimizer():
+    features, labels = records(60, 1, np.random.default_rng(5))
+    for place in range(3):
+        b = np.zeros((1, 3))
+        b[0, place] = 1.01 * RISK.largest * RISK.radii[place]
+        found = minimized(problem(RISK, features, labels, b))
+        assert not RISK.kept(found).any()
+
+
+def test_no_usual_minimizer_is_cut():
+    features, labels = records(60, 1, np.random.default_rng(6))
+    b = 20 * RISK.scale * np.array([[1.0, 1.0, 1.5]])
+    found = minimized(problem(RISK, features, labels, b))
+    np.testing.assert_array_equal(RISK.kept(found), found)
+
+
+def test_newtons_steps_that_fail_are_followed_by_plain_ones(monkeypatch):
+    features, labels = records(60, 1, np.random.default_rng(7))
+    solved = problem(RISK, features, labels, np.ones((1, 3)))
+    wanted = minimized(solved)
+    monkeypatch.setattr(PerturbedObjective, "step", lambda *_: np.full((1, 3), 1e9))
+    found = minimized(solved)
+    assert 0 < np.linalg.norm(found - wanted) <= 2 * RISK.distance
+    assert objective._newton(solved, np.zeros((1, 3)), 100) is None
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 4])
+def test_constants_of_the_loss_are_bounds_and_are_attained(outputs):
+    rng, loss = np.random.default_rng(8), Softmax(outputs)
+    predictions = np.vstack([np.zeros((1, outputs)), rng.normal(0, 3, (4000, outputs)),
+                             np.eye(outputs) * 40, -np.eye(outputs) * 40])  # fmt: skip
+    labels = rng.integers(0, outputs + 1, len(predictions)).astype(float)
+    slopes, second = loss.derivative(labels, predictions), loss.second(labels, predictions)
+    values = np.linalg.eigvalsh(second)
+    assert np.abs(slopes).max() <= 1
+    assert 0.95 * loss.slope < np.linalg.norm(slopes, axis=1).max() <= loss.slope
+    assert values.min() > -1e-15
+    assert 0.9 * loss.curvature < values.max() <= loss.curvature * (1 + 1e-12)
+    traces = np.trace(second, axis1=1, axis2=2)
+    assert 0.85 * loss.trace < traces.max() <= loss.trace * (1 + 1e-12)
+    assert loss.value(labels, np.zeros_like(predictions)).max() <= loss.at_zero
+    h = 1e-6 * np.eye(outputs)
+    numeric = np.column_stack([
+        (loss.value(labels, predictions + one) - loss.value(labels, predictions - one)) / 2e-6
+        for one in h
+    ])  # fmt: skip
+    np.testing.assert_allclose(numeric, slopes, atol=1e-7)
+
+
+def test_problems_that_floats_cannot_solve_are_refused():
+    with pytest.raises(SpecError, match=r"budget\.epsilon: too large"):
+        replace(RISK, weight=1e12)
+    with pytest.raises(SpecError, match=r"budget\.epsilon: too large"):
+        replace(RISK, scale=1e-9)
+    assert math.isfinite(RISK.distance)

@@ -1,0 +1,140 @@
+"""A random linear term: its law, and the densities of minimizers of neighbouring databases."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import gamma, kstest
+
+from dbern.erm.objective import Softmax
+from dbern.privacy import perturbation
+from dbern.privacy.keystream import KeyStream
+from dbern.privacy.perturbation import Perturbation, penalty_weight
+
+LAW = Perturbation((1.0, 1.0, 1.5), 4.0)
+
+
+def draws(law: Perturbation, count: int) -> np.ndarray:
+    return np.array([law.draw(KeyStream(bytes(32), block))[0] for block in range(count)])
+
+
+def test_the_law_is_a_gamma_norm_over_a_box():
+    drawn = draws(LAW, 600) / LAW.radii
+    norms = np.abs(drawn).max(axis=1)
+    assert kstest(norms / LAW.scale, gamma(3).cdf).pvalue > 1e-3
+    others = np.sort(np.abs(drawn) / norms[:, None], axis=1)[:, :-1].max(axis=1)
+    assert kstest(others, lambda x: x**2).pvalue > 1e-3  # of two uniform variables the larger
+    for place in range(3):
+        on_face = np.abs(drawn[:, place]) == norms
+        assert 150 < on_face.sum() < 250
+        assert 0.35 < (drawn[on_face, place] > 0).mean() < 0.65
+
+
+def test_both_cells_beside_zero_are_drawn_and_cells_are_geometric(monkeypatch):
+    monkeypatch.setattr(perturbation, "_CELLS", 1)
+    law = Perturbation((1.0,), 1.0)
+    values = draws(law, 800)[:, 0]
+    cells = np.floor(np.abs(values)).astype(int)
+    np.testing.assert_array_equal(np.abs(values), cells + 0.5)
+    q = math.exp(-1)
+    for sign, cell in itertools.product((-1, 1), (0, 1, 2)):
+        wanted = 800 * (1 - q) * q**cell / 2
+        found = ((np.sign(values) == sign) & (cells == cell)).sum()
+        assert abs(found - wanted) < 5 * math.sqrt(wanted)
+
+
+def test_what_is_drawn_is_known_to_its_error():
+    b, largest = LAW.draw(KeyStream(bytes(32), 5))
+    assert abs(np.abs(b / LAW.radii).max() - largest) <= LAW.error(largest) < 1e-8 * LAW.scale
+
+
+def test_a_face_is_uniform():
+    stream = KeyStream(bytes(32), 1)
+    counts = np.bincount([perturbation._below(3, stream) for _ in range(3000)], minlength=3)
+    assert abs(counts - 1000).max() < 150
+
+
+# --- Densities of minimizers, exactly: b is a function of the minimizer
+
+
+def gradient(state: np.ndarray, records: list, outputs: int) -> np.ndarray:
+    loss, total = Softmax(outputs), np.zeros_like(state)
+    for features, label in records:
+        slopes = loss.derivative(np.array([label]), (state @ features)[None])
+        total += slopes[0][:, None] * features
+    return total
+
+
+def log_determinant(state: np.ndarray, records: list, outputs: int, weight: float) -> float:
+    loss, hessian = Softmax(outputs), np.eye(state.size) / weight
+    for features, label in records:
+        second = loss.second(np.array([label]), (state @ features)[None])[0]
+        hessian += np.kron(second, np.outer(features, features))
+    return float(np.linalg.slogdet(hessian)[1])
+
+
+def log_density(state, records, law, outputs, weight) -> float:
+    b = -(gradient(state, records, outputs) + state / weight).ravel()
+    norm = float(np.abs(b / law.radii).max())
+    return -norm / law.scale + log_determinant(state, records, outputs, weight)
+
+
+def planned(axes: int, outputs: int, epsilon_b: Fraction, epsilon_j: Fraction):
+    radii = (1.0,) * axes + (1.5,)
+    law = Perturbation.for_budget(radii * outputs, 2.0, epsilon_b)
+    square = axes + 1.5**2
+    return law, penalty_weight(epsilon_j, Softmax(outputs).trace, outputs, square)
+
+
+def corners(axes: int, outputs: int) -> list:
+    places = [np.array([*z, 1.5]) for z in itertools.product((-1.0, 0.3, 1.0), repeat=axes)]
+    return [None, *itertools.product(places, [float(c) for c in range(outputs + 1)])]
+
+
+@pytest.mark.parametrize(("axes", "outputs"), [(0, 1), (1, 1), (2, 1), (1, 2), (1, 3)])
+@pytest.mark.parametrize("epsilons", [("0.5", "0.25"), ("0.1", "1"), ("2", "0.05")])
+def test_no_neighbours_densities_part_by_more_than_is_charged(axes, outputs, epsilons):
+    epsilon_b, epsilon_j = map(Fraction, epsilons)
+    law, weight = planned(axes, outputs, epsilon_b, epsilon_j)
+    rng = np.random.default_rng(7)
+    records = corners(axes, outputs)
+    contexts = [[], [records[1]], [records[-1], records[1]]]
+    allowed, worst, jacobian = float(epsilon_b + epsilon_j), 0.0, 0.0
+    shape = (outputs, axes + 1)
+    states = [rng.normal(size=shape) * size for size in (0.0, 0.1, 1.0, 10.0) for _ in range(6)]
+    states += [np.full(shape, value) for value in (-40.0, -0.4, 0.4, 40.0)]
+    for context, state in itertools.product(contexts, states):
+        both = [context + ([] if one is None else [one]) for one in records]
+        logs = np.array([log_density(state, one, law, outputs, weight) for one in both])
+        sizes = np.array([log_determinant(state, one, outputs, weight) for one in both])
+        worst, jacobian = max(worst, np.ptp(logs)), max(jacobian, np.ptp(sizes))
+    assert worst <= allowed
+    assert jacobian <= float(epsilon_j)
+    if outputs == 1:  # attained where one record has all the curvature, and where gradients oppose
+        assert jacobian > 0.98 * float(epsilon_j)
+        assert worst > (0.6 if axes else 0.4) * allowed
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 4])
+def test_gradients_of_two_records_are_two_apart_at_most_and_some_are(outputs):
+    records = [([], None), *(([one], one) for one in corners(2, outputs) if one is not None)]
+    rng, most = np.random.default_rng(8), 0.0
+    for scale in (0.0, 1.0, 100.0):
+        state = scale * rng.normal(size=(outputs, 3))
+        found = np.array([gradient(state, one, outputs).ravel() for one, _ in records])
+        apart = np.abs(found[:, None] - found[None]) / np.tile([1.0, 1.0, 1.5], outputs)
+        most = max(most, float(apart.max()))
+    assert 1.99 < most <= 2
+
+
+@pytest.mark.parametrize("epsilon", ["0.001", "0.5", "8"])
+@pytest.mark.parametrize("rank", [1, 4])
+def test_the_penalty_pays_for_the_jacobian_and_for_no_more(epsilon, rank):
+    trace = Softmax(rank).trace
+    weight = penalty_weight(Fraction(epsilon), trace, rank, 7.25)
+    spent = rank * math.log1p(weight * trace * 7.25 / rank)
+    assert float(Fraction(epsilon)) * (1 - 1e-9) < spent <= float(Fraction(epsilon))

@@ -1,0 +1,314 @@
+"""Logistic regression by a perturbed objective: what is released, resumed, chosen and refused."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from conformance import LABEL
+from projects import objects
+from sklearn import linear_model
+from sklearn.metrics import roc_auc_score
+
+import dbern
+from dbern.bernstein.reproducing import Linear
+from dbern.counting.kernel_sums import BySign
+from dbern.data.domain import Axis, Column, Domain
+from dbern.erm import perturbed
+from dbern.erm.losses import Logistic
+from dbern.erm.measurement import LinearFunctions
+from dbern.erm.perturbed import ROUNDED, PerturbedFunctions
+from dbern.erm.spaces import LinearFeatures
+from dbern.planning.planner import plan_files
+from dbern.planning.plans import ReleasePlan
+from dbern.releasing import run as releasing
+from dbern.strategies.base import Entries, Slab
+from dbern.targets import LogisticRegression
+from dbern.testing import search
+
+KEY, SALT = bytes(range(32)), bytes(32)
+CLASSES = {"label": {"column": "note", "classes": ["no", "yes"]}}
+
+
+def spec_of(target=None, *, n=2000, axes="xy", label=LABEL, epsilon="1", **data):
+    return dbern.ReleaseSpec(
+        release={"name": "case", "output": "case.zarr"},
+        data={"source": "*.parquet", "bounds": {x: [0.0, 1.0] for x in axes}, "label": label,
+              **({"n": n} if n else {}), **data},
+        target={"kind": "logistic-regression", **(target or {})},
+        budget={"epsilon": epsilon, "ledger": "sqlite:///l.db", "dataset": "case"},
+    )  # fmt: skip
+
+
+def table(rows=2000, seed=0, classes=2):
+    rng = np.random.default_rng(seed)
+    places = rng.uniform(size=(rows, 2))
+    odds = (places - 0.5) @ rng.normal(0, 8, (2, classes)) + rng.gumbel(size=(rows, classes))
+    return {"x": places[:, 0], "y": places[:, 1], "label": odds.argmax(axis=1).astype(float)}
+
+
+def solved(plan, spec, columns, key=KEY):
+    (part,) = plan.counters(spec).with_key(key).parts
+    state = np.zeros(part.shape, np.int64)
+    one = part.begin(state, SALT, 0)
+    one.add(columns)
+    one.finish()
+    return part, part.finish(state, 0, Slab(0, 0, plan.strategy.layout.shape[0]))
+
+
+def at(weights, columns):
+    places = np.column_stack([columns["x"], columns["y"], np.ones(len(columns["x"]))])
+    return places @ weights.reshape(-1, 3).T
+
+
+@pytest.mark.parametrize("method", ["auto", "objective"])
+def test_a_release_is_near_logistic_regression_without_privacy(method):
+    columns = table(20_000)
+    spec = spec_of({"method": method}, n=20_000)
+    plan = plan_files(spec, ())
+    _, weights = solved(plan, spec, columns)
+    peer = linear_model.LogisticRegression(C=1e6)
+    places = np.column_stack([columns["x"], columns["y"]])
+    peer.fit(places, columns["label"])
+    ours = roc_auc_score(columns["label"], at(weights, columns)[:, 0])
+    assert ours > roc_auc_score(columns["label"], peer.decision_function(places)) - 0.002
+
+
+def test_more_classes_are_one_multinomial_model():
+    columns = table(20_000, 1, classes=5)
+    label = {"column": "label", "classes": list(range(5))}
+    spec = spec_of(n=20_000, label=label, epsilon="3")
+    plan = plan_files(spec, ())
+    part, weights = solved(plan, spec, columns)
+    assert len(plan.components[0].entries) == weights.size == 15
+    assert part.shape == (4, 3)
+    found = at(weights, columns)
+    np.testing.assert_allclose(found.sum(axis=1), 0, atol=1e-9)
+    peer = linear_model.LogisticRegression(C=1e6, max_iter=1000)
+    places = np.column_stack([columns["x"], columns["y"]])
+    peer.fit(places, columns["label"])
+    right = (found.argmax(axis=1) == columns["label"]).mean()
+    assert right > peer.score(places, columns["label"]) - 0.02
+
+
+def test_integers_do_not_depend_on_order_batches_or_where_the_plan_was(monkeypatch):
+    columns = table(300)
+    spec = spec_of({"method": "objective"}, n=300)
+    plan = ReleasePlan.from_dict(plan_files(spec, ()).to_dict())
+    (part,) = plan.counters(spec).with_key(KEY).parts
+    found = []
+    for seed in range(3):
+        order, state = np.random.default_rng(seed).permutation(300), np.zeros(part.shape, np.int64)
+        one = part.begin(state, SALT, 0)
+        for rows in np.array_split(order, 1 + 4 * seed):
+            one.add({name: column[rows] for name, column in columns.items()})
+        one.finish()
+        found.append(state)
+    assert found[0].any()
+    assert (found[0] == found[1]).all()
+    assert (found[0] == found[2]).all()
+
+
+def test_the_linear_term_is_a_function_of_the_key_and_of_the_very_records(monkeypatch):
+    spec = spec_of({"method": "objective"}, n=300)
+    plan = plan_files(spec, ())
+    drawn = []
+    draw = perturbed.PerturbedRisk.law.func
+    law = draw(plan.counters(spec).parts[0].functions.risk)
+    original = type(law).draw
+
+    def recorded(self, stream):
+        b, largest = original(self, stream)
+        drawn.append(b)
+        return b, largest
+
+    monkeypatch.setattr(type(law), "draw", recorded)
+    one, other = table(300), table(300)
+    other["x"][7] = np.nextafter(other["x"][7], 1)
+    for columns, key in ((one, KEY), (one, KEY), (other, KEY), (one, SALT)):
+        solved(plan, spec, columns, key)
+    assert (drawn[0] == drawn[1]).all()
+    assert (drawn[0] != drawn[2]).all()
+    assert (drawn[0] != drawn[3]).all()
+
+
+def test_nothing_is_solved_without_the_key():
+    spec = spec_of({"method": "objective"}, n=300)
+    plan = plan_files(spec, ())
+    (part,) = plan.counters(spec).parts
+    with pytest.raises(ValueError, match="release's key"):
+        part.begin(np.zeros(part.shape, np.int64), SALT, 0).finish()
+
+
+def functions(epsilon=Fraction(1), n=50, share=Fraction(1, 2)) -> PerturbedFunctions:
+    box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
+    label = BySign(Column("label", "data.label.classes", (False, True)))
+    model = LinearFunctions(box, Logistic(), LinearFeatures(2, Linear(1.0)), label, cost=1.0)
+    return PerturbedFunctions.for_budget(model, n, epsilon, share)
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "1", "20"])
+def test_three_parts_are_the_charge(epsilon):
+    charge, share = Fraction(epsilon), Fraction(1, 4)
+    one = functions(charge, share=share)
+    of_b = 2 / one.risk.scale
+    of_j = math.log1p(one.risk.weight * 0.25 * one.risk.norm**2)
+    measured = one.measurement()
+    assert measured.fraction + measured.spent == 1
+    spent = of_b + of_j + float(ROUNDED * charge)
+    assert 0.999999 * float(charge) < spent <= float(charge)
+    plan = plan_files(spec_of({"method": "objective"}, epsilon=epsilon), ())
+    law = plan.components[0].noise.law
+    assert law.epsilon <= ROUNDED * charge
+
+
+def test_noise_hides_how_far_what_is_computed_is_from_the_minimizer():
+    """Before the map two computed values of one minimizer are within 2 gamma."""
+    one = functions()
+    rng = np.random.default_rng(3)
+    moved, most = one.sensitivity(Entries(one.size), 1).value / 50, 0.0
+    for _ in range(2000):
+        step = rng.choice([-1.0, 1.0], 3) * rng.uniform(0, 1, 3)
+        step *= 2 * one.risk.distance / np.linalg.norm(step)
+        apart = one.released(step[None]) - one.released(np.zeros((1, 3)))
+        most = max(most, float(np.abs(apart).sum()))
+    assert 0.5 * moved < most <= moved
+
+
+@pytest.mark.parametrize("rows", ["none", "one class", "separable", "constant", "few"])
+def test_odd_databases_have_a_model_too(rows):
+    columns = table(2 if rows == "few" else 300)
+    if rows == "none":
+        columns["x"][:] = np.nan
+    if rows == "one class":
+        columns["label"][:] = 1.0
+    if rows == "separable":
+        columns["label"] = (columns["x"] > 0.5).astype(float)
+    if rows == "constant":
+        columns["x"][:] = 0.25
+    n = len(columns["x"])
+    spec = spec_of({"method": "objective"}, n=n)
+    part, weights = solved(plan_files(spec, ()), spec, columns)
+    assert np.isfinite(weights).all()
+    assert np.abs(weights).max() <= part.errors.value_bound
+
+
+def test_what_is_chosen_and_what_is_said_of_it():
+    good = plan_files(spec_of(n=20_000), ())
+    assert "weight" in good.components[0].counting
+    assert "predicted excess risk" in good.explain()
+    assert "WARNING" not in good.explain()
+    poor = plan_files(spec_of(n=30, epsilon="0.1"), ())
+    assert "WARNING: no better than a constant" in poor.explain()
+    assert "share" not in good.components[0].counting
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"target": {"C": 40.0}}, {"target": {"constant": 0.5}}, {"target": {"shards": 2}},
+     {"target": {"method": "weights"}},
+     {"n": 0, "neighbors": "add-or-remove-one", "normalizer": "2000"}],
+)  # fmt: skip
+def test_weights_are_released_where_they_are_asked_for(changes):
+    spec = spec_of(**changes)
+    plan = plan_files(spec, ())
+    assert "shards" in plan.components[0].counting
+    again = ReleasePlan.from_dict(plan.to_dict())
+    assert not again.counters(spec).keyed
+    assert again.counters(spec).parts[0].counting == plan.components[0].counting
+
+
+def test_a_c_that_is_chosen_is_kept_in_the_plan():
+    spec = spec_of({"method": "weights"}, n=20_000)
+    plan = plan_files(spec, ())
+    assert plan.components[0].counting["C"] > 1
+    (part,) = plan.counters(spec).parts
+    assert part.model.cost == plan.components[0].counting["C"]
+
+
+def test_a_stated_c_is_the_penalty():
+    columns = table(2000)
+    spec = spec_of({"method": "objective", "C": 40.0}, epsilon="50")
+    part, weights = solved(plan_files(spec, ()), spec, columns)
+    assert part.functions.risk.weight == 40 / (4 * 2000)
+    peer = linear_model.LogisticRegression(C=40 / 2000, fit_intercept=True, tol=1e-10)
+    places = np.column_stack([columns["x"], columns["y"]])
+    peer.fit(places, columns["label"])
+    np.testing.assert_allclose(weights[:2], peer.coef_[0], rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"target": {"method": "objective", "constant": 2.0}}, r"target\.constant, target\.shards"),
+        ({"target": {"method": "objective", "C": 1e6}, "epsilon": "0.1"}, r"target\.C: too large"),
+        ({"target": {"method": "objective"}, "n": 0, "neighbors": "add-or-remove-one",
+          "normalizer": "2000"}, r'target\.method: "objective" is for'),
+    ],
+)  # fmt: skip
+def test_refusals_say_what_to_write(changes, told):
+    with pytest.raises(dbern.SpecError, match=told):
+        plan_files(spec_of(**changes), ())
+
+
+def test_a_search_for_neighbours_says_that_it_would_show_nothing():
+    with pytest.raises(dbern.SpecError, match="before it is computed"):
+        search(LogisticRegression, spec_of({"method": "objective"}))
+
+
+# --- releases
+
+
+def prepared(project):
+    columns = table(400)
+    project.write({**{name: columns[name] for name in "xy"},
+                   "note": np.where(columns["label"] > 0, "yes", "no")})  # fmt: skip
+    return project.spec(
+        data__label=CLASSES["label"],
+        data__bounds={"x": [0.0, 1.0], "y": [0.0, 1.0]},
+        target={"kind": "logistic-regression", "bandwidth": None, "method": "objective"},
+        mechanism={"k": None, "h": None, "noise": "auto"},
+    )
+
+
+@pytest.mark.usefixtures("fixed")
+@pytest.mark.parametrize("place", ["seal", "publish", "stage"])
+def test_a_crash_anywhere_publishes_the_same_bytes_for_one_charge(project, monkeypatch, place):
+    spec = prepared(project)
+    whole = project.twin("whole")
+    crashed = 0
+
+    def crash(*_arguments, **_named):
+        nonlocal crashed
+        crashed += 1
+        raise OSError
+
+    at = {"seal": (dbern.ledger.Staging, "seal"), "publish": (releasing, "publish"),
+          "stage": (dbern.ledger.Staging, "put")}[place]  # fmt: skip
+    with monkeypatch.context() as patch:
+        patch.setattr(*at, crash)
+        with pytest.raises(OSError):  # noqa: PT011 -- the crash planted above
+            dbern.release(spec)
+    assert crashed
+    found = dbern.release(spec)
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+    assert project.remains() == []
+    other = dbern.release(dbern.ReleaseSpec.load(whole.spec_path))
+    assert objects(project.output) == objects(whole.output)
+    assert found.synopsis.predict(np.array([[0.1, 0.2]])) == other.synopsis.predict([[0.1, 0.2]])
+
+
+def test_the_key_is_used_in_this_process_and_not_on_a_cluster(project, client, monkeypatch):
+    spec = prepared(project)
+    places = []
+    add_up = releasing.add_up
+    monkeypatch.setattr(
+        releasing, "add_up", lambda here, *rest: places.append(here.scheduler.address)
+        or add_up(here, *rest),
+    )  # fmt: skip
+    dbern.release(spec, client=client)
+    assert len(places) == 1
+    assert places[0].startswith("inproc://")
+    assert places[0] != client.scheduler.address

@@ -71,12 +71,12 @@ OF_TWO = {
         lambda x, y: ((x > 0.2) & (x < 0.6))[y > 0.1].mean(),
     ),
     "conditional mean": (
-        lambda d: d.mean("x", given={"y": (0.1, 0.7)}),
-        lambda x, y: x[(y > 0.1) & (y < 0.7)].mean(),
+        lambda d: d.mean("x", given={"y": (0.1, None)}),
+        lambda x, y: x[y > 0.1].mean(),
     ),
     "conditional quantile": (
-        lambda d: d.quantile(0.3, "x", given={"y": (0.1, 0.7)}),
-        lambda x, y: np.quantile(x[(y > 0.1) & (y < 0.7)], 0.3, method="inverted_cdf"),
+        lambda d: d.quantile(0.3, "x", given={"y": (0.1, None)}),
+        lambda x, y: np.quantile(x[y > 0.1], 0.3, method="inverted_cdf"),
     ),
 }
 
@@ -100,7 +100,7 @@ def covered(axes, n, questions, names, draws):
 
 @pytest.mark.parametrize(
     ("axes", "draws"),
-    [(1, 2), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1, 200), (2, 60)))],
+    [(1, 2), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1, 60), (2, 20)))],
 )
 def test_answers_cover_at_least_as_often_as_they_say(axes, draws):
     names = ["clustered"] if draws < 10 else list(databases(axes, 10))

@@ -324,7 +324,7 @@ def gaussian_score_error(
 
         ``A e (1 + sum_i (e^{-1/2} / f_i + 0.75 / f_i^2))``.
 
-    *With categories*, b of `lists`, F is that times ``prod_b c_b / p`` (`_listed_scores`), where c_b
+    *With categories*, b of `lists`, F is that times ``prod_b c_b/p`` (`_listed_scores`), where c_b
     is off by e and is cut to [0, p]: ``|dF/dc_b| <= A``, and ``|dF/dp|`` is A more for each. What
     they make of e and e is ``2 A e`` more for each.
     """

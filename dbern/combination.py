@@ -122,6 +122,27 @@ def kernel_log_scores(
     return np.asarray(logs)
 
 
+def _listed_scores(cells: FloatArray, shares: FloatArray, listed: FloatArray) -> FloatArray:
+    """``prod_b c_b / p``, what categories add to a score (classes, ...): quotients cut to [0, 1].
+
+    Of `cells` (classes, values) those are taken where `listed` (..., values) is 1, one a category.
+    """
+    likely = np.clip(_over(cells, _share(shares, 2)), 0.0, 1.0)
+    taken = np.where(listed[..., None, :] > 0, likely, 1.0)
+    return np.asarray(np.moveaxis(taken.prod(axis=-1), -1, 0))
+
+
+def _listed_log_scores(
+    cells: FloatArray, shares: FloatArray, listed: FloatArray, noise: float
+) -> FloatArray:
+    """``sum_b ln((q_b + t) / (g_b + t))``, as `kernel_log_scores` has it of an axis."""
+    share = _share(np.maximum(shares, min(noise, 1.0)), 2)
+    likely, unsure = np.clip(cells / share, 0.0, 1.0), noise / share
+    together = (share * likely).sum(axis=0) / share.sum()
+    logs = np.log((likely + unsure) / (together + unsure))
+    return np.asarray(np.moveaxis(listed @ logs.T, -1, 0))
+
+
 def gaussian_scores(
     moments: FloatArray, points: FloatArray, peaks: Sequence[float], floors: Sequence[float]
 ) -> FloatArray:
@@ -272,7 +293,12 @@ def _mean_and_variance(
 
 
 def gaussian_score_error(
-    moment: float, peaks: Sequence[float], floors: Sequence[float], *, centred: bool = False
+    moment: float,
+    peaks: Sequence[float],
+    floors: Sequence[float],
+    *,
+    centred: bool = False,
+    lists: int = 0,
 ) -> float:
     """Bound the error of a score where every released number is off by at most `moment`, e.
 
@@ -297,11 +323,15 @@ def gaussian_score_error(
     end by ``e/2 + e/4``. What they make of e, e/2 and 3e/4 is
 
         ``A e (1 + sum_i (e^{-1/2} / f_i + 0.75 / f_i^2))``.
+
+    *With categories*, b of `lists`, F is that times ``prod_b c_b/p`` (`_listed_scores`), where c_b
+    is off by e and is cut to [0, p]: ``|dF/dc_b| <= A``, and ``|dF/dp|`` is A more for each. What
+    they make of e and e is ``2 A e`` more for each.
     """
     top = math.prod(peaks)
     first, second = (1.0, 0.75) if centred else (1.5, 1.25)
     slope = 1 + sum(first * math.exp(-0.5) / floor + second / floor**2 for floor in floors)
-    return min(top, top * slope * moment)
+    return min(top, top * (slope + 2 * lists) * moment)
 
 
 def _share(shares: FloatArray, dimensions: int) -> FloatArray:
@@ -355,6 +385,8 @@ class Combination:
         The public range of a ratio or a response.
     peaks, floors : tuple of float
         Of naive Bayes, one an axis: see `dbern.combination`.
+    lists : tuple of int
+        Of naive Bayes, how many values are listed of each axis of categories.
     squares : "centred", optional
         Of "gaussian-naive-bayes": the released numbers are those of `uncentred`; None for sums of u
         and ``u^2``, as earlier releases have them.
@@ -382,6 +414,7 @@ class Combination:
     high: float = math.inf
     peaks: tuple[float, ...] = ()
     floors: tuple[float, ...] = ()
+    lists: tuple[int, ...] = ()
     squares: str | None = None
     constant: float | None = None
     response: str | None = None
@@ -391,8 +424,8 @@ class Combination:
     def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:
         """Return the function's values (m,) or (m, classes), from those of the arrays, (m,) each.
 
-        A vector is a part as it is. `unit` are the points in the unit cube, (m, l), for a function
-        that needs them (`of_points`).
+        A vector is a part as it is. `unit` are the points' `dbern.data.domain.Domain.features`, for
+        a function that needs them (`of_points`).
         """
         if self.constant is not None and unit is not None:
             parts = linear_values(parts[0], unit, self.constant)
@@ -452,30 +485,48 @@ class Combination:
         self, parts: Sequence[FloatArray], unit: FloatArray | None, noise: Sequence[float]
     ) -> FloatArray:
         axes, classes = len(self.peaks), len(self.classes)
-        if self.kind == GAUSSIAN_BAYES and unit is not None:
+        moments, cells = self._tables(parts[-1])
+        listed, numbers = self._parted(unit)
+        if self.kind == GAUSSIAN_BAYES:
             centred = self.squares is not None
-            moments = self._moments(parts[0])
-            return gaussian_log_scores(moments, unit - 0.5, self.floors, noise[0], centred=centred)
-        sums = np.reshape(parts[: axes * classes], (axes, classes, *parts[0].shape))
-        of_sums = np.reshape(noise[: axes * classes], (axes, classes))
-        return kernel_log_scores(sums, parts[-1], self.peaks, self.floors, [*of_sums, noise[-1]])
+            logs = gaussian_log_scores(
+                moments, numbers - 0.5, self.floors, noise[0], centred=centred
+            )
+        else:
+            sums = np.reshape(parts[: axes * classes], (axes, classes, *parts[0].shape))
+            each = [*np.reshape(noise[: axes * classes], (axes, classes)), noise[-1]]
+            logs = kernel_log_scores(sums, moments[:, 0], self.peaks, self.floors, each)
+        if not self.lists:
+            return logs
+        return logs + _listed_log_scores(cells, moments[:, 0], listed, noise[-1])
 
     def _scores(self, parts: Sequence[FloatArray], unit: FloatArray | None) -> FloatArray:
         axes, classes = len(self.peaks), len(self.classes)
-        if self.kind == GAUSSIAN_BAYES and unit is not None:
-            return gaussian_scores(self._moments(parts[0]), unit - 0.5, self.peaks, self.floors)
-        sums = np.reshape(parts[: axes * classes], (axes, classes, *parts[0].shape))
-        return kernel_scores(sums, parts[-1], self.peaks, self.floors)
+        moments, cells = self._tables(parts[-1])
+        listed, numbers = self._parted(unit)
+        if self.kind == GAUSSIAN_BAYES:
+            scores = gaussian_scores(moments, numbers - 0.5, self.peaks, self.floors)
+        else:
+            sums = np.reshape(parts[: axes * classes], (axes, classes, *parts[0].shape))
+            scores = kernel_scores(sums, moments[:, 0], self.peaks, self.floors)
+        return scores * _listed_scores(cells, moments[:, 0], listed) if self.lists else scores
 
-    def _moments(self, released: FloatArray) -> FloatArray:
-        """Counts, sums and squares of u, a row for each class."""
-        moments = released.reshape(len(self.classes), 1 + 2 * len(self.peaks))
-        return moments if self.squares is None else uncentred(moments)
+    def _tables(self, released: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Counts, of moments also sums and squares of u, and cells, a row for each class."""
+        numbers = 1 + 2 * len(self.peaks) * (self.kind == GAUSSIAN_BAYES)
+        rows = released.reshape(len(self.classes), numbers + sum(self.lists))
+        moments, cells = rows[:, :numbers], rows[:, numbers:]
+        return (moments if self.squares is None else uncentred(moments)), cells
+
+    def _parted(self, unit: FloatArray | None) -> tuple[FloatArray, FloatArray]:
+        """Points as listed values, and as positions."""
+        points = np.empty(0) if unit is None else unit
+        return points[..., : sum(self.lists)], points[..., sum(self.lists) :]
 
     @property
     def of_points(self) -> bool:
         """Whether its values depend on a point besides through the arrays."""
-        return self.kind == GAUSSIAN_BAYES or self.constant is not None
+        return self.kind == GAUSSIAN_BAYES or bool(self.lists) or self.constant is not None
 
     @property
     def multi_output(self) -> bool:
@@ -567,9 +618,12 @@ class Combination:
     def _score_error(self, errors: Sequence[float], index: int) -> float:
         if self.kind == GAUSSIAN_BAYES:
             centred = self.squares is not None
-            return gaussian_score_error(errors[0], self.peaks, self.floors, centred=centred)
-        sums = errors[index : -1 : len(self.classes)]
-        return kernel_score_error(sums, errors[-1], self.peaks)
+            return gaussian_score_error(
+                errors[0], self.peaks, self.floors, centred=centred, lists=len(self.lists)
+            )
+        # A cell is a sum of kernels of height 1.
+        sums = [*errors[index : -1 : len(self.classes)], *[errors[-1] for _ in self.lists]]
+        return kernel_score_error(sums, errors[-1], [*self.peaks, *[1.0 for _ in self.lists]])
 
     def extent(self, arrays: tuple[float, float] | None) -> tuple[float, float] | None:
         """The least and the largest value that records can give; None where it is not known.

@@ -171,7 +171,7 @@ def _families(spec: ReleaseSpec) -> Iterator[tuple[list[Database], bool]]:
 
 def adversarial(schema: RecordSchema) -> list[dict[str, float]]:
     """Return records at the edges of a schema; the second is inside, the last is missing."""
-    axes = [(axis.name, axis.low, axis.high) for axis in schema.domain.axes]
+    axes = [(axis.name, axis.low, axis.high) for axis in schema.domain.numbers]
     middle = {name: low + (high - low) / 2 for name, low, high in axes}
     ends = [[(name, value) for value in (low, middle[name], high)] for name, low, high in axes]
     if len(axes) <= _MOST_GRID:
@@ -186,7 +186,8 @@ def adversarial(schema: RecordSchema) -> list[dict[str, float]]:
         places.append({name: low + share * (high - low) for (name, low, high), share in pairs})
     for name, low, high in axes:
         places += [middle | {name: value} for value in _around(low, high)]
-    others = [_values(column) for column in (schema.label, schema.group) if column is not None]
+    lists = [axis.column for axis in schema.domain.lists]
+    others = [_values(one) for one in (schema.label, schema.group, *lists) if one is not None]
     if schema.response is not None:
         low, high, name = schema.response.low, schema.response.high, schema.response.name
         inside = (low, low + (high - low) / 3, high)

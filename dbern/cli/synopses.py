@@ -170,7 +170,9 @@ def _described(facts: dict[str, Any]) -> str:
     from dbern.certificate import printed_sum
 
     axes = "; ".join(
-        f"{axis['name']} in [{_bound(axis, 'low')}, {_bound(axis, 'high')}]"
+        f"{axis['name']} one of {axis['values']}"
+        if "values" in axis
+        else f"{axis['name']} in [{_bound(axis, 'low')}, {_bound(axis, 'high')}]"
         for axis in facts["domain"]["axes"]
     )
     kept = facts["domain"].get("filter")

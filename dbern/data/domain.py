@@ -24,6 +24,11 @@ from dbern.types import BoolArray, FloatArray, Int64Array
 # --- Public facts about a record
 
 
+Category: TypeAlias = str | int | bool
+
+MOST_VALUES = 1000
+"""Of an axis of categories."""
+
 _LEAST_WIDTH = 1e-100
 _PLAIN = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")  # one plain part of a path in a store
 _RESERVED = ("coefficients", "spectral", "binned", "value", "zarr.json")
@@ -40,6 +45,8 @@ class Outside(enum.Enum):
 class Axis:
     """One column and its public bounds, in data units: of dates and times, those of `unit`.
 
+    With `categories` a value is its position in that public list, and `of_values` makes the axis.
+
     Raises
     ------
     SpecError
@@ -55,9 +62,15 @@ class Axis:
     low: float
     high: float
     unit: TimeUnit | None = None
+    categories: tuple[Category, ...] = ()
 
     def __post_init__(self) -> None:
         where = f"data.bounds.{self.name}"
+        if self.categories and (self.low, self.high) != (0.0, len(self.categories) - 1.0):
+            raise SpecError(
+                f"{where}: a list of values has positions from 0 to {len(self.categories) - 1}. "
+                f'Write {self.name} = {{ values = ["a", "b"] }}.'
+            )
         if not _PLAIN.fullmatch(self.name) or self.name in _RESERVED:
             raise SpecError(
                 f"{where}: this name cannot be an axis of a synopsis. Rename the column: no "
@@ -80,14 +93,46 @@ class Axis:
             )
 
     @classmethod
+    def of_values(cls, name: str, values: Sequence[Category]) -> Axis:
+        """Return the axis of a public list of values.
+
+        Raises
+        ------
+        SpecError
+            For fewer than two values, more than `MOST_VALUES`, or one that is listed twice.
+
+        Examples
+        --------
+        >>> Axis.of_values("sex", ["Female", "Male"]).high
+        1.0
+        """
+        where = f"data.bounds.{name}.values"
+        if len(values) < 2:
+            raise SpecError(
+                f"{where}: one value tells no records apart. List all values of the column, or "
+                "leave it out and write [data.filter]."
+            )
+        if len(values) > MOST_VALUES:
+            raise SpecError(
+                f"{where}: has {len(values)} values, and at most {MOST_VALUES} are available in "
+                "this version. List the most frequent ones, or write coarser categories."
+            )
+        axis = cls(name, 0.0, len(values) - 1.0, categories=tuple(values))
+        _ = axis.column  # refuses what is listed twice
+        return axis
+
+    @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Axis:
         """Read what `to_dict` wrote."""
         unit = TimeUnit(content["unit"]) if "unit" in content else None
+        if "values" in content:
+            return cls.of_values(content["name"], content["values"])
         return cls(content["name"], content["low"], content["high"], unit)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; a unit only where there is one."""
+        """Return plain JSON values; a unit, or values, only where there are some."""
         content: dict[str, Any] = {"name": self.name, "low": self.low, "high": self.high}
+        content |= {"values": list(self.categories)} if self.categories else {}
         return content | ({"unit": self.unit.value} if self.unit else {})
 
     @property
@@ -127,7 +172,8 @@ class Axis:
     @property
     def column(self) -> Column:
         """What is read."""
-        return Column(self.name, f"data.bounds.{self.name}", unit=self.unit)
+        key = f"data.bounds.{self.name}" + (".values" if self.categories else "")
+        return Column(self.name, key, self.categories, self.unit)
 
 
 @dataclass(frozen=True)
@@ -196,6 +242,47 @@ class Domain:
         """Return the interval of one axis."""
         return Domain((self.axes[index],), self.outside)
 
+    @property
+    def numbers(self) -> tuple[Axis, ...]:
+        """The axes that are numbers, not categories."""
+        return tuple(axis for axis in self.axes if not axis.categories)
+
+    @property
+    def lists(self) -> tuple[Axis, ...]:
+        """The axes that are categories."""
+        return tuple(axis for axis in self.axes if axis.categories)
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """How many values each axis of categories has."""
+        return tuple(len(axis.categories) for axis in self.lists)
+
+    def parted(self, unit: FloatArray) -> tuple[Int64Array, FloatArray]:
+        """Return positions in the unit cube (m, l) as places in the lists, and as numbers."""
+        listed = np.array([bool(axis.categories) for axis in self.axes])
+        widths = np.array([axis.width for axis in self.lists])
+        return np.rint(unit[:, listed] * widths).astype(np.int64), unit[:, ~listed]
+
+    def features(self, points: FloatArray) -> FloatArray:
+        """Return points (..., l) as 0 or 1 for each listed value, and then the unit interval.
+
+        Examples
+        --------
+        >>> box = Domain((Axis("x", 0.0, 10.0), Axis.of_values("sex", ["Female", "Male"])))
+        >>> box.features(np.array([[2.5, 1.0]])).tolist()
+        [[0.0, 1.0, 0.25]]
+        """
+        unit = self.to_unit(points)
+        if not self.lists:
+            return unit
+        columns = [
+            (points[..., [i]] == np.arange(len(axis.categories))).astype(np.float64)
+            for i, axis in enumerate(self.axes)
+            if axis.categories
+        ]
+        columns += [unit[..., [i]] for i, axis in enumerate(self.axes) if not axis.categories]
+        return np.concatenate(columns, axis=-1)
+
 
 @dataclass(frozen=True)
 class Column:
@@ -207,7 +294,7 @@ class Column:
 
     name: str
     key: str
-    categories: tuple[str | int | bool, ...] = ()
+    categories: tuple[Category, ...] = ()
     unit: TimeUnit | None = None
     ids: bool = False
 

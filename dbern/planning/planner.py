@@ -125,6 +125,11 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
             *(note for one in measurements for note in one.notes),
             *spec.learner.predictions(spec.records, n, laws),
             *unit_notes(spec.domain, spec.learner),
+            *(
+                f"{axis.name}: {len(axis.categories)} listed values; a record with another counts "
+                "as missing"
+                for axis in spec.domain.lists
+            ),
         ),
         random_dp=random_privacy(spec.components, spec.charge),
         outlook=outlook_of(

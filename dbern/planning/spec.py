@@ -28,6 +28,7 @@ from dbern.combination import Combination
 from dbern.counting.measurement import Measurement, protect, require_counted
 from dbern.data.domain import (
     Axis,
+    Bound,
     Column,
     Domain,
     Outside,
@@ -83,6 +84,12 @@ _Bound = Annotated[float | datetime | date, BeforeValidator(_from_text)]
 _Bounds = Annotated[list[_Bound], Field(min_length=2, max_length=2)]
 
 
+class ValuesTable(Section):
+    """``column = { values = [..] }``: an axis of categories, and the public list of them."""
+
+    values: list[_Category]
+
+
 class LabelSection(Section):
     """``[data.label]``: the column of classes, and the public list of them."""
 
@@ -117,10 +124,11 @@ class DataSection(Section):
     """``[data]``: which records, and the public facts about them."""
 
     source: str = Field(description='source = "data/trips/*.parquet"')
-    bounds: dict[str, _Bounds] = Field(
+    bounds: dict[str, _Bounds | ValuesTable] = Field(
         min_length=1,
         description="[data.bounds] with one line per axis, such as x = [0.0, 10.0], "
-        'when = [2026-01-01, 2027-01-01] or "trip.start.x" = [0.0, 10.0]',
+        'when = [2026-01-01, 2027-01-01], "trip.start.x" = [0.0, 10.0] or, of categories, '
+        'state = { values = ["NY", "CA"] } with whole numbers, true and false, or texts',
     )
     unit: Literal["row"] | UnitTable = Field("row", description=f'unit = "row" or {_UNIT}')
     neighbors: Literal["replace-one", "add-or-remove-one"] = Field(
@@ -521,10 +529,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             'release.name: letters, digits, ".", "_" and "-" only. Write name = "trip-density"'
         )
     domain = Domain(
-        tuple(
-            Axis(name, *bounds_of(pair, f"data.bounds.{name}"))
-            for name, pair in spec.data.bounds.items()
-        ),
+        tuple(_axis(name, bounds) for name, bounds in spec.data.bounds.items()),
         Outside(spec.data.outside),
     )
     _check_per_axis(spec, domain)
@@ -544,6 +549,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     for role in ("label", "response", "group"):
         if getattr(schema, role) is not None and role not in learner.uses:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it. Leave it out.')
+    _check_lists(learner, domain)
     components = learner.components(schema)
     require_one_charge(learner.kind, [(one.name, one.outputs, one.fraction) for one in components])
     require_counted(components)
@@ -555,6 +561,28 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         )
     found = tuple(protect(one, protection, schema.unit) for one in components)
     return _Parsed(schema, learner, found, charge, family, beta, protection)
+
+
+def _check_lists(learner: Learner, domain: Domain) -> None:
+    if domain.lists and "categories" not in learner.uses:
+        name = domain.lists[0].name
+        raise SpecError(
+            f'data.bounds.{name}: "{learner.kind}" has no use for a list of values. Leave it out, '
+            "or write its column and values in [data.group] or [data.filter]."
+        )
+    if not domain.numbers:
+        raise SpecError(
+            "data.bounds: every axis is a list of values. Write one axis of numbers, such as "
+            "x = [0.0, 10.0]."
+        )
+
+
+def _axis(name: str, bounds: list[Bound] | ValuesTable) -> Axis:
+    match bounds:
+        case ValuesTable():
+            return Axis.of_values(name, bounds.values)
+        case _:
+            return Axis(name, *bounds_of(bounds, f"data.bounds.{name}"))
 
 
 def _protection(spec: ReleaseSpec) -> Protection:

@@ -26,6 +26,7 @@ from dbern.reporting.pictures import (
     class_colour,
     draw,
     is_classifier,
+    middle,
     picture_of,
     position_text,
     text,
@@ -159,7 +160,7 @@ import dbern
 import numpy as np
 
 synopsis = dbern.open({store!r})
-points = np.array([[{point}]])  # {names}
+points = np.array([[{point}]]{kind})  # {names}
 values = synopsis(points)
 low, high = synopsis.interval(points, beta={beta:g})"""
 
@@ -208,6 +209,8 @@ def released(component, name):
 
 parts = [released(one, name) for one in facts["components"] for name in one["arrays"]]
 {combined}"""
+
+_WITH_LISTS = "# FORMAT.md says how values follow from what is stored where axes have lists"
 
 _LINEAR = """\
 y, constant = np.array([position(name) for name in axes]), facts["combine"]["constant"]
@@ -297,7 +300,7 @@ def recipes(synopsis: Synopsis) -> dict[str, str]:
     column for each axis.
     """
     store, axes = Path(synopsis.url).name, synopsis.domain.axes
-    middle = {axis.name: (axis.low + axis.high) / 2 for axis in axes}
+    places = {axis.name: middle(axis) for axis in axes}
     combine = synopsis.combination
     combined = _COMBINED[combine.kind]
     linear = combine.constant is not None and combine.kind != LEAST_SQUARES
@@ -307,14 +310,17 @@ def recipes(synopsis: Synopsis) -> dict[str, str]:
     return {
         "python": _PYTHON.format(
             store=store,
-            point=", ".join(map(repr, middle.values())),
-            names=", ".join(" ".join(name.split()) for name in middle),
+            point=", ".join(map(repr, places.values())),
+            kind=", dtype=object" if synopsis.domain.lists else "",
+            names=", ".join(" ".join(name.split()) for name in places),
             beta=synopsis.metadata["certificate"]["beta"],
         ),
         "shell": _SHELL.format(store=shlex.quote(store)),
-        "zarr": _ZARR.format(
+        "zarr": _WITH_LISTS
+        if synopsis.domain.lists
+        else _ZARR.format(
             store=store,
-            named=", ".join(f"{name!r}: {place!r}" for name, place in middle.items()),
+            named=", ".join(f"{name!r}: {place!r}" for name, place in places.items()),
             combined=combined,
         ),
     }
@@ -350,8 +356,8 @@ def synopsis_page(synopsis: Synopsis) -> str:
         Where the synopsis is damaged.
     """
     facts = synopsis.metadata
-    axes = len(synopsis.domain.axes)
-    drawn = axes if axes <= 3 else 2
+    axes = len(synopsis.domain.numbers)
+    drawn = axes if axes <= (2 if synopsis.domain.lists else 3) else 2
     groups = len(synopsis.classes) if synopsis.meaning == "density" else 0
     picture = picture_of(synopsis, _PLACES[3 if drawn == 2 and groups else drawn])
     promises = synopsis.promises(picture.largest)
@@ -499,7 +505,7 @@ def _caption(synopsis: Synopsis, picture: Picture) -> str:
         said += f" The first {MOST_PANELS} panels; {picture.left_out} groups are left out."
     if picture.fixed:
         said += f" A slice through the middle of the axes that are not drawn: {picture.fixed}."
-    if is_classifier(synopsis) and len(synopsis.domain.axes) == 3:
+    if is_classifier(synopsis) and len(synopsis.domain.axes) == 3 and not picture.fixed:
         said += " Slices of the third axis."
     return said
 
@@ -518,7 +524,8 @@ def _tints() -> dict[str, list[str]]:
 
 def _interval(axis: Axis) -> dict[str, Any]:
     ends = [axis.unit.text(end) if axis.unit else number(end) for end in (axis.low, axis.high)]
-    return {"name": axis.name, "low": ends[0], "high": ends[1]}
+    values = ", ".join(map(str, axis.categories))
+    return {"name": axis.name, "low": ends[0], "high": ends[1], "values": values}
 
 
 def _certificate(certificate: Mapping[str, Any], picture: Picture) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -166,6 +166,13 @@ def label(axis: Axis) -> str:
     return printable(f"{axis.name} (UTC)" if axis.unit is TimeUnit.SECONDS else axis.name)
 
 
+def range_text(axis: Axis) -> str:
+    """Return the bounds of an axis in words, or its public list."""
+    if axis.categories:
+        return f"one of {', '.join(map(str, axis.categories))}"
+    return f"in [{position_text(axis, axis.low)}, {position_text(axis, axis.high)}]"
+
+
 def position_text(axis: Axis, value: float) -> str:
     """Return a place on an axis in words: a number, or a date or time."""
     return axis.unit.text(value) if axis.unit else f"{value:.4g}"
@@ -181,13 +188,14 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
 
     One axis gives a curve for each group or class, two axes a map for each group or one of the
     class regions, three axes such maps at six places of the third axis, and more one such map
-    through the middle of the others. The band is simultaneous over the whole domain, at the
+    through the middle of the others. Axes of categories are not drawn: the function is that of
+    their first values. The band is simultaneous over the whole domain, at the
     confidence of the certificate.
     """
-    axes = synopsis.domain.axes
+    axes, lists = synopsis.domain.numbers, synopsis.domain.lists
     if len(axes) == 1:
         return _curves(synopsis, places)
-    fixed = _fixed(axes[2:]) if len(axes) > 3 else ""
+    fixed = _fixed([*lists, *axes[2:]]) if len(axes) > 3 or lists else ""
     if fixed:
         slices = [("", _through_the_middle(synopsis, places))]
     else:
@@ -212,22 +220,30 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
 
 def _through_the_middle(synopsis: Synopsis, places: int) -> FloatArray:
     """Values (places, places) or (places, places, classes) along the first two axes."""
-    first, second, *others = synopsis.domain.axes
-    points = np.empty((places, places, 2 + len(others)))
-    points[..., 0] = first.at(np.linspace(0.0, 1.0, places))[:, None]
-    points[..., 1] = second.at(np.linspace(0.0, 1.0, places))
-    points[..., 2:] = [_middle(axis) for axis in others]
-    values = np.asarray(synopsis(points.reshape(places**2, -1)))
+    first, second = synopsis.domain.numbers[:2]
+    steps = np.linspace(0.0, 1.0, places)
+    drawn = {first.name: np.repeat(first.at(steps), places)}
+    drawn[second.name] = np.tile(second.at(steps), places)
+    values = np.asarray(synopsis(_with_others(synopsis, drawn)))
     return values.reshape(places, places, *values.shape[1:])
 
 
-def _middle(axis: Axis) -> float:
-    return axis.low + axis.width / 2
+def _with_others(synopsis: Synopsis, drawn: Mapping[str, FloatArray]) -> dict[str, Any]:
+    """Points by the columns that are drawn, the others in their middle or at their first value."""
+    count = len(next(iter(drawn.values())))
+    return {axis.name: [middle(axis)] * count for axis in synopsis.domain.axes} | dict(drawn)
+
+
+def middle(axis: Axis) -> Any:
+    """Return where an axis is that is not drawn: its middle, or its first value."""
+    return axis.categories[0] if axis.categories else axis.low + axis.width / 2
 
 
 def _fixed(axes: Sequence[Axis]) -> str:
+    places = [(axis.name, middle(axis), axis) for axis in axes[:_MOST_NAMED]]
     named = ", ".join(
-        f"{axis.name} = {position_text(axis, _middle(axis))}" for axis in axes[:_MOST_NAMED]
+        f"{name} = {place if axis.categories else position_text(axis, place)}"
+        for name, place, axis in places
     )
     more = len(axes) - _MOST_NAMED
     return f"{named} and {more} more in their middle" if more > 0 else named
@@ -240,8 +256,9 @@ def _slices(axis: Axis, values: FloatArray) -> Iterator[tuple[str, FloatArray]]:
 
 
 def _curves(synopsis: Synopsis, places: int) -> Picture:
-    (axis,) = synopsis.domain.axes
-    points = axis.at(np.linspace(0.0, 1.0, places))
+    (axis,), lists = synopsis.domain.numbers, synopsis.domain.lists
+    points: Any = axis.at(np.linspace(0.0, 1.0, places))
+    points = _with_others(synopsis, {axis.name: points}) if lists else points
     values = np.asarray(synopsis(points)).reshape(places, -1)
     certificate = synopsis.metadata["certificate"]
     low, high = values - certificate["total"], values + certificate["total"]
@@ -263,6 +280,7 @@ def _curves(synopsis: Synopsis, places: int) -> Picture:
         labels if two else (),
         synopsis.combination.threshold if two else None,
         len(titles) - len(panels),
+        _fixed(lists) if lists else "",
     )
 
 

@@ -18,7 +18,7 @@ from dbern.combination import Combination
 from dbern.data.domain import Axis
 from dbern.errors import SpecError
 from dbern.reporting.html import guarantee_of
-from dbern.reporting.pictures import position_text
+from dbern.reporting.pictures import range_text
 
 
 def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,10 +114,7 @@ def _slug(name: str) -> str:
 
 def _axes(facts: Mapping[str, Any]) -> str:
     axes = [Axis.from_dict(axis) for axis in facts["domain"]["axes"]]
-    return ", ".join(
-        f"{one.name} in [{position_text(one, one.low)}, {position_text(one, one.high)}]"
-        for one in axes
-    )
+    return ", ".join(f"{one.name} {range_text(one)}" for one in axes)
 
 
 def _domain(facts: Mapping[str, Any]) -> str:

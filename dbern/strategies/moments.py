@@ -47,13 +47,50 @@ the last, and so for r: all are 1, and the value is ``(D + 1)^2``. Together ``De
 + 4 (a^2 - 1)``. A missing record leaves ``2 a^2 + (D - 1) + D (D - 1)/2 + D/4`` at most, as ``z^2 +
 (z^2 - 1/2)^2 <= 1 + 1/4``; that is less, by ``D^2/2 + 5 D/4 + 2 a^2 - 2 > 0``.
 
+Categories
+----------
+A record may have m categories besides, each one of a public list. Further entries are the count of
+each listed value, each z_i summed over the records of each value (the last times a), and for each
+two lists the count of each pair of values. A category is a corner of a simplex: a record has one
+entry other than zero among the counts of a list, whatever its length, one for each number and list,
+and one for each two lists. So the sensitivity does not depend on the lists' lengths.
+
+*Absolute.* Let a record become another, whose categories differ in some lists. In each of these a
+count moves twice by 1, and so do counts of pairs with any other list; z_i by value moves by ``|z_i|
++ |w_i| = 2 max(|m_i|, delta_i) <= 2 max(1 - delta_i, delta_i)``, and in lists where the category is
+the same by ``2 delta_i``, which is not more: let all m differ. With ``q = s - sum delta_i (1 -
+delta_i)`` the whole is at most
+
+    ``2 s (D + 1 - s) + 2 (a - 1) (delta_D + m max(1 - delta_D, delta_D)) + 2 m D + m (m + 1)
+      + 2 sum (delta_i (1 - delta_i) - m min(delta_i, 1 - delta_i))``,
+
+where s is again the sum of delta. As ``delta (1 - delta) <= min(delta, 1 - delta)`` the last sum is
+not positive, and ``s (D + 1 - s) <= (D + 1)^2/4``. Where m >= 2 that may be rounded down: with f
+the distance of s from the nearest integer, ``s (D + 1 - s)`` is at most its largest value at
+integers plus ``f (1 - f)``, and ``sum min(delta_i, 1 - delta_i) >= f``, because the corner of the
+cube that is nearest to delta has an integer sum; m - 1 of these take more than f (1 - f) gives. So
+
+    ``Delta1 <= 2 floor((D + 1)^2/4) + 2 (a - 1) (m + 1) + 2 m D + m (m + 1)``,
+
+and half more where m = 1 and D is even. It is attained, but for a part of that half, where ``(D +
+1)/2`` numbers, rounded down, the last among them, go from 1 to -1, the others stay 1, and all
+categories change. A missing record leaves ``m (D - 1 + a) + m (m + 1)/2`` more than without
+categories, in all less than this.
+
+*Euclidean.* With the corners in v and u beside 1 and z the proof above holds as it is: products of
+two values of one list are zero, and their squares are no entries. The response by value adds ``(a^2
+- 1) (z_D - w_D)^2`` or ``(a^2 - 1) (z_D^2 + w_D^2)`` for each list: ``Delta2^2 <= (D + 1 + m)^2 + 4
+(m + 1) (a^2 - 1)``. A missing record leaves ``m (D - 1 + a^2) + m (m + 1)/2`` more than without.
+
 Least squares after the noise
 -----------------------------
-Everything below is post-processing of the released numbers by public facts. Let A be the noisy
-covariance matrix of the columns, its negative eigenvalues set to 0, and b their covariances with
-the response. For coefficients w, with k the mean residual, the noise of the normal equations ``b -
-A w`` has about the covariance ``Sigma = sigma^2 (1 + |w|^2 + k^2) I + t^2 m m'``: sigma is the
-noise of a released moment, m the columns' means, t the noise of the mean residual. Unlike the
+Everything below is post-processing of the released numbers by public facts. A category is one
+column a listed value, 0 or 1; because these sum to 1, the coefficients of a list sum to 0. Let A
+be the noisy covariance matrix of the columns, its negative eigenvalues set to 0, and b their
+covariances with the response. For coefficients w, with k the mean residual, the noise of the normal
+equations ``b - A w`` has about the covariance ``Sigma = sigma^2 (1 + |w|^2 + k^2) I + t^2 m m'``
+(in place of 1, ``1/a^2`` for a listed value): sigma is the noise of a released moment, m the
+columns' means, t the noise of the mean residual. Unlike the
 records' own noise it is not small where an eigenvalue of A is. So what is solved is no ridge's ``(A
 + lambda)^-1 b`` but the mean of w given b under ``w ~ N(0, omega I)``, ``A (A A + Sigma/omega)^-1
 b``, averaged over a grid of omega by its likelihood, ``b ~ N(0, omega A A + Sigma)``, up to where w
@@ -63,8 +100,9 @@ and what is left is the released mean.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -76,11 +114,13 @@ from dbern.types import FloatArray, Int64Array
 
 MOST_NUMBERS = 64
 """Of a record: its moments are then 2145 entries."""
+MOST_COLUMNS = 128
+"""Numbers and listed values together: solving takes their cube."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """The entries of D numbers; see the top of the module.
+    """The entries of D numbers and m categories; see the top of the module.
 
     Parameters
     ----------
@@ -88,6 +128,8 @@ class Moments:
         D, the response included.
     weight : int
         a, of the count and of the response's sum.
+    blocks : tuple of int
+        How many values are listed of each category.
 
     Examples
     --------
@@ -97,29 +139,74 @@ class Moments:
 
     numbers: int
     weight: int
+    blocks: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, numbers: int) -> Moments:
-        """Return those whose weight costs the other entries less than a tenth of their accuracy."""
-        return cls(numbers, 1 + numbers**2 // 32)
+    def of(cls, numbers: int, blocks: tuple[int, ...] = ()) -> Moments:
+        """Return those whose weight costs the other entries some tenth of their accuracy.
+
+        With categories a quarter at most: there is a response for each value.
+        """
+        if not blocks:
+            return cls(numbers, 1 + numbers**2 // 32)
+        plain = cls(numbers, 1, blocks).sensitivity(1).value
+        return cls(numbers, 1 + int(plain / (8 * (1 + len(blocks)))), blocks)
+
+    @property
+    def plain(self) -> int:
+        """How many entries there are of numbers alone."""
+        return 1 + self.numbers + self.numbers * (self.numbers + 1) // 2
 
     @property
     def size(self) -> int:
         """How many entries there are."""
-        return 1 + self.numbers + self.numbers * (self.numbers + 1) // 2
+        listed, squares = sum(self.blocks), sum(one**2 for one in self.blocks)
+        return self.plain + listed * (1 + self.numbers) + (listed**2 - squares) // 2
 
-    def entries(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return what the entries are, by the numbers' names."""
-        products = (
-            f"square of {names[i]}" if i == j else f"product of {names[i]} and {names[j]}"
-            for i, j in zip(*self.pairs, strict=True)
-        )
-        return ("count", *(f"sum of {name}" for name in names), *products)
+    @property
+    def columns(self) -> int:
+        """How many there are to regress on or from: listed values, and then numbers."""
+        return sum(self.blocks) + self.numbers
+
+    def entries(self, names: Sequence[str], values: Sequence[Sequence[str]] = ()) -> Iterator[str]:
+        """Yield what the entries are, by the numbers' names and those of each category's values."""
+        listed = ["", *itertools.chain(*values), *names]
+        for i, j in zip(*self.places, strict=True):
+            one, other = listed[i], listed[j]
+            if j == 0:
+                yield "count"
+            elif j <= sum(self.blocks):
+                yield f"count of {one} and {other}" if i else f"count of {other}"
+            elif i <= sum(self.blocks):
+                yield f"sum of {other} where {one}" if i else f"sum of {other}"
+            else:
+                yield f"square of {one}" if i == j else f"product of {one} and {other}"
 
     @cached_property
     def pairs(self) -> tuple[Int64Array, Int64Array]:
         """Which two numbers each product is of, row by row of a triangle."""
         return np.triu_indices(self.numbers)
+
+    @cached_property
+    def places(self) -> tuple[Int64Array, Int64Array]:
+        """Which two columns each entry is the sum of products of; the first column is of ones.
+
+        After the entries of numbers come, category by category and value by value, a count and a
+        sum of each number, and then for each two categories the counts of pairs.
+        """
+        listed, ends = sum(self.blocks), np.cumsum([1, *self.blocks])
+        numbers = np.arange(1 + listed, 1 + listed + self.numbers)
+        first, second = self.pairs
+        one = [np.zeros(1 + self.numbers, dtype=np.int64), numbers[first]]
+        other = [np.append(0, numbers), numbers[second]]
+        for value in range(1, 1 + listed):
+            one += [np.zeros(1, dtype=np.int64), np.full(self.numbers, value)]
+            other += [np.full(1, value), numbers]
+        for a, b in itertools.combinations(range(len(self.blocks)), 2):
+            here, there = (np.arange(ends[i], ends[i + 1]) for i in (a, b))
+            one.append(np.repeat(here, len(there)))
+            other.append(np.tile(there, len(here)))
+        return np.concatenate(one), np.concatenate(other)
 
     @property
     def weights(self) -> FloatArray:
@@ -128,27 +215,63 @@ class Moments:
         found[[0, -1]] = self.weight
         return found
 
+    @cached_property
+    def scales(self) -> FloatArray:
+        """Of all entries: the same, and of each sum of the response by value."""
+        found = np.ones(self.size)
+        found[: 1 + self.numbers] = self.weights
+        first, second = self.places
+        by_value = (first > 0) & (first <= sum(self.blocks)) & (second == self.columns)
+        found[by_value] = self.weight
+        return found
+
+    def of_products(self, products: FloatArray) -> FloatArray:
+        """Return the entries, from sums of products of all columns, the first of them of ones."""
+        found = products[self.places] * self.scales
+        found[1 + self.numbers : self.plain] -= (
+            0.5 * products[0, 0] * (self.pairs[0] == self.pairs[1])
+        )
+        return np.asarray(found)
+
+    def products(self, entries: FloatArray, count: float) -> FloatArray:
+        """Return the products again, over `count`."""
+        found = np.zeros((1 + self.columns,) * 2)
+        scaled = entries / self.scales / count
+        scaled[1 + self.numbers : self.plain] += 0.5 * (self.pairs[0] == self.pairs[1])
+        found[self.places] = scaled
+        found += np.triu(found, 1).T
+        listed = np.arange(1, 1 + sum(self.blocks))
+        found[listed, listed] = found[0, listed]
+        return found
+
     def sensitivity(self, norm: int) -> Bound:
         """Bound n times the l1 or l2 distance that a replaced record moves the exact entries."""
         d, a = self.numbers, self.weight
         if norm == 2:
-            squared = (d + 1) ** 2 + 4 * (a**2 - 1)
+            m = len(self.blocks)
+            squared = (d + 1 + m) ** 2 + 4 * (m + 1) * (a**2 - 1)
             return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
         record = d * (d + 2) ** 2 / (2 * (d + 1))
         text = f"{d} x {d + 2}^2 / (2 x {d + 1}) / n: all numbers from 1 to -1/{d + 1}"
         if a > 1:
             record = 2 * a + 2 * (d - 1) + d * (d - 1) / 2
             text = f"({record:g}) / n: the response from 1 to -1, the other {d - 1} from 1 to 0"
+        m = len(self.blocks)
+        if m > 0:
+            record = 2 * ((d + 1) ** 2 // 4) + (m == 1 and d % 2 == 0) / 2
+            record += 2 * (a - 1) * (m + 1) + 2 * m * d + m * (m + 1)
+            text = f"({record:g}) / n: half of {d} numbers from 1 to -1, and {m} categories"
         missing = self.added_sensitivity(1)
         return missing if missing.value > record else Bound(OUTWARD * record, text)
 
     def added_sensitivity(self, norm: int) -> Bound:
         """Bound n times the l1 or l2 distance that a record moves that is added or removed."""
-        d, a = self.numbers, self.weight
+        d, a, m = self.numbers, self.weight, len(self.blocks)
+        listed = m * (d - 1) + m * (m + 1) / 2
         if norm == 2:
-            squared = 2 * a**2 + (d - 1) + d * (d - 1) / 2 + d / 4
+            squared = 2 * a**2 + (d - 1) + d * (d - 1) / 2 + d / 4 + listed + m * a**2
             return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n: a record")
-        value = 2 * a + d - 1 + d**2 / 2
+        value = 2 * a + d - 1 + d**2 / 2 + listed + m * a
         return Bound(OUTWARD * value, f"({value:g}) / n: a record, all of whose numbers are 1")
 
     @property
@@ -163,13 +286,17 @@ _LEAST_NOISE = 1e-12
 
 @dataclass(frozen=True)
 class Measured:
-    """Released moments, in their own units, and the deviations of their noise."""
+    """Released moments, in their own units, and the deviations of their noise.
+
+    Columns are the listed values of categories, and then the numbers, the response last.
+    """
 
     count: float
     means: FloatArray
     covariance: FloatArray
     deviation: float
     weight: int
+    blocks: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, moments: Moments, released: FloatArray, deviation: float) -> Measured:
@@ -178,18 +305,24 @@ class Measured:
         Means and products are cut to [-1, 1]. Where the count is lost in its noise, what is divided
         by is that: everything is as uncertain as it is. So nothing fails, whatever is released.
         """
-        numbers, released = moments.numbers, np.clip(released, -_FAR, _FAR)
+        released = np.clip(released, -_FAR, _FAR)
         deviation = min(max(deviation, 1 / _FAR), _FAR)
-        first = released[: 1 + numbers] / moments.weights
-        count = max(float(first[0]), deviation / moments.weight)
-        means = np.clip(first[1:] / count, -1.0, 1.0)
-        products = np.zeros((numbers, numbers))
-        products[moments.pairs] = released[1 + numbers :] / count
-        products += np.triu(products, 1).T
-        products[np.diag_indices(numbers)] += 0.5
-        covariance = np.clip(products, -1.0, 1.0) - np.outer(means, means)
+        count = max(float(released[0] / moments.weight), deviation / moments.weight)
+        products = np.clip(moments.products(released, count), -1.0, 1.0)
+        means = products[0, 1:]
+        covariance = products[1:, 1:] - np.outer(means, means)
         noise = max(deviation / count, _LEAST_NOISE)
-        return cls(count, means, covariance, noise, moments.weight)
+        return cls(count, means, covariance, noise, moments.weight, moments.blocks)
+
+    def contrasts(self, columns: Sequence[int]) -> FloatArray:
+        """Return an orthonormal basis (columns, c) of coefficients that sum to 0 in each list."""
+        kept = np.eye(len(columns))
+        starts = np.cumsum([0, *self.blocks])
+        for start, end in itertools.pairwise(starts):
+            own = np.flatnonzero([start <= column < end for column in columns])
+            kept[np.ix_(own, own)] -= 1 / max(len(own), 1)
+        values, vectors = np.linalg.eigh(kept)
+        return np.asarray(vectors[:, values > 0.5]) if self.blocks else kept
 
 
 @dataclass(frozen=True)
@@ -235,26 +368,28 @@ def least_squares(
     [0.25]
     """
     chosen = list(columns)
-    whole = measured.covariance
-    values, vectors = np.linalg.eigh(whole[np.ix_(chosen, chosen)])
+    basis = measured.contrasts(chosen)
+    whole, free = measured.covariance, basis.shape[1]
+    values, vectors = np.linalg.eigh(basis.T @ whole[np.ix_(chosen, chosen)] @ basis)
     a = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    b, varied = whole[chosen, response], float(whole[response, response])
+    b, varied = basis.T @ whole[chosen, response], float(whole[response, response])
     means, mean = measured.means[chosen], float(measured.means[response])
-    slopes, spread = np.zeros(len(chosen)), np.zeros((len(chosen),) * 2)
-    for _ in range(_STEPS if chosen else 0):
-        noise = _equations_noise(measured, response, chosen, slopes)
+    found, spread = np.zeros(free), np.zeros((free, free))
+    for _ in range(_STEPS if free else 0):
+        noise = basis.T @ _equations_noise(measured, response, chosen, basis @ found) @ basis
         if ridge is None:
             most = _MOST_EXPLAINED * max(varied, measured.deviation)
             most /= max(float(np.trace(a)), measured.deviation)
-            slopes, spread = _averaged(a, b, noise, most * _SCALES)
+            found, spread = _averaged(a, b, noise, most * _SCALES)
         else:
-            inverse = np.linalg.inv(a + ridge * np.eye(len(chosen)))
-            slopes, spread = inverse @ b, inverse @ noise @ inverse
+            inverse = np.linalg.inv(a + ridge * np.eye(free))
+            found, spread = inverse @ b, inverse @ noise @ inverse
+    slopes = basis @ found
     return Fit(
         slopes,
         mean - float(means @ slopes),
-        _with_intercept(measured, response, chosen, slopes, spread),
-        float(2 * slopes @ b - slopes @ a @ slopes),
+        _with_intercept(measured, response, chosen, slopes, basis @ spread @ basis.T),
+        float(2 * found @ b - found @ a @ found),
         varied,
     )
 
@@ -265,9 +400,11 @@ def _equations_noise(
     """The covariance of the noise of ``b - A w``, about."""
     means, sigma = measured.means[columns], measured.deviation
     rest = float(measured.means[response] - means @ slopes)
-    own = sigma**2 * (1 + slopes @ slopes + rest**2)
+    weighted = np.array(columns) < sum(measured.blocks) * (response + 1 == len(measured.means))
+    products = np.where(weighted, 1 / measured.weight**2, 1.0)
+    own = sigma**2 * (products + slopes @ slopes + rest**2)
     middle = _middle_noise(measured, response, columns, slopes)
-    return np.asarray(own * np.eye(len(columns)) + middle * np.outer(means, means))
+    return np.asarray(np.diag(own) + middle * np.outer(means, means))
 
 
 def _middle_noise(

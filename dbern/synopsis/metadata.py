@@ -28,14 +28,14 @@ from dbern.bernstein.basis import MOST_H, MOST_K
 from dbern.bernstein.kernels import KERNELS
 from dbern.bernstein.oblique import Oblique
 from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, KINDS, LEAST_SQUARES, RANGED
-from dbern.data.domain import Axis
+from dbern.data.domain import MOST_VALUES, Axis
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.privacy.budget import exact
 from dbern.privacy.calibration import EXPONENTS
 from dbern.privacy.laplace import MAX_SCALE
 from dbern.strategies.bias import approximation_of
 from dbern.strategies.gram import MOST_POINTS
-from dbern.strategies.moments import MOST_NUMBERS, Moments
+from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS, Moments
 
 # --- The parts of the attributes of a synopsis's root
 
@@ -173,10 +173,13 @@ class _Axis(Facts):
     low: float
     high: float
     unit: Literal["days since 1970-01-01", "seconds since 1970-01-01"] = ABSENT
+    values: list[_Category] = ABSENT
 
     @model_validator(mode="after")
     def _is_one(self) -> _Axis:
         axis = made(Axis.from_dict, self.model_dump(exclude_unset=True))
+        require((axis.low, axis.high) == (self.low, self.high), "low and high are not of values")
+        require(axis.unit is None or not axis.categories, "values have no unit")
         if axis.unit is not None:
             for end in (axis.low, axis.high):
                 made(axis.unit.text, end)
@@ -221,6 +224,7 @@ class _CombineFacts(Facts):
     high: float = ABSENT
     peaks: list[Positive] = ABSENT
     floors: list[_NotNegative] = ABSENT
+    lists: list[Annotated[int, Field(ge=2, le=MOST_VALUES)]] = ABSENT
     squares: Literal["centred"] = ABSENT
     constant: _NotNegative = ABSENT
     response: Text = ABSENT
@@ -562,22 +566,26 @@ class Released(Facts):
         combine, parts = self.combine, [one for one in self.components for _ in one.arrays]
         functions = sum(not one.vector for one in parts)
         vector = parts[-1].size if parts[-1].vector and functions == len(parts) - 1 else 0
-        axes, labels = len(domain), len(combine.classes or ())
+        blocks = tuple(len(axis.values) for axis in self.domain.axes if axis.declares("values"))
+        axes, labels = len(domain) - len(blocks), len(combine.classes or ())
         if combine.bayes:
             fits = len(combine.peaks or ()) == len(combine.floors or ()) == axes
+            fits &= tuple(combine.lists or ()) == blocks
             if combine.kind == KERNEL_BAYES:
-                fits &= (functions, vector) == (axes * labels, labels)
-                own = [[name] for name in domain for _ in range(labels)]
+                fits &= (functions, vector) == (axes * labels, labels * (1 + sum(blocks)))
+                numbers = [one.name for one in self.domain.axes if not one.declares("values")]
+                own = [[name] for name in numbers for _ in range(labels)]
                 fits &= [one.axes for one in parts[:-1]] == own
             else:
-                fits &= (functions, vector) == (0, labels * (1 + 2 * axes))
+                fits &= (functions, vector) == (0, labels * (1 + 2 * axes + sum(blocks)))
         elif combine.kind == LEAST_SQUARES:
-            size = made(lambda: Moments(axes + 1, combine.weight).size)
+            size = made(lambda: Moments(axes + 1, combine.weight, blocks).size)
             fits = (functions, vector, combine.constant) == (0, size, 1.0)
             fits &= axes < MOST_NUMBERS and combine.response not in domain
+            fits &= axes + sum(blocks) < MOST_COLUMNS or not blocks
         elif combine.declares("constant"):
             columns = labels if combine.kind in ("stack", "one-vs-rest") else 1
-            weights = columns * (axes + (combine.constant > 0))
+            weights = columns * (axes + sum(blocks) + (combine.constant > 0))
             fits = combine.kind in _LEARNED and (functions, vector) == (0, weights)
         elif combine.kind in ("stack", "one-vs-rest", "ratio"):
             columns = 2 if combine.kind == "ratio" else labels
@@ -588,7 +596,8 @@ class Released(Facts):
         for one in parts:
             if one.declares("features"):
                 constant = (one.features.axes, one.features.constant)
-                require(constant == (axes, combine.constant), "features: are not those of combine")
+                same = (axes + sum(blocks), combine.constant)
+                require(constant == same, "features: are not those of combine")
 
 
 class Root(Facts):

@@ -55,6 +55,8 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
             f"list of points, each with {', '.join(domain.names)}"
         )
     plain = isinstance(points, np.ndarray | list | tuple)
+    if plain and domain.lists:
+        return _of_columns(list(_objects(points, domain).T), domain)
     array = _array(points, domain) if plain else _stacked(points, domain)
     check_shape(array.shape, domain)
     return array.reshape(len(array), domain.dimensions)
@@ -161,7 +163,7 @@ def _mesh(columns: Sequence[Any], domain: Domain) -> FloatArray:
             f"may use {offered >> 20}. Ask for parts of the grid"
         )
     places = [
-        as_numbers(column, axis.unit, domain)
+        _axis_column(column, axis, domain)
         for column, axis in zip(columns, domain.axes, strict=True)
     ]
     points = np.empty((*(len(one) for one in places), len(places)))
@@ -205,6 +207,36 @@ def check_shape(shape: tuple[int, ...], domain: Domain) -> None:
 def _array(points: Any, domain: Domain) -> FloatArray:
     units = {axis.unit for axis in domain.axes}
     return as_numbers(points, next(iter(units)) if len(units) == 1 else None, domain)
+
+
+def _objects(points: Any, domain: Domain) -> Any:
+    found = points if hasattr(points, "dtype") else np.asarray(points, dtype=object)
+    check_shape(found.shape, domain)
+    return found
+
+
+def _is_number(values: Any) -> bool:
+    return getattr(getattr(values, "dtype", None), "kind", "") in tuple("biufc")
+
+
+def _axis_column(values: Any, axis: Axis, domain: Domain) -> FloatArray:
+    """Numbers, or the places of values in the axis's list; NaN for what is not listed."""
+    if not axis.categories:
+        return as_numbers(values, axis.unit, domain)
+    places = {value: float(i) for i, value in enumerate(axis.categories)}
+    if {type(value) for value in axis.categories} == {str} and _is_number(values):
+        raise SpecError(
+            f"points: {axis.name} is a list of texts. Write a table with the columns "
+            f"{', '.join(domain.names)}, or a list of points with one of the texts in each"
+        )
+    found = np.asarray(values, dtype=object)
+    try:
+        codes = [places.get(value, np.nan) for value in found.flat]
+    except TypeError:  # whose text quotes the value
+        raise SpecError(
+            f"points: {axis.name} is a list of values. Write one of them for each point"
+        ) from None
+    return np.array(codes, dtype=np.float64).reshape(found.shape)
 
 
 def as_numbers(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
@@ -269,13 +301,16 @@ def _stacked(table: Any, domain: Domain) -> FloatArray:
             f"points of type {type(table).__name__} cannot be used. Write a numpy or dask "
             f"array (m, {len(names)}), or a table with the columns {', '.join(names)}"
         )
-    columns = [_named(table, name, names) for name in names]
+    return _of_columns([_named(table, name, names) for name in names], domain)
+
+
+def _of_columns(columns: Sequence[Any], domain: Domain) -> FloatArray:
     stacked = [
-        as_numbers(column, axis.unit, domain)
+        _axis_column(column, axis, domain)
         for column, axis in zip(columns, domain.axes, strict=True)
     ]
     if len({column.shape for column in stacked}) > 1 or stacked[0].ndim != 1:
-        raise SpecError(f"the columns {', '.join(names)} must be flat and equally long")
+        raise SpecError(f"the columns {', '.join(domain.names)} must be flat and equally long")
     return np.column_stack(stacked)
 
 
@@ -360,6 +395,11 @@ def grid_axes(
     >>> grid_axes(3, Domain((Axis("x", 0, 9),)))
     [array([0. , 0.5, 1. ])]
     """
+    if domain.lists:
+        raise SpecError(
+            f"grid: {domain.lists[0].name} is a list of values. Call the synopsis with a table of "
+            "points, or with coordinates of xarray"
+        )
     counts = per_axis(shape, domain.dimensions, 2)
     if counts is None:
         names = ", ".join(domain.names)

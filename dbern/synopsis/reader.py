@@ -172,7 +172,8 @@ class Synopsis:
         points : array (m, l) in axis order, (m,) where l = 1, or a table by column name
             Coordinates of xarray that have a dimension each give a labelled grid over these. In
             data units; for an axis of dates or times in the unit of its metadata, or as numpy
-            datetime64, datetimes or ISO texts. A dask array gives a lazy dask array.
+            datetime64, datetimes or ISO texts; of categories one of the listed values, and another
+            has no value. A dask array gives a lazy dask array.
         h : int, one per axis, or "auto", optional
             Order of the iterated operator; any order is free post-processing. "auto" chooses order
             and rank from the released values and the known noise (`choose`).
@@ -222,10 +223,13 @@ class Synopsis:
         pairs = zip(self.arrays, smoothings, strict=True)
         return _Question(smoothings, answer, tuple(one.deviation(own) for one, own in pairs))
 
-    def _answered(self, points: Points, question: _Question) -> Any:
+    def _asked(self, points: Points, question: _Question) -> Any:
         several = self.combination.multi_output or question.answer == "probability"
         columns = (len(self.classes),) if several else ()
-        values = self._mapped(points, partial(_values_block, question=question), columns)
+        return self._mapped(points, partial(_values_block, question=question), columns)
+
+    def _answered(self, points: Points, question: _Question) -> Any:
+        values = self._asked(points, question)
         return values if type(points) is np.ndarray else self._like(points, values, question.answer)
 
     def _mapped(
@@ -235,6 +239,7 @@ class Synopsis:
         array = plain(points, self.domain)
         if isinstance(array, np.ndarray):
             return block(array, self, len(array), available_cores())
+        block = partial(_sent_block, block=block)
         check_shape(array.shape, self.domain)
         total = LEAST_RESAMPLED if np.isnan(array.shape[0]) else array.shape[0]
         chunks = (array.chunks[0], *((count,) for count in last))
@@ -253,8 +258,9 @@ class Synopsis:
     ) -> Callable[[FloatArray], FloatArray]:
         """Return what evaluates one batch of a request of `total` points.
 
-        It takes points (m, l) in axis order and gives the values that `self(points, h)` would for
-        all points at once, or its decisions or probabilities. Threads may share it.
+        It takes points (m, l) in axis order, of categories their places in the lists, and gives the
+        values that `self(points, h)` would for all points at once, or its decisions or
+        probabilities. Threads may share it.
         """
         return partial(self._evaluate, question=self._question(h, answer), total=total)
 
@@ -291,7 +297,7 @@ class Synopsis:
         """
         if not self.classes:
             return self(points, h)
-        values = np.asarray(self.decision_function(plain(points, self.domain), h))
+        values = np.asarray(self._asked(points, self._question(h, "decision")))
         codes = values.argmax(axis=1) if values.ndim == 2 else (values > 0).astype(np.int64)
         labels, unknown = np.array(self.classes)[codes], np.isnan(values.reshape(len(values), -1))
         if unknown.any():
@@ -340,7 +346,7 @@ class Synopsis:
     ) -> FloatArray:
         combination, answer = self.combination, question.answer
         parts = self._parts(points, question.smoothings, total, threads)
-        unit = self.domain.to_unit(points) if combination.of_points else None
+        unit = self.domain.features(points) if combination.of_points else None
         if answer == "value":
             values = combination.values(parts, unit)
         else:
@@ -666,10 +672,16 @@ def _is_auto(h: Order) -> bool:
     return isinstance(h, str) and h == "auto"
 
 
+def _sent_block(
+    points: Points, synopsis: Synopsis, total: int, *, block: Callable[..., FloatArray]
+) -> FloatArray:
+    return block(as_points(points, synopsis.domain), synopsis, total)
+
+
 def _values_block(
     points: FloatArray, synopsis: Synopsis, total: int, threads: int = 1, *, question: _Question
 ) -> FloatArray:
-    return synopsis._evaluate(as_points(points, synopsis.domain), question, total, threads)
+    return synopsis._evaluate(points, question, total, threads)
 
 
 def _ends_block(
@@ -680,7 +692,7 @@ def _ends_block(
     *,
     asked: tuple[Fraction, Order, About],
 ) -> FloatArray:
-    return synopsis._ends(as_points(points, synopsis.domain), asked, total, threads)
+    return synopsis._ends(points, asked, total, threads)
 
 
 @lru_cache(maxsize=8)

@@ -34,7 +34,8 @@ class Regression:
         The columns and their bounds.
     intercept : float
     coefficients : mapping of str to float
-        Units of the response for each unit of the column.
+        Units of the response for each unit of the column. A category has one for each listed value,
+        such as ``"state = NY"``; in each list they sum to 0.
     intervals : mapping of str to (float, float)
         Of each coefficient, and of ``"intercept"``: where that of least squares without privacy is,
         each by itself with probability about ``1 - beta``. Approximate: from the covariance of the
@@ -75,9 +76,21 @@ class Regression:
         SpecError
             For points of the wrong shape.
         """
-        array = as_points(points, self.domain)
-        found = self.intercept + array @ np.array([*self.coefficients.values()])
+        array, domain = as_points(points, self.domain), self.domain
+        numbers = array[:, [not axis.categories for axis in domain.axes]]
+        found = self.intercept + numbers @ self._slopes(domain.numbers)
+        if domain.lists:
+            listed = domain.features(array)[:, : sum(domain.blocks)]
+            found += listed @ self._slopes(domain.lists)
+            found[np.isnan(array).any(axis=1)] = np.nan
         return like(points, found, self.domain, [self.response])
+
+    def _slopes(self, axes: Sequence[Axis]) -> FloatArray:
+        return np.array([self.coefficients[name] for axis in axes for name in _columns_of(axis)])
+
+
+def _columns_of(axis: Axis) -> list[str]:
+    return [f"{axis.name} = {value}" for value in axis.categories] or [axis.name]
 
 
 class ReleasedMoments(ReleasedVector):
@@ -103,7 +116,8 @@ class ReleasedMoments(ReleasedVector):
     ) -> None:
         super().__init__(store, name, facts)
         response = Axis(str(combination.response), combination.low, combination.high)
-        self._numbers = (*domain.axes, response)
+        self._lists, self._numbers = domain.lists, (*domain.numbers, response)
+        self._names = (*domain.names, response.name)
         self._weight, self._ridge = combination.weight or 1, combination.ridge
 
     def values(self, points: FloatArray, *_how: object) -> FloatArray:
@@ -118,14 +132,16 @@ class ReleasedMoments(ReleasedVector):
 
     @cached_property
     def _weights(self) -> FloatArray:
-        axes = len(self._numbers) - 1
-        fit = least_squares(self._measured, axes, range(axes), self._ridge)
-        radius = self._numbers[-1].width / 2
-        return radius * np.append(2 * fit.slopes, fit.intercept - fit.slopes.sum())
+        columns = len(self._measured.means) - 1
+        fit = least_squares(self._measured, columns, range(columns), self._ridge)
+        radius, numbers = self._numbers[-1].width / 2, columns - len(self._numbers) + 1
+        listed, slopes = np.split(fit.slopes, [numbers])
+        return radius * np.concatenate([listed, 2 * slopes, [fit.intercept - slopes.sum()]])
 
     @cached_property
     def _measured(self) -> Measured:
-        moments = Moments(len(self._numbers), self._weight)
+        blocks = tuple(len(axis.categories) for axis in self._lists)
+        moments = Moments(len(self._numbers), self._weight, blocks)
         return Measured.of(moments, self.entries, self.deviation(Smoothing((), ())))
 
     def regression(
@@ -136,9 +152,13 @@ class ReleasedMoments(ReleasedVector):
         beta: Fraction,
     ) -> Regression:
         """Solve one: see `dbern.synopsis.reader.Synopsis.regression`."""
-        names = [one.name for one in self._numbers]
+        names = self._names
         response = names[-1] if response is None else response
         chosen = [name for name in names if name != response] if columns is None else [*columns]
+        if response in [axis.name for axis in self._lists]:
+            raise SpecError(
+                f"regression: {printable(response)} is a list of values. Write one of numbers"
+            )
         unknown = [name for name in (response, *chosen) if name not in names]
         if unknown or response in chosen or len(set(chosen)) < len(chosen):
             raise SpecError(
@@ -147,24 +167,36 @@ class ReleasedMoments(ReleasedVector):
         own = self._ridge if ridge is None else None if ridge == "auto" else float(ridge)
         if own is not None and not 0 < own < math.inf:
             raise SpecError('ridge: must be above 0. Write ridge = "auto", or ridge = 0.01')
-        places = [names.index(name) for name in chosen]
-        fit = least_squares(self._measured, names.index(response), places, own)
-        return self._in_data_units(fit, names.index(response), places, beta)
+        of, axes = self._axis(response), tuple(map(self._axis, chosen))
+        places = [place for axis in axes for place in self._places(axis)]
+        (place,) = self._places(of)
+        fit = least_squares(self._measured, place, places, own)
+        return self._in_data_units(fit, of, axes, beta)
+
+    def _axis(self, name: str) -> Axis:
+        return next(one for one in (*self._lists, *self._numbers) if one.name == name)
+
+    def _places(self, axis: Axis) -> range:
+        """Of its columns among all: those of lists, and then numbers."""
+        own = [one.name for one in (*self._lists, *self._numbers)].index(axis.name)
+        counts = [len(one.categories) or 1 for one in (*self._lists, *self._numbers)]
+        return range(sum(counts[:own]), sum(counts[: own + 1]))
 
     def _in_data_units(
-        self, fit: Fit, response: int, places: list[int], beta: Fraction
+        self, fit: Fit, of: Axis, axes: tuple[Axis, ...], beta: Fraction
     ) -> Regression:
-        """A column z in [-1, 1] is ``(2 x - low - high) / width`` of x."""
-        of, axes = self._numbers[response], tuple(self._numbers[i] for i in places)
-        radius, widths = of.width / 2, np.array([axis.width for axis in axes])
-        middles = np.array([(axis.low + axis.high) / 2 for axis in axes])
-        to = np.zeros((len(axes) + 1,) * 2)  # (slopes, intercept) to data units
+        """A column z in [-1, 1] is ``(2 x - low - high) / width`` of x, a listed value 0 or 1."""
+        columns = [axis for axis in axes for _ in self._places(axis)]
+        radius = of.width / 2
+        widths = np.array([2.0 if axis.categories else axis.width for axis in columns])
+        middles = np.array([0.0 if a.categories else (a.low + a.high) / 2 for a in columns])
+        to = np.zeros((len(columns) + 1,) * 2)  # (slopes, intercept) to data units
         to[:-1, :-1] = np.diag(2 * radius / widths)
         to[-1] = np.append(-2 * radius * middles / widths, radius)
         found = to @ np.append(fit.slopes, fit.intercept)
         found[-1] += (of.low + of.high) / 2
         reach = -float(ndtri(float(beta) / 2)) * np.sqrt(np.diag(to @ fit.spread @ to.T))
-        names = [axis.name for axis in axes]
+        names = [name for axis in axes for name in _columns_of(axis)]
         ends = zip((found - reach).tolist(), (found + reach).tolist(), strict=True)
         sure = fit.varied > 2 * self._measured.deviation
         rest = max(fit.varied - fit.explained, 0.0)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from threadpoolctl import threadpool_limits
 
 from dbern.combination import Answer
-from dbern.data.columns import is_number, is_time, numbers
+from dbern.data.columns import as_floats, check_kind, is_number, is_time
 from dbern.data.objects import check_url, creating, identity, is_url, open_file
 from dbern.errors import ReleaseError, SpecError
 from dbern.synopsis.evaluate import available_cores
@@ -231,7 +231,8 @@ def _opened(
 def _check_columns(
     path: str | Path, schema: pa.Schema, synopsis: Synopsis, names: Sequence[str]
 ) -> None:
-    for name, unit in ((axis.name, axis.unit) for axis in synopsis.domain.axes):
+    for axis in synopsis.domain.axes:
+        name, unit = axis.name, axis.unit
         if schema.names.count(name) > 1:
             raise SpecError(f'{path}: has a column "{name}" twice. Rename one of them')
         if name not in schema.names:
@@ -239,6 +240,9 @@ def _check_columns(
                 f'{path}: has no column "{name}"; it needs {", ".join(synopsis.domain.names)}'
             )
         kind = schema.field(name).type
+        if axis.categories:
+            check_kind(str(path), kind, axis.column)
+            continue
         if is_time(kind) and unit is None:
             raise SpecError(f"{path}: column {name} is of type {kind}; its axis has numbers")
         if not (is_number(kind) or is_time(kind)):
@@ -286,7 +290,7 @@ def _evaluator(
     axes = synopsis.domain.axes
 
     def evaluate(batch: pa.RecordBatch) -> pa.RecordBatch:
-        points = np.column_stack([numbers(batch.column(axis.name), axis.unit) for axis in axes])
+        points = np.column_stack([as_floats(batch.column(axis.name), axis.column) for axis in axes])
         found = values(points).reshape(batch.num_rows, -1)
         for name, column in zip(names, found.T, strict=True):
             batch = batch.append_column(name, pa.array(np.ascontiguousarray(column)))

@@ -1,8 +1,9 @@
 """Least squares by exact moments: integer sums of a record's numbers, their products and squares.
 
-A record whose axes and response are floats z in [-1, 1]^D (bounds mapped to -1 and 1) adds the
-entries of `dbern.strategies.moments` in units of ``2^-s``, each rounded to an integer; a missing
-record adds nothing. The sums are exact; division by n and the noise come after.
+A record whose axes and response are floats z in [-1, 1]^D (bounds mapped to -1 and 1), and whose
+categories are places in public lists, adds the entries of `dbern.strategies.moments` in units of
+``2^-s``, each rounded to an integer; a missing record adds nothing, and neither does one with a
+category that is not listed. The sums are exact; division by n and the noise come after.
 
 Sensitivity
 -----------
@@ -14,6 +15,7 @@ most 1.001 units an entry more than the exact entries, those of an added record 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,12 +57,14 @@ class MomentSums:
     @classmethod
     def of(cls, domain: Domain, response: Response) -> MomentSums:
         """Return those of all axes and the response."""
-        return cls(domain, response, Moments.of(domain.dimensions + 1))
+        return cls(domain, response, Moments.of(len(domain.numbers) + 1, domain.blocks))
 
     @property
     def entries(self) -> tuple[str, ...]:
         """What each number is."""
-        return self.moments.entries((*self.domain.names, self.response.name))
+        names = [axis.name for axis in self.domain.numbers]
+        values = [[f"{axis.name} = {one}" for one in axis.categories] for axis in self.domain.lists]
+        return tuple(self.moments.entries([*names, self.response.name], values))
 
     def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
         """Return them as a measurement.
@@ -151,9 +155,10 @@ class MomentAccumulator(RecordAccumulator):
 
     @property
     def memory(self) -> Memory:
-        """Numbers and masks; the products, of a few records at a time."""
+        """Numbers, places and masks; the products, of a few records at a time."""
         moments = self.sums.moments
-        return Memory(8 * (8 + 6 * moments.numbers), tables=8 * 4 * _ROWS * moments.size)
+        columns = 6 * moments.numbers + 3 * len(moments.blocks)
+        return Memory(8 * (8 + columns), tables=8 * (4 * _ROWS * moments.plain + moments.size))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -164,19 +169,39 @@ class MomentAccumulator(RecordAccumulator):
         """Add a batch of records to `state`, in place."""
         kept, positions = self.sums.domain.bounded(records)
         known, _, responses = ByResponse(self.sums.response)(records)
-        axes = 2.0 * positions[known[kept]] - 1.0
-        numbers = np.column_stack([axes, responses[kept & known]])
+        codes, axes = self.sums.domain.parted(positions[known[kept]])
+        numbers = np.column_stack([2.0 * axes - 1.0, responses[kept & known]])
         for start in range(0, len(numbers), _ROWS):
-            state += self._integers(numbers[start : start + _ROWS]).sum(axis=0)
+            part = slice(start, start + _ROWS)
+            plain = self._integers(numbers[part])
+            state[: plain.shape[1]] += plain.sum(axis=0)
+            self._add_categories(state[plain.shape[1] :], numbers[part], codes[part])
 
     def _integers(self, numbers: FloatArray) -> Int64Array:
-        """Each record's, (m, entries)."""
+        """Each record's of numbers alone, (m, entries)."""
         moments, unit = self.sums.moments, float(1 << self.bits)
         first, second = moments.pairs
         products = numbers[:, first] * numbers[:, second]
         products[:, first == second] -= 0.5
         linear = np.column_stack([np.ones(len(numbers)), numbers]) * moments.weights
         return np.rint(np.hstack([linear, products]) * unit).astype(np.int64)
+
+    def _add_categories(self, state: Int64Array, numbers: FloatArray, codes: Int64Array) -> None:
+        """Add counts and sums by value, and then counts of pairs of values, one after the other."""
+        unit, blocks = 1 << self.bits, self.sums.moments.blocks
+        each = np.column_stack([np.ones(len(numbers)), numbers])
+        each[:, -1] *= self.sums.moments.weight
+        each = np.rint(each * float(unit))
+        width, start = each.shape[1], 0
+        for size, own in zip(blocks, codes.T, strict=True):
+            cells = state[start : start + size * width].reshape(size, width)
+            np.add.at(cells, own, each.astype(np.int64))
+            start += cells.size
+        for a, b in itertools.combinations(range(len(blocks)), 2):
+            size = blocks[a] * blocks[b]
+            pairs = np.bincount(codes[:, a] * blocks[b] + codes[:, b], minlength=size)
+            state[start : start + size] += unit * pairs
+            start += size
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Return the entries of one slab over n."""

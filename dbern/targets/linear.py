@@ -22,7 +22,7 @@ from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures, ProjectedGaussian
 from dbern.errors import SpecError
 from dbern.privacy.mechanism import Noise
-from dbern.strategies.moments import MOST_NUMBERS, Moments
+from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Learner, Lengths, response_of
 from dbern.targets.classifiers import Classifier
@@ -224,7 +224,7 @@ class RidgeRegression(Learner):
     """
 
     kind: ClassVar[str] = "ridge-regression"
-    uses: ClassVar[tuple[str, ...]] = ("response",)
+    uses: ClassVar[tuple[str, ...]] = ("response", "categories")
 
     method: Literal["auto", "moments", "weights"] = Field(
         "auto", description='method = "auto", "moments" or "weights"'
@@ -249,7 +249,7 @@ class RidgeRegression(Learner):
         if not self._by_moments(schema):
             return of_responses(schema, self.constant)
         response = response_of(schema)
-        weight = Moments.of(schema.domain.dimensions + 1).weight
+        weight = MomentSums.of(schema.domain, response).moments.weight
         return Combination(
             LEAST_SQUARES, low=response.low, high=response.high, constant=1.0,
             response=response.name, weight=weight, ridge=self._ridge,
@@ -259,7 +259,8 @@ class RidgeRegression(Learner):
         """Predict the excess risk on typical records, beside a constant's."""
         axes, response = schema.domain.dimensions, response_of(schema)
         if self._by_moments(schema):
-            found = predicted_moments(Moments.of(axes + 1), laws[0], self._ridge)
+            moments = MomentSums.of(schema.domain, response).moments
+            found = predicted_moments(moments, laws[0], self._ridge)
             solved = "automatic" if self._ridge is None else f"{self._ridge:g}, C = {self.C:g}"
             return (f"by moments, ridge {solved}", *found.note(response.radius))
         found = predicted_weights(axes, self._cost, self.constant, laws[0], response.radius)
@@ -268,19 +269,30 @@ class RidgeRegression(Learner):
         return (paper, *found.note(response.radius))
 
     def _by_moments(self, schema: RecordSchema) -> bool:
-        fits = schema.domain.dimensions < MOST_NUMBERS
-        if self.method == "auto":
+        numbers, listed = len(schema.domain.numbers), sum(schema.domain.blocks)
+        if numbers < MOST_NUMBERS and numbers + listed >= MOST_COLUMNS:
+            raise SpecError(
+                f"data.bounds: {numbers} axes and {listed} listed values, and moments are of at "
+                f"most {MOST_COLUMNS - 1} together. List fewer values, or leave out axes."
+            )
+        fits = numbers < MOST_NUMBERS
+        if self.method == "auto" and not listed:
             return fits and (self.constant, self.shards) == (1.0, "auto")
-        if self.method == "moments" and not fits:
+        if self.method == "weights" and listed:
+            raise SpecError(
+                "target.method: weights are of axes of numbers in this version. Write method = "
+                '"moments".'
+            )
+        if self.method != "weights" and not fits:
             raise SpecError(
                 f"target.method: moments are of at most {MOST_NUMBERS - 1} axes. Write method = "
                 '"weights", or leave out axes.'
             )
-        if self.method == "moments" and (self.constant, self.shards) != (1.0, "auto"):
+        if self.method != "weights" and (self.constant, self.shards) != (1.0, "auto"):
             raise SpecError(
                 'target.constant, target.shards: are of method = "weights". Leave them out.'
             )
-        return self.method == "moments"
+        return self.method != "weights"
 
     @property
     def _cost(self) -> float:

@@ -4,10 +4,11 @@ Counts of classes, and each class's sums and squares of the axes: vectors of exa
 
 A record of class c whose positions, mapped to z in [-1, 1]^l, adds ``(1, z_1 .. z_l, z_1^2 - 1/2 ..
 z_l^2 - 1/2)`` to the entries of c, or 1 alone, all in units of ``2^-s`` as integers; a missing
-record adds nothing. Division by n and the noise come after. Squares of z, less 1/2, have the same
-noise as sums, where it takes more of a variance than of a mean: with ``u = z/2`` and squares in [0,
-1/4] they had two to four times as much, for their part of the sensitivity was a third of what it
-is.
+record adds nothing. For each axis of categories it adds 1 to the cell of c and its listed value
+besides; a value that is not listed makes the record missing. Division by n and the noise come
+after. Squares of z, less 1/2, have the same noise as sums, where it takes more of a variance than
+of a mean: with ``u = z/2`` and squares in [0, 1/4] they had two to four times as much, for their
+part of the sensitivity was a third of what it is.
 
 Sensitivity under replace-one
 -----------------------------
@@ -22,11 +23,14 @@ are integers: it adds nothing.
 1 + d``. So ``2.25 l`` in the l1 norm and ``4 l`` squared in the l2 norm, to which rounding adds a
 unit for each sum and square (`Errors.kernel_norms`). The missing record leaves less than either.
 
+*Categories*: for each of m such axes a record has one cell, and a replaced one moves two by 1 each,
+whatever else changes: 2 m more in the l1 norm, and squared in the l2 norm.
+
 So ``Delta1 <= (2 + 3 l)/n`` and ``Delta2^2 <= max(2 + 2.5 l, 4 l)/n^2``; counts alone move by
-``2/n`` and ``sqrt(2)/n``.
+``2/n`` and ``sqrt(2)/n``; with categories 2 m more of Delta1 n and of its square Delta2^2 n^2.
 
 *Under add-or-remove-one* one contribution is added, over the public normalizer n: ``Delta1 <= (1 +
-1.5 l)/n`` and ``Delta2^2 <= (1 + 1.25 l)/n^2``; of counts alone ``1/n``.
+1.5 l)/n`` and ``Delta2^2 <= (1 + 1.25 l)/n^2``; of counts alone ``1/n``; with categories m more.
 
 Naive Bayes as one function on the lattice: ``F = Pr(y|+) Pr(+) - Pr(y|-) Pr(-)``.
 
@@ -141,10 +145,12 @@ class ClassSums:
     @property
     def entries(self) -> tuple[str, ...]:
         """Those of all classes, entry by entry."""
-        features = ["count"]
+        features, box = ["count"], self.box
         if self.moments:
-            names = self.box.names
+            names = [axis.name for axis in box.numbers]
             features += [f"{what} of {name}" for what in ("sum", "squares") for name in names]
+        cells = [(axis.name, value) for axis in box.lists for value in axis.categories]
+        features += [f"count of {name} = {value}" for name, value in cells]
         return tuple(
             f"{feature} {'in' if ' of ' in feature else 'of'} {one}"
             for one in self.label.categories
@@ -169,21 +175,29 @@ class ClassSums:
     def sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
         """See the top of the module."""
         del strategy, loose
-        axes = self.box.dimensions if self.moments else 0
+        axes, lists = self._dimensions
         if norm == 1:
-            text = f"(2 + 3 x {axes}) / n: a record that changes its class"
-            return Bound(2.0 + 3 * axes, text)
-        squared = max(2 + 2.5 * axes, 4 * axes)
+            listed = f" + 2 x {lists}" if lists else ""
+            text = f"(2 + 3 x {axes}{listed}) / n: a record that changes its class"
+            return Bound(2.0 + 3 * axes + 2 * lists, text)
+        squared = max(2 + 2.5 * axes, 4 * axes) + 2 * lists
         return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
     def added_sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
         """See the top of the module."""
         del strategy, loose
-        axes = self.box.dimensions if self.moments else 0
+        axes, lists = self._dimensions
         if norm == 1:
-            return Bound(1 + 1.5 * axes, f"(1 + 1.5 x {axes}) / n: a record of one class")
-        squared = 1 + 1.25 * axes
+            listed = f" + {lists}" if lists else ""
+            text = f"(1 + 1.5 x {axes}{listed}) / n: a record of one class"
+            return Bound(1 + 1.5 * axes + lists, text)
+        squared = 1 + 1.25 * axes + lists
         return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
+
+    @property
+    def _dimensions(self) -> tuple[int, int]:
+        """Axes whose sums and squares are counted, and axes of categories."""
+        return len(self.box.numbers) * self.moments, len(self.box.lists)
 
     def accumulator(
         self, strategy: Entries, n: int, tolerance: float = 0.0
@@ -230,12 +244,12 @@ class ClassSumsAccumulator(RecordAccumulator):
         *Kernel*: rounding to ``2^-s``, and the floats before it: less than as much again.
         *Position*: of one that is a few roundings off, and of its square. *Floats*: an integer as
         a float, and a division, of at most one; in all, of the sum of all entries, each record's at
-        most ``1 + 1.5 l``. Of counts alone less is needed.
+        most ``1 + 1.5 l + m``. Of counts alone less is needed.
         """
-        axes, moments = self.sums.box.dimensions, self.sums.moments
+        axes, moments = len(self.sums.box.numbers), self.sums.moments
         rounded, unit = 2 * axes if moments else 0, _ROUNDED * 2.0**-self.bits
         floats = OUTWARD * 3 * UNIT_ROUNDOFF
-        norm = floats * (1 + (1.5 if moments else 0.75) * axes)
+        norm = floats * (1 + (1.5 if moments else 0.75) * axes + len(self.sums.box.lists))
         return Errors(
             kernel=2.0**-self.bits,
             kernel_norms=(OUTWARD * rounded * unit, OUTWARD * math.sqrt(rounded) * unit),
@@ -261,14 +275,19 @@ class ClassSumsAccumulator(RecordAccumulator):
         kept, positions = self.sums.box.bounded(records)
         known, codes, _ = ByCategory(self.sums.label)(records)
         positions, codes = positions[known[kept]], codes[kept & known]
-        unit = 1 << self.bits
-        features = np.full((len(codes), state.shape[1]), unit, dtype=np.int64)
+        listed, numbers = self.sums.box.parted(positions)
+        unit, width = 1 << self.bits, 1 + 2 * numbers.shape[1] * self.sums.moments
+        features = np.full((len(codes), width), unit, dtype=np.int64)
         if self.sums.moments:
-            centred = 2.0 * positions - 1.0
+            centred = 2.0 * numbers - 1.0
             squares = centred * centred - 0.5
             features[:, 1:] = np.rint(np.hstack([centred, squares]) * float(unit))
         for code in range(len(state)):
-            state[code] += features[codes == code].sum(axis=0)
+            state[code, :width] += features[codes == code].sum(axis=0)
+        for size, own in zip(self.sums.box.blocks, listed.T, strict=True):
+            cells = np.bincount(codes * size + own, minlength=len(state) * size)
+            state[:, width : width + size] += unit * cells.reshape(-1, size)
+            width += size
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """The entries of one slab over n."""
@@ -506,7 +525,7 @@ class NaiveBayes(Learner):
     """
 
     kind: ClassVar[str] = "naive-bayes"
-    uses: ClassVar[tuple[str, ...]] = ("label",)
+    uses: ClassVar[tuple[str, ...]] = ("label", "categories")
 
     bandwidth: Lengths = Field(
         description="bandwidth = [0.5, 0.5], one standard deviation per axis in data units"
@@ -520,8 +539,13 @@ class NaiveBayes(Learner):
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One an axis and the counts; or F."""
         label, domain = schema.classes, schema.domain
-        kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
+        numbers = Domain(domain.numbers, domain.outside)
+        kernels = axis_kernels(numbers, self.bandwidth, "bandwidth", self.kernel)
         if self.release == "joint":
+            if domain.lists:
+                raise SpecError(
+                    'target.release: "joint" is for axes of numbers. Write release = "factored"'
+                )
             if len(label.categories) != 2:
                 raise SpecError(
                     'target.release: "joint" is for two classes. Write release = "factored"'
@@ -532,16 +556,17 @@ class NaiveBayes(Learner):
         fraction = (1 - _COUNTS) / domain.dimensions
         sums = (
             KernelSum(
-                f"axis_{i}", domain.axis(i), (kernel,), ByCategory(label),
-                1 / domain.axes[i].width, fraction, box=domain,
+                f"axis_{i}", numbers.axis(i), (kernel,), ByCategory(label),
+                1 / numbers.axes[i].width, fraction, box=domain,
             )
             for i, kernel in enumerate(kernels)
         )  # fmt: skip
-        return (*sums, ClassSums(domain, label, moments=False).measurement(_COUNTS))
+        counts = _COUNTS + fraction * len(domain.lists)
+        return (*sums, ClassSums(domain, label, moments=False).measurement(counts))
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The scores, or F itself."""
-        label, domain = schema.classes, schema.domain
+        label, domain = schema.classes, Domain(schema.domain.numbers)
         if self.release == "joint":
             return Combination("linear", label.categories)
         kernels = axis_kernels(domain, self.bandwidth, "bandwidth", self.kernel)
@@ -551,6 +576,7 @@ class NaiveBayes(Learner):
             label.categories,
             peaks=tuple(kernel.peak / axis.width for axis, kernel in axes),
             floors=tuple(min(self.floor, kernel.peak) / axis.width for axis, kernel in axes),
+            lists=schema.domain.blocks,
         )
 
 
@@ -578,7 +604,7 @@ class GaussianNaiveBayes(Learner):
     """
 
     kind: ClassVar[str] = "gaussian-naive-bayes"
-    uses: ClassVar[tuple[str, ...]] = ("label",)
+    uses: ClassVar[tuple[str, ...]] = ("label", "categories")
 
     std_floor: Lengths = Field(description="std_floor = [0.5, 0.5], one per axis in data units")
     release: Literal["factored"] = Field("factored", description='release = "factored"')
@@ -592,7 +618,10 @@ class GaussianNaiveBayes(Learner):
         """The scores."""
         classes, floors = schema.classes.categories, self._floors(schema)
         peaks = tuple(1 / (math.sqrt(2 * math.pi) * std) for std in self.std_floor)
-        return Combination(GAUSSIAN_BAYES, classes, peaks=peaks, floors=floors, squares="centred")
+        return Combination(
+            GAUSSIAN_BAYES, classes, peaks=peaks, floors=floors,
+            lists=schema.domain.blocks, squares="centred",
+        )  # fmt: skip
 
     def predictions(self, schema: RecordSchema, n: int, laws: Sequence[Noise]) -> tuple[str, ...]:
         """Predict the share of wrong classes of typical records, beside a constant's."""
@@ -601,13 +630,13 @@ class GaussianNaiveBayes(Learner):
 
     def _floors(self, schema: RecordSchema) -> tuple[float, ...]:
         """In unit-cube units."""
-        domain = schema.domain
-        if len(self.std_floor) != domain.dimensions:
+        axes = schema.domain.numbers
+        if len(self.std_floor) != len(axes):
             raise SpecError(
-                f"target.std_floor: has {len(self.std_floor)} entries for {domain.dimensions} "
-                f"axes. Write one for each of {', '.join(domain.names)}"
+                f"target.std_floor: has {len(self.std_floor)} entries for {len(axes)} "
+                f"axes of numbers. Write one for each of {', '.join(axis.name for axis in axes)}"
             )
-        widths = [axis.width for axis in domain.axes]
+        widths = [axis.width for axis in axes]
         floors = tuple(std / width for std, width in zip(self.std_floor, widths, strict=True))
         if not all(_LEAST_STD <= floor <= _MOST_STD for floor in floors):
             raise SpecError(

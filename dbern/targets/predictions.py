@@ -75,6 +75,32 @@ class Predicted:
         return (*lines, _WARNING)
 
 
+def _typical_products(moments: Moments) -> FloatArray:
+    """Return means of products of all columns, the first of ones: values of lists are as frequent.
+
+    Each number and each list explains the same share of the response's variance.
+    """
+    explained = math.sqrt(_EXPLAINED / max(1, moments.numbers - 1 + len(moments.blocks)))
+    found = np.zeros((1 + moments.columns,) * 2)
+    found[0, 0], start = 1.0, 1
+    means, covariance = found[0], found[1:, 1:]
+    for size in moments.blocks:
+        own, at = slice(start - 1, start - 1 + size), slice(start, start + size)
+        pattern = np.linspace(-1.0, 1.0, size)
+        means[at] = 1 / size
+        covariance[own, own] = np.eye(size) / size - 1 / size**2
+        covariance[own, -1] = explained * _TYPICAL_STD * pattern / pattern.std() / size
+        start += size
+    numbers = slice(start - 1, moments.columns)
+    covariance[numbers, numbers] = _TYPICAL_STD**2 * np.eye(moments.numbers)
+    covariance[numbers, -1] = explained * _TYPICAL_STD**2
+    covariance[-1, -1] = _TYPICAL_STD**2
+    covariance[-1] = covariance[:, -1]
+    found[1:, 1:] += np.outer(means[1:], means[1:])
+    found[1:, 0] = means[1:]
+    return found
+
+
 def _typical_slopes(axes: int) -> tuple[FloatArray, FloatArray]:
     """Return the covariance of typical axes and the response in [-1, 1], and its least squares."""
     slopes = np.full(axes, math.sqrt(_EXPLAINED / axes))
@@ -85,18 +111,18 @@ def _typical_slopes(axes: int) -> tuple[FloatArray, FloatArray]:
 
 def predicted_moments(moments: Moments, law: Noise, ridge: float | None) -> Predicted:
     """Predict the excess risk by draws of the planned noise, from a public stream."""
-    axes = moments.numbers - 1
-    covariance, slopes = _typical_slopes(axes)
-    exact = np.zeros(moments.size)
-    exact[0] = moments.weight
-    exact[1 + moments.numbers :] = (covariance - np.eye(moments.numbers) / 2)[moments.pairs]
-    deviation = deviation_of(law)
+    axes, deviation = moments.columns - 1, deviation_of(law)
+    products = _typical_products(moments)
+    exact = moments.of_products(products)
+    sure = least_squares(Measured.of(moments, exact, 0.0), axes, range(axes))
+    about = products[:-1, :-1]  # of ones and columns
+    truth = np.append(sure.intercept, sure.slopes)
     risks: list[float] = []
     for own in _draws(law, moments.size):
         measured = Measured.of(moments, exact + own, deviation)
         fit = least_squares(measured, axes, range(axes), ridge)
-        off = fit.slopes - slopes
-        risks.append(min(float(fit.intercept**2 + off @ covariance[:-1, :-1] @ off), 4.0))
+        off = np.append(fit.intercept, fit.slopes) - truth
+        risks.append(min(float(off @ about @ off), 4.0))
     return Predicted(float(np.mean(risks)))
 
 
@@ -291,7 +317,12 @@ def bayes_notes(combination: Combination, law: Noise) -> tuple[str, ...]:
     unit = 0.5 + (means[:, None, :] + spread).reshape(-1, axes)
     truth = np.repeat(np.arange(classes), len(spread))
     sums = np.hstack([2 * means, 4 * (means**2 + std**2) - 0.5])
-    exact = (np.hstack([np.ones((classes, 1)), sums]) / classes).ravel()
+    exact, lists = np.hstack([np.ones((classes, 1)), sums]) / classes, combination.lists
+    for size in lists:  # which tell nothing, and whose noise does harm
+        exact = np.hstack([exact, np.full((classes, size), 1 / size / classes)])
+        value = np.arange(len(unit))[:, None] % size == np.arange(size)
+        unit = np.hstack([unit[:, :-axes], value, unit[:, -axes:]])
+    exact = exact.ravel()
 
     def wrong(released: FloatArray, deviation: float) -> float:
         found = combination.decisions([released], unit, [deviation])
@@ -305,7 +336,7 @@ def bayes_notes(combination: Combination, law: Noise) -> tuple[str, ...]:
         f"predicted share of wrong classes {ours:.3g}; a constant predictor {constant:.3g}; "
         f"without privacy {least:.3g}",
         "predicted for classes as large as each other, which spread over an eighth of the bounds "
-        f"and are {_APART:g} times that apart",
+        f"and are {_APART:g} times that apart" + ", and lists that tell nothing" * bool(lists),
     )
     return lines if ours - least < 0.9 * (constant - least) else (*lines, _WARNING)
 

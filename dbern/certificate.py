@@ -89,10 +89,10 @@ def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta:
     """
     bound = OUTWARD * (axes + constant) * largest_draw(law, count, beta)
     draws = min(_MOST_DRAWS, _FIELD_VALUES // count)
-    rank = _quantile_rank(draws, float(beta))
+    rank = quantile_rank(draws, float(beta))
     if rank is None:
         return bound
-    drawn = _drawn(law, draws * count, public_stream("certificate", 0))
+    drawn = drawn_noise(law, draws * count, public_stream("certificate", 0))
     weights = drawn.reshape(draws, -1, axes + (constant > 0))
     slopes, middle = weights[..., :axes], 0.0 if constant == 0 else constant * weights[..., -1]
     high = middle + np.maximum(slopes, 0.0).sum(axis=-1)
@@ -118,7 +118,7 @@ def _simulated_quantile(
             break
     else:
         return None
-    rank = _quantile_rank(draws, beta)
+    rank = quantile_rank(draws, beta)
     if rank is None:
         return None
     fields, largest = noise_sups(enclosure.bases, law, draws, first=strategy.whole)
@@ -127,7 +127,7 @@ def _simulated_quantile(
     return OUTWARD * granule * float(sups[rank])
 
 
-def _quantile_rank(draws: int, beta: float) -> int | None:
+def quantile_rank(draws: int, beta: float) -> int | None:
     """Which of so many draws in order, from 0, will do; None where that takes more of them."""
     level = 1 - (1 - _SIMULATION_SHARE) * beta
     ranks = np.arange(1, draws + 1)
@@ -219,7 +219,7 @@ def noise_sups(
     for start in range(0, draws, together):
         count = min(together, draws - start)
         size = count * math.prod(shape)
-        fields = _drawn(law, size, public_stream(label, start))
+        fields = drawn_noise(law, size, public_stream(label, start))
         sizes[start : start + count] = np.abs(fields.reshape(-1, count)).max(axis=0)
         fields = fields.reshape(*shape, count)  # the draw goes to the front as the axes rotate
         fields = fields if first is None else np.tensordot(first, fields, axes=(-1, 0))
@@ -229,7 +229,7 @@ def noise_sups(
     return sups, sizes
 
 
-def _drawn(law: Noise, count: int, stream: KeyStream) -> FloatArray:
+def drawn_noise(law: Noise, count: int, stream: KeyStream) -> FloatArray:
     """Noise in granules."""
     zeros = np.zeros(count, dtype=np.int64)
     return law.draw(count, stream).added_to(zeros).astype(np.float64)

@@ -19,7 +19,7 @@ class Held:
     """What a `Synopsis` asks its store for."""
 
     def __init__(self, attributes: dict[str, Any]) -> None:
-        self.attributes = {**attributes, "release_id": ""}
+        self.attributes = {"name": "case", **attributes, "release_id": ""}
         self.place = "in memory"
         self.arrays: dict[str, tuple[Any, dict[str, Any]]] = {}
 

@@ -161,7 +161,7 @@ def _mesh(columns: Sequence[Any], domain: Domain) -> FloatArray:
             f"may use {offered >> 20}. Ask for parts of the grid"
         )
     places = [
-        _column(column, axis.unit, domain)
+        as_numbers(column, axis.unit, domain)
         for column, axis in zip(columns, domain.axes, strict=True)
     ]
     points = np.empty((*(len(one) for one in places), len(places)))
@@ -204,13 +204,20 @@ def check_shape(shape: tuple[int, ...], domain: Domain) -> None:
 
 def _array(points: Any, domain: Domain) -> FloatArray:
     units = {axis.unit for axis in domain.axes}
-    return _column(points, next(iter(units)) if len(units) == 1 else None, domain)
+    return as_numbers(points, next(iter(units)) if len(units) == 1 else None, domain)
 
 
-def _column(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
+def as_numbers(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
+    """Return a column as numbers; dates and times in the unit of their axis.
+
+    Raises
+    ------
+    SpecError
+        For what is neither; it does not quote a value.
+    """
     ma = sys.modules.get("numpy.ma")  # numpy imports it when it is first used
     if ma is not None and isinstance(values, ma.MaskedArray):  # masked is null, as in a table
-        known = _column(values.data, unit, domain)
+        known = as_numbers(values.data, unit, domain)
         return np.where(ma.getmaskarray(values), np.nan, known)
     if unit is None:
         return _floats(values, domain)
@@ -264,7 +271,7 @@ def _stacked(table: Any, domain: Domain) -> FloatArray:
         )
     columns = [_named(table, name, names) for name in names]
     stacked = [
-        _column(column, axis.unit, domain)
+        as_numbers(column, axis.unit, domain)
         for column, axis in zip(columns, domain.axes, strict=True)
     ]
     if len({column.shape for column in stacked}) > 1 or stacked[0].ndim != 1:

@@ -41,6 +41,8 @@ from dbern.types import FloatArray
 if TYPE_CHECKING:
     import xarray
 
+    from dbern.synopsis.questions.distribution import Distribution
+
 
 # --- What is asked of a synopsis at each point, and which synopses have probabilities
 
@@ -555,6 +557,20 @@ class Synopsis:
                 '"moments"'
             )
         return moments.regression(response, columns, ridge, confidence(beta))
+
+    def distribution(self) -> Distribution:
+        """Return the released bins as a distribution of the rows, to ask for shares, quantiles ...
+
+        Everything is computed from released numbers: free, as often as you like, each with a band.
+
+        Raises
+        ------
+        SpecError
+            Where what was released is not bins that count rows.
+        """
+        from dbern.synopsis.questions.distribution import distribution_of
+
+        return distribution_of(self.arrays, self.combination, self.domain, self.metadata)
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Return values on a regular grid over the domain, ends included, as a labelled array.

@@ -1,0 +1,1 @@
+"""What one release of bins can answer: shares, quantiles, means, each with a band."""

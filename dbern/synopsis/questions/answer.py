@@ -1,0 +1,89 @@
+"""``Answer``: a number or an array of them, where it surely lies, and what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from dbern.errors import printable
+from dbern.types import FloatArray
+
+if TYPE_CHECKING:
+    import xarray
+
+Target: TypeAlias = Literal["records", "smoothed"]
+"""What is asked about: shares of the rows themselves, or the released function integrated."""
+
+Interval: TypeAlias = Literal["these-data", "population"]
+"""What the interval covers: the answer of the rows at hand, or of those that they were drawn of."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Answer:
+    """What a question is answered with. Print it, or take its numbers.
+
+    With probability at least ``1 - beta`` what was asked for lies from `low` to `high`: all
+    entries of an array at once.
+
+    Attributes
+    ----------
+    value, low, high : float or xarray.DataArray
+        The best guess and the ends of its interval.
+    target : "records" or "smoothed"
+    interval : "these-data" or "population"
+    beta : float
+    question : str
+        In words.
+
+    Examples
+    --------
+    >>> Answer(0.25, 0.2, 0.3, "records", "these-data", 0.05, "share of x up to 3")
+    share of x up to 3: 0.25, from 0.2 to 0.3 with probability 0.95 (records, these data)
+    """
+
+    value: Any
+    low: Any
+    high: Any
+    target: Target
+    interval: Interval
+    beta: float
+    question: str
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        about = f"({self.target}, {self.interval.replace('-', ' ')})"
+        sure = f"with probability {1 - self.beta:.6g} {about}"
+        if not hasattr(self.value, "dims"):
+            ends = f"{self.value:.6g}, from {self.low:.6g} to {self.high:.6g}"
+            return printable(f"{self.question}: {ends} {sure}")
+        table = self.to_dataset().to_dataframe().to_string(float_format="{:.6g}".format)
+        return printable(f"{self.question}, all at once {sure}\n{table}", keep="\n")
+
+    def to_dataset(self) -> xarray.Dataset:
+        """Return value, low and high as one labelled dataset."""
+        import xarray
+
+        facts = {"question": self.question, "target": self.target, "interval": self.interval}
+        numbers = {"value": self.value, "low": self.low, "high": self.high}
+        return xarray.Dataset(numbers, attrs={**facts, "beta": self.beta})
+
+
+def labelled(
+    numbers: FloatArray, labels: Mapping[str, Sequence[Any]], attributes: Mapping[str, str]
+) -> Any:
+    """Return numbers with a dimension for each of the labels that has several, or one float.
+
+    A dimension whose labels are empty is left out; so is one label that is None.
+    """
+    kept = {name: list(one) for name, one in labels.items() if list(one) != [None]}
+    shape = [len(one) for one in kept.values()]
+    if not kept:
+        return float(np.reshape(numbers, ()))
+    import xarray
+
+    return xarray.DataArray(np.reshape(numbers, shape), kept, list(kept), attrs=dict(attributes))

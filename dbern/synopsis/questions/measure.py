@@ -1,0 +1,350 @@
+"""Released bins as a measure: bands of integrals, and of quotients of integrals.
+
+What is released of a bin is ``z_j = c_j + x_j + f_j``: x_j independent draws of the published law,
+``|f_j|`` at most the published error. So a linear functional ``sum_j w_j c_j`` is within ``q |w|_2
++ max |f| |w|_1`` of ``sum_j w_j z_j`` with the probability that ``sum_j w_j x_j`` stays below ``q
+|w|_2``.
+
+*Quotients.* Shares, means and conditional shares are the m with ``int (g - m k) dD = 0`` for
+weights g, and k >= 0, and m in a public range from 0 on. With splines around both, ``sum_j (G+_j -
+m K-_j) c_j >= 0 >= sum_j (G-_j - m K+_j) c_j`` at the true m. The answer is the set of m of which
+the released numbers do not deny that (Fieller 1954). It takes no more than the two events *at the
+true m*, so nothing is paid for trying many.
+
+*The quantile q.* First by the tail of a weighted sum (`NoiseFamily.weighted_tail`), at `FIRST` of
+beta: an interval for m. Then by simulation under a public key, at the rest. On a part [a, b] of the
+interval ``sum_j w_j(m) x_j`` is at most the larger of its values at a and b, being linear in m, and
+``|w(m)|_2`` at least its least value there; so for every draw the largest of their quotients over
+the parts is at least that at the true m, and so is its order statistic (`quantile_rank`). Draws are
+independent of the release: that the parts depend on it does no harm. Both events hold at once with
+probability ``1 - beta``, and the smaller interval is told. Of several quotients at once the
+largest is taken over all of them, so all intervals hold at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from dbern.certificate import drawn_noise, quantile_rank
+from dbern.privacy.accuracy import public_stream
+from dbern.privacy.families import family_of
+from dbern.privacy.mechanism import Noise
+from dbern.synopsis.questions.splines import AxisSplines, Sides
+from dbern.types import BoolArray, FloatArray
+
+FIRST = Fraction(1, 50)
+"""Of beta, for the interval by tails, within which a quantile is simulated."""
+
+_PARTS = 4
+_MOST_DRAWS, _FEWEST_DRAWS = 1000, 200
+_DRAWN = 1 << 22  # numbers of noise that are kept: 32 MiB
+_SIMULATED = 1 << 21  # quotients times draws
+_AT_ONCE = 1 << 21  # numbers of many boxes
+_ALIKE = 1e-9  # of products of norms
+_FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
+
+
+class Band(NamedTuple):
+    """An estimate and the ends of its interval, (m,) each."""
+
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """The bins of one array, in shares of the public number of rows.
+
+    Attributes
+    ----------
+    values : array (b_1, .., b_l)
+        As they were released.
+    splines : tuple of AxisSplines
+    law : Noise
+        Of every bin.
+    error : float
+        Of a bin but for its noise.
+    stream : int
+        Which of the public streams simulates its noise.
+    """
+
+    values: FloatArray
+    splines: tuple[AxisSplines, ...]
+    law: Noise
+    error: float
+    stream: int = 0
+
+    @property
+    def noise(self) -> FloatArray:
+        """Draws of the noise of all bins, in shares: (b_1, .., b_l, draws)."""
+        drawn = _simulated(self.law, self.values.size, self.stream)
+        return drawn.reshape(*self.values.shape, -1)
+
+    def tail(self, count: int, beta: Fraction) -> tuple[float, float]:
+        """What no one of so many functionals exceeds: times ``|w|_2``, and times ``|w|_inf``."""
+        level = math.log(count / beta)
+        granule = math.ldexp(1.0, self.law.granularity_exponent)
+        ends = np.array([1.0, 0.0])
+        reached = family_of(self.law).weighted_tail(self.law, ends, ends[::-1], level)
+        return float(granule * reached[0]), float(granule * reached[1])
+
+    def whole(self) -> View:
+        """All bins in a row, in one layer."""
+        size, ones = self.values.size, np.ones((1, 1))
+        flat = self.noise.reshape(1, size, -1)
+        return View(self.values.reshape(1, -1), flat, ones, ones[0], self)
+
+    def along(self, axis: int, others: Sides) -> View:
+        """Bins of one axis, of what satisfies a condition on the others: its three sides' layers.
+
+        `others` are weights of the bins of the other axes, in order: (b_1, ..) each.
+        """
+        kept = np.stack([others.low, others.near, others.high]).reshape(3, -1)
+        values = np.moveaxis(self.values, axis, 0)
+        noise = np.moveaxis(self.noise, axis, 0)
+        count, draws = len(values), noise.shape[-1]
+        layers = np.einsum("lo,bo->lb", kept, values.reshape(count, -1))
+        drawn = np.einsum("lo,bod->lbd", kept, noise.reshape(count, -1, draws), optimize=True)
+        return View(layers, drawn, kept @ kept.T, np.abs(kept).max(axis=1), self)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Layers of bins, weights (m, layers, bins) of which make functionals.
+
+    Attributes
+    ----------
+    values : array (layers, bins)
+    noise : array (layers, bins, draws)
+    gram : array (layers, layers)
+        Products of what weighs the released bins in each layer, and `largest` their largest sizes.
+    """
+
+    values: FloatArray
+    noise: FloatArray
+    gram: FloatArray
+    largest: FloatArray
+    measure: Measure
+
+    def still(self) -> View:
+        """Return the same without draws."""
+        return replace(self, noise=self.noise[..., :0])
+
+    def of(self, weights: FloatArray) -> FloatArray:
+        """Return the functionals of the released bins."""
+        return np.asarray(np.einsum("mlb,lb->m", weights, self.values))
+
+    def drawn(self, weights: FloatArray) -> FloatArray:
+        """Return the functionals of each draw of their noise, (m, draws)."""
+        rows = weights.reshape(len(weights), -1)
+        return np.asarray(rows @ self.noise.reshape(rows.shape[1], -1))
+
+    def product(self, one: FloatArray, other: FloatArray) -> FloatArray:
+        """Return products of weights as those of the released bins."""
+        return np.asarray(np.einsum("mlb,lk,mkb->m", one, self.gram, other))
+
+    def bounds(self, weights: FloatArray) -> FloatArray:
+        """Bound weights of the released bins."""
+        return np.asarray((np.abs(weights) * self.largest[:, None]).sum(axis=1).max(axis=1))
+
+    def floats(self, weights: FloatArray) -> FloatArray:
+        """Bound what rounding and the bins' other errors make of functionals."""
+        sizes = np.abs(weights) * self.largest[:, None]
+        error = self.measure.error + _FLOATS * float(np.abs(self.measure.values).max(initial=0.0))
+        return np.asarray(error * sizes.sum(axis=(1, 2)) * self.measure.values.size
+                          / self.values.shape[1])  # fmt: skip
+
+    def line(self, number: FloatArray, divisor: FloatArray | None = None) -> Line:
+        """Return the functionals ``number - m divisor`` of every m; no divisor is the number 1."""
+        value, error = self.of(number), self.floats(number)
+        drawn, size = self.drawn(number), self.product(number, number)
+        largest, none = self.bounds(number), np.zeros(len(number))
+        if divisor is None:
+            still = np.zeros((len(number), drawn.shape[1]))
+            return Line(value, none + 1, size, none, none, largest, error, drawn, still)
+        return Line(
+            *(value, self.of(divisor)),
+            *(size, self.product(number, divisor), self.product(divisor, divisor)),
+            *(largest + self.bounds(divisor), error + self.floats(divisor)),
+            *(drawn, self.drawn(divisor)),
+        )
+
+
+class Line(NamedTuple):
+    """What is known of functionals ``a - m k``, for m from 0 to 1; (m,) each.
+
+    Attributes
+    ----------
+    top, base : array
+        Their values of the released bins.
+    square, mixed, base_square : array
+        ``|a|^2``, ``a k`` and ``|k|^2``.
+    largest, error : array
+        Bounds of a weight of any m, and of what rounding makes of the functional.
+    drawn, base_drawn : array (m, draws)
+    """
+
+    top: FloatArray
+    base: FloatArray
+    square: FloatArray
+    mixed: FloatArray
+    base_square: FloatArray
+    largest: FloatArray
+    error: FloatArray
+    drawn: FloatArray
+    base_drawn: FloatArray
+
+    def end(self, q: float, loose: float, sign: int) -> FloatArray:
+        """Return the last m (sign 1) or first (-1) that is not denied; infinite where none is.
+
+        ``a - m k + sign (rest + q |w(m)|)`` is zero at a root of a quadratic in m.
+        """
+        top = self.top + sign * (loose * self.largest + self.error)
+        a = self.base**2 - q**2 * self.base_square
+        b = top * self.base - q**2 * self.mixed
+        c = top**2 - q**2 * self.square
+        sure = (self.base > 0) & (a > 0)
+        root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
+        return np.where(sure, (b + sign * root) / np.where(sure, a, 1.0), sign * np.inf)
+
+    def reached(self, ends: FloatArray, sign: int) -> FloatArray:
+        """Bound draws over ``|w(m)|`` for m in each part between `ends` (parts + 1, m).
+
+        Returns
+        -------
+        array (m, draws)
+            The largest over the parts.
+        """
+        values = sign * (self.drawn - ends[..., None] * self.base_drawn)
+        nearest = self.mixed / np.where(self.base_square > 0, self.base_square, 1.0)
+        m = np.clip(nearest, ends[:-1], ends[1:])
+        size = self.square + m**2 * self.base_square
+        least = size - 2 * m * self.mixed - _FLOATS * size
+        known = least > _ALIKE * size
+        quotients = (
+            np.maximum(values[1:], values[:-1]) / np.sqrt(np.where(known, least, 1.0))[..., None]
+        )
+        return np.asarray(np.where(known[..., None], quotients, np.inf).max(axis=0))
+
+    def at(self, m: float, sign: int, measure: Measure, beta: Fraction) -> FloatArray:
+        """Return what the functionals of one m do not exceed (sign 1), or not fall below (-1).
+
+        Each with probability ``1 - beta``, by itself.
+        """
+        values = sign * (self.drawn - m * self.base_drawn)
+        rank = quantile_rank(values.shape[1], float(beta)) if values.size else None
+        if rank is None:
+            q, loose = measure.tail(1, beta)
+            size = self.square - 2 * m * self.mixed + m**2 * self.base_square
+            reached = q * np.sqrt(np.maximum(size, 0.0)) + loose * self.largest
+        else:
+            reached = np.partition(values, rank, axis=1)[:, rank]
+        return np.asarray(self.top - m * self.base + sign * (reached + self.error))
+
+    def of_one(self) -> Line:
+        """Return the functionals themselves less m: the divisor is the number 1."""
+        none = np.zeros_like(self.mixed)
+        return self._replace(base=none + 1, mixed=none, base_square=none)
+
+    @property
+    def alike(self) -> BoolArray:
+        """Where a is a multiple of k, whatever is released: weights are public, and so is this."""
+        both = self.square * self.base_square
+        return np.asarray((both > 0) & (both - self.mixed**2 <= _ALIKE * both))
+
+
+def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: Fraction) -> Band:
+    """Return estimates (m,) cut to what holds at once with probability ``1 - beta``, from 0 to 1.
+
+    `low` and `high` are the lines of minorants and of majorants: see the module.
+    """
+    told = ~(low.alike & high.alike)  # of the others the tail alone tells as much
+    simulated = int(told.sum()) * high.drawn.shape[1]
+    few = 0 < simulated <= _SIMULATED
+    rank = quantile_rank(high.drawn.shape[1], float(beta * (1 - FIRST))) if few else None
+    q, loose = measure.tail(2 * len(near), beta if rank is None else beta * FIRST)
+    first = np.clip(low.end(q, loose, -1), 0.0, 1.0)
+    last = np.clip(high.end(q, loose, 1), 0.0, 1.0)
+    if rank is not None:
+        ends = np.linspace(first, last, _PARTS + 1)
+        both = np.maximum(low.reached(ends, -1), high.reached(ends, 1))
+        found = float(np.sort(both[told].max(axis=0))[rank])
+        if math.isfinite(found):
+            first = np.where(told, np.maximum(first, low.end(found, 0.0, -1)), first)
+            last = np.where(told, np.minimum(last, high.end(found, 0.0, 1)), last)
+    last = np.maximum(first, last)
+    return Band(np.clip(near, first, last), first, last)
+
+
+@lru_cache(maxsize=8)
+def _simulated(law: Noise, size: int, stream: int) -> FloatArray:
+    """Draws of so many bins' noise, in shares: (bins, draws); none where they are too many."""
+    draws = min(_MOST_DRAWS, max(_FEWEST_DRAWS, _DRAWN // size))
+    if size * draws > 4 * _DRAWN:
+        return np.empty((size, 0))
+    drawn = drawn_noise(law, size * draws, public_stream("questions", stream))
+    drawn *= math.ldexp(1.0, law.granularity_exponent)
+    drawn.setflags(write=False)
+    return drawn.reshape(size, draws)
+
+
+# --- Many boxes: everything factors over axes
+
+
+def many_boxes(measure: Measure, axes: Sequence[Sides]) -> tuple[FloatArray, Line, Line]:
+    """Return the estimates and lines of products of weights, without draws: (m,) each.
+
+    The minorant is a sum of l products less one: `dbern.synopsis.questions.splines`.
+    """
+    high, low = [one.high for one in axes], [one.low for one in axes]
+    terms = [[*high[:turn], low[turn], *high[turn + 1 :]] for turn in range(len(axes))]
+    if len(axes) > 1:
+        terms.append(high)
+    shares = [1.0] * len(axes) + [1.0 - len(axes)] * (len(axes) > 1)
+    near = _contracted(measure.values, [one.near for one in axes])
+    return near, _factored(measure, terms, shares), _factored(measure, [high], [1.0])
+
+
+def _factored(
+    measure: Measure, terms: Sequence[Sequence[FloatArray]], shares: Sequence[float]
+) -> Line:
+    count, size = len(terms[0][0]), measure.values.size
+    pairs = list(zip(terms, shares, strict=True))
+    top = sum((share * _contracted(measure.values, term) for term, share in pairs), np.zeros(count))
+    square = sum(
+        (a * b * _product((x * y).sum(axis=1) for x, y in zip(one, other, strict=True))
+         for one, a in pairs for other, b in pairs), np.zeros(count)
+    )  # fmt: skip
+    mixed = sum((a * _product(x.sum(axis=1) for x in one) for one, a in pairs), np.zeros(count))
+    largest = sum(
+        (abs(a) * _product(np.abs(x).max(axis=1) for x in one) for one, a in pairs), np.ones(count)
+    )
+    sizes = sum(
+        (abs(a) * _product(np.abs(x).sum(axis=1) for x in one) for one, a in pairs),
+        np.full(count, float(size)),
+    )
+    error = measure.error + _FLOATS * float(np.abs(measure.values).max(initial=0.0))
+    ones, none = np.ones(count), np.empty((count, 0))
+    base = measure.values.sum() * ones
+    return Line(top, base, square, mixed, size * ones, largest, error * sizes, none, none)
+
+
+def _product(factors: Iterable[FloatArray]) -> FloatArray:
+    return np.asarray(np.prod(np.stack([*factors]), axis=0))
+
+
+def _contracted(values: FloatArray, weights: Sequence[FloatArray]) -> FloatArray:
+    """``sum_j prod_i w_i[m, j_i] values_j``, axis by axis."""
+    first, *others = weights
+    found = first @ values.reshape(len(values), -1)
+    for one in others:
+        found = np.einsum("mj,mjr->mr", one, found.reshape(len(one), one.shape[1], -1))
+    return np.asarray(found[:, 0])

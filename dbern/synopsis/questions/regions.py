@@ -1,0 +1,115 @@
+"""Regions of the domain, in the forms in which people have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dbern.data.domain import Axis, Domain
+from dbern.errors import SpecError
+from dbern.synopsis.points import as_numbers
+from dbern.types import FloatArray
+
+Region: TypeAlias = Any
+"""A box ``{"x": (low, high)}``, None for an end that is open; or a list of boxes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Boxes in the unit cube.
+
+    Attributes
+    ----------
+    low, high : array (m, l)
+    labels : list
+        What to call each; [None] for the only one.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    labels: Sequence[Any]
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+
+def boxes_of(region: Region, domain: Domain, what: str = "region") -> Boxes:
+    """Read boxes, in data units: one, several in a list, or of arrays of ends.
+
+    Raises
+    ------
+    SpecError
+        For axes that are unknown, ends that are no numbers, reversed, or outside the bounds.
+    """
+    match region:
+        case Mapping():
+            return _box(region, domain, what)
+        case list() | tuple():
+            each = [_box(one, domain, what) for one in region]
+            if not each or any(len(one) != 1 for one in each):
+                raise SpecError(f"{what}: a list must hold boxes, such as {_example(domain)}")
+            low, high = (np.concatenate([getattr(one, end) for one in each]) for end in _ENDS)
+            return Boxes(low, high, range(len(each)))
+        case _:
+            raise SpecError(f"{what}: is no region. Write a box, such as {_example(domain)}")
+
+
+_ENDS = ("low", "high")
+
+
+def _example(domain: Domain) -> str:
+    axis = domain.axes[0]
+    return f'{{"{axis.name}": ({axis.low:g}, {axis.high:g})}}'
+
+
+def _box(region: Mapping[str, Any], domain: Domain, what: str) -> Boxes:
+    if not hasattr(region, "keys"):
+        raise SpecError(f"{what}: a list must hold boxes, such as {_example(domain)}")
+    unknown = [name for name in region if name not in domain.names]
+    if unknown:
+        known = ", ".join(domain.names)
+        raise SpecError(f'{what}: there is no axis "{unknown[0]}". Write one of {known}')
+    ends = [_interval(region.get(axis.name, (None, None)), axis, what) for axis in domain.axes]
+    counts = {len(end) for pair in ends for end in pair} - {1}
+    if len(counts) > 1:
+        raise SpecError(f"{what}: arrays of ends must be equally long")
+    count = max(counts, default=1)
+    low, high = (
+        np.column_stack([np.broadcast_to(pair[i], count) for pair in ends]) for i in (0, 1)
+    )
+    return Boxes(low, high, range(count) if counts else [None])
+
+
+def _interval(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]:
+    """Both in the unit interval, flat."""
+    where, mend = f"{what}: {axis.name}", f"Write {axis.name} = (low, high), or None for an end"
+    try:
+        low, high = ends
+    except (TypeError, ValueError):
+        raise SpecError(f"{where} must have two ends. {mend}") from None
+    alone = Domain((axis,))
+    first = (
+        np.array([axis.low]) if low is None else np.atleast_1d(as_numbers(low, axis.unit, alone))
+    )
+    last = (
+        np.array([axis.high]) if high is None else np.atleast_1d(as_numbers(high, axis.unit, alone))
+    )
+    if first.ndim != 1 or last.ndim != 1:
+        raise SpecError(f"{where}: ends must be numbers or flat arrays. {mend}")
+    if len({len(first), len(last)} - {1}) > 1:
+        raise SpecError(f"{where}: arrays of ends must be equally long")
+    if not (np.isfinite(first).all() and np.isfinite(last).all()):
+        raise SpecError(f"{where}: ends must be finite numbers. {mend}")
+    if (first < axis.low).any() or (last > axis.high).any():
+        raise SpecError(
+            f"{where} leaves its bounds, {axis.low:g} to {axis.high:g}: nothing is known beyond. "
+            f"{mend} that is open"
+        )
+    if not np.all(first < last):
+        raise SpecError(f"{where}: the lower end must be below the upper one. {mend} that is open")
+    unit = [(one - axis.low) / axis.width for one in (first, last)]
+    unit[1] = np.where(last == axis.high, 1.0, unit[1])
+    return unit[0], unit[1]

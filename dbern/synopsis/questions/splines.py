@@ -1,0 +1,205 @@
+"""One axis of released bins: functions between two splines, and steps above all.
+
+Bins count ``c_j = int beta_j dD`` with B-splines of degree p on equal cells. A question about the
+records is ``int g dD`` for a weight g. With coefficients ``l`` and ``u`` such that
+
+    ``sum_j l_j beta_j(t) <= g(t) <= sum_j u_j beta_j(t)``  for every t of the axis,
+
+``sum_j l_j c_j <= int g dD <= sum_j u_j c_j`` for every database: bins are exact but for what they
+do not tell apart inside a cell. `Sides` are l, u and an estimate between them.
+
+*Sharp steps*, ``g = 1{t <= x}``: the least majorant, by its integral, among splines whose
+coefficients change near x only, is a linear program: on parts of each cell the spline less the
+step is a polynomial, and nonnegative where its Bezier coefficients are. The splines of the whole
+line are restricted to the axis, so one solution does for every cell; it is made for `OFFSETS`
+places in a cell, x is moved outward to the next of them, and what the solver may miss is added.
+The minorant is one less the majorant of the mirrored step. They are about one cell apart in all,
+where the bins that a step meets would make it ``p + 1``.
+
+*Several axes*: with ``0 <= g_i <= U_i``, ``prod U_i`` is a majorant of ``prod g_i``, and
+``sum_i L_i prod_{k != i} U_k - (l - 1) prod_k U_k`` a minorant, as ``prod U - prod g`` is at most
+``sum_i (U_i - g_i) prod_{k != i} U_k``, telescoped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise
+
+import numpy as np
+
+from dbern.strategies.bins import bin_matrix, local_weights
+from dbern.types import FloatArray, Int64Array
+
+OFFSETS = 32
+"""Places in a cell for which majorants of a step are made."""
+
+SOLVED = 1e-7
+"""By how much a majorant from the solver may fall short: added to its coefficients."""
+
+_MET = 1e-9  # of a cell's offsets
+_PARTS = 4  # of a cell, on each of which Bezier coefficients prove a sign
+_LEAST, _MOST = -0.25, 1.25  # of a coefficient: beyond, the noise grows faster than gaps close
+_RIDGE = 1e-2  # of a bin's mean square, for estimates: they lean on the majorants' middle
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Coefficients of splines below, near and above each of some weights, (m, bins).
+
+    Examples
+    --------
+    >>> sides = AxisSplines(cells=4, degree=2).steps(np.array([0.0, 0.5, 1.0]))
+    >>> sides.low[2].tolist(), sides.high[0].tolist()
+    ([1.0, 1.0, 1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    >>> bool((sides.low <= sides.high + 1e-9).all())
+    True
+    """
+
+    low: FloatArray
+    near: FloatArray
+    high: FloatArray
+
+    def minus(self, other: Sides) -> Sides:
+        """Return the sides of the difference."""
+        return Sides(self.low - other.high, self.near - other.near, self.high - other.low)
+
+
+@dataclass(frozen=True)
+class AxisSplines:
+    """The B-splines of a degree on equal cells of the unit interval."""
+
+    cells: int
+    degree: int
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self.cells + self.degree
+
+    @cached_property
+    def centers(self) -> FloatArray:
+        """Coefficients of the function t itself: the mean of a spline's inner knots."""
+        return (np.arange(self.count) - (self.degree - 1) / 2) / self.cells
+
+    def values(self, places: FloatArray) -> FloatArray:
+        """Return ``beta_j(t)``, (m, bins)."""
+        return bin_matrix(places, self.cells, self.degree)
+
+    def integrals(self, places: FloatArray) -> FloatArray:
+        """Return ``int_0^x beta_j``, (m, bins): splines of the next degree, summed from j on."""
+        ends = np.concatenate([[0.0], places])
+        above = bin_matrix(ends, self.cells, self.degree + 1)[:, :0:-1]
+        found = np.cumsum(above, axis=1)[:, ::-1] / self.cells
+        return np.asarray(found[1:] - found[0])
+
+    @cached_property
+    def gram(self) -> FloatArray:
+        """``int beta_i beta_j``: Gauss nodes of each cell make it exact."""
+        nodes, weights = np.polynomial.legendre.leggauss(self.degree + 1)
+        places = (np.arange(self.cells)[:, None] + (nodes + 1) / 2).reshape(-1) / self.cells
+        rows = self.values(places)
+        return np.asarray(rows.T @ (np.tile(weights, self.cells)[:, None] * rows) / 2 / self.cells)
+
+    @cached_property
+    def _smoother(self) -> FloatArray:
+        ridge = _RIDGE * np.trace(self.gram) / self.count
+        return np.linalg.inv(self.gram + ridge * np.eye(self.count))
+
+    def steps(self, places: FloatArray) -> Sides:
+        """Return the sides of ``1{t <= x}`` for places x (m,), whose ends count as outside too.
+
+        Of 0 and below these are nothing, of 1 and above everything. Places are met to 1e-11.
+        """
+        last = self.cells * OFFSETS
+        scaled = np.clip(places, 0.0, 1.0) * last
+        after = np.ceil(scaled - _MET).astype(np.int64)
+        before = np.floor(scaled + _MET).astype(np.int64)
+        high = self._majorants(after) + SOLVED
+        low = 1.0 - SOLVED - self._majorants(last - before)[:, ::-1]
+        middle = (low + high) / 2
+        near = middle + (self.integrals(scaled / last) - middle @ self.gram) @ self._smoother
+        for sides in (low, near, high):
+            sides[places <= 0], sides[places >= 1] = 0.0, 1.0
+        return Sides(low, near, high)
+
+    def between(self, low: FloatArray, high: FloatArray) -> Sides:
+        """Return the sides of ``1{low <= t <= high}``."""
+        return self.steps(high).minus(self.steps(low))
+
+    def _majorants(self, steps: Int64Array) -> FloatArray:
+        """Coefficients (m, bins), of steps at so many parts of a cell."""
+        cell, offset = np.divmod(steps, OFFSETS)
+        used, which = np.unique(offset, return_inverse=True)
+        table = np.stack([majorant(self.degree, int(one)) for one in used])
+        place = np.arange(self.count) - cell[:, None] + _pad(self.degree)
+        return np.asarray(table[which[:, None], np.clip(place, 0, table.shape[1] - 1)])
+
+
+def _pad(degree: int) -> int:
+    return degree + 2  # cells on either side of the step's in which coefficients may change
+
+
+@lru_cache(maxsize=512)
+def majorant(degree: int, offset: int) -> FloatArray:
+    """Coefficients of the least majorant of a step at ``offset / OFFSETS`` of a cell.
+
+    They are those of the bins around it, ones before and zeros after; see the module.
+    """
+    from scipy.optimize import linprog  # takes 0.1 s to import
+
+    pad, step = _pad(degree), offset / OFFSETS
+    count = 2 * pad + 1 + degree
+    rows, least = [], []
+    for cell in range(-pad, pad + 1):
+        cuts = {*np.linspace(0, 1, _PARTS + 1).tolist(), *([step] if cell == 0 else [])}
+        ends = sorted(cuts)
+        for start, stop in pairwise(ends):
+            part = np.zeros((degree + 1, count))
+            part[:, cell + pad : cell + pad + degree + 1] = _bezier(degree, start, stop)
+            rows.append(part)
+            least += [float(cell < 0 or (cell == 0 and stop <= step))] * (degree + 1)
+    sure = [(1.0, 1.0)] * degree, [(0.0, 0.0)] * degree
+    bounds = [*sure[0], *[(_LEAST, _MOST)] * (count - 2 * degree), *sure[1]]
+    solved = linprog(
+        np.ones(count),
+        -np.vstack(rows),
+        -np.array(least),
+        bounds=bounds,
+        options={"primal_feasibility_tolerance": 1e-10},
+    )
+    found = np.asarray(solved.x, dtype=np.float64)
+    found.setflags(write=False)
+    return found
+
+
+def _bezier(degree: int, start: float, stop: float) -> FloatArray:
+    """Bezier coefficients, on a part of a cell, of the splines that live there: (p + 1, p + 1)."""
+    nodes = np.linspace(0.0, 1.0, degree + 1)
+    values = np.stack(local_weights(2 * (start + nodes * (stop - start)) - 1, degree), axis=1)
+    powers = np.arange(degree + 1)
+    chosen = np.array([math.comb(degree, i) for i in powers])
+    basis = chosen * nodes[:, None] ** powers * (1 - nodes[:, None]) ** (degree - powers)
+    return np.asarray(np.linalg.solve(basis, values), dtype=np.float64)
+
+
+def products(axes: Sequence[Sides]) -> Sides:
+    """Return the sides of products of nonnegative weights, axis by axis: (m, b_1, .., b_l).
+
+    See the module; `high` of every axis is that of a majorant of a nonnegative weight.
+    """
+    high = _outer([one.high for one in axes])
+    low = -(len(axes) - 1.0) * high
+    for turn in range(len(axes)):
+        low = low + _outer([one.low if i == turn else one.high for i, one in enumerate(axes)])
+    return Sides(low, _outer([one.near for one in axes]), high)
+
+
+def _outer(rows: Sequence[FloatArray]) -> FloatArray:
+    found = np.ones(len(rows[0]))
+    for one in rows:
+        found = found[..., None] * one.reshape(len(one), *[1] * (found.ndim - 1), -1)
+    return found

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from asked import asked, counted, databases, planned, released
+from banding import centers, synopsis_of
+
+from dbern.errors import SpecError
+from dbern.strategies.bins import DEGREES
+from dbern.synopsis.questions import measure as module
+from dbern.synopsis.questions import splines as of_splines
+from dbern.synopsis.questions.splines import AxisSplines, products
+
+pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
+
+
+# --- Splines around a step
+
+
+@pytest.mark.parametrize("degree", DEGREES)
+def test_a_step_lies_between_its_splines(degree):
+    splines = AxisSplines(12, degree)
+    t = np.linspace(0.0, 1.0, 3001)[1:]
+    places = np.concatenate([[0.0, 0.25, 1.0], np.random.default_rng(degree).uniform(size=9)])
+    sides, beta = splines.steps(places), splines.values(t)
+    step = (t[:, None] <= places).astype(float)
+    assert (beta @ sides.low.T <= step + 1e-12).all()
+    assert (beta @ sides.high.T >= step - 1e-12).all()
+    apart = (beta @ (sides.high - sides.low).T).mean(axis=0) * 12
+    assert apart.max() < 2.6  # cells; the bins that a step meets would make it degree + 1
+    assert np.abs(splines.integrals(np.ones(1)) - splines.gram.sum(axis=0)).max() < 1e-15
+
+
+def test_a_step_that_is_not_moved_outward_is_caught(monkeypatch):
+    """Majorants are of places in 32 parts of a cell: between them the next one is needed."""
+    monkeypatch.setattr(of_splines.np, "ceil", np.floor)
+    with pytest.raises(AssertionError):
+        test_a_step_lies_between_its_splines(3)
+
+
+def test_a_box_lies_between_products_of_splines():
+    axes = [AxisSplines(6, 2), AxisSplines(5, 3)]
+    sides = products([one.between(np.array([0.2]), np.array([0.61])) for one in axes])
+    t = np.linspace(0.001, 1.0, 300)
+    beta = [one.values(t) for one in axes]
+    inside = (t > 0.2) & (t <= 0.61)
+    box = np.outer(inside, inside)
+    low, high = (np.einsum("jk,aj,bk->ab", one[0], *beta) for one in (sides.low, sides.high))
+    assert (low <= box + 1e-12).all()
+    assert (box <= high + 1e-12).all()
+
+
+# --- Bands
+
+
+QUESTIONS = {
+    "mass": (lambda d: d.mass({"x": (0.2, 0.5)}), lambda x, _: ((x > 0.2) & (x < 0.5)).mean()),
+    "masses": (
+        lambda d: d.mass([{"x": (0.1, 0.4)}, {"x": (0.35, None)}]),
+        lambda x, _: np.array([((x > 0.1) & (x < 0.4)).mean(), (x > 0.35).mean()]),
+    ),
+    "count": (lambda d: d.count({"x": (None, 0.5)}), lambda x, _: (x < 0.5).sum()),
+    "mean": (lambda d: d.mean("x"), lambda x, _: x.mean()),
+    "median": (lambda d: d.quantile(0.5, "x"), lambda x, _: np.sort(x)[(len(x) + 1) // 2 - 1]),
+}
+OF_TWO = {
+    "conditional share": (
+        lambda d: d.mass({"x": (0.2, 0.6)}, given={"y": (0.1, None)}),
+        lambda x, y: ((x > 0.2) & (x < 0.6))[y > 0.1].mean(),
+    ),
+    "conditional mean": (
+        lambda d: d.mean("x", given={"y": (0.1, 0.7)}),
+        lambda x, y: x[(y > 0.1) & (y < 0.7)].mean(),
+    ),
+    "conditional quantile": (
+        lambda d: d.quantile(0.3, "x", given={"y": (0.1, 0.7)}),
+        lambda x, y: np.quantile(x[(y > 0.1) & (y < 0.7)], 0.3, method="inverted_cdf"),
+    ),
+}
+
+
+def covered(axes, n, questions, names, draws):
+    """For each database and question, how many of so many releases cover the answer."""
+    found = {}
+    for name in names:
+        rows = databases(axes, n)[name]
+        exact, x, y = counted(rows), rows[:, 0], rows[:, -1]
+        known = {asked: truth(x, y) for asked, (_, truth) in questions.items()}
+        for draw in range(draws):
+            d = asked(rows, draw + 1, exact=exact)
+            for question, (ask, _) in questions.items():
+                if not np.isnan(known[question]).any():
+                    answer = ask(d)
+                    inside = (answer.low <= known[question]) & (known[question] <= answer.high)
+                    found[name, question] = found.get((name, question), 0) + int(np.all(inside))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("axes", "draws"),
+    [(1, 2), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1, 200), (2, 60)))],
+)
+def test_answers_cover_at_least_as_often_as_they_say(axes, draws):
+    names = ["clustered"] if draws < 10 else list(databases(axes, 10))
+    found = covered(axes, 5000, QUESTIONS | (OF_TWO if axes == 2 else {}), names, draws)
+    least = 0.95 * draws - 3.5 * np.sqrt(draws * 0.95 * 0.05)
+    assert {key: count for key, count in found.items() if count < least} == {}
+
+
+@pytest.mark.slow
+def test_half_of_the_noise_is_caught(monkeypatch):
+    """Means have no bias: their whole band is noise."""
+    drawn = module.drawn_noise
+    module._simulated.cache_clear()
+    monkeypatch.setattr(module, "drawn_noise", lambda *asked: drawn(*asked) / 2)
+    found = covered(1, 5000, {"mean": QUESTIONS["mean"]}, ["smooth"], 100)
+    module._simulated.cache_clear()
+    assert found["smooth", "mean"] < 90
+
+
+def test_a_band_without_its_sides_is_caught(monkeypatch):
+    """All rows just left of the edge: the middle of the splines misses what the sides cover."""
+    d = asked(np.full((200_000, 1), 0.499))
+    assert d.mass({"x": (None, 0.5)}).high == 1.0
+    steps = AxisSplines.steps
+
+    def middle(splines, places):
+        sides = steps(splines, places)
+        return of_splines.Sides(sides.near, sides.near, sides.near)
+
+    monkeypatch.setattr(AxisSplines, "steps", middle)
+    assert d.mass({"x": (None, 0.5)}).high < 1.0
+
+
+def test_the_share_of_everything_is_one_and_parts_are_consistent():
+    d = asked(databases(2, 5000)["smooth"])
+    assert d.mass({}).value == pytest.approx(1.0)
+    parts = d.mass({"x": ([0.0, 0.5], [0.5, 1.0])})
+    assert parts.value.dims == ("region",)
+    assert float(parts.value.sum()) == pytest.approx(1.0, abs=1e-6)
+    one = d.mass({"x": (0.25, 0.5), "y": (None, 0.5)})
+    two = d.count({"x": (0.25, 0.5), "y": (None, 0.5)})
+    assert two.value == pytest.approx(5000 * one.value, rel=0.1)
+
+
+def test_many_boxes_have_the_answers_of_each(monkeypatch):
+    d = asked(databases(2, 5000)["clustered"])
+    draw = np.random.default_rng(0).uniform(size=(2, 2, 40))
+    low, high = 0.6 * draw[0], 0.6 * draw[0] + 0.05 + 0.3 * draw[1]
+    boxes = {"x": (low[0], high[0]), "y": (low[1], high[1])}
+    few = d.mass(boxes)
+    monkeypatch.setattr("dbern.synopsis.questions.distribution._FEW", 0)
+    monkeypatch.setattr("dbern.synopsis.questions.distribution._AT_ONCE", 200)
+    many = d.mass(boxes)
+    counts = d.count(boxes)
+    np.testing.assert_allclose(few.value, many.value, atol=1e-9)
+    assert (many.low <= few.low + 1e-9).all()  # without a simulation no narrower
+    assert (many.high >= few.high - 1e-9).all()
+    assert (many.high - many.low < 1.5 * (few.high - few.low) + 0.02).all()
+    assert ((counts.low <= 5000 * few.value) & (5000 * few.value <= counts.high)).all()
+
+
+@pytest.mark.slow
+def test_groups_have_answers_of_their_own():
+    roles = '{"group": {"column": "g", "values": ["a", "b"]}}'
+    rng = np.random.default_rng(1)
+    x, g = rng.uniform(size=5000), (np.arange(5000) >= 1000).astype(float)
+    x[g == 0] /= 2
+    d = released(planned(1, 5000, roles=roles), {"x": x, "g": g})
+    answer = d.mean()
+    assert answer.value.dims == ("group",)
+    truth = np.array([x[g == 0].mean(), x[g == 1].mean()])
+    assert ((answer.low <= truth) & (truth <= answer.high)).all()
+    assert float(d.mass({"x": (None, 0.6)}).value.sel(group="a")) > 0.95
+
+
+@pytest.mark.slow
+def test_of_a_regression_the_rows_with_a_response_are_told():
+    roles = '{"response": {"column": "r", "bounds": [-1.0, 1.0]}}'
+    x = np.random.default_rng(1).uniform(size=5000) / 2
+    case = planned(1, 5000, roles=roles, kind="nadaraya-watson")
+    answer = released(case, {"x": x, "r": np.sin(9 * x)}).mean()
+    assert answer.low <= x.mean() <= answer.high
+
+
+def test_gaussian_noise_is_answered_too():
+    rows = databases(1, 5000)["smooth"]
+    answer = asked(rows, gaussian=True).mean()
+    assert answer.low <= rows.mean() <= answer.high
+
+
+# --- Answers and confidence
+
+
+def test_an_answer_prints_itself():
+    d = asked(databases(1, 5000)["smooth"])
+    one = d.mass({"x": (0.2, 0.5)})
+    assert str(one) == repr(one)
+    assert str(one).startswith("share of the rows in x from 0.2 to 0.5: ")
+    assert "with probability 0.95 (records, these data)" in str(one)
+    two = d.quantile([0.25, 0.75])
+    assert two.to_dataset()["value"].dims == ("quantile",)
+    assert str(two).count("\n") >= 3
+    assert (one.target, one.interval, one.beta) == ("records", "these-data", 0.05)
+
+
+def test_several_questions_share_one_confidence():
+    d = asked(databases(1, 5000)["smooth"])
+    with d.confidence(0.05, questions=2) as c:
+        assert c.mean().beta == 0.025
+        assert c.account.left == pytest.approx(0.025)
+        assert c.mean(beta="0.01").beta == 0.01
+        with pytest.raises(SpecError, match=r"2 asked|3 asked"):
+            c.mean()
+    with d.confidence(0.05) as c:
+        assert [c.mean().beta for _ in range(3)] == pytest.approx([0.05 / 2, 0.05 / 6, 0.05 / 12])
+        assert "left of beta = 0.05" in repr(c)
+
+
+@pytest.mark.filterwarnings("default")
+def test_questions_without_a_common_confidence_are_told_once():
+    d = asked(databases(1, 5000)["smooth"])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        d.mean()
+        assert not caught
+        for _ in range(3):
+            d.mean()
+    assert [str(one.message) for one in caught if "confidence" in str(one.message)] == [
+        "each answer holds with its own probability, not all of them together. For that write: "
+        "with distribution.confidence(0.05) as c: and ask c"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda d: d.mass({"q": (0, 1)}), 'no axis "q"'),
+        (lambda d: d.mass({"x": (0.5, 0.5)}), "below"),
+        (lambda d: d.mass({"x": (0.5, 2)}), "leaves its bounds"),
+        (lambda d: d.mass({"x": (float("nan"), 1)}), "finite"),
+        (lambda d: d.mass({"x": 3}), "two ends"),
+        (lambda d: d.mass({"x": ([0.1, 0.2], [0.3, 0.4, 0.5])}), "equally long"),
+        (lambda d: d.mass([]), "must hold boxes"),
+        (lambda d: d.mass([3]), "must hold boxes"),
+        (lambda d: d.mass(7), "is no region"),
+        (lambda d: d.mass({}, given=[{}, {}]), "write one box"),
+        (lambda d: d.quantile(0.5), "Write one of x, y"),
+        (lambda d: d.quantile([0.5, 1.0], "x"), "between 0 and 1"),
+        (lambda d: d.mean("x", given={"x": (0, 0.5)}), "what is asked about"),
+        (lambda d: d.mean("x", beta=2), "between 0 and 1"),
+        (lambda d: d.confidence(questions=0), "at least 1"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(ask, said):
+    with pytest.raises(SpecError, match=said):
+        ask(asked(np.full((50, 2), 0.3)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", ["laplace", "spectral-laplace"])
+def test_other_releases_are_refused(noise):
+    case = planned(1, 500, noise=noise)
+    synopsis = synopsis_of(*case, centers(*case, {"x": np.ones(500)}))
+    with pytest.raises(SpecError, match="does not count rows by bins"):
+        synopsis.distribution()
+
+
+@pytest.mark.slow
+def test_dates_are_asked_as_dates():
+    case = planned(1, 5000, roles='{"bounds": {"x": ["2026-01-01", "2026-03-02"]}}', bandwidth=6.0)
+    days = 20454 + 60 * databases(1, 5000)["smooth"][:, 0]  # since 1970
+    d = released(case, {"x": days})
+    share = d.mass({"x": (None, "2026-02-01")})
+    assert share.low <= (days <= 20485).mean() <= share.high
+    medians = d.quantile([0.5])
+    assert medians.value.attrs["units"].startswith("days since 1970")
+    assert float(medians.low[0]) <= np.median(days) <= float(medians.high[0])

@@ -49,6 +49,7 @@ OWNERS = {  # prefixes of module names
     "zarr": ("dbern.synopsis",),
     "numba": ("dbern.compiling", "dbern.counting.loops", "dbern.synopsis.compiled"),
     "sqlalchemy": ("dbern.ledger",),
+    "bokeh": ("dbern.reporting",),
     "jinja2": ("dbern.reporting",),
     "matplotlib": ("dbern.reporting",),
     "yaml": ("dbern.reporting.registry",),

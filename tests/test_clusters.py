@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager, suppress
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import dask
 import pytest
@@ -47,6 +49,18 @@ def test_a_process_may_have_one_local_cluster_after_another():
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_cluster_of_its_own_serves_no_dashboard():
+    """Dask serves them wherever bokeh is installed, which reports need."""
+    pytest.importorskip("bokeh")
+    with cluster() as client:
+        (worker,) = client.cluster.workers.values()
+        for server in (client.cluster.scheduler, worker):
+            sockets = server.http_server._sockets.values()
+            assert {one.getsockname()[0] for one in sockets} == {"127.0.0.1"}
+            with pytest.raises(HTTPError, match="404"):
+                urlopen(f"http://127.0.0.1:{server.http_server.port}/status", timeout=60)
 
 
 @pytest.fixture

@@ -322,7 +322,10 @@ def _reached(address: str, security: Security | None = None) -> Client:
 @contextmanager
 def _local() -> Iterator[Client]:
     import dask
-    from distributed import Client, LocalCluster, Security
+    from distributed import Client, LocalCluster, Security, Worker
+
+    def without_pages(*where: Any, **options: Any) -> Worker:
+        return Worker(*where, **{**options, "dashboard": False})
 
     with (
         LocalCluster(
@@ -331,7 +334,9 @@ def _local() -> Iterator[Client]:
             processes=False,
             # No byte leaves the process, whatever the configuration asks of clusters.
             security=Security(require_encryption=False, tls_ca_file=None),
-            # Without these, HTTP is served on every interface even with no dashboard.
+            # Without these, HTTP is served on every interface even with no dashboard. An address
+            # for a worker would have it serve one wherever bokeh is installed, which reports need.
+            worker_class=without_pages,
             dashboard_address=None,
             scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
             worker_dashboard_address="127.0.0.1:0",

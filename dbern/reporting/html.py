@@ -16,6 +16,7 @@ from typing import Any
 from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, LEAST_SQUARES, Meaning
 from dbern.data.domain import Axis
 from dbern.errors import EnvironmentRefusedError, printable
+from dbern.reporting.live import left_out, live
 from dbern.reporting.pictures import (
     CLASSES,
     INK,
@@ -363,6 +364,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
     promises = synopsis.promises(picture.largest)
     return render(
         "synopsis.html",
+        live=live(synopsis),
         title=facts["name"],
         facts=facts,
         what=_what(facts, synopsis.meaning, groups),
@@ -399,7 +401,8 @@ def render(template: str, **values: Any) -> str:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
         raise EnvironmentRefusedError(
-            "reports need matplotlib and jinja2. Install them with: pip install 'dbern[report]'"
+            "reports need bokeh, jinja2 and matplotlib. Install them with: pip install "
+            "'dbern[report]'"
         ) from None
     environment = Environment(
         loader=PackageLoader("dbern.reporting"),
@@ -503,6 +506,9 @@ def _caption(synopsis: Synopsis, picture: Picture) -> str:
         said += " It is narrow where rows are many, and the public range where they are few."
     if picture.left_out:
         said += f" The first {MOST_PANELS} panels; {picture.left_out} groups are left out."
+    if many := left_out(synopsis):
+        said += f" {number(many)} numbers were released, more than a page holds: it shows a picture"
+        said += " alone."
     if picture.fixed:
         said += f" A slice through the middle of the axes that are not drawn: {picture.fixed}."
     if is_classifier(synopsis) and len(synopsis.domain.axes) == 3 and not picture.fixed:

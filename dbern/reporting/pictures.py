@@ -302,6 +302,7 @@ def _regions(synopsis: Synopsis, title: str, values: FloatArray) -> Panel:
 # Colours that no picture has: each becomes a variable of the page's style.
 VARIABLES = {
     "ink": "#010203", "muted": "#010204", "rule": "#010205", "accent": "#010206", "wash": "#010207",
+    "paper": "#010208",
 }  # fmt: skip
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be read aloud, found and selected
@@ -361,7 +362,8 @@ def drawn(
         from matplotlib.figure import Figure
     except ImportError:
         raise EnvironmentRefusedError(
-            "reports need matplotlib and jinja2. Install them with: pip install 'dbern[report]'"
+            "reports need bokeh, jinja2 and matplotlib. Install them with: pip install "
+            "'dbern[report]'"
         ) from None
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout="constrained")

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,7 +72,42 @@ def look(debugger: str, page: Path, width: int, scheme: str) -> Seen:
     return asyncio.run(asyncio.wait_for(_look(debugger, page, width, scheme), _SECONDS))
 
 
-async def _look(debugger: str, page: Path, width: int, scheme: str) -> Seen:
+def ask(debugger: str, page: Path, *steps: str | tuple[float, ...]) -> list[Any]:
+    """What a page's script tells after each step.
+
+    A step is an expression, or a drag from (x, y) to (x, y) as shares of the picture's frame, from
+    its top left corner.
+    """
+    return asyncio.run(asyncio.wait_for(_ask(debugger, page, steps), _SECONDS))
+
+
+async def _ask(debugger: str, page: Path, steps: Sequence[str | tuple[float, ...]]) -> list[Any]:
+    session, told = await _opened(debugger, page, 1280, "light"), []
+    for step in steps:
+        if isinstance(step, str):
+            told.append(await session.value(step))
+            continue
+        left, top, width, height = await session.value(_FRAME)
+        x, y = ([step[i], (step[i] + step[i + 2]) / 2, step[i + 2]] for i in (0, 1))
+        places = [(left + width * a, top + height * b) for a, b in zip(x, y, strict=True)]
+        kinds = ("mousePressed", "mouseMoved", "mouseMoved", "mouseReleased")
+        for kind, (a, b) in zip(kinds, [places[0], *places[1:], places[2]], strict=True):
+            button = {"button": "left", "buttons": 1, "clickCount": 1}
+            await session.call("Input.dispatchMouseEvent", type=kind, x=a, y=b, **button)
+            await session.value("new Promise((done) => requestAnimationFrame(() => done(0)))")
+        told.append(await session.value("({...document.getElementById('live-mass').dataset})"))
+    session.connection.close()
+    return told
+
+
+_FRAME = """(() => {
+    const view = [...Bokeh.index].find((one) => one.model.name === "value");
+    const box = view.el.getBoundingClientRect(), frame = view.frame.bbox;
+    return [box.left + frame.left, box.top + frame.top, frame.width, frame.height];
+})()"""
+
+
+async def _opened(debugger: str, page: Path, width: int, scheme: str) -> _Session:
     connection = await websocket_connect(debugger, max_message_size=1 << 28)
     session = _Session(connection)
     for domain in ("Page", "Log", "Runtime", "Network"):
@@ -84,12 +119,20 @@ async def _look(debugger: str, page: Path, width: int, scheme: str) -> Seen:
     await session.call("Page.navigate", url=page.as_uri())
     while not any(one["method"] == "Page.loadEventFired" for one in session.events):
         await session.receive()
+    until = time.monotonic() + _SECONDS
+    while not await session.value("(document.getElementById('live')?.dataset.ready ?? '1') > ''"):
+        assert time.monotonic() < until, "the page's script does not end"
+    return session
+
+
+async def _look(debugger: str, page: Path, width: int, scheme: str) -> Seen:
+    session = await _opened(debugger, page, width, scheme)
     seen = Seen(
         overflow=await session.value("document.documentElement.scrollWidth") - width,
         picture=b"",
         ink=await session.value("getComputedStyle(document.body).backgroundColor"),
         visible=await session.value(
-            "[...document.querySelectorAll('.plot svg')]"
+            "[...document.querySelectorAll('.plot svg, #live')]"
             ".filter(one => one.getBoundingClientRect().width > 200).length"
         ),
         focusable=await session.value("document.querySelectorAll('[tabindex],a,summary').length"),
@@ -106,7 +149,7 @@ async def _look(debugger: str, page: Path, width: int, scheme: str) -> Seen:
             url = facts["request"]["url"]
             if url != page.as_uri() and not url.startswith("data:"):
                 seen.outside.append(url)
-    connection.close()
+    session.connection.close()
     return seen
 
 
@@ -135,5 +178,7 @@ class _Session:
         return self.answers.pop(self.calls)["result"]
 
     async def value(self, expression: str) -> Any:
-        found = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        how = {"returnByValue": True, "awaitPromise": True}
+        found = await self.call("Runtime.evaluate", expression=expression, **how)
+        assert "exceptionDetails" not in found, found
         return found["result"]["value"]

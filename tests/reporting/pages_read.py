@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import re
 from html.parser import HTMLParser
 
-_VOID = {"meta", "link", "br", "image", "use", "path", "rect", "circle", "line"}
+_VOID = {"meta", "link", "br", "image", "use", "path", "rect", "circle", "line", "input"}
 
 
 class Page(HTMLParser):
@@ -15,7 +17,7 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
         self.text, self.elements, self.open = text, [], []
-        self.headings, self.shown = [], []
+        self.headings, self.shown, self.scripts = [], [], []
         self.feed(text)
         self.close()
         assert self.open == []
@@ -35,7 +37,9 @@ class Page(HTMLParser):
             assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if not {"style", "script"} & set(self.open):
+        if "script" in self.open:
+            self.scripts.append((self.elements[-1][1], data))
+        elif "style" not in self.open:
             self.shown.append(data)
 
     @property
@@ -50,7 +54,18 @@ def read(text: str) -> Page:
     """The page, once it keeps every rule that holds for all pages."""
     page = Page(text)
     tags = {tag for tag, _ in page.elements}
-    assert not tags & {"script", "iframe", "object", "embed", "form"}
+    assert not tags & {"iframe", "object", "embed", "form"}
+    policy = next(a["content"] for _, a in page.elements if "http-equiv" in a)
+    assert policy.startswith("default-src 'none'; ")
+    programs = [program for attrs, program in page.scripts if not attrs]
+    found = [hashlib.sha256(one.encode()).digest() for one in programs]
+    allowed = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in found)
+    assert policy.partition("; script-src ")[2] == allowed  # those alone, and no inline handler
+    assert sum(tag == "script" for tag, _ in page.elements) == len(page.scripts)
+    assert all(attrs.get("type", "application/json") == "application/json"
+               for attrs, _ in page.scripts)  # fmt: skip
+    for _, script in page.scripts:
+        text = text.replace(script, "")
     assert ("html", {"lang": "en"}) in page.elements
     assert {"header", "main", "footer", "title"} <= tags
     levels = page.headings

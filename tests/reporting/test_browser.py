@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 
 import numpy as np
 import pytest
-from browser import executable, look, started
+from browser import ask, executable, look, started
 from PIL import Image
 from projects import Project
 from samples import make
 
+import dbern
 from dbern.ledger import BudgetLedger
 from dbern.reporting.budgets import ledger_page
 from dbern.reporting.html import synopsis_page
@@ -35,7 +37,8 @@ def pages(tmp_path_factory, client):
     folder = tmp_path_factory.mktemp("pages")
     made = {}
     for kind in ("curve", "map", "groups", "regions"):
-        project = Project(tmp_path_factory.mktemp(kind))
+        (folder / kind).mkdir()
+        project = Project(folder / kind)
         made[kind] = synopsis_page(make(project, kind, client))
     with BudgetLedger.open(project.url) as ledger:
         made["budgets"] = ledger_page(ledger.status(), ledger.log(), pending=True)
@@ -60,6 +63,54 @@ def test_a_page_looks_right_in_a_browser(debugger, pages, kind):
             np.testing.assert_allclose(pixels[0, 0], paper, atol=1)
             off = np.abs(pixels - paper).max(axis=2) > 24
             assert 0.02 < off.mean() < 0.7  # neither blank nor covered
+
+
+def mass(synopsis, box):
+    """The integral of the released polynomial over a box, by Gauss's rule: no code of the page."""
+    nodes, weights = np.polynomial.legendre.leggauss(64)
+    axes = [low + (high - low) * (nodes + 1) / 2 for low, high in box]
+    points = np.stack([one.reshape(-1) for one in np.meshgrid(*axes, indexing="ij")], axis=-1)
+    values = np.asarray(synopsis(points)).reshape(*[64] * len(box), -1)
+    for low, high in box:
+        values = (high - low) / 2 * np.tensordot(weights, values, axes=(0, 0))
+    return values
+
+
+@pytest.mark.parametrize("kind", ["curve", "map", "groups"])
+def test_a_box_that_is_dragged_has_the_mass_that_python_finds(debugger, pages, kind):
+    synopsis = dbern.open(pages / kind / "out.zarr")
+    told = ask(debugger, pages / f"{kind}.html", (0.2, 0.9, 0.7, 0.25), (0.9, 0.1, 0.45, 0.6))
+    for one, shares in zip(told, ((0.2, 0.7), (0.45, 0.9)), strict=True):
+        box = json.loads(one["box"])
+        first = synopsis.domain.axes[0]
+        np.testing.assert_allclose(box[0], first.at(np.array(shares)), atol=0.02 * first.width)
+        assert abs(float(one["value"]) - mass(synopsis, box)[0]) < 1e-9
+        size = np.prod([high - low for low, high in box])
+        np.testing.assert_allclose(float(one["error"]), size * synopsis.band(0.05), rtol=1e-12)
+
+
+def test_a_group_that_is_chosen_has_its_own_mass(debugger, pages):
+    synopsis = dbern.open(pages / "groups" / "out.zarr")
+    choose = (
+        "(() => { const one = document.getElementById('live-group'); one.value = '2';"
+        "one.dispatchEvent(new Event('change'));"
+        "return {...document.getElementById('live-mass').dataset}; })()"
+    )
+    (told,) = ask(debugger, pages / "groups.html", choose)
+    assert abs(float(told["value"]) - mass(synopsis, json.loads(told["box"]))[2]) < 1e-9
+
+
+def test_numbers_that_are_typed_move_the_box(debugger, pages):
+    synopsis = dbern.open(pages / "map" / "out.zarr")
+    kind = (
+        "(() => { const one = document.getElementById('live-low-1'); one.value = '-0.125';"
+        "one.dispatchEvent(new Event('input'));"
+        "return {...document.getElementById('live-mass').dataset}; })()"
+    )
+    (told,) = ask(debugger, pages / "map.html", kind)
+    box = json.loads(told["box"])
+    assert box[1][0] == -0.125
+    assert abs(float(told["value"]) - mass(synopsis, box)[0]) < 1e-9
 
 
 def test_the_browser_test_can_fail(debugger, tmp_path):

@@ -57,6 +57,15 @@ def test_every_page_keeps_the_rules_and_says_what_was_released(made, kind):
     assert ("approximate" in page.words) == (facts["delta"] != "0")
 
 
+def test_a_release_that_is_too_large_to_embed_says_so(made, monkeypatch):
+    monkeypatch.setattr("dbern.reporting.live.MOST_EMBEDDED", 3)
+    page = read(synopsis_page(made("curve")))
+    assert not page.scripts
+    assert (
+        "7 numbers were released, more than a page holds: it shows a picture alone." in page.words
+    )
+
+
 def test_a_page_depends_on_the_synopsis_alone(made, tmp_path):
     synopsis = made("curve")
     copied = tmp_path / "out.zarr"
@@ -335,8 +344,9 @@ def test_reports_that_make_no_sense_are_refused(released, run):
     assert run("report", "nothing.zarr").code == 2
 
 
-def test_a_report_without_its_packages_says_what_to_install(released, run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "jinja2", None)
+@pytest.mark.parametrize("module", ["jinja2", "matplotlib", "bokeh.document"])
+def test_a_report_without_its_packages_says_what_to_install(released, run, monkeypatch, module):
+    monkeypatch.setitem(sys.modules, module, None)
     ran = run("report", "out.zarr")
     assert ran.code == 4
     assert "pip install 'dbern[report]'" in ran.err

@@ -22,6 +22,9 @@ _FEW = 32  # points, for which steps of Python would take longer than the produc
 MOST_K = 1000
 """Largest degree: beyond, ``2^-k`` underflows."""
 
+MOST_AXES = 8
+"""Most axes of a lattice."""
+
 MOST_H = 10_000
 """Largest order: up to it and any degree `iterated_matrix` keeps constants to 1e-9.
 

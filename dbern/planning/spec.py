@@ -23,7 +23,7 @@ from pydantic import (
     ValidationError,
 )
 
-from dbern.bernstein.basis import MOST_H, MOST_K
+from dbern.bernstein.basis import MOST_AXES, MOST_H, MOST_K
 from dbern.combination import Combination
 from dbern.counting.measurement import Measurement, protect, require_counted
 from dbern.data.domain import (
@@ -42,7 +42,6 @@ from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, FAMILIES, PAPER, NoiseFamily, named
-from dbern.synopsis.metadata import MOST_LATTICE_AXES
 from dbern.system import importable, named_function
 from dbern.targets import Learner, learner_of
 from dbern.targets.base import Section, explain
@@ -554,10 +553,10 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     require_one_charge(learner.kind, [(one.name, one.outputs, one.fraction) for one in components])
     require_counted(components)
     most = max((c.domain.dimensions for c in components if not c.entries), default=0)
-    if most > MOST_LATTICE_AXES:
+    if most > MOST_AXES:
         raise SpecError(
-            f"data.bounds: {most} axes, and a lattice has at most {MOST_LATTICE_AXES}. Keep at "
-            f"most {MOST_LATTICE_AXES} (factored naive Bayes and linear functions take more)"
+            f"data.bounds: {most} axes, and a lattice has at most {MOST_AXES}. Keep at "
+            f"most {MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
     found = tuple(protect(one, protection, schema.unit) for one in components)
     return _Parsed(schema, learner, found, charge, family, beta, protection)

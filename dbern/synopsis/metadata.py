@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from dbern.bernstein.basis import MOST_H, MOST_K
+from dbern.bernstein.basis import MOST_AXES, MOST_H, MOST_K
 from dbern.bernstein.kernels import KERNELS
 from dbern.bernstein.oblique import Oblique
 from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, KINDS, LEAST_SQUARES, RANGED
@@ -435,7 +435,6 @@ class _DeclaredClass(_FunctionClass):
 MOST_COEFFICIENTS = 1_000_000_000
 """Most values of one lattice, and of one vector."""
 
-MOST_LATTICE_AXES = 8
 _LEAST_EPSILON, _MOST_EPSILON = 1e-9, 1e12
 _LEARNED = ("linear", "sigmoid", "response", "stack", "one-vs-rest")  # of linear functions
 
@@ -482,7 +481,7 @@ class Component(Facts):
     def _require_lattice(self) -> None:
         axes = len(self.axes)
         require(len(self.k) == len(self.h) == axes, "k and h need one entry for each of axes")
-        require(axes <= MOST_LATTICE_AXES, f"axes: a lattice has at most {MOST_LATTICE_AXES}")
+        require(axes <= MOST_AXES, f"axes: a lattice has at most {MOST_AXES}")
         require(self.size <= MOST_COEFFICIENTS, f"k: more than {MOST_COEFFICIENTS} coefficients")
         require(
             not self.declares("oblique") or len(self.oblique.rows) == axes,

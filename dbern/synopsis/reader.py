@@ -258,9 +258,8 @@ class Synopsis:
     ) -> Callable[[FloatArray], FloatArray]:
         """Return what evaluates one batch of a request of `total` points.
 
-        It takes points (m, l) in axis order, of categories their places in the lists, and gives the
-        values that `self(points, h)` would for all points at once, or its decisions or
-        probabilities. Threads may share it.
+        It takes points (m, l) in axis order, of categories their places in the lists, and gives
+        what `self(points, h)` would, or decisions or probabilities. Threads may share it.
         """
         return partial(self._evaluate, question=self._question(h, answer), total=total)
 
@@ -566,8 +565,6 @@ class Synopsis:
 
     def distribution(self) -> Distribution:
         """Return the released bins as a distribution of the rows, to ask for shares, quantiles ...
-
-        Everything is computed from released numbers: free, as often as you like, each with a band.
 
         Raises
         ------

@@ -94,14 +94,24 @@ def iterated_matrix(k: int, h: int) -> FloatArray:
     >>> bool(np.allclose(iterated_matrix(4, 1), np.eye(5)))
     True
     """
-    step = np.eye(k + 1) - bernstein_basis(np.arange(k + 1) / k, k)
-    total, power = np.eye(k + 1), step
-    for bit in bin(h)[3:]:  # invariant: total = sum_{i<m} step^i, power = step^m
-        total, power = total + power @ total, power @ power
-        if bit == "1":
-            total, power = np.eye(k + 1) + step @ total, power @ step
+    if h == 1:
+        total = np.eye(k + 1)
+    elif h % 2:
+        total = np.eye(k + 1) + _step(k, 1) @ iterated_matrix(k, h - 1)
+    else:
+        half = iterated_matrix(k, h // 2)
+        total = half + _step(k, h // 2) @ half
     total.setflags(write=False)
     return total
+
+
+@lru_cache(maxsize=8)
+def _step(k: int, power: int) -> FloatArray:
+    """``(I - M)^power``."""
+    if power == 1:
+        return np.asarray(np.eye(k + 1) - bernstein_basis(np.arange(k + 1) / k, k))
+    one, half = _step(k, power % 2 or power // 2), _step(k, power - 1 if power % 2 else power // 2)
+    return half @ one
 
 
 def iterated_basis(y: FloatArray, k: int, h: int) -> FloatArray:

@@ -550,10 +550,14 @@ class Gaussian(Kernel):
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """``K(x)`` elementwise; tails below 1e-304 of the peak are zero (subnormals are slow)."""
-        exponent = -0.5 * np.square(x / self.bandwidth)
-        scale = 1 / (self.bandwidth * math.sqrt(2 * math.pi))
-        values = scale * np.exp(np.maximum(exponent, _LEAST_EXPONENT))
-        return np.where(exponent > _LEAST_EXPONENT, values, 0.0)
+        exponent = np.asarray(x / self.bandwidth)  # what follows is in place: arrays are large
+        np.square(exponent, out=exponent)
+        exponent *= -0.5
+        far = ~(exponent > _LEAST_EXPONENT)
+        values = np.exp(np.maximum(exponent, _LEAST_EXPONENT, out=exponent), out=exponent)
+        values *= 1 / (self.bandwidth * math.sqrt(2 * math.pi))
+        values[far] = 0.0
+        return values
 
     def chebyshev_bound(self, degree: int, radius: float) -> float:
         """Bound ``|c_a|``, the Chebyshev coefficient of degree a of ``u -> K(x - radius u)``.

@@ -63,6 +63,8 @@ _TRUNCATION = 1e-9
 _FEWEST_NODES, _MOST_NODES = 400, 1 << 14
 _NODES_A_BANDWIDTH = 8
 _FINER = 3  # nodes of the mean squares that bins are made for
+_NODES_TO_FIT = 16  # a bandwidth, of those
+_SPARE_NODES = 400  # of lattice values' fit, beside two for each
 _DAMPING = 1e-9  # of the mean square of a bin, added to each
 _FIT_RIDGE = 1e-8  # of a coefficient's own square, beside what it does to the function
 
@@ -254,12 +256,13 @@ def lattice_bumps(kernel: Kernel, k: int, h: int | None) -> tuple[FloatArray, Fl
     need not be as large as those would make it. Kernels with kinks, and no `h`: the values
     themselves.
     """
-    count = _FINER * len(prior(kernel.bandwidth)[0])
+    count = max(_FINER * _FEWEST_NODES, math.ceil(_NODES_TO_FIT / kernel.bandwidth))
+    count = min(count, _FINER * _MOST_NODES)
     t = (np.arange(count) + 0.5) / count
     values = kernel(np.arange(k + 1)[:, None] / k - t)
     if kernel.kinks or h is None:
         return t, values
-    nodes = 4 * k + 1
+    nodes = min(4 * k, 2 * k + _SPARE_NODES) + 1
     y = (1 - np.cos((np.arange(nodes) + 0.5) * np.pi / nodes)) / 2
     operator = bernstein_basis(y, k) @ iterated_matrix(k, h)
     left = operator.T @ (kernel(y[:, None] - t) - operator @ values) / nodes

@@ -16,7 +16,7 @@ import argparse
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import roc_auc_score
-from sklearn.naive_bayes import GaussianNB
+from sklearn.naive_bayes import CategoricalNB, GaussianNB
 
 import dbern
 from dbern.cluster.graph import Piece, center, count, merge, passes, share_out
@@ -49,19 +49,24 @@ _ADULT: Bounds = {
     "age": (16, 100), "education_num": (0, 17), "fnlwgt": (0, 1.5e6), "capital_gain": (0, 1e5),
     "capital_loss": (0, 5000), "hours_per_week": (0, 100),
 }  # fmt: skip
+_LISTS = (
+    "marital_status", "occupation", "sex", "workclass", "education", "relationship", "race",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
     """Columns and their bounds; last a response, or with `late` a label from its value.
 
-    Records out of bounds are not there; the response is moved to its bounds.
+    Records out of bounds are not there; the response is moved to its bounds. `lists` are the values
+    of columns of categories.
     """
 
     name: str
-    columns: dict[str, FloatArray]
+    columns: dict[str, Any]
     bounds: Bounds
     label: BoolArray | None = None
+    lists: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def axes(self) -> list[str]:
@@ -73,6 +78,14 @@ class Table:
         ends = np.array([*self.bounds.values()], dtype=np.float64)
         values = np.column_stack([self.columns[name] for name in self.bounds])
         return np.clip(2 * (values - ends[:, 0]) / (ends[:, 1] - ends[:, 0]) - 1, -1, 1)
+
+    def features(self) -> FloatArray:
+        """One column a listed value, and then the numbers."""
+        listed = [
+            np.equal.outer(self.columns[name], values).astype(np.float64)
+            for name, values in self.lists.items()
+        ]
+        return np.column_stack([*listed, self.numbers()])
 
     @property
     def radius(self) -> float:
@@ -88,18 +101,27 @@ class Table:
     def _where(self, kept: BoolArray) -> Table:
         columns = {name: column[kept] for name, column in self.columns.items()}
         label = None if self.label is None else self.label[kept]
-        return Table(self.name, columns, self.bounds, label)
+        return Table(self.name, columns, self.bounds, label, self.lists)
 
 
-def read(name: str, path: Path, bounds: Bounds, label: Callable[[Any], BoolArray] | None) -> Table:
+def read(
+    name: str,
+    path: Path,
+    bounds: Bounds,
+    label: Callable[[Any], BoolArray] | None,
+    lists: Sequence[str] = (),
+) -> Table:
     found = pq.read_table(path)
-    columns = {one: found[one].to_numpy().astype(np.float64) for one in bounds}
+    columns: dict[str, Any] = {one: found[one].to_numpy().astype(np.float64) for one in bounds}
+    columns |= {one: np.array(found[one].to_pylist()) for one in lists}
+    values = {one: np.unique(columns[one]).tolist() for one in lists}  # as in the codebook
     axes = [*bounds] if label is not None else [*bounds][:-1]
     kept = np.all(
         [(columns[a] >= bounds[a][0]) & (columns[a] <= bounds[a][1]) for a in axes], axis=0
     )
     classes = None if label is None else label(found)[kept]
-    return Table(name, {one: column[kept] for one, column in columns.items()}, bounds, classes)
+    kept_columns = {one: column[kept] for one, column in columns.items()}
+    return Table(name, kept_columns, bounds, classes, values)
 
 
 def collinear(rows: int = 50_000) -> Table:
@@ -123,15 +145,23 @@ def regressions() -> Iterator[Table]:
     if ADULT.exists():
         yield read("adult, hours_per_week", ADULT, _ADULT, None)
         aged = {name: ends for name, ends in _ADULT.items() if name != "age"}
-        yield read("adult, age", ADULT, aged | {"age": _ADULT["age"]}, None)
+        aged |= {"age": _ADULT["age"]}
+        yield read("adult, age", ADULT, aged, None)
+        yield read("adult, hours, 3 lists", ADULT, _ADULT, None, _LISTS[:3])
+        yield read("adult, age, 3 lists", ADULT, aged, None, _LISTS[:3])
+        yield read("adult, age, 7 lists", ADULT, aged, None, _LISTS)
     yield collinear()
 
 
 def classifications() -> Iterator[Table]:
     if ADULT.exists():
         few = {name: _ADULT[name] for name in ("age", "education_num", "hours_per_week")}
-        for name, bounds in (("adult, 6 axes", _ADULT), ("adult, 3 axes", few)):
-            yield read(name, ADULT, bounds, lambda found: found["over_50k"].to_numpy() == 1)
+        for name, bounds, lists in (
+            ("adult, 6 axes", _ADULT, ()), ("adult, 3 axes", few, ()),
+            ("adult, 3 axes, 3 lists", few, _LISTS[:3]), ("adult, 6 axes, 7 lists", _ADULT, _LISTS),
+        ):  # fmt: skip
+            over = lambda found: found["over_50k"].to_numpy() == 1  # noqa: E731
+            yield read(name, ADULT, bounds, over, lists)
     if FLIGHTS.exists():
         axes: Bounds = {"time": (0, 24), "distance": (0, 5000)}
         yield read("flights, late", FLIGHTS, axes, lambda found: found["delay"].to_numpy() > 15)
@@ -147,7 +177,8 @@ def planned(
     """The spec, its plan, and the integers that it would stage: with a key, if that is needed."""
     kind, _, method = target.partition(", ")
     axes = {name: list(map(float, table.bounds[name])) for name in table.axes}
-    data: dict[str, Any] = {"bounds": axes}
+    lists = {name: {"values": values} for name, values in table.lists.items()}
+    data: dict[str, Any] = {"bounds": axes | lists}
     given: dict[str, Any] = {"kind": kind}
     columns: dict[str, Any] = dict(table.columns)
     if table.label is not None:
@@ -189,11 +220,11 @@ def released(table: Table, target: str, epsilon: float, seed: int) -> tuple[Any,
 
 
 def ours(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
-    _, plan, values = released(learn, "ridge-regression", epsilon, seed)
-    axes = len(learn.axes)
-    measured = Measured.of(Moments.of(axes + 1), values, deviation_of(plan.noise.law))
-    fit = least_squares(measured, axes, range(axes))
-    return fit.intercept + test.numbers()[:, :-1] @ fit.slopes
+    spec, plan, values = released(learn, "ridge-regression", epsilon, seed)
+    moments = Moments.of(len(learn.axes) + 1, spec.domain.blocks)
+    measured, columns = Measured.of(moments, values, deviation_of(plan.noise.law)), moments.columns
+    fit = least_squares(measured, columns - 1, range(columns - 1))
+    return fit.intercept + test.features()[:, :-1] @ fit.slopes
 
 
 def papers(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
@@ -204,7 +235,8 @@ def papers(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
 
 def our_bayes(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
     spec, plan, values = released(learn, "gaussian-naive-bayes", epsilon, seed)
-    unit = (test.numbers() + 1) / 2
+    listed, numbers = np.split(test.features(), [sum(spec.domain.blocks)], axis=1)
+    unit = np.hstack([listed, (numbers + 1) / 2])
     return spec.combination.decisions([values], unit, [deviation_of(plan.noise.law)])
 
 
@@ -218,8 +250,8 @@ def constant(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray
 
 def without_privacy(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
     del epsilon, seed
-    z = learn.numbers()
-    return LinearRegression().fit(z[:, :-1], z[:, -1]).predict(test.numbers()[:, :-1])
+    z = learn.features()
+    return LinearRegression().fit(z[:, :-1], z[:, -1]).predict(test.features()[:, :-1])
 
 
 def _noisy(learn: Table, largest: float, epsilon: float, seed: int) -> tuple[FloatArray, float]:
@@ -254,6 +286,12 @@ def functional(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArr
 def bayes_without_privacy(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
     del epsilon, seed
     logs = GaussianNB().fit(learn.numbers(), learn.label).predict_joint_log_proba(test.numbers())
+    for name, values in learn.lists.items():
+        codes, own = (
+            np.searchsorted(values, part.columns[name])[:, None] for part in (learn, test)
+        )
+        peer = CategoricalNB(min_categories=len(values)).fit(codes, learn.label)
+        logs = logs + peer.predict_joint_log_proba(own) - peer.class_log_prior_
     return logs[:, 1] - logs[:, 0]
 
 
@@ -285,6 +323,7 @@ BAYES: dict[str, Predictor] = {
     "GaussianNB, not private": bayes_without_privacy, "diffprivlib's split": diffprivlib,
     "dbern": our_bayes,
 }  # fmt: skip
+_WITH_LISTS = (constant, without_privacy, ours, bayes_without_privacy, our_bayes)
 _FIXED = (constant, without_privacy, bayes_without_privacy)
 
 
@@ -312,6 +351,8 @@ def rows(epsilons: Sequence[float], seeds: int) -> Iterator[list[str]]:
     for tables, predictors in ((regressions(), LINEAR), (classifications(), BAYES)):
         for table in tables:
             for name, predictor in predictors.items():
+                if table.lists and predictor not in _WITH_LISTS:
+                    continue
                 cells = (measure(table, predictor, epsilon, seeds) for epsilon in epsilons)
                 texts = [f"{mean:.5g} ({error:.1g})" if error else f"{mean:.5g}"
                          for mean, error in cells]  # fmt: skip

@@ -66,7 +66,7 @@ def connect(address: str, seconds: float, security: Security | None = None) -> C
         raise
 
 
-def _is_here(client: Client) -> bool:
+def is_here(client: Client) -> bool:
     """Return whether scheduler and workers are this very process, and nothing crosses a wire."""
     return str(client.scheduler.address).startswith("inproc://")
 
@@ -300,7 +300,7 @@ def same_cluster(
     EnvironmentRefusedError
         As `cluster`.
     """
-    if _is_here(given):
+    if is_here(given):
         check_workers(given, wait, progress)
         yield given
         return

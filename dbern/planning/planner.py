@@ -28,6 +28,7 @@ from dbern.counting.measurement import (
 )
 from dbern.counting.passes import Accumulator, Counters
 from dbern.data.domain import Domain
+from dbern.data.frames import Frame, frame_of
 from dbern.data.objects import is_url
 from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.errors import SpecError
@@ -67,12 +68,14 @@ _LARGEST_AUTO_LATTICE, _LARGEST_OF_MANY_AXES = 1_000_000, 6_000_000  # the secon
 _LARGEST_LATTICE = 1_000_000_000
 
 
-def plan(spec: ReleaseSpec | str | Path) -> ReleasePlan:
+def plan(spec: ReleaseSpec | str | Path, *, data: Any = None) -> ReleasePlan:
     """Plan a release from the spec, the schema and the row counts; no record is read.
 
     Parameters
     ----------
     spec : ReleaseSpec, or the path of its file
+    data : table, optional
+        As of `dbern.release`; asked for its columns and its number of rows alone.
 
     Raises
     ------
@@ -80,17 +83,36 @@ def plan(spec: ReleaseSpec | str | Path) -> ReleasePlan:
         For files, columns or settings that cannot work; the message says what to write.
     """
     spec = ReleaseSpec.of(spec)
-    return plan_files(spec, footers(spec))
+    return plan_files(spec, footers(spec, frame_for(spec, data)))
 
 
-def footers(spec: ReleaseSpec) -> tuple[FileFacts, ...]:
-    """What the footers of the spec's files say, their columns checked.
+def frame_for(spec: ReleaseSpec, data: Any) -> Frame | None:
+    """The columns that a spec reads of a table that was given in place of files.
+
+    Raises
+    ------
+    SpecError
+        Where the spec names files too, or the table or its columns cannot be used.
+    """
+    if data is None:
+        return None
+    if spec.data.source is not None:
+        raise SpecError(
+            "data.source: names files, and a table was given too. Leave out data.source or data=."
+        )
+    return frame_of(data, spec.columns)
+
+
+def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, ...]:
+    """What the footers of the spec's files say, their columns checked; or of a frame's spool.
 
     Raises
     ------
     SpecError
         For files or columns that cannot be used.
     """
+    if frame is not None:
+        return frame.facts
     return read_footers(discover(spec.source), spec.columns)
 
 
@@ -119,7 +141,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         calibration="paper" if settings.family.by_function else "tight",
         components=planned,
         certificate=combined(spec.combination, errors, least),
-        cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.source)),
+        cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.data.source or "")),
         notes=(
             *spec.learner.notes(n),
             *(note for one in measurements for note in one.notes),
@@ -287,16 +309,17 @@ def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
     stated = spec.data.n
     if files and stated is not None and stated != counted:
         raise SpecError(
-            f"data.n: the spec says {stated} rows and the files hold {counted}. "
+            f"data.n: the spec says {stated} rows and there are {counted}. "
             f"Write n = {counted}, or leave it out."
         )
     if not files and stated is None:
-        raise SpecError("data.n: is missing. Write n = 2000000, the public number of rows.")
+        raise SpecError(
+            "data.n: is missing. Write n = 2000000, the public number of rows, which nothing else "
+            "tells before they are read."
+        )
     n = stated if stated is not None else counted
     if n == 0:
-        raise SpecError(
-            "data.source: the files hold no rows. Write a source with at least one row."
-        )
+        raise SpecError("data.source: there are no rows. Write a source with at least one row.")
     if n.bit_length() > 45:
         raise SpecError(
             "data.source: more than 2^45 rows are not available in this version. Split the source."

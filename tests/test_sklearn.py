@@ -46,36 +46,27 @@ CHECKED = [
 
 # Every check that an estimator is expected to fail, and why.
 MISSING = "a row with a missing value is a missing record: to refuse it would tell of the data"
-NOISE = "two fits draw other noise, and the check wants equal numbers"
+NOISE = "two fits draw other noise, and the check wants equal answers: it may pass"
 PUBLIC = "classes are public, and the check changes its labels without saying so"
 AXES = "X has ten columns, and a lattice at most six axes"
+ALL = {"check_estimators_nan_inf": MISSING}
+SUPERVISED = {**ALL, "check_fit_idempotent": NOISE, "check_supervised_y_2d": NOISE}
+CLASSIFIER = {
+    **SUPERVISED, "check_classifiers_classes": PUBLIC, "check_classifiers_train": PUBLIC,
+}  # fmt: skip
+LATTICE = {"check_dtype_object": AXES, "check_fit2d_1sample": AXES}
+REGRESSION = ("regressors_train", "regressors_int", "regressor_data_not_an_array")
 EXPECTED = {
-    "KernelDensity": {"check_dtype_object": AXES, "check_fit2d_1sample": AXES},
+    "KernelDensity": {**ALL, **LATTICE},
     "KernelRegressor": {
-        "check_fit_idempotent": NOISE,
-        "check_supervised_y_2d": NOISE,
-        "check_dtype_object": AXES,
-        "check_fit2d_1sample": AXES,
-        "check_regressors_train": AXES,
-        "check_regressors_int": AXES,
-        "check_regressor_data_not_an_array": AXES,
+        **SUPERVISED, **LATTICE, **{f"check_{name}": AXES for name in REGRESSION},
     },
-    "Ridge": {"check_fit_idempotent": NOISE, "check_supervised_y_2d": NOISE},
-    "LogisticRegression": {"check_fit_idempotent": NOISE},
-    "SVC": {
-        "check_fit_idempotent": NOISE,
-        "check_dtype_object": AXES,
-        "check_fit2d_1sample": AXES,
-    },
-    "GaussianNB": {"check_fit_idempotent": NOISE},
-    "KernelNB": {"check_fit_idempotent": NOISE},
-}
-for _one in CHECKED:
-    EXPECTED[type(_one).__name__]["check_estimators_nan_inf"] = MISSING
-    if hasattr(_one, "classes"):
-        EXPECTED[type(_one).__name__] |= {
-            "check_classifiers_classes": PUBLIC, "check_classifiers_train": PUBLIC,
-        }  # fmt: skip
+    "Ridge": SUPERVISED,
+    "LogisticRegression": CLASSIFIER,
+    "SVC": {**CLASSIFIER, **LATTICE},
+    "GaussianNB": CLASSIFIER,
+    "KernelNB": CLASSIFIER,
+}  # fmt: skip
 
 
 def name_of(estimator: object) -> str:
@@ -97,7 +88,8 @@ def test_scikit_learn_s_checks_pass(estimator, quick):
     done = check_estimator(estimator, expected_failed_checks=expected, on_fail=None, on_skip=None)
     failed = {one["check_name"]: one["exception"] for one in done if one["status"] == "failed"}
     assert failed == {}
-    assert {one["check_name"] for one in done if one["status"] == "xfail"} == set(expected)
+    sure = {name for name, reason in expected.items() if reason != NOISE}
+    assert sure <= {one["check_name"] for one in done if one["status"] == "xfail"}
 
 
 @pytest.mark.slow

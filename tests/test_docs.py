@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = (".", "docs", "pipelines", "deploy")
 PAGES = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
 PERSONAS = ["stewards", "operators", "analysts", "researchers", "data-frames"]
-RUN = ["docs/guide.md", "docs/oracle.md", "docs/other-tools.md", "README.md", "CONTRIBUTING.md"]
+RUN = ["docs/guide.md", "docs/oracle.md", "docs/other-tools.md", "docs/estimators.md"]
+RUN += ["README.md", "CONTRIBUTING.md"]
 RUN += [f"docs/for-{persona}.md" for persona in PERSONAS]
 LANGUAGES = {"python", "console", "toml", "sh", ""}
 OTHERS = ("make ", "git ", "pip ")  # of a checkout: what these do has tests of its own
@@ -153,6 +154,12 @@ def test_a_learner_is_added_as_the_contributing_page_says(reader):
 @pytest.mark.slow
 def test_a_function_is_released_as_its_page_says(reader):
     assert reader.follow("docs/oracle.md") >= 7
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:ledger=None", "ignore:A second fit")
+def test_estimators_are_fitted_as_their_page_says(reader):
+    assert reader.follow("docs/estimators.md") == 4
 
 
 @pytest.mark.slow

@@ -240,11 +240,12 @@ def sign(synopsis_path: str, key: str, as_json: bool, quiet: bool) -> None:
     DBERN_SIGNING_PASSPHRASE.
     """
     del quiet
+    from dbern.data.storage import place_at
     from dbern.synopsis.signatures import private_key_of
     from dbern.synopsis.store import ReleasedStore
 
     private = private_key_of(key, _passphrase)
-    signer = ReleasedStore(synopsis_path).sign(private)
+    signer = ReleasedStore(place_at(synopsis_path)).sign(private)
     report({"signer": signer}, f"signed by {signer}", as_json=as_json)
 
 

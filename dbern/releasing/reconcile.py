@@ -130,7 +130,7 @@ def _attributes(root: dict[str, Any]) -> dict[str, Any]:
 def _published(store: str, dataset: str | None) -> Published:
     place = place_at(store)
     with failures_told(place, "read"):
-        whole = ReleasedStore(store) if is_published(place) else None
+        whole = ReleasedStore(place) if is_published(place) else None
     facts = _attributes(_json(place, ROOT)) if whole is None else whole.attributes
     try:
         rho, random_dp = facts.get("rho"), facts.get("random_dp")

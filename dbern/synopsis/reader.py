@@ -15,6 +15,7 @@ import numpy as np
 from dbern.certificate import Certificate, LowerBound, Promises, combined, strongest_bound
 from dbern.combination import LEAST_SQUARES, Answer, Combination, Meaning
 from dbern.data.domain import Axis, Domain
+from dbern.data.storage import place_at
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget, PrivacyUnit
 from dbern.privacy.random_privacy import RandomPrivacy
@@ -123,7 +124,7 @@ class Synopsis:
     """
 
     def __init__(self, url: str | Path) -> None:
-        self._store = ReleasedStore(url)
+        self._store = ReleasedStore(place_at(url))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (arrived, (self.url, self.metadata["release_id"]))

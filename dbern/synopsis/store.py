@@ -22,7 +22,6 @@ from dbern.data.storage import (
     failures_told,
     is_object_name,
     owner,
-    place_at,
     too_large,
 )
 from dbern.errors import IntegrityError, SpecError, printable
@@ -151,7 +150,7 @@ class ReleasedStore:
 
     Parameters
     ----------
-    url : str or path
+    place : Place
         Where the store is.
 
     Raises
@@ -164,8 +163,8 @@ class ReleasedStore:
         Where the place cannot be read.
     """
 
-    def __init__(self, url: str | Path) -> None:
-        self.place = place = place_at(url)
+    def __init__(self, place: Place) -> None:
+        self.place = place
         with failures_told(place, "read"):
             try:
                 text = place.read(MANIFEST)

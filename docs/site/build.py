@@ -26,6 +26,7 @@ CONFIG = Path(__file__).with_name("mkdocs.yml")
 SOURCE, SITE = ROOT / "build/docs/source", ROOT / "build/docs/site"
 MODULES = {
     "api/dbern.md": "dbern",
+    "api/sklearn.md": "dbern.sklearn",
     "api/targets.md": "dbern.targets",
     "api/testing.md": "dbern.testing",
     "api/xarray.md": "dbern.xarray",

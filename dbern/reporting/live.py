@@ -3,8 +3,11 @@
 The page holds released numbers R and, for each axis and each bandwidth on offer, the matrix M from
 them to coefficients of the Bernstein basis: ``b(y) = basis(y) M`` are an axis's weights of a place,
 and their products over axes those of R in the value there. An integral of the basis is a tail of
-the basis of the next degree, so the mass of a box is a sum of the same kind. Both are what Python
-answers, up to roundings. Everything on the page is released or public.
+the basis of the next degree, so the mass of a box is a sum of the same kind. Where bins count rows
+the page has the weights of steps too, at public places of each axis: the share of the rows in a box
+between them is what `Distribution.mass` answers for many boxes, whose interval follows from the law
+of the noise by its tail. All are what Python answers, up to roundings. Everything on the page is
+released or public.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,6 +30,7 @@ from dbern.errors import EnvironmentRefusedError, printable
 from dbern.reporting.pictures import MAP, SCHEMES, VARIABLES, channels, label, text
 from dbern.strategies.bins import axis_bins
 from dbern.synopsis.arrays import ReleasedArray
+from dbern.synopsis.questions.splines import OFFSETS
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
 
@@ -42,6 +47,7 @@ _FACTORS = (1.0,)
 _PLACES = {1: 801, 2: 200}
 """Of a curve, and along each side of a map."""
 
+_MOST_STEPS, _MOST_WEIGHTS = 400, 50_000  # along an axis, for the sides of boxes
 _COLOURS = 256
 _ROOM = 60  # pixels, for the numbers of the vertical axis
 _INPUTS = {None: "number", TimeUnit.DAYS: "date", TimeUnit.SECONDS: "datetime-local"}
@@ -70,6 +76,8 @@ class Live:
         What the slider's stops are called.
     start : int
         The stop of the release.
+    counts : bool
+        Whether it tells shares of the rows.
     """
 
     library: str
@@ -81,6 +89,7 @@ class Live:
     groups: tuple[str, ...]
     bandwidths: tuple[str, ...]
     start: int
+    counts: bool
 
     @property
     def digests(self) -> str:
@@ -105,7 +114,9 @@ def live(synopsis: Synopsis) -> Live | None:
         return None
     first, places = functions[0], _PLACES[len(axes)]
     factors = _FACTORS if first.bins else (1.0,)
-    stops, matrices = _stops(first, factors)
+    arrays: dict[str, int] = {}
+    stops = _stops(first, factors, arrays)
+    counting = _counting(synopsis, functions, arrays)
     facts = {
         "axes": [
             {"name": axis.name, "low": axis.low, "high": axis.high, "scale": _scale(axis)}
@@ -114,12 +125,12 @@ def live(synopsis: Synopsis) -> Live | None:
         "places": places,
         "shape": first.released.shape,
         "released": [_packed(one.released) for one in functions],
-        "matrices": matrices,
+        "counting": counting,
+        "matrices": list(arrays),
         "stops": stops,
         "widths": _packed(_widths(synopsis, places), "<f4"),
         "band": synopsis.band(synopsis.metadata["certificate"]["beta"]),
         "volume": synopsis.domain.volume,
-        "rows": synopsis.metadata["target"].get("n"),
         "palettes": {scheme: _palette(scheme) for scheme in SCHEMES},
         "colours": {colour: f"--{name}" for name, colour in VARIABLES.items()},
         "document": _document(axes),
@@ -134,6 +145,7 @@ def live(synopsis: Synopsis) -> Live | None:
         groups=tuple(printable(str(one)) for one in synopsis.classes),
         bandwidths=tuple(stop["name"] for stop in stops),
         start=factors.index(1.0),
+        counts=counting is not None,
     )
 
 
@@ -160,16 +172,47 @@ def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
 
 
 def _stops(
-    array: ReleasedArray, factors: Sequence[float]
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """The bandwidths on offer, and the matrices that they use: each is written once."""
-    matrices: dict[str, int] = {}
-    stops = []
-    for factor in factors:
-        packed = [_packed(one) for one in _matrices(array, factor)]
-        places = [matrices.setdefault(one, len(matrices)) for one in packed]
-        stops.append({"name": _named(array, factor), "matrices": places})
-    return stops, list(matrices)
+    array: ReleasedArray, factors: Sequence[float], arrays: dict[str, int]
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": _named(array, factor),
+            "matrices": [_place(one, arrays) for one in _matrices(array, factor)],
+        }
+        for factor in factors
+    ]
+
+
+def _place(values: FloatArray, arrays: dict[str, int]) -> int:
+    """Where it is among the page's arrays, each of which is written once."""
+    return arrays.setdefault(_packed(values), len(arrays))
+
+
+def _counting(
+    synopsis: Synopsis, functions: Sequence[ReleasedArray], arrays: dict[str, int]
+) -> dict[str, Any] | None:
+    """What tells shares of the rows (`Distribution.mass`), of boxes between public places."""
+    random = "random_dp" in synopsis.metadata
+    if random or any(one.counted_in != one.name or not one.bins for one in functions):
+        return None
+    asked, steps = synopsis.distribution(), list[dict[str, Any]]()
+    measures = asked.measures
+    for splines in measures[0].splines:
+        finest = splines.cells * OFFSETS
+        count = min(finest, _MOST_STEPS, _MOST_WEIGHTS // splines.count)
+        places = np.rint(np.linspace(0, finest, count + 1)) / finest
+        sides = splines.steps(places)
+        found = {end: _place(getattr(sides, end), arrays) for end in ("low", "near", "high")}
+        steps.append({"places": places.tolist(), **found})
+    beta = Fraction(str(synopsis.metadata["certificate"]["beta"])) / len(functions)
+    tails = [one.tail(2, beta) for one in measures]
+    return {
+        "steps": steps,
+        "rows": asked.rows,
+        "unit": functions[0].value_unit,
+        "tails": tails,
+        "errors": [one.error for one in measures],
+    }
 
 
 def _matrices(array: ReleasedArray, factor: float) -> list[FloatArray]:

@@ -53,6 +53,9 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         "target": {"kind": "logistic-regression", "C": 1.0}, "data__label": _TWO,
     }),
     "groups": _density("2", data__group={"column": "cloud", "values": ["a", "b", "<b>c</b>"]}),
+    "bins": _density("2", mechanism={"k": None, "h": None, "noise": "binned-laplace"}, data__group={
+        "column": "cloud", "values": ["a", "b", "<b>c</b>"],
+    }),
     "gaussian": _density("1", budget={"delta": "1e-6"}, mechanism={"noise": "discrete-gaussian"}),
     "regression": ("1", {
         "target": {"kind": "nadaraya-watson", "bandwidth": [1.0]},

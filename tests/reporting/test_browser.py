@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from dbern.ledger import BudgetLedger
 from dbern.reporting.budgets import ledger_page
 from dbern.reporting.html import synopsis_page
 from dbern.reporting.pictures import INK, channels
+from dbern.synopsis.questions.measure import many_boxes, quotients
 
 pytestmark = pytest.mark.slow
 WIDTHS = (390, 1280)
@@ -36,7 +38,7 @@ def pages(tmp_path_factory, client):
     """A page of each layout: a curve, one map, many maps, regions, budgets."""
     folder = tmp_path_factory.mktemp("pages")
     made = {}
-    for kind in ("curve", "map", "groups", "regions"):
+    for kind in ("curve", "map", "groups", "bins", "regions"):
         (folder / kind).mkdir()
         project = Project(folder / kind)
         made[kind] = synopsis_page(make(project, kind, client))
@@ -47,7 +49,7 @@ def pages(tmp_path_factory, client):
     return folder
 
 
-@pytest.mark.parametrize("kind", ["curve", "map", "groups", "regions", "budgets"])
+@pytest.mark.parametrize("kind", ["curve", "map", "groups", "bins", "regions", "budgets"])
 def test_a_page_looks_right_in_a_browser(debugger, pages, kind):
     for width in WIDTHS:
         for scheme in ("light", "dark"):
@@ -76,7 +78,7 @@ def mass(synopsis, box):
     return values
 
 
-@pytest.mark.parametrize("kind", ["curve", "map", "groups"])
+@pytest.mark.parametrize("kind", ["curve", "map", "bins"])
 def test_a_box_that_is_dragged_has_the_mass_that_python_finds(debugger, pages, kind):
     synopsis = dbern.open(pages / kind / "out.zarr")
     told = ask(debugger, pages / f"{kind}.html", (0.2, 0.9, 0.7, 0.25), (0.9, 0.1, 0.45, 0.6))
@@ -89,25 +91,48 @@ def test_a_box_that_is_dragged_has_the_mass_that_python_finds(debugger, pages, k
         np.testing.assert_allclose(float(one["error"]), size * synopsis.band(0.05), rtol=1e-12)
 
 
-def test_a_group_that_is_chosen_has_its_own_mass(debugger, pages):
-    synopsis = dbern.open(pages / "groups" / "out.zarr")
-    choose = (
-        "(() => { const one = document.getElementById('live-group'); one.value = '2';"
-        "one.dispatchEvent(new Event('change'));"
-        "return {...document.getElementById('live-mass').dataset}; })()"
+def chosen(name, value, event):
+    """An expression that writes into a field, and tells what the page then says."""
+    return (
+        f"(() => {{ const one = document.getElementById('live-{name}'); one.value = '{value}';"
+        f"one.dispatchEvent(new Event('{event}'));"
+        "return ['mass', 'records'].map((one) => "
+        "({...document.getElementById('live-' + one)?.dataset})); })()"
     )
-    (told,) = ask(debugger, pages / "groups.html", choose)
-    assert abs(float(told["value"]) - mass(synopsis, json.loads(told["box"]))[2]) < 1e-9
+
+
+@pytest.mark.filterwarnings("ignore:each answer holds")
+def test_the_rows_in_a_box_are_those_that_python_answers(debugger, pages):
+    synopsis = dbern.open(pages / "bins" / "out.zarr")
+    asked = synopsis.distribution()
+    ((told, records),) = ask(debugger, pages / "bins.html", chosen("group", 2, "change"))
+    box = json.loads(told["box"])
+    assert abs(float(told["value"]) - mass(synopsis, box)[2]) < 1e-9
+    value, low, high = json.loads(records["share"])
+    region = dict(zip(synopsis.domain.names, box, strict=True))
+    found = asked.mass(region)
+    assert abs(value - float(found.value[2])) < 1e-9
+    # The page tells what is told of many boxes, which is not simulated: hardly wider.
+    assert low <= float(found.low[2]) + 1e-9
+    assert float(found.high[2]) <= high + 1e-9
+    ends = synopsis.domain.to_unit(np.array(box).T)
+    measure = asked.measures[2]
+    sides = [
+        splines.between(*(end[axis : axis + 1] for end in ends))
+        for axis, splines in enumerate(measure.splines)
+    ]
+    near, below, above = many_boxes(measure, sides)
+    beta = Fraction(1, 20) / 3
+    total = measure.values.sum()
+    band = quotients(near / total, below, above, measure, beta)
+    np.testing.assert_allclose([value, low, high], np.ravel(band), atol=1e-9)
+    band = quotients(near, below.of_one(), above.of_one(), measure, beta)
+    np.testing.assert_allclose(json.loads(records["part"]), np.ravel(band), atol=1e-9)
 
 
 def test_numbers_that_are_typed_move_the_box(debugger, pages):
     synopsis = dbern.open(pages / "map" / "out.zarr")
-    kind = (
-        "(() => { const one = document.getElementById('live-low-1'); one.value = '-0.125';"
-        "one.dispatchEvent(new Event('input'));"
-        "return {...document.getElementById('live-mass').dataset}; })()"
-    )
-    (told,) = ask(debugger, pages / "map.html", kind)
+    ((told, _),) = ask(debugger, pages / "map.html", chosen("low-1", "-0.125", "input"))
     box = json.loads(told["box"])
     assert box[1][0] == -0.125
     assert abs(float(told["value"]) - mass(synopsis, box)[0]) < 1e-9

@@ -61,10 +61,53 @@ document.addEventListener("DOMContentLoaded", async () => {
   };
 
   const share = (i, place) => Math.min(1, Math.max(0, (place - ends(i)[0]) / ends(i)[1]));
+  // To a place for which the page has weights.
+  const snapped = (i, place) => {
+    const [low, size] = ends(i), part = share(i, place);
+    const near = (facts.counting?.steps[i].places ?? [part]).reduce((best, one) => (Math.abs(one - part) < Math.abs(best - part) ? one : best));
+    return low + near * size;
+  };
   const mass = () => facts.volume * sums(axes.map((_, i) => [between(i, ...state.box[i].map((end) => share(i, end)))]))[0];
   const grid = () => {
     const middles = Array.from({ length: cells }, (_, j) => (j + 0.5) / cells);
     return { middles, values: sums(axes.map((_, i) => middles.map((y) => weights(i, y)))) };
+  };
+
+  // The share of the rows in a box: dbern.synopsis.questions.measure, many_boxes and quotients.
+  const counting = facts.counting;
+  const side = (i, place, name) => {
+    const at = counting.steps[i].places.reduce((best, one, j, all) => Math.abs(one - place) < Math.abs(all[best] - place) ? j : best, 0);
+    const size = facts.shape[i];
+    return matrices[counting.steps[i][name]].subarray(at * size, (at + 1) * size);
+  };
+  const inside = (i, ends, high, low) => side(i, ends[1], high).map((one, j) => one - side(i, ends[0], low)[j]);
+  const total = (values) => values.reduce((a, b) => a + b, 0);
+  const over = (terms, of) => terms.reduce((sum, [rows, part]) => sum + part * rows.reduce((all, row) => all * of(row), 1), 0);
+  const rows = () => {
+    const ends = state.box.map((pair, i) => pair.map((end) => share(i, end)));
+    const [upper, near, lower] = [["high", "low"], ["near", "near"], ["low", "high"]].map(([a, b]) => ends.map((pair, i) => inside(i, pair, a, b)));
+    const below = upper.map((_, turn) => [upper.map((row, i) => (i === turn ? lower[i] : row)), 1]);
+    if (axes.length > 1) below.push([upper, 1 - axes.length]);
+    const values = released[state.group], count = values.length, [q, loose] = counting.tails[state.group];
+    const value = (terms) => terms.reduce((sum, [own, part]) => sum + part * sums(own.map((row) => [row]))[0], 0) / counting.unit;
+    const base = total(values) / counting.unit;
+    const error = counting.errors[state.group] + 1e-12 * values.reduce((a, b) => Math.max(a, Math.abs(b)), 0) / counting.unit;
+    const end = (terms, sign, whole) => {
+      const sizes = terms.map(([own, part]) => [own.map((row) => row.map(Math.abs)), Math.abs(part)]);
+      const largest = 1 + over(sizes, (row) => row.reduce((a, b) => Math.max(a, b), 0));
+      const top = value(terms) + sign * (loose * largest + error * (count + over(sizes, total)));
+      const square = total(terms.flatMap(([one, a]) => terms.map(([other, b]) => a * b * one.reduce((all, row, i) => all * total(row.map((x, j) => x * other[i][j])), 1))));
+      const [by, mixed, own] = whole ? [base, over(terms, total), count] : [1, 0, 0];
+      const [a, b, c] = [by ** 2 - q ** 2 * own, top * by - q ** 2 * mixed, top ** 2 - q ** 2 * square];
+      const found = by > 0 && a > 0 ? (b + sign * Math.sqrt(Math.max(b ** 2 - a * c, 0))) / a : sign * Infinity;
+      return Math.min(1, Math.max(0, found));
+    };
+    const middle = value([[near, 1]]);
+    const answered = (guess, whole) => {
+      const low = end(below, -1, whole), high = Math.max(low, end([[upper, 1]], 1, whole));
+      return [Math.min(high, Math.max(low, guess)), low, high];
+    };
+    return { share: answered(base > 0 ? middle / base : 0.5, true), part: answered(middle, false) };
   };
 
   // The library's figures, in the colours of the page.
@@ -84,8 +127,8 @@ document.addEventListener("DOMContentLoaded", async () => {
     for (const one of figures) {
       one.on_event("selectiongeometry", (event) => {
         const { x0, x1, y0, y1 } = event.geometry;
-        const ends = [[x0, x1], [y0, y1]].slice(0, axes.length);
-        state.box = ends.map((pair, i) => pair.map((end) => end / axes[i].scale).sort((a, b) => a - b));
+        const sides = [[x0, x1], [y0, y1]].slice(0, axes.length);
+        state.box = sides.map((pair, i) => pair.map((end) => snapped(i, end / axes[i].scale)).sort((a, b) => a - b));
         answer();
       });
     }
@@ -135,10 +178,18 @@ document.addEventListener("DOMContentLoaded", async () => {
       const boxes = one.center.filter((part) => part.tags.includes("box"));
       for (const part of boxes) part.setv({ left: x[0], right: x[1], ...(y ? { bottom: y[0], top: y[1] } : {}) });
     });
+    if (counting) {
+      const found = rows(), told = (numbers, unit) => {
+        const [value, low, high] = numbers.map((one) => rounded(one, Math.max((numbers[2] - numbers[1]) / 2, 1e-9))[0]);
+        return `${value}${unit}, from ${low} to ${high}${unit}`;
+      };
+      find("live-records").textContent = told(found.share.map((one) => 100 * one), " %");
+      find("live-count").textContent = told(found.part.map((one) => counting.rows * one), " rows");
+      Object.assign(find("live-records").dataset, { share: JSON.stringify(found.share), part: JSON.stringify(found.part) });
+    }
     const shown = rounded(100 * found, 100 * error);
     find("live-mass").textContent = `${shown[0]} % ± ${shown[1]} %`;
     Object.assign(find("live-mass").dataset, { value: found, error, box: JSON.stringify(state.box) });
-    if (facts.rows) find("live-rows").textContent = `${rounded(facts.rows * found, Math.max(10, facts.rows * error)).join(" ± ")} rows`;
     state.box.forEach((pair, i) => pair.forEach((end, which) => {
       const field = find(`live-${which ? "high" : "low"}-${i}`);
       if (field === document.activeElement) return;
@@ -150,7 +201,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   axes.forEach((axis, i) => ["low", "high"].forEach((name, which) => find(`live-${name}-${i}`).addEventListener("input", (event) => {
     const place = event.target.valueAsNumber / (event.target.type === "number" ? 1 : axis.scale);
     if (!Number.isFinite(place)) return;
-    state.box[i][which] = Math.min(axis.high, Math.max(axis.low, place));
+    state.box[i][which] = snapped(i, place);
     answer();
   })));
   find("live-stop")?.addEventListener("input", (event) => {
@@ -165,6 +216,7 @@ document.addEventListener("DOMContentLoaded", async () => {
     answer();
   });
   document.documentElement.classList.add("answers");
+  state.box = state.box.map((pair, i) => pair.map((end) => snapped(i, end)));
   await draw();
   scheme.addEventListener("change", draw);
   addEventListener("resize", fit);

@@ -527,7 +527,7 @@ def _count(
         staging = ledger.staging(reservation)
         if counters.keyed:
             counters = counters.with_key(ledger.key(reservation))
-        _stage(client, counters, spec, plan, files, reservation, staging, journal)
+        _stage(client, counters, plan, files, reservation, staging, journal)
         with journal.stage("sealing and charging"):
             return ledger.spend(reservation, staging.seal())
 
@@ -535,7 +535,6 @@ def _count(
 def _stage(
     client: Client,
     counters: Counters,
-    spec: ReleaseSpec,
     plan: ReleasePlan,
     files: list[FileFacts],
     reservation: Reservation,

@@ -37,7 +37,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
@@ -83,7 +83,7 @@ class AxisBins(AxisMap):
 
     cells: int
     degree: int
-    packed: bytes
+    packed: bytes = field(repr=False)
     used: int = 0
 
     kind: ClassVar[str] = "binned"

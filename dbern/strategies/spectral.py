@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -175,7 +175,7 @@ class AxisSpectrum(LinearMap):
         How many leading eigenvectors an evaluation uses; 0: all. Never stored.
     """
 
-    packed: bytes
+    packed: bytes = field(repr=False)
     exponent: int
     levels: tuple[float, ...]
     weighting: float = 0.25

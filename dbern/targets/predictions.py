@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from dbern.combination import Combination
 from dbern.privacy.accuracy import public_stream
-from dbern.privacy.families import family_of
+from dbern.privacy.families import covariance_of
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.moments import Measured, Moments, least_squares
 from dbern.types import FloatArray
@@ -122,8 +122,7 @@ def _primes(count: int) -> FloatArray:
 
 def deviation_of(law: Noise) -> float:
     """Return the standard deviation of a law, in the units of values."""
-    family = family_of(law)
-    return math.ldexp(family.deviation * family.scale(law), law.granularity_exponent)
+    return math.ldexp(covariance_of(law).deviation, law.granularity_exponent)
 
 
 # --- Gaussian naive Bayes

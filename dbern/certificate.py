@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -14,8 +15,7 @@ from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.combination import Combination
 from dbern.privacy.accuracy import public_stream
-from dbern.privacy.families import family_of
-from dbern.privacy.keystream import KeyStream
+from dbern.privacy.families import Draw, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import LatticeStrategy, Strategy
 from dbern.strategies.bias import Approximation
@@ -36,6 +36,7 @@ _CUT = 1e-5  # of the norm, left out of a polynomial to enclose the rest at fewe
 _ROUNDING = 1e-11  # of the norm: far above the floats' error of the coefficients
 _WORK = 4e9  # multiplications that a simulated quantile may take: under a second
 _DRAWING = 300.0  # multiplications in the time that one number of noise takes
+_ACCEPTED = 0.56  # of vectors of M numbers, times the root of M: a joint law's
 _SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough to draw at
 _LARGEST_SHARE = Fraction(1, 10)  # of beta, for the largest draw beside the values at nodes
 _SIMULATION_SHARE = 0.1  # of beta, spent on the simulation's own uncertainty
@@ -92,7 +93,7 @@ def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta:
     rank = quantile_rank(draws, float(beta))
     if rank is None:
         return bound
-    drawn = drawn_noise(law, draws * count, public_stream("certificate", 0))
+    drawn = family_of(law).drawn(law, draws * count, 1, public_stream("certificate", 0))
     weights = drawn.reshape(draws, -1, axes + (constant > 0))
     slopes, middle = weights[..., :axes], 0.0 if constant == 0 else constant * weights[..., -1]
     high = middle + np.maximum(slopes, 0.0).sum(axis=-1)
@@ -113,7 +114,7 @@ def _simulated_quantile(
     """
     for oversampling, wanted in _ENCLOSURES:
         enclosure = enclose(strategy, h, oversampling)
-        draws = int(min(_MOST_DRAWS, _WORK / _work(strategy, enclosure.bases)))
+        draws = int(min(_MOST_DRAWS, _WORK / _work(strategy, enclosure.bases, law)))
         if draws >= wanted:
             break
     else:
@@ -121,7 +122,8 @@ def _simulated_quantile(
     rank = quantile_rank(draws, beta)
     if rank is None:
         return None
-    fields, largest = noise_sups(enclosure.bases, law, draws, first=strategy.whole)
+    draw = partial(family_of(law).drawn, law)
+    fields, largest = noise_sups(enclosure.bases, draw, draws, first=strategy.whole)
     sups = np.sort(enclosure.factor * fields + enclosure.loose * largest)
     granule = math.ldexp(1.0, law.granularity_exponent)
     return OUTWARD * granule * float(sups[rank])
@@ -186,10 +188,12 @@ def _effective_degree(k: int, matrix: FloatArray) -> tuple[int, float, float]:
     return degree, norm, float(tails[degree + 1]) + _ROUNDING * norm
 
 
-def _work(strategy: Strategy, bases: Sequence[FloatArray]) -> float:
+def _work(strategy: Strategy, bases: Sequence[FloatArray], law: Noise) -> float:
     """Multiplications of a draw, what its noise takes, and a map of the whole lattice, if any."""
     whole = 0 if strategy.whole is None else strategy.whole.size
-    return _DRAWING * strategy.layout.size + _field_work(bases) + whole
+    joint = law.values < math.inf
+    numbers = law.values**1.5 / _ACCEPTED if joint else strategy.layout.size
+    return _DRAWING * numbers + _field_work(bases) + whole
 
 
 def _field_work(bases: Sequence[FloatArray]) -> float:
@@ -202,7 +206,7 @@ def _field_work(bases: Sequence[FloatArray]) -> float:
 
 def noise_sups(
     bases: Sequence[FloatArray],
-    law: Noise,
+    draw: Draw,
     draws: int,
     label: str = "certificate",
     first: FloatArray | None = None,
@@ -218,21 +222,14 @@ def noise_sups(
     sups, sizes = np.empty(draws), np.empty(draws)
     for start in range(0, draws, together):
         count = min(together, draws - start)
-        size = count * math.prod(shape)
-        fields = drawn_noise(law, size, public_stream(label, start))
-        sizes[start : start + count] = np.abs(fields.reshape(-1, count)).max(axis=0)
+        fields = draw(math.prod(shape), count, public_stream(label, start))
+        sizes[start : start + count] = np.abs(fields).max(axis=0)
         fields = fields.reshape(*shape, count)  # the draw goes to the front as the axes rotate
         fields = fields if first is None else np.tensordot(first, fields, axes=(-1, 0))
         for basis in bases:
             fields = np.tensordot(fields, basis, axes=(0, 1))
         sups[start : start + count] = np.abs(fields.reshape(count, -1)).max(axis=1)
     return sups, sizes
-
-
-def drawn_noise(law: Noise, count: int, stream: KeyStream) -> FloatArray:
-    """Noise in granules."""
-    zeros = np.zeros(count, dtype=np.int64)
-    return law.draw(count, stream).added_to(zeros).astype(np.float64)
 
 
 # --- Proved bounds on sup_y |released(y) - F_D(y)|, from public facts alone

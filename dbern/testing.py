@@ -259,7 +259,10 @@ def ratios(ones: Int64Array, others: Int64Array, planned: PlannedMeasurement) ->
     norm, bound = _sensitivity(planned)
     found = np.empty((len(ones), len(others)))
     for i, one in enumerate(ones):
-        found[i] = np.linalg.norm(np.abs(others - one).astype(np.float64), norm, axis=1)
+        apart = (others - one).astype(np.float64)
+        found[i] = np.linalg.norm(apart, norm, axis=1)
+        if planned.noise.law.values < math.inf:  # what is added, or taken away: twice the larger
+            found[i] += np.abs(apart.sum(axis=1))
     return found / bound
 
 

@@ -118,6 +118,27 @@ print((privatize(zeros, 0, law, bytes(32), "density") != other).any())
 """,
     )
     assert said == ["cautious", "cautious", "2.0", "True", "True", "True"]
+    said = run(
+        copy.parent,
+        """
+import numpy as np
+from dbern.data.parquet import write_records
+from dbern.ledger import BudgetLedger
+from dbern.privacy.budget import Budget
+
+if __name__ == "__main__":
+    write_records("demo.parquet", {"x": np.linspace(0.0, 10.0, 100)})
+    BudgetLedger.create("sqlite:///l.db")
+    with BudgetLedger.open("sqlite:///l.db") as ledger:
+        ledger.grant("demo", Budget.parse("1"))
+    spec, plan = planned("cautious")
+    found = dbern.release(spec).synopsis
+    facts = found.metadata["components"][0]["noise"]
+    print(facts["kind"], facts["law"]["kind"], found.arrays[0].law == plan.noise.law)
+    print(bool(np.isfinite(found(np.array([[5.0]]))).all()))
+""",
+    )
+    assert said == ["cautious", "cautious", "True", "True"]
 
 
 STRATEGY = '''

@@ -17,6 +17,11 @@ Replacing a record then moves the bins by at most ``2 (p + 1)^l rho / n`` more t
 would, in the l1 norm, and by ``2 (p + 1)^{l/2} rho / n`` in the l2 norm, whether it stays in its
 output or not.
 
+*Sides.* Integers of weights in [0, 1] are nonnegative, and those of one record sum to at most ``2^s
++ (p + 1)^l``. Replacing a record takes away no more than it had counted, and adds no more than the
+other counts: each is ``(1 + (p + 1)^l rho) / n`` at most, in one output or in two, half of what the
+l1 norm can be. So are u times as much of u rows. A record that is added moves one side by all.
+
 Weighted kernel sums ``F_o(y) = (1/n) sum_i [o_i = o] w_i K(y - d_i)``, K a product of axes.
 
 A public rule gives each record an output o and a weight w in [-1, 1]. Densities, regression sums,
@@ -60,7 +65,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
@@ -480,7 +485,8 @@ class WeightedSum:
         signed, multi_output = self._signed, self.outputs > 1
         if norm == 2:
             return strategy.l2_sensitivity(self.kernels, signed=signed, multi_output=multi_output)
-        return strategy.l1_sensitivity(self.kernels, signed=signed or multi_output, loose=loose)
+        found = strategy.l1_sensitivity(self.kernels, signed=signed or multi_output, loose=loose)
+        return replace(found, sides=strategy.kind == "binned" and not signed)
 
     @property
     def added_function_sensitivity(self) -> float:

@@ -313,7 +313,8 @@ def _rows(bound: Bound, protection: Protection) -> Bound:
     rows = protection.unit.max_contributions
     if rows == 1:
         return bound
-    return Bound(OUTWARD * rows * bound.value, f"{rows} rows x {bound.derivation}")
+    text = f"{rows} rows x {bound.derivation}"
+    return Bound(OUTWARD * rows * bound.value, text, bound.sides)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -56,7 +56,7 @@ Reference: TypeAlias = Callable[[FloatArray], FloatArray]
 """A public density, up to a factor: points (m, l) of the unit cube to values (m,)."""
 
 
-def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily) -> float:
+def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, values: int) -> float:
     """Mean sup norm of the noise at scale one, on a coarse grid under a public key."""
     points = _points(len(h), {1: 129, 2: 49, 3: 25})
     y = (1 - np.cos(np.linspace(0, np.pi, points))) / 2
@@ -64,9 +64,9 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily) -> f
         bernstein_basis(y, k) @ matrix
         for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True)
     ]
-    law = family.law(_UNIT_SCALE, 0, 1)
+    draw = family.predicted(_UNIT_SCALE, values)
     draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // strategy.layout.size))
-    sups, _ = noise_sups(bases, law, draws, "planning", strategy.whole)
+    sups, _ = noise_sups(bases, draw, draws, "planning", strategy.whole)
     return float(sups.mean()) / _UNIT_SCALE
 
 
@@ -155,9 +155,12 @@ def _axis_worst(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> tuple[f
 @lru_cache(maxsize=1024)
 def _largest_row(k: int, h: int, axis: AxisMap | None) -> float:
     """The largest norm over y, on a grid, of what multiplies an axis's released values."""
-    rows = _rows(k, h, 129, crowded=True)
-    rows = rows if axis is None else rows @ axis.synthesis
-    return float(np.linalg.norm(rows, axis=1).max())
+    return float(np.linalg.norm(_released_rows(k, h, axis, 129), axis=1).max())
+
+
+def _released_rows(k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
+    rows = _rows(k, h, points, crowded=True)
+    return rows if axis is None else rows @ axis.synthesis
 
 
 def _points(axes: int, usual: Mapping[int, int]) -> int:
@@ -284,6 +287,12 @@ class Problem:
         moments = 1 << (len(self.kernels) - 1)
         return max(lattice.size, moments * math.prod(cells.count for cells in axes))
 
+    def admits(self, strategy: BinnedStrategy) -> bool:
+        """Whether the noise is for such bins."""
+        if self._values(strategy) > self.family.most_values:
+            return False
+        return not self.family.sides or self.measurement.sensitivity(strategy, 1, True).sides
+
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
         """The given order, or the usual ones on every axis."""
         axes = self.measurement.domain.dimensions
@@ -304,7 +313,10 @@ class Problem:
 
     def noise(self, strategy: Strategy, h: tuple[int, ...]) -> float:
         """Predict the mean sup of the noise."""
-        return self._scale(strategy) * unit_noise(strategy, h, self.family)
+        return self._scale(strategy) * unit_noise(strategy, h, self.family, self._values(strategy))
+
+    def _values(self, strategy: Strategy) -> int:
+        return self.measurement.outputs * strategy.layout.size
 
     def least_noise(self, strategy: Strategy, h: tuple[int, ...]) -> float:
         """Bound that from below, at once: it is at least the mean size at any one point.
@@ -321,10 +333,15 @@ class Problem:
 
     def _deviation(self, strategy: Strategy, h: tuple[int, ...]) -> float:
         """The largest over points, on a grid, of the standard deviation of the noise there."""
-        deviation = self.family.deviation * self._scale(strategy)
-        for axis in zip(strategy.lattice.k, h, strategy.axis_maps, strict=True):
-            deviation *= _largest_row(*axis)
-        return deviation
+        noise = self.family.covariance(self._values(strategy)).scaled(self._scale(strategy))
+        axes = list(zip(strategy.lattice.k, h, strategy.axis_maps, strict=True))
+        if noise.correlation == 0:
+            return noise.deviation * math.prod(_largest_row(*axis) for axis in axes)
+        points = _points(len(axes), {1: 129, 2: 33, 3: 13})
+        rows = [_released_rows(*axis, points) for axis in axes]
+        squares = reduce(np.multiply.outer, [np.square(one).sum(axis=1) for one in rows])
+        sums = reduce(np.multiply.outer, [one.sum(axis=1) for one in rows])
+        return math.sqrt(max(0.0, float(noise.variance(squares, sums).max())))
 
     def estimate(self, strategy: BinnedStrategy, h: tuple[int, ...], missed: float) -> float:
         """The predicted error at once, but for that of a typical database."""
@@ -342,8 +359,7 @@ class Problem:
     def moved(self, strategy: Strategy) -> float:
         """n times what the noise's scale is in proportion to."""
         if self.family.norm == math.inf:
-            values = self.measurement.outputs * strategy.layout.size
-            return self.measurement.function_sensitivity * math.sqrt(values)
+            return self.measurement.function_sensitivity * math.sqrt(self._values(strategy))
         return self.measurement.sensitivity(strategy, int(self.family.norm), True).value
 
     def lattice_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
@@ -469,9 +485,10 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
         if (1.0 if problem.certified else problem.share) * missed <= _NEGLIGIBLE * estimate:
             break
     missed = 0.0 if problem.kinked else missed  # kinks are missed by bins, too, and by more
-    binned = [_bins(problem, lattice, order, grid) for grid in fitting]
+    every = (_bins(problem, lattice, order, grid) for grid in fitting)
+    binned = [strategy for strategy in every if problem.admits(strategy)]
     estimates = [problem.estimate(strategy, order, missed) for strategy in binned]
-    least, among = math.inf, _NEAR * min(estimates)
+    least, among = math.inf, _NEAR * min(estimates, default=math.inf)
     for degree in _BIN_RESOLUTIONS:
         found = [
             problem.candidate(strategy, order, missed)
@@ -621,7 +638,7 @@ def _candidate(
 ) -> Candidate:
     """Predict the errors of one way to release."""
     noise = problem.moved(strategy) / problem.n * problem.noise_ratio
-    noise *= unit_noise(strategy, h, problem.family)
+    noise *= unit_noise(strategy, h, problem.family, strategy.layout.size)
     spectrum = strategy.spectrum if isinstance(strategy, GramStrategy) else None
     farthest, rough = _errors(cube, strategy.lattice.k, h, spectrum)
     ball = problem.measurement.approximation

@@ -62,6 +62,7 @@ from dbern.types import FloatArray
 
 
 _PAPER_H, _LARGEST_PAPER_K = 2, 64
+_WORTH = 0.01  # of the error: what another law has to gain, or the usual one is taken
 _ORDERS: tuple[Literal["k", "h"], ...] = ("k", "h")
 _LARGEST_AUTO_K = 1000
 _LARGEST_AUTO_LATTICE, _LARGEST_OF_MANY_AXES = 1_000_000, 6_000_000  # the second from 7 axes on
@@ -125,7 +126,8 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     settings = Settings.of(spec, n, sum(one.outputs for one in measurements))
     if all(one.entries for one in measurements):
         _refuse_choices(settings)
-    resolved = [plan_measurement(one, settings, *choose(one, settings)) for one in measurements]
+    chosen_ways = {one.name: choose(one, settings) for one in measurements}
+    resolved = [plan_measurement(one, settings, *chosen_ways[one.name]) for one in measurements]
     planned = tuple(one for one, _ in resolved)
     counters = Counters.of([one for _, one in resolved], spec.records, spec.protection.unit, n)
     errors = [one.certificate for one in planned for _ in range(one.outputs)]
@@ -158,7 +160,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
             list(zip(measurements, planned, strict=True)),
             spec.combination,
             spec.domain,
-            lambda measurement: problem_of(measurement, settings),
+            lambda measurement: problem_of(measurement, settings, chosen_ways[measurement.name][2]),
         ),
     )
 
@@ -186,7 +188,7 @@ class Settings:
         The most rows of a unit.
     """
 
-    family: NoiseFamily
+    families: tuple[NoiseFamily, ...]
     charge: Budget
     beta: Fraction
     n: int
@@ -203,7 +205,7 @@ class Settings:
         """Return those of a spec."""
         names, both = spec.domain.names, {key: spec.per_axis(key) for key in _ORDERS}
         return cls(
-            family=spec.family,
+            families=spec.families,
             charge=spec.charge,
             beta=spec.beta,
             n=n,
@@ -219,6 +221,11 @@ class Settings:
             reference=spec.reference,
         )
 
+    @property
+    def family(self) -> NoiseFamily:
+        """The one of vectors and lattice values."""
+        return self.families[0]
+
     def per_axis(self, key: str, domain: Domain) -> tuple[int, ...] | None:
         """Return k or h for each axis of a domain; None where the plan is to choose."""
         values = self.axes[key]
@@ -226,10 +233,14 @@ class Settings:
 
 
 def plan_measurement(
-    measurement: Measurement, settings: Settings, strategy: Any, h: tuple[int, ...]
+    measurement: Measurement,
+    settings: Settings,
+    strategy: Any,
+    h: tuple[int, ...],
+    family: NoiseFamily,
 ) -> tuple[PlannedMeasurement, Accumulator]:
-    """Plan one measurement, made for n rows by `for_rows`, with the strategy and order given."""
-    family, n, charge = settings.family, settings.n, settings.charge
+    """Plan one measurement, made for n rows by `for_rows`, with strategy, order and noise given."""
+    n, charge = settings.n, settings.charge
     if measurement.entries and family.by_function:
         family = LAPLACE  # what the paper says is of functions: a vector's moves are bounded
     fraction, measurement = measurement.fraction, for_lattice(measurement, strategy)
@@ -329,32 +340,36 @@ def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
 
 def choose(
     measurement: Measurement, settings: Settings
-) -> tuple[Strategy | Entries, tuple[int, ...]]:
+) -> tuple[Strategy | Entries, tuple[int, ...], NoiseFamily]:
     """Return what the spec says, and the smallest predicted error over what it leaves open."""
-    if measurement.entries:
-        return Entries(len(measurement.entries)), ()
-    if measurement.linear:
-        return _corners(measurement, settings)
     family, noise = settings.family, settings.noise
+    if measurement.entries:
+        return Entries(len(measurement.entries)), (), family
+    if measurement.linear:
+        return *_corners(measurement, settings), family
     k, h = _given_k(measurement, settings), settings.per_axis("h", measurement.domain)
     if family is PAPER:
         h = h or (_PAPER_H,) * measurement.domain.dimensions
         k = k or _paper_k(measurement, settings, max(h))
     plain_only = noise == family.plain or len(family.kinds) == 1
     if k is not None and h is not None and plain_only:
-        return LatticeStrategy(Lattice(k)), h
-    problem = replace(problem_of(measurement, settings), k=k, h=h)
-    kinds = [kind for kind, one in family.kinds.items() if noise in ("auto", one)]
-    kinds = [""] if plain_only else kinds
+        return LatticeStrategy(Lattice(k)), h, family
     if noise == family.kinds.get("spectral"):
-        require_positive_definite(problem.kernels)
-    best = chosen(kinds, problem)
+        require_positive_definite(measurement.kernels)
+    best: Candidate | None = None
+    for one in settings.families:
+        to_beat = math.inf if best is None else best.error / (1 + _WORTH)
+        problem = problem_of(measurement, settings, one)
+        kinds = [kind for kind, name in one.kinds.items() if noise in ("auto", name)]
+        kinds = [""] if plain_only else kinds
+        found = chosen(kinds, replace(problem, k=k, h=h, to_beat=to_beat))
+        best, family = (best, family) if found is None else (found, one)
     if best is None:
         raise SpecError(
             f'mechanism.noise: "{noise}" is not for what target.kind = "{settings.kind}" releases. '
             f'Write noise = "{family.plain}" or "auto"'
         )
-    return best.strategy, best.h
+    return best.strategy, best.h, family
 
 
 def _corners(measurement: Measurement, settings: Settings) -> tuple[Strategy, tuple[int, ...]]:
@@ -378,8 +393,11 @@ def _refuse_choices(settings: Settings) -> None:
         )
 
 
-def problem_of(measurement: Measurement, settings: Settings) -> Problem:
-    """Return what the choice of k, h, noise and rank starts from."""
+def problem_of(
+    measurement: Measurement, settings: Settings, noise: NoiseFamily | None = None
+) -> Problem:
+    """Return what the choice of k, h and rank starts from; by default of the usual noise."""
+    family = noise or settings.family
     k = _given_k(measurement, settings)
     if k is not None:
         measurement = for_lattice(measurement, LatticeStrategy(Lattice(k)))
@@ -388,8 +406,8 @@ def problem_of(measurement: Measurement, settings: Settings) -> Problem:
     return Problem(
         measurement=measurement,
         n=settings.n,
-        family=settings.family,
-        noise_ratio=settings.family.ratio(settings.charge.part(measurement.fraction)),
+        family=family,
+        noise_ratio=family.ratio(settings.charge.part(measurement.fraction)),
         k=k,
         h=settings.per_axis("h", measurement.domain),
         certified=settings.certified,
@@ -463,7 +481,8 @@ def exact_sensitivity(
     if family.by_function:
         return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
     bound = measurement.sensitivity(strategy, norm, False)
-    return Sensitivity.over(n, function, bound.value, bound.derivation, norm)
+    exact = Sensitivity.over(n, function, bound.value, bound.derivation, norm)
+    return replace(exact, sides=family.sides and bound.sides)
 
 
 def tolerance(exact: Sensitivity, strategy: Any, n: int, ratio: float) -> float:
@@ -562,7 +581,7 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     """
     _refuse_advanced(spec)
     files = footers(spec)
-    if spec.family is PAPER:
+    if PAPER in spec.families:
         raise SpecError('mechanism.calibration: the trade-off is that of "tight". Write "tight"')
     n, at_once = public_rows(spec, files), sum(one.outputs for one in spec.components)
     settings = Settings.of(spec, n, at_once)
@@ -572,19 +591,20 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
             f'target.kind: "{spec.learner.kind}" leaves no k, h or rank to choose. '
             "Leave out --table."
         )
-    problem = problem_of(measurement, settings)
     best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
-    for kind, noise in settings.family.kinds.items():
+    families = {noise: one for one in settings.families for noise in one.kinds.values()}
+    for noise, family in families.items():
         if settings.noise not in ("auto", noise):
             continue
-        for candidate in candidates(kind, problem):
+        kind = next(kind for kind, name in family.kinds.items() if name == noise)
+        for candidate in candidates(kind, problem_of(measurement, settings, family)):
             strategy = candidate.strategy
             key = (noise, strategy.lattice.k, strategy.layout.size)
             if key not in best or candidate.error < best[key].error:
                 best[key] = candidate
     options = []
     for (noise, k, values), one in sorted(best.items(), key=_predicted)[:_MOST_OPTIONS]:
-        planned, _ = plan_measurement(measurement, settings, one.strategy, one.h)
+        planned, _ = plan_measurement(measurement, settings, one.strategy, one.h, families[noise])
         sure, predicted = planned.certificate, one.error * measurement.unit
         parts = (sure.noise, sure.approximation, sure.rounding, sure.total)
         options.append(Option(noise, k, one.h, values, predicted, *parts))
@@ -653,7 +673,7 @@ def _aimed(planned: ReleasePlan, about: Aim) -> float:
 
 
 def _refuse_advanced(spec: ReleaseSpec) -> None:
-    if spec.family is ADVANCED:
+    if ADVANCED in spec.families:
         raise SpecError(
             'mechanism.noise: "laplace-advanced" is kept for comparison with a plan; to choose, '
             'write noise = "auto"'

@@ -181,8 +181,9 @@ class MechanismSection(Section):
         "auto", description='h = "auto", h = 4 or h = [4, 2]'
     )
     noise: Annotated[str, AfterValidator(_known_noise)] = Field("auto", description=(
-        'noise = "auto"; with delta = "0" "laplace", "spectral-laplace" or "binned-laplace", with '
-        'a delta "discrete-gaussian", "spectral-gaussian", "binned-gaussian" or "laplace-advanced"'
+        'noise = "auto"; with delta = "0" "laplace", "spectral-laplace", "binned-laplace" or '
+        '"binned-k-norm", with a delta "discrete-gaussian", "spectral-gaussian", '
+        '"binned-gaussian" or "laplace-advanced"'
     ))  # fmt: skip
     calibration: Literal["tight", "paper"] = Field(
         "tight", description='calibration = "tight" or "paper"'
@@ -394,9 +395,9 @@ class ReleaseSpec(Section):
         return self._parsed.charge
 
     @property
-    def family(self) -> NoiseFamily:
-        """The noise, and what differs between kinds of it."""
-        return self._parsed.family
+    def families(self) -> tuple[NoiseFamily, ...]:
+        """The noise that is chosen from; vectors and lattice values have the first."""
+        return self._parsed.families
 
     @property
     def beta(self) -> Fraction:
@@ -528,7 +529,7 @@ class _Parsed:
     learner: Learner
     components: tuple[Measurement, ...]
     charge: Budget
-    family: NoiseFamily
+    families: tuple[NoiseFamily, ...]
     beta: Fraction
     protection: Protection
 
@@ -555,7 +556,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
     charge = Budget.parse(spec.budget.epsilon, spec.budget.delta)
     if not _LEAST_EPSILON <= charge.epsilon <= 1 / _LEAST_EPSILON:
         raise SpecError('budget.epsilon: must be from 1e-6 to 1e6. Write epsilon = "1.0"')
-    family = _family(spec, charge)
+    families = _families(spec, charge)
     if charge.delta and charge.delta < _LEAST_DELTA:
         raise SpecError('budget.delta: must be 0 or at least 1e-15. Write delta = "1e-6"')
     for role in ("label", "response", "group"):
@@ -572,7 +573,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f"most {MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
     found = tuple(protect(one, protection, schema.unit) for one in components)
-    return _Parsed(schema, learner, found, charge, family, beta, protection)
+    return _Parsed(schema, learner, found, charge, families, beta, protection)
 
 
 def _check_lists(learner: Learner, domain: Domain) -> None:
@@ -607,7 +608,7 @@ def _protection(spec: ReleaseSpec) -> Protection:
     return protection
 
 
-def _family(spec: ReleaseSpec, charge: Budget) -> NoiseFamily:
+def _families(spec: ReleaseSpec, charge: Budget) -> tuple[NoiseFamily, ...]:
     noise, paper = spec.mechanism.noise, spec.mechanism.calibration == "paper"
     with_delta = _WITH_DELTA.get(noise)
     if paper and with_delta is False and noise != PAPER.plain:

@@ -5,7 +5,9 @@ Certificates are told by the tails, which are rounded outward; nothing here make
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import dataclass, replace
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Final
@@ -13,8 +15,9 @@ from typing import Final
 import numpy as np
 
 from dbern.errors import SpecError
-from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
+from dbern.privacy.calibration import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.keystream import KEY_BYTES, KeyStream, subkey
+from dbern.privacy.laplace import SignedNoise, discrete_k_norm
 from dbern.types import FloatArray
 
 # Published here for everyone to read: what it draws is reproducible and protects nothing.
@@ -23,6 +26,18 @@ _DIGITS: Final = Context(prec=100, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _SLACK: Final = Fraction(1, 10**60)
 
 # --- Tails: what no coefficient's noise reaches
+#
+# Those of Laplace noise hold for the K-norm law of its scale s, X with weight w = exp(-|S|/s), S
+# the sum. Let C = cosh(1/s), and phi(u) = (C - 1)/(C - cosh u) = E e^(u X_1) for |Re u| < 1/s.
+#
+# *Moments.* w is a mixture of cos(t S) over a Cauchy law of t, so E[e^(a'X) w] is the mean over t
+# of prod phi(a_j + i t). As cosh(a + i t) has the real part cosh a cos t, and (C - A cos t)/(C - A)
+# grows with A, |phi(a + i t)| <= phi(a) phi(i t), and phi(i t) > 0: so the mean is at most
+# prod phi(a_j) E[w]. What follows from E e^(a'X) <= prod phi(a_j) alone follows for this law.
+#
+# *One value.* Given X_1 = x, w has the mean h(x) = E exp(-|x + S'|/s), S' a sum of symmetric
+# log-concave variables: h is even and log-concave, too, and falls with |x|. So |X_1| is
+# stochastically smaller than of Laplace noise.
 
 
 def tail(noise: LaplaceNoise, coefficients: int, beta: Fraction) -> float:
@@ -171,6 +186,72 @@ def gaussian_tail_granules(sigma: int, coefficients: int, beta: Fraction) -> int
 def _decimal(value: Fraction) -> Decimal:
     """The value, correctly rounded to 100 digits."""
     return _DIGITS.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+# --- Covariances, and draws of several values
+
+
+@dataclass(frozen=True)
+class Covariance:
+    """``deviation^2 ((1 - c) I + c 1 1')``, c the correlation of any two values of a component.
+
+    Examples
+    --------
+    >>> Covariance(2.0, -0.25).scaled(0.5)
+    Covariance(deviation=1.0, correlation=-0.25)
+    """
+
+    deviation: float
+    correlation: float = 0.0
+
+    def scaled(self, unit: float) -> Covariance:
+        """That of `unit` times the values."""
+        return replace(self, deviation=self.deviation * unit)
+
+    def variance(self, squares: FloatArray, sums: FloatArray) -> FloatArray:
+        """The variance of sums of values by weights of so large ``|a|_2^2`` and ``sum a``."""
+        apart = (1 - self.correlation) * squares + self.correlation * np.square(sums)
+        return np.asarray(self.deviation**2 * apart)
+
+    def given(self, draws: FloatArray) -> FloatArray:
+        """Of independent draws of deviation one, (size, draws), values with this covariance."""
+        middle = draws.mean(axis=0)
+        apart, together = 1 - self.correlation, 1 + (len(draws) - 1) * self.correlation
+        found = math.sqrt(apart) * (draws - middle) + math.sqrt(max(0.0, together)) * middle
+        return np.asarray(self.deviation * found)
+
+
+def independent_draws(
+    law: LaplaceNoise | GaussianNoise, size: int, draws: int, stream: KeyStream
+) -> FloatArray:
+    """Draw vectors of `size` independent values, in granules; shape (size, draws)."""
+    return _granules(law.draw(size * draws, stream)).reshape(size, draws)
+
+
+def k_norm_draws(law: KNormNoise, size: int, draws: int, stream: KeyStream) -> FloatArray:
+    """Draw the first `size` values of independent vectors, in granules; shape (size, draws)."""
+    vectors = discrete_k_norm(law.scale, law.values, stream, stream.second())
+    drawn = [_granules(one)[:size] for one in itertools.islice(vectors, draws)]
+    return np.stack(drawn, axis=1)
+
+
+def _granules(noise: SignedNoise) -> FloatArray:
+    return noise.added_to(np.zeros(len(noise), np.int64)).astype(np.float64)
+
+
+def k_norm_covariance(values: float) -> Covariance:
+    """Return ``v ((1 + 1/M) I - 1 1'/M)``, ``v = M (2 M + 1)/((M + 1) (M + 2))``, at scale one.
+
+    Of the continuous law: that of the integers differs by a share of about M over the scale. Its
+    density is a function of N, a norm, so X is ``R U/2``: R of the gamma law of M + 1, U uniform in
+    the ball ``N <= 1``. Where p coordinates of U are positive and m are not, these are points of
+    two simplices; each of the ``C(M, p)`` choices has the volume ``1/(p! m!)``. In a simplex of p
+    dimensions a coordinate has the mean ``1/(p + 1)`` and the mean square ``2/((p + 1)(p + 2))``,
+    the product of two half of that. Summed over p, with ``E R^2 = (M + 1)(M + 2)``, v is the
+    variance of each value, and of their sum.
+    """
+    variance = values * (2 * values + 1) / ((values + 1) * (values + 2))
+    return Covariance(math.sqrt(variance), -1 / values)
 
 
 # --- Public numbers, for simulations and demonstrations

@@ -59,17 +59,10 @@ def advanced_ratio(coefficients: int, epsilon: Fraction, delta: Fraction) -> Fra
     elsewhere e is below 1000, so that the exponential of e, both to 100 digits, errs by a factor
     below ``1 + 1e-90``, which `_SLACK` covers.
 
-    Parameters
-    ----------
-    coefficients : int
-        cN, all outputs together.
-    epsilon, delta : Fraction
-        The budget of the release, epsilon from above 0 to 10**6 and delta above 0 and below 1.
-
     Raises
     ------
     SpecError
-        Where the proof does not hold, or an argument is out of range.
+        Where the proof does not hold, unless epsilon is from above 0 to 10**6, delta below 1.
 
     Examples
     --------
@@ -113,19 +106,8 @@ def calibrate_advanced_laplace(
     `advanced_ratio`. The proof holds for any g, here the largest power of two at most ``S/1024``,
     raised only as for Laplace noise in `calibrate_laplace` with eta for cN eta.
 
-    Parameters
-    ----------
-    sensitivity : Fraction
-        S of the exact function, the largest change of one coefficient, in the target's unit.
-    eta : Fraction
-        Proved bound on the float error of any one coefficient, same unit.
-    coefficients, bound : int, Fraction
-        As there.
-    epsilon, delta : Fraction
-        The budget of the release.
-
-    The noise's sensitivity is ``cN d``: its own `epsilon` is what basic composition promises.
-    Raises `SpecError` as `advanced_ratio`, or where no granularity fits the sampler.
+    Parameters are as there. The noise's sensitivity is ``cN d``: its own `epsilon` is what basic
+    composition promises. Raises `SpecError` as `advanced_ratio`, or as there.
 
     Examples
     --------

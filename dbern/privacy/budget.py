@@ -67,13 +67,7 @@ def decimal_text(value: Fraction) -> str:
 
 
 class Neighbors(enum.Enum):
-    """Which two databases differ in one privacy unit.
-
-    Examples
-    --------
-    >>> Neighbors("replace-one") is Neighbors.REPLACE_ONE
-    True
-    """
+    """Which two databases differ in one privacy unit."""
 
     REPLACE_ONE = "replace-one"
     ADD_OR_REMOVE_ONE = "add-or-remove-one"
@@ -81,13 +75,7 @@ class Neighbors(enum.Enum):
 
 @dataclass(frozen=True)
 class PrivacyUnit:
-    """Whose data one unit of protection covers: a row, or all rows that share a column's value.
-
-    Examples
-    --------
-    >>> str(PrivacyUnit())
-    'row'
-    """
+    """Whose data one unit of protection covers: a row, or all rows that share a column's value."""
 
     column: str | None = None
     max_contributions: int = 1
@@ -102,12 +90,7 @@ class PrivacyUnit:
 
     @classmethod
     def parse(cls, text: str) -> PrivacyUnit:
-        """Read what `text` gives, with a colon or, as ``dbern init`` has it, an equals sign.
-
-        Raises
-        ------
-        SpecError
-            For anything else.
+        """Read what `text` gives, with a colon or an equals sign; else raise `SpecError`.
 
         Examples
         --------
@@ -123,12 +106,7 @@ class PrivacyUnit:
 
     @classmethod
     def shown(cls, text: str) -> PrivacyUnit:
-        """Read what `str` gives, as synopses state their unit.
-
-        Raises
-        ------
-        SpecError
-            For anything else.
+        """Read what `str` gives, as synopses state their unit; else raise `SpecError`.
 
         Examples
         --------
@@ -155,13 +133,7 @@ class PrivacyUnit:
 
 @dataclass(frozen=True)
 class Protection:
-    """Which two databases are neighbours: they differ in one unit, replaced, or added or removed.
-
-    Examples
-    --------
-    >>> Protection().private_rows, Protection(Neighbors.ADD_OR_REMOVE_ONE).private_rows
-    (False, True)
-    """
+    """Which databases are neighbours: they differ in one unit, replaced, or added or removed."""
 
     neighbors: Neighbors = Neighbors.REPLACE_ONE
     unit: PrivacyUnit = field(default_factory=PrivacyUnit)
@@ -201,13 +173,7 @@ class Budget:
 
     @classmethod
     def parse(cls, epsilon: str, delta: str = "0", key: str = "budget") -> Budget:
-        """Read both parameters from their exact text; `key` names the place in errors.
-
-        Raises
-        ------
-        SpecError
-            For what is no exact number, an epsilon that is not above 0, or a delta of 1 or more.
-        """
+        """Read both parameters from their exact text, or raise `SpecError`; `key` is for that."""
         budget = cls(exact(epsilon, f"{key}.epsilon"), exact(delta, f"{key}.delta"))
         if budget.epsilon <= 0:
             raise SpecError(f'{key}.epsilon: must be above 0. Write epsilon = "1.0"')
@@ -230,13 +196,7 @@ class Budget:
         return other.epsilon <= self.epsilon and other.delta <= self.delta
 
     def share_of(self, whole: Budget) -> Fraction:
-        """How much of `whole` this is, in the parameter of which it is less; 0 of nothing.
-
-        Examples
-        --------
-        >>> Budget.parse("1", "1e-7").share_of(Budget.parse("4", "1e-6"))
-        Fraction(1, 10)
-        """
+        """How much of `whole` this is, in the parameter of which it is less; 0 of nothing."""
         pairs = ((self.epsilon, whole.epsilon), (self.delta, whole.delta))
         return min((part / of for part, of in pairs if of), default=Fraction(0))
 

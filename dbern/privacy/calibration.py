@@ -22,15 +22,46 @@ from dbern.errors import SpecError
 from dbern.privacy import gaussian, laplace
 from dbern.privacy.gaussian import MAX_SIGMA, discrete_gaussian
 from dbern.privacy.keystream import KeyStream
-from dbern.privacy.laplace import MAX_CENTER, MAX_SCALE, SignedNoise, discrete_laplace
+from dbern.privacy.laplace import (
+    MAX_CENTER,
+    MAX_SCALE,
+    SignedNoise,
+    discrete_k_norm,
+    discrete_laplace,
+)
 from dbern.privacy.zcdp import rho_for, rho_of
 
 GRANULES_PER_SENSITIVITY: Final = 1024  # rounding to the grid then costs at most 1/1024 of it
+MOST_VALUES: Final = 4096  # of one vector of the K-norm law
 EXPONENTS: Final = range(-1000, 901)  # 2**e, 2**-e and what they multiply stay normal floats
 
 
+class _OnGrid:
+    """What laws have in common."""
+
+    granularity_exponent: int
+
+    @property
+    def granularity(self) -> Fraction:
+        """One granule in the target's unit."""
+        return Fraction(2) ** self.granularity_exponent
+
+    @property
+    def values(self) -> float:
+        """How many values one draw is of, jointly; infinity where they are independent."""
+        return math.inf
+
+    def _check(self, scale: int, moved: int) -> None:
+        if not 1 <= scale <= MAX_SCALE or moved < 0:
+            raise SpecError(
+                "noise: the scale must be from 1 to 2**61 granules. Raise budget.epsilon."
+            )
+        if self.granularity_exponent not in EXPONENTS:
+            raise SpecError("noise: the granularity leaves the range of floats; rescale the target")
+
+
 @dataclass(frozen=True)
-class LaplaceNoise:
+class LaplaceNoise(_OnGrid):
     """Independent discrete Laplace noise on integer centers.
 
     Parameters
@@ -56,22 +87,12 @@ class LaplaceNoise:
     scale: int
     granularity_exponent: int
     l1_sensitivity_granules: int
-    kind: Literal["laplace"] = "laplace"
+    kind: str = "laplace"
     # Separates the law's key streams from those of the others.
     stream_label: ClassVar[str] = f"stream-{laplace.STREAM_VERSION}"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.scale <= MAX_SCALE or self.l1_sensitivity_granules < 0:
-            raise SpecError(
-                "noise: the scale must be from 1 to 2**61 granules. Raise budget.epsilon."
-            )
-        if self.granularity_exponent not in EXPONENTS:
-            raise SpecError("noise: the granularity leaves the range of floats; rescale the target")
-
-    @property
-    def granularity(self) -> Fraction:
-        """One granule in the target's unit."""
-        return Fraction(2) ** self.granularity_exponent
+        self._check(self.scale, self.l1_sensitivity_granules)
 
     @property
     def epsilon(self) -> Fraction:
@@ -84,7 +105,45 @@ class LaplaceNoise:
 
 
 @dataclass(frozen=True)
-class GaussianNoise:
+class KNormNoise(LaplaceNoise):
+    """One vector of the K-norm law on the integer centers of all outputs of a component.
+
+    Parameters
+    ----------
+    scale, granularity_exponent : int
+        As of `LaplaceNoise`.
+    l1_sensitivity_granules : int
+        Twice the bound on N of the distance of centers, which bounds their l1 distance too; its
+        ratio to the scale is the guarantee.
+    values : int
+        M, from 1 to `MOST_VALUES`.
+
+    Examples
+    --------
+    >>> KNormNoise(200, -10, l1_sensitivity_granules=100, values=12).epsilon
+    Fraction(1, 2)
+    """
+
+    values: int = 0
+    kind: str = "k-norm"
+    stream_label: ClassVar[str] = f"k-norm-stream-{laplace.K_NORM_STREAM_VERSION}"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.values <= MOST_VALUES:
+            raise SpecError(
+                f"mechanism.noise: noise of the K-norm law is for at most {MOST_VALUES} values, "
+                f'not {self.values}. Write noise = "auto"'
+            )
+
+    def draw(self, count: int, stream: KeyStream) -> SignedNoise:
+        """The first `count` of the one vector's values, all of which are drawn."""
+        vectors = discrete_k_norm(self.scale, self.values, stream, stream.second())
+        return next(vectors)[:count]
+
+
+@dataclass(frozen=True)
+class GaussianNoise(_OnGrid):
     """Independent discrete Gaussian noise on integer centers.
 
     Parameters
@@ -115,15 +174,7 @@ class GaussianNoise:
     stream_label: ClassVar[str] = f"gaussian-stream-{gaussian.STREAM_VERSION}"
 
     def __post_init__(self) -> None:
-        if not 1 <= self.sigma <= MAX_SIGMA or self.l2_sensitivity_granules_squared < 0:
-            raise SpecError("noise: sigma must be from 1 to 2**61 granules. Raise budget.epsilon.")
-        if self.granularity_exponent not in EXPONENTS:
-            raise SpecError("noise: the granularity leaves the range of floats; rescale the target")
-
-    @property
-    def granularity(self) -> Fraction:
-        """One granule in the target's unit."""
-        return Fraction(2) ** self.granularity_exponent
+        self._check(self.sigma, self.l2_sensitivity_granules_squared)
 
     @property
     def rho(self) -> Fraction:
@@ -162,12 +213,8 @@ def calibrate_laplace(
 
     Parameters
     ----------
-    l1_sensitivity : Fraction
-        Delta1 of the exact function, rounded outward, in the target's unit.
-    eta : Fraction
-        Proved bound on the mean of the float errors of one database's coefficients, same unit.
-    coefficients : int
-        cN, all outputs together.
+    l1_sensitivity, eta, coefficients : Fraction, Fraction, int
+        Delta1, rounded outward, and eta, in the target's unit; cN, all outputs together.
     epsilon : Fraction
         The budget of the release.
     bound : Fraction
@@ -197,6 +244,29 @@ def calibrate_laplace(
         exponent += 1
 
 
+def calibrate_k_norm(
+    side: Fraction, eta: Fraction, coefficients: int, epsilon: Fraction, bound: Fraction
+) -> KNormNoise:
+    """Noise of the K-norm law that makes rounded, float-computed bins epsilon-DP.
+
+    N is that of `dbern.privacy.laplace`. A move z changes the law's likelihood by a factor of at
+    most ``exp(2 N(z)/s)``, by the triangle inequality. Exact values of neighbours have ``N(v - v')
+    <= side``, and N of any other error is at most its l1 norm. So the proof of `calibrate_laplace`
+    holds with N for the l1 norm: ``N(z - z') <= N_int = ceil((side + cN (2 eta + g))/g)``, and
+    ``s = ceil(N_int/(epsilon/2))``. It does not hold with ``Delta_int/2`` for N_int: all roundings
+    may be upward. The other parameters are those of `calibrate_laplace`.
+
+    Examples
+    --------
+    >>> noise = calibrate_k_norm(Fraction(1, 100), Fraction(0), 21, Fraction(1, 2), Fraction(4))
+    >>> noise.scale, noise.granularity_exponent, noise.l1_sensitivity_granules
+    (167860, -22, 83930)
+    """
+    one = calibrate_laplace(side, eta, coefficients, epsilon / 2, bound)
+    moved = 2 * one.l1_sensitivity_granules
+    return KNormNoise(one.scale, one.granularity_exponent, moved, values=coefficients)
+
+
 def calibrate_gaussian(
     l2_sensitivity: Fraction,
     eta_l2: Fraction,
@@ -220,18 +290,7 @@ def calibrate_gaussian(
     most ``Delta2/(1024 sqrt(cN))``, raised only as for Laplace noise with ``cN eta = eta_l2``: no
     coefficient errs by more than the norm.
 
-    Parameters
-    ----------
-    l2_sensitivity : Fraction
-        Delta2 of the exact function, rounded outward, in the target's unit.
-    eta_l2 : Fraction
-        Proved bound on the l2 norm of all float errors of one database, same unit.
-    coefficients : int
-        cN, all outputs together.
-    epsilon, delta : Fraction
-        The budget of the release; delta above 0.
-    bound : Fraction
-        Bound on every exact ``|v_i|``, over all databases.
+    Parameters are those of `calibrate_laplace`, and a delta above 0.
 
     Examples
     --------

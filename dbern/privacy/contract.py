@@ -21,7 +21,7 @@ from typing import TypeAlias
 from dbern.errors import SpecError
 from dbern.privacy.advanced import calibrate_advanced_laplace
 from dbern.privacy.budget import Budget
-from dbern.privacy.calibration import calibrate_gaussian, calibrate_laplace
+from dbern.privacy.calibration import calibrate_gaussian, calibrate_k_norm, calibrate_laplace
 from dbern.privacy.mechanism import Noise
 
 Calibrated: TypeAlias = Callable[[Fraction, Fraction, int, Budget, Fraction], Noise]
@@ -35,11 +35,6 @@ def exact_bound(value: float | Fraction) -> Fraction:
     ------
     SpecError
         For NaN, an infinity, or what is below 0: that bounds nothing.
-
-    Examples
-    --------
-    >>> exact_bound(0.25)
-    Fraction(1, 4)
     """
     if not 0 <= value < math.inf:
         raise SpecError(
@@ -64,17 +59,16 @@ class Sensitivity:
         How `bound` was obtained, for the plan, the manifest and an auditor.
     norm : float
         1 for Laplace noise, 2 for Gaussian noise; infinity for Laplace by advanced composition.
-
-    Examples
-    --------
-    >>> Sensitivity.over(100, 1.0, 2.0, "two records", 1).bound
-    Fraction(1, 50)
+    sides : bool
+        Whether what a move adds and what it takes away are at most half of `bound` each, and half
+        of what kernels add to it: noise of the K-norm law is then calibrated to that half.
     """
 
     function: Fraction
     bound: Fraction
     derivation: str
     norm: float
+    sides: bool = False
 
     @classmethod
     def over(
@@ -161,6 +155,8 @@ def law_of(contract: Contract, charge: Budget, calibrated: Calibrated | None = N
     budget, norm = charge.part(contract.fraction), contract.sensitivity.norm
     if calibrated is not None:
         return calibrated(moved, eta, size, budget, bound)
+    if norm == 1 and contract.sensitivity.sides:
+        return calibrate_k_norm(moved / 2, eta / size, size, budget.epsilon, bound)
     if norm == 1:
         return calibrate_laplace(moved, eta / size, size, budget.epsilon, bound)
     ours = calibrate_gaussian if norm == 2 else calibrate_advanced_laplace
@@ -171,13 +167,7 @@ def law_of(contract: Contract, charge: Budget, calibrated: Calibrated | None = N
 
 
 def array_names(name: str, outputs: int) -> tuple[str, ...]:
-    """Name the released arrays of a component, in the order of its outputs.
-
-    Examples
-    --------
-    >>> array_names("density", 1), array_names("density", 2)
-    (('density',), ('density_0', 'density_1'))
-    """
+    """Name the released arrays of a component: name, or name_0, name_1, .. of its outputs."""
     if outputs == 1:
         return (name,)
     return tuple(f"{name}_{output}" for output in range(outputs))
@@ -198,15 +188,8 @@ def require_one_charge(kind: str, parts: Sequence[tuple[str, int, Fraction]]) ->
 
     Parameters
     ----------
-    kind : str
-        The learner's, for the message.
-    parts : sequence of (str, int, Fraction)
-        Name, number of outputs and fraction of the budget of each measurement.
-
-    Raises
-    ------
-    SpecError
-        Naming the learner's `kind`, and what its measurements must be instead.
+    kind, parts : str, sequence of (str, int, Fraction)
+        The learner's kind, for the error; each measurement's name, outputs and budget fraction.
 
     Examples
     --------

@@ -9,18 +9,32 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
 from dbern.errors import SpecError
-from dbern.privacy.accuracy import gaussian_tail, gaussian_weighted_tail, tail, weighted_tail
+from dbern.privacy.accuracy import (
+    Covariance,
+    gaussian_tail,
+    gaussian_weighted_tail,
+    independent_draws,
+    k_norm_covariance,
+    k_norm_draws,
+    tail,
+    weighted_tail,
+)
 from dbern.privacy.budget import Budget
-from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
+from dbern.privacy.calibration import MOST_VALUES, GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.contract import Calibrated, Contract, law_of
+from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.zcdp import rho_for
 from dbern.types import FloatArray
+
+Draw: TypeAlias = Callable[[int, int, KeyStream], FloatArray]
+"""Of how many values, how many vectors, and a stream: granules, (values, vectors)."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +55,8 @@ class NoiseFamily:
         Of spectral coordinates.
     ratio : callable
         Of a budget: the scale of the noise for sensitivity one.
-    deviation : float
-        Standard deviation over scale.
+    covariance : callable
+        Of how many values one draw is of, jointly: that of a component's noise, at scale one.
     scale : callable
         Of a law: in granules.
     moved : callable
@@ -56,6 +70,13 @@ class NoiseFamily:
         The same for many a and m, at once and without a search.
     rho : callable, optional
         Of a law: its zCDP, where that is what it is calibrated to.
+    drawn : callable
+        Of (law, size, draws, stream): independent draws of so many values of one output, in
+        granules, (size, draws).
+    most_values : float
+        Of a component that it is for.
+    sides : bool
+        Whether it is for what `Sensitivity.sides` says.
     automatic : bool
         Whether "auto" means it.
     by_function : bool
@@ -70,13 +91,16 @@ class NoiseFamily:
     with_delta: bool
     weighting: float
     ratio: Callable[[Budget], float]
-    deviation: float
+    covariance: Callable[[float], Covariance]
     scale: Callable[[Any], int]
     moved: Callable[[Any], float]
     tail: Callable[[Any, int, Fraction], float]
     node_tail: Callable[[Any, float, float, float], float]
     weighted_tail: Callable[[Any, FloatArray, FloatArray, float], FloatArray]
     rho: Callable[[Any], Fraction] | None = None
+    drawn: Callable[[Any, int, int, KeyStream], FloatArray] = independent_draws
+    most_values: float = math.inf
+    sides: bool = False
     automatic: bool = True
     by_function: bool = False
     calibrated: Calibrated | None = None
@@ -90,6 +114,18 @@ class NoiseFamily:
     def values_norm(self) -> int:
         """Return the norm in which the move of all values is bounded."""
         return 2 if self.norm == 2 else 1
+
+    def predicted(self, scale: int, values: float) -> Draw:
+        """Return draws of about this noise, of so many values jointly, for predictions: at once."""
+        noise = self.covariance(values)
+        if noise.correlation == 0:
+            return partial(independent_draws, self.law(scale, 0, 1))
+
+        def given(size: int, draws: int, stream: KeyStream) -> FloatArray:
+            laplace = independent_draws(LaplaceNoise(scale, 0, 1), size, draws, stream)
+            return noise.given(laplace / math.sqrt(2))
+
+        return given
 
     def calibrate(self, contract: Contract, charge: Budget) -> Noise:
         """Return the law that makes what the contract is about private for its fraction."""
@@ -109,7 +145,7 @@ LAPLACE: Final = NoiseFamily(
     with_delta=False,
     weighting=0.25,
     ratio=lambda budget: 1 / float(budget.epsilon),
-    deviation=math.sqrt(2),
+    covariance=lambda values: Covariance(math.sqrt(2)),  # noqa: ARG005
     scale=lambda law: law.scale,
     moved=lambda law: float(law.l1_sensitivity_granules),
     tail=tail,
@@ -123,7 +159,7 @@ GAUSSIAN: Final = NoiseFamily(
     with_delta=True,
     weighting=0.5,
     ratio=lambda budget: 1 / math.sqrt(2 * float(rho_for(budget.epsilon, budget.delta))),
-    deviation=1.0,
+    covariance=lambda values: Covariance(1.0),  # noqa: ARG005
     scale=lambda law: law.sigma,
     moved=lambda law: math.sqrt(law.l2_sensitivity_granules_squared),
     tail=gaussian_tail,
@@ -143,7 +179,18 @@ ADVANCED: Final = replace(
 )
 """The paper's noise for a delta; the ratio is over the root of the number of values."""
 
-FAMILIES: Final = (LAPLACE, GAUSSIAN, PAPER, ADVANCED)
+K_NORM: Final = replace(
+    LAPLACE,
+    law=KNormNoise,
+    kinds={"binned": "binned-k-norm"},
+    covariance=k_norm_covariance,
+    drawn=k_norm_draws,
+    most_values=MOST_VALUES,
+    sides=True,
+)
+"""Its tails are those of Laplace noise: see `dbern.privacy.accuracy`."""
+
+FAMILIES: Final = (LAPLACE, GAUSSIAN, K_NORM, PAPER, ADVANCED)
 
 
 def family_of(law: Noise) -> NoiseFamily:
@@ -151,20 +198,29 @@ def family_of(law: Noise) -> NoiseFamily:
     return next(one for one in FAMILIES if one.law is type(law))
 
 
-def named(noise: str, *, with_delta: bool, paper: bool = False) -> NoiseFamily:
-    """Return the family that a spec's noise means, "auto" or a name.
+def covariance_of(law: Noise) -> Covariance:
+    """Return the covariance of a component's noise, in granules."""
+    family = family_of(law)
+    return family.covariance(law.values).scaled(family.scale(law))
+
+
+def named(noise: str, *, with_delta: bool, paper: bool = False) -> tuple[NoiseFamily, ...]:
+    """Return the families that a spec's noise means, "auto" or a name; first that of vectors.
 
     Raises
     ------
     SpecError
         Where none has the name.
     """
+    found = []
     for one in FAMILIES:
         automatic = noise == "auto" and (one.automatic or paper)
         fits = one.with_delta == with_delta and paper == (one is PAPER)
         if fits and (automatic or noise in one.kinds.values()):
-            return one
-    raise SpecError(f'mechanism.noise: "{noise}" is not known. Write noise = "auto"')
+            found.append(one)
+    if not found:
+        raise SpecError(f'mechanism.noise: "{noise}" is not known. Write noise = "auto"')
+    return tuple(found if "" in found[0].kinds else [LAPLACE, *found])
 
 
 def noise_law(fields: Mapping[str, Any]) -> Noise:

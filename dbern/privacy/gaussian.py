@@ -57,6 +57,7 @@ from dbern.privacy.laplace import (
     SignedNoise,
     _bernoulli,
     _decay,
+    _first,
     _magnitude,
     _reciprocal,
     _uniform,
@@ -81,20 +82,8 @@ def discrete_gaussian(sigma: int, count: int, stream: KeyStream) -> SignedNoise:
     ``e^(-x^2/(2 sigma^2))``; 0 has two and the negative one is dropped. The samples are the first
     `count` entries of this sequence of independent draws: nothing is skipped inside it.
 
-    Parameters
-    ----------
-    sigma : int
-        In granules, from 1 to ``2**61``. It is the law's parameter; the standard deviation is at
-        most that (and equal to it within 1e-6 from sigma = 1 on).
-    count : int
-        How many; fewer samples are a prefix of more.
-    stream : KeyStream
-        A fresh stream; see the module for the order in which its words are consumed.
-
-    Raises
-    ------
-    ValueError
-        When sigma is out of range.
+    The standard deviation is at most sigma (and equal to it within 1e-6 from sigma = 1 on). The
+    parameters' ranges, and the error beyond them, are those of `discrete_laplace`.
 
     Examples
     --------
@@ -104,15 +93,7 @@ def discrete_gaussian(sigma: int, count: int, stream: KeyStream) -> SignedNoise:
     """
     if not 1 <= sigma <= MAX_SIGMA:
         raise ValueError(f"sigma must be from 1 to 2**61 granules, not {sigma}")
-    parts: list[SignedNoise] = []
-    missing = count
-    while missing > 0:
-        parts.append(_batch(sigma, stream)[:missing])
-        missing -= len(parts[-1])
-    return SignedNoise(
-        np.concatenate([part.magnitude for part in parts] or [np.empty(0, np.uint64)]),
-        np.concatenate([part.negative for part in parts] or [np.empty(0, np.bool_)]),
-    )
+    return _first(count, lambda: _batch(sigma, stream))
 
 
 def _batch(sigma: int, stream: KeyStream) -> SignedNoise:

@@ -54,12 +54,7 @@ def subkey(key: bytes, purpose: str, *labels: str) -> bytes:
 class KeyStream:
     """The pseudo-random 64-bit words of one canonical block, read in order.
 
-    Parameters
-    ----------
-    key : bytes
-        The 32-byte subkey of the purpose (see `subkey`).
-    block : int
-        The canonical block's number, below ``2**64``.
+    The key is the 32-byte subkey of the purpose (`subkey`); the block's number is below ``2**64``.
 
     Examples
     --------
@@ -69,14 +64,19 @@ class KeyStream:
     True
     """
 
-    def __init__(self, key: bytes, block: int) -> None:
-        counter = block.to_bytes(8, "big") + bytes(8)
+    def __init__(self, key: bytes, block: int, half: int = 0) -> None:
+        self._place = key, block
+        counter = block.to_bytes(8, "big") + (half << 63).to_bytes(8, "big")
         self._cipher = Cipher(algorithms.AES256(key), modes.CTR(counter)).encryptor()
 
     def words(self, count: int) -> UInt64Array:
         """The next `count` words as ``uint64`` (little-endian)."""
         stream = self._cipher.update(bytes(8 * count))
         return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
+
+    def second(self) -> KeyStream:
+        """A stream of the same block that never meets this one: its counter begins at 2^63."""
+        return KeyStream(*self._place, half=1)
 
 
 # --- Keyed hashes of records' content
@@ -115,11 +115,6 @@ def content_buckets(records: FloatArray, salt: bytes, buckets: int) -> Int64Arra
     """The bucket (n,) of each record (n, d), from 0 to ``buckets - 1`` < 2^31.
 
     Distinct records spread as independent uniform draws, to within ``buckets / 2^32``.
-
-    Examples
-    --------
-    >>> content_buckets(np.arange(6.0).reshape(3, 2), bytes(32), buckets=1)
-    array([0, 0, 0])
     """
     words = content_words(records, salt) >> _HALF
     return ((words * np.uint64(buckets)) >> _HALF).astype(np.int64)

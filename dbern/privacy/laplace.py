@@ -29,15 +29,35 @@ A *digit* is half a 64-bit word, the low half first; a call for n digits reads c
    d. Candidates that are negative with ``U = V = 0`` are dropped; the others are the next samples.
 4. Batches follow one another until there are enough samples; the surplus is dropped. Hence fewer
    samples are always a prefix of more.
+
+The K-norm law, and its stream format version 1
+-----------------------------------------------
+Let N(x) be the larger of what x adds and what it takes away, ::
+
+    N(x) = max(sum x+, sum x-) = (|x|_1 + |sum x|) / 2,
+
+a norm. The law of M integers ``P(x) ~ exp(-2 N(x)/s)`` is that of a K-norm mechanism (Hardt &
+Talwar 2010): M independent Laplace variables, accepted with the probability ``exp(-|sum x|/s)``,
+which is about ``.564/sqrt M``. Each value errs as Laplace noise does, and the sum of all no more
+than one. Vectors are a function of (s, M, words of two streams, `samples` and `trials`):
+
+5. Samples are those of rule 3, not cut, in batches from `samples`. Run i holds the M that follow
+   run ``i - 1``, whatever batches they are from.
+6. When a batch is read, the r runs that it completes are tried together. With S the sum of a run,
+   r numbers V come from `trials` as in rule 3c; then r candidates go through the stages of rule
+   3b, from `trials`, with ``|S| mod s`` for U.
+7. A run is accepted where ``V >= floor(|S|/s)`` and an even number of stages was passed: these
+   events have the probabilities ``e^-floor(|S|/s)`` and ``e^-((|S| mod s)/s)``. The accepted runs
+   are the vectors. The twin is ``tests/privacy/reference_k_norm.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import count as counting
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -45,10 +65,12 @@ from dbern.privacy.keystream import KeyStream
 from dbern.types import BoolArray, Int64Array, UInt64Array
 
 STREAM_VERSION: Final = 1
+K_NORM_STREAM_VERSION: Final = 1
 BATCH: Final = 13184  # eight batches fill a block of 65536 but for odds of 1e-12; part of version 1
 MAX_SCALE: Final = 2**61
 MAX_CENTER: Final = 2**62  # what noise is added to lies strictly inside
 _WORD_MAX: Final = 2**64 - 1
+_HALF_WORD: Final = np.uint64(2**32 - 1)
 _INT64_MAX: Final = 2**63 - 1
 
 # floor(p 2**bits), for a probability p known to any number of binary digits
@@ -57,15 +79,7 @@ _Digits = Callable[[int], int]
 
 @dataclass(frozen=True, eq=False)
 class SignedNoise:
-    """Exact integer noise whose magnitude may exceed ``int64``.
-
-    Parameters
-    ----------
-    magnitude : UInt64Array
-        ``min(|X|, 2**64 - 1)``.
-    negative : BoolArray
-        Whether X is below zero.
-    """
+    """Exact integer noise X: ``min(|X|, 2**64 - 1)``, and whether X is below zero."""
 
     magnitude: UInt64Array
     negative: BoolArray
@@ -79,17 +93,12 @@ class SignedNoise:
     def added_to(self, center: Int64Array) -> Int64Array:
         """``center + X``, saturated at ``+-(2**63 - 1)``: a function of the exact sum alone.
 
-        Let c be the center, negated where X is negative, and m the magnitude. In arithmetic
-        modulo 2**64, ``room = 2**63 - 1 - c`` is exact, as ``|c| < 2**62`` puts it between 0 and
+        Let c be the center, ``|c| < 2**62``, negated where X is negative, and m the magnitude. In
+        arithmetic modulo 2**64, ``room = 2**63 - 1 - c`` is exact, as it is between 0 and
         ``2**63 + 2**62``; so is ``c + min(m, room)``, which is ``min(c + m, 2**63 - 1)``. Where m
         was cut to ``2**64 - 1`` the exact sum is above ``2**63`` too and the result is the same.
         Clipping X to ``int64`` before adding would make the result depend on more than c + X,
         which is not post-processing.
-
-        Parameters
-        ----------
-        center : Int64Array
-            Granules, all with ``|center| < 2**62``.
 
         Examples
         --------
@@ -115,17 +124,10 @@ def discrete_laplace(scale: int, count: int, stream: KeyStream) -> SignedNoise:
 
     Parameters
     ----------
-    scale : int
-        In granules, from 1 to ``2**61``.
-    count : int
-        How many; fewer samples are a prefix of more.
+    scale, count : int
+        In granules, from 1 to ``2**61``, else it raises ValueError; fewer samples are a prefix.
     stream : KeyStream
         A fresh stream; see the module for the order in which its words are consumed.
-
-    Raises
-    ------
-    ValueError
-        When the scale is out of range.
 
     Examples
     --------
@@ -135,19 +137,25 @@ def discrete_laplace(scale: int, count: int, stream: KeyStream) -> SignedNoise:
     """
     if not 1 <= scale <= MAX_SCALE:
         raise ValueError(f"the scale must be from 1 to 2**61 granules, not {scale}")
-    parts: list[SignedNoise] = []
-    missing = count
-    while missing > 0:
-        parts.append(_batch(scale, stream)[:missing])
-        missing -= len(parts[-1])
-    return SignedNoise(
-        np.concatenate([part.magnitude for part in parts] or [np.empty(0, np.uint64)]),
-        np.concatenate([part.negative for part in parts] or [np.empty(0, np.bool_)]),
-    )
+    return _first(count, lambda: _batch(scale, stream))
+
+
+def _first(count: int, batch: Callable[[], SignedNoise]) -> SignedNoise:
+    """The first so many samples of all batches."""
+    parts = [SignedNoise(np.empty(0, np.uint64), np.empty(0, np.bool_))]
+    while (missing := count - sum(map(len, parts))) > 0:
+        parts.append(batch()[:missing])
+    magnitudes, negative = [part.magnitude for part in parts], [part.negative for part in parts]
+    return SignedNoise(np.concatenate(magnitudes), np.concatenate(negative))
 
 
 def _batch(scale: int, stream: KeyStream) -> SignedNoise:
-    """The samples among the next `BATCH` candidates."""
+    residue, quotient, negative = _samples(scale, stream)
+    return SignedNoise(_magnitude(scale, residue, quotient), negative)
+
+
+def _samples(scale: int, stream: KeyStream) -> tuple[UInt64Array, UInt64Array, BoolArray]:
+    """The samples among the next `BATCH` candidates: U, V, and whether they are negative."""
     share = _WORD_MAX // (2 * scale)
     limit = 2 * scale * share
     # Each of the 2s values of H has exactly `share` words below the limit.
@@ -156,9 +164,9 @@ def _batch(scale: int, stream: KeyStream) -> SignedNoise:
     halves = halves[_decay(stream, below, limit)]
     residue = halves >> np.uint64(1)
     negative = (halves & np.uint64(1)).astype(np.bool_)
-    magnitude = _magnitude(scale, residue, _geometric(stream, residue.size))
-    keep = ~negative | (magnitude != 0)
-    return SignedNoise(magnitude[keep], negative[keep])
+    quotient = _geometric(stream, residue.size)
+    keep = ~negative | ((residue | quotient) != 0)
+    return residue[keep], quotient[keep], negative[keep]
 
 
 def _magnitude(scale: int, residue: UInt64Array, quotient: UInt64Array) -> UInt64Array:
@@ -168,6 +176,42 @@ def _magnitude(scale: int, residue: UInt64Array, quotient: UInt64Array) -> UInt6
         room = (np.uint64(_WORD_MAX) - residue) // np.uint64(scale)
         magnitude[quotient > room] = _WORD_MAX
     return magnitude
+
+
+def discrete_k_norm(
+    scale: int, values: int, samples: KeyStream, trials: KeyStream
+) -> Iterator[SignedNoise]:
+    """Draw independent vectors of integers, ``P(x)`` proportional to ``exp(-2 N(x)/scale)``.
+
+    Proof. Runs are independent vectors of the Laplace law (`discrete_laplace`), trials independent
+    of them and of each other. Each is accepted with ``exp(-|S|/s)``, S its exact sum: so the
+    accepted ones are independent, of the law. How many runs are tried at a time changes nothing.
+    """
+    share = _WORD_MAX // (2 * scale)
+    parts: list[Any] = [np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.bool_)]
+    while True:
+        drawn = _samples(scale, samples)
+        parts = [np.concatenate(pair) for pair in zip(parts, drawn, strict=True)]
+        runs = len(parts[0]) // values
+        residue, quotient, negative = (part[: runs * values].reshape(runs, -1) for part in parts)
+        parts = [part[runs * values :] for part in parts]
+        sums = [divmod(abs(one), scale) for one in _sums(scale, residue, quotient, negative)]
+        whole = np.array([one for one, _ in sums], np.uint64)
+        below = np.array([2 * share * rest for _, rest in sums], np.uint64)
+        accepted = _geometric(trials, runs) >= whole
+        accepted &= _decay(trials, below, 2 * share * scale)
+        for run in np.flatnonzero(accepted):
+            yield SignedNoise(_magnitude(scale, residue[run], quotient[run]), negative[run])
+
+
+def _sums(
+    scale: int, residue: UInt64Array, quotient: UInt64Array, negative: BoolArray
+) -> list[int]:
+    """Exact sums of rows of at most 2**12: of halves of words, and of quotients below 2**50."""
+    signs = 1 - 2 * negative.astype(np.int64)
+    halves = (residue & _HALF_WORD, residue >> np.uint64(32), quotient)
+    sums = ((signs * one.astype(np.int64)).sum(axis=1).tolist() for one in halves)
+    return [low + (high << 32) + scale * times for low, high, times in zip(*sums, strict=True)]
 
 
 def _uniform(stream: KeyStream, count: int, limit: int) -> UInt64Array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -25,9 +27,9 @@ def privatize(
     The noise at a canonical position is a pure function of (key, component, position, law, stream
     format version): block b holds positions ``[65536 b, 65536 (b + 1))`` and has a key stream of
     its own, sampled from the block's beginning whatever slice is asked for. So a retry draws the
-    same noise, and neither slices nor threads change a bit. Laplace and Gaussian noise have stream
-    keys of their own and never share a word. One release key must never meet two different
-    centers: the difference of the outputs would be that of the data.
+    same noise, and neither slices nor threads change a bit. Laws have stream keys of their own and
+    never share a word. One release key must never meet two different centers: the difference of
+    the outputs would be that of the data.
 
     The output is the exact ``center + noise`` cut to ``+-(2**63 - 1)``, which is post-processing
     (`SignedNoise.added_to`); ``-2**63`` never occurs.
@@ -36,20 +38,16 @@ def privatize(
     ----------
     center : Int64Array
         Granules, a flat slice of the component's coefficients in C order.
-    start : int
-        Canonical position of the slice's first coefficient.
-    noise : LaplaceNoise or GaussianNoise
-        The calibrated noise (`calibrate_laplace`, `calibrate_gaussian`).
+    component, start : str, int
+        Whose noise, and the canonical position of the slice's first coefficient: see `place_of`.
     key : bytes
         The release key.
-    component : str
-        The output's name: components have independent noise.
 
     Raises
     ------
     IntegrityError
-        When the centers are not one flat ``int64`` array below ``2**62`` in magnitude, or the key
-        has the wrong length.
+        When the centers are not one flat ``int64`` array below ``2**62`` in magnitude, are beyond
+        the law's values, or the key has the wrong length.
 
     Examples
     --------
@@ -65,6 +63,8 @@ def privatize(
     stream_key = subkey(key, "noise", component, noise.stream_label)
     noisy = np.empty_like(center)
     stop = start + center.size
+    if stop > noise.values:
+        raise IntegrityError(f"noise: a vector of {noise.values} values has none at {stop}")
     for block in range(start // CANONICAL_BLOCK, -(-stop // CANONICAL_BLOCK)):
         origin = block * CANONICAL_BLOCK
         first, last = max(start, origin), min(stop, origin + CANONICAL_BLOCK)
@@ -72,6 +72,15 @@ def privatize(
         here = slice(first - start, last - start)
         noisy[here] = drawn.added_to(center[here])
     return noisy
+
+
+def place_of(noise: Noise, arrays: Sequence[str], output: int, size: int) -> tuple[str, int]:
+    """Whose noise an output of a component has, and at which position it begins.
+
+    Outputs have independent noise, but one vector of a joint law: separate vectors would cost twice
+    for a record that changes its output. Names of arrays are unique in a release.
+    """
+    return (arrays[output], 0) if noise.values == math.inf else (arrays[0], output * size)
 
 
 def _block_noise(noise: Noise, count: int, stream_key: bytes, block: int) -> SignedNoise:

@@ -54,13 +54,6 @@ def rho_of(l2_sensitivity_granules_squared: int, sigma: int) -> Fraction:
     order a is at most ``a mu^2 / (2 sigma^2)``; those of independent coefficients add up. The shift
     must be an integer: this is about rounded centers, not about the values they came from.
 
-    Parameters
-    ----------
-    l2_sensitivity_granules_squared : int
-        Bound on the squared l2 distance of the integer centers of neighbouring databases.
-    sigma : int
-        The noise's parameter, in granules.
-
     Examples
     --------
     >>> rho_of(9, 6)
@@ -80,13 +73,6 @@ def delta_of(rho: Fraction, epsilon: Fraction) -> Fraction:
     between -10000 (raised to it where it is below) and 0 (at which the answer is 1); its
     conversion to a decimal errs below 1e-95 and the exponential by a factor below ``1 + 1e-98``:
     one slack more in the exponent and one in the factor cover both.
-
-    Parameters
-    ----------
-    rho : Fraction
-        From 0 on.
-    epsilon : Fraction
-        From 0 on.
 
     Examples
     --------
@@ -117,17 +103,10 @@ def rho_for(epsilon: Fraction, delta: Fraction) -> Fraction:
     ``rho_b > epsilon / (2 (1 + b)) > 0``. The result rests on none of that: its own `delta_of` is
     compared before it is returned.
 
-    Parameters
-    ----------
-    epsilon : Fraction
-        Above 0.
-    delta : Fraction
-        Above 0 (``10**-4000``) and below 1.
-
     Raises
     ------
     SpecError
-        When an argument is out of range.
+        Unless epsilon is above 0, and delta from ``10**-4000`` to below 1.
 
     Examples
     --------
@@ -163,17 +142,10 @@ def epsilon_of(rho: Fraction, delta: Fraction) -> Fraction:
     Steinke 2016). The result rests on none of that: its own `delta_of` is compared before it is
     returned.
 
-    Parameters
-    ----------
-    rho : Fraction
-        From 0 on.
-    delta : Fraction
-        Above 0 (``10**-4000``) and below 1.
-
     Raises
     ------
     SpecError
-        When an argument is out of range.
+        Unless rho is from 0 on, and delta from ``10**-4000`` to below 1.
 
     Examples
     --------

@@ -26,7 +26,7 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.contract import array_names
 from dbern.privacy.keystream import subkey
-from dbern.privacy.mechanism import Noise, privatize, to_grid
+from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
 from dbern.strategies.base import Lattice, Slab
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.writer import Component, SynopsisWriter
@@ -84,7 +84,9 @@ class _Noisy:
     def released(self, slab: Slab) -> Int64Array:
         center = self.staging.get(self.name, slab.index)
         layout, law = self.planned.strategy.layout, self.planned.noise.law
-        return privatize(center, slab.start * layout.layer, law, self.key, self.name)
+        arrays = self.planned.arrays
+        whose, first = place_of(law, arrays, arrays.index(self.name), layout.size)
+        return privatize(center, first + slab.start * layout.layer, law, self.key, whose)
 
 
 def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator[None]:

@@ -110,10 +110,18 @@ class Lattice(Layout):
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound, such as on ``sup_{t,t'} |T (K_t - K_t')|_1``, and its derivation."""
+    """A bound, such as on ``sup_{t,t'} |T (K_t - K_t')|_1``, and its derivation.
+
+    Attributes
+    ----------
+    sides : bool
+        Whether what a move adds to released values, and what it takes from them, are at most half
+        of `value` each; of what is counted in integers, half of what their rounding adds, too.
+    """
 
     value: float
     derivation: str
+    sides: bool = False
 
     @property
     def half(self) -> Bound:

@@ -29,6 +29,7 @@ from dbern.certificate import (
     vector_bound,
 )
 from dbern.data.domain import Axis, Domain
+from dbern.privacy.accuracy import Covariance
 from dbern.privacy.families import family_of, noise_law
 from dbern.privacy.mechanism import Noise
 from dbern.strategies import map_of, strategy_of
@@ -183,44 +184,32 @@ def _used(one: AxisMap, rank: int | None) -> AxisMap:
 
 
 def select(
-    released: FloatArray | Blocks, deviation: float, strategy: Strategy, h: Sequence[int]
+    released: FloatArray | Blocks, noise: Covariance, strategy: Strategy, h: Sequence[int]
 ) -> Smoothing:
     """Return the smoothing with the least estimated mean squared error over the domain.
 
     Mallows' Cp: with M_c the linear map of a candidate and M_0 that of the least biased one,
-    ``|M_c y - M_0 y|^2 - sigma^2 |M_c - M_0|^2 + sigma^2 |M_c|^2`` is an unbiased estimate of the
-    candidate's error but for the bias of M_0, because the variance sigma^2 of the noise is public.
+    ``|M_c y - M_0 y|^2 - tr (M_c - M_0) S (M_c - M_0)' + tr M_c S M_c'`` is an unbiased estimate of
+    the candidate's error but for the bias of M_0, because the covariance S of the noise is public.
     Norms are over Gauss nodes. Blocks are read once for as many candidates as fit in memory.
 
     Parameters
     ----------
     released : array or Blocks
         Released values, of the coordinates' layout.
-    deviation : float
-        Standard deviation of the noise, in the same unit.
+    noise : Covariance
+        Of the noise, in the same unit.
     """
     candidates = smoothings(strategy, h)
     bases = list(_bases(strategy, candidates))
     least_biased = max(range(len(candidates)), key=lambda i: _size(candidates[i]))
-    zero, variance = bases[least_biased], deviation**2
+    zero, variance, c = bases[least_biased], noise.deviation**2, noise.correlation
     estimates = []
     for basis, apart in zip(bases, _apart(blocks_of(released), bases, least_biased), strict=True):
-        own, shared = _product(basis, basis), _product(basis, zero)
-        between = own + _product(zero, zero) - 2 * shared
+        own, shared = _product(basis, basis, c), _product(basis, zero, c)
+        between = own + _product(zero, zero, c) - 2 * shared
         estimates.append(apart - variance * between + variance * own)
     return candidates[int(np.argmin(estimates))]
-
-
-def _noise_deviation(deviation: float, strategy: Strategy, smoothing: Smoothing) -> float:
-    """The root mean square of the noise of the values over the domain, from public facts alone.
-
-    Parameters
-    ----------
-    deviation : float
-        Standard deviation of the noise of a released value.
-    """
-    basis = next(_bases(strategy, [smoothing]))
-    return deviation * math.sqrt(_product(basis, basis))
 
 
 def _apart(blocks: Blocks, bases: Sequence[Sequence[FloatArray]], reference: int) -> list[float]:
@@ -264,8 +253,13 @@ def _apply(values: FloatArray, bases: Sequence[FloatArray]) -> FloatArray:
     return values
 
 
-def _product(left: Sequence[FloatArray], right: Sequence[FloatArray]) -> float:
-    return math.prod(float((a * b).sum()) for a, b in zip(left, right, strict=True))
+def _product(left: Sequence[FloatArray], right: Sequence[FloatArray], correlation: float) -> float:
+    """``tr L S R'``, S with ones on its diagonal and the correlation elsewhere."""
+    found = math.prod(float((a * b).sum()) for a, b in zip(left, right, strict=True))
+    if correlation == 0:
+        return found
+    sums = ((a.sum(axis=1), b.sum(axis=1)) for a, b in zip(left, right, strict=True))
+    return (1 - correlation) * found + correlation * math.prod(float(a @ b) for a, b in sums)
 
 
 # --- One released array
@@ -329,7 +323,7 @@ class ReleasedVector:
     def deviation(self, smoothing: Smoothing) -> float:
         """Return the standard deviation of every entry's noise, from public facts alone."""
         del smoothing
-        return _deviation(self._facts)
+        return _noise(self._facts).deviation
 
     def smoothing(self, h: Sequence[int]) -> Smoothing:
         """Return the only smoothing, which does nothing."""
@@ -390,12 +384,17 @@ class ReleasedArray:
     @cached_property
     def chosen(self) -> Smoothing:
         """Order and rank with the least estimated mean squared error."""
-        deviation = _deviation(self._facts)
-        return select(self._released_blocks(), deviation, self.strategy, self.order)
+        return select(self._released_blocks(), self.noise, self.strategy, self.order)
+
+    @cached_property
+    def noise(self) -> Covariance:
+        """The covariance of the noise of the component's released values, in data units."""
+        return _noise(self._facts)
 
     def deviation(self, smoothing: Smoothing) -> float:
         """Return the root mean square of its values' noise, from public facts alone."""
-        return _noise_deviation(_deviation(self._facts), self.strategy, smoothing)
+        basis = next(_bases(self.strategy, [smoothing]))
+        return self.noise.deviation * math.sqrt(_product(basis, basis, self.noise.correlation))
 
     def values(
         self, points: FloatArray, smoothing: Smoothing | None, total: int, threads: int = 1
@@ -580,10 +579,9 @@ class ReleasedArray:
         return iterate(used.reconstruct(values, whole), smoothing.h)
 
 
-def _deviation(facts: Mapping[str, Any]) -> float:
-    """The standard deviation of the noise of a released value, in data units."""
-    scale: float = facts["noise"]["scale"]
-    return family_of(noise_law(facts["noise"]["law"])).deviation * scale
+def _noise(facts: Mapping[str, Any]) -> Covariance:
+    law = noise_law(facts["noise"]["law"])
+    return family_of(law).covariance(law.values).scaled(facts["noise"]["scale"])
 
 
 def _cube(names: Sequence[str]) -> Domain:

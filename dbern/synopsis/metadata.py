@@ -7,6 +7,7 @@ are left out, as FORMAT.md promises to later minor versions.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -31,8 +32,7 @@ from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, KINDS, LEAST_
 from dbern.data.domain import MOST_VALUES, Axis
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.privacy.budget import exact
-from dbern.privacy.calibration import EXPONENTS
-from dbern.privacy.laplace import MAX_SCALE
+from dbern.privacy.families import FAMILIES, noise_law
 from dbern.strategies.bias import approximation_of
 from dbern.strategies.gram import MOST_POINTS
 from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS, Moments
@@ -42,10 +42,8 @@ from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS, Moments
 
 FORMAT, FORMAT_VERSION = "dbern-synopsis", 1
 
-_NOISES = (
-    *("laplace", "spectral-laplace", "binned-laplace", "laplace-advanced"),
-    *("discrete-gaussian", "spectral-gaussian", "binned-gaussian"),
-)
+_LAWS = {one.law.kind: one.law for one in FAMILIES}
+_NOISES = tuple(dict.fromkeys(name for one in FAMILIES for name in one.kinds.values()))
 _LARGEST = 1e300  # of a number that is computed with: sums of a few stay finite
 _LEAST_FLOOR = 1e-100  # of what is divided by, squared
 _MOST_ROWS = 10**15
@@ -273,30 +271,28 @@ class _CertificateFacts(Facts):
     lower_bound_kind: Text = ABSENT
 
 
-class _Laplace(Facts):
-    kind: Literal["laplace"]
-    scale: Annotated[int, Field(ge=1, le=MAX_SCALE)]
-    granularity_exponent: Annotated[int, Field(ge=EXPONENTS.start, lt=EXPONENTS.stop)]
-    l1_sensitivity_granules: Annotated[int, Field(ge=0)]
-
-
-class _Gaussian(Facts):
-    kind: Literal["discrete-gaussian"]
-    sigma: Annotated[int, Field(ge=1, le=MAX_SCALE)]
-    granularity_exponent: Annotated[int, Field(ge=EXPONENTS.start, lt=EXPONENTS.stop)]
-    l2_sensitivity_granules_squared: Annotated[int, Field(ge=0)]
+def _law(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a known law; others are left out."""
+    require(fields.get("kind") in _LAWS, f"kind is none of {', '.join(_LAWS)}")
+    names = [one.name for one in dataclasses.fields(_LAWS[fields["kind"]])]
+    for name in names:
+        require(name in fields, f"{name} is missing")
+        require(name == "kind" or type(fields[name]) is int, f"{name} is not an integer")
+    given = {name: fields[name] for name in names}
+    made(noise_law, given)
+    return given
 
 
 class _NoiseFacts(Facts):
     kind: Annotated[str, AfterValidator(one_of(_NOISES))]
     scale: Positive
     granularity: Granule
-    law: Annotated[_Laplace | _Gaussian, Field(discriminator="kind")]
+    law: Annotated[dict[str, Any], AfterValidator(_law)]
 
     @model_validator(mode="after")
     def _is_one(self) -> _NoiseFacts:
-        same = self.kind.endswith("gaussian") == (self.law.kind == "discrete-gaussian")
-        require(same, "law does not fit the kind")
+        laws = [one.law.kind for one in FAMILIES if self.kind in one.kinds.values()]
+        require(self.law["kind"] in laws, "law does not fit the kind")
         return self
 
 

@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field
 
 from dbern.data.storage import ROOT
 from dbern.errors import EnvironmentRefusedError
+from dbern.privacy.families import noise_law
 from dbern.synopsis.metadata import ABSENT as UNSET
 from dbern.synopsis.metadata import (
     MOST_COEFFICIENTS,
@@ -444,5 +445,7 @@ def _coordinates(
             rank = bins["cells"] + bins["degree"]
             yield name, "shape", arrays[name].shape == (count, rank)
         ranks.append(rank)
-    released = f"{component.family}/released"
-    yield released, "shape", arrays[released].shape == tuple(ranks)
+    released, law = f"{component.family}/released", noise_law(component.noise.law)
+    values = len(component.arrays) * math.prod(ranks)
+    joint = law.values == math.inf or law.values == values
+    yield released, "shape", arrays[released].shape == tuple(ranks) and joint

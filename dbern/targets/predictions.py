@@ -19,7 +19,7 @@ from dbern.erm.measurement import LinearFunctions
 from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Softmax, minimized
 from dbern.erm.perturbed import CONSTANT, ROUNDED, PerturbedFunctions
 from dbern.privacy.accuracy import public_stream
-from dbern.privacy.families import family_of
+from dbern.privacy.families import covariance_of
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.perturbation import penalty_weight
@@ -157,8 +157,7 @@ def _primes(count: int) -> FloatArray:
 
 def deviation_of(law: Noise) -> float:
     """Return the standard deviation of a law, in the units of values."""
-    family = family_of(law)
-    return math.ldexp(family.deviation * family.scale(law), law.granularity_exponent)
+    return math.ldexp(covariance_of(law).deviation, law.granularity_exponent)
 
 
 # --- Classes by linear functions

@@ -12,10 +12,10 @@ PAGE = "docs/audit.md"
 TRUSTED = {
     "contract": "what a measurement promises, and the law that is made of it",
     "budget": "epsilon and delta as exact numbers; neighbours and units",
-    "calibration": "from a sensitivity to a scale: Laplace, Gaussian",
+    "calibration": "from a sensitivity to a scale: Laplace, K-norm, Gaussian",
     "advanced": "the paper's noise for a delta, by advanced composition",
     "zcdp": "from the discrete Gaussian to delta, and back",
-    "laplace": "the exact discrete Laplace sampler, and how noise is added",
+    "laplace": "the exact samplers of the Laplace and the K-norm law; how noise is added",
     "gaussian": "the exact discrete Gaussian sampler",
     "keystream": "keys, the key stream, and keyed hashes of content",
     "mechanism": "rounding to the grid, and noise as a function of key and position",

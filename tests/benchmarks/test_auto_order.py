@@ -4,7 +4,6 @@ With the plan's own noise, which is bins on these tasks. The oracle knows the tr
 the least mean sup error over all repeats; "auto" sees one release at a time.
 """
 
-import math
 import os
 
 import numpy as np
@@ -13,7 +12,7 @@ from rivals.ours import Planned, planned
 from rivals.tasks import figure_one, grid, mixture
 
 from dbern.bernstein.basis import bernstein_basis
-from dbern.privacy.calibration import GaussianNoise
+from dbern.privacy.families import covariance_of
 from dbern.synopsis.arrays import ORDERS, Smoothing, select, smoothed, whole_ranks
 
 REPEATS = int(os.environ.get("DBERN_REPEATS", "20"))
@@ -39,15 +38,12 @@ def test_auto_is_within_a_tenth_of_the_best_fixed_order(name, epsilon):
     positions = np.linspace(0, 1, count)
     truth = task.exact(grid(count, axes)).reshape((count,) * axes)
     law = plan.noise.law
-    scale = math.ldexp(
-        law.sigma if isinstance(law, GaussianNoise) else math.sqrt(2) * law.scale,
-        law.granularity_exponent,
-    )
+    noise = covariance_of(law).scaled(2.0**law.granularity_exponent)
     fixed = [Smoothing((h,) * axes, whole_ranks(strategy)) for h in sorted({*ORDERS, *plan.h})]
     errors, chosen = [], []
     for noisy in Planned(plan, granules).draw(rng, REPEATS):
         released = noisy.reshape(strategy.layout.shape)
-        best = select(released, scale, strategy, plan.h)
+        best = select(released, noise, strategy, plan.h)
         each = [on_grid(released, strategy, one, positions) for one in (*fixed, best)]
         *known, own = (float(np.abs(one - truth).max()) for one in each)
         errors.append(known)

@@ -21,7 +21,9 @@ ROWS = 240
 LAPLACE = ("laplace", "spectral-laplace", "binned-laplace")
 GAUSSIAN = ("discrete-gaussian", "spectral-gaussian", "binned-gaussian")
 ADVANCED = "laplace-advanced"
+K_NORM = "binned-k-norm"
 EVERY = (*LAPLACE, *GAUSSIAN, ADVANCED)
+UNSIGNED = (*EVERY, K_NORM)
 PLAIN = ("laplace", "discrete-gaussian", ADVANCED)
 VECTOR = ("laplace", "discrete-gaussian")
 SOLVED = ("laplace", "spectral-laplace", "discrete-gaussian", "spectral-gaussian", ADVANCED)
@@ -121,7 +123,7 @@ def points(axes: list[tuple[float, float]]) -> np.ndarray:
 
 
 def _with(noise: str, sections: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    delta = "0" if noise in LAPLACE else "1e-6"
+    delta = "0" if noise in (*LAPLACE, K_NORM) else "1e-6"
     merged = {name: dict(keys) for name, keys in sections.items()}
     merged["mechanism"] = {"noise": noise, **merged.get("mechanism", {})}
     merged["budget"] = {"delta": delta, **merged.get("budget", {})}
@@ -144,10 +146,10 @@ def _learners() -> dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any]]]]:
     plane, small = {"data.bounds": _PLANE}, {"mechanism": {"k": [6, 6], "h": 2}}
     vector, corners = {"mechanism": {"k": "auto", "h": "auto"}}, {"mechanism": {"k": 1, "h": 1}}
     return {
-        "density": (EVERY, {"target": density}),
+        "density": (UNSIGNED, {"target": density}),
         "density-plane": (EVERY, {"target": flat, **plane, **small}),
         "density-covariance": (EVERY, {"target": covariance, **plane, **small}),
-        "density-groups": (EVERY, {"target": density, **group}),
+        "density-groups": (UNSIGNED, {"target": density, **group}),
         "regression": (EVERY, {"target": {"kind": "nadaraya-watson", "bandwidth": [1.03]},
                                **response}),
         "regression-covariance": (("laplace", "discrete-gaussian"), {

@@ -47,7 +47,7 @@ def twin(scale: int, count: int, stream: KeyStream) -> list[int]:
     """The samples, as exact integers of any size."""
     samples: list[int] = []
     while len(samples) < count:
-        samples += _batch(scale, stream)
+        samples += laplace_batch(scale, stream)
     return samples[:count]
 
 
@@ -82,7 +82,7 @@ def _bernoulli(stream: KeyStream, count: int, p: Fraction) -> list[bool]:
     return events
 
 
-def _batch(scale: int, stream: KeyStream) -> list[int]:
+def laplace_batch(scale: int, stream: KeyStream) -> list[int]:
     q = (2**64 - 1) // (2 * scale)
     limit = 2 * scale * q
     halves = [word // q for word in _uniform(stream, BATCH, limit)]

@@ -20,7 +20,7 @@ from scipy import stats
 import dbern
 from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import tail
-from dbern.privacy.calibration import LaplaceNoise, calibrate_laplace
+from dbern.privacy.calibration import LaplaceNoise, calibrate_k_norm, calibrate_laplace
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.mechanism import privatize, to_grid
@@ -138,6 +138,27 @@ def test_the_number_of_lattice_points_is_k_plus_one(points: str, rejected: bool)
     found = epsilon_below(noisy, (center(math.nan), center(0.5)), points)
     assert (found > EPSILON) == rejected
     assert found > 0.3
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_one_vector_covers_the_record_that_changes_its_output(separate: bool) -> None:
+    """Of two outputs of one bin each; apart, each would spend all that the two have."""
+    law = calibrate_k_norm(Fraction(1), Fraction(0), 2, EPSILON, bound=Fraction(10))
+    side, signs = law.l1_sensitivity_granules // 2, np.array([-1, 1])
+
+    def noisy(center: Int64Array, key: bytes) -> Int64Array:
+        values = signs * center  # what one output gains the other loses
+        if not separate:
+            return signs * privatize(values, 0, law, key, "audit")
+        one = replace(law, values=1)
+        parts = [privatize(values[i : i + 1], 0, one, key, f"audit_{i}") for i in (0, 1)]
+        return signs * np.concatenate(parts)
+
+    center = np.array([17, -5])
+    found = epsilon_below(noisy, (center, center + side), f"outputs {separate}")
+    assert (found > 1.5 * EPSILON) == separate
+    assert found > 0.3
+    assert separate or found <= EPSILON
 
 
 def opendp_samples(scale: int, count: int) -> Int64Array:

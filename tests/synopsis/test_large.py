@@ -18,6 +18,7 @@ import dbern
 from dbern.bernstein.basis import Blocks, bernstein_basis, on_axes
 from dbern.data.domain import Axis, Domain
 from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
+from dbern.privacy.accuracy import Covariance
 from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.synopsis import arrays as released
 from dbern.synopsis import shaping as spilled
@@ -161,15 +162,15 @@ def test_the_criterion_in_blocks_is_that_of_the_whole(case):
         bases.append(np.sqrt(weights / 2)[:, None] * bernstein_basis((nodes + 1) / 2, k))
     near(blocks.contracted(bases), on_axes(values, bases), np.abs(values).max())
     strategy = LatticeStrategy(lattice)
-    chosen = [select(values, deviation, strategy, h) for deviation in (0.0, 1.0, 1e3)]
+    chosen = [select(values, Covariance(one), strategy, h) for one in (0.0, 1.0, 1e3)]
     if min(lattice.k) > 1:  # or all orders are the same
         assert sum(chosen[0].h) == max(sum(h), 24 * len(h))  # without noise the least biased
     for deviation, expected in zip((0.0, 1.0, 1e3), chosen, strict=True):
-        assert select(blocks, deviation, strategy, h) == expected
+        assert select(blocks, Covariance(deviation), strategy, h) == expected
     assert set(shards.reads.values()) == {4}  # once for each choice, and above
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dbern.synopsis.arrays._SUMS", 1)  # one candidate at a time
-        assert select(blocks, 0.0, strategy, h) == chosen[0]
+        assert select(blocks, Covariance(0.0), strategy, h) == chosen[0]
 
 
 @pytest.fixture(scope="module")

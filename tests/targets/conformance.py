@@ -98,12 +98,14 @@ def correlated(axes: int) -> list[list[float]]:
     return (np.outer(deviations, deviations) * (-0.6) ** apart).round(12).tolist()
 
 
+_UNSIGNED = (*Case({}).noises, "binned-k-norm")
+
 CASES = {
-    "density": Case({"kind": "kernel-density", "bandwidth": [0.2]}),
-    "covariance": Case({"kind": "kernel-density", "covariance": correlated}),
+    "density": Case({"kind": "kernel-density", "bandwidth": [0.2]}, noises=_UNSIGNED),
+    "covariance": Case({"kind": "kernel-density", "covariance": correlated}, noises=_UNSIGNED),
     "groups": Case(
         {"kind": "kernel-density", "bandwidth": [0.2]}, {"group": GROUP},
-        {"group": (0.0, 1.0, 2.0, NULL)},
+        {"group": (0.0, 1.0, 2.0, NULL)}, _UNSIGNED,
     ),
     "machine": Case(
         {"kind": "support-vector-machine", "length_scale": [0.3]}, {"label": LABEL},
@@ -111,7 +113,7 @@ CASES = {
     ),
     "machines": Case(
         {"kind": "support-vector-machine", "length_scale": [0.3]}, {"label": THREE},
-        {"label": (0.0, 1.0, 2.0, NULL)},
+        {"label": (0.0, 1.0, 2.0, NULL)}, _UNSIGNED,
     ),
     "regression": Case(
         {"kind": "nadaraya-watson", "bandwidth": [0.25]}, {"response": RESPONSE},
@@ -212,7 +214,7 @@ CASES = {
     ),
     "bayes": Case(
         {"kind": "naive-bayes", "bandwidth": [0.2]}, {"label": THREE},
-        {"label": (0.0, 1.0, 2.0, NULL)},
+        {"label": (0.0, 1.0, 2.0, NULL)}, _UNSIGNED,
     ),
     "bayes-kinked": Case(
         {"kind": "naive-bayes", "bandwidth": [0.3], "kernel": "triangle"}, {"label": LABEL},
@@ -259,7 +261,10 @@ def loss(plan: ReleasePlan, staged: list[list[np.ndarray]]) -> float:
             if isinstance(law, GaussianNoise):
                 spent[i] += (apart**2).sum(axis=1) / (2 * law.sigma**2)
             else:
-                spent[i] += apart.sum(axis=1) / law.scale
+                both = apart.sum(axis=1)
+                if law.values < np.inf:  # twice the larger side
+                    both += np.abs((rows - row).sum(axis=1))
+                spent[i] += both / law.scale
     charged = plan.charge.epsilon
     if plan.charge.delta:
         charged = sum(planned.noise.law.rho for planned in plan.components)

@@ -108,3 +108,93 @@ def test_the_lattice_of_bins_can_be_rebuilt_by_any_reader(project, client):
         assert matrix.shape[1] == matrix.attrs["cells"] + matrix.attrs["degree"]
         values = np.tensordot(values, matrix[...], axes=(0, 1))
     assert np.abs(np.rint(values) - root["coefficients"][...]).max() <= 1
+
+
+# --- Noise of the K-norm law
+
+
+def test_signed_bins_have_no_sides():
+    """A record whose sign turns moves one side by twice what a record counts."""
+    for name, signed in (("density", False), ("groups", False), ("machine", True)):
+        spec = CASES[name].spec(1, 2, "binned-laplace", k=8)
+        measurement, strategy = spec.components[0], plan_files(spec, ()).strategy
+        assert measurement.sensitivity(strategy, 1, False).sides is not signed
+        if name != "density":
+            continue
+        for data, sides in ((ADDED, False), (UNITS, True)):
+            (protected,) = CASES[name].spec(1, 2, "binned-laplace", rows=data, k=8).components
+            assert protected.sensitivity(strategy, 1, False).sides is sides
+    spec = CASES["machine"].spec(1, 2, "binned-laplace", k=8)
+    law, places = plan_files(spec, ()).noise.law, {"x": 0.5}
+    first, second = (
+        integers(spec, plan_files(spec, ()), [places | {"label": 1.0}, places | {"label": one}])[0]
+        for one in (0.0, 1.0)
+    )
+    assert (second - first).sum() > 0.98 * law.l1_sensitivity_granules
+
+
+ADDED = {"neighbors": "add-or-remove-one", "normalizer": "2"}
+UNITS = {"normalizer": "2", "unit": {"column": "who", "max_contributions": 3}}
+
+
+@pytest.mark.parametrize(("name", "rows"), [("machine", None), ("regression", None),
+                                            ("density", ADDED)])  # fmt: skip
+def test_noise_of_the_k_norm_law_is_for_unsigned_bins_that_are_replaced(name, rows):
+    with pytest.raises(dbern.SpecError, match=r'mechanism\.noise: "binned-k-norm" is not for'):
+        plan_files(CASES[name].spec(1, 2000, "binned-k-norm", rows=rows, k=8), ())
+    plan = plan_files(CASES[name].spec(1, 2000, "auto", rows=rows, k=8), ())
+    unsigned = {"regression": 1}.get(name, 0)  # its denominator
+    assert [one.noise.law.kind for one in plan.components].count("k-norm") <= unsigned
+
+
+def test_one_law_covers_all_outputs_and_the_record_that_changes_one():
+    spec = CASES["groups"].spec(1, 2, "binned-k-norm", k=8)
+    plan = plan_files(spec, ())
+    (planned,), law = plan.components, plan.noise.law
+    assert law.values == planned.outputs * planned.strategy.layout.size
+    one, other = (integers(spec, plan, [{"x": 0.5, "group": g}])[0] for g in (0.0, 1.0))
+    sides = [np.maximum(sign * (other - one), 0).sum() for sign in (1, -1)]
+    assert law.l1_sensitivity_granules / 2 >= max(sides) > 0.95 * law.l1_sensitivity_granules / 2
+
+
+def test_what_a_unit_moves_is_charged_by_its_larger_side():
+    usual, joint = (
+        plan_files(CASES["density"].spec(1, 2, noise, rows=UNITS, k=8), ())
+        for noise in ("binned-laplace", "binned-k-norm")
+    )
+    assert joint.sensitivity.l1 == pytest.approx(usual.sensitivity.l1, rel=0.01)
+    assert joint.noise.scale == pytest.approx(usual.noise.scale, rel=0.01)
+    assert joint.certificate.noise < usual.certificate.noise
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fixed")
+def test_a_release_of_groups_by_the_k_norm_law_is_read_back(project, client):
+    rng = np.random.default_rng(3)
+    columns = {"x": rng.beta(2, 5, 3000), "group": rng.choice(["a", "b", "c"], 3000)}
+    project.write(columns)
+    content = CASES["groups"].spec(1, 3000, "binned-k-norm").model_dump(exclude_none=True)
+    content["data"]["group"]["values"] = ["a", "b", "c"]
+    content["release"]["output"] = str(project.output)
+    content["data"]["source"] = str(project.folder / "data")
+    content["budget"] |= {"ledger": project.url, "dataset": "trips"}
+    spec = dbern.ReleaseSpec(**content)
+    plan = dbern.plan(spec)
+    synopsis = dbern.release(spec, client=client).synopsis
+    assert synopsis.verify() > 4
+    facts = synopsis.metadata["components"][0]["noise"]
+    assert (facts["kind"], facts["law"]["kind"]) == ("binned-k-norm", "k-norm")
+    law, sizes = plan.noise.law, [array.released.size for array in synopsis.arrays]
+    assert synopsis.arrays[0].law == law
+    assert law.values == sum(sizes)
+    # The bins of all outputs sum to the share of valid rows, with the noise of one of them.
+    total = sum(float(array.released.sum()) for array in synopsis.arrays)
+    unit = plan.components[0].unit
+    assert total / unit == pytest.approx(1.0, abs=8 * plan.noise.scale / unit)
+    points, bandwidth = rng.uniform(size=(200, 1)), 0.2
+    found = synopsis(points)
+    for column, group in enumerate("abc"):
+        apart = (points - columns["x"][columns["group"] == group]) / bandwidth
+        truth = np.exp(-0.5 * apart**2).sum(axis=1) / (3000 * bandwidth * np.sqrt(2 * np.pi))
+        assert np.abs(found[:, column] - truth).max() <= plan.certificate.total
+        assert np.abs(found[:, column] - truth).max() <= synopsis.band()

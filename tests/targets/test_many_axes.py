@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.certificate import noise_sups, tail_at_nodes
 from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise
+from dbern.privacy.families import family_of
 from dbern.synopsis.evaluate import evaluate
 
 WIDTH = 0.35
@@ -124,7 +126,10 @@ def sup_at_nodes(strategy, h, law, draws):
     y = (1 - np.cos(np.linspace(0, np.pi, 151 if len(h) == 1 else 41))) / 2
     matrices = strategy.matrices(h)
     bases = [bernstein_basis(y, k) @ m for k, m in zip(strategy.lattice.k, matrices, strict=True)]
-    return noise_sups(bases, law, draws, label="test")[0] * 2.0**law.granularity_exponent
+    return (
+        noise_sups(bases, partial(family_of(law).drawn, law), draws, label="test")[0]
+        * 2.0**law.granularity_exponent
+    )
 
 
 @pytest.mark.parametrize("noise", ["laplace", "binned-laplace", "binned-gaussian"])

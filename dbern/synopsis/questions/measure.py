@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dbern.certificate import drawn_noise, quantile_rank
+from dbern.certificate import quantile_rank
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
 from dbern.privacy.mechanism import Noise
@@ -290,10 +290,10 @@ def _simulated(law: Noise, size: int, stream: int) -> FloatArray:
     draws = min(_MOST_DRAWS, max(_FEWEST_DRAWS, _DRAWN // size))
     if size * draws > 4 * _DRAWN:
         return np.empty((size, 0))
-    drawn = drawn_noise(law, size * draws, public_stream("questions", stream))
+    drawn = family_of(law).drawn(law, size, draws, public_stream("questions", stream))
     drawn *= math.ldexp(1.0, law.granularity_exponent)
     drawn.setflags(write=False)
-    return drawn.reshape(size, draws)
+    return drawn
 
 
 # --- Many boxes: everything factors over axes

@@ -37,7 +37,7 @@ from dbern.erm.measurement import MOST_BITS, LinearFunctions
 from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Softmax, minimized
 from dbern.erm.spaces import LinearFeatures
 from dbern.privacy.keystream import KeyStream, subkey
-from dbern.privacy.perturbation import STREAM_LABEL, penalty_weight
+from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight
 from dbern.strategies.base import Bound, Entries, Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -95,7 +95,7 @@ class PerturbedFunctions:
         loss, square = Softmax(outputs), axes + CONSTANT**2
         weight = penalty_weight(epsilon * determinant, loss.trace, outputs, square)
         left = epsilon * (1 - ROUNDED - determinant)
-        scale = OUTWARD * _MOVED / float(left)
+        scale = Perturbation.for_budget((), _MOVED, left).scale
         return replace(cls.of(model, n, weight, scale), spent=1 - ROUNDED)
 
     def measurement(self) -> Measurement:

@@ -5,6 +5,16 @@ is exact, and a subtraction rounds monotonically), and a constant k. A record's 
 in ``[-R_j, R_j]``, ``R = (1, .., 1, k)``: one that is replaced moves the gradient of all by 2 at
 most in the norm of `dbern.privacy.perturbation`, the missing record included.
 
+A unit of u rows moves it by u times as much, and u records' Hessians have at most ``r = min(u,
+l + 1) o`` eigenvalues, which sum to ``u t R^2``: `dbern.privacy.perturbation` with these.
+
+*Private rows.* Where the number of rows is private floats need a bound on it: the first
+`MOST_TIMES` times the normalizer are kept, in the order of a keyed hash of their content, then of
+the content. A record more changes that for one record at most, which goes for the one that comes;
+so does one that is replaced, as the kept ones of what both databases share make room for one of
+either. So one record, added, removed or replaced, moves the gradient as one that is replaced, and u
+of them as u.
+
 ``W*`` is solved for in the process that releases, which alone has the key of b; the records' exact
 digest makes that key, so that every database has a b of its own. What is kept of it
 (`dbern.erm.objective`), in steps of ``2^-s``, is within ``gamma + step`` of a function of ``W*``.
@@ -36,8 +46,8 @@ from dbern.data.domain import Column
 from dbern.erm.measurement import MOST_BITS, LinearFunctions
 from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Softmax, minimized
 from dbern.erm.spaces import LinearFeatures
-from dbern.privacy.keystream import KeyStream, subkey
-from dbern.privacy.perturbation import STREAM_LABEL, penalty_weight
+from dbern.privacy.keystream import KeyStream, content_words, subkey
+from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight
 from dbern.strategies.base import Bound, Entries, Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -47,6 +57,7 @@ CONSTANT = 1.5
 ROUNDED = Fraction(1, 128)
 """Of the budget: what is spent on the distance of what is computed from the minimizer."""
 
+MOST_TIMES = 4
 _COPIES = 6  # of the rows: gathered, sorted, split, features, labels and slopes
 _UNLIKELY = 1e-9  # of b, in the certificate
 _MOVED = 2.0
@@ -84,7 +95,8 @@ class PerturbedFunctions:
         loss = Softmax(max(1, model.outputs - 1))
         space = CubeFeatures(model.space.dimensions, model.space.kernel)
         model = replace(model, space=space, n=n, shards=1)
-        return cls(model, PerturbedRisk(loss, n, radii, weight, scale))
+        most = MOST_TIMES * n if model.protection.private_rows else n
+        return cls(model, PerturbedRisk(loss, most, radii, weight, scale))
 
     @classmethod
     def for_budget(
@@ -92,10 +104,12 @@ class PerturbedFunctions:
     ) -> PerturbedFunctions:
         """Return those of an epsilon of which `determinant`, a fraction, pays for the Jacobian."""
         outputs, axes = max(1, model.outputs - 1), model.domain.dimensions
-        loss, square = Softmax(outputs), axes + CONSTANT**2
-        weight = penalty_weight(epsilon * determinant, loss.trace, outputs, square)
+        rows = model.protection.unit.max_contributions
+        trace, square = rows * Softmax(outputs).trace, axes + CONSTANT**2
+        rank = min(rows, axes + 1) * outputs
+        weight = penalty_weight(epsilon * determinant, trace, rank, square)
         left = epsilon * (1 - ROUNDED - determinant)
-        scale = OUTWARD * _MOVED / float(left)
+        scale = Perturbation.for_budget((), rows * _MOVED, left).scale
         return replace(cls.of(model, n, weight, scale), spent=1 - ROUNDED)
 
     def measurement(self) -> Measurement:
@@ -229,7 +243,10 @@ class PerturbedAccumulator(Accumulator):
 
     @property
     def memory(self) -> Memory:
-        """A batch's positions and labels; all records, and a Hessian."""
+        """A batch's positions and labels; all records, and a Hessian.
+
+        Of a private number of rows those of as many as the normalizer says.
+        """
         axes, rows = self.functions.model.domain.dimensions, self.functions.model.n
         outputs, numbers = self.functions.risk.loss.outputs, self.functions.size
         gathered = 8 * (_COPIES * (axes + 3) + 4 * outputs) * rows + 8 * 4 * numbers**2
@@ -244,7 +261,8 @@ class PerturbedAccumulator(Accumulator):
         """Begin to gather all records."""
         del index
         width = self.functions.model.domain.dimensions + 1
-        return _Whole(state, self.functions.model.rows, self.solved, salt, 1, 1, 0, width=width)
+        rows, most = self.functions.model.rows, self.functions.risk.n
+        return _Whole(state, rows, self.solved, salt, 1, 1, 0, width=width, most=most)
 
     def solved(self, rows: FloatArray, counts: FloatArray) -> Int64Array:
         """Return what is kept of the minimizer, from the distinct records in sorted order."""
@@ -272,16 +290,24 @@ class PerturbedAccumulator(Accumulator):
 
 @dataclass
 class _Whole(Gathering):
-    """All records; solved for where there are none, too."""
+    """All records, or the most there may be; solved for where there are none, too."""
 
     width: int = 0
+    most: int = 0
 
     def finish(self) -> None:
         """Solve."""
         rows = self.merged()
-        if rows is None:
-            rows = np.zeros((0, self.width + 2))
+        rows = np.zeros((0, self.width + 2)) if rows is None else self._kept_of(rows)
         self.state += self.solved(rows[:, 1:-1], rows[:, -1])
+
+    def _kept_of(self, rows: FloatArray) -> FloatArray:
+        if rows[:, -1].sum() <= self.most:
+            return rows
+        order = np.argsort(content_words(rows[:, 1:-1], self.salt), kind="stable")
+        counts = rows[order, -1]
+        rows[order, -1] = np.clip(self.most - (np.cumsum(counts) - counts), 0, counts)
+        return rows[rows[:, -1] > 0]
 
 
 def restored(

@@ -27,8 +27,8 @@ MOST_ROWS = 1 << 22
 _COSTS = tuple(4.0**power for power in range(11))
 _MOST_PREDICTED = 300
 _WHERE = (
-    'target.method: "objective" is for a pure epsilon, neighbors = "replace-one" and unit = "row". '
-    'Write method = "weights", or leave it out'
+    'target.method: "objective" is for a pure epsilon. Write method = "weights", or delta = "0" '
+    "under budget"
 )
 
 
@@ -63,7 +63,7 @@ class Classifier:
 
     def _restored(self, strategy: Any, n: int, counting: Mapping[str, Any]) -> Accumulator:
         if "weight" in counting:
-            return restored(self.model, strategy, n, counting)
+            return restored(self._protected, strategy, n, counting)
         return self._protected.measurement().restore(strategy, n, counting)
 
     @property
@@ -75,7 +75,7 @@ class Classifier:
         classes, axes = max(2, self.model.outputs), self.model.domain.dimensions
         small = axes * classes <= _MOST_PREDICTED
         typical = TypicalClasses(classes, axes)
-        able = self.protected is None and not charge.delta
+        able = not charge.delta
         if self.method == "objective" and not able:
             raise SpecError(_WHERE)
         stated = self.cost, self.model.space.kernel.constant, self.model.shards
@@ -95,14 +95,16 @@ class Classifier:
         return replace(best, notes=typical.note(risk) if small else ())
 
     def _perturbed(self, n: int, epsilon: Fraction) -> PerturbedFunctions:
-        outputs, axes = max(1, self.model.outputs - 1), self.model.domain.dimensions
+        model = self._protected
+        outputs, axes = max(1, model.outputs - 1), model.domain.dimensions
         if self.cost is None:
-            share = determinant_share(n, epsilon, axes, outputs)
-            return PerturbedFunctions.for_budget(self.model, n, epsilon, share)
+            a_row = epsilon / model.protection.unit.max_contributions
+            share = determinant_share(n, a_row, axes, outputs)
+            return PerturbedFunctions.for_budget(model, n, epsilon, share)
         # A weight of the unit cube is twice one of [-1, 1], and J is divided by the penalty.
         weight = self.cost / (4 * n)
         for k in range(1, 125):
-            functions = PerturbedFunctions.for_budget(self.model, n, epsilon, Fraction(k, 128))
+            functions = PerturbedFunctions.for_budget(model, n, epsilon, Fraction(k, 128))
             if functions.risk.weight >= weight:
                 return replace(functions, risk=replace(functions.risk, weight=weight))
         raise SpecError(

@@ -164,7 +164,7 @@ def deviation_of(law: Noise) -> float:
 
 _LOG_ODDS = 2.0
 """Standard deviation of the log odds of neighbouring classes: a model that is worth learning."""
-_PENALIZED = 1.5  # of log odds, where the penalty is chosen
+_NARROW, _WEIGHTS = 0.05, (4.0, 8.0, 16.0)  # for which the penalty is chosen
 _FLAT = 0.15  # of the second derivative of the logistic loss there, on average
 _FEW = 8
 
@@ -172,19 +172,19 @@ _FEW = 8
 def determinant_share(n: int, epsilon: Fraction, axes: int, outputs: int) -> Fraction:
     """Return the fraction of epsilon that the Jacobian of a perturbed objective should have.
 
-    It makes the quadratic part of the excess risk small: with h the loss's curvature along an axis
-    of records and Λ the penalty, ``h / (h + Λ)^2`` times the variance of b and the square of Λ
-    times the weights. Records spread half as wide as typical ones, so that a penalty costs more.
+    It makes small what share of the explained risk is lost, to second order: with h the loss's
+    curvature along an axis, Λ the penalty, v the variance of b and w a weight, ``(v/w^2 + Λ^2) /
+    (h + Λ)^2``, in the mean over weights. Records spread over a fortieth of their bounds, so that
+    noise and penalty are felt.
     """
-    spread = _TYPICAL_STD / 2
-    curved, size = n * _FLAT * spread**2, outputs * (axes + 1)
-    weights = (_PENALIZED / spread) ** 2 / axes
+    curved, size = n * _FLAT * _NARROW**2, outputs * (axes + 1)
 
     def risk(share: Fraction) -> float:
         left, square = float(epsilon * (1 - ROUNDED - share)), axes + CONSTANT**2
         penalty = 1 / penalty_weight(epsilon * share, 0.25, 1, square)
         variance = (2 / left) ** 2 * (size + 1) * (size + 2) / 3
-        return curved / (curved + penalty) ** 2 * (variance + penalty**2 * weights)
+        lost = [variance / weight**2 + penalty**2 for weight in _WEIGHTS]
+        return sum(lost) / (curved + penalty) ** 2
 
     return min((Fraction(k, 32) for k in range(1, 30)), key=risk)
 

@@ -119,6 +119,26 @@ def test_no_neighbours_densities_part_by_more_than_is_charged(axes, outputs, eps
         assert worst > (0.6 if axes else 0.4) * allowed
 
 
+@pytest.mark.parametrize(("axes", "outputs", "rows"), [(1, 1, 2), (1, 1, 4), (1, 2, 2), (2, 1, 3)])
+def test_no_units_densities_part_by_more_than_is_charged(axes, outputs, rows):
+    epsilon_b, epsilon_j = Fraction(1, 2), Fraction(1, 2)
+    radii, rank = (1.0,) * axes + (1.5,), min(rows, axes + 1) * outputs
+    law = Perturbation.for_budget(radii * outputs, 2.0 * rows, epsilon_b)
+    trace = rows * Softmax(outputs).trace
+    weight = penalty_weight(epsilon_j, trace, rank, axes + 1.5**2)
+    rng, known = np.random.default_rng(9), corners(axes, outputs)[1:]
+    units = [[], *([one] * rows for one in known)]
+    units += [[known[i] for i in rng.integers(0, len(known), rows)] for _ in range(20)]
+    worst = jacobian = 0.0
+    for size in (0.0, 0.3, 3.0, 30.0):
+        state = rng.normal(size=(outputs, axes + 1)) * size
+        logs = [log_density(state, one, law, outputs, weight) for one in units]
+        sizes = [log_determinant(state, one, outputs, weight) for one in units]
+        worst, jacobian = max(worst, float(np.ptp(logs))), max(jacobian, float(np.ptp(sizes)))
+    assert 0.4 < worst <= float(epsilon_b + epsilon_j)
+    assert 0.3 * float(epsilon_j) < jacobian <= float(epsilon_j)
+
+
 @pytest.mark.parametrize("outputs", [1, 2, 4])
 def test_gradients_of_two_records_are_two_apart_at_most_and_some_are(outputs):
     records = [([], None), *(([one], one) for one in corners(2, outputs) if one is not None)]

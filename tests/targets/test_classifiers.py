@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -32,13 +33,13 @@ KEY, SALT = bytes(range(32)), bytes(32)
 CLASSES = {"label": {"column": "note", "classes": ["no", "yes"]}}
 
 
-def spec_of(target=None, *, n=2000, axes="xy", label=LABEL, epsilon="1", **data):
+def spec_of(target=None, *, n=2000, axes="xy", label=LABEL, epsilon="1", delta="0", **data):
     return dbern.ReleaseSpec(
         release={"name": "case", "output": "case.zarr"},
         data={"source": "*.parquet", "bounds": {x: [0.0, 1.0] for x in axes}, "label": label,
               **({"n": n} if n else {}), **data},
         target={"kind": "logistic-regression", **(target or {})},
-        budget={"epsilon": epsilon, "ledger": "sqlite:///l.db", "dataset": "case"},
+        budget={"epsilon": epsilon, "delta": delta, "ledger": "sqlite:///l.db", "dataset": "case"},
     )  # fmt: skip
 
 
@@ -208,8 +209,9 @@ def test_what_is_chosen_and_what_is_said_of_it():
 @pytest.mark.parametrize(
     "changes",
     [{"target": {"C": 40.0}}, {"target": {"constant": 0.5}}, {"target": {"shards": 2}},
-     {"target": {"method": "weights"}},
-     {"n": 0, "neighbors": "add-or-remove-one", "normalizer": "2000"}],
+     {"target": {"method": "weights"}}, {"delta": "1e-6"},
+     {"target": {"method": "weights"}, "n": 0, "neighbors": "add-or-remove-one",
+      "normalizer": "2000"}],
 )  # fmt: skip
 def test_weights_are_released_where_they_are_asked_for(changes):
     spec = spec_of(**changes)
@@ -244,8 +246,7 @@ def test_a_stated_c_is_the_penalty():
     [
         ({"target": {"method": "objective", "constant": 2.0}}, r"target\.constant, target\.shards"),
         ({"target": {"method": "objective", "C": 1e6}, "epsilon": "0.1"}, r"target\.C: too large"),
-        ({"target": {"method": "objective"}, "n": 0, "neighbors": "add-or-remove-one",
-          "normalizer": "2000"}, r'target\.method: "objective" is for'),
+        ({"target": {"method": "objective"}, "delta": "1e-6"}, r'target\.method: "objective" is'),
     ],
 )  # fmt: skip
 def test_refusals_say_what_to_write(changes, told):
@@ -256,6 +257,52 @@ def test_refusals_say_what_to_write(changes, told):
 def test_a_search_for_neighbours_says_that_it_would_show_nothing():
     with pytest.raises(dbern.SpecError, match="before it is computed"):
         search(LogisticRegression, spec_of({"method": "objective"}))
+
+
+# --- private rows
+
+PRIVATE = {"n": 0, "neighbors": "add-or-remove-one", "normalizer": "50"}
+
+
+def kept_of(part, columns):
+    one = part.begin(np.zeros(part.shape, np.int64), SALT, 0)
+    one.add(columns)
+    rows = one._kept_of(one.merged())
+    return {tuple(row[1:-1]): row[-1] for row in rows}
+
+
+def test_one_record_more_changes_one_that_is_kept_for_another():
+    spec = spec_of(**PRIVATE)
+    plan = plan_files(spec, ())
+    (part,) = ReleasePlan.from_dict(plan.to_dict()).counters(spec).parts
+    rng = np.random.default_rng(5)
+    columns = {name: rng.integers(0, 9, 230) / 8 for name in "xy"}
+    columns["label"] = rng.integers(0, 2, 230).astype(float)
+    found = []
+    for rows in (*range(190, 231), 0):
+        kept = kept_of(part, {name: column[:rows] for name, column in columns.items()})
+        assert sum(kept.values()) == min(rows, 200) <= part.functions.risk.n
+        found.append(kept)
+    for one, other in itertools.pairwise(found[:-1]):
+        moves = [other.get(row, 0) - one.get(row, 0) for row in {*one, *other}]
+        assert sum(max(move, 0) for move in moves) <= 1
+        assert sum(max(-move, 0) for move in moves) <= 1
+    assert any(found[i] != found[i + 1] for i in range(12, 40))
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_unit_of_rows_costs_as_many(rows):
+    unit = {"column": "user", "max_contributions": rows}
+    changes = {"unit": unit, "n": 0, "normalizer": "2000"}
+    spec = spec_of({"method": "objective"}, **changes)
+    plan = plan_files(spec, ())
+    (part,) = plan.counters(spec).parts
+    risk, rank = part.functions.risk, min(rows, 3)
+    of_b, of_j = 2 * rows / risk.scale, rank * math.log1p(
+        risk.weight * rows * 0.25 * (2 + 1.5**2) / rank
+    )  # fmt: skip
+    assert 0.999 < of_b + of_j + float(ROUNDED) <= 1
+    assert risk.n == 4 * 2000
 
 
 # --- releases

@@ -296,6 +296,7 @@ def test_an_estimator_in_a_pipeline_is_cloned_pickled_and_asked(quick):
     points = np.array([[8.0], [18.0], [-99.0]])
     assert again.predict(points).tolist() == ["early", "late", "early"]
     np.testing.assert_array_equal(again.predict_proba(points), found[-1].predict_proba(points))
+    assert np.isfinite(again.predict_log_proba(points)).all()
     assert str(again.synopsis_.url) == "memory"
     assert again.synopsis_.verify() == found[-1].synopsis_.verify()
 

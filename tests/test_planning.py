@@ -249,7 +249,7 @@ def test_files_without_rows_count_nothing(source):
     assert plan(file_spec(source)).n == 300
     for i in range(3):
         (source / f"{i}.parquet").unlink()
-    with pytest.raises(SpecError, match=r"^data\.source: the files hold no rows"):
+    with pytest.raises(SpecError, match=r"^data\.source: there are no rows"):
         plan(file_spec(source))
 
 

@@ -95,7 +95,6 @@ WRONG = [
     ("release", "output", "s3://KEY:PASS@bucket/x", "release.output", "environment alone"),
     ("release", "output", "s3://bucket", "release.output", "Write s3://bucket/name"),
     ("release", "nmae", "x", "release.nmae", "unknown key. Write name"),
-    ("data", "source", None, "data.source", "is missing. Write source ="),
     ("release", "output", "", "release.output", "is empty. Write output ="),
     ("budget", "ledger", " ", "budget.ledger", "is empty. Write ledger ="),
     ("budget", "dataset", "", "budget.dataset", "is empty. Write dataset ="),

@@ -66,7 +66,7 @@ def connect(address: str, seconds: float, security: Security | None = None) -> C
         raise
 
 
-def _is_here(client: Client) -> bool:
+def is_here(client: Client) -> bool:
     """Return whether scheduler and workers are this very process, and nothing crosses a wire."""
     return str(client.scheduler.address).startswith("inproc://")
 
@@ -108,6 +108,16 @@ def submitted(client: Any, task: Callable[..., Any], *arguments: object) -> Any:
     """Return the future of a task."""
     with scheduler_there(client):
         return client.submit(task, *arguments, pure=False)
+
+
+def computed(client: Any, task: Callable[[Any], Any], argument: Any) -> Any:
+    """Return the future of a task of what a Dask graph computes, where that is computed."""
+    import dask
+
+    # Not looked into: what a task holds is no graph.
+    made = dask.delayed(task, pure=False, traverse=False)(argument)
+    with scheduler_there(client):
+        return client.compute(made)
 
 
 def at_work(client: Any) -> bool:
@@ -300,7 +310,7 @@ def same_cluster(
     EnvironmentRefusedError
         As `cluster`.
     """
-    if _is_here(given):
+    if is_here(given):
         check_workers(given, wait, progress)
         yield given
         return

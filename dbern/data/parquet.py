@@ -248,8 +248,28 @@ def _failures_told(path: str) -> Iterator[None]:
         raise exhausted(error, path) or UnreadableFileError from None
 
 
+_UNLOCKED: dict[str, bytes] = {}
+
+
+@contextmanager
+def unlocked(path: str, key: bytes) -> Iterator[None]:
+    """Let the threads of this process, and nobody else, read the encrypted file at a path.
+
+    So tasks that read it need no key: none travels in their arguments.
+    """
+    _UNLOCKED[path] = key
+    try:
+        yield
+    finally:
+        del _UNLOCKED[path]
+
+
 @contextmanager
 def _parquet(path: str, **options: Any) -> Iterator[pq.ParquetFile]:
+    if key := _UNLOCKED.get(path):
+        from pyarrow.parquet.encryption import create_decryption_properties
+
+        options["decryption_properties"] = create_decryption_properties(key)
     if is_url(path):
         with open_file(path) as source, pq.ParquetFile(source, **options) as file:
             yield file
@@ -298,13 +318,14 @@ def _footer(path: str, columns: Sequence[Column]) -> tuple[FileFacts, list[tuple
     """Return a file's facts, and what ids of its columns are compared as (of folders, text)."""
     facts, schema = opened(path)
     for column in columns:
-        _check_column(path, schema, column)
+        check_column(path, schema, column)
     inside = dict(leaves(schema))
     kinds = [(c.name, ids_as(inside[c.name]) if c.name in inside else "text") for c in columns]
     return facts, kinds
 
 
-def _check_column(path: str, schema: pa.Schema, column: Column) -> None:
+def check_column(path: str, schema: pa.Schema, column: Column, others: Sequence[str] = ()) -> None:
+    """Refuse a column that is missing, there twice or of a wrong type; `others` are there too."""
     name, key = column.name, column.key
     kinds = [kind for found, kind in leaves(schema) if found == name]
     if len(kinds) > 1:
@@ -312,7 +333,7 @@ def _check_column(path: str, schema: pa.Schema, column: Column) -> None:
     if not kinds and name in folder_values(path):
         return
     if not kinds:
-        there = ", ".join([found for found, _ in leaves(schema)] + [*folder_values(path)])
+        there = ", ".join([found for found, _ in leaves(schema)] + [*folder_values(path), *others])
         of_role = re.match(r"data\.(?:label|response|group|filter)(?=\.)", key)
         place = f"{of_role[0]}.column" if of_role else key
         raise SpecError(f'{place}: {path} has no column "{name}". Write one of: {there}')
@@ -422,7 +443,7 @@ class Stream:
         self, groups: Sequence[int], rows: int, skip: int
     ) -> Iterator[tuple[int, dict[str, FloatArray]]]:
         """Yield batches from the row `skip` on, each with the number of the row that follows it."""
-        inside, done = {".".join(parts): parts for parts, _ in _leaves(self.file.schema_arrow)}, 0
+        inside, done = {name for name, _ in leaves(self.file.schema_arrow)}, 0
         names = [column.name for column in self.columns if column.name in inside]
         for batch in self.file.iter_batches(
             rows, row_groups=list(groups), columns=names, use_threads=False
@@ -431,20 +452,7 @@ class Stream:
             if done <= skip:
                 continue
             rest = batch.slice(max(0, skip - first))
-            yield (
-                done,
-                _records(
-                    {
-                        column: as_floats(_leaf(rest, inside[column.name]), column)
-                        if column.name in inside
-                        else _repeated(
-                            of_text(folder_values(self.path)[column.name], column), len(rest)
-                        )
-                        for column in self.columns
-                    },
-                    self.only,
-                ),
-            )
+            yield done, records_of(rest, self.columns, self.only, self.path)
 
     def _rows_of_text(self, groups: Sequence[int]) -> int:
         """Return how many rows fit into the planned memory with texts as long as these on average.
@@ -472,6 +480,23 @@ class Stream:
 
 def _repeated(value: float | tuple[float, float], rows: int) -> FloatArray:
     return np.full((rows, *np.shape(value)), value)
+
+
+def records_of(
+    batch: pa.RecordBatch, columns: Sequence[Column], only: Column | None, path: str = ""
+) -> dict[str, FloatArray]:
+    """Return the columns of a batch as floats; those that it has not are what folders say."""
+    inside = {".".join(parts): parts for parts, _ in _leaves(batch.schema)}
+    folders = folder_values(path)
+    return _records(
+        {
+            column: as_floats(_leaf(batch, inside[column.name]), column)
+            if column.name in inside
+            else _repeated(of_text(folders[column.name], column), len(batch))
+            for column in columns
+        },
+        only,
+    )
 
 
 def _leaf(batch: pa.RecordBatch, parts: Sequence[str]) -> pa.Array:

@@ -19,7 +19,7 @@ from dbern.errors import (
 from dbern.ledger import accounts, restore, tables
 from dbern.ledger.postgres import PostgresBackend
 from dbern.ledger.restore import Backend, writing
-from dbern.ledger.secrets import Point, Staging
+from dbern.ledger.secrets import Point, Spool, Staging
 from dbern.ledger.sqlite import SqliteBackend
 from dbern.ledger.tables import VERSION, facts_of, ledger_id_of, migrate, set_facts, version_of
 from dbern.ledger.underway import ReleaseSecrets
@@ -538,6 +538,16 @@ class BudgetLedger:
             When this process was told no place for it.
         """
         return self._secrets.staging(reservation)
+
+    def spool(self, reservation: Reservation) -> Spool:
+        """Return where the rows of a data frame are kept, encrypted, until the release is over.
+
+        Raises
+        ------
+        IntegrityError, EnvironmentRefusedError
+            As `staging`.
+        """
+        return self._secrets.spool(reservation)
 
     def lock(
         self, reservation: Reservation, wait: Callable[[], None] | None = None

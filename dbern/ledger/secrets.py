@@ -21,9 +21,10 @@ import struct
 import weakref
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -221,7 +222,7 @@ _NONCE_BYTES = 12
 _LONGEST_COMPONENT = 100
 _SEAL_FORMAT = b"dbern seal 1"
 _BLOCK_FILE = re.compile(r"((?:[0-9a-f]{2}){1,100})-(0\d{19})\.block", re.ASCII)
-_RELEASE = re.compile(r"[0-9a-f]{32}(\.dead-[0-9a-f]+)?")
+_RELEASE = re.compile(r"([0-9a-f]{32})(\.dead-[0-9a-f]+|\.spool)?")
 
 
 class Staging:
@@ -430,7 +431,11 @@ def destroy_staging(directory: Path) -> None:
 def dead_staging(root: Path, live: Collection[str]) -> list[Path]:
     """The staging of every release that is not among `live`; other files are none."""
     every = sorted(root.iterdir()) if root.is_dir() else []
-    return [path for path in every if _RELEASE.fullmatch(path.name) and path.name not in live]
+    return [
+        path
+        for path in every
+        if _RELEASE.fullmatch(path.name) and path.name.removesuffix(".spool") not in live
+    ]
 
 
 def sweep_staging(root: Path, live: Collection[str]) -> None:
@@ -439,18 +444,65 @@ def sweep_staging(root: Path, live: Collection[str]) -> None:
         destroy_staging(path)
 
 
+@dataclass(frozen=True)
+class Spool:
+    """The encrypted rows of a release from a data frame, as long as its key and its staging live.
+
+    Parameters
+    ----------
+    directory : Path
+        Of this release alone, beside its staging.
+    key : bytes
+        The subkey that encrypts them.
+    """
+
+    directory: Path
+    key: bytes = field(repr=False)
+
+    @property
+    def path(self) -> Path:
+        """The file, which is there once it is whole."""
+        return self.directory / "rows.parquet"
+
+    @contextmanager
+    def written(self) -> Iterator[BinaryIO]:
+        """Write the file anew: after the block it is there, durably; where that fails, nothing is.
+
+        Raises
+        ------
+        ReleaseError
+            When it cannot be written.
+        """
+        with _reported(self.directory, "spool"):
+            private_directory(self.directory.parent)
+            destroy_staging(self.directory)
+            private_directory(self.directory)
+            draft = self.directory / f"{secrets.token_hex(8)}.partial"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            try:
+                with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                draft.rename(self.path)
+                sync_directory(self.directory)
+            except BaseException:
+                destroy_staging(self.directory)
+                raise
+
+
 @contextmanager
-def _reported(directory: Path) -> Iterator[None]:
+def _reported(directory: Path, what: str = "staging") -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
         raise ReleaseError(
-            f"The staging directory {directory} is gone: another process went on with this "
+            f"The {what} directory {directory} is gone: another process went on with this "
             "release, or abandoned it. Run the same command again to see where it stands."
         ) from None
     except OSError as error:
         raise ReleaseError(
-            f"The staging directory {directory} cannot be used: {error.strerror}. Free space or "
+            f"The {what} directory {directory} cannot be used: {error.strerror}. Free space or "
             "make it writable, then run the same command again: nothing staged is lost."
         ) from error
 

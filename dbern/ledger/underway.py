@@ -13,12 +13,14 @@ from dbern.ledger.postgres import STAGING
 from dbern.ledger.restore import Backend, writing
 from dbern.ledger.secrets import (
     RunRecord,
+    Spool,
     Staging,
     dead_staging,
     destroy_staging,
     sweep_staging,
 )
 from dbern.ledger.values import LIVE, Reservation, State
+from dbern.privacy.keystream import subkey
 
 
 class ReleaseSecrets:
@@ -59,6 +61,11 @@ class ReleaseSecrets:
     def staging(self, reservation: Reservation) -> Staging:
         """Return where the exact center is staged."""
         return Staging(self._staging_root() / reservation.release_id, self.key(reservation))
+
+    def spool(self, reservation: Reservation) -> Spool:
+        """Return where the rows of a data frame are kept."""
+        directory = self._staging_root() / f"{reservation.release_id}.spool"
+        return Spool(directory, subkey(self.key(reservation), "spool"))
 
     def run_record(self, release_id: str) -> RunRecord:
         """Return the private record of a release's runs, which outlives it."""
@@ -114,6 +121,7 @@ class ReleaseSecrets:
                 staging = self._backend.staging(self._ledger_id)
                 if staging is not None:
                     destroy_staging(staging / reservation.release_id)
+                    destroy_staging(staging / f"{reservation.release_id}.spool")
             except OSError as error:
                 raise ReleaseError(
                     f"{reservation.title}: is {reservation.state.value}, but its key or staged "

@@ -28,6 +28,7 @@ from dbern.counting.measurement import (
 )
 from dbern.counting.passes import Accumulator, Counters
 from dbern.data.domain import Domain
+from dbern.data.frames import Frame, frame_of
 from dbern.data.objects import is_url
 from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.errors import SpecError
@@ -67,12 +68,14 @@ _LARGEST_AUTO_LATTICE = 1_000_000
 _LARGEST_LATTICE = 1_000_000_000
 
 
-def plan(spec: ReleaseSpec | str | Path) -> ReleasePlan:
+def plan(spec: ReleaseSpec | str | Path, *, data: Any = None) -> ReleasePlan:
     """Plan a release from the spec, the schema and the row counts; no record is read.
 
     Parameters
     ----------
     spec : ReleaseSpec, or the path of its file
+    data : table, optional
+        As of `dbern.release`; asked for its columns and its number of rows alone.
 
     Raises
     ------
@@ -80,17 +83,49 @@ def plan(spec: ReleaseSpec | str | Path) -> ReleasePlan:
         For files, columns or settings that cannot work; the message says what to write.
     """
     spec = ReleaseSpec.of(spec)
-    return plan_files(spec, footers(spec))
+    frame = frame_for(spec, data)
+    planned = plan_files(spec, footers(spec, frame))
+    refuse_passes(spec, planned, frame)
+    return planned
 
 
-def footers(spec: ReleaseSpec) -> tuple[FileFacts, ...]:
-    """What the footers of the spec's files say, their columns checked.
+def refuse_passes(spec: ReleaseSpec, planned: ReleasePlan, frame: Frame | None) -> None:
+    """Refuse a Dask frame whose partitions cannot be counted each by itself."""
+    if frame is not None and frame.partitions and planned.counters(spec).passes:
+        raise SpecError(
+            f"data: {spec.learner.kind}, or units of several rows, take passes over all records, "
+            "and partitions of a Dask frame are counted each by itself. Write Parquet files "
+            "(frame.to_parquet) and name them in data.source."
+        )
+
+
+def frame_for(spec: ReleaseSpec, data: Any) -> Frame | None:
+    """The columns that a spec reads of a table that was given in place of files.
+
+    Raises
+    ------
+    SpecError
+        Where the spec names files too, or the table or its columns cannot be used.
+    """
+    if data is None:
+        return None
+    if spec.data.source is not None:
+        raise SpecError(
+            "data.source: names files, and a table was given too. Leave out data.source or data=."
+        )
+    return frame_of(data, spec.columns)
+
+
+def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, ...]:
+    """What the footers of the spec's files say, their columns checked; or of a frame's spool.
 
     Raises
     ------
     SpecError
         For files or columns that cannot be used.
     """
+    if frame is not None:
+        return frame.facts if spec.normalizer is None else ()
     return read_footers(discover(spec.source), spec.columns)
 
 
@@ -119,7 +154,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         calibration="paper" if settings.family.by_function else "tight",
         components=planned,
         certificate=combined(spec.combination, errors, least),
-        cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.source)),
+        cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.data.source or "")),
         notes=(
             *spec.learner.notes(n),
             *spec.learner.predictions(spec.records, n, laws),
@@ -281,16 +316,17 @@ def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
     stated = spec.data.n
     if files and stated is not None and stated != counted:
         raise SpecError(
-            f"data.n: the spec says {stated} rows and the files hold {counted}. "
+            f"data.n: the spec says {stated} rows and there are {counted}. "
             f"Write n = {counted}, or leave it out."
         )
     if not files and stated is None:
-        raise SpecError("data.n: is missing. Write n = 2000000, the public number of rows.")
+        raise SpecError(
+            "data.n: is missing. Write n = 2000000, the public number of rows, which nothing else "
+            "tells before they are read."
+        )
     n = stated if stated is not None else counted
     if n == 0:
-        raise SpecError(
-            "data.source: the files hold no rows. Write a source with at least one row."
-        )
+        raise SpecError("data.source: there are no rows. Write a source with at least one row.")
     if n.bit_length() > 45:
         raise SpecError(
             "data.source: more than 2^45 rows are not available in this version. Split the source."

@@ -115,7 +115,9 @@ class FilterSection(Section):
 class DataSection(Section):
     """``[data]``: which records, and the public facts about them."""
 
-    source: str = Field(description='source = "data/trips/*.parquet"')
+    source: str | None = Field(
+        None, description='source = "data/trips/*.parquet", unless a data frame is given as data='
+    )
     bounds: dict[str, _Bounds] = Field(
         min_length=1,
         description="[data.bounds] with one line per axis, such as x = [0.0, 10.0], "
@@ -411,8 +413,19 @@ class ReleaseSpec(Section):
 
     @property
     def source(self) -> str:
-        """Where the records are: an absolute path, glob or folder, or a URL."""
+        """Where the records are: an absolute path, glob or folder, or a URL.
+
+        Raises
+        ------
+        SpecError
+            Where the spec names none.
+        """
         source = self.data.source
+        if source is None:
+            raise SpecError(
+                'data.source: is missing. Write source = "data/trips/*.parquet", or give a data '
+                "frame: dbern.release(spec, data=frame)."
+            )
         if not source.strip():
             raise SpecError(
                 "data.source: is empty, which would be every file in the spec's folder and below "
@@ -515,7 +528,7 @@ class _Parsed:
 
 def _parse(spec: ReleaseSpec) -> _Parsed:
     """Check what the schema cannot: values against each other, and what this version offers."""
-    _ = spec.source, spec.output  # refuses URLs of no object store
+    _ = spec.output, spec.data.source is None or spec.source  # refuses URLs of no object store
     if not _NAME.fullmatch(spec.release.name):
         raise SpecError(
             'release.name: letters, digits, ".", "_" and "-" only. Write name = "trip-density"'

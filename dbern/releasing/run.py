@@ -28,17 +28,20 @@ from dbern.cluster.connection import (
     WAIT_SECONDS,
     check_memory,
     cluster,
+    is_here,
     require_address,
     same_cluster,
 )
 from dbern.cluster.graph import Piece, add_up, centers, share_out
+from dbern.data.frames import Frame, write_spool
 from dbern.data.objects import is_url
-from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts
+from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, unlocked
 from dbern.data.storage import failures_told, is_published, place_at
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
 from dbern.ledger.secrets import RunRecord
-from dbern.planning.planner import footers, plan_files
+from dbern.ledger.values import PENDING
+from dbern.planning.planner import footers, frame_for, plan_files, public_rows, refuse_passes
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
@@ -166,6 +169,7 @@ def release(
     spec: ReleaseSpec | str | Path,
     client: Client | None = None,
     *,
+    data: Any = None,
     scheduler: str | None = None,
     wait_for_workers: float = WAIT_SECONDS,
     progress: Progress = silent,
@@ -180,6 +184,8 @@ def release(
     client : distributed.Client, optional
         A running cluster, reached by a connection of its own, which unpickles nothing; otherwise
         `scheduler`'s, ``tls://host:8786``, otherwise threads of this process.
+    data : table, optional
+        In place of files: a pandas, polars or Dask frame, Arrow table or reader, DuckDB relation.
     wait_for_workers : float
         Seconds that workers have to come where a running cluster has none.
     progress : callable
@@ -196,32 +202,29 @@ def release(
     ReleaseError
         Where work could not finish; run it again.
     """
-    spec = ReleaseSpec.of(spec)
+    spec, frame = _given(spec, data, client, scheduler)
     url = resolve_url(spec.budget.ledger, spec.base)
     with BudgetLedger.open(url) as ledger, ExitStack() as stack:
         began = time.monotonic()
         place = _cluster(client, scheduler, wait_for_workers, progress)
         connected = cache(lambda: stack.enter_context(place))
-        reservation = _reserve(ledger, spec, connected if client or scheduler else None)
+        reservation = _reserve(ledger, spec, frame, connected if client or scheduler else None)
         record = ledger.run_record(reservation.release_id)
         journal = Journal(record, reservation, progress, time.monotonic() - began)
         with ledger.lock(reservation, wait=partial(journal.progress, _WAITING, 0, 1)):
             reservation = _again(ledger, reservation)
             if reservation.state is State.COMMITTED:
                 return _committed(spec, reservation)
-            plan = _stored_plan(reservation)
-            uncharged = reservation.state in (State.RESERVED, State.READING)
-            if uncharged:
-                _refuse_rolled_back(reservation, spec.output)
+            plan, notes = _stored_plan(reservation), _notes(ledger, reservation, frame)
             reservation = _redirect(ledger, reservation, spec.output)
-            if uncharged:
-                reservation = _count(connected(), ledger, spec, plan, reservation, journal)
+            if reservation.state in PENDING:
+                reservation = _count(connected(), ledger, spec, plan, frame, reservation, journal)
                 stack.close()
             with journal.stage("adding noise and publishing"):
                 manifest = publish(ledger, spec, plan, reservation, journal.progress)
             with journal.stage("committing"):
                 ledger.commit(reservation, manifest)
-        return Release(reservation.output, reservation.charge)
+        return Release(reservation.output, reservation.charge, notes)
 
 
 def abandon(
@@ -244,10 +247,29 @@ def abandon(
     return given_up
 
 
+def _given(
+    given: ReleaseSpec | str | Path, data: Any, client: Client | None, scheduler: str | None
+) -> tuple[ReleaseSpec, Frame | None]:
+    """The spec, and the table that was given in place of files; no other process can count it."""
+    spec = ReleaseSpec.of(given)
+    frame = frame_for(spec, data)
+    here = not scheduler and (client is None or is_here(client))
+    if spec.data.source is None and not here and not (frame and frame.partitions):
+        raise SpecError(
+            "data: a table is counted by this process, and no other has the key of its spool. "
+            "Leave out the scheduler or client, or give a Dask frame, or write files and name them "
+            "in data.source."
+        )
+    return spec, frame
+
+
 def _reserve(
-    ledger: BudgetLedger, spec: ReleaseSpec, look: Callable[[], object] | None = None
+    ledger: BudgetLedger,
+    spec: ReleaseSpec,
+    frame: Frame | None,
+    look: Callable[[], object] | None = None,
 ) -> Reservation:
-    """Find this release's reservation or make it; after the charge the files are not needed.
+    """Find this release's reservation or make it; after the charge the records are not needed.
 
     `look` for the cluster, which may refuse, before anything is reserved.
     """
@@ -263,12 +285,15 @@ def _reserve(
     )
     if known is None:
         ledger.require_account(request)
-    if known is None or known.state not in (State.SPENT, State.COMMITTED):
-        files = footers(spec)
+    if known is not None and spec.data.source is None and _is_spooled(ledger, known, frame):
+        request = replace(request, inputs=known.inputs)  # what is spooled goes on
+    elif known is None or known.state not in (State.SPENT, State.COMMITTED):
+        files = footers(spec, frame)
         planned = plan_files(spec, files)
+        refuse_passes(spec, planned, frame)
         request = replace(
             request,
-            inputs=_inputs(files, spec),
+            inputs=_inputs(files, spec) if frame is None else _inputs_of_frame(planned),
             plan={"dbern_version": version("dbern"), **planned.to_dict()},
             rho=planned.rho,
             gamma=planned.random_dp.gamma if planned.random_dp else None,
@@ -366,6 +391,73 @@ def _inputs(files: tuple[FileFacts, ...], spec: ReleaseSpec) -> dict[str, Any]:
     }
 
 
+def _inputs_of_frame(plan: ReleasePlan) -> dict[str, Any]:
+    return {} if plan.protection.private_rows else {"n": plan.n}
+
+
+def _is_spooled(ledger: BudgetLedger, reservation: Reservation, frame: Frame | None) -> bool:
+    if reservation.state not in PENDING or (frame is not None and frame.partitions):
+        return False
+    return ledger.spool(reservation).path.exists()
+
+
+def _notes(ledger: BudgetLedger, reservation: Reservation, frame: Frame | None) -> tuple[str, ...]:
+    counted = reservation.state is State.SPENT
+    if frame is None or not (counted or _is_spooled(ledger, reservation, frame)):
+        return ()
+    return ("what was spooled or counted before goes on: this table was not read",)
+
+
+@contextmanager
+def _records(
+    ledger: BudgetLedger,
+    spec: ReleaseSpec,
+    plan: ReleasePlan,
+    frame: Frame | None,
+    reservation: Reservation,
+    journal: Journal,
+) -> Iterator[list[FileFacts]]:
+    """The files to count: of a frame its spool, which this process alone can read meanwhile.
+
+    A spool is whole or not there, and is written while the charge can still be refunded. Of a Dask
+    frame there are none.
+    """
+    if spec.data.source is not None:
+        try:
+            yield _files(reservation.inputs, spec)
+        except UnreadableFileError:
+            raise ReleaseError(
+                "data.source: a file of the reservation cannot be opened. Bring it back and run "
+                "the same command again"
+            ) from None
+        return
+    if frame is not None and frame.partitions:
+        yield []
+        return
+    spool = ledger.spool(reservation)
+    if not spool.path.exists():
+        if frame is None:
+            raise SpecError(
+                f"data: release {reservation.name} was reserved, and its rows are not spooled "
+                "here. Give the data frame again: dbern.release(spec, data=frame)."
+            )
+        with journal.stage("spooling the rows"), spool.written() as file:
+            rows = write_spool(file, frame, spool.key)
+            if public_rows(spec, [FileFacts("data", 0, (rows,))]) != plan.n:
+                raise SpecError(
+                    f"data: {rows} rows were read, and the release was planned for {plan.n}. Give "
+                    "a table that does not change, or abandon the release and run it again."
+                )
+    with unlocked(str(spool.path), spool.key):
+        try:
+            yield [file_facts(str(spool.path))]
+        except UnreadableFileError:
+            raise IntegrityError(
+                f"{spool.path}: the spool of release {reservation.name} is damaged. Remove it and "
+                "give the data frame again, or abandon the release."
+            ) from None
+
+
 def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[FileFacts]:
     def path(name: str) -> str:
         return name if is_url(name) else str(spec.base / name)
@@ -379,6 +471,8 @@ def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[FileFacts]:
 
 
 def _redirect(ledger: BudgetLedger, reservation: Reservation, output: str) -> Reservation:
+    if reservation.state in PENDING:
+        _refuse_rolled_back(reservation, output)
     if reservation.output == output:
         return reservation
     check_output(place_at(output), reservation.release_id)
@@ -402,8 +496,8 @@ def _committed(spec: ReleaseSpec, reservation: Reservation) -> Release:
             "is destroyed, and only a new release.name spends again"
         )
     try:
-        files = footers(spec)
-        changed = _inputs(files, spec) != reservation.inputs
+        files = () if spec.data.source is None else footers(spec)
+        changed = bool(files) and _inputs(files, spec) != reservation.inputs
     except SpecError:  # gone, or no longer what the spec says: the synopsis does not need them
         changed = True
     if changed:
@@ -426,22 +520,26 @@ def _count(
     ledger: BudgetLedger,
     spec: ReleaseSpec,
     plan: ReleasePlan,
+    frame: Frame | None,
     reservation: Reservation,
     journal: Journal,
 ) -> Reservation:
     check_memory(client, plan.cost)
-    if reservation.state is State.RESERVED:
-        reservation = ledger.begin_reading(reservation)
-    staging = ledger.staging(reservation)
-    _stage(client, spec, plan, reservation, staging, journal)
-    with journal.stage("sealing and charging"):
-        return ledger.spend(reservation, staging.seal())
+    with _records(ledger, spec, plan, frame, reservation, journal) as files:
+        if reservation.state is State.RESERVED:
+            reservation = ledger.begin_reading(reservation)
+        staging = ledger.staging(reservation)
+        partitions = frame.partitions if frame and not files else ()
+        _stage(client, spec, plan, (files, partitions), reservation, staging, journal)
+        with journal.stage("sealing and charging"):
+            return ledger.spend(reservation, staging.seal())
 
 
 def _stage(
     client: Client,
     spec: ReleaseSpec,
     plan: ReleasePlan,
+    records: tuple[list[FileFacts], tuple[Any, ...]],
     reservation: Reservation,
     staging: Staging,
     journal: Journal,
@@ -452,6 +550,7 @@ def _stage(
     no function of one database if the files changed in between.
     """
     staging.clear()
+    files, partitions = records
     counters = plan.counters(spec)
     pieces = [
         (Piece(part, output, slab), one.noise.law)
@@ -459,23 +558,19 @@ def _stage(
         for output in range(one.outputs)
         for slab in one.strategy.layout.slabs()
     ]
-    try:
-        files, private = _files(reservation.inputs, spec), plan.protection.private_rows
-        tasks = share_out(files, reservation.salt, whole=private)
-    except UnreadableFileError:
-        raise ReleaseError(
-            "data.source: a file of the reservation cannot be opened. Bring it back and run the "
-            "same command again"
-        ) from None
+    private = plan.protection.private_rows
+    tasks = share_out(files, reservation.salt, whole=private)
     with journal.stage("reading and counting"):
-        total = add_up(client, counters, tasks, reservation.salt, journal.progress)
+        total = add_up(client, counters, tasks, reservation.salt, journal.progress, partitions)
     with journal.stage("staging the lattice"):
         arriving = centers(client, total, counters, pieces, reservation.salt, files)
         for done, (piece, values, rows) in enumerate(arriving, start=1):
-            if rows != plan.n and not private:
+            if private:
+                public_rows(spec, [FileFacts("data", 0, (rows,))])
+            elif rows != plan.n:
                 raise IntegrityError(
                     f"data.source: {rows} rows were read and the plan says {plan.n}. Restore the "
-                    "files and run the same command again"
+                    "data and run the same command again"
                 )
             name = plan.components[piece.part].arrays[piece.output]
             staging.put(name, piece.slab.index, values.reshape(-1))

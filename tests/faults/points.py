@@ -25,12 +25,22 @@ STAGES = (
     *("dbern.ledger.underway:ReleaseSecrets.destroy", "dbern.ledger.secrets:KeyFiles.destroy"),
     "dbern.ledger.underway:destroy_staging",
 )
+# And those of a release from a data frame, besides.
+SPOOLING = (
+    f"{LEDGER}.spool", f"{RELEASING}:write_spool", "dbern.data.frames:_groups",
+    "pathlib:Path.rename", f"{RELEASING}:unlocked", f"{RELEASING}:file_facts",
+    f"{LEDGER}.begin_reading", f"{RELEASING}:add_up", f"{LEDGER}.spend", f"{LEDGER}.commit",
+    "dbern.ledger.secrets:KeyFiles.destroy", "dbern.ledger.underway:destroy_staging",
+    "dbern.ledger.secrets:destroy_staging", "shutil:rmtree",
+)  # fmt: skip
 SYNCED = "os:fsync"
 STATEMENT = "sqlalchemy.engine.default:DefaultDialect.do_execute"
 TRANSACTION = "sqlalchemy.engine.default:DefaultDialect.do_commit"
 STORE_WRITE, STORE_READ = "dbern.data.storage:_write", "dbern.data.storage:Folder.read"
 
 PLACES = [*STAGES, SYNCED, STATEMENT, TRANSACTION, STORE_WRITE, STORE_READ]
+
+PLACES_OF_FRAMES = [*SPOOLING, SYNCED]
 
 Fault = tuple[str, int, str, str]
 

@@ -155,6 +155,18 @@ def fix_reservations() -> None:
     replace("dbern.ledger.tables:secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
 
 
+def release_frame(files: str) -> int:
+    """Release the rows of files as a data frame; the exit code of the command line."""
+    dbern, pandas = map(importlib.import_module, ("dbern", "pandas"))
+    frame = pandas.concat(pandas.read_parquet(path) for path in sorted(Path(files).iterdir()))
+    try:
+        dbern.release("release.toml", data=frame)
+    except dbern.DbernError as error:
+        print(error, file=sys.stderr)
+        return int(error.exit_code)
+    return 0
+
+
 def run(settings: dict[str, Any], arguments: list[str]) -> int:
     fix_reservations()
     replace("dbern.strategies.base:SLAB_COEFFICIENTS", settings.get("slab", 1 << 20))
@@ -167,7 +179,10 @@ def run(settings: dict[str, Any], arguments: list[str]) -> int:
     calls = counted(settings.get("count", []))
     for fault in settings.get("faults", []):
         plant(*fault)
-    code: int = importlib.import_module("dbern.cli.main").run(arguments)
+    if settings.get("frame"):
+        code = release_frame(settings["frame"])
+    else:
+        code = importlib.import_module("dbern.cli.main").run(arguments)
     if calls:
         Path("calls.json").write_text(json.dumps(calls))
     return code

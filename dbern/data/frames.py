@@ -1,0 +1,258 @@
+"""Tables that are no files: data frames, Arrow tables, readers, datasets and relations.
+
+A release may read its records more than once, and goes on after a crash from the very same ones.
+So the columns that it needs are spooled into a Parquet file, encrypted page by page with
+AES-256-GCM (Parquet's modular encryption), and from there on read as files are. None of the
+libraries that tables come from is imported: a table is known by what it offers. A Dask frame is not
+spooled: it is counted partition by partition, where the partitions are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dbern.data.columns import is_text, plain_type
+from dbern.data.domain import Column
+from dbern.data.parquet import BATCH_ROWS, FileFacts, check_column, leaves, records_of
+from dbern.errors import DbernError, EnvironmentRefusedError, SpecError, exhausted
+from dbern.types import FloatArray
+
+GROUP_ROWS = 1 << 17
+"""Rows of a row group of a spool, of which one may have up to twice as many."""
+
+_GROUP_BYTES = 1 << 25  # from which a row group is written although it has fewer rows
+_PLACE = "data"
+_KINDS = (
+    "Give a pandas, polars or Dask data frame, an Arrow table, record-batch reader or dataset, or "
+    "a DuckDB relation"
+)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The columns of a table that a spec reads.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of these columns alone.
+    others : tuple of str
+        Names of the columns that it does not read.
+    count : callable
+        How many rows there are; None where only reading would tell.
+    read : callable
+        Record batches of that schema; of some tables only once.
+    partitions : tuple of dask.delayed.Delayed
+        Of a Dask frame, which is not read here.
+    """
+
+    schema: pa.Schema
+    others: tuple[str, ...]
+    count: Callable[[], int | None]
+    read: Callable[[], Iterator[pa.RecordBatch]] = field(repr=False)
+    partitions: tuple[Any, ...] = ()
+
+    @property
+    def facts(self) -> tuple[FileFacts, ...]:
+        """What the footer of a file of these rows says; no file where nobody knows how many."""
+        with _unquoted("its rows cannot be counted"):
+            rows = self.count()
+        if rows is None:
+            return ()
+        whole, rest = divmod(rows, GROUP_ROWS)
+        groups = (GROUP_ROWS,) * whole + ((rest,) if rest else ())
+        return (FileFacts(_PLACE, 0, groups, len(leaves(self.schema))),)
+
+
+def frame_of(data: Any, columns: Sequence[Column]) -> Frame:
+    """Return the columns of a table that a spec reads; no value is looked at.
+
+    Raises
+    ------
+    SpecError
+        For what is no table, and for a column that is missing, there twice or of a wrong type.
+    """
+    names = {column.name for column in columns}
+
+    def wanted(name: str) -> bool:
+        return name in names or any(one.startswith(f"{name}.") for one in names)
+
+    with _unquoted("its columns cannot be told"):
+        if hasattr(data, "to_delayed") and hasattr(data, "columns"):
+            frame = _of_dask(data, wanted)
+        elif hasattr(data, "iloc") and hasattr(data, "columns"):
+            frame = _of_pandas(data, wanted)
+        elif hasattr(data, "scanner"):
+            frame = _of_dataset(data, wanted)
+        elif hasattr(data, "__arrow_c_stream__") and not hasattr(data, "iloc"):  # but of a series
+            frame = _of_stream(data, wanted)
+        else:
+            raise SpecError(
+                f"data: a table of type {type(data).__name__} cannot be read. {_KINDS}. Collect "
+                "a lazy frame, and make a reader of a generator "
+                "(pyarrow.RecordBatchReader.from_batches)."
+            )
+    for column in columns:
+        check_column(_PLACE, frame.schema, column, frame.others)
+    return frame
+
+
+def _of_pandas(data: Any, wanted: Callable[[str], bool]) -> Frame:
+    indexed = any(wanted(str(name)) for name in data.index.names if name is not None)
+
+    def part(start: int, end: int) -> Any:
+        piece = data.iloc[start:end]
+        if indexed:  # as in the files that pandas writes, the index is a column
+            piece = piece.reset_index(allow_duplicates=True)
+        labels = [str(label) for label in piece.columns]
+        places = [place for place, label in enumerate(labels) if wanted(label)]
+        return piece.iloc[:, places].set_axis([labels[place] for place in places], axis=1)
+
+    def read() -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(data), GROUP_ROWS):
+            piece = part(start, start + GROUP_ROWS)
+            yield from pa.Table.from_pandas(piece, schema, preserve_index=False).to_batches()
+
+    none = part(0, 0)
+    for label, kind in zip(none.columns, none.dtypes, strict=True):
+        if str(kind) == "object":
+            raise SpecError(
+                f'data: column "{label}" is of type object, whose values may be anything. Convert '
+                f'it, such as with frame.astype({{"{label}": "string"}}) or "float64".'
+            )
+    alone = (none.iloc[:, [place]] for place in range(none.shape[1]))
+    schema = pa.schema([pa.Schema.from_pandas(one, preserve_index=False).field(0) for one in alone])
+    return Frame(schema, _others(map(str, data.columns), wanted), lambda: len(data), read)
+
+
+def _of_dask(data: Any, wanted: Callable[[str], bool]) -> Frame:
+    typed = _of_pandas(data._meta, wanted)
+    needed = data[[label for label in data.columns if wanted(str(label))]]
+    return replace(typed, count=lambda: len(data), partitions=tuple(needed.to_delayed()))
+
+
+def _of_dataset(data: Any, wanted: Callable[[str], bool]) -> Frame:
+    schema = pa.schema([one for one in data.schema if wanted(one.name)])
+
+    def read() -> Iterator[pa.RecordBatch]:
+        ahead = {"batch_readahead": 2, "fragment_readahead": 1}
+        names = list(schema.names)
+        yield from data.scanner(columns=names, batch_size=GROUP_ROWS, **ahead).to_reader()
+
+    return Frame(schema, _others(data.schema.names, wanted), data.count_rows, read)
+
+
+def _of_stream(data: Any, wanted: Callable[[str], bool]) -> Frame:
+    if hasattr(data, "limit"):  # of a relation all rows would be computed to tell their types
+        whole = pa.RecordBatchReader.from_stream(data.limit(0)).schema
+    elif hasattr(data, "schema"):
+        whole = pa.schema(data.schema)
+    else:
+        raise SpecError(
+            f"data: a stream of type {type(data).__name__} tells its columns only where it is "
+            "read. Give pyarrow.RecordBatchReader.from_stream(data)."
+        )
+    places = [place for place, name in enumerate(whole.names) if wanted(name)]
+    schema = pa.schema([(whole.names[place], _stored(whole.types[place])) for place in places])
+
+    def read() -> Iterator[pa.RecordBatch]:
+        for batch in pa.RecordBatchReader.from_stream(data):
+            yield batch.select(places).cast(schema)
+
+    known = hasattr(data, "__len__")
+    others = _others(whole.names, wanted)
+    return Frame(schema, others, lambda: len(data) if known else None, read)
+
+
+def _others(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[str, ...]:
+    return tuple(name for name in names if not wanted(name))
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """Return the type that a column is spooled as: views of texts as texts."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(one.name, _stored(one.type)) for one in kind])
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _stored(kind.value_type), kind.ordered)
+    return pa.large_string() if str(kind) == "string_view" else kind
+
+
+@contextmanager
+def _unquoted(what: str) -> Iterator[None]:
+    """Raise what a table's own library says without its text, which may quote a value."""
+    try:
+        yield
+    except DbernError:
+        raise
+    except Exception as error:  # noqa: BLE001 -- of any library, or of a caller's generator
+        raise exhausted(error, _PLACE) or SpecError(
+            f"data: {what}. Find out why with pyarrow.table(data), and mend it."
+        ) from None
+
+
+def table_batches(
+    table: Any, columns: Sequence[Column], only: Column | None = None
+) -> Iterator[dict[str, FloatArray]]:
+    """Stream the columns of a table as 64-bit floats, as `read_batches` does those of a file."""
+    wanted = (*columns, only) if only else tuple(columns)
+    for batch in _batches(frame_of(table, wanted)):
+        for start in range(0, len(batch), BATCH_ROWS):
+            yield records_of(batch.slice(start, BATCH_ROWS), wanted, only)
+
+
+# --- The spool
+
+
+def write_spool(file: BinaryIO, frame: Frame, key: bytes) -> int:
+    """Write the rows of a frame as an encrypted Parquet file, and return how many there are.
+
+    Raises
+    ------
+    SpecError
+        Where the table cannot be read.
+    EnvironmentRefusedError
+        Where this pyarrow cannot encrypt.
+    OSError
+        Where the file cannot be written.
+    """
+    try:
+        from pyarrow.parquet.encryption import create_encryption_properties
+    except ImportError:
+        raise EnvironmentRefusedError(
+            f"data: needs pyarrow 25 or later, and this is {pa.__version__}. Install it, or write "
+            "Parquet files and name them in data.source."
+        ) from None
+    texts = [name for name, kind in leaves(frame.schema) if is_text(plain_type(kind))]
+    rows = 0
+    with pq.ParquetWriter(
+        file, frame.schema, use_dictionary=texts, compression="none", write_statistics=False,
+        encryption_properties=create_encryption_properties(key),
+    ) as writer:  # fmt: skip
+        for table in _groups(frame):
+            writer.write_table(table, 2 * GROUP_ROWS)
+            rows += len(table)
+    return rows
+
+
+def _groups(frame: Frame) -> Iterator[pa.Table]:
+    """Yield tables of about a row group each, for batches may be of a few rows."""
+    waiting = list[pa.RecordBatch]()
+    for batch in _batches(frame):
+        waiting.append(batch)
+        enough = sum(map(len, waiting)) >= GROUP_ROWS
+        if enough or sum(one.nbytes for one in waiting) >= _GROUP_BYTES:
+            yield pa.Table.from_batches(waiting, frame.schema)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting, frame.schema)
+
+
+def _batches(frame: Frame) -> Iterator[pa.RecordBatch]:
+    with _unquoted("its rows cannot be read"):
+        yield from frame.read()

@@ -1,0 +1,503 @@
+"""Releases from tables that are no files: the same integers, once, with nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from projects import KEY, SALT, Project
+
+import dbern
+from dbern.cluster.graph import count, share_out
+from dbern.data import frames, parquet
+from dbern.data.frames import frame_of
+from dbern.data.parquet import read_footers
+from dbern.errors import (
+    BudgetError,
+    EnvironmentRefusedError,
+    IntegrityError,
+    ReleaseError,
+    SpecError,
+)
+from dbern.ledger import secrets
+from dbern.releasing import run as releasing
+from dbern.releasing.run import abandon
+
+pytest.importorskip(
+    "pyarrow.parquet.encryption", reason="this pyarrow was built without encryption"
+)
+if not hasattr(sys.modules["pyarrow.parquet.encryption"], "create_encryption_properties"):
+    pytest.skip("this pyarrow cannot encrypt with a key of ours", allow_module_level=True)
+
+pytestmark = pytest.mark.usefixtures("fast_cluster")
+NO_FILES = {"source": None}
+
+
+def table_of(project) -> pa.Table:
+    return pa.concat_tables([pq.read_table(path) for path in project.files()])
+
+
+def polars_of(table):
+    return pytest.importorskip("polars").from_arrow(table)
+
+
+def relation_of(table):
+    return pytest.importorskip("duckdb").from_arrow(table)
+
+
+FAST = "pandas, an axis as index"
+KINDS = {
+    "pandas": lambda table: table.to_pandas(),
+    "pandas, an axis as index": lambda table: table.to_pandas().set_index("x"),
+    "pandas of Arrow": lambda table: table.to_pandas(types_mapper=pd.ArrowDtype),
+    "polars": polars_of,
+    "arrow": lambda table: table,
+    "reader": lambda table: table.to_reader(max_chunksize=7),
+    "dataset": ds.dataset,
+    "duckdb": relation_of,
+}
+
+
+def values_of(folder) -> dict[str, bytes]:
+    """What was released, without what says of which spec."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and "/c/" in str(path)
+    }
+
+
+@pytest.mark.usefixtures("fixed")
+@pytest.mark.parametrize(
+    "kind", [pytest.param(one, marks=[pytest.mark.slow] * (one != FAST)) for one in KINDS]
+)
+def test_a_table_gives_the_integers_of_its_files(project, kind):
+    twin = project.twin("files")
+    dbern.release(twin.spec())
+    n = {"n": 240} if kind == "reader" else {}
+    out = dbern.release(project.spec(data={**NO_FILES, **n}), data=KINDS[kind](table_of(project)))
+    assert (str(out.charge), out.notes, project.remains()) == ("epsilon 1", (), [])
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+    assert values_of(project.output) == values_of(twin.output) != {}
+
+
+def everything(rows: int = 400) -> pd.DataFrame:
+    """Texts, categories, truths, whole numbers, decimals and times of a zone, with gaps."""
+    draw = np.random.default_rng(5)
+    first = pd.Timestamp("2026-03-28", tz="Europe/Zurich")
+    frame = pd.DataFrame(
+        {
+            "when": first + pd.to_timedelta(draw.integers(0, 3 * 86400, rows), unit="s"),
+            "paid": pd.array(draw.integers(0, 50, rows)).astype("Int64"),
+            "who": pd.Series([f"person-{one}" for one in draw.integers(0, 90, rows)]).astype(
+                "string"
+            ),
+            "kind": pd.Categorical(draw.choice(["a", "b", "c"], rows)),
+            "tip": pd.Series(draw.integers(0, 1000, rows) / 100).astype("Float64"),
+            "done": pd.array(draw.integers(0, 2, rows).astype(bool)),
+            "free text": ["x"] * rows,
+        },
+        index=draw.integers(0, 5, rows),
+    )
+    frame.iloc[:3, frame.columns.get_indexer(["paid", "who", "tip"])] = None
+    frame["unused"] = pd.Series([object()] * rows, dtype=object)
+    return frame
+
+
+ROLES = {
+    "data.filter": {"column": "done", "values": [True]},
+    "data.label": {"column": "kind", "classes": ["a", "c"]},
+    "data.response": {"column": "tip", "bounds": [0, 9]},
+    "data.group": {"column": "kind", "values": ["b", "c"]},
+}
+ERM = {"kind": "kernel-erm", "loss": "logistic", "length_scale": [1e4, 9.0], "C": 5.0, "shards": 2}
+UNITS = {"neighbors": "add-or-remove-one", "normalizer": "400",
+         "unit": {"column": "who", "max_contributions": 3}}  # fmt: skip
+REGRESSION = {"kind": "nadaraya-watson", "bandwidth": [2e4, 5.0]}
+SPECS = {
+    "shards of units": (UNITS, ["data.filter", "data.label"], ERM),
+    "shards of rows": ({}, ["data.label"], ERM),
+    "a response": ({}, ["data.response", "data.filter"], REGRESSION),
+    "groups": ({}, ["data.group"], {"kind": "kernel-density", "bandwidth": [2e4, 5.0]}),
+}
+
+
+def states(spec, files):
+    """Exact sums of all passes under a fixed salt."""
+    counters = releasing.plan_files(spec, files).counters(spec)
+    portions = tuple(part for task in share_out(files, SALT) for part in task)
+    for index in range(max(1, counters.passes)):
+        outcome = count(counters, portions, SALT, index)
+        assert not outcome.failure, outcome
+        yield outcome.state.tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["pandas", "polars", "duckdb"])
+@pytest.mark.parametrize("name", SPECS)
+def test_every_type_of_column_counts_as_in_a_file(tmp_path, name, kind, monkeypatch):
+    monkeypatch.setattr(frames, "GROUP_ROWS", 64)  # several row groups
+    data, roles, target = SPECS[name]
+    frame = everything()
+    bounds = {"when": ["2026-03-28T00:00:00Z", "2026-03-31T00:00:00Z"], "paid": [0.0, 50.0]}
+    named = {role.partition(".")[2]: ROLES[role] for role in roles}
+    spec = dbern.ReleaseSpec(
+        release={"name": "all", "output": "all.zarr"}, data={**data, **named, "bounds": bounds},
+        target=target, budget={"epsilon": "1", "dataset": "all", "ledger": "sqlite:///no.db"},
+    )  # fmt: skip
+    written, spooled = tmp_path / "files.parquet", tmp_path / "spool.parquet"
+    frame.drop(columns="unused").to_parquet(written, row_group_size=33)
+    table = pq.read_table(written)
+    given = frame if kind == "pandas" else KINDS[kind](table)
+    with spooled.open("wb") as file:
+        assert frames.write_spool(file, frame_of(given, spec.columns), KEY) == len(frame)
+    expected = list(states(spec, read_footers([written], spec.columns)))
+    with parquet.unlocked(str(spooled), KEY):
+        files = read_footers([spooled], spec.columns)
+        assert len(files[0].row_groups) > 3
+        assert list(states(spec, files)) == expected
+    assert np.any(expected)
+
+
+# --- interrupted, resumed, given up
+
+
+@contextmanager
+def interrupted(place):
+    def stop(*_arguments, **_more):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, stop)
+        yield
+
+
+def spooled(project) -> Path:
+    name = f"{project.reservation().release_id}.spool"
+    return project.ledger_path.with_name("ledger.db.staging") / name
+
+
+@pytest.mark.usefixtures("fixed")
+def test_what_was_spooled_goes_on_without_the_frame_and_whatever_else_is_given(project):
+    table = table_of(project)
+    twin = project.twin("whole")
+    dbern.release(twin.spec(data=NO_FILES), data=table)
+    spec = project.spec(data=NO_FILES)
+    with interrupted("dbern.releasing.run.add_up"), pytest.raises(KeyboardInterrupt):
+        dbern.release(spec, data=table)
+    (path,) = spooled(project).iterdir()
+    content = path.read_bytes()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert spooled(project).stat().st_mode & 0o777 == 0o700
+    assert content[:4] == content[-4:] == b"PARE"  # Parquet with an encrypted footer
+    assert all(np.float64(value).tobytes() not in content for value in table["x"].to_pylist()[20:])
+    other = table.slice(0, 100)
+    out = dbern.release(spec, data=other)
+    assert out.notes == ("what was spooled or counted before goes on: this table was not read",)
+    assert values_of(project.output) == values_of(twin.output)
+    assert (project.remains(), project.spent()) == ([], "epsilon 1, epsilon 0 reserved")
+    assert dbern.release(spec).notes == dbern.release(spec, data=other).notes != out.notes
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fixed")
+def test_the_command_line_finishes_what_was_spooled(project, run):
+    with interrupted("dbern.releasing.run.add_up"), pytest.raises(KeyboardInterrupt):
+        dbern.release(project.spec(data=NO_FILES), data=table_of(project))
+    remote = run("release", project.spec_path, "--scheduler", "127.0.0.1:1")
+    assert remote.code == 2
+    assert "no other has the key of its spool" in remote.err
+    assert run("release", project.spec_path).code == 0
+    assert project.remains() == []
+    planned = run("plan", project.spec_path)
+    assert (planned.code, "data.source: is missing" in planned.err) == (2, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["while", "after"])
+def test_a_crash_around_the_spool_is_refunded_or_begun_again(project, when):
+    place = {"while": "dbern.data.frames._groups", "after": "dbern.releasing.run.unlocked"}[when]
+    spec, table = project.spec(data=NO_FILES), table_of(project)
+    with interrupted(place), pytest.raises(KeyboardInterrupt):
+        dbern.release(spec, data=table)
+    assert project.reservation().state.value == "reserved"
+    assert spooled(project).exists() == (when == "after")
+    if when == "while":
+        with pytest.raises(SpecError, match=r"^data\.source: is missing.*spec, data=frame"):
+            dbern.release(spec)
+        with pytest.raises(SpecError, match=r"its input changed .*\(n\)"):
+            dbern.release(spec, data=table.slice(0, 100))
+    with project.ledger() as ledger:
+        assert abandon(ledger, "trips", "density").refunded
+    assert project.remains() == []
+    dbern.release(spec, data=table.slice(0, 200))
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fixed")
+def test_a_damaged_or_lost_spool_is_told_and_the_frame_can_be_given_again(project):
+    spec, table = project.spec(data=NO_FILES), table_of(project)
+    with interrupted("dbern.releasing.run.add_up"), pytest.raises(KeyboardInterrupt):
+        dbern.release(spec, data=table)
+    (path,) = spooled(project).iterdir()
+    content = path.read_bytes()
+    path.write_bytes(content[:-40])
+    with pytest.raises(IntegrityError, match=r"is damaged\. Remove it and give the data frame"):
+        dbern.release(spec)
+    middle = len(content) // 2
+    path.write_bytes(content[:middle] + b"\0\0\0\0" + content[middle + 4 :])
+    with pytest.raises(ReleaseError, match="cannot be read as Parquet"):
+        dbern.release(spec)
+    path.unlink()
+    with pytest.raises(SpecError, match=r"^data\.source: is missing"):
+        dbern.release(spec)
+    assert dbern.release(spec, data=table).notes == ()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fixed")
+def test_a_full_disk_leaves_no_spool_and_the_same_call_goes_on(project, monkeypatch):
+    spec, table = project.spec(data=NO_FILES), table_of(project)
+    with monkeypatch.context() as patch:
+        patch.setattr(secrets.os, "fsync", lambda _file: os.write(-1, b""))
+        with pytest.raises((ReleaseError, EnvironmentRefusedError)):
+            dbern.release(spec, data=table)
+    dbern.release(spec, data=table)
+    assert project.remains() == []
+
+
+# --- what a plan may ask, and what is no table
+
+
+def test_a_plan_asks_for_no_rows(project):
+    spec, table = project.spec(data=NO_FILES), table_of(project)
+    reader = table.to_reader()
+    with pytest.raises(SpecError, match=r"^data\.n: is missing\. Write n"):
+        dbern.plan(spec, data=reader)
+    stated = project.spec(data={**NO_FILES, "n": 240})
+    planned = dbern.plan(stated, data=reader)
+    assert reader.read_all().num_rows == 240
+    of_files = dbern.plan(project.spec())
+    assert planned.to_dict()["components"] == of_files.to_dict()["components"]
+    assert dbern.plan(spec, data=table.to_pandas()).n == of_files.n == 240
+    known = parquet.FileFacts("data", 0, (), 2)
+    assert frame_of(table.slice(0, 0), spec.columns).facts == (known,)
+
+
+def test_a_reader_of_another_number_of_rows_than_stated_is_refused_and_refunded(project):
+    spec, table = project.spec(data={**NO_FILES, "n": 200}), table_of(project)
+    reader = table.to_reader()
+    for _ in "there", "read already":
+        with pytest.raises(SpecError, match=r"^data\.n: the spec says 200 rows and there are"):
+            dbern.release(spec, data=reader)
+    assert len(project.remains()) == 1  # the key
+    with project.ledger() as ledger:
+        assert abandon(ledger, "trips", "density").refunded
+
+
+class Stream:
+    """A stream that fails, after all or before, with a text that tells of a row."""
+
+    def __init__(self, table, batches):
+        self.schema, self._table, self._batches = table.schema, table, batches
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        def rows():
+            yield from self._table.to_batches()[: self._batches]
+            raise ValueError("private-3 of 1.5 is wrong")
+
+        reader = pa.RecordBatchReader.from_batches(self.schema, rows())
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+class Unread:
+    def __arrow_c_stream__(self, requested_schema=None):
+        raise AssertionError("was read")
+
+
+def pandas_with(**columns):
+    return pd.DataFrame({"x": [1.0], "y": [0.5]}).assign(**columns)
+
+
+X = r"^data\.bounds\.x: "
+REFUSED = {
+    "a generator": (lambda: (one for one in [1]), r"of type generator .*RecordBatchReader"),
+    "a list": (lambda: [{"x": 1.0}], r"^data: a table of type list cannot be read\. Give a pandas"),
+    "a series": (lambda: pandas_with()["x"], "type Series cannot be read"),
+    "an array": (lambda: np.zeros((3, 2)), "of type ndarray cannot be read"),
+    "lazy": (lambda: polars_of(pa.table({"x": [1.0]})).lazy(), "LazyFrame .* Collect a lazy frame"),
+    "a mute stream": (Unread, r"tells its columns only where it is read\. Give pyarrow\.Rec"),
+    "no rows": (lambda: pandas_with().iloc[:0], r"^data\.source: there are no rows"),
+    "no column": (lambda: pandas_with()[["x"]].assign(z=1),
+                  r'^data\.bounds\.y: data has no column "y"\. Write one of: x, z'),
+    "a column twice": (lambda: pd.concat([pandas_with(), pandas_with()], axis=1),
+                       X + 'data has "x" twice'),
+    "an index and a column": (lambda: pandas_with().set_index("x", drop=False), 'has "x" twice'),
+    "objects": (lambda: pandas_with(x=pd.Series([1.0], dtype=object)),
+                r'^data: column "x" is of type object.*frame\.astype'),
+    "texts": (lambda: pandas_with(x=pd.Series(["private"]).astype("string")),
+              X + "is of type (large_)?string in data"),
+    "categories": (lambda: pandas_with(x=pd.Categorical(["private"])), X + "is of type dictionary"),
+    "mixed categories": (lambda: pandas_with(x=pd.Categorical([1.0, "private"][:1],
+                                                              categories=[1.0, "private"])),
+                         "^data: its columns cannot be told"),
+    "times": (lambda: pandas_with(x=pd.Timestamp("2026-01-01", tz="UTC")), "Write two dates"),
+    "spans": (lambda: pandas_with(x=pd.Timedelta(1, "s")), X + "is of type duration"),
+    "periods": (lambda: pandas_with(x=pd.Period("2026-01")), X + "is of type"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_read_is_told_without_a_value(project, name):
+    make, told = REFUSED[name]
+    spec = project.spec(data=NO_FILES)
+    for tried in (dbern.plan, dbern.release):
+        with pytest.raises(SpecError, match=told) as refused:
+            tried(spec, data=make())
+        assert "private" not in str(refused.value)
+    assert project.spent() == "epsilon 0, epsilon 0 reserved"
+    assert project.remains() == []
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_a_stream_that_fails_tells_no_value_and_leaves_no_spool(project, batches):
+    spec = project.spec(data={**NO_FILES, "n": 240})
+    with pytest.raises(SpecError, match=r"^data: its rows cannot be read\. Find") as refused:
+        dbern.release(spec, data=Stream(table_of(project), batches))
+    assert "private" not in "".join(traceback.format_exception(refused.value))
+    assert len(project.remains()) == 1  # the key
+
+
+def test_files_and_a_table_are_not_both_taken(project):
+    for tried in (dbern.plan, dbern.release):
+        with pytest.raises(SpecError, match=r"^data\.source: names files, and a table was"):
+            tried(project.spec(), data=table_of(project))
+        with pytest.raises(SpecError, match=r"^data\.source: is missing"):
+            tried(project.spec(data=NO_FILES))
+
+
+def test_an_account_that_cannot_pay_spools_nothing(project, monkeypatch):
+    monkeypatch.setattr(releasing, "write_spool", None)
+    with pytest.raises(BudgetError):
+        dbern.release(project.spec(data=NO_FILES, budget={"epsilon": "4"}), data=table_of(project))
+    assert project.remains() == []
+
+
+@pytest.mark.slow
+def test_more_rows_than_a_private_number_allows_are_refused(project, monkeypatch):
+    private = {**NO_FILES, "neighbors": "add-or-remove-one", "normalizer": "240"}
+    twin = Project(project.folder / "private")
+    twin.folder.mkdir()
+    twin.grant(neighbors=dbern.Neighbors.ADD_OR_REMOVE_ONE)
+    spec, table = twin.spec(data=private), table_of(project)
+    monkeypatch.setattr("dbern.planning.planner.most_rows", lambda _normalizer: 239)
+    with pytest.raises(SpecError, match="more than 239 rows are not available"):
+        dbern.release(spec, data=table.to_reader())
+    monkeypatch.setattr("dbern.planning.planner.most_rows", lambda _normalizer: 240)
+    dbern.release(spec, data=table.to_reader())
+    assert twin.reservation().inputs == {}
+
+
+# --- Dask frames, counted where their partitions are
+
+
+def dask_of(table, partitions=5):
+    frame = table.to_pandas().sort_values("x", ignore_index=True)
+    return pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=partitions)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fixed")
+def test_a_dask_frame_is_counted_in_this_process(project):
+    twin = project.twin("files")
+    dbern.release(twin.spec())
+    frame = dask_of(table_of(project))
+    spec = project.spec(data=NO_FILES)
+    assert dbern.plan(spec, data=frame).n == 240
+    with interrupted("dbern.releasing.run.centers"), pytest.raises(KeyboardInterrupt):
+        dbern.release(spec, data=frame)
+    assert project.reservation().state.value == "reading"
+    with pytest.raises(SpecError, match=r"^data\.source: is missing"):
+        dbern.release(spec)
+    assert dbern.release(spec, data=frame).notes == ()
+    assert values_of(project.output) == values_of(twin.output) != {}
+    assert (project.remains(), project.spent()) == ([], "epsilon 1, epsilon 0 reserved")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fixed")
+@pytest.mark.parametrize("how", ["lazy", "persisted", "shuffled"])
+def test_a_dask_frame_is_counted_where_its_partitions_are(project, processes, how):
+    twin = project.twin("files")
+    dbern.release(twin.spec())
+    frame = dask_of(table_of(project))
+    frame = {"lazy": lambda: frame[frame.note != ""], "persisted": frame.persist,
+             "shuffled": lambda: frame.shuffle("note")}[how]()  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "table_batches", None)  # of this process, which sees no record
+        dbern.release(project.spec(data=NO_FILES), processes, data=frame)
+    assert values_of(project.output) == values_of(twin.output) != {}
+    assert (project.remains(), project.spent()) == ([], "epsilon 1, epsilon 0 reserved")
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """A cluster whose workers are processes of their own."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as local,
+        Client(local) as connected,
+    ):
+        yield connected
+
+
+@pytest.mark.slow
+def test_partitions_that_are_not_as_told_are_told_without_a_value(project):
+    frame = dask_of(table_of(project))
+
+    def other(part):
+        return part.assign(x="private") if part.x.min() > 5 else part
+
+    spec = project.spec(data=NO_FILES)
+    with pytest.raises(ReleaseError, match=r"^data: a partition has other columns") as told:
+        dbern.release(spec, data=frame.map_partitions(other, meta=frame._meta))
+    assert "private" not in "".join(traceback.format_exception(told.value))
+
+    def failing(part):
+        raise ValueError("private-7")
+
+    failed = frame.map_partitions(failing, meta=frame._meta)
+    with pytest.raises(SpecError, match=r"^data: its rows cannot be counted\. Find") as told:
+        dbern.release(spec, data=failed)
+    assert "private" not in "".join(traceback.format_exception(told.value))
+    counted = frames.Frame.facts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames.Frame, "facts", property(lambda _: counted.fget(frame_of(frame, []))))
+        with pytest.raises(ReleaseError, match="The cluster gave up on a task") as told:
+            dbern.release(spec, data=failed)
+    assert "private" not in "".join(traceback.format_exception(told.value))
+
+
+def test_passes_over_all_records_need_files(project):
+    spec = project.spec(
+        data={**NO_FILES, "n": 240},
+        data__label={"column": "note", "classes": ["a", "b"]},
+        target={"kind": "kernel-erm", "loss": "logistic", "length_scale": [3.0, 1.0], "C": 5.0,
+                "bandwidth": None},
+        mechanism={"k": None, "h": None},
+    )  # fmt: skip
+    frame = dask_of(table_of(project))
+    for tried in (dbern.plan, dbern.release):
+        with pytest.raises(SpecError, match=r"^data: kernel-erm, .* take passes over all records"):
+            tried(spec, data=frame)

@@ -406,3 +406,98 @@ def test_more_rows_than_a_private_number_allows_are_refused(project, monkeypatch
     monkeypatch.setattr("dbern.planning.planner.most_rows", lambda _normalizer: 240)
     dbern.release(spec, data=table.to_reader())
     assert twin.reservation().inputs == {}
+
+
+# --- Dask frames, counted where their partitions are
+
+
+def dask_of(table, partitions=5):
+    frame = table.to_pandas().sort_values("x", ignore_index=True)
+    return pytest.importorskip("dask.dataframe").from_pandas(frame, npartitions=partitions)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fixed")
+def test_a_dask_frame_is_counted_in_this_process(project):
+    twin = project.twin("files")
+    dbern.release(twin.spec())
+    frame = dask_of(table_of(project))
+    spec = project.spec(data=NO_FILES)
+    assert dbern.plan(spec, data=frame).n == 240
+    with interrupted("dbern.releasing.run.centers"), pytest.raises(KeyboardInterrupt):
+        dbern.release(spec, data=frame)
+    assert project.reservation().state.value == "reading"
+    with pytest.raises(SpecError, match=r"^data\.source: is missing"):
+        dbern.release(spec)
+    assert dbern.release(spec, data=frame).notes == ()
+    assert values_of(project.output) == values_of(twin.output) != {}
+    assert (project.remains(), project.spent()) == ([], "epsilon 1, epsilon 0 reserved")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fixed")
+@pytest.mark.parametrize("how", ["lazy", "persisted", "shuffled"])
+def test_a_dask_frame_is_counted_where_its_partitions_are(project, processes, how):
+    twin = project.twin("files")
+    dbern.release(twin.spec())
+    frame = dask_of(table_of(project))
+    frame = {"lazy": lambda: frame[frame.note != ""], "persisted": frame.persist,
+             "shuffled": lambda: frame.shuffle("note")}[how]()  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "table_batches", None)  # of this process, which sees no record
+        dbern.release(project.spec(data=NO_FILES), processes, data=frame)
+    assert values_of(project.output) == values_of(twin.output) != {}
+    assert (project.remains(), project.spent()) == ([], "epsilon 1, epsilon 0 reserved")
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """A cluster whose workers are processes of their own."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as local,
+        Client(local) as connected,
+    ):
+        yield connected
+
+
+@pytest.mark.slow
+def test_partitions_that_are_not_as_told_are_told_without_a_value(project):
+    frame = dask_of(table_of(project))
+
+    def other(part):
+        return part.assign(x="private") if part.x.min() > 5 else part
+
+    spec = project.spec(data=NO_FILES)
+    with pytest.raises(ReleaseError, match=r"^data: a partition has other columns") as told:
+        dbern.release(spec, data=frame.map_partitions(other, meta=frame._meta))
+    assert "private" not in "".join(traceback.format_exception(told.value))
+
+    def failing(part):
+        raise ValueError("private-7")
+
+    failed = frame.map_partitions(failing, meta=frame._meta)
+    with pytest.raises(SpecError, match=r"^data: its rows cannot be counted\. Find") as told:
+        dbern.release(spec, data=failed)
+    assert "private" not in "".join(traceback.format_exception(told.value))
+    counted = frames.Frame.facts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames.Frame, "facts", property(lambda _: counted.fget(frame_of(frame, []))))
+        with pytest.raises(ReleaseError, match="The cluster gave up on a task") as told:
+            dbern.release(spec, data=failed)
+    assert "private" not in "".join(traceback.format_exception(told.value))
+
+
+def test_passes_over_all_records_need_files(project):
+    spec = project.spec(
+        data={**NO_FILES, "n": 240},
+        data__label={"column": "note", "classes": ["a", "b"]},
+        target={"kind": "kernel-erm", "loss": "logistic", "length_scale": [3.0, 1.0], "C": 5.0,
+                "bandwidth": None},
+        mechanism={"k": None, "h": None},
+    )  # fmt: skip
+    frame = dask_of(table_of(project))
+    for tried in (dbern.plan, dbern.release):
+        with pytest.raises(SpecError, match=r"^data: kernel-erm, .* take passes over all records"):
+            tried(spec, data=frame)

@@ -243,7 +243,7 @@ def test_a_refused_budget_and_a_wrong_ledger_leave_nothing(account, quick, tmp_p
 
 
 @pytest.mark.slow
-def test_a_fit_that_fails_is_given_up(account, quick, monkeypatch):
+def test_a_fit_that_fails_is_given_up(account, quick, monkeypatch, tmp_path):
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -259,6 +259,7 @@ def test_a_fit_that_fails_is_given_up(account, quick, monkeypatch):
         assert spent(account) == charged
         with dbern.BudgetLedger.open(account, read_only=True) as ledger:
             assert ledger.log("rides")[-1].event == state
+        assert not list(tmp_path.rglob("*.spool"))
 
 
 @pytest.mark.slow
@@ -296,6 +297,7 @@ def test_an_estimator_in_a_pipeline_is_cloned_pickled_and_asked(quick):
     points = np.array([[8.0], [18.0], [-99.0]])
     assert again.predict(points).tolist() == ["early", "late", "early"]
     np.testing.assert_array_equal(again.predict_proba(points), found[-1].predict_proba(points))
+    assert np.isfinite(again.predict_log_proba(points)).all()
     assert str(again.synopsis_.url) == "memory"
     assert again.synopsis_.verify() == found[-1].synopsis_.verify()
 

@@ -110,6 +110,16 @@ def submitted(client: Any, task: Callable[..., Any], *arguments: object) -> Any:
         return client.submit(task, *arguments, pure=False)
 
 
+def computed(client: Any, task: Callable[[Any], Any], argument: Any) -> Any:
+    """Return the future of a task of what a Dask graph computes, where that is computed."""
+    import dask
+
+    # Not looked into: what a task holds is no graph.
+    made = dask.delayed(task, pure=False, traverse=False)(argument)
+    with scheduler_there(client):
+        return client.compute(made)
+
+
 def at_work(client: Any) -> bool:
     """Return whether a worker takes tasks or is at one; one short of memory only ends its own."""
     if not threads(client):  # which finds a scheduler gone, where the next would repeat old news

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dbern.cluster.connection import at_work, scheduler_there, submitted, threads
+from dbern.cluster.connection import at_work, computed, scheduler_there, submitted, threads
 from dbern.cluster.plain import Outcome, opened, packed, printed, unpacked
-from dbern.counting.passes import Counters, Portion, Reading, StoppedError
+from dbern.counting.passes import Counters, Portion, Reading, StoppedError, TableReading
 from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, footer_tag
 from dbern.errors import (
     DbernError,
@@ -31,6 +31,7 @@ from dbern.errors import (
     ExhaustedError,
     IntegrityError,
     ReleaseError,
+    SpecError,
     exhausted,
 )
 from dbern.planning.plans import task_rows
@@ -86,6 +87,10 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
         "Install the same on all workers, or start them with PYTHONPATH set to a folder that holds "
         "the same, and run the same command again."
     ),
+    "partition": lambda _place: ReleaseError(
+        "data: a partition has other columns or types than the frame says, or cannot be read. "
+        "Convert it (frame.astype), and run the same command again."
+    ),
     "internal": lambda place: ReleaseError(
         f"A task failed ({place}). Run the same command again, and report it if it fails again."
     ),
@@ -98,7 +103,17 @@ _FAILURES: dict[str, Callable[[str], DbernError]] = {
 
 def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0) -> Outcome:
     """Add up the records of some portions, or one pass over all; rows count in the first."""
-    reading = Reading(portions, counters, salt)
+    return _counted(Reading(portions, counters, salt), counters, salt, index)
+
+
+def count_table(counters: Counters, salt: bytes, table: Any) -> Outcome:
+    """Add up the records of one partition of a Dask frame."""
+    return _counted(TableReading(table, counters), counters, salt)
+
+
+def _counted(
+    reading: Reading | TableReading, counters: Counters, salt: bytes, index: int = 0
+) -> Outcome:
     try:
         with threadpool_limits(1):
             state = counters.count(reading, salt, index)
@@ -108,6 +123,8 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
         return Outcome(None, failure="unreadable", place=reading.place)
     except StoppedError as stopped:
         return Outcome(None, failure=stopped.failure, place=stopped.place)
+    except SpecError:  # of a partition, for a spec was checked
+        return Outcome(None, failure="partition")
     except BaseException as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
         return _failed(error, reading.place)
     return Outcome(state, reading.rows if index == 0 else 0)
@@ -227,28 +244,33 @@ def add_up(
     tasks: Sequence[tuple[Portion, ...]],
     salt: bytes,
     progress: Progress,
+    partitions: Sequence[Any] = (),
 ) -> Future:
     """Count all tasks and add their sums up in a tree; the total stays on the cluster.
 
+    In place of tasks it may be partitions of a Dask frame: each is counted where it is.
     Partial sums are merged eight at a time as soon as they are there, and tasks are submitted a
     few ahead of the workers, so neither records nor partial sums pile up anywhere.
     """
     from distributed import as_completed
 
     window = _AHEAD * max(1, threads(client))
-    work = passes(counters, tasks)
+    work: list[Callable[[], Future]] = [
+        partial(submitted, client, count, counters, task, salt, index)
+        for task, index in passes(counters, tasks)
+    ] + [partial(computed, client, partial(count_table, counters, salt), one) for one in partitions]
     waiting = iter(work)
     level: dict[str, int] = {}
     finished: dict[int, list[Future]] = {}
     done, active = 0, as_completed(loop=client.loop)
 
-    def submit(depth: int, function: Callable[..., Outcome], *arguments: object) -> None:
-        future = submitted(client, function, *arguments)
+    def submit(depth: int, start: Callable[[], Future]) -> None:
+        future = start()
         level[future.key] = depth
         active.add(future)
 
-    for task, index in islice(waiting, window):
-        submit(0, count, counters, task, salt, index)
+    for start in islice(waiting, window):
+        submit(0, start)
     for future in _arriving(client, active):
         depth = level.pop(future.key)
         peers = finished.setdefault(depth, [])
@@ -256,10 +278,10 @@ def add_up(
         if depth == 0:
             done += 1
             progress("reading and counting", done, len(work))
-            for task, index in islice(waiting, 1):
-                submit(0, count, counters, task, salt, index)
+            for start in islice(waiting, 1):
+                submit(0, start)
         if len(peers) == _FAN_IN:
-            submit(depth + 1, merge, finished.pop(depth))
+            submit(depth + 1, partial(submitted, client, merge, finished.pop(depth)))
     rest = [future for peers in finished.values() for future in peers]
     return submitted(client, merge, rest)
 

@@ -33,6 +33,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from dbern.data.domain import Column, Domain, RecordSchema
+from dbern.data.frames import table_batches
 from dbern.data.parquet import footer_tag, read_batches
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.keystream import content_buckets, content_words
@@ -567,3 +568,19 @@ class Reading:
                 self.rows += len(next(iter(batch.values())))
             if footer_tag(self.place, self.salt) != portion.tag:
                 raise StoppedError("changed", self.place)
+
+
+@dataclass
+class TableReading:
+    """The batches of a table in memory, anew each time, and how many rows it has."""
+
+    table: Any = field(repr=False)
+    counters: Counters
+    place: str = ""
+    rows: int = 0
+
+    def __iter__(self) -> Iterator[dict[str, FloatArray]]:
+        self.rows = 0
+        for batch in table_batches(self.table, self.counters.columns, self.counters.filter):
+            yield batch
+            self.rows += len(next(iter(batch.values())))

@@ -3,14 +3,15 @@
 A release may read its records more than once, and goes on after a crash from the very same ones.
 So the columns that it needs are spooled into a Parquet file, encrypted page by page with
 AES-256-GCM (Parquet's modular encryption), and from there on read as files are. None of the
-libraries that tables come from is imported: a table is known by what it offers.
+libraries that tables come from is imported: a table is known by what it offers. A Dask frame is not
+spooled: it is counted partition by partition, where the partitions are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -18,8 +19,9 @@ import pyarrow.parquet as pq
 
 from dbern.data.columns import is_text, plain_type
 from dbern.data.domain import Column
-from dbern.data.parquet import FileFacts, check_column, leaves
+from dbern.data.parquet import BATCH_ROWS, FileFacts, check_column, leaves, records_of
 from dbern.errors import DbernError, EnvironmentRefusedError, SpecError, exhausted
+from dbern.types import FloatArray
 
 GROUP_ROWS = 1 << 17
 """Rows of a row group of a spool, of which one may have up to twice as many."""
@@ -27,8 +29,8 @@ GROUP_ROWS = 1 << 17
 _GROUP_BYTES = 1 << 25  # from which a row group is written although it has fewer rows
 _PLACE = "data"
 _KINDS = (
-    "Give a pandas or polars data frame, an Arrow table, record-batch reader or dataset, or a "
-    "DuckDB relation"
+    "Give a pandas, polars or Dask data frame, an Arrow table, record-batch reader or dataset, or "
+    "a DuckDB relation"
 )
 
 
@@ -42,23 +44,28 @@ class Frame:
         Of these columns alone.
     others : tuple of str
         Names of the columns that it does not read.
-    rows : int, optional
-        None where only reading would tell.
+    count : callable
+        How many rows there are; None where only reading would tell.
     read : callable
         Record batches of that schema; of some tables only once.
+    partitions : tuple of dask.delayed.Delayed
+        Of a Dask frame, which is not read here.
     """
 
     schema: pa.Schema
     others: tuple[str, ...]
-    rows: int | None
+    count: Callable[[], int | None]
     read: Callable[[], Iterator[pa.RecordBatch]] = field(repr=False)
+    partitions: tuple[Any, ...] = ()
 
     @property
     def facts(self) -> tuple[FileFacts, ...]:
         """What the footer of a file of these rows says; no file where nobody knows how many."""
-        if self.rows is None:
+        with _unquoted("its rows cannot be counted"):
+            rows = self.count()
+        if rows is None:
             return ()
-        whole, rest = divmod(self.rows, GROUP_ROWS)
+        whole, rest = divmod(rows, GROUP_ROWS)
         groups = (GROUP_ROWS,) * whole + ((rest,) if rest else ())
         return (FileFacts(_PLACE, 0, groups, len(leaves(self.schema))),)
 
@@ -77,7 +84,9 @@ def frame_of(data: Any, columns: Sequence[Column]) -> Frame:
         return name in names or any(one.startswith(f"{name}.") for one in names)
 
     with _unquoted("its columns cannot be told"):
-        if hasattr(data, "iloc") and hasattr(data, "columns"):
+        if hasattr(data, "to_delayed") and hasattr(data, "columns"):
+            frame = _of_dask(data, wanted)
+        elif hasattr(data, "iloc") and hasattr(data, "columns"):
             frame = _of_pandas(data, wanted)
         elif hasattr(data, "scanner"):
             frame = _of_dataset(data, wanted)
@@ -119,7 +128,13 @@ def _of_pandas(data: Any, wanted: Callable[[str], bool]) -> Frame:
             )
     alone = (none.iloc[:, [place]] for place in range(none.shape[1]))
     schema = pa.schema([pa.Schema.from_pandas(one, preserve_index=False).field(0) for one in alone])
-    return Frame(schema, _others(map(str, data.columns), wanted), len(data), read)
+    return Frame(schema, _others(map(str, data.columns), wanted), lambda: len(data), read)
+
+
+def _of_dask(data: Any, wanted: Callable[[str], bool]) -> Frame:
+    typed = _of_pandas(data._meta, wanted)
+    needed = data[[label for label in data.columns if wanted(str(label))]]
+    return replace(typed, count=lambda: len(data), partitions=tuple(needed.to_delayed()))
 
 
 def _of_dataset(data: Any, wanted: Callable[[str], bool]) -> Frame:
@@ -130,7 +145,7 @@ def _of_dataset(data: Any, wanted: Callable[[str], bool]) -> Frame:
         names = list(schema.names)
         yield from data.scanner(columns=names, batch_size=GROUP_ROWS, **ahead).to_reader()
 
-    return Frame(schema, _others(data.schema.names, wanted), data.count_rows(), read)
+    return Frame(schema, _others(data.schema.names, wanted), data.count_rows, read)
 
 
 def _of_stream(data: Any, wanted: Callable[[str], bool]) -> Frame:
@@ -150,8 +165,9 @@ def _of_stream(data: Any, wanted: Callable[[str], bool]) -> Frame:
         for batch in pa.RecordBatchReader.from_stream(data):
             yield batch.select(places).cast(schema)
 
-    rows = len(data) if hasattr(data, "__len__") else None
-    return Frame(schema, _others(whole.names, wanted), rows, read)
+    known = hasattr(data, "__len__")
+    others = _others(whole.names, wanted)
+    return Frame(schema, others, lambda: len(data) if known else None, read)
 
 
 def _others(names: Iterable[str], wanted: Callable[[str], bool]) -> tuple[str, ...]:
@@ -178,6 +194,16 @@ def _unquoted(what: str) -> Iterator[None]:
         raise exhausted(error, _PLACE) or SpecError(
             f"data: {what}. Find out why with pyarrow.table(data), and mend it."
         ) from None
+
+
+def table_batches(
+    table: Any, columns: Sequence[Column], only: Column | None = None
+) -> Iterator[dict[str, FloatArray]]:
+    """Stream the columns of a table as 64-bit floats, as `read_batches` does those of a file."""
+    wanted = (*columns, only) if only else tuple(columns)
+    for batch in _batches(frame_of(table, wanted)):
+        for start in range(0, len(batch), BATCH_ROWS):
+            yield records_of(batch.slice(start, BATCH_ROWS), wanted, only)
 
 
 # --- The spool

@@ -443,7 +443,7 @@ class Stream:
         self, groups: Sequence[int], rows: int, skip: int
     ) -> Iterator[tuple[int, dict[str, FloatArray]]]:
         """Yield batches from the row `skip` on, each with the number of the row that follows it."""
-        inside, done = {".".join(parts): parts for parts, _ in _leaves(self.file.schema_arrow)}, 0
+        inside, done = {name for name, _ in leaves(self.file.schema_arrow)}, 0
         names = [column.name for column in self.columns if column.name in inside]
         for batch in self.file.iter_batches(
             rows, row_groups=list(groups), columns=names, use_threads=False
@@ -452,20 +452,7 @@ class Stream:
             if done <= skip:
                 continue
             rest = batch.slice(max(0, skip - first))
-            yield (
-                done,
-                _records(
-                    {
-                        column: as_floats(_leaf(rest, inside[column.name]), column)
-                        if column.name in inside
-                        else _repeated(
-                            of_text(folder_values(self.path)[column.name], column), len(rest)
-                        )
-                        for column in self.columns
-                    },
-                    self.only,
-                ),
-            )
+            yield done, records_of(rest, self.columns, self.only, self.path)
 
     def _rows_of_text(self, groups: Sequence[int]) -> int:
         """Return how many rows fit into the planned memory with texts as long as these on average.
@@ -493,6 +480,23 @@ class Stream:
 
 def _repeated(value: float | tuple[float, float], rows: int) -> FloatArray:
     return np.full((rows, *np.shape(value)), value)
+
+
+def records_of(
+    batch: pa.RecordBatch, columns: Sequence[Column], only: Column | None, path: str = ""
+) -> dict[str, FloatArray]:
+    """Return the columns of a batch as floats; those that it has not are what folders say."""
+    inside = {".".join(parts): parts for parts, _ in _leaves(batch.schema)}
+    folders = folder_values(path)
+    return _records(
+        {
+            column: as_floats(_leaf(batch, inside[column.name]), column)
+            if column.name in inside
+            else _repeated(of_text(folders[column.name], column), len(batch))
+            for column in columns
+        },
+        only,
+    )
 
 
 def _leaf(batch: pa.RecordBatch, parts: Sequence[str]) -> pa.Array:

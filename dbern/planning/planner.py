@@ -84,7 +84,20 @@ def plan(spec: ReleaseSpec | str | Path, *, data: Any = None) -> ReleasePlan:
         For files, columns or settings that cannot work; the message says what to write.
     """
     spec = ReleaseSpec.of(spec)
-    return plan_files(spec, footers(spec, frame_for(spec, data)))
+    frame = frame_for(spec, data)
+    planned = plan_files(spec, footers(spec, frame))
+    refuse_passes(spec, planned, frame)
+    return planned
+
+
+def refuse_passes(spec: ReleaseSpec, planned: ReleasePlan, frame: Frame | None) -> None:
+    """Refuse a Dask frame whose partitions cannot be counted each by itself."""
+    if frame is not None and frame.partitions and planned.counters(spec).passes:
+        raise SpecError(
+            f"data: {spec.learner.kind}, or units of several rows, take passes over all records, "
+            "and partitions of a Dask frame are counted each by itself. Write Parquet files "
+            "(frame.to_parquet) and name them in data.source."
+        )
 
 
 def frame_for(spec: ReleaseSpec, data: Any) -> Frame | None:
@@ -113,7 +126,7 @@ def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, .
         For files or columns that cannot be used.
     """
     if frame is not None:
-        return frame.facts
+        return frame.facts if spec.normalizer is None else ()
     return read_footers(discover(spec.source), spec.columns)
 
 

@@ -42,7 +42,7 @@ from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, 
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
 from dbern.ledger.secrets import RunRecord
 from dbern.ledger.values import PENDING
-from dbern.planning.planner import footers, frame_for, plan_files, public_rows
+from dbern.planning.planner import footers, frame_for, plan_files, public_rows, refuse_passes
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
@@ -186,7 +186,7 @@ def release(
         A running cluster, reached by a connection of its own, which unpickles nothing; otherwise
         `scheduler`'s, ``tls://host:8786``, otherwise threads of this process.
     data : table, optional
-        In place of files: a pandas or polars frame, Arrow table, reader, dataset, DuckDB relation.
+        In place of files: a pandas, polars or Dask frame, Arrow table or reader, DuckDB relation.
     wait_for_workers : float
         Seconds that workers have to come where a running cluster has none.
     progress : callable
@@ -254,10 +254,12 @@ def _given(
     """The spec, and the table that was given in place of files; no other process can count it."""
     spec = ReleaseSpec.of(given)
     frame = frame_for(spec, data)
-    if spec.data.source is None and (scheduler or (client is not None and not is_here(client))):
+    here = not scheduler and (client is None or is_here(client))
+    if spec.data.source is None and not here and not (frame and frame.partitions):
         raise SpecError(
             "data: a table is counted by this process, and no other has the key of its spool. "
-            "Leave out the scheduler or client, or write files and name them in data.source."
+            "Leave out the scheduler or client, or give a Dask frame, or write files and name them "
+            "in data.source."
         )
     return spec, frame
 
@@ -284,11 +286,12 @@ def _reserve(
     )
     if known is None:
         ledger.require_account(request)
-    if known is not None and spec.data.source is None and _is_spooled(ledger, known):
+    if known is not None and spec.data.source is None and _is_spooled(ledger, known, frame):
         request = replace(request, inputs=known.inputs)  # what is spooled goes on
     elif known is None or known.state not in (State.SPENT, State.COMMITTED):
         files = footers(spec, frame)
         planned = plan_files(spec, files)
+        refuse_passes(spec, planned, frame)
         request = replace(
             request,
             inputs=_inputs(files, spec) if frame is None else _inputs_of_frame(planned),
@@ -393,12 +396,15 @@ def _inputs_of_frame(plan: ReleasePlan) -> dict[str, Any]:
     return {} if plan.protection.private_rows else {"n": plan.n}
 
 
-def _is_spooled(ledger: BudgetLedger, reservation: Reservation) -> bool:
-    return reservation.state in PENDING and ledger.spool(reservation).path.exists()
+def _is_spooled(ledger: BudgetLedger, reservation: Reservation, frame: Frame | None) -> bool:
+    if reservation.state not in PENDING or (frame is not None and frame.partitions):
+        return False
+    return ledger.spool(reservation).path.exists()
 
 
 def _notes(ledger: BudgetLedger, reservation: Reservation, frame: Frame | None) -> tuple[str, ...]:
-    if frame is None or not (reservation.state is State.SPENT or _is_spooled(ledger, reservation)):
+    counted = reservation.state is State.SPENT
+    if frame is None or not (counted or _is_spooled(ledger, reservation, frame)):
         return ()
     return ("what was spooled or counted before goes on: this table was not read",)
 
@@ -414,7 +420,8 @@ def _records(
 ) -> Iterator[list[FileFacts]]:
     """The files to count: of a frame its spool, which this process alone can read meanwhile.
 
-    A spool is whole or not there, and is written while the charge can still be refunded.
+    A spool is whole or not there, and is written while the charge can still be refunded. Of a Dask
+    frame there are none.
     """
     if spec.data.source is not None:
         try:
@@ -424,6 +431,9 @@ def _records(
                 "data.source: a file of the reservation cannot be opened. Bring it back and run "
                 "the same command again"
             ) from None
+        return
+    if frame is not None and frame.partitions:
+        yield []
         return
     spool = ledger.spool(reservation)
     if not spool.path.exists():
@@ -525,9 +535,10 @@ def _count(
         if reservation.state is State.RESERVED:
             reservation = ledger.begin_reading(reservation)
         staging = ledger.staging(reservation)
+        partitions = frame.partitions if frame and not files else ()
         if counters.keyed:
             counters = counters.with_key(ledger.key(reservation))
-        _stage(client, counters, plan, files, reservation, staging, journal)
+        _stage(client, counters, plan, (files, partitions), reservation, staging, journal)
         with journal.stage("sealing and charging"):
             return ledger.spend(reservation, staging.seal())
 
@@ -536,7 +547,7 @@ def _stage(
     client: Client,
     counters: Counters,
     plan: ReleasePlan,
-    files: list[FileFacts],
+    records: tuple[list[FileFacts], tuple[Any, ...]],
     reservation: Reservation,
     staging: Staging,
     journal: Journal,
@@ -547,6 +558,7 @@ def _stage(
     no function of one database if the files changed in between.
     """
     staging.clear()
+    files, partitions = records
     pieces = [
         (Piece(part, output, slab), one.noise.law)
         for part, one in enumerate(plan.components)
@@ -556,14 +568,16 @@ def _stage(
     private = plan.protection.private_rows
     tasks = share_out(files, reservation.salt, whole=private)
     with journal.stage("reading and counting"):
-        total = add_up(client, counters, tasks, reservation.salt, journal.progress)
+        total = add_up(client, counters, tasks, reservation.salt, journal.progress, partitions)
     with journal.stage("staging the lattice"):
         arriving = centers(client, total, counters, pieces, reservation.salt, files)
         for done, (piece, values, rows) in enumerate(arriving, start=1):
-            if rows != plan.n and not private:
+            if private:
+                public_rows(spec, [FileFacts("data", 0, (rows,))])
+            elif rows != plan.n:
                 raise IntegrityError(
                     f"data.source: {rows} rows were read and the plan says {plan.n}. Restore the "
-                    "files and run the same command again"
+                    "data and run the same command again"
                 )
             name = plan.components[piece.part].arrays[piece.output]
             staging.put(name, piece.slab.index, values.reshape(-1))

@@ -14,7 +14,8 @@ All of them take these parameters, besides their own:
 
 A parameter that is None has the default of its learner. Neighbours are two tables of as many rows
 that differ in one row: their number is public. There is no ``random_state``: noise is keyed, and a
-second fit draws other noise, is another release and pays again. There is no ``sample_weight``.
+second fit draws other noise, is another release and pays again, and so does each fit of a
+``GridSearchCV``. There is no ``sample_weight``.
 
 A fitted estimator has ``synopsis_``, the released function as a `dbern.Synopsis`, and
 ``release_name_``, by which the ledger knows it. Nothing else of the records is in it, so it may be

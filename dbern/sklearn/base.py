@@ -6,7 +6,7 @@ import itertools
 import secrets
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -198,21 +198,24 @@ class Released(BaseEstimator):
     @contextmanager
     def _account(self) -> Iterator[tuple[str, str, str]]:
         """The ledger and the dataset that pay, and the folder of the synopsis."""
-        with ExitStack() as stack:
-            folder = stack.enter_context(TemporaryDirectory(prefix=_PREFIX))
+        with TemporaryDirectory(prefix=_PREFIX) as folder:
             output = folder if self.output is None else str(self.output).rstrip("/")
-            if self.ledger is not None:
-                if self.dataset is None:
-                    raise SpecError(
-                        'dataset: is missing. Write dataset="rides", the name of the account that '
-                        "pays in the ledger"
-                    )
+            if self.ledger is None:
+                _warn_of_no_ledger()
+                yield _granted(f"sqlite:///{folder}/ledger.db", **self._charge), _FREE, output
+            elif self.dataset is None:
+                raise SpecError(
+                    'dataset: is missing. Write dataset="rides", the name of the account that pays '
+                    "in the ledger"
+                )
+            else:
                 yield resolve_url(self.ledger, Path.cwd()), self.dataset, output
-                return
-            charge = Budget.parse(**self._charge)
-            _warn_of_no_ledger()
-            ledger = f"sqlite:///{folder}/ledger.db"
-            BudgetLedger.create(ledger)
-            with BudgetLedger.open(ledger) as opened:
-                opened.grant(_FREE, charge)
-            yield ledger, _FREE, output
+
+
+def _granted(ledger: str, epsilon: str, delta: str) -> str:
+    """Make a ledger that can pay one release."""
+    charge = Budget.parse(epsilon, delta)
+    BudgetLedger.create(ledger)
+    with BudgetLedger.open(ledger) as opened:
+        opened.grant(_FREE, charge)
+    return ledger

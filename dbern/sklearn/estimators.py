@@ -85,7 +85,8 @@ class _Regressor(RegressorMixin, Released):
                 "outside are moved to them"
             )
         records, responses = self._records(X, y, y_numeric=True)
-        return self._release(records, "response", {"bounds": list(self.y_bounds)}, responses)
+        bounds = np.asarray(self.y_bounds).tolist()
+        return self._release(records, "response", {"bounds": bounds}, responses)
 
     def predict(self, X: Any) -> FloatArray:  # noqa: N803
         """Return the response at each point (m,); of one outside the bounds, at the nearest."""

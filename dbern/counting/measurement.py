@@ -132,7 +132,7 @@ class Measurement:
     bias: Approximation | None = None
     kernels: tuple[Kernel, ...] = ()
     entries: tuple[str, ...] = ()
-    features: tuple[int, float] | None = None
+    features: tuple[float, ...] | None = None
     outputs: int = 1
     fraction: Fraction = WHOLE
     unit: float = 1.0

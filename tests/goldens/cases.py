@@ -200,11 +200,10 @@ def _learners() -> dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any]]]]:
                            **vector}),
         "ridge-lists": (VECTOR, {
             "target": {"kind": "ridge-regression"}, **response, **vector,
-            "data.bounds": {"x": [0.0, 10.0], "late": {"values": [False, True]},
-                            "kind": {"values": ["a", "b", "c"]}}}),
+            "data.bounds": {"x": [0.0, 10.0], "late": {"values": [False, True]}}}),
         "bayes-lists": (("laplace", "binned-laplace"), {
-            "target": {**bayes, "bandwidth": [2.1]}, **label,
-            "data.bounds": {"x": [0.0, 10.0], "kind": {"values": ["a", "b", "c"]}}}),
+            "target": {**bayes, "bandwidth": [2.1]}, **three,
+            "data.bounds": {"x": [0.0, 10.0], "late": {"values": [False, True]}}}),
         "curves": (VECTOR, {
             "target": {"kind": "functional-mean", "degree": 3}, **vector,
             "data": {"source": "curves/*.parquet"}, "data.bounds": {"x": None, "t": [0.0, 1.0]},

@@ -13,7 +13,7 @@ import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.combination import Combination
+from dbern.combination import Combination, grid_polynomials
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import Draw, family_of
 from dbern.privacy.mechanism import Noise
@@ -101,6 +101,31 @@ def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta:
     sups = np.maximum(np.abs(high), np.abs(low)).max(axis=-1)
     granule = math.ldexp(1.0, law.granularity_exponent)
     return min(bound, OUTWARD * granule * float(np.sort(sups)[rank]))
+
+
+def polynomial_noise_bound(
+    law: Noise, count: int, grid: int, beta: Fraction
+) -> tuple[float, float]:
+    """Bound ``sup |sum_b n_b p_b|`` of `grid_polynomials`, and the same of noise of size one.
+
+    A polynomial of degree d is nowhere larger than ``1 / cos(pi d / (2 M))`` times its largest size
+    at M > d Chebyshev points (Ehlich and Zeller 1964). The smaller of a simulated quantile and the
+    polynomials' sizes together.
+    """
+    nodes = 16 * count
+    places = (1 + np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes)) / 2
+    table = grid_polynomials(places, grid, count)
+    between = OUTWARD / math.cos(math.pi * (count - 1) / (2 * nodes))
+    gain = between * float(np.abs(table).max(axis=0).sum())
+    bound = gain * largest_draw(law, count, beta)
+    draws = min(_MOST_DRAWS, _FIELD_VALUES // nodes)
+    rank = _quantile_rank(draws, float(beta))
+    if rank is None:
+        return bound, gain
+    drawn = _drawn(law, draws * count, public_stream("certificate", 0)).reshape(draws, count)
+    sups = np.sort(np.abs(drawn @ table.T).max(axis=1))
+    granule = math.ldexp(1.0, law.granularity_exponent)
+    return min(bound, between * granule * float(sups[rank])), gain
 
 
 def _simulated_quantile(
@@ -343,7 +368,7 @@ class ErrorModel:
 def vector_bound(
     law: Noise,
     count: int,
-    features: tuple[int, float] | None,
+    features: tuple[float, ...] | None,
     error: float,
     beta: Fraction,
     at_once: int = 1,
@@ -352,13 +377,17 @@ def vector_bound(
 
     With `features`, axes l and constant c, entries are weights of linear functions: of each in turn
     those of coordinates in [0, 1] and, unless c is zero, of c. Then the bound is on every function,
-    at every point.
+    at every point. With a third, g, they are those of `grid_polynomials` of g points.
     `at_once` as in `ErrorModel.bound`.
     """
     if features is None:
         noise = largest_draw(law, count, beta / at_once)
         return Certificate(0.0, error, noise, float(beta), 0.0)
-    noise = linear_noise_bound(law, count, *features, beta / at_once)
+    axes, constant, *grid = features
+    if grid:
+        noise, gain = polynomial_noise_bound(law, count, int(grid[0]), beta / at_once)
+        return Certificate(0.0, error * gain, noise, float(beta), 0.0)
+    noise = linear_noise_bound(law, count, int(axes), constant, beta / at_once)
     return Certificate(0.0, error * sum(features), noise, float(beta), 0.0)
 
 

@@ -123,10 +123,7 @@ def kernel_log_scores(
 
 
 def _listed_scores(cells: FloatArray, shares: FloatArray, listed: FloatArray) -> FloatArray:
-    """``prod_b c_b / p``, what categories add to a score (classes, ...): quotients cut to [0, 1].
-
-    Of `cells` (classes, values) those are taken where `listed` (..., values) is 1, one a category.
-    """
+    """``prod_b c_b / p``, quotients cut to [0, 1]: what categories add to a score."""
     likely = np.clip(_over(cells, _share(shares, 2)), 0.0, 1.0)
     taken = np.where(listed[..., None, :] > 0, likely, 1.0)
     return np.asarray(np.moveaxis(taken.prod(axis=-1), -1, 0))
@@ -387,6 +384,8 @@ class Combination:
         Of naive Bayes, one an axis: see `dbern.combination`.
     lists : tuple of int
         Of naive Bayes, how many values are listed of each axis of categories.
+    grid, degree : int, optional
+        What is released are coefficients of `grid_polynomials` of so many points to that degree.
     squares : "centred", optional
         Of "gaussian-naive-bayes": the released numbers are those of `uncentred`; None for sums of u
         and ``u^2``, as earlier releases have them.
@@ -415,6 +414,8 @@ class Combination:
     peaks: tuple[float, ...] = ()
     floors: tuple[float, ...] = ()
     lists: tuple[int, ...] = ()
+    grid: int | None = None
+    degree: int | None = None
     squares: str | None = None
     constant: float | None = None
     response: str | None = None
@@ -427,7 +428,9 @@ class Combination:
         A vector is a part as it is. `unit` are the points' `dbern.data.domain.Domain.features`, for
         a function that needs them (`of_points`).
         """
-        if self.constant is not None and unit is not None:
+        if self.grid is not None and self.degree is not None and unit is not None:
+            parts = [grid_polynomials(unit[..., 0], self.grid, self.degree + 1) @ parts[0]]
+        elif self.constant is not None and unit is not None:
             parts = linear_values(parts[0], unit, self.constant)
         if self.kind == "linear":
             return parts[0]
@@ -485,27 +488,22 @@ class Combination:
         self, parts: Sequence[FloatArray], unit: FloatArray | None, noise: Sequence[float]
     ) -> FloatArray:
         axes, classes = len(self.peaks), len(self.classes)
-        moments, cells = self._tables(parts[-1])
-        listed, numbers = self._parted(unit)
+        (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit)
         if self.kind == GAUSSIAN_BAYES:
             centred = self.squares is not None
-            logs = gaussian_log_scores(
-                moments, numbers - 0.5, self.floors, noise[0], centred=centred
-            )
+            logs = gaussian_log_scores(moments, u, self.floors, noise[0], centred=centred)
         else:
             sums = np.reshape(parts[: axes * classes], (axes, classes, *parts[0].shape))
             each = [*np.reshape(noise[: axes * classes], (axes, classes)), noise[-1]]
             logs = kernel_log_scores(sums, moments[:, 0], self.peaks, self.floors, each)
-        if not self.lists:
-            return logs
-        return logs + _listed_log_scores(cells, moments[:, 0], listed, noise[-1])
+        more = _listed_log_scores(cells, moments[:, 0], listed, noise[-1]) if self.lists else 0.0
+        return np.asarray(logs + more)
 
     def _scores(self, parts: Sequence[FloatArray], unit: FloatArray | None) -> FloatArray:
         axes, classes = len(self.peaks), len(self.classes)
-        moments, cells = self._tables(parts[-1])
-        listed, numbers = self._parted(unit)
+        (moments, cells), (listed, u) = self._tables(parts[-1]), self._parted(unit)
         if self.kind == GAUSSIAN_BAYES:
-            scores = gaussian_scores(moments, numbers - 0.5, self.peaks, self.floors)
+            scores = gaussian_scores(moments, u, self.peaks, self.floors)
         else:
             sums = np.reshape(parts[: axes * classes], (axes, classes, *parts[0].shape))
             scores = kernel_scores(sums, moments[:, 0], self.peaks, self.floors)
@@ -514,19 +512,19 @@ class Combination:
     def _tables(self, released: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Counts, of moments also sums and squares of u, and cells, a row for each class."""
         numbers = 1 + 2 * len(self.peaks) * (self.kind == GAUSSIAN_BAYES)
-        rows = released.reshape(len(self.classes), numbers + sum(self.lists))
-        moments, cells = rows[:, :numbers], rows[:, numbers:]
+        moments, cells = np.split(released.reshape(len(self.classes), -1), [numbers], axis=1)
         return (moments if self.squares is None else uncentred(moments)), cells
 
     def _parted(self, unit: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-        """Points as listed values, and as positions."""
-        points = np.empty(0) if unit is None else unit
-        return points[..., : sum(self.lists)], points[..., sum(self.lists) :]
+        """Points as listed values, and as positions from the middle."""
+        points, width = np.empty(0) if unit is None else unit, sum(self.lists)
+        return points[..., :width], points[..., width:] - 0.5
 
     @property
     def of_points(self) -> bool:
         """Whether its values depend on a point besides through the arrays."""
-        return self.kind == GAUSSIAN_BAYES or bool(self.lists) or self.constant is not None
+        stated = bool(self.lists or self.grid) or self.constant is not None
+        return self.kind == GAUSSIAN_BAYES or stated
 
     @property
     def multi_output(self) -> bool:
@@ -668,6 +666,20 @@ class Combination:
             for key, value in content.items()
         }
         return cls(**facts)
+
+
+def grid_polynomials(positions: FloatArray, points: int, count: int) -> FloatArray:
+    """Return polynomials of degrees 0 to `count` - 1 at positions (...) in [0, 1]: (..., count).
+
+    Gram's: on the regular grid of `points` there their products have mean 0, and squares 1.
+    """
+    k = np.arange(count + 1.0)
+    steps = k / (points - 1) * np.sqrt((points**2 - k**2).clip(0) / np.maximum(4 * k**2 - 1, 1))
+    found = [np.ones_like(positions)]
+    for i in range(1, count):
+        before = steps[i - 1] * found[i - 2] if i > 1 else 0.0
+        found += [((2 * positions - 1) * found[-1] - before) / steps[i]]
+    return np.stack(found, axis=-1)
 
 
 def linear_values(weights: FloatArray, unit: FloatArray, constant: float) -> list[FloatArray]:

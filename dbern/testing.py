@@ -191,13 +191,18 @@ def adversarial(schema: RecordSchema) -> list[dict[str, float]]:
     if schema.response is not None:
         low, high, name = schema.response.low, schema.response.high, schema.response.name
         inside = (low, low + (high - low) / 3, high)
-        others.append([(name, value) for value in (*inside, *_around(low, high))])
+        values: list[Any] = [*inside, *_around(low, high)]
+        if schema.response.points:
+            values = list(_curves(low, high, schema.response.points))
+        others.append([(name, value) for value in values])
     kinds = [dict(one) for one in itertools.product(*others)]
     found = [place | kind for place in places for kind in kinds]
     step = -(-len(found) // _MOST_RECORDS)
     step += step > 1 and len(kinds) % step == 0  # a stride that passes every kind
     # A record that every sum leaves out, and as the second one that most count.
-    nowhere = dict.fromkeys(found[0], math.nan)
+    nowhere: dict[str, Any] = dict.fromkeys(found[0], math.nan)
+    if schema.response is not None and schema.response.points:
+        nowhere[schema.response.name] = (math.nan,) * schema.response.points
     return [found[0], middle | kinds[0], *found[1::step], nowhere]
 
 
@@ -205,6 +210,20 @@ def _around(low: float, high: float) -> tuple[float, ...]:
     """Values just inside and outside of an interval, far outside of it, and none."""
     near = [math.nextafter(end, to) for end in (low, high) for to in (-math.inf, math.inf)]
     return (*near, high + (high - low) / 2, -1e300, 1e300, -math.inf, math.inf, math.nan)
+
+
+def _curves(low: float, high: float, points: int) -> Iterator[tuple[float, ...]]:
+    """Curves at the bounds that change sides as cosines do, in their middle, out of them, and none.
+
+    Polynomials tell these apart most; of two frequencies, too.
+    """
+    t = (np.arange(points) + 0.5) / points
+    for one, other in itertools.product(range(7), range(3)):
+        sides = np.cos(np.pi * one * t) + 0.9 * np.cos(np.pi * (one + other) * t)
+        yield from (tuple(np.where(sides > 0, *ends)) for ends in ((low, high), (high, low)))
+    yield (low / 2 + high / 2,) * points
+    yield (1e300,) * points
+    yield (low,) * (points - 1) + (math.nan,)
 
 
 def _values(column: Column) -> list[tuple[str, float]]:

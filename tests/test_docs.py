@@ -353,7 +353,7 @@ def test_every_learner_s_block_is_a_spec(stop_loss):
         assert dbern.ReleaseSpec(**spec).learner.kind == kind
         data = {key: value for key, value in spec["data"].items() if key != "n"}
         spec["data"] = {**data, "neighbors": "add-or-remove-one", "normalizer": "20000"}
-        if "Neighbours and units: all" in section:
+        if re.search(r"Neighbours and units: all|Neighbours:\s+both", section):
             assert dbern.ReleaseSpec(**spec).protection.added, kind
         else:
             with pytest.raises(dbern.SpecError, match="nothing is proved"):

@@ -445,7 +445,7 @@ def _text(path: Path, answers: Answers, given: dict[str, Any]) -> str:
     kind = answers.kind(f"What to release ({', '.join(kinds())})", kinds()[0])
     learner = learner_of(kind)
     settings = answers.settings(learner)
-    for role in learner.uses:
+    for role in (one for one in learner.uses if one in ROLES):
         answers.role(role, needed=answers.needs(learner, role))
     unused = [role for role in ROLES if given[role] and role not in (*learner.uses, "filter")]
     if unused:

@@ -138,7 +138,7 @@ class Measurement:
     bias: Approximation | None = None
     kernels: tuple[Kernel, ...] = ()
     entries: tuple[str, ...] = ()
-    features: tuple[int, float] | None = None
+    features: tuple[float, ...] | None = None
     outputs: int = 1
     fraction: Fraction = WHOLE
     spent: Fraction = Fraction(0)

@@ -75,16 +75,30 @@ def _can_hold(kind: pa.DataType, column: Column) -> bool:
 def as_floats(values: pa.Array, column: Column) -> FloatArray:
     """Return the values (m,): numbers, times in the column's unit, or positions of categories.
 
-    Of ids two floats each, (m, 2).
+    Of ids two floats each, (m, 2); of curves their numbers, (m, points).
     """
     if column.ids:
         return _ids(values)
+    if column.points:
+        return _curves(values, column.points)
     if column.categories:
         if pa.types.is_dictionary(values.type):
             listed, places = _listed(values)
             return _placed(_positions(listed, column), places)
         return _positions(values, column)
     return numbers(values, column.unit)
+
+
+def _curves(values: pa.Array, points: int) -> FloatArray:
+    """Return lists of so many numbers (m, points), NaN for one that is null or of another length.
+
+    What is null in a list is NaN there.
+    """
+    whole = pc.equal(pc.list_value_length(values), points).fill_null(False)
+    found = np.full((len(values), points), np.nan)
+    listed = numbers(values.filter(whole).flatten())
+    found[whole.to_numpy(zero_copy_only=False)] = listed.reshape(-1, points)
+    return found
 
 
 def _positions(values: pa.Array, column: Column) -> FloatArray:
@@ -275,6 +289,16 @@ def check_kind(path: str, kind: pa.DataType, column: Column) -> None:
     if column.ids:
         if not (is_text(plain_type(kind)) or is_number(kind)):
             raise SpecError(f"{is_of}, and ids are numbers or text. Convert it to one of them.")
+    elif column.points:
+        types = pa.types
+        lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+        if not (lists and is_number(kind.value_type)):
+            raise SpecError(f"{is_of}, and curves are lists of numbers. Convert it to such lists.")
+        if types.is_fixed_size_list(kind) and kind.list_size != column.points:
+            raise SpecError(
+                f"data.response.points: is {column.points}, and {column.name} has lists of "
+                f"{kind.list_size} in {path}. Write points = {kind.list_size}"
+            )
     elif column.categories:
         if not _can_hold(kind, column):
             raise SpecError(

@@ -289,7 +289,8 @@ class Column:
     """A column to read: numbers, or with `categories` the position of its value among them.
 
     `key` is where the spec names it; `unit` is what dates and times are counted in. With `ids` the
-    values, numbers or text, only tell apart what is not equal, as two floats each.
+    values, numbers or text, only tell apart what is not equal, as two floats each. With `points` a
+    value is a list of so many numbers.
     """
 
     name: str
@@ -297,6 +298,7 @@ class Column:
     categories: tuple[Category, ...] = ()
     unit: TimeUnit | None = None
     ids: bool = False
+    points: int = 0
 
     def __post_init__(self) -> None:
         if len(set(self.categories)) < len(self.categories):
@@ -305,12 +307,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Response:
-    """A numeric column and its public bounds: values outside are clamped to them."""
+    """A numeric column and its public bounds: values outside are clamped to them.
+
+    With `points` a value is a curve: a list of so many numbers, at a regular grid of the one axis,
+    which is no column then.
+    """
 
     name: str
     low: float
     high: float
     unit: TimeUnit | None = None
+    points: int = 0
 
     def __post_init__(self) -> None:
         finite = math.isfinite(self.low) and math.isfinite(self.high)
@@ -334,7 +341,7 @@ class Response:
     @property
     def column(self) -> Column:
         """What is read."""
-        return Column(self.name, "data.response.column", unit=self.unit)
+        return Column(self.name, "data.response.column", unit=self.unit, points=self.points)
 
 
 @dataclass(frozen=True)
@@ -357,7 +364,8 @@ class RecordSchema:
         """Every column that is read."""
         response = self.response and self.response.column
         others = (self.label, response, self.group, self.filter, self.unit)
-        return self.domain.columns + tuple(column for column in others if column)
+        axes = () if response and response.points else self.domain.columns
+        return axes + tuple(column for column in others if column)
 
     @property
     def classes(self) -> Column:

@@ -559,7 +559,8 @@ def reading_bytes(
     each = (4 if only else 3) * 8 * BATCH_ROWS + buffer + 2 * _PAGE_BYTES
     wanted = [*columns, *([only] if only else [])]
     texts = sum(map(may_be_text, wanted))
-    return each * len(wanted) + texts * TEXT_COPIES * TEXT_BYTES * BATCH_ROWS
+    numbers = sum(column.points or 1 for column in wanted)
+    return each * numbers + texts * TEXT_COPIES * TEXT_BYTES * BATCH_ROWS
 
 
 def write_records(path: Path, columns: Mapping[str, FloatArray], group: int = 1 << 17) -> None:

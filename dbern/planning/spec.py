@@ -103,6 +103,9 @@ class ResponseSection(Section):
 
     column: str = Field(description='column = "delay"')
     bounds: _Bounds = Field(description="bounds = [-1.0, 1.0]")
+    points: int | None = Field(
+        None, ge=2, le=4096, description="points = 100, of curves the length of each list"
+    )
 
 
 class GroupSection(Section):
@@ -563,6 +566,11 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         if getattr(schema, role) is not None and role not in learner.uses:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it. Leave it out.')
     _check_lists(learner, domain)
+    if schema.response and schema.response.points and "curves" not in learner.uses:
+        raise SpecError(
+            f'data.response.points: "{learner.kind}" has no use for curves. Leave it out, or write '
+            'kind = "functional-mean"'
+        )
     components = learner.components(schema)
     require_one_charge(learner.kind, [(one.name, one.outputs, one.fraction) for one in components])
     require_counted(components)
@@ -653,7 +661,11 @@ def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:
     return RecordSchema(
         domain,
         Column(label.column, "data.label.classes", tuple(label.classes)) if label else None,
-        Response(response.column, *bounds_of(response.bounds, "data.response.bounds"))
+        Response(
+            response.column,
+            *bounds_of(response.bounds, "data.response.bounds"),
+            response.points or 0,
+        )
         if response
         else None,
         Column(group.column, "data.group.values", tuple(group.values)) if group else None,

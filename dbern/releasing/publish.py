@@ -195,7 +195,8 @@ def _described(
         axes: tuple[str, ...] = ()
         shown: dict[str, Any] = {"entries": list(measurement.entries)}
         if measurement.features is not None:
-            shown["features"] = dict(zip(("axes", "constant"), measurement.features, strict=True))
+            names = ("axes", "constant", "grid")
+            shown["features"] = dict(zip(names, measurement.features, strict=False))
     else:
         axes, shown = measurement.domain.names, {"additive": measurement.additive}
         oblique = measurement.oblique

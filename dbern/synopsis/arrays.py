@@ -339,7 +339,8 @@ class ReleasedVector:
         error = errors["lattice"] + errors["released"]
         features = self._facts.get("features")
         count = len(self._facts["entries"])
-        made = None if features is None else (features["axes"], features["constant"])
+        names = ("axes", "constant", "grid")
+        made = None if features is None else tuple(features[k] for k in names if k in features)
         return vector_bound(law, count, made, error, beta, at_once)
 
 

@@ -223,6 +223,8 @@ class _CombineFacts(Facts):
     peaks: list[Positive] = ABSENT
     floors: list[_NotNegative] = ABSENT
     lists: list[Annotated[int, Field(ge=2, le=MOST_VALUES)]] = ABSENT
+    grid: Annotated[int, Field(ge=2, le=4096)] = ABSENT
+    degree: Annotated[int, Field(ge=0, le=63)] = ABSENT
     squares: Literal["centred"] = ABSENT
     constant: _NotNegative = ABSENT
     response: Text = ABSENT
@@ -237,6 +239,9 @@ class _CombineFacts(Facts):
         require(solved or not self.declares("ridge"), "ridge: is not of this kind")
         require((self.low is None, self.high is None) == (not ranged,) * 2, "low and high")
         require(not ranged or self.low < self.high, "low must be below high")
+        both = self.declares("grid"), self.declares("degree")
+        require(both[0] == both[1], "grid and degree")
+        require(not both[0] or self.degree**2 < 4 * self.grid, "degree: too large for the grid")
         gaussian = self.kind == GAUSSIAN_BAYES
         require(gaussian or not self.declares("squares"), "squares: is not of this kind")
         count, several = len(set(self.classes or ())), self.kind in ("stack", "one-vs-rest")
@@ -328,6 +333,7 @@ class ObliqueFacts(Facts):
 class _FeaturesFacts(Facts):
     axes: Count
     constant: _NotNegative
+    grid: Count = ABSENT
 
 
 # --- The classes of functions that a synopsis's certificate may speak of, as its metadata has them
@@ -578,6 +584,9 @@ class Released(Facts):
             fits = (functions, vector, combine.constant) == (0, size, 1.0)
             fits &= axes < MOST_NUMBERS and combine.response not in domain
             fits &= axes + sum(blocks) < MOST_COLUMNS or not blocks
+        elif combine.declares("grid"):
+            fits = (functions, vector, combine.kind) == (0, combine.degree + 1, "response")
+            fits &= axes == 1 and not blocks and parts[0].declares("features")
         elif combine.declares("constant"):
             columns = labels if combine.kind in ("stack", "one-vs-rest") else 1
             weights = columns * (axes + sum(blocks) + (combine.constant > 0))
@@ -590,9 +599,9 @@ class Released(Facts):
         require(fits, f"combine: {combine.kind} is not made of such components")
         for one in parts:
             if one.declares("features"):
-                constant = (one.features.axes, one.features.constant)
-                same = (axes + sum(blocks), combine.constant)
-                require(constant == same, "features: are not those of combine")
+                found = (one.features.axes, one.features.constant, one.features.grid)
+                same = (axes + sum(blocks), combine.constant or 0.0, combine.grid)
+                require(found == same, "features: are not those of combine")
 
 
 class Root(Facts):

@@ -18,6 +18,7 @@ from dbern.errors import SpecError
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import KernelName, Learner, Lengths
 from dbern.targets.density import KernelDensity, NadarayaWatson
+from dbern.targets.functional_mean import FunctionalMean
 from dbern.targets.kernel_erm import KernelERM
 from dbern.targets.linear import LogisticRegression, RidgeRegression
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
@@ -26,6 +27,7 @@ from dbern.targets.priestley_chao import PriestleyChao
 from dbern.targets.support_vectors import SupportVectorMachine
 
 __all__ = [
+    "FunctionalMean",
     "GaussianNaiveBayes",
     "KernelDensity",
     "KernelERM",
@@ -58,6 +60,7 @@ _OURS: tuple[type[Learner], ...] = (
     LogisticRegression,
     RidgeRegression,
     Oracle,
+    FunctionalMean,
 )
 PLACEHOLDER = {"kind": RidgeRegression.kind, "C": 1.0}
 """A target that takes any axes: it stands for one that is not chosen yet."""

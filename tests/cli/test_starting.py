@@ -27,6 +27,8 @@ from dbern.targets import kinds, learner_of
 BASE = ("--source", "data/*.parquet", "--axis", "x=0,10", "--axis", "y=-1,1", "--epsilon", "0.5",
         "--dataset", "trips")  # fmt: skip
 KINDS = {
+    "ridge-regression": ("--response", "delay=-60,180"),
+    "gaussian-naive-bayes": ("--set", "std_floor=[0.1, 0.1]", "--label", "late=no,yes"),
     "kernel-density": ("--set", "bandwidth=[2.0, 0.4]"),
     "nadaraya-watson": ("--set", "bandwidth=[2.0, 0.4]", "--response", "delay=-60,180"),
     "support-vector-machine": ("--set", "length_scale=[2.0, 0.4]", "--label", "late=no,yes"),

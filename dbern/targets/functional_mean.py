@@ -1,0 +1,280 @@
+"""The mean of curves: records that are lists of numbers on a public grid.
+
+A curve's values at the regular grid t_1 .. t_g of the one axis are moved to their public bounds and
+mapped to z in [-1, 1]^g. The function F is the mean curve's least squares polynomial of degree d,
+whose d + 1 coefficients ``a_b = (1/g) sum_j p_b(t_j) z_j`` by Gram's orthonormal polynomials
+(`dbern.combination.grid_polynomials`) are released. A curve that is null, of another length, or has
+a null or infinite value is a missing record: it adds nothing, as one does that is in the middle of
+the bounds, and is still counted in n.
+
+Counting
+--------
+A record is rounded to integers x_j of size at most ``2^20``, the polynomials on the grid are a
+public table P of integers, near ``2^20 p_b(t_j)``, and a record adds ``sum_j P_bj x_j / (g 2^(40 -
+s))``, rounded: whole numbers alone, the same on every host and in every order.
+
+Sensitivity under replace-one
+-----------------------------
+The difference of two records' x is any vector of ``[-2^21, 2^21]^g``, so before the last rounding
+the entries move, in absolute values together, by ``2^21 max |P v|_1`` over v in [-1, 1]^g at most:
+a convex function of v. As ``|P v|_1 = max_s s'P v`` over signs s, and ``s'P v <= |P's|_1``, that is
+``2^21 max_s sum_j |sum_b s_b P_bj|``, attained by ``v_j = sign (P's)_j``; there are ``2^d`` pairs
+of signs to try. In units of the entries, ``Delta1 = 2 max_s sum_j |(P's)_j| / (g 2^20)``, near ``2
+sqrt(d + 1)`` or below. Rounding adds a unit an entry. *Euclidean*: ``|P v|_2^2 <= lambda_max(P P')
+g``, and an eigenvalue is at most the largest row sum of ``|P P'|``. A missing record is x = 0, so
+it, and adding or removing a record, move half of that.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from dbern.bernstein.kernels import OUTWARD
+from dbern.combination import Combination, grid_polynomials
+from dbern.counting.measurement import Measurement
+from dbern.counting.passes import Errors, Memory, RecordAccumulator
+from dbern.data.domain import Column, Domain, RecordSchema, Response
+from dbern.errors import SpecError
+from dbern.privacy.mechanism import Noise
+from dbern.strategies.base import Bound, Entries, Slab
+from dbern.targets.base import Learner, response_of
+from dbern.targets.predictions import deviation_of
+from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
+
+_FINE = 20  # bits of a value, and of a polynomial
+_MOST_BITS = 30
+_MOST_DEGREE = 11
+_ROWS = 1 << 11  # whose products are in memory at a time
+
+
+@dataclass(frozen=True)
+class CurveSums:
+    """Coefficients of the mean curve, over n, in units of half the bounds.
+
+    Examples
+    --------
+    >>> from dbern.data.domain import Axis
+    >>> sums = CurveSums(Domain((Axis("t", 0.0, 1.0),)), Response("y", 0.0, 9.0, points=50), 1)
+    >>> sums.entries, sums.sensitivity(Entries(2), 2).value < 9.01
+    (('coefficient of degree 0', 'coefficient of degree 1'), True)
+    """
+
+    domain: Domain
+    response: Response
+    degree: int
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """What each number is."""
+        return tuple(f"coefficient of degree {b}" for b in range(self.degree + 1))
+
+    @cached_property
+    def table(self) -> Int64Array:
+        """P, (d + 1, g)."""
+        points = self.response.points
+        values = grid_polynomials(np.linspace(0.0, 1.0, points), points, self.degree + 1)
+        return np.rint(np.ldexp(values.T, _FINE)).astype(np.int64)
+
+    def measurement(self) -> Measurement:
+        """Return them as a measurement: a value of F moves by less than all entries in size."""
+        moved = self._absolute * float(np.abs(self.table).max()) / 2.0**_FINE
+        return Measurement(
+            "curve",
+            self.domain,
+            sensitivity=self.sensitivity,
+            accumulator=self.accumulator,
+            restore=self.restore,
+            function_sensitivity=OUTWARD * moved,
+            entries=self.entries,
+            features=(1, 0.0, self.response.points),
+            added_sensitivity=self.added_sensitivity,
+            added_function_sensitivity=OUTWARD * moved / 2,
+        )
+
+    @cached_property
+    def _absolute(self) -> float:
+        """Delta1 times n: see the top of the module."""
+        signs = itertools.product((1, -1), repeat=self.degree)
+        largest = max(int(np.abs(np.array((1, *s)) @ self.table).sum()) for s in signs)
+        return OUTWARD * self.response.radius * 2 * largest / (self.response.points * 2.0**_FINE)
+
+    @cached_property
+    def _euclidean(self) -> float:
+        rows = np.abs((self.table @ self.table.T).astype(np.float64)).sum(axis=1)
+        spread = math.sqrt(float(rows.max()) / self.response.points) / 2.0**_FINE
+        return OUTWARD * self.response.radius * 2 * spread
+
+    def sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
+        """Bound the sensitivity: see the top of the module."""
+        del strategy, loose
+        found = self._absolute if norm == 1 else self._euclidean
+        shown = f"({found:g}) / n: a curve from one bound to the other, by the polynomials' signs"
+        return Bound(found, shown if norm == 1 else f"({found:g}) / n")
+
+    def added_sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
+        """Bound what a record moves that is added: half."""
+        return self.sensitivity(strategy, norm, loose).half
+
+    def accumulator(self, strategy: Entries, n: int, tolerance: float = 0.0) -> CurveAccumulator:
+        """Return one of as many bits as never overflow: an entry of a record is below 2^(s + 4)."""
+        del tolerance
+        return CurveAccumulator(self, strategy, n, min(_MOST_BITS, 58 - n.bit_length()))
+
+    def restore(self, strategy: Entries, n: int, counting: Mapping[str, Any]) -> CurveAccumulator:
+        """Return one with the planned bits."""
+        return CurveAccumulator(self, strategy, n, counting["bits"])
+
+
+@dataclass(frozen=True)
+class CurveAccumulator(RecordAccumulator):
+    """The integers: what workers add up."""
+
+    sums: CurveSums
+    strategy: Entries
+    n: int
+    bits: int
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The curves."""
+        return (self.sums.response.column,)
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """The fixed-point bits."""
+        return {"bits": self.bits}
+
+    @property
+    def description(self) -> str:
+        """Exact integers."""
+        return f"{self.sums.degree + 1} exact integer sums of {self.sums.response.points} values"
+
+    @property
+    def errors(self) -> Errors:
+        """Rounding adds a unit for each entry to the sensitivity: see the top of the module.
+
+        *Position*: a value and a polynomial are rounded by ``2^-21`` each. *Floats*: an integer as
+        a float, two products and a division, of at most all entries, ``sqrt(d + 1)``.
+        """
+        count, radius = self.sums.degree + 1, self.sums.response.radius
+        unit, largest = radius * 2.0**-self.bits, radius * (math.sqrt(count) + 0.001)
+        top = float(np.abs(self.sums.table).max()) / 2.0**_FINE
+        floats = OUTWARD * 5 * UNIT_ROUNDOFF * largest
+        return Errors(
+            kernel=unit,
+            kernel_norms=(OUTWARD * count * unit, OUTWARD * math.sqrt(count) * unit),
+            position=OUTWARD * radius * (top + 1) * 2.0**-_FINE,
+            floats=floats,
+            float_norms=(count * floats, count * floats),
+            value_bound=OUTWARD * largest,
+        )
+
+    @property
+    def memory(self) -> Memory:
+        """Masks; values as floats and integers, a batch of them, and products of a few."""
+        points = self.sums.response.points
+        return Memory(
+            8 * (4 + 4 * points), tables=8 * (self.sums.degree + 1) * (points + 4 * _ROWS)
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The entries."""
+        return (self.sums.degree + 1,)
+
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
+        """Add a batch of records to `state`, in place."""
+        response = self.sums.response
+        curves = records[response.name].reshape(-1, response.points)
+        curves = curves[np.isfinite(curves).all(axis=1)]
+        values = np.clip((curves - response.middle) / response.radius, -1.0, 1.0)
+        whole = np.rint(np.ldexp(values, _FINE)).astype(np.int64)
+        over = response.points << (2 * _FINE - self.bits)
+        for start in range(0, len(whole), _ROWS):
+            sums = whole[start : start + _ROWS] @ self.sums.table.T
+            state += ((2 * sums + over) // (2 * over)).sum(axis=0)
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """Return the entries of one slab over n, in units of the response."""
+        del output
+        part = state[slab.start : slab.stop].astype(np.float64)
+        return np.ldexp(part * self.sums.response.radius, -self.bits) / self.n
+
+
+class FunctionalMean(Learner):
+    """The mean of curves, as a polynomial; a missing curve counts as the middle of the bounds.
+
+    The certificate is about the least squares polynomial of the mean curve on the grid: how far
+    that is from the mean curve itself depends on how smooth this is.
+
+    Parameters
+    ----------
+    degree : int
+        Of the polynomial. The noise of a value grows in proportion to ``degree + 1``.
+
+    Raises
+    ------
+    SpecError
+        For a degree out of range, or records without curves.
+
+    Examples
+    --------
+    >>> FunctionalMean(degree=4).get_params()
+    {'degree': 4}
+    """
+
+    kind: ClassVar[str] = "functional-mean"
+    uses: ClassVar[tuple[str, ...]] = ("response", "curves")
+
+    degree: int = Field(6, ge=0, le=_MOST_DEGREE, description="degree = 6, from 0 to 11")
+
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
+        """One."""
+        return (self._sums(schema).measurement(),)
+
+    def combination(self, schema: RecordSchema) -> Combination:
+        """The response."""
+        response = response_of(schema)
+        return Combination(
+            "response", low=response.low, high=response.high,
+            grid=response.points, degree=self.degree,
+        )  # fmt: skip
+
+    def predictions(self, schema: RecordSchema, n: int, laws: Sequence[Noise]) -> tuple[str, ...]:
+        """Predict the noise of a value, whatever the records."""
+        del n
+        response = response_of(schema)
+        noise, radius = math.sqrt(self.degree + 1) * deviation_of(laws[0]), response.radius
+        said = f"noise of a value {noise:.3g}, root mean square over the axis"
+        if noise < radius / 4:
+            return (said,)
+        return (said, "WARNING: it hides any curve. Write a larger epsilon or a smaller degree.")
+
+    def _sums(self, schema: RecordSchema) -> CurveSums:
+        response, domain = response_of(schema), schema.domain
+        if not response.points:
+            raise SpecError(
+                "data.response.points: is missing. Write points = 100, the length of each list"
+            )
+        if domain.dimensions != 1 or domain.lists:
+            raise SpecError(
+                f"data.bounds: curves are over one axis of numbers, not {domain.dimensions}. Write "
+                "the axis of the grid alone, such as t = [0.0, 1.0]."
+            )
+        if schema.unit is not None:
+            raise SpecError('data.unit: curves are for unit = "row" in this version.')
+        most = min(_MOST_DEGREE, math.isqrt(4 * response.points) - 1)
+        if self.degree > most:
+            raise SpecError(
+                f"target.degree: at most {most} for a grid of {response.points} points. Write "
+                f"degree = {most} or less"
+            )
+        return CurveSums(domain, response, self.degree)

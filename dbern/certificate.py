@@ -119,11 +119,11 @@ def polynomial_noise_bound(
     gain = between * float(np.abs(table).max(axis=0).sum())
     bound = gain * largest_draw(law, count, beta)
     draws = min(_MOST_DRAWS, _FIELD_VALUES // nodes)
-    rank = _quantile_rank(draws, float(beta))
+    rank = quantile_rank(draws, float(beta))
     if rank is None:
         return bound, gain
-    drawn = _drawn(law, draws * count, public_stream("certificate", 0)).reshape(draws, count)
-    sups = np.sort(np.abs(drawn @ table.T).max(axis=1))
+    drawn = family_of(law).drawn(law, draws * count, 1, public_stream("certificate", 0))
+    sups = np.sort(np.abs(drawn.reshape(draws, count) @ table.T).max(axis=1))
     granule = math.ldexp(1.0, law.granularity_exponent)
     return min(bound, between * granule * float(sups[rank])), gain
 

@@ -1,0 +1,345 @@
+"""Shares, means and quantiles of a measure, each with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from dbern.bernstein.basis import on_axes
+from dbern.bernstein.kernels import Kernel
+from dbern.errors import SpecError
+from dbern.privacy.accuracy import public_stream, uniform
+from dbern.synopsis.questions.measure import (
+    FIRST,
+    Band,
+    Measure,
+    View,
+    many_boxes,
+    quotients,
+)
+from dbern.synopsis.questions.regions import Boxes
+from dbern.synopsis.questions.smoothing import density_sides, grid, mass_sides, spline_of
+from dbern.synopsis.questions.splines import OFFSETS, AxisSplines, Sides, products
+from dbern.types import FloatArray
+
+_FEW = 1 << 21  # weights of boxes that are laid out one by one; of more nothing is simulated
+_AT_ONCE = 1 << 21  # numbers of many boxes that are in memory
+_PLACES = 1024  # at which quantiles are told apart, where cells are no more
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What a place counts in an interval: 0 or 1, or the share of its kernel that is inside.
+
+    Attributes
+    ----------
+    kernels : tuple of Kernel
+        One an axis; none where rows count themselves.
+    """
+
+    kernels: tuple[Kernel, ...] = ()
+
+    def between(self, measure: Measure, axis: int, low: FloatArray, high: FloatArray) -> Sides:
+        """Return the sides of the weights of intervals of one axis."""
+        splines = measure.splines[axis]
+        if not self.kernels:
+            return splines.between(low, high)
+        return mass_sides(splines, self.kernels[axis], low, high)
+
+    def axes(self, measure: Measure, boxes: Boxes) -> list[Sides]:
+        """Return the sides of boxes, axis by axis."""
+        pairs = enumerate(zip(boxes.low.T, boxes.high.T, strict=True))
+        return [self.between(measure, axis, low, high) for axis, (low, high) in pairs]
+
+    def others(self, measure: Measure, given: Boxes, index: int) -> Sides:
+        """Return the sides of one box for the bins of all axes but one, (b_1, ..) each."""
+        axes = self.axes(measure, given)
+        del axes[index]
+        if not axes:
+            return Sides(*[np.ones(1)] * 3)
+        whole = products(axes)
+        return Sides(whole.low[0], whole.near[0], whole.high[0])
+
+
+def scaled(band: Band, low: float, width: float) -> Band:
+    """Return a band of ``low + width x``."""
+    return Band(*(low + width * one for one in band))
+
+
+def share_band(measure: Measure, inside: Sides, base: Sides | None, beta: Fraction) -> Band:
+    """Return ``int g dD`` over ``int k dD`` for weights (m, b_1, ..) of g, and k those of `base`.
+
+    Without `base` the divisor is the number of all rows, which is public.
+    """
+    view = measure.whole()
+    near = view.of(_layer(inside.near))
+    if base is None:
+        low, high = (view.line(_layer(one)) for one in (inside.low, inside.high))
+        return quotients(near, low, high, measure, beta)
+    total = float(view.of(_layer(base.near))[0])
+    low = view.line(_layer(inside.low), _layer(base.high))
+    high = view.line(_layer(inside.high), _layer(base.low))
+    return quotients(_over(near, total), low, high, measure, beta)
+
+
+def box_band(
+    measure: Measure,
+    weights: Weights,
+    boxes: Boxes,
+    given: Boxes | None,
+    beta: Fraction,
+    *,
+    of_total: bool,
+) -> Band:
+    """Return the shares of boxes: of the total, of what is in another box, or of all rows."""
+    if given is not None:
+        start, stop = np.maximum(boxes.low, given.low), np.minimum(boxes.high, given.high)
+        boxes = Boxes(start, np.maximum(start, stop), boxes.labels)
+        base = products(weights.axes(measure, given))
+        return share_band(measure, products(weights.axes(measure, boxes)), base, beta)
+
+    def sides(part: slice) -> list[Sides]:
+        return weights.axes(measure, Boxes(boxes.low[part], boxes.high[part], boxes.labels))
+
+    return _factored_band(measure, sides, len(boxes), beta, of_total=of_total)
+
+
+def everything(measure: Measure) -> Sides:
+    """Return the sides of the weight 1."""
+    ones = np.ones((1, *measure.values.shape))
+    return Sides(ones, ones, ones)
+
+
+def _layer(weights: FloatArray) -> FloatArray:
+    """Weights (m, b_1, ..) of all bins as those of the one layer."""
+    return weights.reshape(len(weights), 1, -1)
+
+
+def _factored_band(
+    measure: Measure,
+    sides: Callable[[slice], list[Sides]],
+    count: int,
+    beta: Fraction,
+    *,
+    of_total: bool,
+) -> Band:
+    """Shares of so many products of weights: of many a part at a time, by the tail for all."""
+    if count * measure.values.size <= _FEW:
+        base = everything(measure) if of_total else None
+        return share_band(measure, products(sides(slice(None))), base, beta)
+    if measure.spread is not None:
+        raise SpecError(f"population: {count} are too many at once. Ask for parts of them")
+    rows = max(1, _AT_ONCE // sum(one.count for one in measure.splines))
+    bands = []
+    for start in range(0, count, rows):
+        near, low, high = many_boxes(measure, sides(slice(start, start + rows)))
+        if of_total:
+            near = _over(near, float(measure.values.sum()))
+        else:
+            low, high = low.of_one(), high.of_one()
+        bands.append(quotients(near, low, high, measure, beta * len(near) / count))
+    return Band(*map(np.concatenate, zip(*bands, strict=True)))
+
+
+def _over(values: FloatArray, total: float) -> FloatArray:
+    return values / total if total > 0 else np.full(len(values), 0.5)
+
+
+def density_band(
+    measure: Measure,
+    kernels: Sequence[Sequence[Kernel]],
+    chosen: int,
+    places: FloatArray,
+    beta: Fraction,
+) -> Band:
+    """Return the density at places (m, l) of the unit cube by one of several products of kernels.
+
+    It covers whichever of them is chosen after the release.
+    """
+    axes = [
+        [density_sides(splines, one[axis], places[:, axis]) for one in kernels]
+        for axis, splines in enumerate(measure.splines)
+    ]
+    rows = [
+        [np.concatenate([getattr(one, side) for one in each]) for side in ("low", "near", "high")]
+        for each in axes
+    ]
+
+    def sides(part: slice) -> list[Sides]:
+        return [Sides(*(one[part] for one in each)) for each in rows]
+
+    count = len(places)
+    band = _factored_band(measure, sides, count * len(kernels), beta, of_total=False)
+    own = slice(chosen * count, (chosen + 1) * count)
+    peak = math.prod(one.peak for one in kernels[chosen])
+    return scaled(Band(*(one[own] for one in band)), 0.0, peak)
+
+
+def mean_band(view: View, splines: AxisSplines, beta: Fraction) -> Band:
+    """Return the mean of t: a spline itself, and nonnegative times either side of a condition."""
+    low, near, high = _LAYERS
+    t, one = splines.centers, np.ones(splines.count)
+    total = float(view.of(_weights({near: one}))[0])
+    value = _over(view.of(_weights({near: t})), total)
+    below = view.line(_weights({low: t}), _weights({high: one}))
+    above = view.line(_weights({high: t}), _weights({low: one}))
+    return quotients(value, below, above, view.measure, beta)
+
+
+_LAYERS = (0, 1, 2)
+"""Of `Measure.along`: its condition from below, nearly, and from above."""
+
+
+def _weights(layers: Mapping[int, FloatArray]) -> FloatArray:
+    """Weights (m, layers, bins) of which so many layers are not zero."""
+    rows = np.atleast_2d(next(iter(layers.values())))
+    found = np.zeros((len(rows), len(_LAYERS), rows.shape[1]))
+    for layer, one in layers.items():
+        found[:, layer] = one
+    return found
+
+
+def quantile_band(
+    view: View,
+    splines: AxisSplines,
+    between: Callable[[FloatArray, FloatArray], Sides],
+    levels: FloatArray,
+    beta: Fraction,
+) -> Band:
+    """Return ends between which a quantile is, each level by itself at beta.
+
+    On a public grid x_0 = 0 < x_1 < .. let the quantile be in [x_k, x_{k+1}]. At most a share tau
+    is below x_k and at least tau up to x_{k+1}: two inequalities at places that are not known but
+    do not depend on the noise, each of which the released numbers deny with probability at most
+    beta / 2. So the quantile is between the neighbours of the first and the last place where they
+    are not denied.
+
+    Parameters
+    ----------
+    between : callable
+        Of ends (m,): the sides of intervals of this axis.
+    """
+    finer = 2 ** int(np.log2(np.clip(_PLACES / splines.cells, 1, OFFSETS)))
+    places = np.linspace(0.0, 1.0, splines.cells * finer + 1)
+    steps, whole = between(np.zeros_like(places), places), between(np.zeros(1), np.ones(1))
+    near = _LAYERS[1]
+    below, above = _product_sides(steps)
+    base_below, base_above = _product_sides(whole)
+    total = float(view.of(_weights({near: whole.near}))[0])
+    shares = np.maximum.accumulate(_over(view.of(_weights({near: steps.near})), total))
+    found = []
+    for level in map(float, levels):
+        start, stop = 0, len(places) - 1
+        # By the tail first: draws are for the places that it does not deny.
+        for drawn, share in ((view.still(), beta * FIRST), (view, beta * (1 - FIRST))):
+            part = slice(start, stop + 1)
+            over, under = drawn.line(above[part], base_below), drawn.line(below[part], base_above)
+            up = np.flatnonzero(over.at(level, 1, view.measure, share / 2) >= 0)
+            down = np.flatnonzero(under.at(level, -1, view.measure, share / 2) <= 0)
+            stop = start + (int(down[-1]) if len(down) else 0)
+            start = min(start + int(up[0]), stop) if len(up) else stop
+        first, last = places[max(start - 1, 0)], places[min(stop + 1, len(places) - 1)]
+        value = float(np.interp(level, shares, places))
+        found.append((min(max(value, first), last), first, last))
+    return Band(*np.array(found).T)
+
+
+def _product_sides(sides: Sides) -> tuple[FloatArray, FloatArray]:
+    """Weights of the layers for the sides of a weight times the condition.
+
+    Of products minorants are ``L_x U + U_x L - U_x U``.
+    """
+    low, _, high = _LAYERS
+    return _weights({high: sides.low - sides.high, low: sides.high}), _weights({high: sides.high})
+
+
+# --- Which kernels bins resolve, which suits the rows, and points that look like the rows
+
+_MISSED = 0.1  # of a kernel's peak, on an axis
+_LOOKED_AT = 65
+_SHARES = 40  # of a bandwidth, tried in turn
+_CANDIDATES = np.geomspace(0.5, 4.0, 14)  # times the released bandwidth
+
+
+def least_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> float:
+    """Return 0 for a kernel of which bins miss little on an axis, or the bandwidth that it needs.
+
+    Little is a tenth of the peak, or half as much again as of the released one.
+    """
+    allowed = max(_MISSED, 1.5 * _missed(splines, released))
+    if _missed(splines, kernel) <= allowed:
+        return 0.0
+    least = math.inf
+    for share in np.geomspace(8.0, 0.2, _SHARES):
+        narrow = replace(kernel, bandwidth=released.bandwidth * float(share))
+        if _missed(splines, narrow) > allowed:
+            break
+        least = narrow.bandwidth
+    return least
+
+
+@lru_cache(maxsize=256)
+def _missed(splines: AxisSplines, kernel: Kernel) -> float:
+    sides = density_sides(splines, kernel, np.linspace(0.0, 1.0, _LOOKED_AT))
+    return float(np.maximum(sides.high - sides.near, sides.near - sides.low).max())
+
+
+def candidates(
+    splines: Sequence[AxisSplines], kernels: Sequence[Kernel]
+) -> list[tuple[Kernel, ...]]:
+    """Return kernels wider and narrower than the released ones, all that bins resolve."""
+    found = []
+    for share in _CANDIDATES:
+        new = tuple(replace(one, bandwidth=one.bandwidth * float(share)) for one in kernels)
+        axes = zip(splines, new, kernels, strict=True)
+        if not any(least_bandwidth(*one) for one in axes):
+            found.append(new)
+    return found
+
+
+def cross_validation(measure: Measure, kernels: Sequence[Kernel], rows: float) -> float:
+    """Estimate ``int F^2 - 2 int F f``, the integrated squared error but for ``int f^2``.
+
+    Least squares cross-validation leaves each row out of its own density. Both terms are quadratic
+    in the bins, ``c'Gc`` and ``c'Rc``, R of the spline that the density is nearly. The noise adds
+    the traces of G and R times its variance, which is public and taken off.
+    """
+    axes = zip(measure.splines, kernels, strict=True)
+    squares, crossed = zip(*(_forms(*axis) for axis in axes), strict=True)
+    noise = measure.deviation**2
+    norm, cross = (
+        float((measure.values * on_axes(measure.values, each)).sum())
+        - noise * math.prod(float(np.trace(one)) for one in each)
+        for each in (squares, crossed)
+    )
+    own = math.prod(one.peak for one in kernels) * float(measure.values.sum())
+    return norm - 2 * (rows * cross - own) / max(rows - 1, 1.0)
+
+
+@lru_cache(maxsize=64)
+def _forms(splines: AxisSplines, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
+    """G and R of one axis."""
+    made = kernel.peak * density_sides(splines, kernel, grid(splines)).near
+    weights = np.full(len(made), 1.0 / (len(made) - 1))
+    weights[[0, -1]] /= 2
+    return made.T @ (weights[:, None] * made), spline_of(splines, made)
+
+
+def sampled(measure: Measure, count: int, seed: int) -> FloatArray:
+    """Draw places (count, l) of the unit cube; see `Distribution.sample`."""
+    stream = public_stream("questions, sample", seed)
+    shares = np.cumsum(np.maximum(measure.values, 0.0).ravel())
+    picked = np.searchsorted(shares, uniform(stream, count) * shares[-1], side="right")
+    found = []
+    for splines, index in zip(
+        measure.splines, np.unravel_index(picked, measure.values.shape), strict=True
+    ):
+        steps = uniform(stream, count * (splines.degree + 1)).reshape(count, -1).sum(axis=1)
+        place = (index - splines.degree + steps) / splines.cells
+        found.append(np.clip(1.0 - np.abs(1.0 - np.abs(place)), 0.0, 1.0))
+    return np.column_stack(found)

@@ -538,7 +538,7 @@ def _count(
         partitions = frame.partitions if frame and not files else ()
         if counters.keyed:
             counters = counters.with_key(ledger.key(reservation))
-        _stage(client, counters, plan, (files, partitions), reservation, staging, journal)
+        _stage(client, counters, spec, plan, (files, partitions), reservation, staging, journal)
         with journal.stage("sealing and charging"):
             return ledger.spend(reservation, staging.seal())
 
@@ -546,6 +546,7 @@ def _count(
 def _stage(
     client: Client,
     counters: Counters,
+    spec: ReleaseSpec,
     plan: ReleasePlan,
     records: tuple[list[FileFacts], tuple[Any, ...]],
     reservation: Reservation,

@@ -34,7 +34,7 @@ import numpy as np
 
 from dbern.certificate import quantile_rank
 from dbern.privacy.accuracy import public_stream, uniform
-from dbern.privacy.families import family_of
+from dbern.privacy.families import covariance_of, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.synopsis.questions.splines import AxisSplines, Sides
 from dbern.types import BoolArray, FloatArray
@@ -114,8 +114,7 @@ class Measure:
     @property
     def deviation(self) -> float:
         """The standard deviation of a bin's noise."""
-        family, granule = family_of(self.law), math.ldexp(1.0, self.law.granularity_exponent)
-        return family.deviation * family.scale(self.law) * granule
+        return math.ldexp(covariance_of(self.law).deviation, self.law.granularity_exponent)
 
     def tail(self, count: int, beta: Fraction) -> tuple[float, float]:
         """What no one of so many functionals exceeds: times ``|w|_2``, and times ``|w|_inf``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import dask
 import numpy as np
@@ -32,9 +33,9 @@ from dbern.cluster.graph import (
     merge,
     share_out,
 )
-from dbern.counting.passes import Counters, Portion
+from dbern.counting.passes import Counters, Portion, Reading, StoppedError
 from dbern.data.domain import Column
-from dbern.data.parquet import FileFacts, UnreadableFileError, footer_tag, read_footers
+from dbern.data.parquet import FileFacts, UnreadableFileError, each, footer_tag, read_footers
 from dbern.errors import EnvironmentRefusedError, ReleaseError
 from dbern.planning.planner import plan
 from dbern.privacy.laplace import MAX_CENTER
@@ -217,6 +218,39 @@ def test_tasks_share_out_the_work_completely_and_in_bounds(tmp_path):
     (tmp_path / "0.parquet").unlink()
     with pytest.raises(UnreadableFileError):
         share_out(facts, SALT)
+
+
+def test_small_files_share_batches_and_are_read_in_order(tmp_path, monkeypatch):
+    sizes, portions, first = (3, 30, 1, 20, 9, 4, 2), [], 0
+    for i, rows in enumerate(sizes):
+        path, values = str(tmp_path / f"{i}.parquet"), np.arange(first, first + rows, dtype=float)
+        pq.write_table(pa.table({"x": values, "y": values}), path)
+        portions.append(Portion(path, footer_tag(path, SALT), (0,), rows))
+        first += rows
+    wanted = SimpleNamespace(columns=(Column("x", "data.bounds.x"),), filter=None)
+    monkeypatch.setattr("dbern.counting.passes.BATCH_ROWS", 32)
+    reading = Reading(portions, wanted, SALT)
+    for _ in range(2):  # a pass may go over them again
+        batches = [batch["x"] for batch in reading]
+        assert [len(one) for one in batches] == [3, 30, 21, 15]
+        assert np.concatenate(batches).tolist() == list(range(first))
+        assert reading.rows == first
+    pq.write_table(pa.table({"x": np.zeros(2)}), portions[-1].path)
+    with pytest.raises(StoppedError):
+        list(reading)
+
+
+def test_what_is_read_of_each_file_keeps_its_order_and_ends_with_the_first_failure():
+    def read(number):
+        if number == 900:
+            raise KeyError(number)
+        return number
+
+    assert list(each(read, range(899))) == list(range(899))
+    found = each(read, range(2000))
+    with pytest.raises(KeyError, match="900"):
+        list(found)
+    assert list(each(read, [])) == []
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from dbern.cluster.connection import at_work, computed, scheduler_there, submitted, threads
 from dbern.cluster.plain import Outcome, opened, packed, printed, unpacked
 from dbern.counting.passes import Counters, Portion, Reading, StoppedError, TableReading
-from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, footer_tag
+from dbern.data.parquet import FileFacts, UnreadableFileError, each, file_facts, footer_tag
 from dbern.errors import (
     DbernError,
     EnvironmentRefusedError,
@@ -224,10 +224,7 @@ def share_out(
 
 
 def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Portion]:
-    for file in files:
-        tag = footer_tag(file.path, salt)  # tagged, then compared
-        if file_facts(file.path) != file:
-            raise _FAILURES["changed"](file.path)
+    for file, tag in zip(files, each(partial(_tagged, salt=salt), files), strict=True):
         if not file.row_groups:
             yield Portion(file.path, tag, (), 0)
         first = rows = 0
@@ -236,6 +233,13 @@ def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Po
             if rows >= size or group == len(file.row_groups) - 1:
                 yield Portion(file.path, tag, tuple(range(first, group + 1)), rows)
                 first, rows = group + 1, 0
+
+
+def _tagged(file: FileFacts, salt: bytes) -> str:
+    tag = footer_tag(file.path, salt)  # first: what changes afterwards, readers of it find out
+    if file_facts(file.path) != file:
+        raise _FAILURES["changed"](file.path)
+    return tag
 
 
 def add_up(

@@ -34,7 +34,7 @@ import numpy as np
 
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.data.frames import table_batches
-from dbern.data.parquet import footer_tag, read_batches
+from dbern.data.parquet import BATCH_ROWS, footer_tag, read_batches
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.keystream import content_buckets, content_words
 from dbern.strategies.base import Slab
@@ -228,7 +228,6 @@ class _Adding(Pass):
 PASS_ROWS = 1 << 22
 """Rows that a pass keeps where there are as many as the normalizer says."""
 
-_BATCH_ROWS = 1 << 16
 _COPIES = 5  # of the rows of a pass: gathered, joined, sorted, their hashes and their order
 
 
@@ -272,7 +271,7 @@ class Bounding:
         Units of many rows make passes uneven before their rows are bounded.
         """
         width, share = len(self.content) + 3, 2 * -(-self.rows // self.passes)
-        return 8 * width * (_COPIES * min(self.rows, share) + 4 * _BATCH_ROWS)
+        return 8 * width * (_COPIES * min(self.rows, share) + 4 * BATCH_ROWS)
 
     def bounded(
         self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int
@@ -286,8 +285,8 @@ class Bounding:
             counts[counts] = buckets % self.passes == index
             kept.add(ids[counts], np.column_stack([batch[c.name][counts] for c in self.content]))
         ids, rows = kept.finish()
-        for start in range(0, len(rows), _BATCH_ROWS):
-            part = slice(start, start + _BATCH_ROWS)
+        for start in range(0, len(rows), BATCH_ROWS):
+            part = slice(start, start + BATCH_ROWS)
             named = {c.name: rows[part, i].copy() for i, c in enumerate(self.content)}
             yield {**named, self.column.name: ids[part]}
 
@@ -313,7 +312,7 @@ class _Kept:
         self._ids.append(ids + 0.0)
         self._rows.append(rows + 0.0)
         self._waiting += len(ids)
-        if self._waiting > max(2 * _BATCH_ROWS, len(self._ids[0])):
+        if self._waiting > max(2 * BATCH_ROWS, len(self._ids[0])):
             self._merge()
 
     def _merge(self) -> None:
@@ -560,6 +559,22 @@ class Reading:
 
     def __iter__(self) -> Iterator[dict[str, FloatArray]]:
         self.rows = 0
+        waiting: list[dict[str, FloatArray]] = []
+        rows = 0  # of small files together: each batch has a price of its own
+        for batch in self._batches():
+            here = len(next(iter(batch.values())))
+            if waiting and rows + here > BATCH_ROWS:
+                yield _joined(waiting)
+                waiting, rows = [], 0
+            waiting.append(batch)
+            rows += here
+            if 2 * rows >= BATCH_ROWS:
+                yield _joined(waiting)
+                waiting, rows = [], 0
+        if waiting:
+            yield _joined(waiting)
+
+    def _batches(self) -> Iterator[dict[str, FloatArray]]:
         for portion in self.portions:
             self.place = portion.path
             groups, counters = portion.row_groups, self.counters
@@ -584,3 +599,9 @@ class TableReading:
         for batch in table_batches(self.table, self.counters.columns, self.counters.filter):
             yield batch
             self.rows += len(next(iter(batch.values())))
+
+
+def _joined(batches: Sequence[dict[str, FloatArray]]) -> dict[str, FloatArray]:
+    if len(batches) == 1:
+        return batches[0]
+    return {name: np.concatenate([one[name] for one in batches]) for name in batches[0]}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pyarrow as pa
 
 from dbern.data.columns import is_number, is_text, is_time, plain_type
 from dbern.data.objects import is_url
-from dbern.data.parquet import READERS, FileFacts, discover, folder_values, leaves, opened
+from dbern.data.parquet import FileFacts, discover, each, folder_values, leaves, opened
 from dbern.errors import SpecError
 
 # --- What a person may do with the columns of files, by their schemas alone
@@ -56,8 +55,7 @@ def _read_schemas(
     SpecError
         For a file that is not Parquet.
     """
-    with ThreadPoolExecutor(READERS) as pool:
-        return tuple(pool.map(_found, files))
+    return tuple(each(_found, files))
 
 
 def _found(path: str) -> tuple[FileFacts, tuple[FoundColumn, ...]]:

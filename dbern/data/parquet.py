@@ -9,12 +9,12 @@ import hashlib
 import hmac
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
@@ -64,7 +64,8 @@ def _objects(source: str) -> tuple[str, ...]:
 
 def _files(source: str) -> tuple[str, ...]:
     try:
-        files = tuple(sorted({path for path in _found(source) if path.is_file()}))
+        found = {path for path in _found(source) if path.is_file()}
+        files = tuple(sorted(found, key=lambda path: path.parts))
         _refuse_twins(files)
     except OSError as error:
         raise SpecError(
@@ -170,6 +171,9 @@ def _hidden(path: Path) -> bool:
 READERS = 8
 """Files whose footers are read at once."""
 
+_MOST_TOGETHER = 64  # files that a thread takes at a time: more of them leave others idle
+_Item, _Read = TypeVar("_Item"), TypeVar("_Read")
+
 _BUFFER_BYTES, _REMOTE_BUFFER_BYTES = 1 << 18, 1 << 22  # of one column; a request each
 _PAGE_BYTES = 1 << 20
 """Of a page as writers make them, before compression."""
@@ -211,8 +215,7 @@ class FileFacts:
 
 def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tuple[FileFacts, ...]:
     """Return sizes and row counts of the files, after checking the columns' presence and types."""
-    with ThreadPoolExecutor(READERS) as pool:
-        found = list(pool.map(lambda path: _footer(str(path), columns), files))
+    found = list(each(lambda path: _footer(str(path), columns), files))
     for column in columns:
         kinds = sorted({kind for _, ids in found for name, kind in ids if name == column.name})
         if column.ids and len(kinds) > 1:
@@ -221,6 +224,15 @@ def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tupl
                 "and one unit could be two. Convert it to one type."
             )
     return tuple(facts for facts, _ in found)
+
+
+def each(read: Callable[[_Item], _Read], items: Sequence[_Item]) -> Iterator[_Read]:
+    """Yield what is read of each item, in order, by `READERS` threads that take some at a time."""
+    together = max(1, min(_MOST_TOGETHER, len(items) // (4 * READERS)))
+    parts = [items[first : first + together] for first in range(0, len(items), together)]
+    with ThreadPoolExecutor(READERS) as pool:
+        for found in pool.map(lambda part: [read(one) for one in part], parts):
+            yield from found
 
 
 def file_facts(path: str) -> FileFacts:
@@ -233,8 +245,12 @@ def file_facts(path: str) -> FileFacts:
     ExhaustedError
         Where memory or open files are too few.
     """
-    with _failures_told(path), _parquet(path) as file:
-        return _facts(path, file.metadata)
+    with (
+        _failures_told(path),
+        _opened(path) as source,
+        pq.ParquetFile(source, **_decryption(path)) as file,
+    ):
+        return _facts(path, source, file.metadata)
 
 
 @contextmanager
@@ -264,32 +280,35 @@ def unlocked(path: str, key: bytes) -> Iterator[None]:
         del _UNLOCKED[path]
 
 
+def _decryption(path: str) -> dict[str, Any]:
+    key = _UNLOCKED.get(path)
+    if key is None:
+        return {}
+    from pyarrow.parquet.encryption import create_decryption_properties
+
+    return {"decryption_properties": create_decryption_properties(key)}
+
+
 @contextmanager
-def _parquet(path: str, **options: Any) -> Iterator[pq.ParquetFile]:
-    if key := _UNLOCKED.get(path):
-        from pyarrow.parquet.encryption import create_decryption_properties
-
-        options["decryption_properties"] = create_decryption_properties(key)
-    if is_url(path):
-        with open_file(path) as source, pq.ParquetFile(source, **options) as file:
-            yield file
-    else:
-        with pq.ParquetFile(path, **options) as file:
-            yield file
+def _opened(path: str) -> Iterator[Any]:
+    with open_file(path) if is_url(path) else pa.OSFile(path) as source:
+        yield source
 
 
-def _facts(path: str, metadata: pq.FileMetaData) -> FileFacts:
+def _facts(path: str, source: pa.NativeFile, metadata: pq.FileMetaData) -> FileFacts:
     groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
-    size = identity(path)[0] if is_url(path) else Path(path).stat().st_size
+    size = identity(path)[0] if is_url(path) else source.size()
     return FileFacts(path, size, groups, metadata.num_columns)
 
 
 def opened(path: str) -> tuple[FileFacts, pa.Schema]:
     """Return what a file's footer says."""
     try:
-        _check_footer(path)
-        with _parquet(path) as file:
-            return _facts(path, file.metadata), file.schema_arrow
+        with _opened(path) as source:
+            if not is_url(path):
+                _check_footer(path, source)
+            with pq.ParquetFile(source, **_decryption(path)) as file:
+                return _facts(path, source, file.metadata), file.schema_arrow
     except (OSError, MemoryError, pa.ArrowException) as error:
         raise exhausted(error, path) or SpecError(
             f"data.source: {path} cannot be read as Parquet ({type(error).__name__}). "
@@ -297,17 +316,14 @@ def opened(path: str) -> tuple[FileFacts, pa.Schema]:
         ) from None
 
 
-def _check_footer(path: str) -> None:
+def _check_footer(path: str, source: pa.NativeFile) -> None:
     """Refuse a footer that is larger than memory before it is read: the system would end it all."""
-    if is_url(path):
-        return
-    with Path(path).open("rb") as file:
-        size, length = _footer_length(file)
+    size, length = _footer_length(source)
     if _LARGE_FOOTER < length < size and _FOOTER_COPIES * length > memory_limit():
         raise ExhaustedError("memory", path)
 
 
-def _footer_length(file: BinaryIO) -> tuple[int, int]:
+def _footer_length(file: BinaryIO | pa.NativeFile) -> tuple[int, int]:
     """Return bytes of the file, and of its footer as the last eight of them say."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - 8))
@@ -535,9 +551,14 @@ def read_batches(
     buffer = _REMOTE_BUFFER_BYTES if is_url(path) else _BUFFER_BYTES
     with (
         _failures_told(path),
-        _parquet(
-            path, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
-        ) as file,
+        _opened(path) as source,
+        pq.ParquetFile(
+            source,
+            pre_buffer=False,
+            buffer_size=buffer,
+            page_checksum_verification=True,
+            **_decryption(path),
+        ) as file,  # fmt: skip
     ):
         yield from Stream(path, file, wanted, only).batches(row_groups)
 

@@ -475,8 +475,8 @@ def cost(
     reading = reading_bytes(counters.columns, counters.filter, remote=remote)
     reading += batch + counters.gathered_bytes
     listed = _FILE_BYTES * len(files) + _GROUP_BYTES * sum(len(file.row_groups) for file in files)
-    # A footer is in memory whole for each thread that reads: those of the plan, one when work is
-    # shared out, and those of tasks. With a local cluster the worker's process is the client's.
+    # A footer is in memory whole for each thread that reads: those of the plan, later those when
+    # work is shared out, and those of tasks. With a local cluster both processes are one.
     footers = sorted(_CHUNK_BYTES * len(file.row_groups) * file.columns for file in files)
     largest = footers[-1] if footers else 0
     listed += sum(footers[-READERS:]) + largest

@@ -146,7 +146,7 @@ def free_of_order():
 
 def test_what_counts_is_free_of_order_parts_and_passes(monkeypatch):
     assert free_of_order()
-    monkeypatch.setattr(bounding, "_BATCH_ROWS", 8)  # merged every few rows, not at the end
+    monkeypatch.setattr(bounding, "BATCH_ROWS", 8)  # merged every few rows, not at the end
     assert free_of_order()
     monkeypatch.setattr(bounding, "_smallest", by_arrival)
     assert not free_of_order()

@@ -10,6 +10,7 @@ import numpy as np
 from banding import centers, synopsis_of
 
 import dbern
+from dbern.bernstein.kernels import Gaussian
 from dbern.data.domain import Axis, Domain
 from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
@@ -89,7 +90,8 @@ def asked(
     values = np.ldexp(noisy.astype(float), exponent).reshape(exact.shape)
     domain = Domain(tuple(Axis(name, 0.0, 1.0) for name in AXES[: exact.ndim]))
     measure = Measure(values, splines, law, 2.0**-40)
-    return Distribution("case", domain, (measure,), (None,), float(n))
+    kernels = (Gaussian(0.1),) * exact.ndim
+    return Distribution("case", domain, (measure,), (None,), float(n), kernels)
 
 
 def databases(axes: int, n: int) -> dict[str, Any]:

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from functools import partial
+from typing import Any, get_args
 
 import numpy as np
 
+from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.combination import Combination
 from dbern.data.domain import Domain
 from dbern.errors import SpecError, printable
+from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
-from dbern.synopsis.points import confidence
-from dbern.synopsis.questions.answer import Answer, labelled
-from dbern.synopsis.questions.measure import FIRST, Band, Measure, View, many_boxes, quotients
+from dbern.synopsis.points import Points, as_points, confidence
+from dbern.synopsis.questions.answer import Answer, Interval, Target, labelled
+from dbern.synopsis.questions.confidence import Account
+from dbern.synopsis.questions.functionals import (
+    Weights,
+    box_band,
+    density_band,
+    least_bandwidth,
+    mean_band,
+    quantile_band,
+    sampled,
+    scaled,
+)
+from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
-from dbern.synopsis.questions.splines import OFFSETS, AxisSplines, Sides, products
+from dbern.synopsis.questions.splines import AxisSplines
 from dbern.types import FloatArray
-
-_FEW = 1 << 21  # weights of boxes that are laid out one by one; of more nothing is simulated
-_AT_ONCE = 1 << 21  # numbers of many boxes that are in memory
-_PLACES = 1024  # at which quantiles are told apart, where cells are no more
 
 
 def distribution_of(
@@ -66,7 +77,11 @@ def distribution_of(
         measures.append(Measure(released, splines, one.law, one.released_error, stream))
     rows = facts["target"].get("n") or facts["target"]["normalizer"]
     groups = combination.classes if grouped else (None,)
-    return Distribution(facts["name"], domain, tuple(measures), tuple(groups), float(rows))
+    unit_rows = PrivacyUnit.shown(facts["unit"]).max_contributions
+    return Distribution(
+        *(facts["name"], domain, tuple(measures), tuple(groups), float(rows)),
+        *(whole[0].kernels, unit_rows),
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -87,6 +102,12 @@ class Distribution:
         Labels of the groups; (None,) without any.
     rows : float
         The public number of rows, or the normalizer, that counts are multiples of.
+    kernels : tuple of Kernel
+        Of the released density, in the unit cube.
+    unit_rows : int
+        The most rows of a unit of privacy.
+    account : Account, optional
+        What its answers share of beta.
     """
 
     name: str
@@ -94,6 +115,8 @@ class Distribution:
     measures: tuple[Measure, ...]
     groups: tuple[Any, ...]
     rows: float
+    kernels: tuple[Kernel, ...] = ()
+    unit_rows: int = 1
     account: Account | None = None
     _asked: int = field(default=0, init=False)
 
@@ -137,14 +160,20 @@ class Distribution:
                 warnings.warn(
                     "each answer holds with its own probability, not all of them together. For "
                     "that write: with distribution.confidence(0.05) as c: and ask c",
-                    stacklevel=4,
+                    stacklevel=5,
                 )
         return whole
 
     # --- Questions
 
     def mass(
-        self, region: Region, *, given: Region | None = None, beta: float | str | None = None
+        self,
+        region: Region,
+        *,
+        given: Region | None = None,
+        target: Target = "records",
+        population: bool = False,
+        beta: float | str | None = None,
     ) -> Answer:
         """Return the share of the counted rows in a region, or in each of many.
 
@@ -155,6 +184,13 @@ class Distribution:
             left out whole; several boxes in a list, or as arrays of ends.
         given : mapping, optional
             A box: then the share of the rows in it.
+        target : "records" or "smoothed"
+            "records": of the rows themselves. Bins do not tell where in a cell a row is, so sharp
+            edges widen the interval. "smoothed": of the released density's integral, of which
+            every row is a kernel; narrow, but no share of rows.
+        population : bool
+            Whether the interval is to cover the share of those that the rows were drawn from,
+            independently. Approximate: the sampling error is taken as normal.
         beta : float or str, optional
             One minus the confidence; 0.05, or what `confidence` gives.
 
@@ -165,10 +201,18 @@ class Distribution:
         """
         boxes = boxes_of(region, self.domain)
         condition = None if given is None else _one(boxes_of(given, self.domain, "given"))
-        asked = "share of the rows" + ("" if given is None else f" with {_told(given)}")
-        return self._shares(boxes, condition, f"{asked} in {_told(region)}", beta, of_total=True)
+        weights = self._weights(target)
+        asked = f"share of the rows{_told_given(given)} in {_told(region)}"
 
-    def count(self, region: Region, *, beta: float | str | None = None) -> Answer:
+        def band(measure: Measure, share: Fraction) -> Band:
+            return box_band(measure, weights, boxes, condition, share, of_total=True)
+
+        labels = {"region": boxes.labels}
+        return self._asked_of(band, labels, asked, beta, target=target, population=population)
+
+    def count(
+        self, region: Region, *, target: Target = "records", beta: float | str | None = None
+    ) -> Answer:
         """Return how many rows are in a region, or in each of many; as for `mass`.
 
         Raises
@@ -176,24 +220,43 @@ class Distribution:
         SpecError
             For a region or a confidence that cannot be.
         """
-        boxes = boxes_of(region, self.domain)
-        return self._shares(boxes, None, f"rows in {_told(region)}", beta, of_total=False)
+        boxes, weights = boxes_of(region, self.domain), self._weights(target)
 
-    def _shares(
+        def band(measure: Measure, share: Fraction) -> Band:
+            found = box_band(measure, weights, boxes, None, share, of_total=False)
+            return scaled(found, 0.0, self.rows)
+
+        labels = {"region": boxes.labels}
+        return self._asked_of(band, labels, f"rows in {_told(region)}", beta, target=target)
+
+    def cdf(
         self,
-        boxes: Boxes,
-        given: Boxes | None,
-        question: str,
-        beta: float | str | None,
+        places: float | Sequence[float],
+        axis: str | None = None,
         *,
-        of_total: bool,
+        given: Region | None = None,
+        target: Target = "records",
+        population: bool = False,
+        beta: float | str | None = None,
     ) -> Answer:
-        level = self._beta(beta)
-        size = 1.0 if of_total else self.rows
-        found = [_box_band(one, boxes, given, level / len(self.groups), of_total=of_total)
-                 for one in self.measures]  # fmt: skip
-        labels = {"region": boxes.labels, "group": self.groups}
-        return self._answer([_scaled(one, 0.0, size) for one in found], labels, question, level)
+        """Return the share of the rows up to each place of an axis, all at once.
+
+        Parameters
+        ----------
+        places : float or sequence of float
+            In data units.
+        axis, given, target, population, beta
+            As for `quantile`.
+
+        Raises
+        ------
+        SpecError
+            For places, an axis, a box or a confidence that cannot be.
+        """
+        own = self.domain.axes[self._index(axis)]
+        return self.mass(
+            {own.name: (None, places)}, given=given, target=target, population=population, beta=beta
+        )
 
     def quantile(
         self,
@@ -201,6 +264,8 @@ class Distribution:
         axis: str | None = None,
         *,
         given: Region | None = None,
+        target: Target = "records",
+        population: bool = False,
         beta: float | str | None = None,
     ) -> Answer:
         """Return quantiles of an axis, in its units: of the rows, or of those in a box of others.
@@ -213,7 +278,7 @@ class Distribution:
             By name; the only one where there is one.
         given : mapping, optional
             A box of other axes.
-        beta : float or str, optional
+        target, population, beta
             As for `mass`.
 
         Raises
@@ -225,31 +290,34 @@ class Distribution:
         several, each = np.ndim(levels) > 0, np.atleast_1d(np.asarray(levels, dtype=np.float64))
         if each.ndim != 1 or not len(each) or not np.all((each > 0) & (each < 1)):
             raise SpecError("quantile: levels must be between 0 and 1. Write 0.5, or [0.25, 0.75]")
-        condition = self._of_others(given, index)
-        level = self._beta(beta)
+        condition, weights = self._of_others(given, index), self._weights(target)
         own = self.domain.axes[index]
-        found = []
-        for measure in self.measures:
-            view = measure.along(index, _others(measure, condition, index))
-            share = level / (len(self.groups) * len(each))
-            band = _quantiles(view, measure.splines[index], each, share)
-            found.append(_scaled(band, own.low, own.width))
-        labels = {"quantile": each.tolist() if several else [None], "group": self.groups}
-        asked = f"quantile {levels} of {own.name}" + _told_given(given)
-        return self._answer(found, labels, asked, level, own.attributes)
+
+        def band(measure: Measure, share: Fraction) -> Band:
+            view = measure.along(index, weights.others(measure, condition, index))
+            between = partial(weights.between, measure, index)
+            found = quantile_band(view, measure.splines[index], between, each, share / len(each))
+            return scaled(found, own.low, own.width)
+
+        labels = {"quantile": each.tolist() if several else [None]}
+        asked = f"quantile {levels} of {own.name}{_told_given(given)}"
+        return self._asked_of(
+            band, labels, asked, beta, own.attributes, target=target, population=population
+        )
 
     def mean(
         self,
         axis: str | None = None,
         *,
         given: Region | None = None,
+        population: bool = False,
         beta: float | str | None = None,
     ) -> Answer:
         """Return the mean of an axis, in its units: of the rows, or of those in a box of others.
 
         Parameters
         ----------
-        axis, given, beta
+        axis, given, population, beta
             As for `quantile`.
 
         Raises
@@ -258,16 +326,139 @@ class Distribution:
             For an axis, a box or a confidence that cannot be.
         """
         index = self._index(axis)
-        condition = self._of_others(given, index)
-        level, own = self._beta(beta), self.domain.axes[index]
-        found = []
-        for measure in self.measures:
-            view = measure.along(index, _others(measure, condition, index))
-            band = _mean(view, measure.splines[index], level / len(self.groups))
-            found.append(_scaled(band, own.low, own.width))
-        asked = f"mean of {own.name}" + _told_given(given)
-        labels = {"mean": [None], "group": self.groups}
-        return self._answer(found, labels, asked, level, own.attributes)
+        condition, weights = self._of_others(given, index), Weights()
+        own = self.domain.axes[index]
+
+        def band(measure: Measure, share: Fraction) -> Band:
+            view = measure.along(index, weights.others(measure, condition, index))
+            return scaled(mean_band(view, measure.splines[index], share), own.low, own.width)
+
+        asked = f"mean of {own.name}{_told_given(given)}"
+        return self._asked_of(band, {}, asked, beta, own.attributes, population=population)
+
+    def density(
+        self,
+        points: Points,
+        *,
+        bandwidth: float | Sequence[float] | None = None,
+        kernel: str | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the kernel density at points, of any bandwidth and kernel: free, from the bins.
+
+        Parameters
+        ----------
+        points
+            As a synopsis takes them; coordinates of xarray give a grid.
+        bandwidth : float or sequence of float, optional
+            In data units, one or one an axis; that of the release.
+        kernel : str, optional
+            By the name that a spec gives it; that of the release.
+        population, beta
+            As for `mass`; of the population's density smoothed by the same kernel.
+
+        Raises
+        ------
+        SpecError
+            For points or kernels that cannot be, and for a bandwidth that the bins do not resolve:
+            it says what is the least that they do.
+        """
+        kernels = self._kernels(bandwidth, kernel)
+        places = as_points(points, self.domain)
+        if not self.domain.inside(places).all():
+            raise SpecError("density: there are points outside the bounds. Leave them out")
+        unit = np.clip(self.domain.to_unit(places), 0.0, 1.0)
+        peak = math.prod(one.peak for one in kernels) / self.domain.volume
+
+        def band(measure: Measure, share: Fraction) -> Band:
+            return scaled(density_band(measure, kernels, unit, share), 0.0, peak)
+
+        widths = ", ".join(
+            f"{one.bandwidth * axis.width:g}"
+            for one, axis in zip(kernels, self.domain.axes, strict=True)
+        )
+        asked = f"density of {kernels[0].name} kernels, bandwidth {widths}"
+        labels = {"point": range(len(places))}
+        return self._asked_of(band, labels, asked, beta, target="smoothed", population=population)
+
+    def _kernels(
+        self, bandwidth: float | Sequence[float] | None, kernel: str | None
+    ) -> tuple[Kernel, ...]:
+        """Those that are asked for, in the unit cube."""
+        own, axes = self._weights("smoothed").kernels, self.domain.axes
+        if kernel is not None and kernel not in KERNELS:
+            raise SpecError(f'kernel: "{kernel}" is not known. Write one of {", ".join(KERNELS)}')
+        given = [one.bandwidth * axis.width for one, axis in zip(own, axes, strict=True)]
+        if bandwidth is not None:
+            given = np.broadcast_to(np.asarray(bandwidth, dtype=np.float64), len(own)).tolist()
+        if not all(0 < one < math.inf for one in given):
+            raise SpecError("bandwidth: must be above 0, one or one for each axis")
+        names = [one.name if kernel is None else kernel for one in own]
+        facts = zip(names, given, axes, strict=True)
+        found = tuple(kernel_of(name, width / axis.width) for name, width, axis in facts)
+        least = [least_bandwidth(s, new, old) for s, new, old in
+                 zip(self.measures[0].splines, found, own, strict=True)]  # fmt: skip
+        for one, width, axis in zip(found, least, axes, strict=True):
+            if one.bandwidth < width:
+                raise SpecError(
+                    f"bandwidth: {one.bandwidth * axis.width:.3g} along {axis.name} is less than "
+                    f"the bins resolve. Write at least {width * axis.width:.3g}"
+                )
+        return found
+
+    def compare(
+        self, other: Distribution, region: Region, *, beta: float | str | None = None
+    ) -> Answer:
+        """Return the share of rows in a region here less that there, each at half of beta.
+
+        Parameters
+        ----------
+        other : Distribution
+            Of another release.
+        region, beta
+            As for `mass`.
+
+        Raises
+        ------
+        SpecError
+            For a region that is none of both.
+        """
+        level = self._beta(beta)
+        parts = [replace(one, account=Account(level)) for one in (self, other)]
+        here, there = (one.mass(region, beta=str(level / 2)) for one in parts)
+        return Answer(
+            here.value - there.value,
+            here.low - there.high,
+            here.high - there.low,
+            *("records", "these-data", float(level)),
+            f"share of the rows in {_told(region)}, less that of {other.name}",
+        )
+
+    def sample(self, n: int, seed: int = 0) -> FloatArray:
+        """Draw points (n, l), in data units, about as the rows are: synthetic, for trying things.
+
+        A bin by its weight, none below zero, and a place by its spline's law, a sum of uniform
+        numbers, mirrored at the bounds. Variances are larger by about ``(degree + 1) / 6`` squared
+        cells an axis, and no interval is told. Of groups, the first.
+
+        Parameters
+        ----------
+        n : int
+        seed : int
+            Points of one seed are the same everywhere.
+
+        Raises
+        ------
+        SpecError
+            For a count that is not above 0.
+        """
+        if n < 1:
+            raise SpecError(f"n = {n}: write how many points to draw, at least 1")
+        unit = sampled(self.measures[0], n, seed)
+        return np.column_stack(
+            [axis.at(column) for axis, column in zip(self.domain.axes, unit.T, strict=True)]
+        )
 
     # --- What questions share
 
@@ -288,57 +479,36 @@ class Distribution:
             )
         return _one(boxes_of({} if given is None else given, self.domain, "given"))
 
-    def _answer(
+    def _weights(self, target: Target) -> Weights:
+        if target not in get_args(Target):
+            raise SpecError(f'target = "{target}": write "records" or "smoothed"')
+        return Weights(self.kernels if target == "smoothed" else ())
+
+    def _asked_of(
         self,
-        found: Sequence[Band],
+        band: Callable[[Measure, Fraction], Band],
         labels: Mapping[str, Sequence[Any]],
         question: str,
-        beta: Fraction,
+        beta: float | str | None,
         attributes: Mapping[str, str] | None = None,
+        *,
+        target: Target = "records",
+        population: bool = False,
     ) -> Answer:
-        ends = (np.stack(each, axis=-1) for each in zip(*found, strict=True))
-        value, low, high = (labelled(one, labels, attributes or {}) for one in ends)
-        return Answer(value, low, high, "records", "these-data", float(beta), question)
-
-
-# --- Confidence of several answers
-
-
-@dataclass
-class Account:
-    """What is left of a probability of failure that several answers share."""
-
-    beta: Fraction
-    questions: int | None = None
-    asked: int = 0
-    spent: Fraction = Fraction(0)
-
-    @property
-    def left(self) -> float:
-        """What is not yet taken."""
-        return float(self.beta - self.spent)
-
-    def __str__(self) -> str:
-        return f"{self.asked} asked, {self.left:.3g} left of beta = {float(self.beta):.3g}"
-
-    def take(self, wanted: Fraction | None) -> Fraction:
-        """Return the next question's part, or what it wants.
-
-        Raises
-        ------
-        SpecError
-            Where less is left.
-        """
-        self.asked += 1
-        share = self.questions or self.asked * (self.asked + 1)
-        part = self.beta / share if wanted is None else wanted
-        if part > self.beta - self.spent:
+        """Ask each group, at its part of beta."""
+        if population and self.unit_rows > 1:
             raise SpecError(
-                f"confidence: {self}. Ask fewer questions, or write more of them in "
-                "confidence(.., questions=..)"
+                f"population: a unit of privacy has up to {self.unit_rows} rows here, and rows of "
+                "one unit are not independent. Release with one row a unit"
             )
-        self.spent += part
-        return part
+        level = self._beta(beta)
+        measures = [one.population(self.rows) if population else one for one in self.measures]
+        found = [band(one, level / len(measures)) for one in measures]
+        ends = (np.stack(each, axis=-1) for each in zip(*found, strict=True))
+        named = {**labels, "group": self.groups}
+        value, low, high = (labelled(one, named, attributes or {}) for one in ends)
+        interval: Interval = "population" if population else "these-data"
+        return Answer(value, low, high, target, interval, float(level), question)
 
 
 @dataclass(frozen=True)
@@ -349,14 +519,10 @@ class Together:
     account: Account
 
     def __enter__(self) -> Distribution:
-        own = self.distribution
-        return Distribution(own.name, own.domain, own.measures, own.groups, own.rows, self.account)
+        return replace(self.distribution, account=self.account)
 
     def __exit__(self, *_error: object) -> None:
         return None
-
-
-# --- Bands of each kind
 
 
 def _told(region: Region) -> str:
@@ -382,133 +548,3 @@ def _one(boxes: Boxes) -> Boxes:
     if len(boxes) != 1:
         raise SpecError("given: write one box")
     return boxes
-
-
-def _scaled(band: Band, low: float, width: float) -> Band:
-    return Band(*(low + width * one for one in band))
-
-
-def _sides(measure: Measure, low: FloatArray, high: FloatArray) -> list[Sides]:
-    axes = zip(measure.splines, low.T, high.T, strict=True)
-    return [splines.between(start, stop) for splines, start, stop in axes]
-
-
-def _others(measure: Measure, given: Boxes, index: int) -> Sides:
-    """Weights of the bins of the other axes, (b_1, ..) each."""
-    axes = _sides(measure, given.low, given.high)
-    del axes[index]
-    if not axes:
-        return Sides(*[np.ones(1)] * 3)
-    whole = products(axes)
-    return Sides(whole.low[0], whole.near[0], whole.high[0])
-
-
-def _layer(weights: FloatArray) -> FloatArray:
-    """Weights (m, b_1, ..) of all bins as those of the one layer."""
-    return weights.reshape(len(weights), 1, -1)
-
-
-def _box_band(
-    measure: Measure, boxes: Boxes, given: Boxes | None, beta: Fraction, *, of_total: bool
-) -> Band:
-    if len(boxes) * measure.values.size > _FEW:
-        if given is not None:
-            raise SpecError(f"given: {len(boxes)} boxes are too many. Ask for parts of them")
-        return _many_band(measure, boxes, beta, of_total=of_total)
-    view, ones = measure.whole(), np.ones((1, *measure.values.shape))
-    base = Sides(ones, ones, ones)
-    if given is not None:
-        start, stop = np.maximum(boxes.low, given.low), np.minimum(boxes.high, given.high)
-        boxes = Boxes(start, np.maximum(start, stop), boxes.labels)
-        base = products(_sides(measure, given.low, given.high))
-    inside = products(_sides(measure, boxes.low, boxes.high))
-    near = view.of(_layer(inside.near))
-    if not of_total:
-        low, high = (view.line(_layer(one)) for one in (inside.low, inside.high))
-        return quotients(near, low, high, measure, beta)
-    below, above = (np.broadcast_to(one, inside.low.shape) for one in (base.low, base.high))
-    total = float(view.of(_layer(base.near))[0])
-    low = view.line(_layer(inside.low), _layer(above))
-    high = view.line(_layer(inside.high), _layer(below))
-    return quotients(_over(near, total), low, high, measure, beta)
-
-
-def _many_band(measure: Measure, boxes: Boxes, beta: Fraction, *, of_total: bool) -> Band:
-    """A part at a time; the tail holds for all of them."""
-    rows = max(1, _AT_ONCE // sum(one.count for one in measure.splines))
-    bands = []
-    for start in range(0, len(boxes), rows):
-        part = slice(start, start + rows)
-        near, low, high = many_boxes(measure, _sides(measure, boxes.low[part], boxes.high[part]))
-        if of_total:
-            near = _over(near, float(measure.values.sum()))
-        else:
-            low, high = low.of_one(), high.of_one()
-        share = beta * len(near) / len(boxes)
-        bands.append(quotients(near, low, high, measure, share))
-    return Band(*map(np.concatenate, zip(*bands, strict=True)))
-
-
-def _over(values: FloatArray, total: float) -> FloatArray:
-    return values / total if total > 0 else np.full(len(values), 0.5)
-
-
-def _mean(view: View, splines: AxisSplines, beta: Fraction) -> Band:
-    """The line of ``t - mu``: t is a spline itself, and nonnegative times either side."""
-    low, near, high = _LAYERS
-    t, one = splines.centers, np.ones(splines.count)
-    total = float(view.of(_weights({near: one}))[0])
-    value = _over(view.of(_weights({near: t})), total)
-    below = view.line(_weights({low: t}), _weights({high: one}))
-    above = view.line(_weights({high: t}), _weights({low: one}))
-    return quotients(value, below, above, view.measure, beta)
-
-
-_LAYERS = (0, 1, 2)
-"""Of `Measure.along`: its condition from below, nearly, and from above."""
-
-
-def _weights(layers: Mapping[int, FloatArray]) -> FloatArray:
-    """Weights (m, layers, bins) of which so many layers are not zero."""
-    rows = np.atleast_2d(next(iter(layers.values())))
-    found = np.zeros((len(rows), len(_LAYERS), rows.shape[1]))
-    for layer, one in layers.items():
-        found[:, layer] = one
-    return found
-
-
-def _quantiles(view: View, splines: AxisSplines, levels: FloatArray, beta: Fraction) -> Band:
-    """Ends between which a quantile is, each level by itself at beta.
-
-    On a public grid x_0 = 0 < x_1 < .. let the quantile be in [x_k, x_{k+1}]. At most a share tau
-    is below x_k and at least tau up to x_{k+1}: two inequalities at places that are not known but
-    do not depend on the noise, each of which the released numbers deny with probability at most
-    beta / 2. So the quantile is between the neighbours of the first and the last place where they
-    are not denied.
-    """
-    finer = 2 ** int(np.log2(np.clip(_PLACES / splines.cells, 1, OFFSETS)))
-    grid = np.linspace(0.0, 1.0, splines.cells * finer + 1)
-    steps = splines.steps(grid)
-    low, near, high = _LAYERS
-    # Of products: minorants are ``L_x U + U_x L - U_x U``.
-    below = _weights({high: steps.low - steps.high, low: steps.high})
-    above, middle = _weights({high: steps.high}), _weights({near: steps.near})
-    ones = np.ones(splines.count)
-    shares = _over(view.of(middle), float(view.of(_weights({near: ones}))[0]))
-    shares = np.maximum.accumulate(shares)
-    found = []
-    for level in map(float, levels):
-        start, stop = 0, len(grid) - 1
-        # By the tail first: draws are for the places that it does not deny.
-        for drawn, share in ((view.still(), beta * FIRST), (view, beta * (1 - FIRST))):
-            part = slice(start, stop + 1)
-            over = drawn.line(above[part], _weights({low: ones}))
-            under = drawn.line(below[part], _weights({high: ones}))
-            up = np.flatnonzero(over.at(level, 1, view.measure, share / 2) >= 0)
-            down = np.flatnonzero(under.at(level, -1, view.measure, share / 2) <= 0)
-            stop = start + (int(down[-1]) if len(down) else 0)
-            start = min(start + int(up[0]), stop) if len(up) else stop
-        first, last = grid[max(start - 1, 0)], grid[min(stop + 1, len(grid) - 1)]
-        value = float(np.interp(level, shares, grid))
-        found.append((min(max(value, first), last), first, last))
-    return Band(*np.array(found).T)

@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dbern.certificate import drawn_noise, quantile_rank
-from dbern.privacy.accuracy import public_stream
+from dbern.privacy.accuracy import public_stream, uniform
 from dbern.privacy.families import family_of
 from dbern.privacy.mechanism import Noise
 from dbern.synopsis.questions.splines import AxisSplines, Sides
@@ -74,6 +74,8 @@ class Measure:
         Of a bin but for its noise.
     stream : int
         Which of the public streams simulates its noise.
+    spread : array (b_1, .., b_l), optional
+        Variances of sampling: see `population`.
     """
 
     values: FloatArray
@@ -81,12 +83,35 @@ class Measure:
     law: Noise
     error: float
     stream: int = 0
+    spread: FloatArray | None = None
+
+    def population(self, rows: float) -> Measure:
+        """Return the same, of independent rows, so that functionals tell their population's.
+
+        A functional of zero mean, ``sum_j w_j c_j``, is a mean over rows of ``w(t) = sum_j w_j
+        beta_j(t)``, and ``w(t)^2 <= sum_j w_j^2 beta_j(t)``: its variance is at most ``sum_j w_j^2
+        p_j / n``. The p_j are estimated by the released bins, and the law is taken as normal.
+        """
+        return replace(self, spread=np.maximum(self.values, 0.0) / rows)
 
     @property
     def noise(self) -> FloatArray:
         """Draws of the noise of all bins, in shares: (b_1, .., b_l, draws)."""
-        drawn = _simulated(self.law, self.values.size, self.stream)
+        size = self.values.size
+        drawn = _simulated(self.law, size, self.stream)
+        if self.spread is not None:
+            sampled = _normal(size, drawn.shape[1], self.stream)
+            drawn = drawn + np.sqrt(self.spread).reshape(-1, 1) * sampled
         return drawn.reshape(*self.values.shape, -1)
+
+    @property
+    def variances(self) -> FloatArray:
+        """Variances of the bins over that of the noise."""
+        if self.spread is None:
+            return np.ones(self.values.shape)
+        family = family_of(self.law)
+        granule = math.ldexp(1.0, self.law.granularity_exponent)
+        return 1.0 + self.spread / (family.deviation * family.scale(self.law) * granule) ** 2
 
     def tail(self, count: int, beta: Fraction) -> tuple[float, float]:
         """What no one of so many functionals exceeds: times ``|w|_2``, and times ``|w|_inf``."""
@@ -98,9 +123,9 @@ class Measure:
 
     def whole(self) -> View:
         """All bins in a row, in one layer."""
-        size, ones = self.values.size, np.ones((1, 1))
-        flat = self.noise.reshape(1, size, -1)
-        return View(self.values.reshape(1, -1), flat, ones, ones[0], self)
+        flat = self.noise.reshape(1, self.values.size, -1)
+        gram = self.variances.reshape(1, 1, -1)
+        return View(self.values.reshape(1, -1), flat, gram, np.ones(1), self)
 
     def along(self, axis: int, others: Sides) -> View:
         """Bins of one axis, of what satisfies a condition on the others: its three sides' layers.
@@ -113,7 +138,9 @@ class Measure:
         count, draws = len(values), noise.shape[-1]
         layers = np.einsum("lo,bo->lb", kept, values.reshape(count, -1))
         drawn = np.einsum("lo,bod->lbd", kept, noise.reshape(count, -1, draws), optimize=True)
-        return View(layers, drawn, kept @ kept.T, np.abs(kept).max(axis=1), self)
+        sizes = np.moveaxis(self.variances, axis, 0).reshape(count, -1)
+        gram = np.einsum("lo,ko,bo->lkb", kept, kept, sizes, optimize=True)
+        return View(layers, drawn, gram, np.abs(kept).max(axis=1), self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +151,9 @@ class View:
     ----------
     values : array (layers, bins)
     noise : array (layers, bins, draws)
-    gram : array (layers, layers)
-        Products of what weighs the released bins in each layer, and `largest` their largest sizes.
+    gram : array (layers, layers, bins)
+        Products of what weighs the released bins in two layers, by their variances over that of
+        the noise; and `largest` the largest sizes of these weights.
     """
 
     values: FloatArray
@@ -149,7 +177,7 @@ class View:
 
     def product(self, one: FloatArray, other: FloatArray) -> FloatArray:
         """Return products of weights as those of the released bins."""
-        return np.asarray(np.einsum("mlb,lk,mkb->m", one, self.gram, other))
+        return np.asarray(np.einsum("mlb,lkb,mkb->m", one, self.gram, other))
 
     def bounds(self, weights: FloatArray) -> FloatArray:
         """Bound weights of the released bins."""
@@ -296,11 +324,21 @@ def _simulated(law: Noise, size: int, stream: int) -> FloatArray:
     return drawn.reshape(size, draws)
 
 
+@lru_cache(maxsize=2)
+def _normal(size: int, draws: int, stream: int) -> FloatArray:
+    from scipy.special import ndtri  # takes 30 ms to import
+
+    uniforms = uniform(public_stream("questions, sampling", stream), size * draws)
+    return np.asarray(ndtri(uniforms + 2.0**-54)).reshape(size, draws)
+
+
 # --- Many boxes: everything factors over axes
 
 
 def many_boxes(measure: Measure, axes: Sequence[Sides]) -> tuple[FloatArray, Line, Line]:
     """Return the estimates and lines of products of weights, without draws: (m,) each.
+
+    Over the total, and of these data alone.
 
     The minorant is a sum of l products less one: `dbern.synopsis.questions.splines`.
     """

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from dbern.bernstein.basis import on_axes
 from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import public_stream, uniform
@@ -22,7 +23,7 @@ from dbern.synopsis.questions.measure import (
     quotients,
 )
 from dbern.synopsis.questions.regions import Boxes
-from dbern.synopsis.questions.smoothing import density_sides, mass_sides
+from dbern.synopsis.questions.smoothing import density_sides, grid, mass_sides, spline_of
 from dbern.synopsis.questions.splines import OFFSETS, AxisSplines, Sides, products
 from dbern.types import FloatArray
 
@@ -96,19 +97,16 @@ def box_band(
     of_total: bool,
 ) -> Band:
     """Return the shares of boxes: of the total, of what is in another box, or of all rows."""
-    if len(boxes) * measure.values.size > _FEW:
-        if given is not None or measure.spread is not None:
-            raise SpecError(
-                f"region: {len(boxes)} boxes are too many for given or population. Ask for parts "
-                "of them"
-            )
-        return _many_band(measure, weights, boxes, beta, of_total=of_total)
-    base = everything(measure) if of_total else None
     if given is not None:
         start, stop = np.maximum(boxes.low, given.low), np.minimum(boxes.high, given.high)
         boxes = Boxes(start, np.maximum(start, stop), boxes.labels)
         base = products(weights.axes(measure, given))
-    return share_band(measure, products(weights.axes(measure, boxes)), base, beta)
+        return share_band(measure, products(weights.axes(measure, boxes)), base, beta)
+
+    def sides(part: slice) -> list[Sides]:
+        return weights.axes(measure, Boxes(boxes.low[part], boxes.high[part], boxes.labels))
+
+    return _factored_band(measure, sides, len(boxes), beta, of_total=of_total)
 
 
 def everything(measure: Measure) -> Sides:
@@ -122,21 +120,29 @@ def _layer(weights: FloatArray) -> FloatArray:
     return weights.reshape(len(weights), 1, -1)
 
 
-def _many_band(
-    measure: Measure, weights: Weights, boxes: Boxes, beta: Fraction, *, of_total: bool
+def _factored_band(
+    measure: Measure,
+    sides: Callable[[slice], list[Sides]],
+    count: int,
+    beta: Fraction,
+    *,
+    of_total: bool,
 ) -> Band:
-    """A part at a time; the tail holds for all of them."""
+    """Shares of so many products of weights: of many a part at a time, by the tail for all."""
+    if count * measure.values.size <= _FEW:
+        base = everything(measure) if of_total else None
+        return share_band(measure, products(sides(slice(None))), base, beta)
+    if measure.spread is not None:
+        raise SpecError(f"population: {count} are too many at once. Ask for parts of them")
     rows = max(1, _AT_ONCE // sum(one.count for one in measure.splines))
     bands = []
-    for start in range(0, len(boxes), rows):
-        part = slice(start, start + rows)
-        own = Boxes(boxes.low[part], boxes.high[part], boxes.labels)
-        near, low, high = many_boxes(measure, weights.axes(measure, own))
+    for start in range(0, count, rows):
+        near, low, high = many_boxes(measure, sides(slice(start, start + rows)))
         if of_total:
             near = _over(near, float(measure.values.sum()))
         else:
             low, high = low.of_one(), high.of_one()
-        bands.append(quotients(near, low, high, measure, beta * len(near) / len(boxes)))
+        bands.append(quotients(near, low, high, measure, beta * len(near) / count))
     return Band(*map(np.concatenate, zip(*bands, strict=True)))
 
 
@@ -145,12 +151,33 @@ def _over(values: FloatArray, total: float) -> FloatArray:
 
 
 def density_band(
-    measure: Measure, kernels: Sequence[Kernel], places: FloatArray, beta: Fraction
+    measure: Measure,
+    kernels: Sequence[Sequence[Kernel]],
+    chosen: int,
+    places: FloatArray,
+    beta: Fraction,
 ) -> Band:
-    """Return ``F(y) / prod K_i(0)`` at places (m, l) of the unit cube, for any kernels."""
-    axes = zip(measure.splines, kernels, places.T, strict=True)
-    sides = products([density_sides(splines, kernel, y) for splines, kernel, y in axes])
-    return share_band(measure, sides, None, beta)
+    """Return the density at places (m, l) of the unit cube by one of several products of kernels.
+
+    It covers whichever of them is chosen after the release.
+    """
+    axes = [
+        [density_sides(splines, one[axis], places[:, axis]) for one in kernels]
+        for axis, splines in enumerate(measure.splines)
+    ]
+    rows = [
+        [np.concatenate([getattr(one, side) for one in each]) for side in ("low", "near", "high")]
+        for each in axes
+    ]
+
+    def sides(part: slice) -> list[Sides]:
+        return [Sides(*(one[part] for one in each)) for each in rows]
+
+    count = len(places)
+    band = _factored_band(measure, sides, count * len(kernels), beta, of_total=False)
+    own = slice(chosen * count, (chosen + 1) * count)
+    peak = math.prod(one.peak for one in kernels[chosen])
+    return scaled(Band(*(one[own] for one in band)), 0.0, peak)
 
 
 def mean_band(view: View, splines: AxisSplines, beta: Fraction) -> Band:
@@ -198,8 +225,8 @@ def quantile_band(
         Of ends (m,): the sides of intervals of this axis.
     """
     finer = 2 ** int(np.log2(np.clip(_PLACES / splines.cells, 1, OFFSETS)))
-    grid = np.linspace(0.0, 1.0, splines.cells * finer + 1)
-    steps, whole = between(np.zeros_like(grid), grid), between(np.zeros(1), np.ones(1))
+    places = np.linspace(0.0, 1.0, splines.cells * finer + 1)
+    steps, whole = between(np.zeros_like(places), places), between(np.zeros(1), np.ones(1))
     near = _LAYERS[1]
     below, above = _product_sides(steps)
     base_below, base_above = _product_sides(whole)
@@ -207,7 +234,7 @@ def quantile_band(
     shares = np.maximum.accumulate(_over(view.of(_weights({near: steps.near})), total))
     found = []
     for level in map(float, levels):
-        start, stop = 0, len(grid) - 1
+        start, stop = 0, len(places) - 1
         # By the tail first: draws are for the places that it does not deny.
         for drawn, share in ((view.still(), beta * FIRST), (view, beta * (1 - FIRST))):
             part = slice(start, stop + 1)
@@ -216,8 +243,8 @@ def quantile_band(
             down = np.flatnonzero(under.at(level, -1, view.measure, share / 2) <= 0)
             stop = start + (int(down[-1]) if len(down) else 0)
             start = min(start + int(up[0]), stop) if len(up) else stop
-        first, last = grid[max(start - 1, 0)], grid[min(stop + 1, len(grid) - 1)]
-        value = float(np.interp(level, shares, grid))
+        first, last = places[max(start - 1, 0)], places[min(stop + 1, len(places) - 1)]
+        value = float(np.interp(level, shares, places))
         found.append((min(max(value, first), last), first, last))
     return Band(*np.array(found).T)
 
@@ -231,11 +258,12 @@ def _product_sides(sides: Sides) -> tuple[FloatArray, FloatArray]:
     return _weights({high: sides.low - sides.high, low: sides.high}), _weights({high: sides.high})
 
 
-# --- Which kernels bins resolve, and points that look like the rows
+# --- Which kernels bins resolve, which suits the rows, and points that look like the rows
 
 _MISSED = 0.1  # of a kernel's peak, on an axis
 _LOOKED_AT = 65
 _SHARES = 40  # of a bandwidth, tried in turn
+_CANDIDATES = np.geomspace(0.5, 4.0, 14)  # times the released bandwidth
 
 
 def least_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> float:
@@ -259,6 +287,47 @@ def least_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> f
 def _missed(splines: AxisSplines, kernel: Kernel) -> float:
     sides = density_sides(splines, kernel, np.linspace(0.0, 1.0, _LOOKED_AT))
     return float(np.maximum(sides.high - sides.near, sides.near - sides.low).max())
+
+
+def candidates(
+    splines: Sequence[AxisSplines], kernels: Sequence[Kernel]
+) -> list[tuple[Kernel, ...]]:
+    """Return kernels wider and narrower than the released ones, all that bins resolve."""
+    found = []
+    for share in _CANDIDATES:
+        new = tuple(replace(one, bandwidth=one.bandwidth * float(share)) for one in kernels)
+        axes = zip(splines, new, kernels, strict=True)
+        if not any(least_bandwidth(*one) for one in axes):
+            found.append(new)
+    return found
+
+
+def cross_validation(measure: Measure, kernels: Sequence[Kernel], rows: float) -> float:
+    """Estimate ``int F^2 - 2 int F f``, the integrated squared error but for ``int f^2``.
+
+    Least squares cross-validation leaves each row out of its own density. Both terms are quadratic
+    in the bins, ``c'Gc`` and ``c'Rc``, R of the spline that the density is nearly. The noise adds
+    the traces of G and R times its variance, which is public and taken off.
+    """
+    axes = zip(measure.splines, kernels, strict=True)
+    squares, crossed = zip(*(_forms(*axis) for axis in axes), strict=True)
+    noise = measure.deviation**2
+    norm, cross = (
+        float((measure.values * on_axes(measure.values, each)).sum())
+        - noise * math.prod(float(np.trace(one)) for one in each)
+        for each in (squares, crossed)
+    )
+    own = math.prod(one.peak for one in kernels) * float(measure.values.sum())
+    return norm - 2 * (rows * cross - own) / max(rows - 1, 1.0)
+
+
+@lru_cache(maxsize=64)
+def _forms(splines: AxisSplines, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
+    """G and R of one axis."""
+    made = kernel.peak * density_sides(splines, kernel, grid(splines)).near
+    weights = np.full(len(made), 1.0 / (len(made) - 1))
+    weights[[0, -1]] /= 2
+    return made.T @ (weights[:, None] * made), spline_of(splines, made)
 
 
 def sampled(measure: Measure, count: int, seed: int) -> FloatArray:

@@ -109,9 +109,13 @@ class Measure:
         """Variances of the bins over that of the noise."""
         if self.spread is None:
             return np.ones(self.values.shape)
-        family = family_of(self.law)
-        granule = math.ldexp(1.0, self.law.granularity_exponent)
-        return 1.0 + self.spread / (family.deviation * family.scale(self.law) * granule) ** 2
+        return 1.0 + self.spread / self.deviation**2
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of a bin's noise."""
+        family, granule = family_of(self.law), math.ldexp(1.0, self.law.granularity_exponent)
+        return family.deviation * family.scale(self.law) * granule
 
     def tail(self, count: int, beta: Fraction) -> tuple[float, float]:
         """What no one of so many functionals exceeds: times ``|w|_2``, and times ``|w|_inf``."""

@@ -48,6 +48,11 @@ def grid(splines: AxisSplines) -> FloatArray:
     return np.linspace(0.0, 1.0, splines.cells * _STEPS + 1)
 
 
+def spline_of(splines: AxisSplines, values: FloatArray) -> FloatArray:
+    """Return coefficients (bins, m) of the splines that are nearest to values (places, m)."""
+    return np.asarray(_solver(splines)[1].T @ values)
+
+
 @lru_cache(maxsize=16)
 def _solver(splines: AxisSplines) -> tuple[FloatArray, FloatArray]:
     """Values of the splines on the grid, (places, bins), and what takes values to coefficients."""

@@ -1,4 +1,4 @@
-"""The memory limit of this process, functions imported by name, progress, and an LRU cache."""
+"""The memory limit of this process, functions imported by name, progress, an LRU cache, tables."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import inspect
 import os
 import resource
 import sys
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from html import escape
 from importlib.machinery import PathFinder
 from pathlib import Path
 from threading import RLock
 from types import ModuleType
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from dbern.errors import SpecError
+from dbern.errors import SpecError, printable
 
 # --- How much memory this process may use
 
@@ -243,3 +244,22 @@ class LRUCache(Generic[Value]):
             while sum(map(self._size, self._values.values())) > self._most:
                 del self._values[next(iter(self._values))]
             return value
+
+
+# --- Tables of notebooks
+
+
+def html_table(rows: Mapping[str, str]) -> str:
+    """Return labels and texts as an HTML table, whatever they hold.
+
+    Examples
+    --------
+    >>> "&lt;b&gt;" in html_table({"a": "<b>"})
+    True
+    """
+    cells = (
+        f'<tr><th style="text-align: left">{escape(printable(label))}</th>'
+        f'<td style="text-align: left">{escape(printable(text))}</td></tr>'
+        for label, text in rows.items()
+    )
+    return f"<table>{''.join(cells)}</table>"

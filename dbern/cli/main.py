@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import click
 
+from dbern.cli.ask import ask
 from dbern.cli.demo import demo
 from dbern.cli.ledgers import ledger
 from dbern.cli.metrics import metrics
@@ -37,7 +38,7 @@ def cli() -> None:
 
 
 for _command in (
-    *(init, inspect, plan, release, query, show, write_report, export, verify, sign),
+    *(init, inspect, plan, release, query, ask, show, write_report, export, verify, sign),
     *(ledger, metrics, target, doctor, demo),
 ):
     cli.add_command(_command)

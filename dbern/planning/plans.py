@@ -21,6 +21,7 @@ from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
+from dbern.system import html_table
 
 # --- What a release takes, as planned
 
@@ -320,6 +321,13 @@ class ReleasePlan:
     def explain(self) -> str:
         """The plan in words and numbers, all in data units."""
         return "\n".join(f"{label:<13}{text}" for label, text in _lines(self))
+
+    def _repr_html_(self) -> str:
+        rows: dict[str, str] = {}
+        for label, text in _lines(self):
+            label = label or [*rows][-1]  # it goes on
+            rows[label] = f"{rows[label]}; {text}" if label in rows else text
+        return html_table(rows)
 
 
 def _certificate(content: Mapping[str, Any]) -> Certificate:

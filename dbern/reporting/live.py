@@ -1,13 +1,14 @@
 """What a reader can ask of a released function on the report's page: offline, without Python.
 
-The page holds released numbers R and, for each axis and each bandwidth on offer, the matrix M from
-them to coefficients of the Bernstein basis: ``b(y) = basis(y) M`` are an axis's weights of a place,
-and their products over axes those of R in the value there. An integral of the basis is a tail of
-the basis of the next degree, so the mass of a box is a sum of the same kind. Where bins count rows
-the page has the weights of steps too, at public places of each axis: the share of the rows in a box
-between them is what `Distribution.mass` answers for many boxes, whose interval follows from the law
-of the noise by its tail. All are what Python answers, up to roundings. Everything on the page is
-released or public.
+The page holds released numbers R and, for each axis, the matrix M from them to coefficients of the
+Bernstein basis: ``b(y) = basis(y) M`` are an axis's weights of a place, and products over axes
+those of R in the value there. An integral of the basis is a tail of that of the next degree.
+
+Where bins count rows the page has, for public places of each axis, the weights with which
+`Distribution` answers: of steps, of kernels of a few bandwidths, and of their integrals. A box is
+told by differences of two places, and intervals by the tail of the noise's law: the same formulas
+as for many boxes in Python (`dbern.synopsis.questions.measure`). Values are what Python answers, up
+to roundings; intervals are as wide, or a little wider. All on the page is released or public.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,13 +26,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from dbern.bernstein.basis import iterated_matrix
 from dbern.data.domain import Axis, TimeUnit
 from dbern.errors import EnvironmentRefusedError, printable
 from dbern.reporting.pictures import MAP, SCHEMES, VARIABLES, channels, label, text
-from dbern.strategies.bins import axis_bins
 from dbern.synopsis.arrays import ReleasedArray
-from dbern.synopsis.questions.splines import OFFSETS
+from dbern.synopsis.questions.functionals import least_bandwidth
+from dbern.synopsis.questions.smoothing import density_sides, mass_sides
+from dbern.synopsis.questions.splines import OFFSETS, AxisSplines, Sides
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
 
@@ -38,16 +40,20 @@ if TYPE_CHECKING:
     from bokeh.models import Model
     from bokeh.plotting import figure
 
+    from dbern.bernstein.kernels import Kernel
+    from dbern.synopsis.questions.distribution import Distribution
+
 MOST_EMBEDDED = 300_000
 """Released numbers on a page, of all groups together; of a larger release it has pictures alone."""
 
-_FACTORS = (1.0,)
-"""Bandwidths on offer where bins were released, as multiples of the released one."""
+_FACTORS = (1.0, 2.0, 1.4, 0.8, 3.0, 1.7, 2.5, 1.2)
+"""Bandwidths on offer, as multiples of the released one: the first ones first, where room ends."""
 
-_PLACES = {1: 801, 2: 200}
+_MOST_NUMBERS = 270_000  # for all of them, of eight bytes each
+_MOST_ENDS = 200  # along an axis
+_PLACES = {1: 401, 2: 200}
 """Of a curve, and along each side of a map."""
 
-_MOST_STEPS, _MOST_WEIGHTS = 400, 50_000  # along an axis, for the sides of boxes
 _COLOURS = 256
 _ROOM = 60  # pixels, for the numbers of the vertical axis
 _INPUTS = {None: "number", TimeUnit.DAYS: "date", TimeUnit.SECONDS: "datetime-local"}
@@ -113,10 +119,9 @@ def live(synopsis: Synopsis) -> Live | None:
     if not functions or left_out(synopsis):
         return None
     first, places = functions[0], _PLACES[len(axes)]
-    factors = _FACTORS if first.bins else (1.0,)
     arrays: dict[str, int] = {}
-    stops = _stops(first, factors, arrays)
-    counting = _counting(synopsis, functions, arrays)
+    matrices = [_place(one, arrays) for one in first.strategy.matrices(first.order)]
+    counting = _counting(synopsis, functions, places, arrays)
     facts = {
         "axes": [
             {"name": axis.name, "low": axis.low, "high": axis.high, "scale": _scale(axis)}
@@ -126,8 +131,8 @@ def live(synopsis: Synopsis) -> Live | None:
         "shape": first.released.shape,
         "released": [_packed(one.released) for one in functions],
         "counting": counting,
-        "matrices": list(arrays),
-        "stops": stops,
+        "matrices": matrices,
+        "arrays": list(arrays),
         "widths": _packed(_widths(synopsis, places), "<f4"),
         "band": synopsis.band(synopsis.metadata["certificate"]["beta"]),
         "volume": synopsis.domain.volume,
@@ -143,8 +148,8 @@ def live(synopsis: Synopsis) -> Live | None:
         ratio=_ratio(axes),
         unit=synopsis.combination.unit(synopsis.domain.names, density=True),
         groups=tuple(printable(str(one)) for one in synopsis.classes),
-        bandwidths=tuple(stop["name"] for stop in stops),
-        start=factors.index(1.0),
+        bandwidths=tuple(stop["name"] for stop in counting["stops"]) if counting else (),
+        start=counting["start"] if counting else 0,
         counts=counting is not None,
     )
 
@@ -171,69 +176,89 @@ def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
     return found if fits else []
 
 
-def _stops(
-    array: ReleasedArray, factors: Sequence[float], arrays: dict[str, int]
-) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": _named(array, factor),
-            "matrices": [_place(one, arrays) for one in _matrices(array, factor)],
-        }
-        for factor in factors
-    ]
-
-
 def _place(values: FloatArray, arrays: dict[str, int]) -> int:
     """Where it is among the page's arrays, each of which is written once."""
     return arrays.setdefault(_packed(values), len(arrays))
 
 
+def _sides(sides: Sides, arrays: dict[str, int]) -> dict[str, int]:
+    return {end: _place(getattr(sides, end), arrays) for end in ("low", "near", "high")}
+
+
 def _counting(
-    synopsis: Synopsis, functions: Sequence[ReleasedArray], arrays: dict[str, int]
+    synopsis: Synopsis, functions: Sequence[ReleasedArray], places: int, arrays: dict[str, int]
 ) -> dict[str, Any] | None:
-    """What tells shares of the rows (`Distribution.mass`), of boxes between public places."""
+    """What tells shares of the rows, and the density at other bandwidths (`Distribution`)."""
     random = "random_dp" in synopsis.metadata
     if random or any(one.counted_in != one.name or not one.bins for one in functions):
         return None
-    asked, steps = synopsis.distribution(), list[dict[str, Any]]()
-    measures = asked.measures
-    for splines in measures[0].splines:
-        finest = splines.cells * OFFSETS
-        count = min(finest, _MOST_STEPS, _MOST_WEIGHTS // splines.count)
-        places = np.rint(np.linspace(0, finest, count + 1)) / finest
-        sides = splines.steps(places)
-        found = {end: _place(getattr(sides, end), arrays) for end in ("low", "near", "high")}
-        steps.append({"places": places.tolist(), **found})
+    asked = synopsis.distribution()
+    measures, splines = asked.measures, asked.measures[0].splines
+    ends = [_ends(one) for one in splines]
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"])) / len(functions)
-    tails = [one.tail(2, beta) for one in measures]
+    stops = [_stop(asked, factor, ends, places, arrays) for factor in _factors(asked, ends, places)]
     return {
-        "steps": steps,
+        "ends": [one.tolist() for one in ends],
+        "steps": [_sides(one.steps(x), arrays) for one, x in zip(splines, ends, strict=True)],
+        "stops": stops,
+        "start": [stop["factor"] for stop in stops].index(1.0),
         "rows": asked.rows,
         "unit": functions[0].value_unit,
-        "tails": tails,
+        "tails": [one.tail(2, beta) for one in measures],
+        "everywhere": [one.tail(2 * places ** len(splines), beta) for one in measures],
         "errors": [one.error for one in measures],
     }
 
 
-def _matrices(array: ReleasedArray, factor: float) -> list[FloatArray]:
-    if factor == 1.0:
-        return array.strategy.matrices(array.order)
-    parts = zip(array.kernels, array.lattice.k, array.order, array.bins, strict=True)
-    return [
-        iterated_matrix(k, h)
-        @ axis_bins(
-            replace(kernel, bandwidth=factor * kernel.bandwidth), k, bins.cells, bins.degree, h
-        ).synthesis
-        for kernel, k, h, bins in parts
+def _ends(splines: AxisSplines) -> FloatArray:
+    """Public places between which boxes are told."""
+    finest = splines.cells * OFFSETS
+    return np.rint(np.linspace(0, finest, min(finest, _MOST_ENDS) + 1)) / finest
+
+
+def _factors(asked: Distribution, ends: Sequence[FloatArray], places: int) -> list[float]:
+    """The bandwidths on offer: what bins resolve, as far as there is room on the page."""
+    axes = list(zip(asked.measures[0].splines, asked.kernels, ends, strict=True))
+    resolved = [
+        factor
+        for factor in _FACTORS
+        if all(
+            factor * own.bandwidth >= least_bandwidth(splines, _wider(own, factor), own)
+            for splines, own, _ in axes
+        )
     ]
+    numbers = {(splines, own): 3 * splines.count * (places + len(x)) for splines, own, x in axes}
+    return sorted(resolved[: max(1, _MOST_NUMBERS // sum(numbers.values()))])
 
 
-def _named(array: ReleasedArray, factor: float) -> str:
+def _wider(kernel: Kernel, factor: float) -> Kernel:
+    return replace(kernel, bandwidth=factor * kernel.bandwidth)
+
+
+def _stop(
+    asked: Distribution,
+    factor: float,
+    ends: Sequence[FloatArray],
+    places: int,
+    arrays: dict[str, int],
+) -> dict[str, Any]:
+    """One bandwidth: sides of masses from 0 to each end and, but for that released, of values."""
+    kernels = [_wider(one, factor) for one in asked.kernels]
+    axes = list(zip(asked.measures[0].splines, kernels, ends, strict=True))
+    middles = (np.arange(places) + 0.5) / places
     lengths = [
-        f"{factor * kernel.bandwidth * axis.width:.3g}"
-        for kernel, axis in zip(array.kernels, array.domain.axes, strict=True)
+        f"{one.bandwidth * axis.width:.3g}"
+        for one, axis in zip(kernels, asked.domain.axes, strict=True)
     ]
-    return lengths[0] if len(set(lengths)) == 1 else " × ".join(lengths)
+    masses = [mass_sides(splines, one, np.zeros_like(x), x) for splines, one, x in axes]
+    values = [density_sides(splines, one, middles) for splines, one, _ in axes if factor != 1.0]
+    return {
+        "factor": factor,
+        "name": lengths[0] if len(set(lengths)) == 1 else " × ".join(lengths),
+        "peak": math.prod(one.peak for one in kernels) / asked.domain.volume,
+        "masses": [_sides(one, arrays) for one in masses],
+        "values": [_sides(one, arrays) for one in values],
+    }
 
 
 def _widths(synopsis: Synopsis, places: int) -> FloatArray:

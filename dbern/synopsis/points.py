@@ -505,15 +505,20 @@ def labelled(
     values: FloatArray,
     domain: Domain,
     unit: Sequence[FloatArray],
-    classes: Sequence[Any],
-    name: str,
+    combination: Combination,
+    facts: Mapping[str, Any],
 ) -> xarray.DataArray:
-    """Label values on the grid, classes last if there are any, by coordinates in data units."""
+    """Label values on the grid, classes last if there are any, by coordinates in data units.
+
+    `facts` are the metadata; attributes are those of the CF conventions.
+    """
     import xarray
 
     dims, labels = [*domain.names], dict[str, Any]()
     for axis, positions in zip(domain.axes, unit, strict=True):
         labels[axis.name] = (axis.name, coordinates(axis, positions), axis.attributes)
-    if classes:
-        dims, labels["class"] = [*dims, "class"], list(classes)
-    return xarray.DataArray(values, coords=labels, dims=dims, name=name)
+    if combination.multi_output:
+        dims, labels["class"] = [*dims, "class"], list(combination.classes)
+    meaning = combination.meaning(facts["target"])
+    told = meaning + combination.unit(domain.names, density=meaning == "density")
+    return xarray.DataArray(values, labels, dims, facts["name"], {"long_name": told})

@@ -22,6 +22,7 @@ from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing
 from dbern.synopsis.bands import ArrayBand, Bracketed, bracketed
 from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores
+from dbern.synopsis.notebook import described, plotted
 from dbern.synopsis.points import (
     Points,
     as_points,
@@ -134,6 +135,9 @@ class Synopsis:
         label = "RANDOM DP " if "random_dp" in self.metadata else ""
         name = self.metadata["name"]
         return printable(f"<{label}Synopsis {name} over {axes} at {self.url}>")
+
+    def _repr_html_(self) -> str:
+        return described(self)
 
     @property
     def url(self) -> str:
@@ -588,8 +592,11 @@ class Synopsis:
         values, unit = values_on_grid(
             shape, self.domain, self.arrays, self._smoothings(h), self.combination
         )
-        classes = self.classes if self.combination.multi_output else ()
-        return labelled(values, self.domain, unit, classes, self.metadata["name"])
+        return labelled(values, self.domain, unit, self.combination, self.metadata)
+
+    def plot(self, ax: Any = None, **how: Any) -> Any:
+        """Draw a function of one or two axes with matplotlib: `dbern.synopsis.notebook.plotted`."""
+        return plotted(self, ax, **how)
 
     def shaped(self, *shapes: str) -> Synopsis:
         """Return the same function after free post-processing, labelled; its bands still cover.

@@ -34,8 +34,8 @@ def queries(project):
     return path
 
 
-COMMANDS = ["plan", "release", "query", "show", "report", "export", "verify", "sign", "inspect",
-            "ledger", "ledger init", "ledger grant", "ledger status", "ledger abandon",
+COMMANDS = ["plan", "release", "query", "ask", "show", "report", "export", "verify", "sign",
+            "inspect", "ledger", "ledger init", "ledger grant", "ledger status", "ledger abandon",
             "demo", "init", "target", "target list", "doctor"]  # fmt: skip
 
 

@@ -87,6 +87,7 @@ async def _ask(debugger: str, page: Path, steps: Sequence[str | tuple[float, ...
         if isinstance(step, str):
             told.append(await session.value(step))
             continue
+        drags = await session.value(_DRAGS)
         left, top, width, height = await session.value(_FRAME)
         x, y = ([step[i], (step[i] + step[i + 2]) / 2, step[i + 2]] for i in (0, 1))
         places = [(left + width * a, top + height * b) for a, b in zip(x, y, strict=True)]
@@ -95,11 +96,15 @@ async def _ask(debugger: str, page: Path, steps: Sequence[str | tuple[float, ...
             button = {"button": "left", "buttons": 1, "clickCount": 1}
             await session.call("Input.dispatchMouseEvent", type=kind, x=a, y=b, **button)
             await session.value("new Promise((done) => requestAnimationFrame(() => done(0)))")
+        until = time.monotonic() + _SECONDS
+        while await session.value(_DRAGS) == drags:
+            assert time.monotonic() < until, "nothing was dragged"
         told.append(await session.value("({...document.getElementById('live-mass').dataset})"))
     session.connection.close()
     return told
 
 
+_DRAGS = "document.getElementById('live').dataset.drags ?? '0'"
 _FRAME = """(() => {
     const view = [...Bokeh.index].find((one) => one.model.name === "value");
     const box = view.el.getBoundingClientRect(), frame = view.frame.bbox;

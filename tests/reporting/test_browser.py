@@ -19,6 +19,7 @@ from dbern.reporting.budgets import ledger_page
 from dbern.reporting.html import synopsis_page
 from dbern.reporting.pictures import INK, channels
 from dbern.synopsis.questions.measure import many_boxes, quotients
+from dbern.synopsis.questions.smoothing import density_sides
 
 pytestmark = pytest.mark.slow
 WIDTHS = (390, 1280)
@@ -86,9 +87,16 @@ def test_a_box_that_is_dragged_has_the_mass_that_python_finds(debugger, pages, k
         box = json.loads(one["box"])
         first = synopsis.domain.axes[0]
         np.testing.assert_allclose(box[0], first.at(np.array(shares)), atol=0.02 * first.width)
-        assert abs(float(one["value"]) - mass(synopsis, box)[0]) < 1e-9
+        value, low, high = json.loads(one["found"])
+        if kind == "bins":
+            region = dict(zip(synopsis.domain.names, box, strict=True))
+            answer = synopsis.distribution().mass(region, target="smoothed")
+            assert abs(value - float(answer.value[0])) < 1e-9
+            assert low <= float(answer.low[0]) <= float(answer.high[0]) <= high
+            continue
+        assert abs(value - mass(synopsis, box)[0]) < 1e-9
         size = np.prod([high - low for low, high in box])
-        np.testing.assert_allclose(float(one["error"]), size * synopsis.band(0.05), rtol=1e-12)
+        np.testing.assert_allclose((high - low) / 2, size * synopsis.band(0.05), rtol=1e-9)
 
 
 def chosen(name, value, event):
@@ -107,8 +115,7 @@ def test_the_rows_in_a_box_are_those_that_python_answers(debugger, pages):
     asked = synopsis.distribution()
     ((told, records),) = ask(debugger, pages / "bins.html", chosen("group", 2, "change"))
     box = json.loads(told["box"])
-    assert abs(float(told["value"]) - mass(synopsis, box)[2]) < 1e-9
-    value, low, high = json.loads(records["share"])
+    value, low, high = json.loads(records["shares"])
     region = dict(zip(synopsis.domain.names, box, strict=True))
     found = asked.mass(region)
     assert abs(value - float(found.value[2])) < 1e-9
@@ -127,7 +134,43 @@ def test_the_rows_in_a_box_are_those_that_python_answers(debugger, pages):
     band = quotients(near / total, below, above, measure, beta)
     np.testing.assert_allclose([value, low, high], np.ravel(band), atol=1e-9)
     band = quotients(near, below.of_one(), above.of_one(), measure, beta)
-    np.testing.assert_allclose(json.loads(records["part"]), np.ravel(band), atol=1e-9)
+    counts = np.array(json.loads(records["counts"])) / asked.rows
+    np.testing.assert_allclose(counts, np.ravel(band), atol=1e-9)
+
+
+_CELLS = """(() => {
+    const data = Bokeh.documents.at(-1).get_model_by_name("cells").data;
+    return [document.getElementById("live-bandwidth").textContent,
+            Array.from(data.image[0]), Array.from(data.width[0])];
+})()"""
+
+
+def test_the_slider_shows_the_density_that_python_answers(debugger, pages):
+    synopsis = dbern.open(pages / "bins" / "out.zarr")
+    _, (told, values, widths) = ask(
+        debugger, pages / "bins.html", chosen("stop", 3, "input"), _CELLS
+    )
+    places = np.array([0, 57, 110, 199])
+    unit = (np.stack(np.meshgrid(places, places, indexing="ij"), -1).reshape(-1, 2) + 0.5) / 200
+    axes = synopsis.domain.axes
+    points = np.column_stack([axis.at(unit[:, i]) for i, axis in enumerate(axes)])
+    factor = float(told.split()[0]) / synopsis.metadata["target"]["bandwidth"][0]
+    assert factor > 1
+    bandwidth = [factor * one for one in synopsis.metadata["target"]["bandwidth"]]
+    asked = synopsis.distribution()
+    answer = asked.density(points, bandwidth=bandwidth)
+    shown = np.reshape(values, (200, 200))[np.ix_(places, places)].T.ravel()
+    np.testing.assert_allclose(shown, answer.value[:, 0], atol=1e-9)
+    # The band is that of as many places as there are, by the tail.
+    measure, kernels = asked.measures[0], asked._kernels(bandwidth, None)
+    parts = zip(measure.splines, kernels, unit.T, strict=True)
+    _, below, above = many_boxes(measure, [density_sides(*one) for one in parts])
+    q, loose = measure.tail(2 * 200**2, Fraction(1, 20) / 3)
+    low = np.clip(below.of_one().end(q, loose, -1), 0.0, 1.0)
+    high = np.clip(above.of_one().end(q, loose, 1), 0.0, 1.0)
+    peak = np.prod([one.peak for one in kernels]) / synopsis.domain.volume
+    half = np.reshape(widths, (200, 200))[np.ix_(places, places)].T.ravel()
+    np.testing.assert_allclose(half, peak * (high - low) / 2, rtol=1e-9)
 
 
 def test_numbers_that_are_typed_move_the_box(debugger, pages):
@@ -135,7 +178,7 @@ def test_numbers_that_are_typed_move_the_box(debugger, pages):
     ((told, _),) = ask(debugger, pages / "map.html", chosen("low-1", "-0.125", "input"))
     box = json.loads(told["box"])
     assert box[1][0] == -0.125
-    assert abs(float(told["value"]) - mass(synopsis, box)[0]) < 1e-9
+    assert abs(json.loads(told["found"])[0] - mass(synopsis, box)[0]) < 1e-9
 
 
 def test_the_browser_test_can_fail(debugger, tmp_path):

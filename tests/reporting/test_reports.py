@@ -66,6 +66,61 @@ def test_a_release_that_is_too_large_to_embed_says_so(made, monkeypatch):
     )
 
 
+@pytest.mark.parametrize("kind", ["curve", "map", "bins", "boundary", "sigmoid"])
+def test_a_notebook_draws_what_the_grid_holds(made, kind):
+    from matplotlib.figure import Figure
+
+    synopsis = made(kind)
+    first = synopsis.domain.axes[0]
+    if kind == "bins":
+        drawn = synopsis.plot()  # a map for each group
+        assert [one.get_aspect() for one in drawn.axs.flat] == ["auto"] * 3  # x is ten, y is two
+        return
+    axes = Figure().add_subplot()
+    drawn = synopsis.plot(axes)
+    assert axes.get_xlabel() == first.name
+    if len(synopsis.domain.axes) == 1:
+        (line,) = drawn
+        low, high = synopsis.interval(line.get_xdata())
+        (band,) = axes.collections
+        heights = band.get_paths()[0].vertices[:, 1]
+        np.testing.assert_allclose([heights.min(), heights.max()], [low.min(), high.max()])
+        np.testing.assert_allclose(line.get_ydata(), synopsis(line.get_xdata()), atol=1e-12)
+        return
+    assert axes.get_ylabel() == synopsis.domain.axes[1].name  # upright
+    values = np.asarray(drawn.get_array()).reshape(201, 201)
+    np.testing.assert_array_equal(values, synopsis.grid(201).to_numpy().T)
+
+
+def test_axes_that_are_alike_are_drawn_to_one_scale(made):
+    from matplotlib.figure import Figure
+
+    synopsis = dbern.open(made("map").url)
+    facts = {**synopsis.metadata, "domain": {**synopsis.metadata["domain"]}}
+    axes = [{**axis, "low": 0.0, "high": 2.0 + i} for i, axis in enumerate(facts["domain"]["axes"])]
+    facts["domain"]["axes"] = axes
+    synopsis.metadata = facts
+    axes = Figure().add_subplot()
+    synopsis.plot(axes)
+    assert axes.get_aspect() == 1.0
+    with pytest.raises(dbern.SpecError, match="there are 3 axes"):
+        made("slices").plot()
+
+
+def test_tables_of_a_notebook_hold_texts_alone(made, monkeypatch):
+    synopsis = dbern.open(made("map").url)
+    synopsis.metadata = {**synopsis.metadata, "name": EVIL}
+    told = synopsis._repr_html_()
+    assert "<script" not in told
+    assert "&lt;script" in told
+    assert "epsilon 50" in told
+    answer = made("bins").distribution().mean("x")
+    assert "&lt;b&gt;c&lt;/b&gt;" in answer._repr_html_()
+    assert "<b>" not in answer._repr_html_()
+    plan = dbern.plan(dbern.ReleaseSpec.load(Path(made("map").url).parent / "release.toml"))
+    assert "lattice" in plan._repr_html_()
+
+
 def test_a_page_depends_on_the_synopsis_alone(made, tmp_path):
     synopsis = made("curve")
     copied = tmp_path / "out.zarr"

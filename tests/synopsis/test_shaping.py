@@ -132,7 +132,7 @@ def test_shapes_hold_along_two_axes_at_once(two):
 
 def test_post_processing_is_labelled_in_order(two):
     assert "post_processing" not in two.metadata
-    assert two.grid(3).attrs == {}
+    assert two.grid(3).attrs == {"long_name": "density per unit of x and y"}
     shaped = two.shaped(*ALL)
     done = ["decreasing:x", "nonnegative", "normalized"]
     assert shaped.metadata["post_processing"] == done

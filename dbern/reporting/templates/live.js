@@ -9,7 +9,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   const axes = facts.axes, cells = facts.places;
   const released = facts.released.map((one) => new Float64Array(bytes(one)));
   const widths = new Float32Array(bytes(facts.widths));
-  const matrices = facts.matrices.map((one) => new Float64Array(bytes(one)));
+  const arrays = facts.arrays.map((one) => new Float64Array(bytes(one)));
   const ends = (i) => [axes[i].low, axes[i].high - axes[i].low];
   const state = {
     group: 0, stop: Number(root.dataset.start),
@@ -28,7 +28,7 @@ document.addEventListener("DOMContentLoaded", async () => {
     row.forEach((one, v) => { for (let j = 0; j < columns; j++) found[j] += one * matrix[v * columns + j]; });
     return found;
   };
-  const matrix = (i) => matrices[facts.stops[state.stop].matrices[i]];
+  const matrix = (i) => arrays[facts.matrices[i]];
   const degree = (i) => matrix(i).length / facts.shape[i] - 1;
   const weights = (i, y) => times(basis(y, degree(i)), matrix(i), facts.shape[i]);
   // The integral of the basis from 0 to y: (b_{v+1,k+1} + .. + b_{k+1,k+1}) / (k + 1).
@@ -64,50 +64,72 @@ document.addEventListener("DOMContentLoaded", async () => {
   // To a place for which the page has weights.
   const snapped = (i, place) => {
     const [low, size] = ends(i), part = share(i, place);
-    const near = (facts.counting?.steps[i].places ?? [part]).reduce((best, one) => (Math.abs(one - part) < Math.abs(best - part) ? one : best));
+    const near = (facts.counting?.ends[i] ?? [part]).reduce((best, one) => (Math.abs(one - part) < Math.abs(best - part) ? one : best));
     return low + near * size;
   };
-  const mass = () => facts.volume * sums(axes.map((_, i) => [between(i, ...state.box[i].map((end) => share(i, end)))]))[0];
-  const grid = () => {
-    const middles = Array.from({ length: cells }, (_, j) => (j + 0.5) / cells);
-    return { middles, values: sums(axes.map((_, i) => middles.map((y) => weights(i, y)))) };
+// Without bins: the integral of what was released, and of its band.
+  const summed = () => {
+    const value = facts.volume * sums(axes.map((_, i) => [between(i, ...state.box[i].map((end) => share(i, end)))]))[0];
+    const error = facts.band * state.box.reduce((size, [low, high]) => size * (high - low), 1);
+    return [value, value - error, value + error];
   };
 
-  // The share of the rows in a box: dbern.synopsis.questions.measure, many_boxes and quotients.
+  // Intervals: dbern.synopsis.questions.measure, many_boxes and quotients.
   const counting = facts.counting;
-  const side = (i, place, name) => {
-    const at = counting.steps[i].places.reduce((best, one, j, all) => Math.abs(one - place) < Math.abs(all[best] - place) ? j : best, 0);
-    const size = facts.shape[i];
-    return matrices[counting.steps[i][name]].subarray(at * size, (at + 1) * size);
-  };
-  const inside = (i, ends, high, low) => side(i, ends[1], high).map((one, j) => one - side(i, ends[0], low)[j]);
   const total = (values) => values.reduce((a, b) => a + b, 0);
-  const over = (terms, of) => terms.reduce((sum, [rows, part]) => sum + part * rows.reduce((all, row) => all * of(row), 1), 0);
-  const rows = () => {
-    const ends = state.box.map((pair, i) => pair.map((end) => share(i, end)));
-    const [upper, near, lower] = [["high", "low"], ["near", "near"], ["low", "high"]].map(([a, b]) => ends.map((pair, i) => inside(i, pair, a, b)));
-    const below = upper.map((_, turn) => [upper.map((row, i) => (i === turn ? lower[i] : row)), 1]);
-    if (axes.length > 1) below.push([upper, 1 - axes.length]);
-    const values = released[state.group], count = values.length, [q, loose] = counting.tails[state.group];
-    const value = (terms) => terms.reduce((sum, [own, part]) => sum + part * sums(own.map((row) => [row]))[0], 0) / counting.unit;
-    const base = total(values) / counting.unit;
+  const row = (i, table, at) => arrays[table].subarray(at * facts.shape[i], (at + 1) * facts.shape[i]);
+  // What is told of products of rows of weights, one below, one near and one above on each axis:
+  // for every choice of one place an axis. `whole`: as shares of all that count.
+  const told = (sides, [q, loose], whole) => {
+    const counts = sides.map((one) => one.near.length), size = counts.reduce((a, b) => a * b);
+    const values = released[state.group], base = total(values) / counting.unit;
     const error = counting.errors[state.group] + 1e-12 * values.reduce((a, b) => Math.max(a, Math.abs(b)), 0) / counting.unit;
-    const end = (terms, sign, whole) => {
-      const sizes = terms.map(([own, part]) => [own.map((row) => row.map(Math.abs)), Math.abs(part)]);
-      const largest = 1 + over(sizes, (row) => row.reduce((a, b) => Math.max(a, b), 0));
-      const top = value(terms) + sign * (loose * largest + error * (count + over(sizes, total)));
-      const square = total(terms.flatMap(([one, a]) => terms.map(([other, b]) => a * b * one.reduce((all, row, i) => all * total(row.map((x, j) => x * other[i][j])), 1))));
-      const [by, mixed, own] = whole ? [base, over(terms, total), count] : [1, 0, 0];
-      const [a, b, c] = [by ** 2 - q ** 2 * own, top * by - q ** 2 * mixed, top ** 2 - q ** 2 * square];
-      const found = by > 0 && a > 0 ? (b + sign * Math.sqrt(Math.max(b ** 2 - a * c, 0))) / a : sign * Infinity;
-      return Math.min(1, Math.max(0, found));
+    const high = sides.map(() => "high"), upper = [[high, 1]];
+    const lower = sides.map((_, turn) => [high.map((name, i) => (i === turn ? "low" : name)), 1]);
+    if (sides.length > 1) lower.push([high, 1 - sides.length]);
+    const each = (of) => sides.map((one) => Object.fromEntries(["low", "high"].map((name) => [name, one[name].map((own, at) => of(own, one, at))])));
+    const sum = each(total), most = each((own) => own.reduce((a, b) => Math.max(a, Math.abs(b)), 0));
+    const spread = each((own) => own.reduce((a, b) => a + Math.abs(b), 0));
+    const dot = (a, b) => a.reduce((all, one, j) => all + one * b[j], 0);
+    const products = Object.fromEntries(["low", "high"].map((other) => [other, each((own, one, at) => dot(own, one[other][at]))]));
+    const end = (terms, sign) => {
+      const tops = terms.map(([names]) => sums(names.map((name, i) => sides[i][name])));
+      const over = (of, at, sizes) => terms.reduce((all, [names, part]) => all + (sizes ? Math.abs(part) : part) * names.reduce((one, name, i) => one * of[i][name][at[i]], 1), 0);
+      return Float64Array.from({ length: size }, (_, place) => {
+        const at = counts.length === 1 ? [place] : [Math.floor(place / counts[1]), place % counts[1]];
+        let top = 0, square = 0;
+        terms.forEach(([names, part], t) => {
+          top += part * tops[t][place] / counting.unit;
+          terms.forEach(([others, share]) => { square += part * share * names.reduce((all, name, i) => all * products[others[i]][i][name][at[i]], 1); });
+        });
+        top += sign * (loose * (1 + over(most, at, true)) + error * (values.length + over(spread, at, true)));
+        const [by, mixed, own] = whole ? [base, over(sum, at, false), values.length] : [1, 0, 0];
+        const [a, b, c] = [by ** 2 - q ** 2 * own, top * by - q ** 2 * mixed, top ** 2 - q ** 2 * square];
+        const found = by > 0 && a > 0 ? (b + sign * Math.sqrt(Math.max(b ** 2 - a * c, 0))) / a : sign * Infinity;
+        return Math.min(1, Math.max(0, found));
+      });
     };
-    const middle = value([[near, 1]]);
-    const answered = (guess, whole) => {
-      const low = end(below, -1, whole), high = Math.max(low, end([[upper, 1]], 1, whole));
-      return [Math.min(high, Math.max(low, guess)), low, high];
-    };
-    return { share: answered(base > 0 ? middle / base : 0.5, true), part: answered(middle, false) };
+    const low = end(lower, -1), last = end(upper, 1), near = sums(sides.map((one) => one.near));
+    const guess = near.map((one) => (whole ? (base > 0 ? one / counting.unit / base : 0.5) : one / counting.unit));
+    const top = last.map((one, at) => Math.max(one, low[at]));
+    return { value: guess.map((one, at) => Math.min(top[at], Math.max(low[at], one))), low, high: top };
+  };
+  // The box, by tables of what lies below each end.
+  const inside = (tables, whole) => {
+    const sides = state.box.map((pair, i) => {
+      const [low, high] = pair.map((end) => counting.ends[i].findIndex((one) => Math.abs(one - share(i, end)) < 1e-9));
+      const less = (a, b) => [row(i, tables[i][a], high).map((one, j) => one - row(i, tables[i][b], low)[j])];
+      return { low: less("low", "high"), near: less("near", "near"), high: less("high", "low") };
+    });
+    const found = told(sides, counting.tails[state.group], whole);
+    return [found.value[0], found.low[0], found.high[0]];
+  };
+  // All places at another bandwidth.
+  const everywhere = (stop) => {
+    const rows = (i, table) => Array.from({ length: cells }, (_, at) => row(i, table, at));
+    const sides = stop.values.map((one, i) => ({ low: rows(i, one.low), near: rows(i, one.near), high: rows(i, one.high) }));
+    const { value, low, high } = told(sides, counting.everywhere[state.group], false);
+    return { values: value.map((one) => stop.peak * one), width: value.map((one, at) => stop.peak * (high[at] - low[at]) / 2) };
   };
 
   // The library's figures, in the colours of the page.
@@ -130,6 +152,7 @@ document.addEventListener("DOMContentLoaded", async () => {
         const sides = [[x0, x1], [y0, y1]].slice(0, axes.length);
         state.box = sides.map((pair, i) => pair.map((end) => snapped(i, end / axes[i].scale)).sort((a, b) => a - b));
         answer();
+        if (event.final) root.dataset.drags = Number(root.dataset.drags ?? 0) + 1;
       });
     }
     fit();
@@ -138,8 +161,10 @@ document.addEventListener("DOMContentLoaded", async () => {
   };
   const named = (name) => figures[0].document.get_model_by_name(name);
   const fill = () => {
-    const { middles, values } = grid(), source = named("cells");
-    const size = values.length, width = widths.slice(state.group * size, (state.group + 1) * size);
+    const stop = counting?.stops[state.stop], size = cells ** axes.length, source = named("cells");
+    const middles = Array.from({ length: cells }, (_, j) => (j + 0.5) / cells);
+    const released = { values: null, width: widths.subarray(state.group * size, (state.group + 1) * size) };
+    const { values, width } = stop?.values.length ? everywhere(stop) : { ...released, values: sums(axes.map((_, i) => middles.map((y) => weights(i, y)))) };
     if (axes.length === 1) {
       const [axis] = axes;
       const low = [...values].map((one, j) => one - width[j]), high = [...values].map((one, j) => one + width[j]);
@@ -166,30 +191,33 @@ document.addEventListener("DOMContentLoaded", async () => {
     const room = find("live-" + one.name).clientWidth - 100;
     one.setv({ frame_width: room, frame_height: Math.round(room * Number(root.dataset.ratio)) });
   });
-  // Percent and rows, to the digits that the error leaves.
+  // To the digits that the error leaves.
   const rounded = (number, error) => {
-    const digits = Math.min(12, Math.max(0, 1 - Math.floor(Math.log10(error || 1))));
-    return [number, error].map((one) => one.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replaceAll(",", "\u202f"));
+    const digits = Math.min(12, 1 - Math.floor(Math.log10(error || 1)));
+    if (digits < 0) return rounded(Math.round(number * 10 ** digits) / 10 ** digits, 10);
+    return number.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replaceAll(",", "\u202f");
   };
   const answer = () => {
-    const found = mass(), error = facts.band * state.box.reduce((size, [low, high]) => size * (high - low), 1);
     figures.forEach((one) => {
       const [x, y] = state.box.map((pair, i) => pair.map((end) => end * axes[i].scale));
       const boxes = one.center.filter((part) => part.tags.includes("box"));
       for (const part of boxes) part.setv({ left: x[0], right: x[1], ...(y ? { bottom: y[0], top: y[1] } : {}) });
     });
+    const said = (numbers, unit) => {
+      const [value, low, high] = numbers.map((one) => rounded(one, Math.max((numbers[2] - numbers[1]) / 2, 1e-9)) + unit);
+      return [value, `from ${low} to ${high}`];
+    };
+    const smoothed = counting ? inside(counting.stops[state.stop].masses, true) : summed();
+    const percent = "\u202f%", [value, between] = said(smoothed.map((one) => 100 * one), percent);
+    find("live-mass").textContent = value;
+    find("live-between").textContent = between;
+    Object.assign(find("live-mass").dataset, { found: JSON.stringify(smoothed), box: JSON.stringify(state.box) });
     if (counting) {
-      const found = rows(), told = (numbers, unit) => {
-        const [value, low, high] = numbers.map((one) => rounded(one, Math.max((numbers[2] - numbers[1]) / 2, 1e-9))[0]);
-        return `${value}${unit}, from ${low} to ${high}${unit}`;
-      };
-      find("live-records").textContent = told(found.share.map((one) => 100 * one), " %");
-      find("live-count").textContent = told(found.part.map((one) => counting.rows * one), " rows");
-      Object.assign(find("live-records").dataset, { share: JSON.stringify(found.share), part: JSON.stringify(found.part) });
+      const shares = inside(counting.steps, true), counts = inside(counting.steps, false).map((one) => counting.rows * one);
+      find("live-records").textContent = said(shares.map((one) => 100 * one), percent).join(", ");
+      find("live-count").textContent = said(counts, "").join(" rows, ");
+      Object.assign(find("live-records").dataset, { shares: JSON.stringify(shares), counts: JSON.stringify(counts) });
     }
-    const shown = rounded(100 * found, 100 * error);
-    find("live-mass").textContent = `${shown[0]} % ± ${shown[1]} %`;
-    Object.assign(find("live-mass").dataset, { value: found, error, box: JSON.stringify(state.box) });
     state.box.forEach((pair, i) => pair.forEach((end, which) => {
       const field = find(`live-${which ? "high" : "low"}-${i}`);
       if (field === document.activeElement) return;
@@ -206,7 +234,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   })));
   find("live-stop")?.addEventListener("input", (event) => {
     state.stop = Number(event.target.value);
-    find("live-bandwidth").textContent = facts.stops[state.stop].name;
+    find("live-bandwidth").textContent = counting.stops[state.stop].name;
     fill();
     answer();
   });
@@ -220,5 +248,6 @@ document.addEventListener("DOMContentLoaded", async () => {
   await draw();
   scheme.addEventListener("change", draw);
   addEventListener("resize", fit);
+  for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame); // it is laid out
   root.dataset.ready = Math.round(performance.now());
 });

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from dbern.errors import printable
+from dbern.system import html_table
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -63,6 +64,15 @@ class Answer:
             return printable(f"{self.question}: {ends} {sure}")
         table = self.to_dataset().to_dataframe().to_string(float_format="{:.6g}".format)
         return printable(f"{self.question}, all at once {sure}\n{table}", keep="\n")
+
+    def _repr_html_(self) -> str:
+        sure = f"{1 - self.beta:.6g} ({self.target}, {self.interval.replace('-', ' ')})"
+        rows = {"question": self.question, "with probability": sure}
+        if not hasattr(self.value, "dims"):
+            ends = {"value": self.value, "from": self.low, "to": self.high}
+            return html_table(rows | {name: f"{end:.6g}" for name, end in ends.items()})
+        table = self.to_dataset().to_dataframe().to_html(float_format="{:.6g}".format)
+        return html_table(rows) + str(table)
 
     def to_dataset(self) -> xarray.Dataset:
         """Return value, low and high as one labelled dataset."""

@@ -1,0 +1,224 @@
+"""``dbern ask``: shares, counts, quantiles and means of the rows, each with its interval."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dbern.cli.output import common, report
+from dbern.cli.synopses import SYNOPSIS
+from dbern.errors import SpecError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dbern.data.domain import Axis
+    from dbern.synopsis.questions.answer import Answer
+    from dbern.synopsis.questions.distribution import Distribution
+
+_COLUMNS = ("question", "region", "group", "quantile", "value", "low", "high")
+_AT_ONCE = 1 << 16  # regions of a file
+
+_Asked = Callable[["Distribution", Fraction], Iterator[tuple[int | None, "Answer"]]]
+"""From what is asked and its part of beta to answers, with the number of a file's first region."""
+
+
+@click.command()
+@SYNOPSIS
+@click.option(
+    "--mass",
+    "masses",
+    multiple=True,
+    metavar="REGION",
+    help='Share of the rows in a box such as "x=3..7,y=..5", or in each of the regions of a file: '
+    "CSV with columns AXIS_low and AXIS_high, read in parts. May be repeated, as those below.",
+)
+@click.option("--count", "counts", multiple=True, metavar="REGION", help="How many rows.")
+@click.option(
+    "--quantile",
+    "quantiles",
+    multiple=True,
+    metavar="AXIS=LEVELS",
+    help='Quantiles of an axis, such as "x=.1,.5,.9".',
+)
+@click.option("--mean", is_flag=True, help="The mean of each axis.")
+@click.option("--given", metavar="BOX", help="Only of the rows in a box, of other axes.")
+@click.option(
+    "--beta",
+    default="0.05",
+    show_default=True,
+    help="One minus the confidence of all answers at once.",
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print one line an answer, as they are found.")
+@common
+def ask(
+    synopsis_path: str,
+    masses: Sequence[str],
+    counts: Sequence[str],
+    quantiles: Sequence[str],
+    mean: bool,
+    given: str | None,
+    beta: str,
+    as_csv: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Ask what the rows are like: shares, counts, quantiles, means.
+
+    Each answer has an interval. All of them hold at once with probability 1 - beta, for the rows
+    that were released; nothing is read but the synopsis, as often as you like.
+    """
+    del quiet
+    if as_csv and as_json:
+        raise click.UsageError("write either --csv or --json")
+    from dbern.synopsis.points import confidence
+    from dbern.synopsis.reader import open_synopsis
+
+    distribution = open_synopsis(synopsis_path).distribution()
+    axes = distribution.domain.axes
+    where = None if given is None else _box(given, "--given")
+    asked = [_about(text, "mass", where) for text in masses]
+    asked += [_about(text, "count", where) for text in counts]
+    asked += [_quantile(text, where) for text in quantiles]
+    asked += [_mean(axis.name, where) for axis in axes if mean and axis.name not in (where or {})]
+    if not asked:
+        raise click.UsageError("write at least one of --mass, --count, --quantile, --mean")
+    whole = confidence(beta)
+    with distribution.confidence(beta) as together:
+        answers = itertools.chain.from_iterable(one(together, whole / len(asked)) for one in asked)
+        _print(answers, beta, as_csv=as_csv, as_json=as_json)
+
+
+def _print(
+    answers: Iterator[tuple[int | None, Answer]], beta: str, *, as_csv: bool, as_json: bool
+) -> None:
+    if as_csv:
+        for place, (first, answer) in enumerate(answers):
+            table = _table(first, answer).reindex(columns=list(_COLUMNS))
+            table.to_csv(sys.stdout, index=False, header=place == 0)
+        return
+    found = list(answers)
+    content = [
+        {
+            "question": answer.question,
+            "target": answer.target,
+            "interval": answer.interval,
+            "answers": _table(first, answer).drop(columns="question").to_dict("records"),
+        }
+        for first, answer in found
+    ]
+    text = "\n".join(str(answer) for _, answer in found)
+    report({"beta": beta, "questions": content}, text, as_json=as_json)
+
+
+def _table(first: int | None, answer: Answer) -> pd.DataFrame:
+    """One line a number of the answer, with what it is about."""
+    labelled = answer.to_dataset().expand_dims("answer")
+    table = labelled.to_dataframe().reset_index().drop(columns="answer")
+    if first is not None:
+        table["region"] = first + table.get("region", 0)
+    table.insert(0, "question", answer.question)
+    return table
+
+
+# --- What is asked
+
+
+def _quantile(text: str, given: Any) -> _Asked:
+    name, _, levels = text.partition("=")
+    try:
+        parts = [float(one) for one in levels.split(",")]
+    except ValueError:
+        raise SpecError(f'--quantile: "{text}" is none. Write AXIS=LEVELS, such as x=.5') from None
+
+    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[int | None, Answer]]:
+        yield None, asked.quantile(parts, name, given=given, beta=str(beta))
+
+    return answers
+
+
+def _mean(name: str, given: Any) -> _Asked:
+    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[int | None, Answer]]:
+        yield None, asked.mean(name, given=given, beta=str(beta))
+
+    return answers
+
+
+def _about(text: str, question: str, given: Any) -> _Asked:
+    """Of one box, or of a file's regions, a part at a time: each has its part of beta."""
+    if question == "count" and given is not None:
+        raise SpecError("--given: counts have no condition. Write it into the box of --count")
+    condition = {} if question == "count" else {"given": given}
+    path = Path(text)
+    box = None if path.suffix == ".csv" else _box(text, f"--{question}")
+
+    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[int | None, Answer]]:
+        ask_for = getattr(asked, question)
+        if box is not None:
+            yield None, ask_for(box, beta=str(beta), **condition)
+            return
+        total = sum(len(rows) for rows in _parts(path))
+        done = 0
+        for rows in _parts(path):
+            part = beta * len(rows) / total
+            region = {axis.name: _ends(rows, axis, path) for axis in asked.domain.axes}
+            yield done, ask_for(region, beta=str(part), **condition)
+            done += len(rows)
+
+    return answers
+
+
+def _box(text: str, option: str) -> dict[str, tuple[Any, Any]]:
+    """Read ``x=3..7,y=..5``; an end that is left out is open."""
+    found = {}
+    for part in text.split(","):
+        name, equals, ends = part.partition("=")
+        low, dots, high = ends.partition("..")
+        if not (equals and dots):
+            raise SpecError(
+                f'{option}: "{text}" is neither a box nor a file of them. Write a box such as '
+                "x=3..7,y=..5, or the path of a CSV file"
+            )
+        found[name.strip()] = (_end(low), _end(high))
+    return found
+
+
+def _end(text: str) -> float | str | None:
+    """A number where it is one, else a date or a time, or nothing."""
+    try:
+        return float(text)
+    except ValueError:
+        return text.strip() or None
+
+
+def _parts(path: Path) -> Iterator[list[dict[str, str]]]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = csv.DictReader(file)
+            while rows := list(itertools.islice(lines, _AT_ONCE)):
+                yield rows
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise SpecError(
+            f"{path}: cannot be read as CSV ({type(error).__name__}). Write a file with columns "
+            "AXIS_low and AXIS_high"
+        ) from None
+
+
+def _ends(rows: Sequence[dict[str, str]], axis: Axis, path: Path) -> tuple[list[Any], list[Any]]:
+    found = []
+    for side, bound in (("low", axis.low), ("high", axis.high)):
+        name = f"{axis.name}_{side}"
+        if name not in rows[0]:
+            raise SpecError(
+                f'{path}: has no column "{name}". Write one, empty where the end is open'
+            )
+        ends = [_end(row[name] or "") for row in rows]
+        found.append([bound if end is None else end for end in ends])
+    return found[0], found[1]

@@ -28,6 +28,7 @@ MODULES = {
     "api/dbern.md": "dbern",
     "api/sklearn.md": "dbern.sklearn",
     "api/targets.md": "dbern.targets",
+    "api/questions.md": "dbern.synopsis.questions",
     "api/testing.md": "dbern.testing",
     "api/xarray.md": "dbern.xarray",
 }

@@ -333,7 +333,8 @@ class Distribution:
 
         def band(measure: Measure, share: Fraction) -> Band:
             view = measure.along(index, weights.others(measure, condition, index))
-            return scaled(mean_band(view, measure.splines[index], share), own.low, own.width)
+            found = mean_band(view, measure.splines[index], share, whole=given is None)
+            return scaled(found, own.low, own.width)
 
         asked = f"mean of {own.name}{_told_given(given)}"
         return self._asked_of(band, {}, asked, beta, own.attributes, population=population)
@@ -368,8 +369,8 @@ class Distribution:
             For points or kernels that cannot be, and for a bandwidth that the bins do not resolve:
             it says what is the least that they do.
         """
-        auto = type(bandwidth) is str and bandwidth == "auto"
-        kernels, chosen = [self._kernels(None if auto else bandwidth, kernel)], 0
+        auto = bandwidth == "auto"
+        kernels, chosen = [self._kernels(None if bandwidth == "auto" else bandwidth, kernel)], 0
         if auto:
             kernels = candidates(self.measures[0].splines, kernels[0])
             errors = [

@@ -52,7 +52,7 @@ _FACTORS = (1.0, 2.0, 1.4, 0.8, 3.0, 1.7, 2.5, 1.2)
 _MOST_NUMBERS = 270_000  # for all of them, of eight bytes each
 _MOST_ENDS = 200  # along an axis
 _PLACES = {1: 401, 2: 200}
-"""Of a curve, and along each side of a map."""
+"""Of a curve, and along each side of a map; a third axis has as many slices."""
 
 _COLOURS = 256
 _ROOM = 60  # pixels, for the numbers of the vertical axis
@@ -73,6 +73,8 @@ class Live:
         JSON for the latter, safe inside of HTML.
     axes : list of dict
         The ``name`` of each, and the type of ``input`` that its places are written into.
+    places : int
+        Of an axis, along each side of a map.
     ratio : float
         Height over width of a figure: of a map in true aspect, where its axes may be compared.
     unit : str
@@ -90,6 +92,7 @@ class Live:
     script: str
     facts: str
     axes: list[dict[str, str]]
+    places: int
     ratio: float
     unit: str
     groups: tuple[str, ...]
@@ -118,7 +121,7 @@ def live(synopsis: Synopsis) -> Live | None:
     axes, functions = synopsis.domain.axes, _functions(synopsis)
     if not functions or left_out(synopsis):
         return None
-    first, places = functions[0], _PLACES[len(axes)]
+    first, places = functions[0], _PLACES[min(len(axes), 2)]
     arrays: dict[str, int] = {}
     matrices = [_place(one, arrays) for one in first.strategy.matrices(first.order)]
     counting = _counting(synopsis, functions, places, arrays)
@@ -133,7 +136,7 @@ def live(synopsis: Synopsis) -> Live | None:
         "counting": counting,
         "matrices": matrices,
         "arrays": list(arrays),
-        "widths": _packed(_widths(synopsis, places), "<f4"),
+        "widths": _packed(_widths(synopsis, places), "<f4") if len(axes) < 3 else "",
         "band": synopsis.band(synopsis.metadata["certificate"]["beta"]),
         "volume": synopsis.domain.volume,
         "palettes": {scheme: _palette(scheme) for scheme in SCHEMES},
@@ -145,6 +148,7 @@ def live(synopsis: Synopsis) -> Live | None:
         script=files("dbern.reporting").joinpath("templates/live.js").read_text(encoding="utf-8"),
         facts=json.dumps(facts, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
         axes=[{"name": label(axis), "input": _INPUTS[axis.unit]} for axis in axes],
+        places=places,
         ratio=_ratio(axes),
         unit=synopsis.combination.unit(synopsis.domain.names, density=True),
         groups=tuple(printable(str(one)) for one in synopsis.classes),
@@ -171,7 +175,7 @@ def left_out(synopsis: Synopsis) -> int:
 def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
     """The arrays of a density whose axes factor; none of other functions."""
     found = cast("list[ReleasedArray]", list(synopsis.arrays))  # a density has no vectors
-    fits = synopsis.meaning == "density" and len(synopsis.domain.axes) <= 2
+    fits = synopsis.meaning == "density" and len(synopsis.domain.axes) <= 3
     fits = fits and all(one.oblique is None and one.strategy.whole is None for one in found)
     return found if fits else []
 
@@ -306,7 +310,7 @@ def _document(axes: Sequence[Axis]) -> dict[str, Any]:
             "'dbern[report]'"
         ) from None
     document = Document()
-    for root in _curve(axes[0]) if len(axes) == 1 else _maps(axes):
+    for root in _curve(axes[0]) if len(axes) == 1 else _maps(axes[:2]):
         document.add_root(root)
     names: dict[str, str] = {}
     told = re.sub(

@@ -69,7 +69,9 @@ def plotted(synopsis: Synopsis, ax: Any = None, **how: Any) -> Any:
             f"synopsis.grid(50).isel({axes[-1].name}=25).plot()"
         )
     grid, first = synopsis.grid(_PLACES[len(axes)]), axes[0].name
-    groups = {} if grid.ndim == len(axes) else {"hue" if len(axes) == 1 else "col": "class"}
+    groups: dict[str, Any] = (
+        {} if grid.ndim == len(axes) else {"hue" if len(axes) == 1 else "col": "class"}
+    )
     if len(axes) == 1:
         drawn = grid.plot.line(x=first, ax=ax, **groups, **how)
         low, high = synopsis.interval(grid[first].to_numpy())

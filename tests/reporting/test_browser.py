@@ -39,7 +39,7 @@ def pages(tmp_path_factory, client):
     """A page of each layout: a curve, one map, many maps, regions, budgets."""
     folder = tmp_path_factory.mktemp("pages")
     made = {}
-    for kind in ("curve", "map", "groups", "bins", "regions"):
+    for kind in ("curve", "map", "groups", "bins", "slices", "regions"):
         (folder / kind).mkdir()
         project = Project(folder / kind)
         made[kind] = synopsis_page(make(project, kind, client))
@@ -50,7 +50,7 @@ def pages(tmp_path_factory, client):
     return folder
 
 
-@pytest.mark.parametrize("kind", ["curve", "map", "groups", "bins", "regions", "budgets"])
+@pytest.mark.parametrize("kind", ["curve", "map", "groups", "bins", "slices", "regions", "budgets"])
 def test_a_page_looks_right_in_a_browser(debugger, pages, kind):
     for width in WIDTHS:
         for scheme in ("light", "dark"):
@@ -79,7 +79,7 @@ def mass(synopsis, box):
     return values
 
 
-@pytest.mark.parametrize("kind", ["curve", "map", "bins"])
+@pytest.mark.parametrize("kind", ["curve", "map", "bins", "slices"])
 def test_a_box_that_is_dragged_has_the_mass_that_python_finds(debugger, pages, kind):
     synopsis = dbern.open(pages / kind / "out.zarr")
     told = ask(debugger, pages / f"{kind}.html", (0.2, 0.9, 0.7, 0.25), (0.9, 0.1, 0.45, 0.6))
@@ -136,6 +136,19 @@ def test_the_rows_in_a_box_are_those_that_python_answers(debugger, pages):
     band = quotients(near, below.of_one(), above.of_one(), measure, beta)
     counts = np.array(json.loads(records["counts"])) / asked.rows
     np.testing.assert_allclose(counts, np.ravel(band), atol=1e-9)
+
+
+def test_a_slice_is_of_the_released_function(debugger, pages):
+    synopsis = dbern.open(pages / "slices" / "out.zarr")
+    cells = "Array.from(Bokeh.documents.at(-1).get_model_by_name('cells').data.image[0])"
+    _, values = ask(debugger, pages / "slices.html", chosen("slice", 30, "input"), cells)
+    places = np.array([0, 57, 110, 199])
+    mesh = np.meshgrid(places, places, [30], indexing="ij")
+    unit = (np.stack(mesh, -1).reshape(-1, 3) + 0.5) / 200
+    axes = synopsis.domain.axes
+    points = np.column_stack([axis.at(unit[:, i]) for i, axis in enumerate(axes)])
+    shown = np.reshape(values, (200, 200))[np.ix_(places, places)].T.ravel()
+    np.testing.assert_allclose(shown, synopsis(points), atol=1e-9)
 
 
 _CELLS = """(() => {

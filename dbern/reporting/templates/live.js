@@ -12,8 +12,8 @@ document.addEventListener("DOMContentLoaded", async () => {
   const arrays = facts.arrays.map((one) => new Float64Array(bytes(one)));
   const ends = (i) => [axes[i].low, axes[i].high - axes[i].low];
   const state = {
-    group: 0, stop: Number(root.dataset.start),
-    box: axes.map((_, i) => [0.3, 0.7].map((part) => ends(i)[0] + part * ends(i)[1])),
+    group: 0, stop: Number(root.dataset.start), slice: Number(find("live-slice")?.value ?? 0),
+    box: axes.map((_, i) => (i === 2 ? [0, 1] : [0.3, 0.7]).map((part) => ends(i)[0] + part * ends(i)[1])),
   };
 
   // C(k, v) y^v (1 - y)^(k - v) for all v, from the nearer end.
@@ -56,7 +56,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   };
   const sums = (rows) => {
     let values = released[state.group], shape = [...facts.shape];
-    rows.forEach((own, i) => { values = along(values, shape, i, own); shape[i] = own.length; });
+    for (let i = rows.length - 1; i >= 0; i--) { values = along(values, shape, i, rows[i]); shape[i] = rows[i].length; }
     return values;
   };
 
@@ -96,7 +96,8 @@ document.addEventListener("DOMContentLoaded", async () => {
       const tops = terms.map(([names]) => sums(names.map((name, i) => sides[i][name])));
       const over = (of, at, sizes) => terms.reduce((all, [names, part]) => all + (sizes ? Math.abs(part) : part) * names.reduce((one, name, i) => one * of[i][name][at[i]], 1), 0);
       return Float64Array.from({ length: size }, (_, place) => {
-        const at = counts.length === 1 ? [place] : [Math.floor(place / counts[1]), place % counts[1]];
+        const at = [];
+        for (let i = counts.length - 1, rest = place; i >= 0; i--) { at[i] = rest % counts[i]; rest = Math.floor(rest / counts[i]); }
         let top = 0, square = 0;
         terms.forEach(([names, part], t) => {
           top += part * tops[t][place] / counting.unit;
@@ -126,7 +127,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   };
   // All places at another bandwidth.
   const everywhere = (stop) => {
-    const rows = (i, table) => Array.from({ length: cells }, (_, at) => row(i, table, at));
+    const rows = (i, table) => (i === 2 ? [row(i, table, state.slice)] : Array.from({ length: cells }, (_, at) => row(i, table, at)));
     const sides = stop.values.map((one, i) => ({ low: rows(i, one.low), near: rows(i, one.near), high: rows(i, one.high) }));
     const { value, low, high } = told(sides, counting.everywhere[state.group], false);
     return { values: value.map((one) => stop.peak * one), width: value.map((one, at) => stop.peak * (high[at] - low[at]) / 2) };
@@ -149,7 +150,7 @@ document.addEventListener("DOMContentLoaded", async () => {
     for (const one of figures) {
       one.on_event("selectiongeometry", (event) => {
         const { x0, x1, y0, y1 } = event.geometry;
-        const sides = [[x0, x1], [y0, y1]].slice(0, axes.length);
+        const sides = [[x0, x1], [y0, y1], state.box[2]?.map((end) => end * axes[2].scale)].slice(0, axes.length);
         state.box = sides.map((pair, i) => pair.map((end) => snapped(i, end / axes[i].scale)).sort((a, b) => a - b));
         answer();
         if (event.final) root.dataset.drags = Number(root.dataset.drags ?? 0) + 1;
@@ -161,10 +162,17 @@ document.addEventListener("DOMContentLoaded", async () => {
   };
   const named = (name) => figures[0].document.get_model_by_name(name);
   const fill = () => {
-    const stop = counting?.stops[state.stop], size = cells ** axes.length, source = named("cells");
+    const stop = counting?.stops[state.stop], size = cells ** Math.min(2, axes.length), source = named("cells");
     const middles = Array.from({ length: cells }, (_, j) => (j + 0.5) / cells);
-    const released = { values: null, width: widths.subarray(state.group * size, (state.group + 1) * size) };
-    const { values, width } = stop?.values.length ? everywhere(stop) : { ...released, values: sums(axes.map((_, i) => middles.map((y) => weights(i, y)))) };
+    const drawn = () => ({
+      values: sums(axes.map((_, i) => (i === 2 ? [middles[state.slice]] : middles).map((y) => weights(i, y)))),
+      width: axes.length < 3 ? widths.subarray(state.group * size, (state.group + 1) * size) : new Float32Array(size).fill(facts.band),
+    });
+    const { values, width } = stop?.values.length ? everywhere(stop) : drawn();
+    if (axes.length > 2) {
+      const place = ends(2)[0] + middles[state.slice] * ends(2)[1], text = new Date(place * axes[2].scale);
+      find("live-slice-name").textContent = axes[2].scale === 1 ? place.toPrecision(4) : text.toISOString().slice(0, 16).replace("T", " ");
+    }
     if (axes.length === 1) {
       const [axis] = axes;
       const low = [...values].map((one, j) => one - width[j]), high = [...values].map((one, j) => one + width[j]);
@@ -237,6 +245,10 @@ document.addEventListener("DOMContentLoaded", async () => {
     find("live-bandwidth").textContent = counting.stops[state.stop].name;
     fill();
     answer();
+  });
+  find("live-slice")?.addEventListener("input", (event) => {
+    state.slice = Number(event.target.value);
+    fill();
   });
   find("live-group")?.addEventListener("change", (event) => {
     state.group = Number(event.target.value);

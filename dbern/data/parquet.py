@@ -172,7 +172,8 @@ READERS = 8
 """Files whose footers are read at once."""
 
 _MOST_TOGETHER = 64  # files that a thread takes at a time: more of them leave others idle
-_Item, _Read = TypeVar("_Item"), TypeVar("_Read")
+_Item = TypeVar("_Item")
+_Read = TypeVar("_Read")
 
 _BUFFER_BYTES, _REMOTE_BUFFER_BYTES = 1 << 18, 1 << 22  # of one column; a request each
 _PAGE_BYTES = 1 << 20

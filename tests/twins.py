@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dbern.bernstein.pieces import Pieces
-from dbern.counting.loops import Rows, Terms
+from dbern.counting.rows import Rows, Terms
 from dbern.strategies.bins import local_weights
 
 

@@ -32,7 +32,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln, roots_legendre
 
 from dbern.bernstein.basis import (
     MOST_K,
@@ -122,6 +121,8 @@ def raised_degree(k: int, degree: int) -> FloatArray:
 
 
 def _log_choose(n: int, r: Any) -> FloatArray:
+    from scipy.special import gammaln  # a third of a second, for shapes alone
+
     return np.asarray(gammaln(n + 1) - gammaln(r + 1) - gammaln(n - r + 1))
 
 
@@ -188,6 +189,8 @@ def _cell_means(degree: int, cells: int) -> tuple[FloatArray, FloatArray]:
     ``(P_{n+1} - P_{n-1}) / (2n+1)``.
     """
     most = 2 * degree
+    from scipy.special import roots_legendre
+
     nodes, weights = roots_legendre(most + 1)
     series = np.polynomial.legendre.legvander(nodes, most) * weights[:, None] / 2
     at_edges = np.polynomial.legendre.legvander(np.linspace(-1.0, 1.0, cells + 1), most + 1)

@@ -74,7 +74,6 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
-from dbern.counting.loops import EQUAL, Rows, Terms, add_rows, strides
 from dbern.counting.measurement import WHOLE, Measurement
 from dbern.counting.moments import (
     MomentSketch,
@@ -87,6 +86,7 @@ from dbern.counting.moments import (
     truncation_error,
 )
 from dbern.counting.passes import Errors, Memory, RecordAccumulator
+from dbern.counting.rows import EQUAL, Rows, Terms, strides
 from dbern.data.domain import Column, Domain, Outside, Response
 from dbern.errors import SpecError
 from dbern.strategies.base import AxisStrategy, Bound, LatticeMapStrategy, Slab
@@ -370,6 +370,8 @@ class BinnedSumAccumulator(RecordAccumulator):
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
+        from dbern.counting.loops import add_rows  # numba: half a second
+
         add_rows(state, self.weighted_records.rows(records), self._terms)
 
     @cached_property
@@ -626,6 +628,8 @@ class KernelSumAccumulator(RecordAccumulator):
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
+        from dbern.counting.loops import add_rows  # numba: half a second
+
         add_rows(state, self.weighted_records.rows(records), self._terms)
 
     @cached_property

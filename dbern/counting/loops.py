@@ -1,27 +1,14 @@
-"""Add batches of records to integer sums: the compiled loops and the arrays they run over.
-
-A batch of records, and what each adds and where, as arrays that loops run over.
-
-A record adds a product of one factor an axis for each of some *terms*: Chebyshev polynomials of
-its offset in its cell (`moments`), or the B-splines that live there (`bins`).
-
-Add a batch of records to integer sums: the loops that are compiled, one pass over a batch.
+"""Add batches of records to integer sums: the loops that are compiled, one pass over a batch.
 
 Stages of plain loops over a block of records, so that all but the last addition is done for
 several records at once. The order of operations on one record is that of the slow twins which
 the tests keep, and no operation is fused: the integers are the same, bit for bit.
-
-Add records to integer sums.
-
-Only single IEEE operations on one record at a time, none fused: a record adds the same integers on
-every host and beside any other records. One that does not count adds zeros.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -29,114 +16,8 @@ import numpy as np
 from numba import types
 
 from dbern.compiling import compiled, inlined
-from dbern.types import BoolArray, FloatArray, Int64Array
-
-# --- A batch of records, and what each adds and where, as arrays that loops run over
-
-
-EQUAL = (0.0, 1.0)
-"""Edges of a period that is one cell."""
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A batch of records as it was read, and the public rules from there to the unit cube.
-
-    Parameters
-    ----------
-    columns : sequence of arrays (m,)
-        One an axis, in data units; NaN for null.
-    low, high : sequence of float
-        Their bounds.
-    clamp : bool
-        What becomes of finite values outside: moved to the bound, or not counted.
-    counts : array (m,), optional
-        Which records may count; all.
-    output : array (m,), optional
-        Which output each adds to; the first.
-    weight : array (m,), optional
-        In [-1, 1]; one.
-    """
-
-    columns: Sequence[FloatArray]
-    low: Sequence[float]
-    high: Sequence[float]
-    clamp: bool = False
-    counts: BoolArray | None = None
-    output: Int64Array | None = None
-    weight: FloatArray | None = None
-
-
-def unit_rows(
-    positions: FloatArray, output: Int64Array | None = None, weight: FloatArray | None = None
-) -> Rows:
-    """Records at unit-cube positions (m, l), all of which count.
-
-    Examples
-    --------
-    >>> unit_rows(np.array([[0.25, 0.5]])).low
-    [0.0, 0.0]
-    """
-    axes = positions.shape[1]
-    return Rows(list(positions.T), [0.0] * axes, [1.0] * axes, output=output, weight=weight)
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a record adds, and where.
-
-    Parameters
-    ----------
-    indices : array (terms, l)
-        Which factor of each axis.
-    places : array (terms,)
-        Where in the flat state a record of the first output and cells adds the term.
-    outputs : int
-        Layers of cells.
-    extents : tuple of int
-        Length of each axis of such a layer.
-    periods : tuple of int
-        Equal periods of each axis.
-    edges : tuple of tuple of float
-        Where the cells of a period begin and end, from 0 to 1; ``(0, 1)`` for equal cells.
-    bits : int
-        A weight of one is the integer ``2^bits``.
-    order : int
-        Degree of the B-splines, or largest degree of the polynomials.
-    splines : bool
-        Whether factors are B-splines.
-    """
-
-    indices: Int64Array
-    places: Int64Array
-    outputs: int
-    extents: tuple[int, ...]
-    periods: tuple[int, ...]
-    edges: tuple[tuple[float, ...], ...]
-    bits: int
-    order: int
-    splines: bool
-
-    @property
-    def reach(self) -> int:
-        """Least size of the state."""
-        last = [p * (len(e) - 1) - 1 for p, e in zip(self.periods, self.edges, strict=True)]
-        cell = np.ravel_multi_index((self.outputs - 1, *last), (self.outputs, *self.extents))
-        return int(cell) + int(self.places.max()) + 1
-
-
-def strides(extents: Sequence[int]) -> list[int]:
-    """How far apart neighbours along each axis of a C-contiguous array are, in entries.
-
-    Examples
-    --------
-    >>> strides((2, 3, 4))
-    [12, 4, 1]
-    """
-    return [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]
-
-
-# --- Add a batch of records to integer sums
+from dbern.counting.rows import Rows, Terms
+from dbern.types import Int64Array
 
 _BLOCK = 512  # records: what is known of them stays in a core's first cache
 _MANY_TERMS, _CACHE_BYTES = 256, 1 << 22  # from here on it pays to put a batch in order
@@ -148,7 +29,7 @@ _ROWS = (_COLUMN, _INTEGERS, types.Array(types.boolean, 1, "C", readonly=True))
 
 
 def add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
-    """Add records to the flat `state`, in place; see `dbern.counting.loops.add_rows`."""
+    """Add records to the flat `state`, in place; see `add_rows`."""
     dimensions = len(rows.columns)
     run = compiled(_run(dimensions, terms.splines), _signature(dimensions))
     run(
@@ -373,7 +254,7 @@ def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
     Examples
     --------
     >>> import numpy as np
-    >>> from dbern.counting.loops import EQUAL, unit_rows
+    >>> from dbern.counting.rows import EQUAL, unit_rows
     >>> pairs = np.array([[0], [1]])
     >>> terms = Terms(pairs, pairs[:, 0], 1, (3,), (2,), (EQUAL,), 4, 1, splines=True)
     >>> state = np.zeros(3, dtype=np.int64)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from dbern.data.domain import TICKS, Column, TimeUnit, moment_of
 from dbern.errors import SpecError
-from dbern.types import FloatArray
+from dbern.types import BoolArray, FloatArray
 
 _LIMB = 64
 _LONG_BYTES = 256
@@ -117,7 +117,7 @@ def _listed(values: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
 
 def _placed(listed: FloatArray, places: pa.Array) -> FloatArray:
     """Return what is listed, (n,) or (n, 2), at each place; NaN where there is none."""
-    index = places.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    index = _plain(places)
     known = ~np.isnan(index)
     found = np.full((len(index), *listed.shape[1:]), np.nan)
     found[known] = listed[index[known].astype(np.int64)]
@@ -212,8 +212,19 @@ def _tick(kind: pa.DataType) -> str:
 
 def _plain(values: pa.Array) -> FloatArray:
     # An unsafe cast rounds integers beyond 2^53 to the nearest float instead of refusing the value.
-    floats = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return np.asarray(floats, dtype=np.float64)
+    # Arrow's `to_numpy` would import pandas where it is installed, which takes half a second.
+    floats = values.cast(pa.float64(), safe=False)
+    if floats.null_count == len(floats):  # which may have no buffer
+        return np.full(len(floats), np.nan)
+    end = floats.offset + len(floats)
+    found = np.frombuffer(floats.buffers()[1], dtype=np.float64, count=end)[floats.offset :]
+    return np.where(_nulls(floats), np.nan, found) if floats.null_count else found
+
+
+def _nulls(values: pa.Array) -> BoolArray:
+    known = np.frombuffer(values.buffers()[0], dtype=np.uint8)
+    end = values.offset + len(values)
+    return np.asarray(np.unpackbits(known, count=end, bitorder="little")[values.offset :] == 0)
 
 
 def _at_least_128(values: pa.Array) -> pa.Array:
@@ -246,7 +257,7 @@ def _decimals(values: pa.Array) -> FloatArray:
     scale = float(10 ** abs(kind.scale))
     found = total / scale if kind.scale >= 0 else total * scale
     if values.null_count > 0:
-        found[values.is_null().to_numpy(zero_copy_only=False)] = np.nan
+        found[_nulls(values)] = np.nan
     return found
 
 

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import ndtri
 
 from dbern.combination import Combination
 from dbern.data.domain import Axis, Domain
@@ -195,6 +194,8 @@ class ReleasedMoments(ReleasedVector):
         to[-1] = np.append(-2 * radius * middles / widths, radius)
         found = to @ np.append(fit.slopes, fit.intercept)
         found[-1] += (of.low + of.high) / 2
+        from scipy.special import ndtri  # a third of a second, for few synopses
+
         reach = -float(ndtri(float(beta) / 2)) * np.sqrt(np.diag(to @ fit.spread @ to.T))
         names = [name for axis in axes for name in _columns_of(axis)]
         ends = zip((found - reach).tolist(), (found + reach).tolist(), strict=True)

@@ -12,7 +12,6 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtri
 
 from dbern.combination import Combination
 from dbern.erm.measurement import LinearFunctions
@@ -343,6 +342,8 @@ def bayes_notes(combination: Combination, law: Noise) -> tuple[str, ...]:
 def _normal(count: int, axes: int) -> FloatArray:
     """Quantiles of independent normal laws at a low-discrepancy sequence, (count, axes)."""
     places = np.arange(1, count + 1)[:, None] * np.sqrt(_primes(axes)) % 1.0
+    from scipy.special import ndtri  # a third of a second, for few plans
+
     return np.asarray(ndtri(np.clip(places, 1 / count, 1 - 1 / count)))
 
 

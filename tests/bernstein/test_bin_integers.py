@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.counting.kernel_sums import KernelSum
-from dbern.counting.loops import Rows, add_rows
+from dbern.counting.loops import add_rows
+from dbern.counting.rows import Rows
 from dbern.data.domain import Axis, Domain
 from dbern.strategies.base import Lattice
 from dbern.strategies.bins import DEGREES, AxisBins, BinnedStrategy, cell_of

@@ -1,0 +1,118 @@
+"""A batch of records, and what each adds and where, as arrays that compiled loops run over.
+
+A record adds a product of one factor an axis for each of some *terms*: Chebyshev polynomials of
+its offset in its cell (`moments`), or the B-splines that live there (`bins`). Only single IEEE
+operations on one record at a time, none fused: a record adds the same integers on every host and
+beside any other records. One that does not count adds zeros.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbern.types import BoolArray, FloatArray, Int64Array
+
+EQUAL = (0.0, 1.0)
+"""Edges of a period that is one cell."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A batch of records as it was read, and the public rules from there to the unit cube.
+
+    Parameters
+    ----------
+    columns : sequence of arrays (m,)
+        One an axis, in data units; NaN for null.
+    low, high : sequence of float
+        Their bounds.
+    clamp : bool
+        What becomes of finite values outside: moved to the bound, or not counted.
+    counts : array (m,), optional
+        Which records may count; all.
+    output : array (m,), optional
+        Which output each adds to; the first.
+    weight : array (m,), optional
+        In [-1, 1]; one.
+    """
+
+    columns: Sequence[FloatArray]
+    low: Sequence[float]
+    high: Sequence[float]
+    clamp: bool = False
+    counts: BoolArray | None = None
+    output: Int64Array | None = None
+    weight: FloatArray | None = None
+
+
+def unit_rows(
+    positions: FloatArray, output: Int64Array | None = None, weight: FloatArray | None = None
+) -> Rows:
+    """Records at unit-cube positions (m, l), all of which count.
+
+    Examples
+    --------
+    >>> unit_rows(np.array([[0.25, 0.5]])).low
+    [0.0, 0.0]
+    """
+    axes = positions.shape[1]
+    return Rows(list(positions.T), [0.0] * axes, [1.0] * axes, output=output, weight=weight)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a record adds, and where.
+
+    Parameters
+    ----------
+    indices : array (terms, l)
+        Which factor of each axis.
+    places : array (terms,)
+        Where in the flat state a record of the first output and cells adds the term.
+    outputs : int
+        Layers of cells.
+    extents : tuple of int
+        Length of each axis of such a layer.
+    periods : tuple of int
+        Equal periods of each axis.
+    edges : tuple of tuple of float
+        Where the cells of a period begin and end, from 0 to 1; ``(0, 1)`` for equal cells.
+    bits : int
+        A weight of one is the integer ``2^bits``.
+    order : int
+        Degree of the B-splines, or largest degree of the polynomials.
+    splines : bool
+        Whether factors are B-splines.
+    """
+
+    indices: Int64Array
+    places: Int64Array
+    outputs: int
+    extents: tuple[int, ...]
+    periods: tuple[int, ...]
+    edges: tuple[tuple[float, ...], ...]
+    bits: int
+    order: int
+    splines: bool
+
+    @property
+    def reach(self) -> int:
+        """Least size of the state."""
+        last = [p * (len(e) - 1) - 1 for p, e in zip(self.periods, self.edges, strict=True)]
+        cell = np.ravel_multi_index((self.outputs - 1, *last), (self.outputs, *self.extents))
+        return int(cell) + int(self.places.max()) + 1
+
+
+def strides(extents: Sequence[int]) -> list[int]:
+    """How far apart neighbours along each axis of a C-contiguous array are, in entries.
+
+    Examples
+    --------
+    >>> strides((2, 3, 4))
+    [12, 4, 1]
+    """
+    return [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]

@@ -22,7 +22,6 @@ from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 
-
 _MOST = 0.95  # of the rows that count: fewer are told of
 
 

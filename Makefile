@@ -7,7 +7,7 @@ PEERS := $(VENV)/.peers
 DOCS := $(VENV)/.docs
 DIST := $(VENV)/.dist
 
-.PHONY: demo test check audit faults bench scale rivals learners flights panel notebooks docs dist clean
+.PHONY: demo test check audit faults bench scale rivals learners curves flights panel notebooks docs dist clean
 
 demo: $(READY)
 	$(BIN)/dbern demo
@@ -44,6 +44,10 @@ rivals: $(READY)
 # Linear regression and naive Bayes beside rivals: make learners LEARNERS='--epsilon 1 --seeds 5'
 learners: $(READY)
 	PYTHONPATH=benchmarks $(BIN)/python -m rivals.learners $(LEARNERS)
+
+# Mean curves beside rivals: make curves CURVES='--epsilon 0.1'
+curves: $(READY)
+	PYTHONPATH=benchmarks $(BIN)/python -m rivals.curves $(CURVES)
 
 # Private beside non-private on real data, which is not in this repository: make flights FLIGHTS='--rows 8000'
 flights: $(READY)

@@ -21,6 +21,8 @@ from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 
+_MOST = 0.95  # of the rows that count: fewer are told of
+
 
 @dataclass(frozen=True)
 class Regression:
@@ -44,6 +46,9 @@ class Regression:
         variance is not above its noise.
     residual : float
         The standard deviation of the residuals, estimated.
+    counted : float
+        The share of the rows that count, estimated: a small one where bounds or lists of values
+        leave most of them out.
     """
 
     response: str
@@ -53,6 +58,7 @@ class Regression:
     intervals: Mapping[str, tuple[float, float]]
     r2: float
     residual: float
+    counted: float = 1.0
 
     def __str__(self) -> str:
         ends = self.intervals
@@ -63,6 +69,7 @@ class Regression:
             for name, value in rows
         )
         about = f"{self.response}: R2 {self.r2:.3f}, residual {self.residual:.4g}"
+        about += "" if self.counted > _MOST else f", of {100 * self.counted:.0f} % of the rows"
         return printable("\n".join([about, *lines]), keep="\n")
 
     def predict(self, points: Points) -> Any:
@@ -209,4 +216,5 @@ class ReleasedMoments(ReleasedVector):
             intervals=MappingProxyType(dict(zip([*names, "intercept"], ends, strict=True))),
             r2=min(max(fit.explained / fit.varied, 0.0), 1.0) if sure else math.nan,
             residual=radius * math.sqrt(rest),
+            counted=min(self._measured.count, 1.0),
         )

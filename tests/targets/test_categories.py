@@ -292,6 +292,9 @@ def test_a_release_answers_tables_of_every_kind(project, client, monkeypatch):
     np.testing.assert_allclose(np.diff(steps), np.diff(peer.coef_[2:5]), atol=0.05)
     np.testing.assert_allclose(found.predict(known), peer.predict(dummies(known)), atol=0.1)
     assert np.isnan(found.predict(frame[frame.state == "elsewhere"])).all()
+    share = (frame.state != "elsewhere").mean()
+    assert found.counted == pytest.approx(share, abs=1e-3)
+    assert f"of {100 * share:.0f} % of the rows" in str(found)
     few = synopsis.regression("x", ["kind"])
     assert list(few.intervals) == ["kind = 1", "kind = 2", "intercept"]
     with pytest.raises(dbern.SpecError, match="state is a list of values"):

@@ -25,7 +25,6 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.releasing.run import abandon, release
 from dbern.synopsis.held import held
-from dbern.synopsis.reader import Synopsis
 from dbern.targets import Learner
 from dbern.types import FloatArray
 
@@ -39,16 +38,7 @@ _FREE = "unaccounted"  # the dataset of a ledger that is gone after the fit
 _PREFIX = "dbern-"  # of temporary folders, which are for their owner alone
 
 
-# --- A release of a table in memory
-
-
-def _released(spec: ReleaseSpec, table: pa.Table) -> Synopsis:
-    """Until a release takes a table: by a file of the owner alone, which is removed."""
-    import pyarrow.parquet as pq
-
-    with TemporaryDirectory(prefix=_PREFIX) as folder:
-        pq.write_table(table, f"{folder}/records.parquet")
-        return held(release(spec.changed({"data": {"source": folder}})).synopsis)
+# --- A release that fails
 
 
 @contextmanager
@@ -145,7 +135,7 @@ class Released(BaseEstimator):
         """Release the function of records (n, l), and of a column that has a role."""
         names = [*getattr(self, "feature_names_in_", map("x{}".format, range(records.shape[1])))]
         columns = dict(zip(names, records.T, strict=True))
-        data = {"source": "table", "bounds": self._bounds(names), "outside": self.outside}
+        data = {"bounds": self._bounds(names), "outside": self.outside}
         if facts is not None:
             column = "y"
             while column in names:
@@ -161,7 +151,7 @@ class Released(BaseEstimator):
                 budget={**self._charge, "ledger": ledger, "dataset": dataset},
             )
             with _given_up(ledger, dataset, name):
-                self.synopsis_ = _released(spec, pa.table(columns))
+                self.synopsis_ = held(release(spec, data=pa.table(columns)).synopsis)
         self.release_name_ = name
         _warn_of_a_second_fit()
         return self

@@ -190,10 +190,8 @@ class Measurement:
         return self.bias
 
 
-def for_rows(measurement: Measurement, n: int, charge: Budget | None = None) -> Measurement:
-    """Return the measurement as it is planned for n rows, and where it depends on it, a charge."""
-    if measurement.for_charge is not None and charge is not None:
-        return measurement.for_charge(n, charge)
+def for_rows(measurement: Measurement, n: int) -> Measurement:
+    """Return the measurement as it is planned for n rows."""
     return measurement.for_rows(n) if measurement.for_rows else measurement
 
 

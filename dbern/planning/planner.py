@@ -133,16 +133,16 @@ def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, .
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
-    measurements = [for_rows(one, n, spec.charge) for one in spec.components]
+    measurements = [resolved(one, n, spec) for one in spec.components]
     spent = [(one.name, one.outputs, one.fraction + one.spent) for one in measurements]
     require_one_charge(spec.learner.kind, spent)  # for n rows it may be another measurement
     settings = Settings.of(spec, n, sum(one.outputs for one in measurements))
     if all(one.entries for one in measurements):
         _refuse_choices(settings)
     chosen_ways = {one.name: choose(one, settings) for one in measurements}
-    resolved = [plan_measurement(one, settings, *chosen_ways[one.name]) for one in measurements]
-    planned = tuple(one for one, _ in resolved)
-    counters = Counters.of([one for _, one in resolved], spec.records, spec.protection.unit, n)
+    found = [plan_measurement(one, settings, *chosen_ways[one.name]) for one in measurements]
+    planned = tuple(one for one, _ in found)
+    counters = Counters.of([one for _, one in found], spec.records, spec.protection.unit, n)
     errors = [one.certificate for one in planned for _ in range(one.outputs)]
     laws = [one.noise.law for one in planned]
     first, alone = planned[0].certificate, len(planned) == 1
@@ -176,6 +176,13 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
             lambda measurement: problem_of(measurement, settings, chosen_ways[measurement.name][2]),
         ),
     )
+
+
+def resolved(measurement: Measurement, n: int, spec: ReleaseSpec) -> Measurement:
+    """Return a spec's measurement for n rows, and where it depends on that, the spec's charge."""
+    if measurement.for_charge is not None:
+        return measurement.for_charge(n, spec.charge)
+    return for_rows(measurement, n)
 
 
 def _listed(spec: ReleaseSpec, files: Sequence[FileFacts]) -> Sequence[FileFacts]:
@@ -598,7 +605,7 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
         raise SpecError('mechanism.calibration: the trade-off is that of "tight". Write "tight"')
     n, at_once = public_rows(spec, files), sum(one.outputs for one in spec.components)
     settings = Settings.of(spec, n, at_once)
-    measurement = for_rows(spec.components[0], n, spec.charge)
+    measurement = resolved(spec.components[0], n, spec)
     if measurement.entries or measurement.linear:
         raise SpecError(
             f'target.kind: "{spec.learner.kind}" leaves no k, h or rank to choose. '

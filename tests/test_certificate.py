@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 import reference
 from strategies import density_plan, density_spec, sections
 
+from dbern import certificate
 from dbern.bernstein.basis import bernstein_basis, iterated_basis
 from dbern.bernstein.kernels import Gaussian
 from dbern.certificate import (
@@ -23,7 +25,9 @@ from dbern.certificate import (
 from dbern.combination import KINDS, Combination
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
+from dbern.privacy import laplace
 from dbern.privacy.accuracy import public_stream, tail
+from dbern.privacy.families import family_of
 from dbern.privacy.laplace import discrete_laplace
 from dbern.strategies.approximation import translate_error
 from dbern.strategies.base import Lattice, LatticeStrategy
@@ -245,3 +249,65 @@ def test_fewer_nodes_enclose_the_noise_all_the_same(kind, k):
         assert np.abs(field).max() <= bound <= 1.25 * np.abs(field).max()
     if kind == "binned-laplace" and k == (60,):
         assert len(enclosure.bases[0]) < 4 * 60  # and fewer they are
+
+
+# --- The work of a simulated quantile
+
+
+def bins_of(axes, noise):
+    spec = ReleaseSpec(
+        release={"name": "demo", "output": "demo.zarr"},
+        data={"source": "*.parquet", "bounds": {x: [0.0, 1.0] for x in "xy"[:axes]}, "n": 10**4},
+        target={"kind": "kernel-density", "bandwidth": [0.2] * axes},
+        mechanism={"noise": noise, "k": 20, "h": 4},
+        budget={"epsilon": "1.0", "ledger": "sqlite:///l.db", "dataset": "demo"},
+    )
+    return plan_files(spec, ())
+
+
+@pytest.mark.parametrize(
+    ("axes", "noise"),
+    [(2, "binned-laplace"), pytest.param(1, "binned-k-norm", marks=pytest.mark.slow)],
+)
+def test_a_simulated_quantile_takes_the_work_that_it_accounts_for(axes, noise, monkeypatch):
+    plan = bins_of(axes, noise)
+    strategy, h, law = plan.strategy, plan.h, plan.noise.law
+    numbers, products = [], []
+    bases = certificate.enclose(strategy, h, 2).bases
+    draws, product, samples = 640, np.tensordot, laplace._samples
+
+    def counted(scale, stream):
+        found = samples(scale, stream)
+        numbers.append(len(found[0]))
+        return found
+
+    def multiplied(one, other, axes):
+        products.append(one.size * len(other))
+        return product(one, other, axes=axes)
+
+    monkeypatch.setattr(laplace, "_samples", counted)
+    monkeypatch.setattr(np, "tensordot", multiplied)
+    certificate.noise_sups(bases, partial(family_of(law).drawn, law), draws)
+    taken = certificate._DRAWING * sum(numbers) + sum(products)
+    accounted = draws * certificate._work(strategy, bases, law)
+    spare = certificate._DRAWING * 2 * 8400  # of the last batch, and of chance
+    assert 0.7 * accounted < taken + spare
+    assert taken < 1.3 * accounted + spare
+
+
+def test_draws_are_as_many_as_the_work_allows(monkeypatch):
+    plan = bins_of(2, "binned-laplace")
+    strategy, h, law = plan.strategy, plan.h, plan.noise.law
+    seen = []
+    real = certificate.noise_sups
+    monkeypatch.setattr(
+        certificate, "noise_sups",
+        lambda bases, draw, draws, **how: seen.append(draws) or real(bases, draw, draws, **how),
+    )  # fmt: skip
+    work = certificate._work(strategy, certificate.enclose(strategy, h, 4).bases, law)
+    for allowed, drawn in ((1e12, 1000), (200.5 * work, 200), (work, None)):
+        seen.clear()
+        monkeypatch.setattr(certificate, "_WORK", allowed)
+        found = certificate._simulated_quantile(strategy, h, law, 0.05)
+        assert seen == ([] if drawn is None else [drawn])
+        assert (found is None) == (drawn is None)

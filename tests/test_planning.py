@@ -20,9 +20,10 @@ from dbern.certificate import printed_sum
 from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
 from dbern.planning.choose import candidates, chosen
-from dbern.planning.planner import Settings, plan, plan_files, problem_of, smallest_epsilon
+from dbern.planning.planner import Settings, plan, plan_files, problem_of
 from dbern.planning.plans import ReleasePlan, task_rows
 from dbern.planning.spec import ReleaseSpec
+from dbern.planning.tradeoffs import smallest_epsilon
 
 
 @pytest.mark.slow

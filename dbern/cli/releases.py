@@ -9,7 +9,7 @@ import click
 from dbern.cli.output import common, imports_noted, log_format, report, shown_progress
 
 if TYPE_CHECKING:
-    from dbern.planning.planner import Aim
+    from dbern.planning.tradeoffs import Aim
 
 _SPEC = click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))
 _PARTITION = click.option(
@@ -53,8 +53,8 @@ def plan(
     """
     from dbern.ledger import resolve_url
     from dbern.planning.planner import plan as make_plan
-    from dbern.planning.planner import smallest_epsilon, tradeoff
     from dbern.planning.spec import ReleaseSpec
+    from dbern.planning.tradeoffs import smallest_epsilon, tradeoff
     from dbern.privacy.budget import decimal_text
 
     if table and target_error is not None:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import dbern
-from dbern.planning.planner import plan_files, smallest_epsilon, tradeoff
+from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
+from dbern.planning.tradeoffs import smallest_epsilon, tradeoff
 from dbern.privacy.mechanism import to_grid
 
 

@@ -24,7 +24,8 @@ from dbern.combination import (
     kernel_scores,
     uncentred,
 )
-from dbern.planning.planner import plan_files, tradeoff
+from dbern.planning.planner import plan_files
+from dbern.planning.tradeoffs import tradeoff
 from dbern.releasing import publish as publishing
 from dbern.strategies.base import Entries
 from dbern.synopsis.store import ReleasedStore

@@ -14,7 +14,8 @@ from test_learners import POINTS, released, table
 
 import dbern
 from dbern.data.domain import Axis, Domain, Response
-from dbern.planning.planner import plan_files, tradeoff
+from dbern.planning.planner import plan_files
+from dbern.planning.tradeoffs import tradeoff
 from dbern.strategies.base import Lattice, LatticeStrategy
 from dbern.strategies.bins import bin_matrix
 from dbern.targets import priestley_chao as gaps

@@ -21,7 +21,8 @@ from dbern.counting.passes import Gathering
 from dbern.erm import measurement
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.models import RiskModel
-from dbern.planning.planner import plan_files, tradeoff
+from dbern.planning.planner import plan_files
+from dbern.planning.tradeoffs import tradeoff
 from dbern.privacy.calibration import GaussianNoise
 from dbern.releasing import publish as publishing
 from dbern.strategies.base import Bound

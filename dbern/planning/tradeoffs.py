@@ -1,0 +1,172 @@
+"""What a steward asks before choosing: which plans there are, and what an error costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+from dbern.errors import SpecError
+from dbern.planning.choose import Candidate, candidates
+from dbern.planning.planner import (
+    Settings,
+    footers,
+    plan_files,
+    plan_measurement,
+    problem_of,
+    public_rows,
+    resolved,
+)
+from dbern.planning.plans import ReleasePlan
+from dbern.planning.spec import ReleaseSpec
+from dbern.privacy.families import ADVANCED, PAPER
+from dbern.system import Progress, silent
+
+_STEPS = 14
+_MOST_OPTIONS = 20  # certified, each as a plan is: a fraction of a second
+Aim: TypeAlias = Literal["expected", "these-data", "any-database"]
+"""Which error is aimed at."""
+
+_LEAST, _MOST = Fraction(1, 10**4), Fraction(10**4)
+_DIGITS = 3
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row of the trade-off: what a plan with these k, h, noise and rank certifies.
+
+    Attributes
+    ----------
+    predicted : float
+        The error in data units that the plan's choice makes small (see `dbern.planning.choose`).
+    noise, approximation, rounding : float
+        Parts of the certificate of this component, in data units.
+    error : float
+        Their sum.
+    """
+
+    noise_kind: str
+    k: tuple[int, ...]
+    h: tuple[int, ...]
+    values: int
+    predicted: float
+    noise: float
+    approximation: float
+    rounding: float
+    error: float
+
+
+def tradeoff(spec: ReleaseSpec) -> list[Option]:
+    """The best order for each lattice and rank of the first component, least predicted error first.
+
+    The first is what the plan chooses, and each is certified as the plan certifies it. At most
+    `_MOST_OPTIONS`; no record is read.
+
+    Raises
+    ------
+    SpecError
+        For files, columns or settings that cannot work.
+    """
+    _refuse_advanced(spec)
+    files = footers(spec)
+    if PAPER in spec.families:
+        raise SpecError('mechanism.calibration: the trade-off is that of "tight". Write "tight"')
+    n, at_once = public_rows(spec, files), sum(one.outputs for one in spec.components)
+    settings = Settings.of(spec, n, at_once)
+    measurement = resolved(spec.components[0], n, spec)
+    if measurement.entries or measurement.linear:
+        raise SpecError(
+            f'target.kind: "{spec.learner.kind}" leaves no k, h or rank to choose. '
+            "Leave out --table."
+        )
+    best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
+    families = {noise: one for one in settings.families for noise in one.kinds.values()}
+    for noise, family in families.items():
+        if settings.noise not in ("auto", noise):
+            continue
+        kind = next(kind for kind, name in family.kinds.items() if name == noise)
+        for candidate in candidates(kind, problem_of(measurement, settings, family)):
+            strategy = candidate.strategy
+            key = (noise, strategy.lattice.k, strategy.layout.size)
+            if key not in best or candidate.error < best[key].error:
+                best[key] = candidate
+    options = []
+    for (noise, k, values), one in sorted(best.items(), key=_predicted)[:_MOST_OPTIONS]:
+        planned, _ = plan_measurement(measurement, settings, one.strategy, one.h, families[noise])
+        sure, predicted = planned.certificate, one.error * measurement.unit
+        parts = (sure.noise, sure.approximation, sure.rounding, sure.total)
+        options.append(Option(noise, k, one.h, values, predicted, *parts))
+    return options
+
+
+def _predicted(item: tuple[object, Candidate]) -> float:
+    return item[1].error
+
+
+def smallest_epsilon(
+    spec: ReleaseSpec, error: float, progress: Progress = silent, about: Aim = "any-database"
+) -> tuple[Fraction, ReleasePlan]:
+    """The smallest epsilon, to three digits, for which an error is at most `error` in data units.
+
+    Bisection on a logarithmic scale over plans; the error falls as epsilon grows but for the
+    choice's own steps, so the answer keeps what it says though a slightly smaller one might too.
+
+    Parameters
+    ----------
+    about : "expected", "these-data" or "any-database"
+        Which error: what is expected of typical data, the band of evenly spread records, or the
+        certificate. For the last, plans have ``objective = "certified"``.
+
+    Raises
+    ------
+    SpecError
+        Where no epsilon reaches the error, or the learner's plan does not tell it.
+    """
+    _refuse_advanced(spec)
+    files = footers(spec)
+
+    def planned(epsilon: Fraction) -> ReleasePlan:
+        if about == "any-database":
+            return plan_files(spec.certified_at(epsilon), files)
+        return plan_files(spec.changed({"budget": {"epsilon": str(epsilon)}}), files)
+
+    low, high = _LEAST, _MOST
+    best = planned(high)
+    reached = _aimed(best, about)
+    if not error >= reached:
+        raise SpecError(
+            f"--target-error: {error:g} is below {reached:.3g}, which even epsilon "
+            f"{high} certifies. Write a larger error, a larger bandwidth, or a larger mechanism.k."
+        )
+    for step in range(_STEPS):
+        middle = _rounded(float(low * high) ** 0.5)
+        candidate = planned(middle)
+        if _aimed(candidate, about) <= error:
+            high, best = middle, candidate
+        else:
+            low = middle
+        progress("searching epsilon", step + 1, _STEPS)
+    return high, best
+
+
+def _aimed(planned: ReleasePlan, about: Aim) -> float:
+    ahead = planned.outlook
+    found = {"expected": ahead.expected, "these-data": ahead.these_data}
+    error = found.get(about, planned.certificate.total)
+    if error is None:
+        raise SpecError(
+            f'--of: "{about}" is not told by this plan. Leave it out, or write "any-database"'
+        )
+    return error
+
+
+def _refuse_advanced(spec: ReleaseSpec) -> None:
+    if ADVANCED in spec.families:
+        raise SpecError(
+            'mechanism.noise: "laplace-advanced" is kept for comparison with a plan; to choose, '
+            'write noise = "auto"'
+        )
+
+
+def _rounded(value: float) -> Fraction:
+    return Fraction(f"{value:.{_DIGITS - 1}e}")

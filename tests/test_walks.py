@@ -117,8 +117,8 @@ def test_the_census_counts(tmp_path):
         "def lone(): ...\ndef used(): ...\ndef _private(): ...\n@group.command()\ndef run(): ...\n"
     )
     assert census(tmp_path) == {
-        "modules": 155, "modules at the top": 10, "lines": 45_337, "protocols": 7, "isinstance": 132,
-        "lone functions": 73,
+        "modules": 2, "modules at the top": 1, "lines": 10, "protocols": 2, "isinstance": 1,
+        "lone functions": 1,
     }  # fmt: skip
 
 

@@ -417,7 +417,9 @@ def test_a_file_that_changes_while_it_is_read_is_noticed_and_may_be_brought_back
     def late(where, *arguments):
         yield from read(where, *arguments)
         if where == str(path):
-            path.write_bytes(original[:4] + bytes([original[4] ^ 1]) + original[5:])
+            with path.open("r+b") as file:  # in place: another thread may be reading it
+                file.seek(4)
+                file.write(bytes([original[4] ^ 1]))
 
     with monkeypatch.context() as patch:
         patch.setattr(reading, "read_batches", late)

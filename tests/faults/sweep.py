@@ -43,7 +43,10 @@ def swept(folder: Path, looked_for: dict[bytes, str], spared: Iterable[Path] = (
     found = []
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not any(path.is_relative_to(one) for one in left_out):
-            content = path.name.encode() + b"\n" + path.read_bytes()
+            try:
+                content = path.name.encode() + b"\n" + path.read_bytes()
+            except FileNotFoundError:  # a live worker removed it meanwhile
+                continue
             found += [f"{path.relative_to(folder)}: {what}"
                       for what in found_in(content, looked_for)]  # fmt: skip
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from datetime import date
 from fractions import Fraction
 
@@ -348,3 +349,21 @@ def test_an_error_that_a_plan_does_not_tell_is_not_aimed_at(monkeypatch):
     monkeypatch.setattr("dbern.planning.planner.footers", lambda _spec: ())
     with pytest.raises(SpecError, match="--of"):
         smallest_epsilon(ReleaseSpec(**sections()), 1.0, about="these-data")
+
+
+def test_a_plan_with_a_delta_says_where_noise_without_one_errs_less():
+    """It is not taken: in zCDP it would cost twenty times as much."""
+
+    def planned(delta, **mechanism):
+        given = sections(mechanism={"k": None, "h": None, "noise": "auto", **mechanism})
+        given["budget"] = {**given["budget"], "delta": delta}
+        return plan_files(ReleaseSpec(**given), ())
+
+    free, paid = planned("0"), planned("1e-6")
+    (note,) = paid.notes
+    assert free.notes == planned("1e-6", noise=paid.noise.kind).notes == ()
+    pure, ours = map(float, re.findall(r"by ([\d.e-]+\d)", note))
+    assert pure == pytest.approx(free.outlook.expected, rel=0.02)
+    assert ours == pytest.approx(paid.outlook.expected, rel=0.02)
+    assert pure < ours
+    assert paid.noise.law.kind == "discrete-gaussian"

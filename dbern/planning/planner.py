@@ -50,7 +50,7 @@ from dbern.planning.plans import (
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.contract import Contract, Sensitivity, require_one_charge
-from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, family_of
+from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, family_of, named
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
 from dbern.targets.bandwidths import unit_notes
@@ -165,6 +165,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
                 "as missing"
                 for axis in spec.domain.lists
             ),
+            *_without_delta(measurements, settings, chosen_ways),
         ),
         random_dp=random_privacy(spec.components, spec.charge),
         outlook=outlook_of(
@@ -388,6 +389,34 @@ def choose(
             f'Write noise = "{family.plain}" or "auto"'
         )
     return best.strategy, best.h, family
+
+
+def _without_delta(
+    measurements: Sequence[Measurement],
+    settings: Settings,
+    ways: Mapping[str, tuple[Any, tuple[int, ...], NoiseFamily]],
+) -> tuple[str, ...]:
+    """Say where noise that needs no delta errs less.
+
+    It is not taken: an account that composes in zCDP charges some twenty times as much for it, and
+    a plan does not know the account.
+    """
+    one, *others = measurements
+    if others or not one.kernels or not settings.charge.delta or settings.noise != "auto":
+        return ()
+    strategy, h, family = ways[one.name]
+    ours = problem_of(one, settings, family).candidate(strategy, h).error
+    pure, best = replace(settings, charge=Budget(settings.charge.epsilon)), ours / (1 + _WORTH)
+    for noise in named("auto", with_delta=False):
+        problem = replace(problem_of(one, pure, noise), h=settings.per_axis("h", one.domain))
+        found = chosen(list(noise.kinds), replace(problem, to_beat=best))
+        best = best if found is None else found.error
+    if best == ours / (1 + _WORTH):
+        return ()
+    return (
+        f"noise that needs no delta is predicted to err by {one.unit * best:.3g}, this plan by "
+        f'{one.unit * ours:.3g}. Write delta = "0" in [budget], unless the account is in zCDP',
+    )
 
 
 def _corners(measurement: Measurement, settings: Settings) -> tuple[Strategy, tuple[int, ...]]:

@@ -138,6 +138,8 @@ class KNormNoise(LaplaceNoise):
 
     def draw(self, count: int, stream: KeyStream) -> SignedNoise:
         """The first `count` of the one vector's values, all of which are drawn."""
+        if count > self.values:
+            raise ValueError(f"a vector of {self.values} values has no {count}")
         vectors = discrete_k_norm(self.scale, self.values, stream, stream.second())
         return next(vectors)[:count]
 

@@ -224,6 +224,8 @@ def test_outputs_share_one_vector():
 def test_there_is_no_noise_beyond_the_values(start, count):
     with pytest.raises(IntegrityError, match="24 values"):
         privatize(zeros(count), start, NOISE, KEY, "density")
+    with pytest.raises(ValueError, match="has no 25"):
+        NOISE.draw(25, KeyStream(KEY, 0))
 
 
 @pytest.mark.parametrize(("scale", "values"), GOLDEN)

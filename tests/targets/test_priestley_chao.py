@@ -365,7 +365,7 @@ def test_noise_is_in_proportion_to_the_gap():
 
 
 def test_the_table_compares_noises(monkeypatch):
-    monkeypatch.setattr("dbern.planning.planner.footers", lambda _spec: ())
+    monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
     options = tradeoff(GAPS.spec(1, 1000, "auto"))
     assert {"laplace", "binned-laplace", "spectral-laplace"} == {one.noise_kind for one in options}
 

@@ -483,7 +483,7 @@ def test_any_zarr_reader_can_rebuild_a_linear_function(project, client, monkeypa
 
 
 def test_a_linear_function_has_no_trade_off(monkeypatch):
-    monkeypatch.setattr("dbern.planning.planner.footers", lambda _spec: ())
+    monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
     with pytest.raises(dbern.SpecError, match="leaves no k"):
         tradeoff(CASES["logistic"].spec(1, 50, "laplace"))
     assert tradeoff(CASES["kernel logistic"].spec(1, 50, "laplace", k=9))

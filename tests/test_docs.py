@@ -187,6 +187,13 @@ def test_other_tools_share_the_ledger_as_their_page_says(reader):
     assert 0.59 < float(ran.stdout) < 0.601  # the library rounds losses up to a grid of 1e-4
 
 
+def test_a_frame_is_a_plotted_density_in_six_lines():
+    page = (ROOT / "docs" / "for-data-frames.md").read_text(encoding="utf-8")
+    (shown,) = (one.text for one in blocks(page) if "data=rides" in one.text)
+    assert len(shown.splitlines()) <= 6
+    assert ".plot()" in shown.splitlines()[-1]
+
+
 def test_every_page_that_has_code_is_run():
     for path in PAGES:
         name = path.relative_to(ROOT).as_posix()

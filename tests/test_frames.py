@@ -146,6 +146,7 @@ def states(spec, files):
 @pytest.mark.parametrize("name", SPECS)
 def test_every_type_of_column_counts_as_in_a_file(tmp_path, name, kind, monkeypatch):
     monkeypatch.setattr(frames, "GROUP_ROWS", 64)  # several row groups
+    monkeypatch.setattr(frames, "_PART_ROWS", 30)
     data, roles, target = SPECS[name]
     frame = everything()
     bounds = {"when": ["2026-03-28T00:00:00Z", "2026-03-31T00:00:00Z"], "paid": [0.0, 50.0]}

@@ -23,8 +23,10 @@ from dbern.data.parquet import BATCH_ROWS, FileFacts, check_column, leaves, reco
 from dbern.errors import DbernError, EnvironmentRefusedError, SpecError, exhausted
 from dbern.types import FloatArray
 
-GROUP_ROWS = 1 << 17
-"""Rows of a row group of a spool, of which one may have up to twice as many."""
+GROUP_ROWS = 1 << 19
+"""Rows of a row group of a spool, of which one may have up to twice as many: each has its price."""
+
+_PART_ROWS = 1 << 17  # that are converted at a time
 
 _GROUP_BYTES = 1 << 25  # from which a row group is written although it has fewer rows
 _PLACE = "data"
@@ -115,9 +117,10 @@ def _of_pandas(data: Any, wanted: Callable[[str], bool]) -> Frame:
         return piece.iloc[:, places].set_axis([labels[place] for place in places], axis=1)
 
     def read() -> Iterator[pa.RecordBatch]:
-        for start in range(0, len(data), GROUP_ROWS):
-            piece = part(start, start + GROUP_ROWS)
-            yield from pa.Table.from_pandas(piece, schema, preserve_index=False).to_batches()
+        for start in range(0, len(data), _PART_ROWS):
+            piece = part(start, start + _PART_ROWS)
+            arrays = [_column_of(piece.iloc[:, [place]], one) for place, one in enumerate(schema)]
+            yield from pa.Table.from_arrays(arrays, schema=schema).to_batches()
 
     none = part(0, 0)
     for label, kind in zip(none.columns, none.dtypes, strict=True):
@@ -129,6 +132,13 @@ def _of_pandas(data: Any, wanted: Callable[[str], bool]) -> Frame:
     alone = (none.iloc[:, [place]] for place in range(none.shape[1]))
     schema = pa.schema([pa.Schema.from_pandas(one, preserve_index=False).field(0) for one in alone])
     return Frame(schema, _others(map(str, data.columns), wanted), lambda: len(data), read)
+
+
+def _column_of(alone: Any, kind: pa.Field) -> Any:
+    """Return the only column of a frame; floats as they are, for NaN means missing all the same."""
+    if str(alone.dtypes.iloc[0]) == "float64":
+        return pa.array(alone.iloc[:, 0].to_numpy())
+    return pa.Table.from_pandas(alone, pa.schema([kind]), preserve_index=False).column(0)
 
 
 def _of_dask(data: Any, wanted: Callable[[str], bool]) -> Frame:
@@ -143,7 +153,7 @@ def _of_dataset(data: Any, wanted: Callable[[str], bool]) -> Frame:
     def read() -> Iterator[pa.RecordBatch]:
         ahead = {"batch_readahead": 2, "fragment_readahead": 1}
         names = list(schema.names)
-        yield from data.scanner(columns=names, batch_size=GROUP_ROWS, **ahead).to_reader()
+        yield from data.scanner(columns=names, batch_size=_PART_ROWS, **ahead).to_reader()
 
     return Frame(schema, _others(data.schema.names, wanted), data.count_rows, read)
 

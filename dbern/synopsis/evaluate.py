@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.pieces import Pieces, resample
+from dbern.combination import Combination
 from dbern.data.domain import Domain
+from dbern.errors import SpecError
 from dbern.types import FloatArray
 
 LEAST_RESAMPLED = 1 << 15
@@ -160,3 +163,30 @@ def _fill(
             _fill(found, here, others, (*place, part))
         else:
             found[(*place, part)] = here
+
+
+# --- Which functions have probabilities
+
+
+def require_probabilities(combination: Combination, target: Mapping[str, Any]) -> None:
+    """Refuse a function that leaves no probabilities of its classes.
+
+    Raises
+    ------
+    SpecError
+        Which says what does.
+    """
+    if not combination.classes:
+        raise SpecError("probabilities: this function has no classes. Ask for its values")
+    if combination.log_odds or combination.meaning(target) == "log-odds":
+        return
+    if target.get("release") == "joint":
+        raise SpecError(
+            "probabilities: a joint release is the difference of two scores, which do not follow "
+            'from it. Release naive Bayes with release = "factored", or ask for decisions'
+        )
+    raise SpecError(
+        f"probabilities: a {target['kind']} of {len(combination.classes)} classes has none. Use "
+        "decision_function or predict, or release naive-bayes or, of two classes, "
+        "logistic-regression"
+    )

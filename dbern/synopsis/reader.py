@@ -21,7 +21,7 @@ from dbern.privacy.budget import Budget, PrivacyUnit
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing
 from dbern.synopsis.bands import ArrayBand, Bracketed, bracketed
-from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores
+from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores, require_probabilities
 from dbern.synopsis.notebook import described, plotted
 from dbern.synopsis.points import (
     Points,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from dbern.synopsis.questions.distribution import Distribution
 
 
-# --- What is asked of a synopsis at each point, and which synopses have probabilities
+# --- What is asked of a synopsis at each point
 
 
 Order: TypeAlias = int | Sequence[int] | str | None
@@ -74,30 +74,6 @@ class _Question:
     smoothings: tuple[Smoothing, ...] | None
     answer: Answer = "value"
     noise: tuple[float, ...] = ()
-
-
-def _require_probabilities(combination: Combination, target: Mapping[str, Any]) -> None:
-    """Refuse a function that leaves no probabilities of its classes.
-
-    Raises
-    ------
-    SpecError
-        Which says what does.
-    """
-    if not combination.classes:
-        raise SpecError("probabilities: this function has no classes. Ask for its values")
-    if combination.log_odds or combination.meaning(target) == "log-odds":
-        return
-    if target.get("release") == "joint":
-        raise SpecError(
-            "probabilities: a joint release is the difference of two scores, which do not follow "
-            'from it. Release naive Bayes with release = "factored", or ask for decisions'
-        )
-    raise SpecError(
-        f"probabilities: a {target['kind']} of {len(combination.classes)} classes has none. Use "
-        "decision_function or predict, or release naive-bayes or, of two classes, "
-        "logistic-regression"
-    )
 
 
 # --- Synopsis
@@ -224,7 +200,7 @@ class Synopsis:
         if answer == "value":
             return _Question(smoothings)
         if answer == "probability":
-            _require_probabilities(self.combination, self.metadata["target"])
+            require_probabilities(self.combination, self.metadata["target"])
         pairs = zip(self.arrays, smoothings, strict=True)
         return _Question(smoothings, answer, tuple(one.deviation(own) for one, own in pairs))
 

@@ -306,9 +306,14 @@ class PerturbedObjective:
         def term(block: slice) -> FloatArray:
             features = self._features[block]
             second = self.risk.loss.second(self._labels[block], features @ state.T)
-            second *= self._counts[block, None, None]
-            blocks = [[(features * second[:, i, j, None]).T @ features for j in range(outputs)]
-                      for i in range(outputs)]  # fmt: skip
+            second = np.moveaxis(second * self._counts[block, None, None], 0, -1).copy()
+            blocks = [
+                [(features * second[i, j, :, None]).T @ features for j in range(i + 1)]
+                for i in range(outputs)
+            ]
+            blocks = [
+                [blocks[max(i, j)][min(i, j)] for j in range(outputs)] for i in range(outputs)
+            ]
             return np.asarray(np.block(blocks))
 
         hessian = np.eye(outputs * size)

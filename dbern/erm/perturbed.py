@@ -61,6 +61,7 @@ MOST_TIMES = 4
 _COPIES = 6  # of the rows: gathered, sorted, split, features, labels and slopes
 _UNLIKELY = 1e-9  # of b, in the certificate
 _MOVED = 2.0
+_MOST_WEIGHT, _LEAST_SCALE = 2.0**10, 2.0**-4  # no penalty or noise that matters is smaller
 
 
 class CubeFeatures(LinearFeatures):
@@ -110,7 +111,8 @@ class PerturbedFunctions:
         weight = penalty_weight(epsilon * determinant, trace, rank, square)
         left = epsilon * (1 - ROUNDED - determinant)
         scale = Perturbation.for_budget((), rows * _MOVED, left).scale
-        return replace(cls.of(model, n, weight, scale), spent=1 - ROUNDED)
+        found = cls.of(model, n, min(weight, _MOST_WEIGHT), max(scale, _LEAST_SCALE))
+        return replace(found, spent=1 - ROUNDED)
 
     def measurement(self) -> Measurement:
         """Return it as a measurement, whose fraction pays for what is added at the end."""

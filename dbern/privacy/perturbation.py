@@ -53,6 +53,7 @@ STREAM_LABEL: Final = "perturbed objective 1"
 _CELLS: Final = 1 << 32
 _OUTWARD: Final = 1 + 2.0**-40
 _WORD: Final = 2.0**-63
+_MOST_EXPONENT: Final = 64.0
 MOST_SCALES: Final = 2.0**31
 """Up to this many scales the norm of b is known as `Perturbation.error` says: the sampler cuts
 magnitudes at 2^64, ``2^32`` scales. Whoever solves must know what to release beyond."""
@@ -72,7 +73,7 @@ def penalty_weight(epsilon: Fraction, trace: float, rank: int, square: float) ->
     >>> 0.4999 < math.log1p(a * 0.25 * 3.0) < 0.5
     True
     """
-    grown = math.expm1(float(epsilon) / rank / _OUTWARD)
+    grown = math.expm1(min(float(epsilon) / rank / _OUTWARD, _MOST_EXPONENT))
     return grown * rank / (trace * square) / _OUTWARD
 
 

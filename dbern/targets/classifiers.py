@@ -25,7 +25,7 @@ MOST_ROWS = 1 << 22
 """Rows that "auto" has the releasing process hold at most."""
 
 _COSTS = tuple(4.0**power for power in range(11))
-_MOST_PREDICTED = 300
+_MOST_PREDICTED = 64  # numbers: above, a prediction takes seconds
 _WHERE = (
     'target.method: "objective" is for a pure epsilon. Write method = "weights", or delta = "0" '
     "under budget"
@@ -73,7 +73,7 @@ class Classifier:
     def _planned(self, n: int, charge: Budget) -> Measurement:
         """Return the method and C that predict the smaller log loss, with what a plan says."""
         classes, axes = max(2, self.model.outputs), self.model.domain.dimensions
-        small = axes * classes <= _MOST_PREDICTED
+        small = (axes + 1) * classes <= _MOST_PREDICTED
         typical = TypicalClasses(classes, axes)
         able = not charge.delta
         if self.method == "objective" and not able:

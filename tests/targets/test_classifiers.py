@@ -259,6 +259,14 @@ def test_a_search_for_neighbours_says_that_it_would_show_nothing():
         search(LogisticRegression, spec_of({"method": "objective"}))
 
 
+@pytest.mark.parametrize("epsilon", ["0.0001", "100", "10000"])
+def test_any_epsilon_is_planned_and_solved(epsilon):
+    spec = spec_of(n=300, epsilon=epsilon)
+    plan = plan_files(spec, ())
+    part, weights = solved(plan, spec, table(300))
+    assert np.abs(weights).max() <= part.errors.value_bound
+
+
 # --- private rows
 
 PRIVATE = {"n": 0, "neighbors": "add-or-remove-one", "normalizer": "50"}

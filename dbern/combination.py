@@ -239,13 +239,7 @@ def gaussian_log_scores(
 
 
 def uncentred(moments: FloatArray) -> FloatArray:
-    """Turn sums of ``z = 2 u`` and ``z^2 - 1/2`` into those of u and ``u^2``, of each class.
-
-    Examples
-    --------
-    >>> uncentred(np.array([[0.5, 0.2, -0.15]])).round(6).tolist()
-    [[0.5, 0.1, 0.025]]
-    """
+    """Turn sums of ``z = 2 u`` and ``z^2 - 1/2`` into those of u and ``u^2``, of each class."""
     axes = moments.shape[1] // 2
     count, first, second = np.split(moments, [1, 1 + axes], axis=1)
     return np.hstack([count, first / 2, (second + count / 2) / 4])
@@ -386,6 +380,7 @@ class Combination:
         Of naive Bayes, how many values are listed of each axis of categories.
     grid, degree : int, optional
         What is released are coefficients of `grid_polynomials` of so many points to that degree.
+        Of "least-squares" a degree of 2: of `with_products`.
     squares : "centred", optional
         Of "gaussian-naive-bayes": the released numbers are those of `uncentred`; None for sums of u
         and ``u^2``, as earlier releases have them.
@@ -431,6 +426,9 @@ class Combination:
         if self.grid is not None and self.degree is not None and unit is not None:
             parts = [grid_polynomials(unit[..., 0], self.grid, self.degree + 1) @ parts[0]]
         elif self.constant is not None and unit is not None:
+            if self.degree is not None:
+                listed, numbers = np.split(unit, [sum(self.lists)], axis=-1)
+                unit = np.concatenate([listed, with_products(numbers)], axis=-1)
             parts = linear_values(parts[0], unit, self.constant)
         if self.kind == "linear":
             return parts[0]
@@ -668,6 +666,13 @@ class Combination:
         return cls(**facts)
 
 
+def with_products(unit: FloatArray) -> FloatArray:
+    """Append products ``z_i z_j``, and ``2 z_i^2 - 1``, of z = 2 y - 1 to positions y."""
+    first, second = np.triu_indices(unit.shape[-1])
+    found = (2 * unit[..., first] - 1) * (2 * unit[..., second] - 1)
+    return np.concatenate([unit, np.where(first == second, 2 * found - 1, found)], axis=-1)
+
+
 def grid_polynomials(positions: FloatArray, points: int, count: int) -> FloatArray:
     """Return polynomials of degrees 0 to `count` - 1 at positions (...) in [0, 1]: (..., count).
 
@@ -687,11 +692,6 @@ def linear_values(weights: FloatArray, unit: FloatArray, constant: float) -> lis
 
     Of each function in turn the weights of the coordinates and, unless it is zero, that of the
     constant.
-
-    Examples
-    --------
-    >>> linear_values(np.array([1.0, 2.0, 3.0]), np.array([[0.5, 0.25]]), 1.0)[0].tolist()
-    [4.0]
     """
     axes = unit.shape[-1]
     each = weights.reshape(-1, axes + (constant > 0))

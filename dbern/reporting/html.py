@@ -211,7 +211,7 @@ def released(component, name):
 parts = [released(one, name) for one in facts["components"] for name in one["arrays"]]
 {combined}"""
 
-_WITH_LISTS = "# FORMAT.md says how values follow from what is stored where axes have lists"
+_WITH_LISTS = "# FORMAT.md says how values follow from what is stored: see combine and domain"
 
 _LINEAR = """\
 y, constant = np.array([position(name) for name in axes]), facts["combine"]["constant"]
@@ -318,7 +318,7 @@ def recipes(synopsis: Synopsis) -> dict[str, str]:
         ),
         "shell": _SHELL.format(store=shlex.quote(store)),
         "zarr": _WITH_LISTS
-        if synopsis.domain.lists
+        if synopsis.domain.lists or combine.degree is not None
         else _ZARR.format(
             store=store,
             named=", ".join(f"{name!r}: {place!r}" for name, place in places.items()),

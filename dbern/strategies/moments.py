@@ -118,6 +118,18 @@ MOST_COLUMNS = 128
 """Numbers and listed values together: solving takes their cube."""
 
 
+def product_names(names: Sequence[str]) -> list[str]:
+    """Return the names of `dbern.combination.with_products` of some numbers.
+
+    Examples
+    --------
+    >>> product_names(["x", "y"])
+    ['x^2', 'x * y', 'y^2']
+    """
+    pairs = itertools.combinations_with_replacement(names, 2)
+    return [f"{one}^2" if one == other else f"{one} * {other}" for one, other in pairs]
+
+
 @dataclass(frozen=True)
 class Moments:
     """The entries of D numbers and m categories; see the top of the module.

@@ -240,7 +240,7 @@ class _CombineFacts(Facts):
         require((self.low is None, self.high is None) == (not ranged,) * 2, "low and high")
         require(not ranged or self.low < self.high, "low must be below high")
         both = self.declares("grid"), self.declares("degree")
-        require(both[0] == both[1], "grid and degree")
+        require(both[0] == both[1] or (solved and self.degree == 2), "grid and degree")
         require(not both[0] or self.degree**2 < 4 * self.grid, "degree: too large for the grid")
         gaussian = self.kind == GAUSSIAN_BAYES
         require(gaussian or not self.declares("squares"), "squares: is not of this kind")
@@ -580,6 +580,10 @@ class Released(Facts):
             else:
                 fits &= (functions, vector) == (0, labels * (1 + 2 * axes + sum(blocks)))
         elif combine.kind == LEAST_SQUARES:
+            if combine.declares("degree"):
+                fits = tuple(combine.lists or ()) == blocks
+                require(fits, "combine: lists are not those of the axes")
+                axes += axes * (axes + 1) // 2
             size = made(lambda: Moments(axes + 1, combine.weight, blocks).size)
             fits = (functions, vector, combine.constant) == (0, size, 1.0)
             fits &= axes < MOST_NUMBERS and combine.response not in domain

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
@@ -15,7 +16,7 @@ import numpy as np
 from dbern.combination import Combination
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
-from dbern.strategies.moments import Fit, Measured, Moments, least_squares
+from dbern.strategies.moments import Fit, Measured, Moments, least_squares, product_names
 from dbern.synopsis.arrays import ReleasedVector, Smoothing
 from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.store import ReleasedStore
@@ -49,6 +50,9 @@ class Regression:
     counted : float
         The share of the rows that count, estimated: a small one where bounds or lists of values
         leave most of them out.
+    products : mapping of str to (str, str)
+        Of degree 2: by the name of its coefficient the two columns of a product ``z_i z_j``, or of
+        ``2 z_i^2 - 1``, where z is a column moved from its bounds to [-1, 1].
     """
 
     response: str
@@ -59,6 +63,7 @@ class Regression:
     r2: float
     residual: float
     counted: float = 1.0
+    products: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         ends = self.intervals
@@ -85,6 +90,11 @@ class Regression:
         array, domain = as_points(points, self.domain), self.domain
         numbers = array[:, [not axis.categories for axis in domain.axes]]
         found = self.intercept + numbers @ self._slopes(domain.numbers)
+        within = Domain(domain.numbers)
+        z = dict(zip(within.names, 2 * within.to_unit(numbers).T - 1, strict=True))
+        for name, (one, other) in self.products.items():
+            product = z[one] * z[other]
+            found += self.coefficients[name] * (2 * product - 1 if one == other else product)
         if domain.lists:
             listed = domain.features(array)[:, : sum(domain.blocks)]
             found += listed @ self._slopes(domain.lists)
@@ -122,7 +132,13 @@ class ReleasedMoments(ReleasedVector):
     ) -> None:
         super().__init__(store, name, facts)
         response = Axis(str(combination.response), combination.low, combination.high)
-        self._lists, self._numbers = domain.lists, (*domain.numbers, response)
+        own = [axis.name for axis in domain.numbers]
+        names = product_names(own) if combination.degree == 2 else []
+        products = tuple(Axis(name, -1.0, 1.0) for name in names)
+        self._pairs = dict(
+            zip(names, itertools.combinations_with_replacement(own, 2), strict=False)
+        )
+        self._lists, self._numbers = domain.lists, (*domain.numbers, *products, response)
         self._names = (*domain.names, response.name)
         self._weight, self._ridge = combination.weight or 1, combination.ridge
 
@@ -140,9 +156,11 @@ class ReleasedMoments(ReleasedVector):
     def _weights(self) -> FloatArray:
         columns = len(self._measured.means) - 1
         fit = least_squares(self._measured, columns, range(columns), self._ridge)
-        radius, numbers = self._numbers[-1].width / 2, columns - len(self._numbers) + 1
-        listed, slopes = np.split(fit.slopes, [numbers])
-        return radius * np.concatenate([listed, 2 * slopes, [fit.intercept - slopes.sum()]])
+        radius, listed = self._numbers[-1].width / 2, columns - len(self._numbers) + 1
+        axes = len(self._numbers) - 1 - len(self._pairs)
+        values, slopes, products = np.split(fit.slopes, [listed, listed + axes])
+        middle = [fit.intercept - slopes.sum()]
+        return radius * np.concatenate([values, 2 * slopes, products, middle])
 
     @cached_property
     def _measured(self) -> Measured:
@@ -173,7 +191,9 @@ class ReleasedMoments(ReleasedVector):
         own = self._ridge if ridge is None else None if ridge == "auto" else float(ridge)
         if own is not None and not 0 < own < math.inf:
             raise SpecError('ridge: must be above 0. Write ridge = "auto", or ridge = 0.01')
-        of, axes = self._axis(response), tuple(map(self._axis, chosen))
+        chosen = [name for name in names if name in chosen] if self._pairs else chosen
+        products = [name for name, pair in self._pairs.items() if set(pair) <= set(chosen)]
+        of, axes = self._axis(response), tuple(map(self._axis, [*chosen, *products]))
         places = [place for axis in axes for place in self._places(axis)]
         (place,) = self._places(of)
         fit = least_squares(self._measured, place, places, own)
@@ -210,7 +230,8 @@ class ReleasedMoments(ReleasedVector):
         rest = max(fit.varied - fit.explained, 0.0)
         return Regression(
             response=of.name,
-            domain=Domain(axes),
+            domain=Domain(tuple(axis for axis in axes if axis.name not in self._pairs)),
+            products={a.name: self._pairs[a.name] for a in axes if a.name in self._pairs},
             intercept=float(found[-1]),
             coefficients=MappingProxyType(dict(zip(names, found[:-1].tolist(), strict=True))),
             intervals=MappingProxyType(dict(zip([*names, "intercept"], ends, strict=True))),

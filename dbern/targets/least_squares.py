@@ -3,7 +3,10 @@
 A record whose axes and response are floats z in [-1, 1]^D (bounds mapped to -1 and 1), and whose
 categories are places in public lists, adds the entries of `dbern.strategies.moments` in units of
 ``2^-s``, each rounded to an integer; a missing record adds nothing, and neither does one with a
-category that is not listed. The sums are exact; division by n and the noise come after.
+category that is not listed. The sums are exact; division by n and the noise come after. With degree
+2 the products ``z_i z_j`` and ``2 z_i^2 - 1`` are further numbers: they lie in [-1, 1] too, as
+floats as well, for products of such floats and ``2 p - 1`` round monotonically; the bound for so
+many numbers holds, and is not attained.
 
 Sensitivity
 -----------
@@ -25,12 +28,13 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
+from dbern.combination import with_products
 from dbern.counting.kernel_sums import ByResponse
 from dbern.counting.measurement import WHOLE, Measurement
 from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.data.domain import Column, Domain, Response
 from dbern.strategies.base import Bound, Entries, Slab
-from dbern.strategies.moments import Moments
+from dbern.strategies.moments import Moments, product_names
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _MOST_BITS = 32
@@ -53,16 +57,20 @@ class MomentSums:
     domain: Domain
     response: Response
     moments: Moments
+    degree: int = 1
 
     @classmethod
-    def of(cls, domain: Domain, response: Response) -> MomentSums:
-        """Return those of all axes and the response."""
-        return cls(domain, response, Moments.of(len(domain.numbers) + 1, domain.blocks))
+    def of(cls, domain: Domain, response: Response, degree: int = 1) -> MomentSums:
+        """Return those of all axes, with degree 2 of their products, and of the response."""
+        axes = len(domain.numbers)
+        axes += axes * (axes + 1) // 2 if degree == 2 else 0
+        return cls(domain, response, Moments.of(axes + 1, domain.blocks), degree)
 
     @property
     def entries(self) -> tuple[str, ...]:
         """What each number is."""
         names = [axis.name for axis in self.domain.numbers]
+        names += product_names(names) if self.degree == 2 else []
         values = [[f"{axis.name} = {one}" for one in axis.categories] for axis in self.domain.lists]
         return tuple(self.moments.entries([*names, self.response.name], values))
 
@@ -170,7 +178,10 @@ class MomentAccumulator(RecordAccumulator):
         kept, positions = self.sums.domain.bounded(records)
         known, _, responses = ByResponse(self.sums.response)(records)
         codes, axes = self.sums.domain.parted(positions[known[kept]])
-        numbers = np.column_stack([2.0 * axes - 1.0, responses[kept & known]])
+        axes, products = np.split(
+            with_products(axes) if self.sums.degree == 2 else axes, [axes.shape[1]], axis=1
+        )
+        numbers = np.column_stack([2.0 * axes - 1.0, products, responses[kept & known]])
         for start in range(0, len(numbers), _ROWS):
             part = slice(start, start + _ROWS)
             plain = self._integers(numbers[part])

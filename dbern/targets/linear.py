@@ -191,7 +191,7 @@ class LogisticRegression(Learner):
 
 
 class RidgeRegression(Learner):
-    """Linear least squares with a penalty.
+    """Linear or quadratic least squares with a penalty.
 
     *By moments*: released are the count, sums, squares and products of the axes and the response;
     what is solved of them is post-processing, for any of these numbers as the response
@@ -204,6 +204,9 @@ class RidgeRegression(Learner):
     method : "auto", "moments" or "weights"
         "auto" takes moments, whose predicted error is smaller: up to 63 axes, and where no
         parameter of weights is stated.
+    degree : 1 or 2
+        By moments: 2 adds the products of two axes of numbers, and their squares, each moved to
+        [-1, 1]. What that costs grows with the fourth power of the number of axes.
     C : "auto" or float
         The paper's: scikit-learn's alpha is n/C, of positions in the unit cube. By moments "auto"
         lets the released numbers and the known noise decide; by weights it is 1.
@@ -220,7 +223,7 @@ class RidgeRegression(Learner):
     Examples
     --------
     >>> RidgeRegression(C=4.0).get_params()
-    {'method': 'auto', 'C': 4.0, 'constant': 1.0, 'shards': 'auto'}
+    {'method': 'auto', 'degree': 1, 'C': 4.0, 'constant': 1.0, 'shards': 'auto'}
     """
 
     kind: ClassVar[str] = "ridge-regression"
@@ -229,6 +232,7 @@ class RidgeRegression(Learner):
     method: Literal["auto", "moments", "weights"] = Field(
         "auto", description='method = "auto", "moments" or "weights"'
     )
+    degree: Literal[1, 2] = Field(1, description="degree = 1 or degree = 2")
     C: Literal["auto"] | Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
         "auto", description='C = "auto", or C = 1.0: scikit-learn\'s alpha is n / C'
     )
@@ -239,7 +243,7 @@ class RidgeRegression(Learner):
         """One."""
         response = response_of(schema)
         if self._by_moments(schema):
-            return (MomentSums.of(schema.domain, response).measurement(),)
+            return (MomentSums.of(schema.domain, response, self.degree).measurement(),)
         loss = Square(response.radius)
         space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
         return (minimizer("prediction", schema, loss, space, self._cost, self.shards),)
@@ -249,20 +253,28 @@ class RidgeRegression(Learner):
         if not self._by_moments(schema):
             return of_responses(schema, self.constant)
         response = response_of(schema)
-        weight = MomentSums.of(schema.domain, response).moments.weight
+        weight = MomentSums.of(schema.domain, response, self.degree).moments.weight
+        quadratic = self.degree == 2
         return Combination(
             LEAST_SQUARES, low=response.low, high=response.high, constant=1.0,
             response=response.name, weight=weight, ridge=self._ridge,
+            degree=2 if quadratic else None,
+            lists=schema.domain.blocks if quadratic else (),
         )  # fmt: skip
 
     def predictions(self, schema: RecordSchema, n: int, laws: Sequence[Noise]) -> tuple[str, ...]:
         """Predict the excess risk on typical records, beside a constant's."""
         axes, response = schema.domain.dimensions, response_of(schema)
         if self._by_moments(schema):
-            moments = MomentSums.of(schema.domain, response).moments
+            moments = MomentSums.of(schema.domain, response, self.degree).moments
             found = predicted_moments(moments, laws[0], self._ridge)
             solved = "automatic" if self._ridge is None else f"{self._ridge:g}, C = {self.C:g}"
-            return (f"by moments, ridge {solved}", *found.note(response.radius))
+            said = [f"by moments, ridge {solved}"]
+            if self.degree == 2:
+                alone = MomentSums.of(schema.domain, response).moments.sensitivity(1).value
+                times = moments.sensitivity(1).value / alone
+                said.append(f"degree 2: {times:.2g} times the sensitivity of degree 1")
+            return (*said, *found.note(response.radius))
         found = predicted_weights(axes, self._cost, self.constant, laws[0], response.radius)
         alpha = f"scikit-learn's alpha = n/C = {n / self._cost:.6g}"
         paper = f"by weights, C = {self._cost:g} in the paper's form C/n: {alpha}"
@@ -270,14 +282,22 @@ class RidgeRegression(Learner):
 
     def _by_moments(self, schema: RecordSchema) -> bool:
         numbers, listed = len(schema.domain.numbers), sum(schema.domain.blocks)
+        numbers += numbers * (numbers + 1) // 2 if self.degree == 2 else 0
+        if self.degree == 2 and numbers >= MOST_NUMBERS:
+            raise SpecError(
+                f"target.degree: axes and products are {numbers}, and moments are of at most "
+                f"{MOST_NUMBERS - 1}. Write degree = 1, or leave out axes."
+            )
         if numbers < MOST_NUMBERS and numbers + listed >= MOST_COLUMNS:
             raise SpecError(
                 f"data.bounds: {numbers} axes and {listed} listed values, and moments are of at "
                 f"most {MOST_COLUMNS - 1} together. List fewer values, or leave out axes."
             )
         fits = numbers < MOST_NUMBERS
-        if self.method == "auto" and not listed:
+        if self.method == "auto" and not listed and self.degree == 1:
             return fits and (self.constant, self.shards) == (1.0, "auto")
+        if self.method == "weights" and self.degree == 2:
+            raise SpecError('target.degree: 2 is of moments. Write method = "moments".')
         if self.method == "weights" and listed:
             raise SpecError(
                 "target.method: weights are of axes of numbers in this version. Write method = "

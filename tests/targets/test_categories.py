@@ -389,3 +389,84 @@ def test_a_plan_names_the_lists(project):
     project.write(table())
     text = str(dbern.plan(spec(project, *NORMAL)).notes)
     assert "state: 3 listed values; a record with another counts as missing" in text
+
+
+# --- Products of axes
+
+
+def quadratic(columns):
+    x, y = columns["x"] / 5 - 1, columns["y"]
+    return np.column_stack([x, y, 2 * x**2 - 1, x * y, 2 * y**2 - 1])
+
+
+def test_products_are_moments_of_further_numbers():
+    rng = np.random.default_rng(SEED)
+    box = Domain((Axis("x", 0.0, 10.0), Axis("y", -1.0, 1.0), Axis.of_values("kind", KINDS)))
+    vector = MomentSums.of(box, Response("minutes", 0.0, 60.0), 2)
+    assert vector.moments == Moments.of(6, (2,))
+    assert {"sum of x^2", "product of x * y and minutes", "sum of y^2 where kind = 2"} <= {
+        *vector.entries
+    }
+    columns = {"x": rng.uniform(0, 10, 100), "y": rng.uniform(-1, 1, 100)}
+    columns |= {"minutes": rng.uniform(0, 60, 100), "kind": rng.integers(0, 2, 100) * 1.0}
+    accumulator = vector.accumulator(Entries(vector.moments.size), 100)
+    state = np.zeros(accumulator.shape, dtype=np.int64)
+    accumulator.add(state, columns)
+    z = np.column_stack([quadratic(columns), columns["minutes"] / 30 - 1])
+    wanted = exact(vector.moments, z, columns["kind"][:, None].astype(int)).sum(axis=0)
+    found = np.ldexp(state.astype(float), -accumulator.bits)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "add-or-remove-one"])
+def test_a_search_finds_no_counterexample_to_products(neighbors):
+    bounds = {"x": [0.0, 10.0], "kind": {"values": KINDS}}
+    data = {"bounds": bounds, **ROLES[RidgeRegression]}
+    data |= {"neighbors": neighbors} if neighbors != "replace-one" else {}
+    found = search(RidgeRegression, {"data": data, "target": {"degree": 2}})
+    assert 0.4 < found.largest <= 1, found.largest
+
+
+def test_a_release_of_degree_two_is_quadratic_least_squares(project, client, monkeypatch):
+    columns = table()
+    columns["minutes"] = np.clip(20 + (columns["x"] - 4) ** 2 * (1 + columns["y"] / 3), 0, 60)
+    given = {**RIDGE[0], "degree": 2}, RIDGE[1]
+    bounds = {"x": BOUNDS["x"], "y": BOUNDS["y"], "kind": BOUNDS["kind"]}
+    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+    project.write(columns)
+    project.grant("1000000")
+    budget = {"epsilon": "1000000"}
+    synopsis = dbern.release(spec(project, *given, bounds, budget=budget), client=client).synopsis
+    frame = pd.DataFrame(columns)
+    x = np.column_stack([quadratic(columns), pd.get_dummies(frame.kind)])
+    peer = LinearRegression().fit(x, columns["minutes"])
+    np.testing.assert_allclose(synopsis(frame), np.clip(peer.predict(x), 0, 60), atol=0.05)
+    found = synopsis.regression()
+    assert found.products == {"x^2": ("x", "x"), "x * y": ("x", "y"), "y^2": ("y", "y")}
+    assert found.coefficients["x * y"] == pytest.approx(peer.coef_[3], abs=0.05)
+    np.testing.assert_allclose(found.predict(frame), peer.predict(x), atol=0.05)
+    other = synopsis.regression("y", ["minutes", "x"])
+    assert list(other.coefficients) == ["x", "minutes", "x^2"]
+    few = np.column_stack([x[:, 0], columns["minutes"], x[:, 2]])
+    peer = LinearRegression().fit(few, columns["y"])
+    np.testing.assert_allclose(other.predict(frame), peer.predict(few), atol=1e-3)
+
+
+def test_a_plan_says_what_degree_two_costs(project):
+    project.write(table())
+    for degree, said in ((1, False), (2, True)):
+        given = spec(project, {**RIDGE[0], "degree": degree}, RIDGE[1], {"x": [0, 1], "y": [0, 1]})
+        notes = dbern.plan(given).notes
+        assert ("degree 2: 3.1 times the sensitivity of degree 1" in notes) == said
+
+
+def test_degree_two_is_refused_where_it_cannot_be(project):
+    for target, text in (
+        ({"degree": 3}, r"target.degree"),
+        ({"degree": 2, "method": "weights"}, r"target.degree: 2 is of moments"),
+    ):
+        with pytest.raises(dbern.SpecError, match=text):
+            spec(project, {**RIDGE[0], **target}, RIDGE[1])
+    many = {f"x{i}": [0.0, 1.0] for i in range(11)}
+    with pytest.raises(dbern.SpecError, match=r"target.degree: axes and products are 77"):
+        spec(project, {**RIDGE[0], "degree": 2}, RIDGE[1], many)

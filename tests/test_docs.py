@@ -24,7 +24,7 @@ FOLDERS = (".", "docs", "pipelines", "deploy")
 PAGES = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
 PERSONAS = ["stewards", "operators", "analysts", "researchers", "data-frames"]
 RUN = ["docs/guide.md", "docs/oracle.md", "docs/other-tools.md", "README.md", "CONTRIBUTING.md"]
-RUN += [f"docs/for-{persona}.md" for persona in PERSONAS]
+RUN += ["docs/questions.md", *(f"docs/for-{persona}.md" for persona in PERSONAS)]
 LANGUAGES = {"python", "console", "toml", "sh", ""}
 OTHERS = ("make ", "git ", "pip ")  # of a checkout: what these do has tests of its own
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -148,6 +148,11 @@ def test_the_readme_is_followed_to_its_end(reader):
 @pytest.mark.slow
 def test_a_learner_is_added_as_the_contributing_page_says(reader):
     assert reader.follow("CONTRIBUTING.md") >= 5
+
+
+@pytest.mark.slow
+def test_a_release_is_asked_as_its_page_says(reader):
+    assert reader.follow("docs/questions.md") >= 6
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ SOURCE, SITE = ROOT / "build/docs/source", ROOT / "build/docs/site"
 MODULES = {
     "api/dbern.md": "dbern",
     "api/targets.md": "dbern.targets",
+    "api/questions.md": "dbern.synopsis.questions",
     "api/testing.md": "dbern.testing",
     "api/xarray.md": "dbern.xarray",
 }

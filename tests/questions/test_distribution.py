@@ -4,10 +4,18 @@ import warnings
 
 import numpy as np
 import pytest
-from asked import asked, counted, databases, planned, released
 from banding import centers, synopsis_of
+from questioned import (
+    OF_TWO,
+    QUESTIONS,
+    SMOOTHED,
+    asked,
+    covered,
+    databases,
+)
+from released_bins import planned, released
 
-from dbern.bernstein.kernels import Gaussian, kernel_of
+from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
 from dbern.strategies.bins import DEGREES
 from dbern.synopsis.questions import measure as module
@@ -54,84 +62,6 @@ def test_a_box_lies_between_products_of_splines():
 
 
 # --- Bands
-
-
-QUESTIONS = {
-    "mass": (lambda d: d.mass({"x": (0.2, 0.5)}), lambda x, _: ((x > 0.2) & (x < 0.5)).mean()),
-    "masses": (
-        lambda d: d.mass([{"x": (0.1, 0.4)}, {"x": (0.35, None)}]),
-        lambda x, _: np.array([((x > 0.1) & (x < 0.4)).mean(), (x > 0.35).mean()]),
-    ),
-    "count": (lambda d: d.count({"x": (None, 0.5)}), lambda x, _: (x < 0.5).sum()),
-    "mean": (lambda d: d.mean("x"), lambda x, _: x.mean()),
-    "median": (lambda d: d.quantile(0.5, "x"), lambda x, _: np.sort(x)[(len(x) + 1) // 2 - 1]),
-}
-OF_TWO = {
-    "conditional share": (
-        lambda d: d.mass({"x": (0.2, 0.6)}, given={"y": (0.1, None)}),
-        lambda x, y: ((x > 0.2) & (x < 0.6))[y > 0.1].mean(),
-    ),
-    "conditional mean": (
-        lambda d: d.mean("x", given={"y": (0.1, None)}),
-        lambda x, y: x[y > 0.1].mean(),
-    ),
-    "conditional quantile": (
-        lambda d: d.quantile(0.3, "x", given={"y": (0.1, None)}),
-        lambda x, y: np.quantile(x[y > 0.1], 0.3, method="inverted_cdf"),
-    ),
-}
-
-
-def smoothed_share(x, low, high):
-    return (BUMP.cumulative(high - x) - BUMP.cumulative(low - x)).mean()
-
-
-BUMP = Gaussian(0.1)
-SMOOTHED = {
-    "smoothed share": (
-        lambda d: d.mass({"x": (0.2, 0.5)}, target="smoothed"),
-        lambda x, _: smoothed_share(x, 0.2, 0.5),
-    ),
-    "smoothed count": (
-        lambda d: d.count({"x": (None, 0.5)}, target="smoothed"),
-        lambda x, _: len(x) * smoothed_share(x, 0.0, 0.5),
-    ),
-    "another density": (
-        lambda d: d.density(np.linspace(0.1, 0.9, 7)[:, None], bandwidth=0.15),
-        lambda x, _: Gaussian(0.15)(np.linspace(0.1, 0.9, 7)[:, None] - x).mean(axis=1),
-    ),
-    "another kernel": (
-        lambda d: d.density([[0.37]], kernel="biweight", bandwidth=0.3),
-        lambda x, _: kernel_of("biweight", 0.3)(0.37 - x).mean(),
-    ),
-    "smoothed median": (
-        lambda d: d.quantile(0.5, target="smoothed"),
-        lambda x, _: smoothed_median(x),
-    ),
-}
-
-
-def smoothed_median(x):
-    grid = np.linspace(0, 1, 2001)
-    cumulative = np.array([smoothed_share(x, 0.0, one) for one in grid])
-    return np.interp(0.5 * cumulative[-1], cumulative, grid)
-
-
-def covered(axes, n, questions, names, draws):
-    """For each database and question, how many of so many releases cover the answer."""
-    found = {}
-    for name in names:
-        rows = databases(axes, n)[name]
-        exact, x, y = counted(rows), rows[:, 0], rows[:, -1]
-        known = {asked: truth(x, y) for asked, (_, truth) in questions.items()}
-        for draw in range(draws):
-            d = asked(rows, draw + 1, exact=exact)
-            for question, (ask, _) in questions.items():
-                if not np.isnan(known[question]).any():
-                    answer = ask(d)
-                    inside = (answer.low <= known[question]) & (known[question] <= answer.high)
-                    found[name, question] = found.get((name, question), 0) + int(np.all(inside))
-    return found
 
 
 @pytest.mark.parametrize(
@@ -255,6 +185,27 @@ def test_another_density_is_about_that_of_the_rows():
         d.density([[2.0]])
 
 
+def test_marginals_and_level_sets():
+    rows = databases(2, 5000)["smooth"]
+    d = asked(rows)
+    at = np.linspace(0.1, 0.9, 9)
+    answer = d.marginal(at, "x")
+    truth = Gaussian(0.1)(at[:, None] - rows[:, 0]).mean(axis=1)
+    assert answer.value.dims == ("x",)
+    assert ((answer.low <= truth) & (truth <= answer.high)).all()
+    part = rows[rows[:, 1] < 0.3, 0]
+    answer = d.marginal(at, "x", given={"y": (None, 0.3)})
+    truth = Gaussian(0.1)(at[:, None] - part).mean(axis=1)
+    assert ((answer.low <= truth) & (truth <= answer.high)).all()
+    points = np.stack(np.meshgrid(at, at), axis=-1).reshape(-1, 2)
+    sets = d.level_set(2.0, points)
+    assert (sets.low <= sets.value).all()
+    assert (sets.value <= sets.high).all()
+    assert 0 < float(sets.low.sum()) < float(sets.high.sum()) < len(points)
+    with pytest.raises(SpecError, match="outside the bounds of x"):
+        d.marginal([2.0], "x")
+
+
 def test_points_that_look_like_the_rows():
     rows = databases(2, 20_000)["smooth"]
     points = asked(rows).sample(20_000, seed=3)
@@ -335,6 +286,8 @@ def test_questions_without_a_common_confidence_are_told_once():
         (lambda d: d.mass({}, target="rows"), 'write "records" or "smoothed"'),
         (lambda d: d.density([[0.1, 0.1]], kernel="box"), "is not known"),
         (lambda d: d.density([[0.1, 0.1]], bandwidth=0), "above 0"),
+        (lambda d: d.density([[0.1, 0.1]], bandwidth="wide"), "above 0"),
+        (lambda d: d.density([[0.1, 0.1]], bandwidth=np.ones(3)), "above 0"),
         (lambda d: d.sample(0), "at least 1"),
         (lambda d: d.quantile([0.5, 1.0], "x"), "between 0 and 1"),
         (lambda d: d.mean("x", given={"x": (0, 0.5)}), "what is asked about"),

@@ -180,15 +180,39 @@ def density_band(
     return scaled(Band(*(one[own] for one in band)), 0.0, peak)
 
 
-def mean_band(view: View, splines: AxisSplines, beta: Fraction) -> Band:
-    """Return the mean of t: a spline itself, and nonnegative times either side of a condition."""
+def mean_band(view: View, splines: AxisSplines, beta: Fraction, *, whole: bool) -> Band:
+    """Return the mean of t, which is a spline: of all rows a quotient, without any gap.
+
+    Under a condition G: with ``P = sum_j max(s_j - mu, 0) beta_j`` and ``N = sum_j max(mu - s_j, 0)
+    beta_j``, both nonnegative, s_j the coefficients of t, ``(t - mu) 1_G = P 1_G - N 1_G`` is at
+    most ``P U_G - N L_G`` and at least ``P L_G - N U_G``: places mu of a public grid are denied or
+    not as in `quantile_band`.
+    """
     low, near, high = _LAYERS
     t, one = splines.centers, np.ones(splines.count)
     total = float(view.of(_weights({near: one}))[0])
     value = _over(view.of(_weights({near: t})), total)
-    below = view.line(_weights({low: t}), _weights({high: one}))
-    above = view.line(_weights({high: t}), _weights({low: one}))
-    return quotients(value, below, above, view.measure, beta)
+    if whole:
+        line = view.line(_weights({near: t}), _weights({near: one}))
+        return quotients(value, line, line, view.measure, beta)
+    places = np.linspace(0.0, 1.0, _PLACES + 1)
+    more, less = np.maximum(t - places[:, None], 0.0), np.maximum(places[:, None] - t, 0.0)
+    # Integrals of t - mu fall as mu grows: signs are those of shares up to a place, reversed.
+    above = _weights({high: less, low: -more})
+    below = _weights({low: less, high: -more})
+    start, stop = _undenied(view, below, above, None, 0.0, beta)
+    first, last = places[max(start - 1, 0)], places[min(stop + 1, _PLACES)]
+    return Band(np.clip(value, first, last), np.array([first]), np.array([last]))
+
+
+def weighted_band(view: View, sides: Sides, beta: Fraction) -> Band:
+    """Return means of nonnegative weights (m, bins) of an axis, over those under its condition."""
+    low, near, high = _LAYERS
+    below, above = _product_sides(sides)
+    one = np.ones((1, sides.near.shape[1]))
+    value = _over(view.of(_weights({near: sides.near})), float(view.of(_weights({near: one}))[0]))
+    lines = view.line(below, _weights({high: one})), view.line(above, _weights({low: one}))
+    return quotients(value, *lines, view.measure, beta)
 
 
 _LAYERS = (0, 1, 2)
@@ -234,19 +258,33 @@ def quantile_band(
     shares = np.maximum.accumulate(_over(view.of(_weights({near: steps.near})), total))
     found = []
     for level in map(float, levels):
-        start, stop = 0, len(places) - 1
-        # By the tail first: draws are for the places that it does not deny.
-        for drawn, share in ((view.still(), beta * FIRST), (view, beta * (1 - FIRST))):
-            part = slice(start, stop + 1)
-            over, under = drawn.line(above[part], base_below), drawn.line(below[part], base_above)
-            up = np.flatnonzero(over.at(level, 1, view.measure, share / 2) >= 0)
-            down = np.flatnonzero(under.at(level, -1, view.measure, share / 2) <= 0)
-            stop = start + (int(down[-1]) if len(down) else 0)
-            start = min(start + int(up[0]), stop) if len(up) else stop
+        start, stop = _undenied(view, below, above, (base_below, base_above), level, beta)
         first, last = places[max(start - 1, 0)], places[min(stop + 1, len(places) - 1)]
         value = float(np.interp(level, shares, places))
         found.append((min(max(value, first), last), first, last))
     return Band(*np.array(found).T)
+
+
+def _undenied(
+    view: View,
+    below: FloatArray,
+    above: FloatArray,
+    bases: tuple[FloatArray, FloatArray] | None,
+    level: float,
+    beta: Fraction,
+) -> tuple[int, int]:
+    """The first place whose majorant may be above 0, and the last whose minorant may be below."""
+    start, stop = 0, len(above) - 1
+    base_below, base_above = (None, None) if bases is None else bases
+    # By the tail first: draws are for the places that it does not deny.
+    for drawn, share in ((view.still(), beta * FIRST), (view, beta * (1 - FIRST))):
+        part = slice(start, stop + 1)
+        over, under = drawn.line(above[part], base_below), drawn.line(below[part], base_above)
+        up = np.flatnonzero(over.at(level, 1, view.measure, share / 2) >= 0)
+        down = np.flatnonzero(under.at(level, -1, view.measure, share / 2) <= 0)
+        stop = start + (int(down[-1]) if len(down) else 0)
+        start = min(start + int(up[0]), stop) if len(up) else stop
+    return start, stop
 
 
 def _product_sides(sides: Sides) -> tuple[FloatArray, FloatArray]:

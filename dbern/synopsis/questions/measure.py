@@ -342,41 +342,34 @@ def _normal(size: int, draws: int, stream: int) -> FloatArray:
 def many_boxes(measure: Measure, axes: Sequence[Sides]) -> tuple[FloatArray, Line, Line]:
     """Return the estimates and lines of products of weights, without draws: (m,) each.
 
-    Over the total, and of these data alone.
-
-    The minorant is a sum of l products less one: `dbern.synopsis.questions.splines`.
+    Over the total, and of these data alone. The minorant of `dbern.synopsis.questions.splines` is
+    a sum of l products, ``L_1 U_2 .. U_l + U_1 (L_2 - U_2) .. U_l + ..``.
     """
     high, low = [one.high for one in axes], [one.low for one in axes]
-    terms = [[*high[:turn], low[turn], *high[turn + 1 :]] for turn in range(len(axes))]
-    if len(axes) > 1:
-        terms.append(high)
-    shares = [1.0] * len(axes) + [1.0 - len(axes)] * (len(axes) > 1)
+    gaps = [one.low - one.high for one in axes]
+    others = ([*high[:turn], gaps[turn], *high[turn + 1 :]] for turn in range(1, len(axes)))
+    terms = [[low[0], *high[1:]], *others]
     near = _contracted(measure.values, [one.near for one in axes])
-    return near, _factored(measure, terms, shares), _factored(measure, [high], [1.0])
+    return near, _factored(measure, terms), _factored(measure, [high])
 
 
-def _factored(
-    measure: Measure, terms: Sequence[Sequence[FloatArray]], shares: Sequence[float]
-) -> Line:
+def _factored(measure: Measure, terms: Sequence[Sequence[FloatArray]]) -> Line:
     count, size = len(terms[0][0]), measure.values.size
-    pairs = list(zip(terms, shares, strict=True))
-    top = sum((share * _contracted(measure.values, term) for term, share in pairs), np.zeros(count))
+    zeros = np.zeros(count)
+    top = sum((_contracted(measure.values, term) for term in terms), zeros)
     square = sum(
-        (a * b * _product((x * y).sum(axis=1) for x, y in zip(one, other, strict=True))
-         for one, a in pairs for other, b in pairs), np.zeros(count)
+        (_product(np.einsum("mj,mj->m", x, y) for x, y in zip(one, other, strict=True))
+         for one in terms for other in terms), zeros
     )  # fmt: skip
-    mixed = sum((a * _product(x.sum(axis=1) for x in one) for one, a in pairs), np.zeros(count))
-    largest = sum(
-        (abs(a) * _product(np.abs(x).max(axis=1) for x in one) for one, a in pairs), np.ones(count)
-    )
-    sizes = sum(
-        (abs(a) * _product(np.abs(x).sum(axis=1) for x in one) for one, a in pairs),
-        np.full(count, float(size)),
-    )
+    mixed = sum((_product(x.sum(axis=1) for x in one) for one in terms), zeros)
+    largest = sum((_product(np.abs(x).max(axis=1) for x in one) for one in terms), zeros)
+    sizes = sum((_product(np.abs(x).sum(axis=1) for x in one) for one in terms), zeros)
     error = measure.error + _FLOATS * float(np.abs(measure.values).max(initial=0.0))
     ones, none = np.ones(count), np.empty((count, 0))
-    base = measure.values.sum() * ones
-    return Line(top, base, square, mixed, size * ones, largest, error * sizes, none, none)
+    return Line(
+        *(top, measure.values.sum() * ones, square, mixed, size * ones),
+        *(largest + 1, error * (sizes + size), none, none),
+    )
 
 
 def _product(factors: Iterable[FloatArray]) -> FloatArray:

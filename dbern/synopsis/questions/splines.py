@@ -109,6 +109,10 @@ class AxisSplines:
         ridge = _RIDGE * np.trace(self.gram) / self.count
         return np.linalg.inv(self.gram + ridge * np.eye(self.count))
 
+    @cached_property
+    def _kept(self) -> FloatArray:
+        return np.eye(self.count) - self.gram @ self._smoother
+
     def steps(self, places: FloatArray) -> Sides:
         """Return the sides of ``1{t <= x}`` for places x (m,), whose ends count as outside too.
 
@@ -121,7 +125,7 @@ class AxisSplines:
         high = self._majorants(after) + SOLVED
         low = 1.0 - SOLVED - self._majorants(last - before)[:, ::-1]
         middle = (low + high) / 2
-        near = middle + (self.integrals(scaled / last) - middle @ self.gram) @ self._smoother
+        near = middle @ self._kept + self.integrals(scaled / last) @ self._smoother
         for sides in (low, near, high):
             sides[places <= 0], sides[places >= 1] = 0.0, 1.0
         return Sides(low, near, high)

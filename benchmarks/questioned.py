@@ -1,0 +1,149 @@
+"""How often answers of a release cover what was asked: kinds of questions, databases, releases.
+
+The bins of a database are counted once, exactly, and get the noise of one release after another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dbern.bernstein.kernels import Gaussian, kernel_of
+from dbern.data.domain import Axis, Domain
+from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
+from dbern.privacy.keystream import KeyStream
+from dbern.strategies.bins import bin_matrix
+from dbern.synopsis.questions.distribution import Distribution
+from dbern.synopsis.questions.measure import Measure
+from dbern.synopsis.questions.splines import AxisSplines
+
+AXES = ("x", "y", "z")
+
+
+def counted(rows: Any, cells: int = 12, degree: int = 3) -> Any:
+    """The exact bins of rows (n, axes) on the unit cube, as shares of them."""
+    letters = "abc"[: rows.shape[1]]
+    matrices = [bin_matrix(column, cells, degree) for column in rows.T]
+    terms = ",".join(f"n{letter}" for letter in letters)
+    return np.einsum(f"{terms}->{letters}", *matrices, optimize=True) / len(rows)
+
+
+def asked(
+    rows: Any,
+    key: int = 1,
+    *,
+    cells: int = 12,
+    degree: int = 3,
+    epsilon: float = 1.0,
+    exact: Any = None,
+    gaussian: bool = False,
+) -> Distribution:
+    """What a release of bins of these rows answers from, with the noise of a key, none for 0."""
+    n, exponent = len(rows), -40
+    exact = counted(rows, cells, degree) if exact is None else exact
+    scale = round(2 / (n * epsilon) * 2**40)
+    law = GaussianNoise(scale, exponent, 1) if gaussian else LaplaceNoise(scale, exponent, scale)
+    center = np.rint(exact.ravel() * 2**40).astype(np.int64)
+    stream = KeyStream(key.to_bytes(32, "big"), 0)
+    noisy = law.draw(center.size, stream).added_to(center) if key else center
+    splines = tuple(AxisSplines(cells, degree) for _ in exact.shape)
+    values = np.ldexp(noisy.astype(float), exponent).reshape(exact.shape)
+    domain = Domain(tuple(Axis(name, 0.0, 1.0) for name in AXES[: exact.ndim]))
+    measure = Measure(values, splines, law, 2.0**-40)
+    kernels = (Gaussian(0.1),) * exact.ndim
+    return Distribution("case", domain, (measure,), (None,), float(n), kernels)
+
+
+def databases(axes: int, n: int) -> dict[str, Any]:
+    """Rows (n, axes) of several kinds; coordinates are never on an edge of a region."""
+    rng = np.random.default_rng(axes)
+    centered = rng.uniform(0.05, 0.95, size=(9, axes))[rng.integers(9, size=n)]
+    halves = rng.uniform(size=(n, axes))
+    halves[: n // 2] = rng.uniform(size=(50, axes))[rng.integers(50, size=n // 2)]
+    return {
+        "smooth": rng.beta(2, 5, size=(n, axes)),
+        "uniform": rng.uniform(size=(n, axes)),
+        "clustered": np.clip(centered + 0.01 * rng.normal(size=(n, axes)), 0, 1),
+        "half at 50 places": halves,
+        "at the ends": rng.integers(0, 2, size=(n, axes)).astype(float),
+        "one point": np.full((n, axes), 0.4321),
+    }
+
+
+QUESTIONS = {
+    "mass": (lambda d: d.mass({"x": (0.2, 0.5)}), lambda x, _: ((x > 0.2) & (x < 0.5)).mean()),
+    "masses": (
+        lambda d: d.mass([{"x": (0.1, 0.4)}, {"x": (0.35, None)}]),
+        lambda x, _: np.array([((x > 0.1) & (x < 0.4)).mean(), (x > 0.35).mean()]),
+    ),
+    "count": (lambda d: d.count({"x": (None, 0.5)}), lambda x, _: (x < 0.5).sum()),
+    "mean": (lambda d: d.mean("x"), lambda x, _: x.mean()),
+    "median": (lambda d: d.quantile(0.5, "x"), lambda x, _: np.sort(x)[(len(x) + 1) // 2 - 1]),
+}
+OF_TWO = {
+    "conditional share": (
+        lambda d: d.mass({"x": (0.2, 0.6)}, given={"y": (0.1, None)}),
+        lambda x, y: ((x > 0.2) & (x < 0.6))[y > 0.1].mean(),
+    ),
+    "conditional mean": (
+        lambda d: d.mean("x", given={"y": (0.1, None)}),
+        lambda x, y: x[y > 0.1].mean(),
+    ),
+    "conditional quantile": (
+        lambda d: d.quantile(0.3, "x", given={"y": (0.1, None)}),
+        lambda x, y: np.quantile(x[y > 0.1], 0.3, method="inverted_cdf"),
+    ),
+}
+
+
+def smoothed_share(x, low, high):
+    return (BUMP.cumulative(high - x) - BUMP.cumulative(low - x)).mean()
+
+
+BUMP = Gaussian(0.1)
+SMOOTHED = {
+    "smoothed share": (
+        lambda d: d.mass({"x": (0.2, 0.5)}, target="smoothed"),
+        lambda x, _: smoothed_share(x, 0.2, 0.5),
+    ),
+    "smoothed count": (
+        lambda d: d.count({"x": (None, 0.5)}, target="smoothed"),
+        lambda x, _: len(x) * smoothed_share(x, 0.0, 0.5),
+    ),
+    "another density": (
+        lambda d: d.density(np.linspace(0.1, 0.9, 7)[:, None], bandwidth=0.15),
+        lambda x, _: Gaussian(0.15)(np.linspace(0.1, 0.9, 7)[:, None] - x).mean(axis=1),
+    ),
+    "another kernel": (
+        lambda d: d.density([[0.37]], kernel="biweight", bandwidth=0.3),
+        lambda x, _: kernel_of("biweight", 0.3)(0.37 - x).mean(),
+    ),
+    "smoothed median": (
+        lambda d: d.quantile(0.5, target="smoothed"),
+        lambda x, _: smoothed_median(x),
+    ),
+}
+
+
+def smoothed_median(x):
+    grid = np.linspace(0, 1, 2001)
+    cumulative = np.array([smoothed_share(x, 0.0, one) for one in grid])
+    return np.interp(0.5 * cumulative[-1], cumulative, grid)
+
+
+def covered(axes, n, questions, names, draws):
+    """For each database and question, how many of so many releases cover the answer."""
+    found = {}
+    for name in names:
+        rows = databases(axes, n)[name]
+        exact, x, y = counted(rows), rows[:, 0], rows[:, -1]
+        known = {asked: truth(x, y) for asked, (_, truth) in questions.items()}
+        for draw in range(draws):
+            d = asked(rows, draw + 1, exact=exact)
+            for question, (ask, _) in questions.items():
+                if not np.isnan(known[question]).any():
+                    answer = ask(d)
+                    inside = (answer.low <= known[question]) & (known[question] <= answer.high)
+                    found[name, question] = found.get((name, question), 0) + int(np.all(inside))
+    return found

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.system import html_table
-
-if TYPE_CHECKING:
-    from dbern.synopsis.reader import Synopsis
 
 _PLACES = {1: 401, 2: 201}
 _LONGEST = 3.0  # side of a map in true aspect
 
 
-def described(synopsis: Synopsis) -> str:
+def described(facts: Mapping[str, Any], domain: Domain, url: str) -> str:
     """Return what was released, over what, and what is promised, as an HTML table."""
-    facts = synopsis.metadata
-    certificate, axes = facts["certificate"], synopsis.domain.axes
+    certificate, axes = facts["certificate"], domain.axes
     guarantee = "RANDOM DP only, " if "random_dp" in facts else ""
     guarantee += f"epsilon {facts['epsilon']}, delta {facts['delta']}"
     return html_table(
@@ -31,7 +29,7 @@ def described(synopsis: Synopsis) -> str:
             "guarantee": f"{guarantee}, {facts['neighbors']}, unit {facts['unit']}",
             "error": f"at most {certificate['total']:.4g} everywhere, with probability "
             f"{1 - certificate['beta']:g}",
-            "at": synopsis.url,
+            "at": url,
         }
     )
 
@@ -40,7 +38,13 @@ def _end(unit: Any, value: float) -> str:
     return str(unit.text(value)) if unit else f"{value:g}"
 
 
-def plotted(synopsis: Synopsis, ax: Any = None, **how: Any) -> Any:
+def plotted(
+    domain: Domain,
+    grid_of: Callable[[int], Any],
+    interval: Callable[[Any], Any],
+    ax: Any = None,
+    **how: Any,
+) -> Any:
     """Draw a curve with its simultaneous band, or a map: upright, in true aspect where it can be.
 
     Axes of lengths that are alike are drawn to one scale. Groups and classes are lines of a curve,
@@ -48,6 +52,8 @@ def plotted(synopsis: Synopsis, ax: Any = None, **how: Any) -> Any:
 
     Parameters
     ----------
+    grid_of, interval : callable
+        Of a synopsis.
     ax : matplotlib Axes, optional
         Where to draw; not for maps of groups.
     **how
@@ -62,23 +68,23 @@ def plotted(synopsis: Synopsis, ax: Any = None, **how: Any) -> Any:
     SpecError
         For three axes or more.
     """
-    axes = synopsis.domain.axes
+    axes = domain.axes
     if len(axes) not in _PLACES:
         raise SpecError(
             f"plot: there are {len(axes)} axes. Select from a grid, such as "
             f"synopsis.grid(50).isel({axes[-1].name}=25).plot()"
         )
-    grid, first = synopsis.grid(_PLACES[len(axes)]), axes[0].name
+    grid, first = grid_of(_PLACES[len(axes)]), axes[0].name
     groups: dict[str, Any] = (
         {} if grid.ndim == len(axes) else {"hue" if len(axes) == 1 else "col": "class"}
     )
     if len(axes) == 1:
         drawn = grid.plot.line(x=first, ax=ax, **groups, **how)
-        low, high = synopsis.interval(grid[first].to_numpy())
+        low, high = interval(grid[first].to_numpy())
         for line, ends in zip(drawn, zip(_columns(low), _columns(high), strict=True), strict=True):
             line.axes.fill_between(grid[first], *ends, color=line.get_color(), alpha=0.2, lw=0)
         return drawn
-    if synopsis.meaning == "density":
+    if grid.attrs["long_name"].startswith("density"):
         how = {"vmin": 0.0, **how}  # what is below is noise, and would take half of the colours
     drawn = grid.plot(x=first, y=axes[1].name, ax=ax, **groups, **how)
     ratio = axes[1].width / axes[0].width

@@ -113,7 +113,7 @@ class Synopsis:
         return printable(f"<{label}Synopsis {name} over {axes} at {self.url}>")
 
     def _repr_html_(self) -> str:
-        return described(self)
+        return described(self.metadata, self.domain, self.url)
 
     @property
     def url(self) -> str:
@@ -572,7 +572,7 @@ class Synopsis:
 
     def plot(self, ax: Any = None, **how: Any) -> Any:
         """Draw a function of one or two axes with matplotlib: `dbern.synopsis.notebook.plotted`."""
-        return plotted(self, ax, **how)
+        return plotted(self.domain, self.grid, self.interval, ax, **how)
 
     def shaped(self, *shapes: str) -> Synopsis:
         """Return the same function after free post-processing, labelled; its bands still cover.

@@ -183,6 +183,27 @@ def test_another_density_is_about_that_of_the_rows():
         d.density([[2.0]])
 
 
+def test_marginals_and_level_sets():
+    rows = databases(2, 5000)["smooth"]
+    d = asked(rows)
+    at = np.linspace(0.1, 0.9, 9)
+    answer = d.marginal(at, "x")
+    truth = Gaussian(0.1)(at[:, None] - rows[:, 0]).mean(axis=1)
+    assert answer.value.dims == ("x",)
+    assert ((answer.low <= truth) & (truth <= answer.high)).all()
+    part = rows[rows[:, 1] < 0.3, 0]
+    answer = d.marginal(at, "x", given={"y": (None, 0.3)})
+    truth = Gaussian(0.1)(at[:, None] - part).mean(axis=1)
+    assert ((answer.low <= truth) & (truth <= answer.high)).all()
+    points = np.stack(np.meshgrid(at, at), axis=-1).reshape(-1, 2)
+    sets = d.level_set(2.0, points)
+    assert (sets.low <= sets.value).all()
+    assert (sets.value <= sets.high).all()
+    assert 0 < float(sets.low.sum()) < float(sets.high.sum()) < len(points)
+    with pytest.raises(SpecError, match="outside the bounds of x"):
+        d.marginal([2.0], "x")
+
+
 def test_points_that_look_like_the_rows():
     rows = databases(2, 20_000)["smooth"]
     points = asked(rows).sample(20_000, seed=3)
@@ -263,6 +284,8 @@ def test_questions_without_a_common_confidence_are_told_once():
         (lambda d: d.mass({}, target="rows"), 'write "records" or "smoothed"'),
         (lambda d: d.density([[0.1, 0.1]], kernel="box"), "is not known"),
         (lambda d: d.density([[0.1, 0.1]], bandwidth=0), "above 0"),
+        (lambda d: d.density([[0.1, 0.1]], bandwidth="wide"), "above 0"),
+        (lambda d: d.density([[0.1, 0.1]], bandwidth=np.ones(3)), "above 0"),
         (lambda d: d.sample(0), "at least 1"),
         (lambda d: d.quantile([0.5, 1.0], "x"), "between 0 and 1"),
         (lambda d: d.mean("x", given={"x": (0, 0.5)}), "what is asked about"),

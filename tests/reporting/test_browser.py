@@ -96,7 +96,10 @@ def test_a_box_that_is_dragged_has_the_mass_that_python_finds(debugger, pages, k
             continue
         assert abs(value - mass(synopsis, box)[0]) < 1e-9
         size = np.prod([high - low for low, high in box])
-        np.testing.assert_allclose((high - low) / 2, size * synopsis.band(0.05), rtol=1e-9)
+        ends = np.clip(
+            [value - size * synopsis.band(0.05), value + size * synopsis.band(0.05)], 0, 1
+        )
+        np.testing.assert_allclose([low, high], ends, rtol=1e-9)
 
 
 def chosen(name, value, event):

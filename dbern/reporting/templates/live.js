@@ -71,7 +71,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   const summed = () => {
     const value = facts.volume * sums(axes.map((_, i) => [between(i, ...state.box[i].map((end) => share(i, end)))]))[0];
     const error = facts.band * state.box.reduce((size, [low, high]) => size * (high - low), 1);
-    return [value, value - error, value + error];
+    return [value, Math.max(0, value - error), Math.min(1, value + error)];
   };
 
   // Intervals: dbern.synopsis.questions.measure, many_boxes and quotients.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
@@ -32,9 +33,11 @@ from dbern.synopsis.questions.functionals import (
     quantile_band,
     sampled,
     scaled,
+    weighted_band,
 )
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
+from dbern.synopsis.questions.smoothing import density_sides
 from dbern.synopsis.questions.splines import AxisSplines
 from dbern.types import FloatArray
 
@@ -369,8 +372,8 @@ class Distribution:
             For points or kernels that cannot be, and for a bandwidth that the bins do not resolve:
             it says what is the least that they do.
         """
-        auto = bandwidth == "auto"
-        kernels, chosen = [self._kernels(None if bandwidth == "auto" else bandwidth, kernel)], 0
+        auto = str(bandwidth) == "auto"
+        kernels, chosen = [self._kernels(None if auto else bandwidth, kernel)], 0
         if auto:
             kernels = candidates(self.measures[0].splines, kernels[0])
             errors = [
@@ -393,18 +396,87 @@ class Distribution:
         labels = {"point": range(len(places))}
         return self._asked_of(band, labels, asked, beta, target="smoothed", population=population)
 
-    def _kernels(
-        self, bandwidth: float | Sequence[float] | None, kernel: str | None
-    ) -> tuple[Kernel, ...]:
+    def marginal(
+        self,
+        places: Sequence[float],
+        axis: str | None = None,
+        *,
+        given: Region | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the density of one axis at places: of the counted rows, or of those in a box.
+
+        Smoothed along this axis as the release is, and along no other.
+
+        Parameters
+        ----------
+        places : sequence of float
+            In data units.
+        axis, given, population, beta
+            As for `quantile`.
+
+        Raises
+        ------
+        SpecError
+            For places outside the bounds, an axis, a box or a confidence that cannot be.
+        """
+        index = self._index(axis)
+        own, kernel = self.domain.axes[index], self._weights("smoothed").kernels[index]
+        at = as_points(np.ravel(places), self.domain.axis(index))
+        if not self.domain.axis(index).inside(at).all():
+            raise SpecError(f"places: some are outside the bounds of {own.name}. Leave them out")
+        condition, unit = self._of_others(given, index), (at[:, 0] - own.low) / own.width
+
+        def band(measure: Measure, share: Fraction) -> Band:
+            view = measure.along(index, Weights().others(measure, condition, index))
+            sides = density_sides(measure.splines[index], kernel, unit)
+            return scaled(weighted_band(view, sides, share), 0.0, kernel.peak / own.width)
+
+        labels = {own.name: at[:, 0].tolist()}
+        asked = f"density of {own.name}{_told_given(given)}"
+        return self._asked_of(band, labels, asked, beta, target="smoothed", population=population)
+
+    def level_set(self, level: float, points: Points, *, beta: float | str | None = None) -> Answer:
+        """Return where the released density is at least a level: surely, probably, possibly.
+
+        Parameters
+        ----------
+        level : float
+            In data units.
+        points
+            Where to look, such as the coordinates of `Synopsis.grid`.
+        beta : float or str, optional
+            As for `mass`.
+
+        Returns
+        -------
+        Answer
+            Of truths: `low` where it surely is, all at once, and `high` where it may be.
+
+        Raises
+        ------
+        SpecError
+            As of `density`.
+        """
+        found = self.density(points, beta=beta)
+        ends = (one >= level for one in (found.value, found.low, found.high))
+        question = f"{found.question} at least {level:g}"
+        return Answer(*ends, found.target, found.interval, found.beta, question)
+
+    def _kernels(self, bandwidth: Any, kernel: str | None) -> tuple[Kernel, ...]:
         """Those that are asked for, in the unit cube."""
         own, axes = self._weights("smoothed").kernels, self.domain.axes
         if kernel is not None and kernel not in KERNELS:
             raise SpecError(f'kernel: "{kernel}" is not known. Write one of {", ".join(KERNELS)}')
         given = [one.bandwidth * axis.width for one, axis in zip(own, axes, strict=True)]
         if bandwidth is not None:
-            given = np.broadcast_to(np.asarray(bandwidth, dtype=np.float64), len(own)).tolist()
-        if not all(0 < one < math.inf for one in given):
-            raise SpecError("bandwidth: must be above 0, one or one for each axis")
+            with suppress(ValueError, TypeError):  # whose text quotes the value
+                wanted = np.asarray(bandwidth, dtype=np.float64)
+                given = np.broadcast_to(wanted, len(own)).tolist()
+                bandwidth = None
+        if bandwidth is not None or not all(0 < one < math.inf for one in given):
+            raise SpecError('bandwidth: write "auto", or numbers above 0, one or one for each axis')
         names = [one.name if kernel is None else kernel for one in own]
         facts = zip(names, given, axes, strict=True)
         found = tuple(kernel_of(name, width / axis.width) for name, width, axis in facts)

@@ -205,6 +205,16 @@ def mean_band(view: View, splines: AxisSplines, beta: Fraction, *, whole: bool) 
     return Band(np.clip(value, first, last), np.array([first]), np.array([last]))
 
 
+def weighted_band(view: View, sides: Sides, beta: Fraction) -> Band:
+    """Return means of nonnegative weights (m, bins) of an axis, over those under its condition."""
+    low, near, high = _LAYERS
+    below, above = _product_sides(sides)
+    one = np.ones((1, sides.near.shape[1]))
+    value = _over(view.of(_weights({near: sides.near})), float(view.of(_weights({near: one}))[0]))
+    lines = view.line(below, _weights({high: one})), view.line(above, _weights({low: one}))
+    return quotients(value, *lines, view.measure, beta)
+
+
 _LAYERS = (0, 1, 2)
 """Of `Measure.along`: its condition from below, nearly, and from above."""
 

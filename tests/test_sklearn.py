@@ -38,7 +38,7 @@ CHECKED = [
     estimators.KernelDensity(**SHARED, **WIDE),
     estimators.KernelRegressor(**SHARED, **WIDE, y_bounds=(-5, 5)),
     estimators.Ridge(**SHARED, y_bounds=(-4, 4)),
-    estimators.LogisticRegression(**{**SHARED, "epsilon": 500}, **CLASSES),
+    estimators.LogisticRegression(**SHARED, **CLASSES, C=1.0),
     estimators.SVC(**SHARED, **CLASSES, length_scale=4.0, mechanism=SMALL),
     estimators.GaussianNB(**SHARED, **CLASSES, std_floor=0.1),
     estimators.KernelNB(**SHARED, **CLASSES, **WIDE),
@@ -361,7 +361,9 @@ def test_coefficients_are_those_of_the_predictions(quick):
         ([0, 1], TWO[:, 0] > 0.5),
         ([0, 1, 2], np.digitize(TWO[:, 0], [1 / 3, 2 / 3])),
     ):
-        able = estimators.LogisticRegression(bounds=[(0, 1), (0, 1)], classes=classes, epsilon=500)
+        able = estimators.LogisticRegression(
+            bounds=[(0, 1), (0, 1)], classes=classes, epsilon=500, C=10.0
+        )
         able.fit(TWO, labels.astype(int))
         made = TWO @ able.coef_.T + able.intercept_
         found = able.decision_function(TWO).reshape(len(TWO), -1)

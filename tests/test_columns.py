@@ -33,6 +33,18 @@ def decimals(draw):
     return kind(precision, scale), unscaled, scale
 
 
+@given(st.lists(st.none() | st.integers(0, 1), max_size=20), st.integers(0, 21), st.integers(0, 9))
+def test_plain_numbers_are_what_arrow_makes_of_them_null_is_nan(values, first, length):
+    for kind in (pa.float64(), pa.float32(), pa.int8(), pa.uint64(), pa.bool_()):
+        given_values = (
+            values if kind != pa.bool_() else [None if v is None else bool(v) for v in values]
+        )
+        column = pa.array(given_values, kind).slice(first, length)
+        expected = [float("nan") if v is None else float(v) for v in column.to_pylist()]
+        np.testing.assert_array_equal(numbers(column), np.array(expected, dtype=np.float64))
+    assert np.isnan(numbers(pa.nulls(3))).all()
+
+
 @given(decimals(), st.integers(0, 3))
 def test_decimals_are_the_nearest_floats_or_next_to_them(case, skipped):
     kind, unscaled, scale = case

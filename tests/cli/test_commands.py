@@ -444,6 +444,25 @@ def test_the_command_imports_heavy_modules_late(module):
     assert set(HEAVY).isdisjoint(ran.stdout.split())
 
 
+def test_a_plan_compiles_and_solves_nothing():
+    """What only counting, queries and few learners need takes a third to half a second each."""
+    script = """if True:
+    import sys
+    from dbern.planning.planner import plan_files
+    from dbern.planning.spec import ReleaseSpec
+    spec = ReleaseSpec(
+        release={"name": "case", "output": "case.zarr"},
+        data={"source": "*.parquet", "n": 1000, "bounds": {"x": [0.0, 1.0]}},
+        target={"kind": "kernel-density", "bandwidth": [0.5]},
+        budget={"epsilon": "1", "ledger": "sqlite:///l.db", "dataset": "d"},
+    )
+    plan_files(spec, ())
+    print(*{module.partition(".")[0] for module in sys.modules})
+    """
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert {"numba", "scipy", "pandas", "sqlalchemy", "zarr"}.isdisjoint(ran.stdout.split())
+
+
 def cpu_seconds(command):
     """The least of three runs' processor time."""
     times = []

@@ -2,7 +2,8 @@
 
 A cell is a dataset, a bandwidth and an epsilon. Its error is the largest over a grid of points,
 against the density without noise, and the mean over some releases. Our own is that of the plan's
-choice, with bins and smoothing as they are released and noise from numpy. The rivals:
+choice, with bins and smoothing as they are released and noise of the plan's law under public keys.
+The rivals:
 
 - *20 lines*: each record is split linearly between the nodes of a grid of step ``b / 2``, with
   Laplace noise and a kernel of variance ``b^2 - step^2 / 6``;
@@ -33,6 +34,8 @@ from rivals.tasks import RBF
 import dbern
 from dbern.bernstein.basis import bernstein_basis
 from dbern.planning.planner import plan_files
+from dbern.privacy.accuracy import public_stream
+from dbern.privacy.families import family_of
 from dbern.strategies.bins import BinnedStrategy, bin_matrix
 from dbern.types import FloatArray
 
@@ -162,12 +165,18 @@ class Cell:
         self, values: FloatArray, scale: float, matrix: Sequence[FloatArray], least: float = 0.0
     ) -> float:
         """Mean over releases; values below `least` are set to zero, unless it is zero."""
-        found = []
-        for seed in range(self.releases if self.axes < 3 else -(-self.releases // 4)):
-            noisy = values + np.random.default_rng(seed).laplace(scale=scale, size=values.shape)
-            noisy = np.where(noisy < least, 0.0, noisy) if least > 0 else noisy
-            found.append(float(np.abs(smoothed(noisy, matrix) - self.truth).max()))
-        return float(np.mean(found))
+
+        def noisy(seed: int) -> FloatArray:
+            drawn = values + np.random.default_rng(seed).laplace(scale=scale, size=values.shape)
+            return np.where(drawn < least, 0.0, drawn) if least > 0 else drawn
+
+        return self.mean_error(noisy, matrix)
+
+    def mean_error(self, noisy: Callable[[int], FloatArray], matrix: Sequence[FloatArray]) -> float:
+        """Mean over the releases of seeds 0, 1, .."""
+        seeds = range(self.releases if self.axes < 3 else -(-self.releases // 4))
+        sups = [np.abs(smoothed(noisy(seed), matrix) - self.truth).max() for seed in seeds]
+        return float(np.mean(sups))
 
     def lines(self, epsilon: float) -> float:
         cells = int(np.ceil(2 / self.bandwidth))
@@ -264,8 +273,15 @@ class Cell:
             bernstein_basis(self.y, k) @ matrix
             for k, matrix in zip(plan.k, strategy.matrices(plan.h), strict=True)
         ]
-        choice = f"degree {axis.degree}, {axis.cells} cells, k {plan.k[0]}"
-        error = self.error(bins, component.noise.scale, matrices)
+        choice = f"degree {axis.degree}, {axis.cells} cells, {component.noise.kind}"
+        law = component.noise.law
+        granule = math.ldexp(component.unit, law.granularity_exponent)
+
+        def noisy(seed: int) -> FloatArray:
+            drawn = family_of(law).drawn(law, bins.size, 1, public_stream("panel", seed))
+            return bins + granule * drawn.reshape(bins.shape)
+
+        error = self.mean_error(noisy, matrices)
         return error, plan.certificate.total, choice
 
 

@@ -32,7 +32,7 @@ def test_a_name_reserved_anew_before_the_lock_is_left_alone(project, client, mon
                 assert ledger.abandon("trips", "density").refunded
             other = project.spec(target={"bandwidth": [4.0, 0.8]})
             with project.ledger() as ledger:
-                releasing._reserve(ledger, other)
+                releasing._reserve(ledger, other, None)
         return original(self, reservation, wait)
 
     monkeypatch.setattr(BudgetLedger, "lock", meanwhile)

@@ -331,7 +331,7 @@ def test_a_promise_that_a_constant_makes_is_called_empty():
 @pytest.mark.slow
 @pytest.mark.parametrize("about", ["expected", "these-data", "any-database"])
 def test_each_error_can_be_aimed_at(about, monkeypatch):
-    monkeypatch.setattr("dbern.planning.planner.footers", lambda _spec: ())
+    monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
     spec = ReleaseSpec(**sections(mechanism={"noise": "binned-laplace", "k": None, "h": None}))
     aim = 0.2
     epsilon, found = smallest_epsilon(spec, aim, about=about)
@@ -346,7 +346,7 @@ def test_each_error_can_be_aimed_at(about, monkeypatch):
 
 
 def test_an_error_that_a_plan_does_not_tell_is_not_aimed_at(monkeypatch):
-    monkeypatch.setattr("dbern.planning.planner.footers", lambda _spec: ())
+    monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
     with pytest.raises(SpecError, match="--of"):
         smallest_epsilon(ReleaseSpec(**sections()), 1.0, about="these-data")
 

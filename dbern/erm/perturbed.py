@@ -37,7 +37,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy.special import gammainccinv
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.counting.measurement import Measurement
@@ -231,6 +230,8 @@ class PerturbedAccumulator(Accumulator):
         functions, risk = self.functions, self.functions.risk
         largest = OUTWARD * functions.gain * risk.radius
         floats = 4 * (len(risk.radii) + functions.model.outputs + 8) * UNIT_ROUNDOFF * largest
+        from scipy.special import gammainccinv  # late: it takes 0.2 s
+
         drawn = float(gammainccinv(len(risk.law.radii), _UNLIKELY)) * risk.scale
         off = OUTWARD * risk.weight * risk.spread * drawn + risk.distance + functions.step
         size = functions.size

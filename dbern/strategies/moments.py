@@ -146,7 +146,7 @@ class Moments:
     Examples
     --------
     >>> Moments.of(3), Moments.of(3).size, round(Moments.of(3).sensitivity(1).value, 6)
-    (Moments(numbers=3, weight=1), 10, 9.375)
+    (Moments(numbers=3, weight=1, blocks=()), 10, 9.375)
     """
 
     numbers: int

@@ -55,7 +55,7 @@ class Classifier:
     def measurement(self) -> Measurement:
         """Return the measurement, of which a plan makes what is released."""
         return replace(
-            self.model.measurement(),
+            self._protected.measurement(),
             for_charge=self._planned,
             restore=self._restored,
             protected=lambda *neighbors: replace(self, protected=neighbors).measurement(),

@@ -220,6 +220,10 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
 
 def _through_the_middle(synopsis: Synopsis, places: int) -> FloatArray:
     """Values (places, places) or (places, places, classes) along the first two axes."""
+    if not synopsis.domain.lists:  # a grid goes axis by axis, and points do not
+        others = len(synopsis.domain.axes) - 2
+        whole = synopsis.grid((places, places, *[3] * others)).to_numpy()
+        return np.asarray(whole[(slice(None), slice(None), *[1] * others)])
     first, second = synopsis.domain.numbers[:2]
     steps = np.linspace(0.0, 1.0, places)
     drawn = {first.name: np.repeat(first.at(steps), places)}

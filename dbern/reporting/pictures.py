@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dbern.bernstein.basis import MOST_AXES
 from dbern.data.domain import Axis, TimeUnit
 from dbern.errors import EnvironmentRefusedError, printable
 from dbern.synopsis.reader import Synopsis
@@ -220,8 +221,8 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
 
 def _through_the_middle(synopsis: Synopsis, places: int) -> FloatArray:
     """Values (places, places) or (places, places, classes) along the first two axes."""
-    if not synopsis.domain.lists:  # a grid goes axis by axis, and points do not
-        others = len(synopsis.domain.axes) - 2
+    others = len(synopsis.domain.axes) - 2
+    if others + 2 <= MOST_AXES and not synopsis.domain.lists:  # axis by axis, as points are not
         whole = synopsis.grid((places, places, *[3] * others)).to_numpy()
         return np.asarray(whole[(slice(None), slice(None), *[1] * others)])
     first, second = synopsis.domain.numbers[:2]

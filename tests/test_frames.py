@@ -436,6 +436,17 @@ def test_a_dask_frame_is_counted_in_this_process(project):
 
 
 @pytest.mark.slow
+def test_a_dask_frame_does_not_take_the_place_of_rows_that_are_spooled(project):
+    table, spec = table_of(project), project.spec(data=NO_FILES)
+    with interrupted("dbern.releasing.run.add_up"), pytest.raises(KeyboardInterrupt):
+        dbern.release(spec, data=table)
+    with pytest.raises(SpecError, match="spooled from another table"):
+        dbern.release(spec, data=dask_of(table))
+    assert dbern.release(spec).synopsis.verify()
+    assert project.remains() == []
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed")
 @pytest.mark.parametrize("how", ["lazy", "persisted", "shuffled"])
 def test_a_dask_frame_is_counted_where_its_partitions_are(project, processes, how):

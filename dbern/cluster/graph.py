@@ -1,7 +1,8 @@
 """The Dask graph: count row groups, add up in a tree, contract to lattice slabs.
 
 Tasks return codes instead of raising, because the scheduler logs a failing task's arguments and
-ships exception text. No key, and nothing derived from one, is ever an argument of a task.
+ships exception text. No key, and nothing derived from one, is an argument of a task that leaves
+this process: what needs a key is counted on a cluster of its own, in the process.
 """
 
 from __future__ import annotations

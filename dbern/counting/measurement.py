@@ -269,7 +269,8 @@ def protect(
         return measurement
     if measurement.protected is not None:
         return measurement.protected(protection, ids)
-    if measurement.added_sensitivity is None or measurement.for_lattice is not None:
+    unproved = measurement.for_lattice is not None or measurement.for_charge is not None
+    if measurement.added_sensitivity is None or unproved:
         key = "unit" if protection.unit.column is not None else "neighbors"
         raise SpecError(
             f"data.{key}: nothing is proved for this target with it. Write neighbors = "

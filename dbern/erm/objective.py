@@ -60,6 +60,7 @@ from dbern.types import UNIT_ROUNDOFF, FloatArray
 
 _LEAST_TOLERANCE = 2.0**-26
 _NEWTON_STEPS = 100
+_ROUNDING = 2.0**-40  # of values, generously
 _HALVINGS = 40
 _MOST_CONDITION = 2.0**40
 _CERTAIN = 64.0  # of b: beyond it with probability exp(-64), where the answer is cut
@@ -288,6 +289,11 @@ class PerturbedObjective:
             (state * state).sum() / 2
         )
 
+    def spread(self, state: FloatArray) -> float:
+        """Return the size of what cancels in J."""
+        linear = float(np.abs(self.b * state).sum())
+        return self.risk.weight * linear + float((state * state).sum())
+
     def gradient(self, state: FloatArray) -> FloatArray:
         """Return rho, in blocks of records."""
 
@@ -346,8 +352,13 @@ def _newton(problem: PerturbedObjective, state: FloatArray, steps: int) -> Float
         for _ in range(_HALVINGS):
             tried = state + share * step
             found, slope = problem.value(tried), problem.gradient(tried)
-            falls = found <= value + 1e-4 * share * along
-            if falls or float(np.linalg.norm(slope)) <= (1 - share / 4) * size:
+            if found <= value + 1e-4 * share * along:
+                break
+            # Where values differ by their rounding alone, gradients tell; elsewhere steps that make
+            # the gradient smaller and the value larger could go round in circles.
+            rounding = _ROUNDING * (abs(value) + abs(found) + problem.spread(tried))
+            smaller = float(np.linalg.norm(slope)) <= (1 - share / 4) * size
+            if smaller and share * abs(along) <= rounding:
                 break
             share /= 2
         else:

@@ -432,10 +432,15 @@ def _records(
                 "the same command again"
             ) from None
         return
+    spool = ledger.spool(reservation)
     if frame is not None and frame.partitions:
+        if spool.path.exists():
+            raise SpecError(
+                f"data: the rows of release {reservation.name} were spooled from another table. Go "
+                "on from them with dbern.release(spec), or abandon the release."
+            )
         yield []
         return
-    spool = ledger.spool(reservation)
     if not spool.path.exists():
         if frame is None:
             raise SpecError(

@@ -136,6 +136,24 @@ def test_newtons_steps_that_fail_are_followed_by_plain_ones(monkeypatch):
     assert objective._newton(solved, np.zeros((1, 3)), 100) is None
 
 
+@pytest.mark.parametrize(
+    ("n", "weight", "scale", "b"),
+    [
+        (7855, 0.1279, 46.4, [[-366, 588, -954], [-211, -13, -794], [-282, 168, -344],
+                              [79, 601, -819], [231, -643, -224]]),
+        (2321, 0.0793, 14.6, [[-34, 5, -210], [118, -4, -283], [-196, -20, -314],
+                              [208, -110, -1], [-163, 131, 283]]),
+    ],
+)  # fmt: skip
+def test_newtons_steps_do_not_go_round_in_circles(n, weight, scale, b):
+    """Here steps that make the gradient smaller make the value larger, and the other way round."""
+    risk = PerturbedRisk(Softmax(5), n, (1.0, 1.0, 1.5), weight, scale)
+    features = np.array([[x, y, 1.5] for x in (-1.0, 1.0) for y in (-1.0, 1.0)])
+    labels, counts = (features[:, 0] > 0) * 1.0, np.full(4, float(n // 4))
+    solved = PerturbedObjective(risk, features, labels, counts, np.array(b, dtype=float))
+    assert objective._newton(solved, np.zeros((5, 3)), 100) is not None
+
+
 @pytest.mark.parametrize("outputs", [1, 2, 4])
 def test_constants_of_the_loss_are_bounds_and_are_attained(outputs):
     rng, loss = np.random.default_rng(8), Softmax(outputs)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -825,3 +827,24 @@ def test_the_local_cluster_is_one_worker_of_threads():
 
     with clusters.cluster() as started:
         assert list(started.nthreads().values()) == [dask.system.CPU_COUNT]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_stages_are_spans_where_they_are_asked_for(project, client, monkeypatch, asked):
+    """Of OpenTelemetry's interface; without what an exception says."""
+    told = []
+
+    def start(name, **how):
+        told.append((name, how["attributes"]["release"], how["record_exception"]))
+        return nullcontext()
+
+    tracer = SimpleNamespace(start_as_current_span=start)
+    trace = SimpleNamespace(get_tracer=lambda _name: tracer)
+    monkeypatch.setitem(sys.modules, "opentelemetry", SimpleNamespace(trace=trace))
+    if asked:
+        monkeypatch.setenv("DBERN_SPANS", "private")
+    dbern.release(project.spec(), client=client)
+    stages = ["reading and counting", "adding noise and publishing"]
+    assert [one for one in told if one[0] in stages] == [
+        (stage, "density", False) for stage in stages if asked
+    ]

@@ -1,8 +1,8 @@
 """``dbern metrics``: what dashboards and alerts read of a ledger, as Prometheus text.
 
 It holds public facts only: budgets, states, the times of reservations, and when certificates end.
-How long a stage or a release took is not among them, here or in any span: durations may depend on
-records, and are in the private run record alone.
+How long a stage took may depend on records and is in the private run record: it is among them where
+``--private`` asks for it, and then the text file is as private.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dbern.cli.synopses import write_whole
 from dbern.errors import DbernError, EnvironmentRefusedError
 
 if TYPE_CHECKING:
-    from dbern.ledger import DatasetStatus
+    from dbern.ledger import BudgetLedger, DatasetStatus
 
 _HELP = {
     "info": "The version that measured this.",
@@ -40,9 +40,11 @@ _HELP = {
     "partitions_due": "Complete partitions that a schedule looks back to.",
     "partitions_missing": "Those of them that are not published.",
     "certificate_end_timestamp_seconds": "When the first certificate of a file ends.",
+    "stage_seconds": "How long a stage of the newest publication took. Private.",
 }
 _UNFINISHED = ("reserved", "reading", "spent")
 _READABLE = 0o644  # by the collector, which is another user: every fact in it is public
+_PRIVATE = 0o600
 _SECONDS = 10.0  # that a client may take for its request
 
 
@@ -124,10 +126,15 @@ def _address(
     metavar="[HOST:]PORT",
     help="Answer GET /metrics until Ctrl-C, on this machine alone unless a HOST is written.",
 )
+@click.option(
+    "--private",
+    is_flag=True,
+    help="Add seconds by stage, which may depend on records; the file is for its owner alone.",
+)
 @common
 def metrics(
     url: str, schedules: list[Schedule], certificates: Sequence[str], textfile: Path | None,
-    listen: tuple[str, int] | None, as_json: bool, quiet: bool,
+    listen: tuple[str, int] | None, private: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Print public facts of a ledger for Prometheus.
 
@@ -135,9 +142,12 @@ def metrics(
     --due are code, as in dbern plan.
     """
 
+    if private and listen is not None:
+        raise click.UsageError("--private: nobody is to ask for durations. Leave out --listen")
+
     def measured() -> list[Sample]:
         with imports_noted(silent=quiet or as_json):
-            return list(samples(url, schedules, certificates))
+            return list(samples(url, schedules, certificates, private=private))
 
     if listen is not None:
         with server_of(listen, measured) as server:
@@ -148,13 +158,18 @@ def metrics(
     found = measured()
     text = exposition(found)
     if textfile is not None:
-        write_whole(textfile, text, "--textfile", _READABLE)
+        write_whole(textfile, text, "--textfile", _PRIVATE if private else _READABLE)
         text = f"wrote {textfile}"
     report({"metrics": [one._asdict() for one in found]}, text.rstrip(), as_json=as_json)
 
 
 def samples(
-    url: str, schedules: Sequence[Schedule], certificates: Sequence[str], today: date | None = None
+    url: str,
+    schedules: Sequence[Schedule],
+    certificates: Sequence[str],
+    today: date | None = None,
+    *,
+    private: bool = False,
 ) -> Iterator[Sample]:
     """Measure a ledger, the schedules that it should have kept to, and certificates.
 
@@ -171,10 +186,12 @@ def samples(
     with BudgetLedger.open(url, read_only=True) as opened:
         found, pending = opened.status(), opened.is_pending()
         left = opened.left_over()
+        durations = [one for status in found if private for one in _durations(opened, status)]
     yield Sample("ledger_reconciliation_pending", int(pending), {})
     yield Sample("ledger_leftover_staging", left, {})
     for status in found:
         yield from _account(status)
+    yield from durations
     for schedule in schedules:
         yield from _missing(schedule, found, today)
     for path in certificates:
@@ -200,6 +217,15 @@ def _account(status: DatasetStatus) -> Iterator[Sample]:
     unfinished = [_seconds(one.created) for one in status.releases if one.state in _UNFINISHED]
     if unfinished:
         yield Sample("oldest_unfinished_timestamp_seconds", min(unfinished), whose)
+
+
+def _durations(opened: BudgetLedger, status: DatasetStatus) -> Iterator[Sample]:
+    published = [one for one in status.releases if one.state == "committed" and one.note is None]
+    if published:
+        newest = max(published, key=lambda one: _seconds(one.created))
+        for stage, seconds in opened.run_record(newest.release_id).seconds().items():
+            whose = {"dataset": status.dataset, "release": newest.name, "stage": stage}
+            yield Sample("stage_seconds", seconds, whose)
 
 
 def _missing(

@@ -185,8 +185,9 @@ class KeyFiles:
 class RunRecord:
     """One 0600 file of JSON lines for each release, in a 0700 directory beside the ledger.
 
-    Durations can depend on records: they are written here and nowhere else, and the file is as
-    private as the records are. A record that cannot be written stops no release.
+    Durations can depend on records: they are written here, and elsewhere only where an operator
+    asks for it. The file is as private as the records are. A record that cannot be written stops
+    no release.
 
     Examples
     --------
@@ -214,6 +215,16 @@ class RunRecord:
                 os.write(descriptor, f"{line}\n".encode())
             finally:
                 os.close(descriptor)
+
+    def seconds(self) -> dict[str, float]:
+        """Return how long each stage took, of all runs together; nothing where there is no file."""
+        found: dict[str, float] = {}
+        if self.path is not None and self.path.exists():
+            for line in self.path.read_text(encoding="utf-8").splitlines():
+                facts = json.loads(line)
+                if "seconds" in facts:
+                    found[facts["stage"]] = found.get(facts["stage"], 0.0) + facts["seconds"]
+        return found
 
 
 # --- The exact private center between counting and noise

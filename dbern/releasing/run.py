@@ -3,7 +3,7 @@
 Log lines carry the release's id and follow from the spec and the files' row groups alone, so they
 are the same for every dataset of that shape: progress is logged by the share of the work that is
 done, never by the clock, and no line holds a duration or a time. Durations are in the private run
-record.
+record, and in OpenTelemetry's spans where ``DBERN_SPANS=private`` asks for them.
 
 Each step leaves the ledger in a state from which the same call goes on. Noise is a function of the
 release key, the sealed center, the law and the position, and the center is staged before the
@@ -17,7 +17,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import version
@@ -104,7 +104,8 @@ class Journal:
         self.say("begin", stage=name)
         started, ended = time.monotonic(), "stopped"
         try:
-            yield
+            with _span(name, self._whose):
+                yield
             ended = "done"
         finally:
             seconds = round(time.monotonic() - started, 6)
@@ -118,6 +119,21 @@ class Journal:
         if share > self._shares.get(stage, -1):
             self._shares[stage] = share
             self.say("progress", stage=stage, done=done, total=total)
+
+
+def _span(name: str, whose: dict[str, str]) -> AbstractContextManager[object]:
+    """A span of OpenTelemetry, where it is installed and asked for: a duration is private."""
+    if os.environ.get("DBERN_SPANS") != "private":
+        return nullcontext()
+    try:
+        from opentelemetry import trace
+    except ImportError:
+        raise EnvironmentRefusedError(
+            "DBERN_SPANS: OpenTelemetry is not installed. Install opentelemetry-sdk, or unset it."
+        ) from None
+    return trace.get_tracer("dbern").start_as_current_span(  # type: ignore[no-any-return] # untyped
+        name, attributes=whose, record_exception=False, set_status_on_exception=False
+    )
 
 
 def logged_by(handler: logging.Handler) -> None:

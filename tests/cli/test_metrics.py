@@ -130,9 +130,9 @@ def test_nights_that_are_not_published_are_counted(project):
         assert values == {"partitions_due": last, "partitions_missing": missing}
 
 
-def test_no_metric_is_a_duration(spent, run):
+def test_no_public_metric_is_a_duration(spent, run):
     """What a stage took is in the private run record; times are those of reservations."""
-    assert {name for name in _HELP if name.endswith("seconds")} == {
+    assert {name for name in _HELP if name.endswith("seconds")} - {"stage_seconds"} == {
         name for name in _HELP if name.endswith("_timestamp_seconds")
     }
     runs = spent.folder / "ledger.db.runs"
@@ -173,3 +173,18 @@ def test_what_cannot_be_measured_is_told(project, run):
     with server_of(("127.0.0.1", 0), list) as server:
         taken = run(*METRICS, "--listen", str(server.server_port))
     assert (taken.code, "--listen" in taken.err) == (4, True)
+
+
+def test_durations_are_told_where_they_are_asked_for_and_to_the_owner_alone(spent, run):
+    with spent.ledger() as ledger:
+        (status,) = ledger.status()
+        (density,) = [one for one in status.releases if one.name == "density"]
+        for seconds in (1.5, 0.25):
+            ledger.run_record(density.release_id).add(event="done", stage="count", seconds=seconds)
+    assert "stage_seconds" not in run(*METRICS).out
+    written = spent.folder / "private.prom"
+    assert run(*METRICS, "--private", "--textfile", "private.prom").code == 0
+    assert stat.S_IMODE(written.stat().st_mode) == 0o600
+    found = parsed(written.read_text())
+    assert found["stage_seconds", "count", "density", "trips"] == 1.75
+    assert run(*METRICS, "--private", "--listen", "0").code == 2

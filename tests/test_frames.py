@@ -345,7 +345,7 @@ REFUSED = {
                        X + 'data has "x" twice'),
     "an index and a column": (lambda: pandas_with().set_index("x", drop=False), 'has "x" twice'),
     "objects": (lambda: pandas_with(x=pd.Series([1.0], dtype=object)),
-                r'^data: column "x" is of type object.*frame\.astype'),
+                r'^data: column "x" is of type object.*frame\.astype.*list_'),
     "texts": (lambda: pandas_with(x=pd.Series(["private"]).astype("string")),
               X + "is of type (large_)?string in data"),
     "categories": (lambda: pandas_with(x=pd.Categorical(["private"])), X + "is of type dictionary"),

@@ -80,6 +80,11 @@ class Regression:
             told += f", residual {self.residual:.4g}"
         about = f"{self.response}: {told}"
         about += "" if self.counted > _MOST else f", of {100 * self.counted:.0f} % of the rows"
+        if self.products:
+            about += (
+                "\nper unit of a column; of a product, of columns z moved from their bounds to "
+                "[-1, 1]: x * y is z_x z_y, x^2 is 2 z_x^2 - 1"
+            )
         return printable("\n".join([about, *lines]), keep="\n")
 
     def predict(self, points: Points) -> Any:

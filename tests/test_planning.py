@@ -138,6 +138,7 @@ def test_explanations_are_complete(content):
     except SpecError:
         return
     text = planned.explain()
+    assert str(planned) == text
     for label in ("release", "lattice", "sensitivity", "noise", "certificate", "memory"):
         assert any(line.startswith(label) for line in text.splitlines())
     assert f"N = {planned.lattice.size} " in text

@@ -19,7 +19,7 @@ from dbern.errors import SpecError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dbern.data.domain import Axis
+    from dbern.data.domain import Axis, Domain
     from dbern.synopsis.questions.answer import Answer
     from dbern.synopsis.questions.distribution import Distribution
 
@@ -169,10 +169,26 @@ def _about(text: str, question: str, given: Any) -> _Asked:
         for rows in _parts(path):
             part = beta * len(rows) / total
             region = {axis.name: _ends(rows, axis, path) for axis in asked.domain.axes}
-            yield done, ask_for(region, beta=str(part), **condition)
+            try:
+                answer = ask_for(region, beta=str(part), **condition)
+            except SpecError as error:
+                raise SpecError(f"{_place(rows, asked.domain, path, done)}: {error}") from None
+            yield done, answer
             done += len(rows)
 
     return answers
+
+
+def _place(rows: Sequence[dict[str, str]], domain: Domain, path: Path, done: int) -> str:
+    """The first row of a file that is no box; or the file, where that is not what is wrong."""
+    from dbern.synopsis.questions.regions import boxes_of
+
+    for number, row in enumerate(rows, start=done + 1):
+        try:
+            boxes_of({axis.name: _ends([row], axis, path) for axis in domain.axes}, domain)
+        except SpecError:
+            return f"{path}: row {number}"
+    return str(path)
 
 
 def _box(text: str, option: str) -> dict[str, tuple[Any, Any]]:
@@ -184,7 +200,8 @@ def _box(text: str, option: str) -> dict[str, tuple[Any, Any]]:
         if not (equals and dots):
             raise SpecError(
                 f'{option}: "{text}" is neither a box nor a file of them. Write a box such as '
-                "x=3..7,y=..5, or the path of a CSV file"
+                "x=3..7,y=..5, or the path of a file whose name ends in .csv. For polygons open "
+                "the synopsis in Python: distribution().mass(geojson)"
             )
         found[name.strip()] = (_end(low), _end(high))
     return found

@@ -127,7 +127,8 @@ def _of_pandas(data: Any, wanted: Callable[[str], bool]) -> Frame:
         if str(kind) == "object":
             raise SpecError(
                 f'data: column "{label}" is of type object, whose values may be anything. Convert '
-                f'it, such as with frame.astype({{"{label}": "string"}}) or "float64".'
+                f'it, such as with frame.astype({{"{label}": "string"}}) or "float64", and lists '
+                "of numbers with pd.ArrowDtype(pa.list_(pa.float64()))."
             )
     alone = (none.iloc[:, [place]] for place in range(none.shape[1]))
     schema = pa.schema([pa.Schema.from_pandas(one, preserve_index=False).field(0) for one in alone])

@@ -322,6 +322,9 @@ class ReleasePlan:
         """The plan in words and numbers, all in data units."""
         return "\n".join(f"{label:<13}{text}" for label, text in _lines(self))
 
+    def __str__(self) -> str:
+        return self.explain()
+
     def _repr_html_(self) -> str:
         rows: dict[str, str] = {}
         for label, text in _lines(self):

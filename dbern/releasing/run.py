@@ -17,7 +17,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.metadata import version
@@ -231,7 +231,7 @@ def release(
         with ledger.lock(reservation, wait=partial(journal.progress, _WAITING, 0, 1)):
             reservation = _again(ledger, reservation)
             if reservation.state is State.COMMITTED:
-                return _committed(spec, reservation)
+                return _committed(spec, reservation, frame)
             plan, notes = _stored_plan(reservation), _notes(ledger, reservation, frame)
             reservation = _redirect(ledger, reservation, spec.output)
             if reservation.state in PENDING:
@@ -425,6 +425,9 @@ def _notes(ledger: BudgetLedger, reservation: Reservation, frame: Frame | None) 
     return ("what was spooled or counted before goes on: this table was not read",)
 
 
+_READ_ALREADY = "A reader is read once, and this one may have been: give a fresh one"
+
+
 @contextmanager
 def _records(
     ledger: BudgetLedger,
@@ -465,11 +468,14 @@ def _records(
             )
         with journal.stage("spooling the rows"), spool.written() as file:
             rows = write_spool(file, frame, spool.key)
-            if public_rows(spec, [FileFacts("data", 0, (rows,))]) != plan.n:
+            if not plan.protection.private_rows and rows != plan.n:
                 raise SpecError(
-                    f"data: {rows} rows were read, and the release was planned for {plan.n}. Give "
-                    "a table that does not change, or abandon the release and run it again."
+                    f"data: {rows} rows were read, and the release was reserved for {plan.n}. "
+                    f"{'Give a table of as many' if rows else _READ_ALREADY}. For another data.n "
+                    f"first run: dbern ledger abandon --dataset {reservation.dataset} --name "
+                    f"{reservation.name}"
                 )
+            public_rows(spec, [FileFacts("data", 0, (rows,))])
     with unlocked(str(spool.path), spool.key):
         try:
             yield [file_facts(str(spool.path))]
@@ -502,7 +508,7 @@ def _redirect(ledger: BudgetLedger, reservation: Reservation, output: str) -> Re
     return ledger.set_output(reservation, output)
 
 
-def _committed(spec: ReleaseSpec, reservation: Reservation) -> Release:
+def _committed(spec: ReleaseSpec, reservation: Reservation, frame: Frame | None) -> Release:
     """The release that is there; only a new name spends again."""
     notes = ["this release was already published: nothing was read, and nothing was charged"]
     if reservation.output != spec.output:
@@ -524,6 +530,14 @@ def _committed(spec: ReleaseSpec, reservation: Reservation) -> Release:
         changed = True
     if changed:
         notes.append("the files have changed since: it describes the old ones")
+    if frame is not None and not frame.partitions and not spec.protection.private_rows:
+        with suppress(SpecError):  # of a table that cannot be counted: the synopsis needs no rows
+            rows, before = sum(file.rows for file in frame.facts), reservation.inputs["n"]
+            if rows not in (0, before):  # a reader does not tell
+                notes.append(
+                    f"the table has {rows} rows, the release {before}: it describes the earlier "
+                    "ones. Choose a new release.name for new rows"
+                )
     return Release(reservation.output, reservation.charge, tuple(notes))
 
 

@@ -349,6 +349,8 @@ class Fit:
         The approximate covariance of the slopes' and the intercept's errors that noise makes.
     explained, varied : float
         The response's variance that is explained, and its variance; both estimates.
+    doubt : float
+        The deviation of the noise of what is left of the variance, about and at most.
     """
 
     slopes: FloatArray
@@ -356,6 +358,7 @@ class Fit:
     spread: FloatArray
     explained: float
     varied: float
+    doubt: float
 
 
 _STEPS = 4
@@ -403,6 +406,7 @@ def least_squares(
         _with_intercept(measured, response, chosen, slopes, basis @ spread @ basis.T),
         float(2 * found @ b - found @ a @ found),
         varied,
+        _doubt(measured, response, chosen, slopes),
     )
 
 
@@ -428,6 +432,14 @@ def _middle_noise(
     rest = float(measured.means[response] - measured.means[columns] @ slopes)
     of_count = rest * measured.deviation / measured.weight
     return float(of_sums[response] ** 2 + np.square(slopes * of_sums[columns]).sum() + of_count**2)
+
+
+def _doubt(measured: Measured, response: int, columns: list[int], slopes: FloatArray) -> float:
+    """With v = (1, -w) the products' part, ``sum v_i^4 + 4 sum v_i^2 v_j^2``, is below 2 |v|^4."""
+    rest = float(measured.means[response] - measured.means[columns] @ slopes)
+    middle = math.sqrt(_middle_noise(measured, response, columns, slopes))
+    products = math.sqrt(2) * measured.deviation * (1 + float(slopes @ slopes))
+    return math.hypot(products, 2 * rest * middle)
 
 
 def _averaged(

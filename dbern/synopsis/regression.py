@@ -44,9 +44,10 @@ class Regression:
         known noise and a normal law. Nothing is said of other records than these.
     r2 : float
         The share of the response's variance that is explained, estimated; NaN where the released
-        variance is not above its noise.
+        variance, or that of the residuals, is not above its noise.
     residual : float
-        The standard deviation of the residuals, estimated.
+        The standard deviation of the residuals, estimated; NaN where their variance is not above
+        its noise.
     counted : float
         The share of the rows that count, estimated: a small one where bounds or lists of values
         leave most of them out.
@@ -73,8 +74,17 @@ class Regression:
             f"{name:<{width}}  {value:12.6g}  from {ends[name][0]:.6g} to {ends[name][1]:.6g}"
             for name, value in rows
         )
-        about = f"{self.response}: R2 {self.r2:.3f}, residual {self.residual:.4g}"
+        told = "R2 not resolved from the noise"
+        told = told if math.isnan(self.r2) else f"R2 {self.r2:.3f}"
+        if not math.isnan(self.residual):
+            told += f", residual {self.residual:.4g}"
+        about = f"{self.response}: {told}"
         about += "" if self.counted > _MOST else f", of {100 * self.counted:.0f} % of the rows"
+        if self.products:
+            about += (
+                "\nper unit of a column; of a product, of columns z moved from their bounds to "
+                "[-1, 1]: x * y is z_x z_y, x^2 is 2 z_x^2 - 1"
+            )
         return printable("\n".join([about, *lines]), keep="\n")
 
     def predict(self, points: Points) -> Any:
@@ -227,7 +237,8 @@ class ReleasedMoments(ReleasedVector):
         names = [name for axis in axes for name in _columns_of(axis)]
         ends = zip((found - reach).tolist(), (found + reach).tolist(), strict=True)
         sure = fit.varied > 2 * self._measured.deviation
-        rest = max(fit.varied - fit.explained, 0.0)
+        rest = fit.varied - fit.explained
+        rest = rest if rest > fit.doubt else math.nan
         return Regression(
             response=of.name,
             domain=Domain(tuple(axis for axis in axes if axis.name not in self._pairs)),
@@ -235,7 +246,7 @@ class ReleasedMoments(ReleasedVector):
             intercept=float(found[-1]),
             coefficients=MappingProxyType(dict(zip(names, found[:-1].tolist(), strict=True))),
             intervals=MappingProxyType(dict(zip([*names, "intercept"], ends, strict=True))),
-            r2=min(max(fit.explained / fit.varied, 0.0), 1.0) if sure else math.nan,
+            r2=max(1 - rest / fit.varied, 0.0) if sure else math.nan,
             residual=radius * math.sqrt(rest),
             counted=min(self._measured.count, 1.0),
         )

@@ -76,7 +76,9 @@ def test_a_file_of_regions_is_read_in_parts_that_share_the_confidence(
         ([], "write at least one of --mass"),
         (["--mass", "somewhere"], "neither a box nor a file"),
         (["--mass", "gone.csv"], "gone.csv: cannot be read as CSV"),
-        (["--mass", "bad.csv"], 'has no column "x_low"'),
+        (["--mass", "regions.json"], "name ends in .csv. For polygons"),
+        (["--mass", "bad.csv"], 'bad.csv: has no column "x_low"'),
+        (["--mass", "wide.csv"], "wide.csv: row 2: region: x leaves its bounds"),
         (["--quantile", "x"], "Write AXIS=LEVELS"),
         (["--quantile", "q=.5"], "Write one of x, y"),
         (["--mean", "--beta", "2"], "between 0 and 1"),
@@ -84,6 +86,8 @@ def test_a_file_of_regions_is_read_in_parts_that_share_the_confidence(
 )
 def test_what_cannot_be_asked_is_refused(released, run, project, arguments, said):
     (project.folder / "bad.csv").write_text("a,b\n1,2\n")
+    lines = "x_low,x_high,y_low,y_high\n3,4,,\n3,4000,,\n"
+    (project.folder / "wide.csv").write_text(lines)
     ran = run("ask", "out.zarr", *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from questioned import (
 from released_bins import planned, released
 
 from dbern.bernstein.kernels import Gaussian
+from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError
 from dbern.strategies.bins import DEGREES
 from dbern.synopsis.questions import measure as module
@@ -297,6 +300,8 @@ def test_an_answer_prints_itself():
     assert str(one) == repr(one)
     assert str(one).startswith("share of the rows in x from 0.2 to 0.5: ")
     assert "with probability 0.95 (records, these data)" in str(one)
+    mean = replace(d, domain=Domain((Axis("x", 20454, 20514, TimeUnit.DAYS),))).mean()
+    assert re.match(r"mean of x: 2026-01-\d\d, from 2026-01-\d\d to 2026-", str(mean))
     two = d.quantile([0.25, 0.75])
     assert two.to_dataset()["value"].dims == ("quantile",)
     assert str(two).count("\n") >= 3
@@ -331,6 +336,9 @@ def test_questions_without_a_common_confidence_are_told_once():
     ]
 
 
+POLYGON = {"type": "Polygon", "coordinates": []}
+
+
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
@@ -344,7 +352,11 @@ def test_questions_without_a_common_confidence_are_told_once():
         (lambda d: d.mass([3]), "must hold boxes"),
         (lambda d: d.mass(7), "is no region"),
         (lambda d: d.mass({}, given=[{}, {}]), "write one box"),
-        (lambda d: d.quantile(0.5), "Write one of x, y"),
+        (lambda d: d.mass({}, given=POLYGON), "given: polygons are not .*Write a box"),
+        (lambda d: d.mean("x", given=POLYGON), "given: polygons are not .*Write a box"),
+        (lambda d: d.mass([POLYGON, POLYGON]), "FeatureCollection"),
+        (lambda d: d.quantile(0.5), 'axis: name one of x, y, such as axis = "x"'),
+        (lambda d: d.quantile(0.5, "z"), "Write one of x, y"),
         (lambda d: d.mass({}, target="rows"), 'write "records" or "smoothed"'),
         (lambda d: d.density([[0.1, 0.1]], kernel="box"), "is not known"),
         (lambda d: d.density([[0.1, 0.1]], bandwidth=0), "above 0"),
@@ -379,5 +391,6 @@ def test_dates_are_asked_as_dates():
     share = d.mass({"x": (None, "2026-02-01")})
     assert share.low <= (days <= 20485).mean() <= share.high
     medians = d.quantile([0.5])
+    assert re.search(r"\n0\.5 +2026-01-\d\d +2026-01-\d\d +2026", str(medians))
     assert medians.value.attrs["units"].startswith("days since 1970")
     assert float(medians.low[0]) <= np.median(days) <= float(medians.high[0])

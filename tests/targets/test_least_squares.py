@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -197,6 +198,13 @@ def test_where_noise_rules_it_is_hardly_worse_than_a_noisy_constant(epsilon):
     assert found <= 1.1 * constant
 
 
+def test_the_doubt_of_what_is_left_is_how_far_noise_moves_it():
+    x, y = drawn(2000, 4, axes=2, noise=0.1)
+    fits = [least_squares(measured(x, y, 1.0, i), 2, range(2)) for i in range(60)]
+    left = np.std([fit.varied - fit.explained for fit in fits])
+    assert 0.7 * left <= np.mean([fit.doubt for fit in fits]) <= 1.4 * left
+
+
 @pytest.mark.slow
 def test_intervals_cover_least_squares_about_as_often_as_they_say():
     covered = []
@@ -304,6 +312,12 @@ def test_a_release_without_noise_is_least_squares(project, client, monkeypatch):
             synopsis.regression(*given)
     with pytest.raises(dbern.SpecError, match="ridge: must be above 0"):
         synopsis.regression(ridge=-1.0)
+    (moments,) = synopsis.arrays
+    vars(moments)["_measured"] = replace(moments._measured, deviation=0.03)
+    drowned = synopsis.regression()
+    assert math.isnan(drowned.r2)
+    assert math.isnan(drowned.residual)
+    assert str(drowned).startswith("minutes: R2 not resolved from the noise\n")
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from dbern.data.domain import TimeUnit
 from dbern.errors import printable
 from dbern.system import html_table
 from dbern.types import FloatArray
@@ -38,6 +39,8 @@ class Answer:
     beta : float
     question : str
         In words.
+    unit : TimeUnit, optional
+        What the numbers count, where they are dates or times: they are printed as such.
 
     Examples
     --------
@@ -52,6 +55,10 @@ class Answer:
     interval: Interval
     beta: float
     question: str
+    unit: TimeUnit | None = None
+
+    def _written(self, number: float) -> str:
+        return self.unit.text(number) if self.unit else f"{number:.6g}"
 
     def __repr__(self) -> str:
         return str(self)
@@ -60,9 +67,9 @@ class Answer:
         about = f"({self.target}, {self.interval.replace('-', ' ')})"
         sure = f"with probability {1 - self.beta:.6g} {about}"
         if not hasattr(self.value, "dims"):
-            ends = f"{self.value:.6g}, from {self.low:.6g} to {self.high:.6g}"
-            return printable(f"{self.question}: {ends} {sure}")
-        table = self.to_dataset().to_dataframe().to_string(float_format="{:.6g}".format)
+            value, low, high = map(self._written, (self.value, self.low, self.high))
+            return printable(f"{self.question}: {value}, from {low} to {high} {sure}")
+        table = self.to_dataset().to_dataframe().to_string(float_format=self._written)
         return printable(f"{self.question}, all at once {sure}\n{table}", keep="\n")
 
     def _repr_html_(self) -> str:
@@ -70,8 +77,8 @@ class Answer:
         rows = {"question": self.question, "with probability": sure}
         if not hasattr(self.value, "dims"):
             ends = {"value": self.value, "from": self.low, "to": self.high}
-            return html_table(rows | {name: f"{end:.6g}" for name, end in ends.items()})
-        table = self.to_dataset().to_dataframe().to_html(float_format="{:.6g}".format)
+            return html_table(rows | {name: self._written(end) for name, end in ends.items()})
+        table = self.to_dataset().to_dataframe().to_html(float_format=self._written)
         return html_table(rows) + str(table)
 
     def to_dataset(self) -> xarray.Dataset:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.combination import Combination
-from dbern.data.domain import Domain
+from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
@@ -217,6 +217,8 @@ class Distribution:
     ) -> Answer:
         """Return how many rows are in a region, or in each of many; as for `mass`.
 
+        These rows: of those that they were drawn from ask for the `mass`, with ``population=True``.
+
         Raises
         ------
         SpecError
@@ -319,9 +321,7 @@ class Distribution:
 
         labels = {"quantile": each.tolist() if several else [None]}
         asked = f"quantile {levels} of {own.name}{_told_given(given)}"
-        return self._asked_of(
-            band, labels, asked, beta, own.attributes, target=target, population=population
-        )
+        return self._asked_of(band, labels, asked, beta, own, target=target, population=population)
 
     def mean(
         self,
@@ -353,7 +353,7 @@ class Distribution:
             return scaled(found, own.low, own.width)
 
         asked = f"mean of {own.name}{_told_given(given)}"
-        return self._asked_of(band, {}, asked, beta, own.attributes, population=population)
+        return self._asked_of(band, {}, asked, beta, own, population=population)
 
     def density(
         self,
@@ -562,18 +562,21 @@ class Distribution:
         names = self.domain.names
         if axis is None and len(names) == 1:
             return 0
+        if axis is None:
+            raise SpecError(f'axis: name one of {", ".join(names)}, such as axis = "{names[0]}"')
         if axis not in names:
             raise SpecError(f"axis: {axis!r} is none. Write one of {', '.join(names)}")
         return names.index(axis)
 
     def _of_others(self, given: Region | None, index: int) -> Boxes:
         own = self.domain.names[index]
+        boxes = boxes_of({} if given is None else given, self.domain, "given")
         if given is not None and own in given:
             raise SpecError(
                 f"given: {own} is what is asked about. Write a box of other axes, or ask for the "
                 "mass of boxes"
             )
-        return _one(boxes_of({} if given is None else given, self.domain, "given"))
+        return _one(boxes)
 
     def _weights(self, target: Target) -> Weights:
         if target not in get_args(Target):
@@ -586,7 +589,7 @@ class Distribution:
         labels: Mapping[str, Sequence[Any]],
         question: str,
         beta: float | str | None,
-        attributes: Mapping[str, str] | None = None,
+        axis: Axis | None = None,
         *,
         target: Target = "records",
         population: bool = False,
@@ -602,9 +605,10 @@ class Distribution:
         found = [band(one, level / len(measures)) for one in measures]
         ends = (np.stack(each, axis=-1) for each in zip(*found, strict=True))
         named = {**labels, "group": self.groups}
-        value, low, high = (labelled(one, named, attributes or {}) for one in ends)
+        attributes, unit = (axis.attributes, axis.unit) if axis else ({}, None)
+        value, low, high = (labelled(one, named, attributes) for one in ends)
         interval: Interval = "population" if population else "these-data"
-        return Answer(value, low, high, target, interval, float(level), question)
+        return Answer(value, low, high, target, interval, float(level), question, unit)
 
 
 @dataclass(frozen=True)

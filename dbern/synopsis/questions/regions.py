@@ -66,8 +66,12 @@ def _example(domain: Domain) -> str:
 
 
 def _box(region: Mapping[str, Any], domain: Domain, what: str) -> Boxes:
-    if not hasattr(region, "keys"):
+    shape = getattr(region, "__geo_interface__", region)
+    if not hasattr(shape, "keys"):
         raise SpecError(f"{what}: a list must hold boxes, such as {_example(domain)}")
+    if "type" in shape and "type" not in domain.names:
+        mend = "Write a box" if what == "given" else "Write several as one FeatureCollection"
+        raise SpecError(f"{what}: polygons are not available here. {mend}")
     unknown = [name for name in region if name not in domain.names]
     if unknown:
         known = ", ".join(domain.names)

@@ -125,7 +125,9 @@ def test_plans_survive_json_and_name_the_noise_they_may(name):
     )
     plan = plan_files(ReleaseSpec(**content), ())
     assert ReleasePlan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
-    allowed = {"binned-laplace", "laplace"} | ({"spectral-laplace"} if name in DEFINITE else set())
+    allowed = {"binned-k-norm", "binned-laplace", "laplace"} | (
+        {"spectral-laplace"} if name in DEFINITE else set()
+    )
     assert plan.noise.kind in allowed
 
 

@@ -19,6 +19,7 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
 from dbern.strategies.bins import DEGREES
 from dbern.synopsis.questions import measure as module
+from dbern.synopsis.questions import polygons as of_polygons
 from dbern.synopsis.questions import splines as of_splines
 from dbern.synopsis.questions.splines import AxisSplines, products
 
@@ -183,6 +184,69 @@ def test_another_density_is_about_that_of_the_rows():
         d.density(y, bandwidth=0.01)
     with pytest.raises(SpecError, match="outside the bounds"):
         d.density([[2.0]])
+
+
+TRIANGLE = [[0.1, 0.1], [0.8, 0.2], [0.3, 0.9], [0.1, 0.1]]
+
+
+def in_triangle(rows):
+    a, b, c = np.array(TRIANGLE[:3])
+
+    def left(p, q):
+        return (q[0] - p[0]) * (rows[:, 1] - p[1]) - (q[1] - p[1]) * (rows[:, 0] - p[0]) > 0
+
+    return left(a, b) & left(b, c) & left(c, a)
+
+
+@pytest.mark.parametrize("name", ["smooth", "clustered", "half at 50 places"])
+def test_polygons_are_cells_inside_and_cells_cut(name):
+    rows = databases(2, 20_000)[name]
+    d = asked(rows, cells=20, degree=2)
+    polygon = {"type": "Polygon", "coordinates": [TRIANGLE]}
+    share, count = d.mass(polygon), d.count(polygon)
+    truth = in_triangle(rows).mean()
+    assert share.low <= truth <= share.high
+    assert count.low <= truth * len(rows) <= count.high
+    if name == "smooth":
+        assert share.value == pytest.approx(truth, abs=0.02)
+        assert share.high - share.low < 0.75
+    around = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 0.0]]
+    rest = {"type": "Polygon", "coordinates": [around, TRIANGLE]}
+    several = [{"type": "Feature", "geometry": one} for one in (polygon, rest)]
+    both = d.mass({"type": "FeatureCollection", "features": several})
+    assert both.value.dims == ("region",)
+    assert ((both.low <= [truth, 1 - truth]) & ([truth, 1 - truth] <= both.high)).all()
+    assert float(both.value.sum()) == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_cut_cell_that_is_taken_as_inside_is_caught(monkeypatch):
+    """All rows just outside of an edge, in cells whose middle is inside."""
+    rows = np.tile([[0.449, 0.14]], (20_000, 1))
+    polygon = {"type": "Polygon", "coordinates": [TRIANGLE]}
+    assert not in_triangle(rows[:1])[0]
+    assert d_low(rows, polygon) == 0.0
+    monkeypatch.setattr(of_polygons, "_cut", lambda _rings, cells: np.zeros(cells, dtype=bool))
+    monkeypatch.setattr(of_polygons, "_inside", lambda _rings, at: at[..., 1] > 0.1)
+    assert d_low(rows, polygon) > 0.5
+
+
+def d_low(rows, polygon):
+    return asked(rows, cells=20, degree=1).mass(polygon).low
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ({"type": "Point", "coordinates": [0.5, 0.5]}, "write GeoJSON of type"),
+        ({"type": "Polygon", "coordinates": [[[0, 0], [1, 1], [1, 0], [0, 1], [0, 0]]]}, "crosses"),
+        ({"type": "Polygon", "coordinates": [[[0, 0], [1, 1], [1, 0]]]}, "four points"),
+        ({"type": "Polygon", "coordinates": [[[0, 0], [2, 1], [1, 0], [0, 0]]]}, "leaves the"),
+        ({"type": "Polygon", "coordinates": ["abc"]}, "rings of points"),
+    ],
+)
+def test_what_is_no_polygon_is_refused(shape, said):
+    with pytest.raises(SpecError, match=said):
+        asked(np.full((50, 2), 0.3)).mass(shape)
 
 
 def test_marginals_and_level_sets():

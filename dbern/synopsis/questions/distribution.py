@@ -28,14 +28,17 @@ from dbern.synopsis.questions.functionals import (
     candidates,
     cross_validation,
     density_band,
+    everything,
     least_bandwidth,
     mean_band,
     quantile_band,
     sampled,
     scaled,
+    share_band,
     weighted_band,
 )
 from dbern.synopsis.questions.measure import Band, Measure
+from dbern.synopsis.questions.polygons import polygons_of
 from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
 from dbern.synopsis.questions.smoothing import density_sides
 from dbern.synopsis.questions.splines import AxisSplines
@@ -186,7 +189,8 @@ class Distribution:
         ----------
         region : mapping or list
             A box ``{"x": (low, high)}`` in data units, None for an end that is open, axes that are
-            left out whole; several boxes in a list, or as arrays of ends.
+            left out whole; several boxes in a list, or as arrays of ends. Of two axes also
+            polygons: GeoJSON, or what has a `__geo_interface__`, as shapely's have.
         given : mapping, optional
             A box: then the share of the rows in it.
         target : "records" or "smoothed"
@@ -204,15 +208,8 @@ class Distribution:
         SpecError
             For a region or a confidence that cannot be.
         """
-        boxes = boxes_of(region, self.domain)
-        condition = None if given is None else _one(boxes_of(given, self.domain, "given"))
-        weights = self._weights(target)
+        labels, band = self._shares(region, given, target, of_total=True)
         asked = f"share of the rows{_told_given(given)} in {_told(region)}"
-
-        def band(measure: Measure, share: Fraction) -> Band:
-            return box_band(measure, weights, boxes, condition, share, of_total=True)
-
-        labels = {"region": boxes.labels}
         return self._asked_of(band, labels, asked, beta, target=target, population=population)
 
     def count(
@@ -225,14 +222,30 @@ class Distribution:
         SpecError
             For a region or a confidence that cannot be.
         """
-        boxes, weights = boxes_of(region, self.domain), self._weights(target)
+        labels, shares = self._shares(region, None, target, of_total=False)
 
         def band(measure: Measure, share: Fraction) -> Band:
-            found = box_band(measure, weights, boxes, None, share, of_total=False)
-            return scaled(found, 0.0, self.rows)
+            return scaled(shares(measure, share), 0.0, self.rows)
 
-        labels = {"region": boxes.labels}
         return self._asked_of(band, labels, f"rows in {_told(region)}", beta, target=target)
+
+    def _shares(
+        self, region: Region, given: Region | None, target: Target, *, of_total: bool
+    ) -> tuple[Mapping[str, Sequence[Any]], Callable[[Measure, Fraction], Band]]:
+        """Labels of the regions, and what tells their shares of a measure."""
+        weights, shapes = self._weights(target), polygons_of(region, self.domain)
+        if shapes is not None:
+            if given is not None or weights.kernels:
+                raise SpecError("region: of polygons ask for shares of all records, or write boxes")
+            every = everything if of_total else (lambda _measure: None)
+            return {"region": shapes.labels}, lambda measure, share: share_band(
+                measure, shapes.sides(measure.splines), every(measure), share
+            )
+        boxes = boxes_of(region, self.domain)
+        condition = None if given is None else _one(boxes_of(given, self.domain, "given"))
+        return {"region": boxes.labels}, lambda measure, share: box_band(
+            measure, weights, boxes, condition, share, of_total=of_total
+        )
 
     def cdf(
         self,
@@ -460,9 +473,9 @@ class Distribution:
             As of `density`.
         """
         found = self.density(points, beta=beta)
-        ends = (one >= level for one in (found.value, found.low, found.high))
+        value, low, high = (one >= level for one in (found.value, found.low, found.high))
         question = f"{found.question} at least {level:g}"
-        return Answer(*ends, found.target, found.interval, found.beta, question)
+        return Answer(value, low, high, found.target, found.interval, found.beta, question)
 
     def _kernels(self, bandwidth: Any, kernel: str | None) -> tuple[Kernel, ...]:
         """Those that are asked for, in the unit cube."""
@@ -609,7 +622,10 @@ class Together:
 
 
 def _told(region: Region) -> str:
+    region = getattr(region, "__geo_interface__", region)
     match region:
+        case {"type": str() as kind}:
+            return f"a {kind}"
         case Mapping():
             ends = [f"{name} from {_end(*pair)}" for name, pair in region.items()]
             return " and ".join(ends) or "the domain"

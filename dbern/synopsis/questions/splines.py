@@ -105,13 +105,14 @@ class AxisSplines:
         return np.asarray(rows.T @ (np.tile(weights, self.cells)[:, None] * rows) / 2 / self.cells)
 
     @cached_property
-    def _smoother(self) -> FloatArray:
+    def smoother(self) -> FloatArray:
+        """What takes integrals against bins to coefficients, with a ridge."""
         ridge = _RIDGE * np.trace(self.gram) / self.count
         return np.linalg.inv(self.gram + ridge * np.eye(self.count))
 
     @cached_property
     def _kept(self) -> FloatArray:
-        return np.eye(self.count) - self.gram @ self._smoother
+        return np.eye(self.count) - self.gram @ self.smoother
 
     def steps(self, places: FloatArray) -> Sides:
         """Return the sides of ``1{t <= x}`` for places x (m,), whose ends count as outside too.
@@ -125,7 +126,7 @@ class AxisSplines:
         high = self._majorants(after) + SOLVED
         low = 1.0 - SOLVED - self._majorants(last - before)[:, ::-1]
         middle = (low + high) / 2
-        near = middle @ self._kept + self.integrals(scaled / last) @ self._smoother
+        near = middle @ self._kept + self.integrals(scaled / last) @ self.smoother
         for sides in (low, near, high):
             sides[places <= 0], sides[places >= 1] = 0.0, 1.0
         return Sides(low, near, high)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
@@ -157,7 +158,10 @@ def _about(text: str, question: str, given: Any) -> _Asked:
         raise SpecError("--given: counts have no condition. Write it into the box of --count")
     condition = {} if question == "count" else {"given": given}
     path = Path(text)
-    box = None if path.suffix == ".csv" else _box(text, f"--{question}")
+    if path.suffix in (".geojson", ".json"):
+        box: Any = _polygons(path)
+    else:
+        box = None if path.suffix == ".csv" else _box(text, f"--{question}")
 
     def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[int | None, Answer]]:
         ask_for = getattr(asked, question)
@@ -200,8 +204,7 @@ def _box(text: str, option: str) -> dict[str, tuple[Any, Any]]:
         if not (equals and dots):
             raise SpecError(
                 f'{option}: "{text}" is neither a box nor a file of them. Write a box such as '
-                "x=3..7,y=..5, or the path of a file whose name ends in .csv. For polygons open "
-                "the synopsis in Python: distribution().mass(geojson)"
+                "x=3..7,y=..5, or the path of a file whose name ends in .csv or .geojson"
             )
         found[name.strip()] = (_end(low), _end(high))
     return found
@@ -213,6 +216,13 @@ def _end(text: str) -> float | str | None:
         return float(text)
     except ValueError:
         return text.strip() or None
+
+
+def _polygons(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path}: cannot be read as GeoJSON ({type(error).__name__})") from None
 
 
 def _parts(path: Path) -> Iterator[list[dict[str, str]]]:

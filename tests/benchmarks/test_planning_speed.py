@@ -32,7 +32,7 @@ GROUP = {"group": {"column": "kind", "values": ["a", "b", "c"]}}
 DENSITY = {"kind": "kernel-density"}
 CASES = {  # axes, bandwidth, target, records, delta, largest ratio
     "one axis": (1, 0.6, DENSITY, {}, "0", 0.7),
-    "two axes": (2, 0.6, DENSITY, {}, "0", 1.1),
+    "two axes": (2, 0.6, DENSITY, {}, "0", 1.4),  # two laws are compared
     "two axes, Gaussian noise": (2, 0.6, DENSITY, {}, "1e-6", 1.4),
     "three axes": (3, 1.0, DENSITY, {}, "0", 2.1),
     "groups": (2, 0.6, DENSITY, GROUP, "0", 1.3),

@@ -70,15 +70,27 @@ def test_a_file_of_regions_is_read_in_parts_that_share_the_confidence(
         assert [float(row[end]) for end in ("value", "low", "high")] == ends
 
 
+def test_polygons_are_read_from_geojson(released, run, project):
+    corners = [[2.0, -0.5], [8.0, -0.5], [8.0, 0.5], [2.0, -0.5]]
+    shape = {"type": "Polygon", "coordinates": [corners]}
+    (project.folder / "district.geojson").write_text(json.dumps(shape))
+    ran = run("ask", "out.zarr", "--mass", "district.geojson", "--json")
+    assert ran.code == 0, ran.err
+    (row,) = json.loads(ran.out)["questions"][0]["answers"]
+    with released.confidence(0.05, questions=1) as asked:
+        assert [row["value"], row["low"], row["high"]] == numbers(asked.mass(shape))
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ([], "write at least one of --mass"),
         (["--mass", "somewhere"], "neither a box nor a file"),
         (["--mass", "gone.csv"], "gone.csv: cannot be read as CSV"),
-        (["--mass", "regions.json"], "name ends in .csv. For polygons"),
+        (["--mass", "gone.json"], "cannot be read as GeoJSON"),
         (["--mass", "bad.csv"], 'bad.csv: has no column "x_low"'),
         (["--mass", "wide.csv"], "wide.csv: row 2: region: x leaves its bounds"),
+        (["--mass", "gone.geojson"], "cannot be read as GeoJSON"),
         (["--quantile", "x"], "Write AXIS=LEVELS"),
         (["--quantile", "q=.5"], "Write one of x, y"),
         (["--mean", "--beta", "2"], "between 0 and 1"),

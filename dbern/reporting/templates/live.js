@@ -80,18 +80,19 @@ document.addEventListener("DOMContentLoaded", async () => {
   const row = (i, table, at) => arrays[table].subarray(at * facts.shape[i], (at + 1) * facts.shape[i]);
   // What is told of products of rows of weights, one below, one near and one above on each axis:
   // for every choice of one place an axis. `whole`: as shares of all that count.
+  const NAMES = ["low", "high", "gap"];
   const told = (sides, [q, loose], whole) => {
+    sides = sides.map((one) => ({ ...one, gap: one.low.map((own, at) => own.map((low, j) => low - one.high[at][j])) }));
     const counts = sides.map((one) => one.near.length), size = counts.reduce((a, b) => a * b);
     const values = released[state.group], base = total(values) / counting.unit;
     const error = counting.errors[state.group] + 1e-12 * values.reduce((a, b) => Math.max(a, Math.abs(b)), 0) / counting.unit;
     const high = sides.map(() => "high"), upper = [[high, 1]];
-    const lower = sides.map((_, turn) => [high.map((name, i) => (i === turn ? "low" : name)), 1]);
-    if (sides.length > 1) lower.push([high, 1 - sides.length]);
-    const each = (of) => sides.map((one) => Object.fromEntries(["low", "high"].map((name) => [name, one[name].map((own, at) => of(own, one, at))])));
+    const lower = sides.map((_, turn) => [high.map((name, i) => (i !== turn ? name : turn === 0 ? "low" : "gap")), 1]);
+    const each = (of) => sides.map((one) => Object.fromEntries(NAMES.map((name) => [name, one[name].map((own, at) => of(own, one, at))])));
     const sum = each(total), most = each((own) => own.reduce((a, b) => Math.max(a, Math.abs(b)), 0));
     const spread = each((own) => own.reduce((a, b) => a + Math.abs(b), 0));
     const dot = (a, b) => a.reduce((all, one, j) => all + one * b[j], 0);
-    const products = Object.fromEntries(["low", "high"].map((other) => [other, each((own, one, at) => dot(own, one[other][at]))]));
+    const products = Object.fromEntries(NAMES.map((other) => [other, each((own, one, at) => dot(own, one[other][at]))]));
     const end = (terms, sign) => {
       const tops = terms.map(([names]) => sums(names.map((name, i) => sides[i][name])));
       const over = (of, at, sizes) => terms.reduce((all, [names, part]) => all + (sizes ? Math.abs(part) : part) * names.reduce((one, name, i) => one * of[i][name][at[i]], 1), 0);

@@ -224,7 +224,8 @@ def _through_the_middle(synopsis: Synopsis, places: int) -> FloatArray:
     others = len(synopsis.domain.axes) - 2
     if others + 2 <= MOST_AXES and not synopsis.domain.lists:  # axis by axis, as points are not
         whole = synopsis.grid((places, places, *[3] * others)).to_numpy()
-        return np.asarray(whole[(slice(None), slice(None), *[1] * others)])
+        middle: tuple[slice | int, ...] = (slice(None), slice(None), *[1] * others)
+        return np.asarray(whole[middle])
     first, second = synopsis.domain.numbers[:2]
     steps = np.linspace(0.0, 1.0, places)
     drawn = {first.name: np.repeat(first.at(steps), places)}

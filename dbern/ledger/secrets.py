@@ -216,16 +216,6 @@ class RunRecord:
             finally:
                 os.close(descriptor)
 
-    def seconds(self) -> dict[str, float]:
-        """Return how long each stage took, of all runs together; nothing where there is no file."""
-        found: dict[str, float] = {}
-        if self.path is not None and self.path.exists():
-            for line in self.path.read_text(encoding="utf-8").splitlines():
-                facts = json.loads(line)
-                if "seconds" in facts:
-                    found[facts["stage"]] = found.get(facts["stage"], 0.0) + facts["seconds"]
-        return found
-
 
 # --- The exact private center between counting and noise
 

@@ -132,6 +132,8 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
     measurements = [resolved(one, n, spec) for one in spec.components]
+    if any(one.spent < 0 for one in measurements):  # it would hide a fraction in the sum
+        raise SpecError(f'target.kind: "{spec.learner.kind}" spends less than 0. Write spent >= 0')
     spent = [(one.name, one.outputs, one.fraction + one.spent) for one in measurements]
     require_one_charge(spec.learner.kind, spent)  # for n rows it may be another measurement
     settings = Settings.of(spec, n, sum(one.outputs for one in measurements))

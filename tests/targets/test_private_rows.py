@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -214,3 +215,14 @@ def test_a_shard_cut_off_at_once_is_caught(monkeypatch):
     """Planted: full weight up to some number of rows, and none beyond."""
     monkeypatch.setattr(Risk, "relative_weight", lambda _self, rows: float(rows <= 30))
     assert largest_step(1.0) > 1
+
+
+def test_a_measurement_that_spends_less_than_nothing_is_refused(monkeypatch):
+    """What it spends before its values are computed would hide a fraction of the budget."""
+
+    def hidden(*args, **given):
+        return replace(KernelSum(*args, **given), spent=Fraction(-1, 2))
+
+    monkeypatch.setattr("dbern.targets.bandwidths.KernelSum", hidden)
+    with pytest.raises(dbern.SpecError, match="spends less than 0"):
+        plan_files(CASES["density"].spec(1, 2, "laplace"), ())

@@ -391,6 +391,8 @@ class Combination:
         Of "least-squares", the name of the response.
     weight : int, optional
         Of "least-squares", of the count and the response's sum among the released moments.
+    products : "weighted", optional
+        Of "least-squares": whether the response's products are weighed too.
     ridge : float, optional
         Of "least-squares", what is added to the diagonal of the columns' covariance matrix; None
         where the released numbers decide.
@@ -415,6 +417,7 @@ class Combination:
     constant: float | None = None
     response: str | None = None
     weight: int | None = None
+    products: str | None = None
     ridge: float | None = None
 
     def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:

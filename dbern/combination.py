@@ -387,12 +387,8 @@ class Combination:
     constant : float, optional
         Where it is stated, what is released is one vector of weights, and the arrays of the kind
         are the linear functions that these make (`linear_values`).
-    response : str, optional
-        Of "least-squares", the name of the response.
-    weight : int, optional
-        Of "least-squares", of the count and the response's sum among the released moments.
-    products : "weighted", optional
-        Of "least-squares": whether the response's products are weighed too.
+    response, weight, products : str, int and "weighted", optional
+        Of "least-squares": the response's name, how its sum and its products are weighed.
     ridge : float, optional
         Of "least-squares", what is added to the diagonal of the columns' covariance matrix; None
         where the released numbers decide.

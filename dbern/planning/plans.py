@@ -264,9 +264,10 @@ class ReleasePlan:
 
     def counters(self, spec: ReleaseSpec) -> Counters:
         """The planned sums over records."""
+        own = spec.for_rows(self.n).components
         parts = [
             one.restore(planned.strategy, self.n, planned.counting)
-            for one, planned in zip(spec.components, self.components, strict=True)
+            for one, planned in zip(own, self.components, strict=True)
         ]
         return Counters.of(parts, spec.records, self.protection.unit, self.n)
 

@@ -141,6 +141,7 @@ def _attributes(
 ) -> dict[str, Any]:
     """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
     content, expected = plan.to_dict(), plan.outlook.expected
+    spec = spec.for_rows(plan.n)
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,

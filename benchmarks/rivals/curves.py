@@ -28,7 +28,7 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.combination import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
 from dbern.strategies.base import Entries
-from dbern.targets.functional_mean import CurveSums, chosen_degree, most_degree
+from dbern.targets.functional_mean import CurveSums, _chosen_degree, _most_degree
 from dbern.types import FloatArray
 
 POINTS, SEEDS = 100, 40
@@ -94,7 +94,7 @@ def ours(x: FloatArray, epsilon: float, rng: np.random.Generator, degree: int) -
 
 
 def default(x: FloatArray, epsilon: float, rng: np.random.Generator) -> float:
-    return ours(x, epsilon, rng, chosen_degree(POINTS, len(x), Fraction(epsilon)))
+    return ours(x, epsilon, rng, _chosen_degree(POINTS, len(x), Fraction(epsilon)))
 
 
 Way = Callable[[FloatArray, float, np.random.Generator], float]
@@ -107,7 +107,7 @@ WAYS: dict[str, list[Way]] = {
     "the same with a delta of 1e-6": [
         partial(process, delta=1e-6, decay=decay, eta=eta, psi=psi) for decay, eta, psi in _TUNED],
     "dbern": [default],
-    "dbern, best degree": [partial(ours, degree=d) for d in range(most_degree(POINTS) + 1)],
+    "dbern, best degree": [partial(ours, degree=d) for d in range(_most_degree(POINTS) + 1)],
 }  # fmt: skip
 
 

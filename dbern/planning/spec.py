@@ -506,12 +506,6 @@ class ReleaseSpec(Section):
             content[section].update(keys)
         return _from_sections(content, self._base)
 
-    def for_rows(self, n: int) -> ReleaseSpec:
-        """This spec with what its learner chooses for a public number of rows."""
-        learner = self.learner.for_rows(self.records, n, self.charge)
-        same = learner is self.learner
-        return self if same else self.changed({"target": learner.get_params()})
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the sections: what they mean is found anew, with the modules that they name."""
         return _from_sections, (self.model_dump(exclude_none=True), self._base)

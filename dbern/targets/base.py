@@ -135,6 +135,8 @@ class Learner(Section, ABC):
     """Of label, response, group, categories (of axes) and curves (responses): what it can use."""
     instead: ClassVar[Mapping[str, str]] = {}
     """By a parameter that it needs, another that may stand for it."""
+    chooses: ClassVar[bool] = False
+    """Whether `for_rows` has something to choose."""
 
     def __init__(self, **parameters: Any) -> None:
         try:

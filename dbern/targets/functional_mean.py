@@ -247,6 +247,7 @@ class FunctionalMean(Learner):
 
     kind: ClassVar[str] = "functional-mean"
     uses: ClassVar[tuple[str, ...]] = ("response", "curves")
+    chooses: ClassVar[bool] = True
 
     degree: Literal["auto"] | Annotated[int, Field(ge=0, le=_MOST_DEGREE)] = Field(
         "auto", description='degree = "auto", or degree = 6, from 0 to 31'
@@ -261,7 +262,7 @@ class FunctionalMean(Learner):
         if self.degree != "auto":
             return self
         points = response_of(schema).points
-        return FunctionalMean(degree=chosen_degree(points, n, charge.epsilon))
+        return FunctionalMean(degree=_chosen_degree(points, n, charge.epsilon))
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The response."""
@@ -298,7 +299,7 @@ class FunctionalMean(Learner):
             )
         if schema.unit is not None:
             raise SpecError('data.unit: curves are for unit = "row" in this version.')
-        degree, most = 0 if self.degree == "auto" else self.degree, most_degree(response.points)
+        degree, most = 0 if self.degree == "auto" else self.degree, _most_degree(response.points)
         if degree > most:
             raise SpecError(
                 f"target.degree: at most {most} for a grid of {response.points} points. Write "
@@ -307,19 +308,19 @@ class FunctionalMean(Learner):
         return CurveSums(domain, response, degree)
 
 
-def most_degree(points: int) -> int:
+def _most_degree(points: int) -> int:
     """Return the largest degree whose polynomials are tame between the points of a grid."""
     return min(_MOST_DEGREE, math.isqrt(4 * points) - 1)
 
 
-def chosen_degree(points: int, n: int, epsilon: Fraction) -> int:
+def _chosen_degree(points: int, n: int, epsilon: Fraction) -> int:
     """Return what "auto" is, exactly: the largest d with ``d + 1/2 <= 2/3 (n epsilon)^(2/5)``.
 
     Examples
     --------
-    >>> [chosen_degree(100, n, Fraction(1)) for n in (5, 50, 500, 5000)]
+    >>> [_chosen_degree(100, n, Fraction(1)) for n in (5, 50, 500, 5000)]
     [0, 2, 7, 19]
     """
-    fits = (d for d in range(1, most_degree(points) + 1)
+    fits = (d for d in range(1, _most_degree(points) + 1)
             if (Fraction(3, 4) * (2 * d + 1)) ** 5 <= (n * epsilon) ** 2)  # fmt: skip
     return max(fits, default=0)

@@ -19,7 +19,7 @@ from dbern.privacy.calibration import LaplaceNoise
 from dbern.releasing import publish as publishing
 from dbern.strategies.base import Entries
 from dbern.targets import FunctionalMean
-from dbern.targets.functional_mean import CurveSums, chosen_degree, most_degree
+from dbern.targets.functional_mean import CurveSums, _chosen_degree, _most_degree
 from dbern.testing import search
 
 SEED = 230900125
@@ -227,8 +227,8 @@ def test_a_plan_warns_of_noise_that_hides_any_curve(project):
 
 def test_auto_is_nearest_to_a_power_of_rows_times_epsilon():
     for points, n, epsilon in itertools.product((2, 9, 100, 4096), (1, 40, 3000), (0.1, 1, 50)):
-        most, ideal = most_degree(points), 2 / 3 * (n * epsilon) ** 0.4 - 1
-        found = chosen_degree(points, n, Fraction(epsilon))
+        most, ideal = _most_degree(points), 2 / 3 * (n * epsilon) ** 0.4 - 1
+        found = _chosen_degree(points, n, Fraction(epsilon))
         assert found == min(max(math.floor(ideal + 0.5), 0), most)
 
 

@@ -233,6 +233,7 @@ def release(
             if reservation.state is State.COMMITTED:
                 return _committed(spec, reservation, frame)
             plan, notes = _stored_plan(reservation), _notes(ledger, reservation, frame)
+            notes += tuple(note for note in plan.notes if note.startswith("WARNING"))
             reservation = _redirect(ledger, reservation, spec.output)
             if reservation.state in PENDING:
                 reservation = _count(connected, ledger, spec, plan, frame, reservation, journal)

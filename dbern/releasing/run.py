@@ -233,7 +233,6 @@ def release(
             if reservation.state is State.COMMITTED:
                 return _committed(spec, reservation, frame)
             plan, notes = _stored_plan(reservation), _notes(ledger, reservation, frame)
-            notes += tuple(note for note in plan.notes if note.startswith("WARNING"))
             reservation = _redirect(ledger, reservation, spec.output)
             if reservation.state in PENDING:
                 reservation = _count(connected, ledger, spec, plan, frame, reservation, journal)
@@ -242,7 +241,7 @@ def release(
                 manifest = publish(ledger, spec, plan, reservation, journal.progress)
             with journal.stage("committing"):
                 ledger.commit(reservation, manifest)
-        return Release(reservation.output, reservation.charge, notes)
+        return Release(reservation.output, reservation.charge, notes + _warnings(plan))
 
 
 def abandon(
@@ -424,6 +423,10 @@ def _notes(ledger: BudgetLedger, reservation: Reservation, frame: Frame | None) 
     if frame is None or not (counted or _is_spooled(ledger, reservation, frame)):
         return ()
     return ("what was spooled or counted before goes on: this table was not read",)
+
+
+def _warnings(plan: ReleasePlan) -> tuple[str, ...]:
+    return tuple(note for note in plan.notes if note.startswith("WARNING"))
 
 
 _READ_ALREADY = "A reader is read once, and this one may have been: give a fresh one"

@@ -80,12 +80,33 @@ def test_answers_cover_at_least_as_often_as_they_say(axes, draws):
 
 
 @pytest.mark.slow
-def test_half_of_the_noise_is_caught(monkeypatch):
-    """Means have no bias: their whole band is noise."""
+@pytest.mark.parametrize(("question", "part"), [("mean", 2), ("variance", 4)])
+def test_a_part_of_the_noise_is_caught(monkeypatch, question, part):
+    """They have no bias: their whole band is noise, of variances in three directions."""
     simulated = module._simulated
-    monkeypatch.setattr(module, "_simulated", lambda *asked: simulated(*asked) / 2)
-    found = covered(1, 5000, {"mean": QUESTIONS["mean"]}, ["smooth"], 100)
-    assert found["smooth", "mean"] < 90
+    monkeypatch.setattr(module, "_simulated", lambda *asked: simulated(*asked) / part)
+    found = covered(1, 5000, {question: QUESTIONS[question]}, ["smooth"], 100)
+    assert found["smooth", question] < 90
+
+
+@pytest.mark.parametrize("degree", DEGREES)
+def test_variances_and_covariances_are_those_of_the_rows(degree):
+    """Without noise they are exact: of degree 1 but for what squares miss."""
+    rows = databases(2, 5000)["clustered"] ** [2, 1]
+    d, missed = asked(rows, 0, degree=degree, epsilon=1e7), (degree == 1) / 12**2
+    x, y = rows.T
+    for answer, truth in [
+        (d.cov("x", "y"), np.cov(x, y, bias=True)[0, 1]),
+        (d.var("x"), x.var()),
+        (d.std("y"), y.std()),
+        (d.correlation("x", "y"), np.corrcoef(x, y)[0, 1]),
+    ]:
+        assert answer.low <= truth <= answer.high
+        assert abs(answer.value - truth) < 1e-6 + missed
+        assert answer.high - answer.low < 1e-4 + 40 * missed
+    assert d.cov("x", "x").value == d.var("x").value
+    inside = d.cov("x", "y", given={})
+    assert (inside.low, inside.high) == (d.cov("x", "y").low, d.cov("x", "y").high)
 
 
 def test_a_band_without_its_sides_is_caught(monkeypatch):
@@ -366,6 +387,9 @@ POLYGON = {"type": "Polygon", "coordinates": []}
         (lambda d: d.quantile([0.5, 1.0], "x"), "between 0 and 1"),
         (lambda d: d.mean("x", given={"x": (0, 0.5)}), "what is asked about"),
         (lambda d: d.mean("x", beta=2), "between 0 and 1"),
+        (lambda d: d.cov("x", "z"), "Write one of x, y"),
+        (lambda d: d.cov("x", "y", given={"y": (0, 0.5)}), "y is what is asked about"),
+        (lambda d: d.correlation("x", "x"), "Name two axes"),
         (lambda d: d.confidence(questions=0), "at least 1"),
     ],
 )

@@ -65,13 +65,13 @@ class Asking:
             raise SpecError(f"axis: {axis!r} is none. Write one of {', '.join(names)}")
         return names.index(axis)
 
-    def _of_others(self, given: Region | None, index: int) -> Boxes:
-        own = self.domain.names[index]
+    def _of_others(self, given: Region | None, *indices: int) -> Boxes:
         boxes = boxes_of({} if given is None else given, self.domain, "given")
-        if given is not None and own in given:
+        own = [self.domain.names[index] for index in indices]
+        if given is not None and (met := [name for name in own if name in given]):
             raise SpecError(
-                f"given: {own} is what is asked about. Write a box of other axes, or ask for the "
-                "mass of boxes"
+                f"given: {met[0]} is what is asked about. Write a box of other axes, or ask for "
+                "the mass of boxes"
             )
         return one_box(boxes)
 

@@ -56,10 +56,9 @@ class Weights:
         pairs = enumerate(zip(boxes.low.T, boxes.high.T, strict=True))
         return [self.between(measure, axis, low, high) for axis, (low, high) in pairs]
 
-    def others(self, measure: Measure, given: Boxes, index: int) -> Sides:
-        """Return the sides of one box for the bins of all axes but one, (b_1, ..) each."""
-        axes = self.axes(measure, given)
-        del axes[index]
+    def others(self, measure: Measure, given: Boxes, *own: int) -> Sides:
+        """Return the sides of one box for the bins of all axes but some, (b_1, ..) each."""
+        axes = [one for i, one in enumerate(self.axes(measure, given)) if i not in own]
         if not axes:
             return Sides(*[np.ones(1)] * 3)
         whole = products(axes)

@@ -98,10 +98,12 @@ class Spread:
         """
         both, total = _times(one, other), self.value(_ONE)
         found = self.value(both) / total
-        weights = [self.near(each) for each in (both, one, other, _ONE)]
-        product, scale = self.view.product, (self.measure.deviation / total) ** 2
-        added = found * product(weights[3], weights[3]) - product(weights[0], weights[3])
-        return float((found - scale * (added - product(weights[1], weights[2])))[0])
+        weights = np.concatenate([self.near(each) for each in (both, one, other, _ONE)])
+        drawn = self.view.drawn(weights)
+        if not drawn.size:
+            return found
+        noise = drawn @ drawn.T / drawn.shape[1] / total**2
+        return float(found - (found * noise[3, 3] - noise[0, 3] - noise[1, 2]))
 
     def reach(self, polynomials: list[Polynomial]) -> float:
         """Return R of the span of these polynomials' powers of both axes: see the module."""

@@ -114,6 +114,9 @@ def told(region: Region) -> str:
     match region:
         case {"type": str() as kind}:
             return f"a {kind}"
+        case {"half plane": Mapping() as factors, "at most": most}:
+            terms = " + ".join(f"{factor} {name}" for name, factor in factors.items())
+            return f"{terms} at most {most}"
         case Mapping():
             ends = [f"{name} from {_end(*pair)}" for name, pair in region.items()]
             return " and ".join(ends) or "the domain"

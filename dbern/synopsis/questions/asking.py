@@ -20,6 +20,8 @@ from dbern.synopsis.questions.functionals import Weights
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
 
+_LEAST = 1e-12  # of beta: below, tails are of numbers that floats do not have
+
 
 @dataclass(eq=False, repr=False)
 class Asking:
@@ -46,6 +48,8 @@ class Asking:
             whole = self.account.take(None if beta is None else confidence(beta))
         else:
             whole = confidence(0.05 if beta is None else beta)
+            if whole < _LEAST:
+                raise SpecError(f"beta: is below {_LEAST:g}. Write at least that")
             self._asked += 1
             if self._asked == 2:
                 warnings.warn(

@@ -136,8 +136,10 @@ class Distribution(Shares, Moments, Landscape):
         SpecError
             For a count that is not above 0.
         """
-        if n < 1:
-            raise SpecError(f"n = {n}: write how many points to draw, at least 1")
+        if not 1 <= n == int(n) or not 0 <= seed == int(seed):
+            raise SpecError(
+                f"n = {n}: write how many points to draw, at least 1; the seed is not negative"
+            )
         unit = sampled(self.measures[0], n, seed)
         return np.column_stack(
             [axis.at(column) for axis, column in zip(self.domain.axes, unit.T, strict=True)]

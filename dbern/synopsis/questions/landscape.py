@@ -57,8 +57,8 @@ class Landscape(Densities):
                 f"kernel = one of {', '.join(smooth)}"
             )
         places = as_points(points, self.domain)
-        if not self.domain.inside(places).all():
-            raise SpecError("gradient: there are points outside the bounds. Leave them out")
+        if not len(places) or not self.domain.inside(places).all():
+            raise SpecError("gradient: there are points outside the bounds, or none at all")
         unit, axes = np.clip(self.domain.to_unit(places), 0.0, 1.0), len(kernels)
         widths = np.tile([axis.width for axis in self.domain.axes], len(places))
 

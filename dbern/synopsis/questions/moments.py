@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import partial
 
@@ -50,7 +51,9 @@ class Moments(Asking):
             For levels, an axis, a box or a confidence that cannot be.
         """
         index = self._index(axis)
-        several, each = np.ndim(levels) > 0, np.atleast_1d(np.asarray(levels, dtype=np.float64))
+        several, each = np.ndim(levels) > 0, np.empty(0)
+        with suppress(ValueError, TypeError):  # whose text quotes the value
+            each = np.atleast_1d(np.asarray(levels, dtype=np.float64))
         if each.ndim != 1 or not len(each) or not np.all((each > 0) & (each < 1)):
             raise SpecError("quantile: levels must be between 0 and 1. Write 0.5, or [0.25, 0.75]")
         condition, weights = self._of_others(given, index), self._weights(target)

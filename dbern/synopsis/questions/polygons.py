@@ -58,9 +58,11 @@ def polygons_of(region: Any, domain: Domain) -> Polygons | None:
         raise SpecError(f"region: polygons are of two axes, and here are {domain.dimensions}")
     parts, labels = [shape], [None]
     if shape["type"] == "FeatureCollection":
-        parts = [*shape["features"]]
+        parts = [*shape.get("features", ())]
         labels = [*range(len(parts))]
-    found = [_rings(part.get("geometry", part), domain) for part in parts]
+    found = [_rings(part.get("geometry", part) or {}, domain) for part in parts]
+    if not found or not all(found):
+        raise SpecError("region: there is a polygon without a ring, or none at all. Leave it out")
     return Polygons(found, labels)
 
 
@@ -85,9 +87,11 @@ def _rings(geometry: Mapping[str, Any], domain: Domain) -> list[FloatArray]:
         if edges > _MOST_EDGES:
             raise SpecError(f"region: more than {_MOST_EDGES} edges. Simplify the polygon")
         found.append(np.clip(domain.to_unit(points), 0.0, 1.0))
-    if any(_cross([one]) for one in found):
-        raise SpecError("region: the polygon crosses itself. Mend it, such as by buffer(0)")
-    if _cross(found):
+    if any(not np.ptp(one, axis=0).all() or _cross([one]) for one in found):
+        raise SpecError(
+            "region: the polygon crosses itself, or has no area. Mend it, such as by buffer(0)"
+        )
+    if found and _cross(found):
         raise SpecError(
             "region: rings cross each other. Unite the parts, such as by shapely's union_all"
         )

@@ -7,7 +7,11 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
+from dbern.data.domain import Domain
 from dbern.errors import SpecError
+from dbern.synopsis.points import as_numbers
 from dbern.synopsis.questions.answer import Answer, Target
 from dbern.synopsis.questions.asking import Asking, one_box, told, told_given
 from dbern.synopsis.questions.confidence import Account
@@ -123,6 +127,11 @@ class Shares(Asking):
             For places, an axis, a box or a confidence that cannot be.
         """
         own = self.domain.axes[self._index(axis)]
+        numbers = as_numbers(np.ravel(places), own.unit, Domain((own,)))
+        if not (len(numbers) and ((numbers > own.low) & (numbers <= own.high)).all()):
+            raise SpecError(
+                f"cdf: places must be above the lower bound of {own.name}, and up to its upper one"
+            )
         return self.mass(
             {own.name: (None, places)}, given=given, target=target, population=population, beta=beta
         )
@@ -142,6 +151,8 @@ class Shares(Asking):
         SpecError
             For a region that is none of both.
         """
+        if not hasattr(other, "mass"):
+            raise SpecError("compare: write what distribution() of another release returns")
         level = self._beta(beta)
         parts = [replace(one, account=Account(level)) for one in (self, other)]
         here, there = (one.mass(region, beta=str(level / 2)) for one in parts)

@@ -20,6 +20,8 @@ from dbern.synopsis.questions.functionals import Weights
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
 
+_LEAST = 1e-12  # of beta: below, tails are of numbers that floats do not have
+
 
 @dataclass(eq=False, repr=False)
 class Asking:
@@ -46,6 +48,8 @@ class Asking:
             whole = self.account.take(None if beta is None else confidence(beta))
         else:
             whole = confidence(0.05 if beta is None else beta)
+            if whole < _LEAST:
+                raise SpecError(f"beta: is below {_LEAST:g}. Write at least that")
             self._asked += 1
             if self._asked == 2:
                 warnings.warn(
@@ -65,13 +69,13 @@ class Asking:
             raise SpecError(f"axis: {axis!r} is none. Write one of {', '.join(names)}")
         return names.index(axis)
 
-    def _of_others(self, given: Region | None, index: int) -> Boxes:
-        own = self.domain.names[index]
+    def _of_others(self, given: Region | None, *indices: int) -> Boxes:
         boxes = boxes_of({} if given is None else given, self.domain, "given")
-        if given is not None and own in given:
+        own = [self.domain.names[index] for index in indices]
+        if given is not None and (met := [name for name in own if name in given]):
             raise SpecError(
-                f"given: {own} is what is asked about. Write a box of other axes, or ask for the "
-                "mass of boxes"
+                f"given: {met[0]} is what is asked about. Write a box of other axes, or ask for "
+                "the mass of boxes"
             )
         return one_box(boxes)
 
@@ -114,6 +118,9 @@ def told(region: Region) -> str:
     match region:
         case {"type": str() as kind}:
             return f"a {kind}"
+        case {"half plane": Mapping() as factors, "at most": most}:
+            terms = " + ".join(f"{factor} {name}" for name, factor in factors.items())
+            return f"{terms} at most {most}"
         case Mapping():
             ends = [f"{name} from {_end(*pair)}" for name, pair in region.items()]
             return " and ".join(ends) or "the domain"

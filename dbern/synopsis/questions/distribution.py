@@ -15,8 +15,8 @@ from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
 from dbern.synopsis.points import confidence
 from dbern.synopsis.questions.confidence import Account
-from dbern.synopsis.questions.densities import Densities
 from dbern.synopsis.questions.functionals import sampled
+from dbern.synopsis.questions.landscape import Landscape
 from dbern.synopsis.questions.measure import Measure
 from dbern.synopsis.questions.moments import Moments
 from dbern.synopsis.questions.shares import Shares
@@ -71,7 +71,7 @@ def distribution_of(
     )
 
 
-class Distribution(Shares, Moments, Densities):
+class Distribution(Shares, Moments, Landscape):
     """The rows of a release, as far as their bins tell them. Make one with `Synopsis.distribution`.
 
     Ask it for shares, counts, quantiles and means. Each answer has a value and an interval, which
@@ -136,8 +136,10 @@ class Distribution(Shares, Moments, Densities):
         SpecError
             For a count that is not above 0.
         """
-        if n < 1:
-            raise SpecError(f"n = {n}: write how many points to draw, at least 1")
+        if not 1 <= n == int(n) or not 0 <= seed == int(seed):
+            raise SpecError(
+                f"n = {n}: write how many points to draw, at least 1; the seed is not negative"
+            )
         unit = sampled(self.measures[0], n, seed)
         return np.column_stack(
             [axis.at(column) for axis, column in zip(self.domain.axes, unit.T, strict=True)]

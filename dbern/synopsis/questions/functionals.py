@@ -22,6 +22,8 @@ from dbern.synopsis.questions.measure import (
     many_boxes,
     quotients,
 )
+from dbern.synopsis.questions.outlines import smoothed_sides
+from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.regions import Boxes
 from dbern.synopsis.questions.smoothing import density_sides, grid, mass_sides, spline_of
 from dbern.synopsis.questions.splines import OFFSETS, AxisSplines, Sides, products
@@ -29,6 +31,7 @@ from dbern.types import FloatArray
 
 _FEW = 1 << 21  # weights of boxes that are laid out one by one; of more nothing is simulated
 _AT_ONCE = 1 << 21  # numbers of many boxes that are in memory
+_HARMLESS = 20  # of a bin's deviation, what integration may miss
 _PLACES = 1024  # at which quantiles are told apart, where cells are no more
 
 
@@ -56,10 +59,15 @@ class Weights:
         pairs = enumerate(zip(boxes.low.T, boxes.high.T, strict=True))
         return [self.between(measure, axis, low, high) for axis, (low, high) in pairs]
 
-    def others(self, measure: Measure, given: Boxes, index: int) -> Sides:
-        """Return the sides of one box for the bins of all axes but one, (b_1, ..) each."""
-        axes = self.axes(measure, given)
-        del axes[index]
+    def polygons(self, measure: Measure, shapes: Polygons) -> Sides:
+        """Return the sides of polygons of both axes, (m, b_1, b_2)."""
+        if not self.kernels:
+            return shapes.sides(measure.splines)
+        return smoothed_sides(shapes, measure.splines, self.kernels, measure.deviation / _HARMLESS)
+
+    def others(self, measure: Measure, given: Boxes, *own: int) -> Sides:
+        """Return the sides of one box for the bins of all axes but some, (b_1, ..) each."""
+        axes = [one for i, one in enumerate(self.axes(measure, given)) if i not in own]
         if not axes:
             return Sides(*[np.ones(1)] * 3)
         whole = products(axes)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from dbern.strategies.bins import DEGREES
 from dbern.synopsis.questions import measure as module
 from dbern.synopsis.questions import polygons as of_polygons
 from dbern.synopsis.questions import splines as of_splines
+from dbern.synopsis.questions.functionals import everything, share_band
 from dbern.synopsis.questions.splines import AxisSplines, products
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
@@ -51,6 +53,29 @@ def test_a_step_that_is_not_moved_outward_is_caught(monkeypatch):
     monkeypatch.setattr(of_splines.np, "ceil", np.floor)
     with pytest.raises(AssertionError):
         test_a_step_lies_between_its_splines(3)
+
+
+def test_steps_that_are_kept_are_those_that_are_not(monkeypatch):
+    """Whatever was asked before: another order, one of them twice, between the kept places."""
+    places = np.random.default_rng(0).uniform(size=40)
+    of_splines._grid.cache_clear()
+    first, kept = (AxisSplines(7, 3).steps(one) for one in (places[5:9], places))
+    monkeypatch.setattr(of_splines, "_KEPT", 0)
+    fresh = AxisSplines(7, 3).steps(places)
+    for side in ("low", "near", "high"):
+        np.testing.assert_allclose(getattr(kept, side), getattr(fresh, side), rtol=0, atol=1e-14)
+        np.testing.assert_array_equal(getattr(kept, side)[5:9], getattr(first, side))
+
+
+def test_an_axis_that_is_whole_is_summed_first():
+    d = asked(databases(2, 5000)["clustered"])
+    measure, share = d.measures[0], Fraction(1, 20)
+    ends = np.array([[0.2], [0.0]]), np.array([[0.5], [1.0]])
+    x = [one.between(*pair) for one, *pair in zip(measure.splines, *ends, strict=True)]
+    told, view = d.mass({"x": (0.2, 0.5)}), measure.whole()
+    found = share_band(view, products(x), everything(view), share)
+    numbers = told.value, told.low, told.high
+    np.testing.assert_allclose(numbers, np.ravel(found), rtol=0, atol=1e-12)
 
 
 def test_a_box_lies_between_products_of_splines():

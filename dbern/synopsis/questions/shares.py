@@ -11,7 +11,7 @@ from dbern.errors import SpecError
 from dbern.synopsis.questions.answer import Answer, Target
 from dbern.synopsis.questions.asking import Asking, one_box, told, told_given
 from dbern.synopsis.questions.confidence import Account
-from dbern.synopsis.questions.functionals import box_band, everything, scaled, share_band
+from dbern.synopsis.questions.functionals import box_band, regions_band, scaled
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.polygons import polygons_of
 from dbern.synopsis.questions.regions import Region, boxes_of
@@ -85,9 +85,8 @@ class Shares(Asking):
         if shapes is not None:
             if given is not None or weights.kernels:
                 raise SpecError("region: of polygons ask for shares of all records, or write boxes")
-            every = everything if of_total else (lambda _measure: None)
-            return {"region": shapes.labels}, lambda measure, share: share_band(
-                measure, shapes.sides(measure.splines), every(measure), share
+            return {"region": shapes.labels}, lambda measure, share: regions_band(
+                measure, shapes.sides(measure.splines), share, of_total=of_total
             )
         boxes = boxes_of(region, self.domain)
         condition = None if given is None else one_box(boxes_of(given, self.domain, "given"))

@@ -25,7 +25,7 @@ from dbern.strategies.bins import DEGREES
 from dbern.synopsis.questions import measure as module
 from dbern.synopsis.questions import polygons as of_polygons
 from dbern.synopsis.questions import splines as of_splines
-from dbern.synopsis.questions.functionals import everything, share_band
+from dbern.synopsis.questions.functionals import _everything, _share_band
 from dbern.synopsis.questions.splines import AxisSplines, products
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
@@ -73,7 +73,7 @@ def test_an_axis_that_is_whole_is_summed_first():
     ends = np.array([[0.2], [0.0]]), np.array([[0.5], [1.0]])
     x = [one.between(*pair) for one, *pair in zip(measure.splines, *ends, strict=True)]
     told, view = d.mass({"x": (0.2, 0.5)}), measure.whole()
-    found = share_band(view, products(x), everything(view), share)
+    found = _share_band(view, products(x), _everything(view), share)
     numbers = told.value, told.low, told.high
     np.testing.assert_allclose(numbers, np.ravel(found), rtol=0, atol=1e-12)
 

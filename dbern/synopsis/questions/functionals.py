@@ -82,18 +82,18 @@ class Base(NamedTuple):
     high: Functionals
 
 
-def everything(view: View) -> Base:
+def _everything(view: View) -> Base:
     """Return all rows."""
     return Base(view.total, float(view.total.value[0]), view.total)
 
 
-def inside_of(view: View, sides: Sides) -> Base:
+def _inside_of(view: View, sides: Sides) -> Base:
     """Return the rows that a weight (1, b_1, ..) counts."""
     low, high = (view.functionals(_layer(one)) for one in (sides.low, sides.high))
     return Base(low, float(view.of(_layer(sides.near))[0]), high)
 
 
-def share_band(view: View, inside: Sides, base: Base | None, beta: Fraction) -> Band:
+def _share_band(view: View, inside: Sides, base: Base | None, beta: Fraction) -> Band:
     """Return ``int g dD`` over ``int k dD`` for weights (m, b_1, ..) of g, and k those of `base`.
 
     Without `base` the divisor is the number of all rows, which is public.
@@ -114,7 +114,7 @@ def share_band(view: View, inside: Sides, base: Base | None, beta: Fraction) -> 
 def regions_band(measure: Measure, inside: Sides, beta: Fraction, *, of_total: bool) -> Band:
     """Return shares for weights (m, b_1, ..): of the total, or of all rows."""
     view = measure.whole()
-    return share_band(view, inside, everything(view) if of_total else None, beta)
+    return _share_band(view, inside, _everything(view) if of_total else None, beta)
 
 
 def box_band(
@@ -129,14 +129,14 @@ def box_band(
     """Return the shares of boxes: of the total, of what is in another box, or of all rows."""
     if given is not None:
         view = measure.whole()
-        base = inside_of(view, products(weights.axes(measure, given)))
+        base = _inside_of(view, products(weights.axes(measure, given)))
         start, stop = np.maximum(boxes.low, given.low), np.minimum(boxes.high, given.high)
         stop, rows = np.maximum(start, stop), max(1, _LAID_OUT // measure.values.size)
         bands = []
         for first in range(0, len(boxes), rows):
             part = Boxes(start[first : first + rows], stop[first : first + rows], boxes.labels)
             inside, share = products(weights.axes(measure, part)), beta * len(part) / len(boxes)
-            bands.append(share_band(view, inside, base, share))
+            bands.append(_share_band(view, inside, base, share))
         return Band(*map(np.concatenate, zip(*bands, strict=True)))
     cut = ((boxes.low > 0) | (boxes.high < 1)).any(axis=0)
     kept = () if weights.kernels else tuple(np.flatnonzero(cut).tolist())
@@ -169,8 +169,8 @@ def _factored_band(
     if count * max(measure.values.size, drawn) <= _FEW:
         axes = sides(slice(None))
         view = measure.onto(kept) if kept else measure.whole()
-        base = everything(view) if of_total else None
-        return share_band(view, products([axes[i] for i in kept] or axes), base, beta)
+        base = _everything(view) if of_total else None
+        return _share_band(view, products([axes[i] for i in kept] or axes), base, beta)
     if measure.spread is not None:
         raise SpecError(f"population: {count} are too many at once. Ask for parts of them")
     rows = max(1, _AT_ONCE // sum(one.count for one in measure.splines))

@@ -193,7 +193,7 @@ def majorant(degree: int, offset: int) -> FloatArray:
         ends = sorted(cuts)
         for start, stop in pairwise(ends):
             part = np.zeros((degree + 1, count))
-            part[:, cell + pad : cell + pad + degree + 1] = _bezier(degree, start, stop)
+            part[:, cell + pad : cell + pad + degree + 1] = bezier(degree, start, stop)
             rows.append(part)
             least += [float(cell < 0 or (cell == 0 and stop <= step))] * (degree + 1)
     sure = [(1.0, 1.0)] * degree, [(0.0, 0.0)] * degree
@@ -210,8 +210,14 @@ def majorant(degree: int, offset: int) -> FloatArray:
     return found
 
 
-def _bezier(degree: int, start: float, stop: float) -> FloatArray:
-    """Bezier coefficients, on a part of a cell, of the splines that live there: (p + 1, p + 1)."""
+def bezier(degree: int, start: float, stop: float) -> FloatArray:
+    """Return Bezier coefficients, on a part of a cell, of the p + 1 splines that live there.
+
+    Returns
+    -------
+    array (p + 1, p + 1)
+        Of each spline, a column.
+    """
     nodes = np.linspace(0.0, 1.0, degree + 1)
     values = np.stack(local_weights(2 * (start + nodes * (stop - start)) - 1, degree), axis=1)
     powers = np.arange(degree + 1)

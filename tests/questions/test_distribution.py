@@ -314,6 +314,9 @@ def d_low(rows, polygon):
         ({"type": "Polygon", "coordinates": [[[0, 0], [1, 1], [1, 0]]]}, "four points"),
         ({"type": "Polygon", "coordinates": [[[0, 0], [2, 1], [1, 0], [0, 0]]]}, "leaves the"),
         ({"type": "Polygon", "coordinates": ["abc"]}, "rings of points"),
+        ({"type": "Polygon", "coordinates": 7}, "rings of points"),
+        ({"type": "Feature", "geometry": None}, "write GeoJSON of type"),
+        ({"type": "FeatureCollection", "features": []}, "has no feature"),
     ],
 )
 def test_what_is_no_polygon_is_refused(shape, said):

@@ -70,21 +70,24 @@ def polygons_of(region: Any, domain: Domain) -> Polygons | None:
     if shape["type"] == "FeatureCollection":
         parts = [*shape["features"]]
         labels = [*range(len(parts))]
+        if not parts:
+            raise SpecError("region: the collection has no feature. Write one at least")
     found = [[*_rings(part.get("geometry", part), domain)] for part in parts]
     return Polygons(found, labels)
 
 
 def _rings(geometry: Mapping[str, Any], domain: Domain) -> Iterator[FloatArray]:
-    if geometry.get("type") not in _KINDS:
+    if not hasattr(geometry, "keys") or geometry.get("type") not in _KINDS:
         raise SpecError(f"region: write GeoJSON of type {' or '.join(_KINDS)}")
     parts = geometry.get("coordinates", ())
     polygons = [parts] if geometry["type"] == "Polygon" else parts
     edges = 0
-    for ring in (ring for polygon in polygons for ring in polygon):
-        try:
-            points = np.asarray(ring, dtype=np.float64)[:, :2]
-        except (TypeError, ValueError, IndexError):
-            raise SpecError("region: coordinates must be rings of points (x, y)") from None
+    try:
+        rings = [ring for polygon in polygons for ring in polygon]
+        each = [np.asarray(ring, dtype=np.float64)[:, :2] for ring in rings]
+    except (TypeError, ValueError, IndexError):
+        raise SpecError("region: coordinates must be rings of points (x, y)") from None
+    for points in each:
         if len(points) < 4 or not np.array_equal(points[0], points[-1]):
             raise SpecError("region: a ring needs four points or more, the first one again last")
         if not domain.inside(points).all():
@@ -136,10 +139,11 @@ def _majorant(met: BoolArray, axes: Sequence[AxisSplines]) -> FloatArray:
     for axis in (0, 1):
         padded = np.pad(wide, [(reach, reach) if i == axis else (0, 0) for i in (0, 1)])
         windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * reach + 1, axis=axis)
-        wide = windows.any(axis=-1)
+        wide = np.asarray(windows.any(axis=-1))
     first, second = (_smoothed(one) for one in axes)
     found = first @ wide @ second.T
-    return found + _windows(_lacking(found, met, axes), axes).max(axis=(-1, -2)) + _ROUNDING
+    mended = found + _windows(_lacking(found, met, axes), axes).max(axis=(-1, -2))
+    return np.asarray(mended + _ROUNDING)
 
 
 def _lacking(found: FloatArray, met: BoolArray, axes: Sequence[AxisSplines]) -> FloatArray:

@@ -53,7 +53,7 @@ def test_no_database_is_outside_of_the_bounds():
 @pytest.mark.parametrize("side", ["low", pytest.param("high", marks=pytest.mark.slow)])
 def test_splines_that_do_not_bound_their_weight_are_caught(monkeypatch, side):
     """With the middle of the splines in place of a side, the search finds a counterexample."""
-    exact = module.mean_of_parts
+    exact = module._mean_of_parts
 
     def planted(parts, sides, count, beta):
         def middle(part):
@@ -62,7 +62,7 @@ def test_splines_that_do_not_bound_their_weight_are_caught(monkeypatch, side):
 
         return exact(parts, middle, count, beta)
 
-    monkeypatch.setattr(module, "mean_of_parts", planted)
+    monkeypatch.setattr(module, "_mean_of_parts", planted)
     assert attacks(15) > 1e-3
 
 
@@ -285,6 +285,6 @@ def test_sides_are_asked_for_in_parts():
         ones = np.ones((part.stop - part.start, *parts.values.shape[1:]))
         return Sides(ones, ones, ones)
 
-    band = module.mean_of_parts(parts, sides, 3, module.Fraction(1, 20))
+    band = module._mean_of_parts(parts, sides, 3, module.Fraction(1, 20))
     assert len(band.value) == 3
     assert seen == [slice(0, 3)]

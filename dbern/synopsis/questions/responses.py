@@ -99,7 +99,7 @@ class Parted(Measure):
         return View(values, noise, gram, np.abs(self.mixing).max(axis=1), self)
 
 
-def mean_of_parts(
+def _mean_of_parts(
     parts: Parted, sides: Callable[[slice], Sides], count: int, beta: Fraction
 ) -> Band:
     """Return the shares of P in P and Q by so many weights g (m, b_1, ..), from 0 to 1.
@@ -360,7 +360,7 @@ class Responses(Densities):
         low, high = (self.response.low, self.response.high) if self.response else (0.0, 1.0)
 
         def band(measure: Parted, share: Fraction) -> Band:
-            found = mean_of_parts(measure, sides, count, share)
+            found = _mean_of_parts(measure, sides, count, share)
             if not less:
                 return scaled(found, low, high - low)
             one, other = (

@@ -222,8 +222,8 @@ ALIKE = np.full((50, 1), 0.3)
 @pytest.mark.parametrize(
     ("ask", "said"),
     [
-        (lambda d: d.curve([[0.1]]), "neither responses nor groups"),
-        (lambda d: d.average({}), "neither responses nor groups"),
+        (lambda d: d.curve([[0.1]]), "neither groups, nor responses"),
+        (lambda d: d.average({}), "neither groups, nor responses"),
         (lambda d: d.classes([[0.1]]), "has no groups"),
         (
             lambda _: responding(ALIKE, np.ones(50)).curve([[2.0]]),

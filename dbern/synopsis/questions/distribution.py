@@ -60,8 +60,9 @@ def distribution_of(
     measures = [_measure(one, stream) for stream, one in enumerate(whole)]
     response = None
     if combination.kind == "ratio":
-        weighed = next(one for one in functions if one is not whole[0])
-        response = Response(_measure(weighed, 1), combination.low, combination.high)
+        weighed = _measure(next(one for one in functions if one is not whole[0]), 1)
+        if weighed.splines == measures[0].splines:
+            response = Response(weighed, combination.low, combination.high)
     rows = facts["target"].get("n") or facts["target"]["normalizer"]
     groups = combination.classes if len(whole) > 1 else (None,)
     unit_rows = PrivacyUnit.shown(facts["unit"]).max_contributions

@@ -291,19 +291,25 @@ class Responses(Densities):
     def _what(self) -> str:
         return "mean response" if self.response else "share of the group"
 
-    def _parts(self, question: str) -> tuple[Parted, ...]:
-        """Of each group, or of the response."""
+    @property
+    def parted(self) -> tuple[Parted, ...]:
+        """The rows of each group and all others, or those for and against the response; or none."""
         own = replace(self.measures[0], values=np.stack([one.values for one in self.measures]))
         if self.response is not None:
             response = replace(self.response.measure, values=self.response.measure.values[None])
             return (Parted.of((response, own), _HALVES),)
         if len(self.groups) < 2:
-            raise SpecError(
-                f"{question}: this release has neither responses nor groups. Ask for a density, "
-                "or release a regression"
-            )
+            return ()
         each = np.eye(len(self.groups))
         return tuple(Parted.of((own,), np.stack([one, 1 - one])) for one in each)
+
+    def _parts(self, question: str) -> tuple[Parted, ...]:
+        if not self.parted:
+            raise SpecError(
+                f"{question}: this release has neither groups, nor responses in the bins of its "
+                "rows. Ask for a density, or release a regression with this version"
+            )
+        return self.parted
 
     def _at(
         self, points: Points, bandwidth: Any, kernel: str | None

@@ -255,6 +255,24 @@ PLACE = 0.4321
 
 
 @pytest.mark.slow
+def test_a_plan_takes_one_choice_of_bins_for_both_arrays(monkeypatch):
+    """Noise of the rows' counts is smaller, so their bins would be finer: 15 where 13 are best."""
+    roles = '{"response": {"column": "r", "bounds": [-1.0, 3.0]}}'
+
+    def cells():
+        planned.cache_clear()
+        _, plan = planned(1, 30_000, roles=roles, kind="nadaraya-watson", noise="auto")
+        return [(one.maps[0].cells, one.maps[0].degree) for one in plan.components]
+
+    numerator, denominator = cells()
+    assert numerator == denominator
+    monkeypatch.setattr("dbern.planning.planner._as_counted", lambda one, ways: ways[one.name])
+    numerator, denominator = cells()
+    assert numerator != denominator
+    planned.cache_clear()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "role"), [("kernel-density", "group"), ("naive-bayes", "label")])
 def test_releases_by_group_answer_their_shares(kind, role):
     """Of naive Bayes on one axis too; noise of all groups is one vector's (`KNormNoise`)."""

@@ -140,6 +140,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     if all(one.entries for one in measurements):
         _refuse_choices(settings)
     chosen_ways = {one.name: choose(one, settings) for one in measurements}
+    chosen_ways = {one.name: _as_counted(one, chosen_ways) for one in measurements}
     found = [plan_measurement(one, settings, *chosen_ways[one.name]) for one in measurements]
     planned = tuple(one for one, _ in found)
     counters = Counters.of([one for _, one in found], spec.records, spec.protection.unit, n)
@@ -391,6 +392,19 @@ def choose(
             f'Write noise = "{family.plain}" or "auto"'
         )
     return best.strategy, best.h, family
+
+
+def _as_counted(
+    measurement: Measurement, ways: Mapping[str, tuple[Any, tuple[int, ...], NoiseFamily]]
+) -> tuple[Any, tuple[int, ...], NoiseFamily]:
+    """Take for records with weights the bins that count them: questions then weigh them together.
+
+    Either choice errs nearly as little, and noise and sensitivity are those of what is taken.
+    """
+    strategy, h, family = own = ways[measurement.name]
+    counted, order, _ = ways.get(measurement.counted_in or "", own)
+    alike = not measurement.entries and strategy.kind == counted.kind == "binned"
+    return (counted, order, family) if alike else (strategy, h, family)
 
 
 def _without_delta(

@@ -23,6 +23,18 @@ from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
 _LEAST = 1e-12  # of beta: below, tails are of numbers that floats do not have
 
 
+@dataclass(frozen=True, eq=False)
+class Response:
+    """What was released of a regression's responses, which are from `low` to `high`.
+
+    `measure` has the bins of the rows, each weighted by its response as a number in [-1, 1].
+    """
+
+    measure: Measure
+    low: float
+    high: float
+
+
 @dataclass(eq=False, repr=False)
 class Asking:
     """Released bins, and what every question of `Distribution`, which tells of them, needs."""
@@ -35,6 +47,7 @@ class Asking:
     kernels: tuple[Kernel, ...] = ()
     unit_rows: int = 1
     account: Account | None = None
+    response: Response | None = None
     _asked: int = field(default=0, init=False)
 
     def __repr__(self) -> str:
@@ -86,24 +99,28 @@ class Asking:
 
     def _asked_of(
         self,
-        band: Callable[[Measure, Fraction], Band],
+        band: Callable[[Any, Fraction], Band],
         labels: Mapping[str, Sequence[Any]],
         question: str,
         beta: float | str | None,
         axis: Axis | None = None,
         *,
+        measures: Sequence[Measure] | None = None,
         target: Target = "records",
         population: bool = False,
     ) -> Answer:
-        """Ask each group, at its part of beta."""
+        """Ask each group, or each of `measures`, at its part of beta."""
         if population and self.unit_rows > 1:
             raise SpecError(
                 f"population: a unit of privacy has up to {self.unit_rows} rows here, and rows of "
                 "one unit are not independent. Release with one row a unit"
             )
         level = self._beta(beta)
-        measures = [one.population(self.rows) if population else one for one in self.measures]
-        found = [band(one, level / len(measures)) for one in measures]
+        each = measures or self.measures
+        found = [
+            band(one.population(self.rows) if population else one, level / len(each))
+            for one in each
+        ]
         ends = (np.stack(each, axis=-1) for each in zip(*found, strict=True))
         named = {**labels, "group": self.groups}
         attributes, unit = (axis.attributes, axis.unit) if axis else ({}, None)

@@ -100,7 +100,7 @@ class Measure:
         size = self.values.size
         drawn = _simulated(self.law, size, self.stream)
         if self.spread is not None:
-            sampled = _normal(size, drawn.shape[1], self.stream)
+            sampled = normal(size, drawn.shape[1], self.stream)
             drawn = drawn + np.sqrt(self.spread).reshape(-1, 1) * sampled
         return drawn.reshape(*self.values.shape, -1)
 
@@ -386,7 +386,8 @@ def _simulated(law: Noise, size: int, stream: int) -> FloatArray:
 
 
 @lru_cache(maxsize=2)
-def _normal(size: int, draws: int, stream: int) -> FloatArray:
+def normal(size: int, draws: int, stream: int) -> FloatArray:
+    """Return standard normal numbers, (size, draws), of a public stream."""
     from scipy.special import ndtri  # takes 30 ms to import
 
     uniforms = uniform(public_stream("questions, sampling", stream), size * draws)

@@ -344,19 +344,24 @@ def cross_validation(measure: Measure, kernels: Sequence[Kernel], rows: float) -
     """Estimate ``int F^2 - 2 int F f``, the integrated squared error but for ``int f^2``.
 
     Least squares cross-validation leaves each row out of its own density. Both terms are quadratic
-    in the bins, ``c'Gc`` and ``c'Rc``, R of the spline that the density is nearly. The noise adds
-    the traces of G and R times its variance, which is public and taken off.
+    in the bins, ``c'Gc`` and ``c'Rc``, R of the spline that the density is nearly. The noise, whose
+    covariance S is public, adds ``tr GS`` and ``tr RS`` in expectation: they are taken off.
     """
     axes = zip(measure.splines, kernels, strict=True)
     squares, crossed = zip(*(_forms(*axis) for axis in axes), strict=True)
-    noise = measure.deviation**2
     norm, cross = (
-        float((measure.values * on_axes(measure.values, each)).sum())
-        - noise * math.prod(float(np.trace(one)) for one in each)
+        float((measure.values * on_axes(measure.values, each)).sum()) - _of_noise(measure, each)
         for each in (squares, crossed)
     )
     own = math.prod(one.peak for one in kernels) * float(measure.values.sum())
     return norm - 2 * (rows * cross - own) / max(rows - 1, 1.0)
+
+
+def _of_noise(measure: Measure, forms: Sequence[FloatArray]) -> float:
+    """``tr FS`` for the product F of the axes' forms."""
+    noise = measure.covariance
+    trace, total = (math.prod(map(float, map(of, forms))) for of in (np.trace, np.sum))
+    return noise.deviation**2 * ((1 - noise.correlation) * trace + noise.correlation * total)
 
 
 @lru_cache(maxsize=64)

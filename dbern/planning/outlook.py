@@ -45,6 +45,8 @@ def outlook_of(
     unsigned = all(one.unsigned for one in sums)
     top = max(math.prod(g.peak for g in one.kernels) * one.unit for one in sums)
     extent = combination.extent((0.0 if unsigned else -top, top))
+    if any(one.candidates for one in sums):
+        return Outlook(extent=extent, unit=unit)
     if combination.kind == "ratio":
         return Outlook(extent=extent, unit=unit, by_place=True)
     errors, widths = [], []

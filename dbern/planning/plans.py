@@ -394,6 +394,7 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
 _NOT_DP = "this is not differential privacy: it says nothing of data from elsewhere"
 _FIRST_PART = {
     "mixture of bumps": "the first part is that of the worst database, all records at one point",
+    "chosen mixture of bumps": "of the narrowest kernel that may be chosen; others have no more",
     "linear": "a linear function is reproduced exactly",
     "holder": "the first part is that of the worst function of the stated smoothness",
     "smooth": "the first part is that of the worst function of the stated smoothness",

@@ -200,6 +200,7 @@ def _counting(
     measures, splines = asked.measures, asked.measures[0].splines
     ends = [_ends(one) for one in splines]
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"])) / len(functions)
+    beta /= asked.choices
     stops = [_stop(asked, factor, ends, places, arrays) for factor in _factors(asked, ends, places)]
     return {
         "ends": [one.tolist() for one in ends],

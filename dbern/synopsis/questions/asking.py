@@ -33,6 +33,7 @@ class Asking:
     kernels: tuple[Kernel, ...] = ()
     unit_rows: int = 1
     account: Account | None = None
+    choices: int = 1
     _asked: int = field(default=0, init=False)
 
     def __repr__(self) -> str:
@@ -91,15 +92,16 @@ class Asking:
         target: Target = "records",
         population: bool = False,
     ) -> Answer:
-        """Ask each group, at its part of beta."""
+        """Ask each group, at its part of beta; and each kernel that the released may be."""
         if population and self.unit_rows > 1:
             raise SpecError(
                 f"population: a unit of privacy has up to {self.unit_rows} rows here, and rows of "
                 "one unit are not independent. Release with one row a unit"
             )
         level = self._beta(beta)
+        share = level / (len(self.measures) * (self.choices if target == "smoothed" else 1))
         measures = [one.population(self.rows) if population else one for one in self.measures]
-        found = [band(one, level / len(measures)) for one in measures]
+        found = [band(one, share) for one in measures]
         ends = (np.stack(each, axis=-1) for each in zip(*found, strict=True))
         named = {**labels, "group": self.groups}
         attributes, unit = (axis.attributes, axis.unit) if axis else ({}, None)

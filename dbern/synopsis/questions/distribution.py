@@ -68,6 +68,7 @@ def distribution_of(
     return Distribution(
         *(facts["name"], domain, tuple(measures), tuple(groups), float(rows)),
         *(whole[0].kernels, unit_rows),
+        choices=whole[0].approximation.choices,
     )
 
 
@@ -94,6 +95,8 @@ class Distribution(Shares, Moments, Densities):
         The most rows of a unit of privacy.
     account : Account, optional
         What its answers share of beta.
+    choices : int
+        How many kernels the released one was chosen from: "smoothed" answers cover whichever.
     """
 
     def confidence(self, beta: float | str = 0.05, questions: int | None = None) -> Together:

@@ -26,7 +26,7 @@ _FLOATS = 1e-12
 
 def density_sides(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> Sides:
     """Return the sides of ``K(y - t) / K(0)`` for places y (m,) of the unit interval."""
-    apart = places[:, None] - grid(splines)
+    apart = places[:, None] - _grid(splines)
     ends = places[:, None] - np.arange(splines.cells + 1) / splines.cells
     near = np.zeros((len(places), splines.cells))
     for kink in kernel.kinks if kernel.jumps else ():
@@ -38,25 +38,20 @@ def density_sides(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> S
 
 def mass_sides(splines: AxisSplines, kernel: Kernel, low: FloatArray, high: FloatArray) -> Sides:
     """Return the sides of ``int_low^high K(y - t) dy`` for intervals (m,) each."""
-    t = grid(splines)
+    t = _grid(splines)
     values = kernel.cumulative(high[:, None] - t) - kernel.cumulative(low[:, None] - t)
     return _fitted(splines, values, 2 * kernel.slope, np.zeros((1, splines.cells)))
 
 
-def grid(splines: AxisSplines) -> FloatArray:
-    """Return the places at which weights are looked at, both ends of each cell among them."""
+def _grid(splines: AxisSplines) -> FloatArray:
+    """The places at which weights are looked at, both ends of each cell among them."""
     return np.linspace(0.0, 1.0, splines.cells * _STEPS + 1)
-
-
-def spline_of(splines: AxisSplines, values: FloatArray) -> FloatArray:
-    """Return coefficients (bins, m) of the splines that are nearest to values (places, m)."""
-    return np.asarray(_solver(splines)[1].T @ values)
 
 
 @lru_cache(maxsize=16)
 def _solver(splines: AxisSplines) -> tuple[FloatArray, FloatArray]:
     """Values of the splines on the grid, (places, bins), and what takes values to coefficients."""
-    beta = bin_matrix(grid(splines), splines.cells, splines.degree)
+    beta = bin_matrix(_grid(splines), splines.cells, splines.degree)
     square = beta.T @ beta
     square += _DAMPING * np.trace(square) / len(square) * np.eye(len(square))
     return beta, np.asarray(np.linalg.solve(square, beta.T).T, dtype=np.float64)

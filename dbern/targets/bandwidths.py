@@ -69,7 +69,7 @@ def lengths_of(kernels: Sequence[Kernel], domain: Domain) -> list[float]:
     return [one.bandwidth * axis.width for one, axis in zip(kernels, domain.axes, strict=True)]
 
 
-def finest_bandwidth(n: int, epsilon: float, axes: int) -> float:
+def _finest_bandwidth(n: int, epsilon: float, axes: int) -> float:
     """Return the narrowest bandwidth worth a choice, as a standard deviation in shares of an axis.
 
     Bins that are finer than a bandwidth b needs multiply its noise by ``(b / b_0)^(l/2)``, b_0 the
@@ -80,7 +80,7 @@ def finest_bandwidth(n: int, epsilon: float, axes: int) -> float:
 
     Examples
     --------
-    >>> round(finest_bandwidth(5000, 1.0, 1), 4), round(finest_bandwidth(5000, 0.1, 1), 4)
+    >>> round(_finest_bandwidth(5000, 1.0, 1), 4), round(_finest_bandwidth(5000, 0.1, 1), 4)
     (0.006, 0.0185)
     """
     free = (_FREE / (n * epsilon**2)) ** (1 / axes)
@@ -184,7 +184,7 @@ class Smoother(Learner):
         """The sum whose bandwidth the released bins choose, a common share of every axis.
 
         Bins count rows whatever the kernel, so nothing is inferred from them before the release:
-        candidates follow from the public n, epsilon and axes (`finest_bandwidth`).
+        candidates follow from the public n, epsilon and axes (`_finest_bandwidth`).
 
         Raises
         ------
@@ -205,7 +205,7 @@ class Smoother(Learner):
             return given.kernel_sum(name, domain, record_weights)
 
         def chosen_from(n: int, charge: Budget) -> Measurement:
-            finest = finest_bandwidth(n, float(charge.epsilon), axes)
+            finest = _finest_bandwidth(n, float(charge.epsilon), axes)
             count = 1 + math.ceil(math.log(_SMOOTHEST / finest) / math.log(_STEP))
             found = [of(share) for share in np.geomspace(finest, _SMOOTHEST, count).tolist()]
             every = tuple(

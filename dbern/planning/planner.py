@@ -36,18 +36,18 @@ from dbern.errors import SpecError
 from dbern.planning.choose import (
     Candidate,
     Problem,
-    Reference,
     chosen,
     require_positive_definite,
 )
-from dbern.planning.outlook import outlook_of
 from dbern.planning.plans import (
     PlannedMeasurement,
     PlannedNoise,
     PlannedSensitivity,
     ReleasePlan,
     cost,
+    outlook_of,
 )
+from dbern.planning.predicted import Reference
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.contract import Contract, Sensitivity, require_one_charge

@@ -48,6 +48,7 @@ class Asking:
     unit_rows: int = 1
     account: Account | None = None
     response: Response | None = None
+    choices: int = 1
     _asked: int = field(default=0, init=False)
 
     def __repr__(self) -> str:
@@ -109,7 +110,7 @@ class Asking:
         target: Target = "records",
         population: bool = False,
     ) -> Answer:
-        """Ask each group, or each of `measures`, at its part of beta."""
+        """Ask each group, or of `measures`, at its part of beta; and each kernel there may be."""
         if population and self.unit_rows > 1:
             raise SpecError(
                 f"population: a unit of privacy has up to {self.unit_rows} rows here, and rows of "
@@ -117,10 +118,8 @@ class Asking:
             )
         level = self._beta(beta)
         each = measures or self.measures
-        found = [
-            band(one.population(self.rows) if population else one, level / len(each))
-            for one in each
-        ]
+        share = level / (len(each) * (self.choices if target == "smoothed" else 1))
+        found = [band(one.population(self.rows) if population else one, share) for one in each]
         ends = (np.stack(each, axis=-1) for each in zip(*found, strict=True))
         named = {**labels, "group": self.groups}
         attributes, unit = (axis.attributes, axis.unit) if axis else ({}, None)

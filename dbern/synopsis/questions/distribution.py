@@ -71,6 +71,7 @@ def distribution_of(
         *(facts["name"], domain, tuple(measures), tuple(groups), float(rows)),
         *(whole[0].kernels, unit_rows),
         response=response,
+        choices=whole[0].approximation.choices,
     )
 
 
@@ -105,6 +106,8 @@ class Distribution(Shares, Moments, Landscape, Responses):
         What its answers share of beta.
     response : Response, optional
         Of a regression: what was released of its responses.
+    choices : int
+        How many kernels the released one was chosen from: "smoothed" answers cover whichever.
     """
 
     def confidence(self, beta: float | str = 0.05, questions: int | None = None) -> Together:

@@ -27,7 +27,7 @@ from dbern.synopsis.questions.measure import (
 from dbern.synopsis.questions.outlines import smoothed_sides
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.regions import Boxes
-from dbern.synopsis.questions.smoothing import density_sides, grid, mass_sides, spline_of
+from dbern.synopsis.questions.smoothing import density_sides, mass_sides
 from dbern.synopsis.questions.splines import OFFSETS, AxisSplines, Sides, products
 from dbern.types import FloatArray
 
@@ -349,6 +349,7 @@ _MISSED = 0.1  # of a kernel's peak, on an axis
 _LOOKED_AT = 65
 _SHARES = 40  # of a bandwidth, tried in turn
 _CANDIDATES = np.geomspace(0.5, 4.0, 14)  # times the released bandwidth
+_DAMPING = 1e-7  # of the mean square of a bin, as of sides
 
 
 def least_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> float:
@@ -391,28 +392,43 @@ def cross_validation(measure: Measure, kernels: Sequence[Kernel], rows: float) -
     """Estimate ``int F^2 - 2 int F f``, the integrated squared error but for ``int f^2``.
 
     Least squares cross-validation leaves each row out of its own density. Both terms are quadratic
-    in the bins, ``c'Gc`` and ``c'Rc``, R of the spline that the density is nearly. The noise adds
-    the traces of G and R times its variance, which is public and taken off.
+    in the bins, ``c'Gc`` and ``c'Rc``, R of the spline that the density is nearly. The noise, whose
+    covariance S is public, adds ``tr GS`` and ``tr RS`` in expectation: they are taken off.
     """
     axes = zip(measure.splines, kernels, strict=True)
     squares, crossed = zip(*(_forms(*axis) for axis in axes), strict=True)
-    noise = measure.deviation**2
     norm, cross = (
-        float((measure.values * on_axes(measure.values, each)).sum())
-        - noise * math.prod(float(np.trace(one)) for one in each)
+        float((measure.values * on_axes(measure.values, each)).sum()) - _of_noise(measure, each)
         for each in (squares, crossed)
     )
     own = math.prod(one.peak for one in kernels) * float(measure.values.sum())
     return norm - 2 * (rows * cross - own) / max(rows - 1, 1.0)
 
 
+def _of_noise(measure: Measure, forms: Sequence[FloatArray]) -> float:
+    """``tr FS`` for the product F of the axes' forms."""
+    noise = measure.covariance
+    trace, total = (math.prod(map(float, map(of, forms))) for of in (np.trace, np.sum))
+    return noise.deviation**2 * ((1 - noise.correlation) * trace + noise.correlation * total)
+
+
 @lru_cache(maxsize=64)
 def _forms(splines: AxisSplines, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
-    """G and R of one axis."""
-    made = kernel.peak * density_sides(splines, kernel, grid(splines)).near
-    weights = np.full(len(made), 1.0 / (len(made) - 1))
-    weights[[0, -1]] /= 2
-    return made.T @ (weights[:, None] * made), spline_of(splines, made)
+    """G and R of one axis: least squares over t, and integrals over y, by nodes in each cell."""
+    (t, in_t), (y, in_y) = (_nodes(splines, splines.degree + more) for more in (1, 2))
+    beta, of_y = splines.values(t), splines.values(y)
+    damped = splines.gram + _DAMPING * np.trace(splines.gram) / splines.count * np.eye(
+        beta.shape[1]
+    )
+    made = np.linalg.solve(damped, (in_t * beta.T) @ kernel(t[:, None] - y)).T
+    return made.T @ (in_y[:, None] * made), np.linalg.solve(damped, (in_y * of_y.T) @ made)
+
+
+def _nodes(splines: AxisSplines, count: int) -> tuple[FloatArray, FloatArray]:
+    """Gauss nodes and weights of every cell."""
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    places = (np.arange(splines.cells)[:, None] + (nodes + 1) / 2) / splines.cells
+    return places.reshape(-1), np.tile(weights / 2 / splines.cells, splines.cells)
 
 
 def sampled(measure: Measure, count: int, seed: int) -> FloatArray:

@@ -16,6 +16,7 @@ import numpy as np
 
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
+from dbern.synopsis.points import upright
 from dbern.synopsis.questions.splines import AxisSplines, Sides
 from dbern.types import BoolArray, FloatArray
 
@@ -45,6 +46,8 @@ class Polygons:
 def polygons_of(region: Any, domain: Domain) -> Polygons | None:
     """Read GeoJSON, or what has a `__geo_interface__`; None for what is neither.
 
+    A point's first number goes to the right, as in `upright`: it is the longitude.
+
     Raises
     ------
     SpecError
@@ -68,11 +71,12 @@ def _rings(geometry: Mapping[str, Any], domain: Domain) -> Iterator[FloatArray]:
     if geometry.get("type") not in _KINDS:
         raise SpecError(f"region: write GeoJSON of type {' or '.join(_KINDS)}")
     parts = geometry.get("coordinates", ())
+    turn = -1 if upright(domain.names)[0] == domain.names[0] else 1
     polygons = [parts] if geometry["type"] == "Polygon" else parts
     edges = 0
     for ring in (ring for polygon in polygons for ring in polygon):
         try:
-            points = np.asarray(ring, dtype=np.float64)[:, :2]
+            points = np.asarray(ring, dtype=np.float64)[:, :2][:, ::turn]
         except (TypeError, ValueError, IndexError):
             raise SpecError("region: coordinates must be rings of points (x, y)") from None
         if len(points) < 4 or not np.array_equal(points[0], points[-1]):

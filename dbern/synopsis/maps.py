@@ -148,9 +148,7 @@ def _cut(ring: Sequence[Any], edges: Sequence[tuple[float, float]]) -> list[list
 def _rasterio() -> Any:
     try:
         import rasterio
-        import rasterio.crs
         import rasterio.features
-        import rasterio.transform
     except ImportError:
         raise EnvironmentRefusedError(
             "coordinate systems, GeoTIFF and GeoJSON need rasterio. Install it with: pip install "
@@ -200,4 +198,4 @@ def _transform(grid: xarray.DataArray) -> Any:
         step = float(places[-1] - places[0]) / len(each)
         corner += [float(places[0]) - step / 2, float(places[-1]) + step / 2]
         steps.append(step)
-    return _rasterio().transform.from_origin(corner[0], corner[3], *steps)
+    return _rasterio().Affine(steps[0], 0.0, corner[0], 0.0, -steps[1], corner[3])

@@ -545,7 +545,8 @@ def upright(names: Sequence[Any]) -> tuple[Any, ...]:
 
 def conventional(found: xarray.DataArray) -> xarray.DataArray:
     """Say how an array is to be stored, by the CF conventions: NaN is missing, but of no axis."""
-    found.encoding["_FillValue"] = np.nan
+    if found.dtype.kind == "f":
+        found.encoding["_FillValue"] = np.nan
     if LOCATION in found.coords:
         found.encoding["grid_mapping"] = LOCATION
     for one in found.coords.values():
@@ -593,4 +594,4 @@ def attributes_of(
     if len(units) == domain.dimensions and " per " in told["long_name"]:
         told["units"] = " ".join(units)
     done = facts.get("post_processing")
-    return told | ({"post_processing": list(done)} if done else {})
+    return told | ({"post_processing": ", ".join(done)} if done else {})  # netCDF 3 has no lists

@@ -464,8 +464,8 @@ def _mean(bernstein: FloatArray | Blocks, clipped: bool) -> float:
 class ShapedSynopsis(Synopsis):
     """A released function after free post-processing; made by `Synopsis.shaped`.
 
-    Everything works as for a `Synopsis`. ``metadata["post_processing"]`` and the attribute of that
-    name of a grid list what was done, in order.
+    Everything works as for a `Synopsis`. ``metadata["post_processing"]`` lists what was done, in
+    order, and so does the attribute of that name of a grid, in one text.
 
     Parameters
     ----------

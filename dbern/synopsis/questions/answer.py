@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from dbern.data.domain import TimeUnit
+from dbern.data.domain import Domain, TimeUnit
 from dbern.errors import printable
 from dbern.synopsis.points import conventional
 from dbern.system import html_table
@@ -141,11 +141,15 @@ class Answer:
 
 
 def labelled(
-    numbers: FloatArray, labels: Mapping[str, Sequence[Any]], attributes: Mapping[str, str]
+    numbers: FloatArray,
+    labels: Mapping[str, Sequence[Any]],
+    attributes: Mapping[str, str],
+    domain: Domain,
 ) -> Any:
     """Return numbers with a dimension for each of the labels that has several, or one float.
 
-    A dimension whose labels are empty is left out; so is one label that is None.
+    A dimension whose labels are empty is left out; so is one label that is None. Those of an axis
+    of the domain have its attributes.
     """
     kept = {name: list(one) for name, one in labels.items() if list(one) != [None]}
     shape = [len(one) for one in kept.values()]
@@ -154,4 +158,7 @@ def labelled(
     import xarray
 
     found = xarray.DataArray(np.reshape(numbers, shape), kept, list(kept), attrs=dict(attributes))
+    for axis in domain.axes:
+        if axis.name in kept:
+            found[axis.name].attrs |= {"long_name": axis.name} | axis.attributes
     return conventional(found)

@@ -104,7 +104,7 @@ class Asking:
         named = {**labels, "group": self.groups}
         attributes, unit = (axis.attributes, axis.unit) if axis else ({}, None)
         attributes = {"long_name": question} | attributes
-        value, low, high = (labelled(one, named, attributes) for one in ends)
+        value, low, high = (labelled(one, named, attributes, self.domain) for one in ends)
         interval: Interval = "population" if population else "these-data"
         return Answer(value, low, high, target, interval, float(level), question, unit)
 

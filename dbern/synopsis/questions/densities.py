@@ -13,7 +13,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.errors import SpecError
-from dbern.synopsis.points import Points, as_points, gridded
+from dbern.synopsis.points import Points, as_points, conventional, gridded
 from dbern.synopsis.questions.answer import Answer
 from dbern.synopsis.questions.asking import Asking, told_given
 from dbern.synopsis.questions.functionals import (
@@ -161,8 +161,11 @@ class Densities(Asking):
             As of `density`.
         """
         found = self.density(points, beta=beta)
-        value, low, high = (one >= level for one in (found.value, found.low, found.high))
         question = f"{found.question} at least {level:g}"
+        value, low, high = (
+            conventional((one >= level).assign_attrs(long_name=question))
+            for one in (found.value, found.low, found.high)
+        )
         return Answer(value, low, high, found.target, found.interval, found.beta, question)
 
     def _kernels(self, bandwidth: Any, kernel: str | None) -> tuple[Kernel, ...]:

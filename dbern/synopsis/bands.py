@@ -138,7 +138,7 @@ def bracketed(arrays: Sequence[ReleasedArray | ReleasedVector]) -> list[Brackete
     return found
 
 
-def lower_bound(
+def lower_bound_of(
     facts: Mapping[str, Any], array: ReleasedArray | ReleasedVector, beta: float
 ) -> LowerBound:
     """Return what no mechanism can do better than, by the metadata and the first of its arrays."""

@@ -19,7 +19,7 @@ from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.arrays import Question, ReleasedArray, ReleasedVector, Smoothing
-from dbern.synopsis.bands import About, ArrayBand, Bracketed, bracketed, lower_bound
+from dbern.synopsis.bands import About, ArrayBand, Bracketed, bracketed, lower_bound_of
 from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores, require_probabilities
 from dbern.synopsis.notebook import described, plotted
 from dbern.synopsis.points import (
@@ -387,7 +387,7 @@ class Synopsis:
         """
         level = confidence(beta)
         parts = [one.certificate for one in self._bands(level, h, about)]
-        least = lower_bound(self.metadata, self.arrays[0], float(level))
+        least = lower_bound_of(self.metadata, self.arrays[0], float(level))
         return combined(self.combination, parts, least)
 
     def promises(self, largest: float | None = None) -> Promises:

@@ -291,10 +291,13 @@ def test_outlines_hold_the_places_where_it_is_so(kind, request):
     assert share.value[0] < share.value[2]
 
 
-def test_numbers_have_no_outlines(land):
+def test_outlines_end_at_the_bounds_and_numbers_have_none(land):
     asked = land.distribution()
     with pytest.raises(SpecError, match="to_geojson: these are numbers"):
         asked.density(land.grid(3)).to_geojson()
+    everywhere = asked.level_set(-1.0, land.grid(5)).to_geojson()["features"][0]
+    ((ring,),) = everywhere["geometry"]["coordinates"]
+    assert {tuple(one) for one in ring} == {(x, y) for x in EAST for y in NORTH}  # not beyond
     nowhere = asked.level_set(1.0, land.grid(5)).to_geojson()
     assert nowhere["features"][0]["geometry"]["coordinates"] == []
     with pytest.raises(SpecError, match="maps are of two axes"):

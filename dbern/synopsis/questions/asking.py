@@ -123,7 +123,8 @@ class Asking:
         ends = (np.stack(each, axis=-1) for each in zip(*found, strict=True))
         named = {**labels, "group": self.groups}
         attributes, unit = (axis.attributes, axis.unit) if axis else ({}, None)
-        value, low, high = (labelled(one, named, attributes) for one in ends)
+        attributes = {"long_name": question} | attributes
+        value, low, high = (labelled(one, named, attributes, self.domain) for one in ends)
         interval: Interval = "population" if population else "these-data"
         return Answer(value, low, high, target, interval, float(level), question, unit)
 

@@ -208,14 +208,12 @@ def density_band(
 
     It covers whichever of them is chosen after the release.
     """
-    axes = [
-        [density_sides(splines, one[axis], places[:, axis]) for one in kernels]
-        for axis, splines in enumerate(measure.splines)
-    ]
-    rows = [
-        [np.concatenate([getattr(one, side) for one in each]) for side in ("low", "near", "high")]
-        for each in axes
-    ]
+    rows = []
+    for axis, splines in enumerate(measure.splines):
+        each, back = np.unique(places[:, axis], return_inverse=True)  # few, of a grid
+        found = [density_sides(splines, one[axis], each) for one in kernels]
+        whole = ([getattr(one, side)[back] for one in found] for side in ("low", "near", "high"))
+        rows.append([np.concatenate(one) for one in whole])
 
     def sides(part: slice) -> list[Sides]:
         return [Sides(*(one[part] for one in each)) for each in rows]

@@ -21,6 +21,7 @@ import numpy as np
 
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
+from dbern.synopsis.points import upright
 from dbern.synopsis.questions.splines import AxisSplines, Sides, bezier
 from dbern.types import BoolArray, FloatArray
 
@@ -55,6 +56,8 @@ class Polygons:
 def polygons_of(region: Any, domain: Domain) -> Polygons | None:
     """Read GeoJSON, or what has a `__geo_interface__`; None for what is neither.
 
+    A point's first number goes to the right, as in `upright`: it is the longitude.
+
     Raises
     ------
     SpecError
@@ -82,11 +85,12 @@ def _rings(geometry: Any, domain: Domain) -> list[FloatArray]:
     if not hasattr(geometry, "keys") or geometry.get("type") not in _KINDS:
         raise SpecError(f"region: write GeoJSON of type {' or '.join(_KINDS)}")
     parts = geometry.get("coordinates", ())
+    turn = -1 if upright(domain.names)[0] == domain.names[0] else 1
     polygons = [parts] if geometry["type"] == "Polygon" else parts
     edges, found = 0, list[FloatArray]()
     try:
         rings = [ring for polygon in polygons for ring in polygon]
-        each = [np.asarray(ring, dtype=np.float64)[:, :2] for ring in rings]
+        each = [np.asarray(ring, dtype=np.float64)[:, :2][:, ::turn] for ring in rings]
     except (TypeError, ValueError, IndexError):
         raise SpecError("region: coordinates must be rings of points (x, y)") from None
     for points in each:

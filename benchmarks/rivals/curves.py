@@ -19,6 +19,7 @@ import argparse
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from functools import lru_cache, partial
 
 import numpy as np
@@ -27,7 +28,7 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.combination import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
 from dbern.strategies.base import Entries
-from dbern.targets.functional_mean import CurveSums, FunctionalMean
+from dbern.targets.functional_mean import CurveSums, _chosen_degree, _most_degree
 from dbern.types import FloatArray
 
 POINTS, SEEDS = 100, 40
@@ -92,6 +93,10 @@ def ours(x: FloatArray, epsilon: float, rng: np.random.Generator, degree: int) -
     return off(basis @ (basis.T @ mean / POINTS + noise), mean)
 
 
+def default(x: FloatArray, epsilon: float, rng: np.random.Generator) -> float:
+    return ours(x, epsilon, rng, _chosen_degree(POINTS, len(x), Fraction(epsilon)))
+
+
 Way = Callable[[FloatArray, float, np.random.Generator], float]
 _TUNED = list(itertools.product((2.0, 4.0), (1.0, 1.5), 10.0 ** np.arange(-8, 1)))
 WAYS: dict[str, list[Way]] = {
@@ -101,18 +106,20 @@ WAYS: dict[str, list[Way]] = {
         partial(process, delta=0.0, decay=decay, eta=eta, psi=psi) for decay, eta, psi in _TUNED],
     "the same with a delta of 1e-6": [
         partial(process, delta=1e-6, decay=decay, eta=eta, psi=psi) for decay, eta, psi in _TUNED],
-    "dbern": [partial(ours, degree=FunctionalMean().degree)],
-    "dbern, best degree": [partial(ours, degree=degree) for degree in range(12)],
+    "dbern": [default],
+    "dbern, best degree": [partial(ours, degree=d) for d in range(_most_degree(POINTS) + 1)],
 }  # fmt: skip
 
 
-def measure(x: FloatArray, epsilon: float, ways: Sequence[Way]) -> float:
-    """The root mean square error over the axis, mean over seeds, of the best of some ways."""
+def measure(x: FloatArray, epsilon: float, ways: Sequence[Way]) -> tuple[float, float]:
+    """The root mean square error over the axis, of the best of some ways, and its standard error.
+
+    It is the mean over seeds.
+    """
     seeds = range(SEEDS)
-    return min(
-        float(np.mean([way(x, epsilon, np.random.default_rng(seed)) for seed in seeds]))
-        for way in ways
-    )
+    found = [[way(x, epsilon, np.random.default_rng(seed)) for seed in seeds] for way in ways]
+    best = min(found, key=np.mean)
+    return float(np.mean(best)), float(np.std(best) / math.sqrt(SEEDS))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -123,7 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"| epsilon {given.epsilon:g} | {' | '.join(WAYS)} |\n| --- {'| ---: ' * len(WAYS)}|")
     for n, (name, mean) in itertools.product(given.curves, MEANS.items()):
         x = curves(mean, n)
-        cells = [f"{measure(x, given.epsilon, way):.3f}" for way in WAYS.values()]
+        measured = (measure(x, given.epsilon, way) for way in WAYS.values())
+        cells = [f"{mean:.4f} ({error:.1g})" for mean, error in measured]
         print(f"| {name}, {n} curves | {' | '.join(cells)} |", flush=True)
 
 

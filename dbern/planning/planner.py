@@ -46,6 +46,7 @@ from dbern.planning.plans import (
     ReleasePlan,
     cost,
     outlook_of,
+    spec_for_rows,
 )
 from dbern.planning.predicted import Reference
 from dbern.planning.spec import ReleaseSpec
@@ -133,6 +134,7 @@ def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, .
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
+    spec = spec_for_rows(spec, n)
     measurements = [resolved(one, n, spec) for one in spec.components]
     if any(one.spent < 0 for one in measurements):  # it would hide a fraction in the sum
         raise SpecError(f'target.kind: "{spec.learner.kind}" spends less than 0. Write spent >= 0')

@@ -176,6 +176,14 @@ class Outlook:
     by_place: bool = False
 
 
+def spec_for_rows(spec: ReleaseSpec, n: int) -> ReleaseSpec:
+    """Return the spec with what its learner chooses for a public number of rows."""
+    if not spec.learner.chooses:
+        return spec
+    learner = spec.learner.for_rows(spec.records, n, spec.charge)
+    return spec.changed({"target": learner.get_params()})
+
+
 @dataclass(frozen=True)
 class ReleasePlan:
     """A release, resolved.
@@ -271,9 +279,10 @@ class ReleasePlan:
 
     def counters(self, spec: ReleaseSpec) -> Counters:
         """The planned sums over records."""
+        own = spec_for_rows(spec, self.n).components
         parts = [
             one.restore(planned.strategy, self.n, planned.counting)
-            for one, planned in zip(spec.components, self.components, strict=True)
+            for one, planned in zip(own, self.components, strict=True)
         ]
         return Counters.of(parts, spec.records, self.protection.unit, self.n)
 

@@ -7,6 +7,7 @@ from, one to predict for, epsilon and a seed.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 from sklearn.linear_model import LinearRegression
@@ -27,14 +28,20 @@ def without_privacy(learn: Table, test: Table, epsilon: float, seed: int) -> Flo
     )
 
 
-def _noisy(learn: Table, largest: float, epsilon: float, seed: int) -> tuple[FloatArray, float]:
-    """The mean of ``(1, z) (1, z)'`` with symmetric Laplace noise, and the noise's scale."""
+@lru_cache(maxsize=1)
+def _moments(learn: Table) -> FloatArray:
+    """The mean of ``(1, z) (1, z)'``."""
     rows = len(learn.truth)
     features = np.column_stack([np.ones(rows), learn.features, learn.truth])
-    scale = largest / rows / epsilon
-    noise = np.triu(np.random.default_rng(seed).laplace(0, scale, (features.shape[1],) * 2))
+    return np.asarray(features.T @ features / rows)
+
+
+def _noisy(learn: Table, largest: float, epsilon: float, seed: int) -> tuple[FloatArray, float]:
+    """The moments with symmetric Laplace noise, and the noise's scale."""
+    moments, scale = _moments(learn), largest / len(learn.truth) / epsilon
+    noise = np.triu(np.random.default_rng(seed).laplace(0, scale, moments.shape))
     noise[0, 0] = 0.0  # the number of rows is public
-    return features.T @ features / rows + noise + np.triu(noise, 1).T, scale
+    return moments + noise + np.triu(noise, 1).T, scale
 
 
 def moved_by_record(learn: Table) -> int:

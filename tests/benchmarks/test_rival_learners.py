@@ -115,7 +115,8 @@ def cell(role, mean, error=0.01, metric="AUC", epsilon=1.0):
 )  # fmt: skip
 def test_a_cell_is_lost_where_a_rival_is_ahead_by_more_than_an_error(metric, ours, rival, by):
     mine, other = cell(OURS, ours, metric=metric), cell(RIVAL, rival, metric=metric)
-    others = [replace(other, epsilon=2.0), replace(other, role=ASIDE), replace(other, table="u")]
+    best = replace(other, mean=0.9 if metric == "AUC" else 0.1)  # but not beside it
+    others = [replace(best, epsilon=2.0), replace(best, role=ASIDE), replace(best, table="u")]
     found = lost([mine, other, *others])
     assert [(one, rival) for one, rival, _ in found] == ([] if by is None else [(mine, other)])
     assert [much for *_, much in found] == pytest.approx([] if by is None else [by])

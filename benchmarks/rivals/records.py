@@ -176,6 +176,7 @@ def classifications() -> Iterator[Table]:
         few = {name: _ADULT[name] for name in ("age", "education_num", "hours_per_week")}
         for name, bounds, lists in (
             ("adult, 6 axes", _ADULT, ()), ("adult, 3 axes", few, ()),
+            ("adult, 3 axes, 1 list", few, _LISTS[:1]),
             ("adult, 3 axes, 3 lists", few, _LISTS[:3]), ("adult, 6 axes, 7 lists", _ADULT, _LISTS),
         ):  # fmt: skip
             yield read(name, ADULT, bounds, _rich, lists)

@@ -162,6 +162,7 @@ def classifications() -> Iterator[Table]:
         few = {name: _ADULT[name] for name in ("age", "education_num", "hours_per_week")}
         for name, bounds, lists in (
             ("adult, 6 axes", _ADULT, ()), ("adult, 3 axes", few, ()),
+            ("adult, 3 axes, 1 list", few, _LISTS[:1]),
             ("adult, 3 axes, 3 lists", few, _LISTS[:3]), ("adult, 6 axes, 7 lists", _ADULT, _LISTS),
         ):  # fmt: skip
             over = lambda found: found["over_50k"].to_numpy() == 1  # noqa: E731
@@ -258,7 +259,8 @@ def our_bayes(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArra
 
 def our_logistic(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
     _, _, weights = released(learn, "logistic-regression", epsilon, seed)
-    unit = (test.numbers() + 1) / 2
+    listed, numbers = np.split(test.features(), [-len(test.bounds)], axis=1)
+    unit = np.column_stack([listed, (numbers + 1) / 2])
     return np.column_stack([unit, np.ones(len(unit))]) @ weights.reshape(-1, unit.shape[1] + 1).T
 
 
@@ -267,8 +269,8 @@ def our_logistic(learn: Table, test: Table, epsilon: float, seed: int) -> FloatA
 
 def rival(weights: Callable[[FloatArray, FloatArray, float, int], FloatArray]) -> Predictor:
     def predictor(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
-        z = test.numbers()
-        found = weights(learn.numbers(), np.asarray(learn.label, np.float64), epsilon, seed)
+        z = test.features()
+        found = weights(learn.features(), np.asarray(learn.label, np.float64), epsilon, seed)
         return np.column_stack([z, np.ones(len(z))]) @ found.T
 
     return predictor
@@ -353,8 +355,11 @@ BAYES: dict[str, Predictor] = {
     "GaussianNB, not private": bayes_without_privacy, "diffprivlib's split": diffprivlib,
     "dbern": our_bayes,
 }  # fmt: skip
-_WITH_LISTS = (constant, without_privacy, ours, bayes_without_privacy, our_bayes)
 logistic_without_privacy = rival(logistic.without_privacy)
+_WITH_LISTS = (
+    constant, without_privacy, ours, bayes_without_privacy, our_bayes, logistic_without_privacy,
+    our_logistic,
+)  # fmt: skip
 LOGISTIC: dict[str, Predictor] = {
     "LogisticRegression, not private": logistic_without_privacy,
     "output perturbation": rival(logistic.output),

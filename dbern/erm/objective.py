@@ -27,9 +27,9 @@ by strong convexity.
 Floats
 ------
 Features are floats, and the records' own. A float state W of norm w has predictions within ``e =
-(p + 7 + sqrt(o)) u R w`` of exact ones, p features: p products and sums, and exponents, differences
-from the largest prediction, which round by ``u (|f| + sqrt(o) |f|_max)`` in norm. Given them
-a derivative errs by e_L', and weighting by counts and summing, in blocks and by pairs
+(p + 4 + max(4, sqrt(o))) u R w`` of exact ones, p features: p products and sums, and exponents,
+differences from the largest prediction, which round by ``u (|f| + sqrt(o) |f|_max)`` in norm. Given
+them a derivative errs by e_L', and weighting by counts and summing, in blocks and by pairs
 (`dbern.erm.risk`), by ``g M``: together ``G = R a n (e_L' + g M)``. The subtractions of the
 gradient round by ``U = 4 u (w + a R r + a n M R)``.
 
@@ -247,7 +247,7 @@ class PerturbedRisk:
 
     def certified(self, size: float, gradient: float) -> float:
         """Bound the distance to the minimizer of a state of that norm by its gradient's."""
-        terms = self.features + 7 + math.sqrt(self.loss.outputs)
+        terms = self.features + 4 + max(4.0, math.sqrt(self.loss.outputs))
         prediction = terms * UNIT_ROUNDOFF * self.norm * size
         curved = prediction * math.sqrt(self.total * self.loss.curvature / 2)
         return OUTWARD * (gradient + curved + self._floats(size))

@@ -16,7 +16,7 @@ from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Protection
 from dbern.targets.predictions import (
     TypicalClasses,
-    budget_shares,
+    determinant_share,
     predicted_perturbed,
     predicted_released,
 )
@@ -104,8 +104,8 @@ class Classifier:
         if self.cost is None:
             a_row = epsilon / model.protection.unit.max_contributions
             outputs, numbers = max(1, model.outputs - 1), len(model.domain.numbers)
-            shares = budget_shares(n, a_row, outputs, numbers, len(model.domain.lists))
-            return PerturbedFunctions.for_budget(model, n, epsilon, *shares)
+            share = determinant_share(n, a_row, outputs, numbers, len(model.domain.lists))
+            return PerturbedFunctions.for_budget(model, n, epsilon, share)
         # A weight of the unit cube is twice one of [-1, 1], and J is divided by the penalty.
         weight = self.cost / (4 * n)
         for k in range(1, 125):

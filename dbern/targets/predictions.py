@@ -16,7 +16,7 @@ import numpy as np
 from dbern.combination import Combination
 from dbern.erm.measurement import LinearFunctions
 from dbern.erm.objective import LISTED, PerturbedObjective, PerturbedRisk, Softmax, minimized
-from dbern.erm.perturbed import CONSTANT, ROUNDED, PerturbedFunctions
+from dbern.erm.perturbed import CONSTANT, OF_LISTS, ROUNDED, PerturbedFunctions
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import covariance_of
 from dbern.privacy.laplace import discrete_laplace
@@ -165,33 +165,30 @@ _LOG_ODDS = 2.0
 """Standard deviation of the log odds of neighbouring classes: a model that is worth learning."""
 _NARROW, _WEIGHTS = 0.05, (4.0, 8.0, 16.0)  # for which the penalty is chosen
 _FLAT = 0.15  # of the second derivative of the logistic loss there, on average
-_OF_LISTS = Fraction(9, 16)
 _FEW = 8
 
 
-def budget_shares(
+def determinant_share(
     n: int, epsilon: Fraction, outputs: int, numbers: int, lists: int
-) -> tuple[Fraction, Fraction]:
-    """Return the fractions of epsilon that the Jacobian of a perturbed objective and b should have.
+) -> Fraction:
+    """Return the fraction of epsilon that the Jacobian of a perturbed objective should have.
 
     It makes small what share of the explained risk is lost, to second order: with h the loss's
     curvature along an axis, Λ the penalty, v the variance of b and w a weight, ``(v/w^2 + Λ^2) /
     (h + Λ)^2``, in the mean over weights. Records spread over a fortieth of their bounds, so that
-    noise and penalty are felt. Of b lists have a fixed part, which makes noise harm about as much
-    in lists as in numbers on real tables of one to seven.
+    noise and penalty are felt.
     """
     curved, size = n * _FLAT * _NARROW**2, outputs * (numbers + 1)
     square = numbers + CONSTANT**2 + lists * LISTED**2
 
     def risk(share: Fraction) -> float:
-        left = float(epsilon * (1 - ROUNDED - share) * (1 - _OF_LISTS * bool(lists)))
+        left = float(epsilon * (1 - ROUNDED - share) * (1 - OF_LISTS * bool(lists)))
         penalty = 1 / penalty_weight(epsilon * share, 0.25, 1, square)
         variance = (2 / left) ** 2 * (size + 1) * (size + 2) / 3
         lost = [variance / weight**2 + penalty**2 for weight in _WEIGHTS]
         return sum(lost) / (curved + penalty) ** 2
 
-    share = min((Fraction(k, 32) for k in range(1, 30)), key=risk)
-    return share, (1 - ROUNDED - share) * _OF_LISTS * bool(lists)
+    return min((Fraction(k, 32) for k in range(1, 30)), key=risk)
 
 
 @dataclass(frozen=True)

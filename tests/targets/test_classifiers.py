@@ -332,6 +332,13 @@ def test_numbers_lists_jacobian_and_rounding_share_the_charge():
     assert 1.9999 < spent + 2 * float(ROUNDED) <= 2
 
 
+def test_a_stated_c_is_the_penalty_of_numbers_with_categories_too():
+    spec = listed_spec({"C": 40.0}, epsilon="5")
+    (part,) = plan_files(spec, ()).counters(spec).parts
+    assert part.functions.risk.weight == 40 / (4 * 20_000)
+    assert math.isfinite(part.functions.risk.list_scale)
+
+
 def test_noise_hides_as_much_of_the_weights_of_listed_values():
     spec = listed_spec()
     (part,) = plan_files(spec, ()).counters(spec).parts

@@ -342,6 +342,7 @@ class _FeaturesFacts(Facts):
 
 _NARROWEST, _WIDEST = 9e-5, 1.1e4  # bandwidths, with room for roundings
 _MOST_DERIVATIVES = 100
+_MOST_CHOICES = 10_000
 
 
 class _Bump(Facts):
@@ -371,12 +372,15 @@ class _FunctionClass(Facts):
 
 class _MixtureClass(_FunctionClass):
     family: ClassVar[bool] = True
-    name: Literal["mixture of bumps"] = Field(alias="class")
+    name: Literal["mixture of bumps", "chosen mixture of bumps"] = Field(alias="class")
     kernels: list[_Bump]
     attained: bool = ABSENT
+    choices: Annotated[int, Field(ge=2, le=_MOST_CHOICES)] = ABSENT
 
     def require_axes(self, axes: int) -> None:
         require(len(self.kernels) == axes, "approximation: one kernel an axis")
+        chosen = self.name == "chosen mixture of bumps"
+        require(chosen == self.declares("choices"), "approximation: choices are of a chosen one")
 
 
 class _LinearClass(_FunctionClass):

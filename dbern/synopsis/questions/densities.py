@@ -84,7 +84,13 @@ class Densities(Asking):
         widths = ", ".join(f"{one.bandwidth * axis.width:.4g}" for one, axis in used)
         asked = f"density of {kernels[chosen][0].name} kernels, bandwidth {widths}"
         labels = {"point": range(len(places))}
-        return self._asked_of(band, labels, asked, beta, target="smoothed", population=population)
+        most = math.prod(one.peak for one in kernels[chosen]) / self.domain.volume
+        return self._asked_of(
+            *(band, labels, asked, beta),
+            target="smoothed",
+            population=population,
+            drawn=self._drawn(band, None, 0.0, most),
+        )
 
     def marginal(
         self,
@@ -125,7 +131,12 @@ class Densities(Asking):
 
         labels = {own.name: at[:, 0].tolist()}
         asked = f"density of {own.name}{told_given(given)}"
-        return self._asked_of(band, labels, asked, beta, target="smoothed", population=population)
+        return self._asked_of(
+            *(band, labels, asked, beta),
+            target="smoothed",
+            population=population,
+            drawn=self._drawn(band, self._within(given, index), 0.0, kernel.peak / own.width),
+        )
 
     def level_set(self, level: float, points: Points, *, beta: float | str | None = None) -> Answer:
         """Return where the released density is at least a level: surely, probably, possibly.

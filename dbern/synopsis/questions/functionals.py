@@ -117,6 +117,12 @@ def box_band(
     return _factored_band(measure, sides, len(boxes), beta, of_total=of_total)
 
 
+def least_share(measure: Measure, box: Boxes, beta: Fraction) -> float:
+    """Return what the share of all rows that are in a box is at least."""
+    sides = products(Weights().axes(measure, box))
+    return float(measure.whole().line(_layer(sides.low)).at(0.0, -1, measure, beta)[0])
+
+
 def everything(measure: Measure) -> Sides:
     """Return the sides of the weight 1."""
     ones = np.ones((1, *measure.values.shape))

@@ -24,6 +24,18 @@ from dbern.synopsis.questions.sampling import drawn_from, few
 _LEAST = 1e-12  # of beta: below, tails are of numbers that floats do not have
 
 
+@dataclass(frozen=True, eq=False)
+class Response:
+    """What was released of a regression's responses, which are from `low` to `high`.
+
+    `measure` has the bins of the rows, each weighted by its response as a number in [-1, 1].
+    """
+
+    measure: Measure
+    low: float
+    high: float
+
+
 Drawn: TypeAlias = Callable[[Measure, Fraction], tuple[Band, bool]]
 """What a population has whatever its law, and whether rows are too few for the normal law."""
 
@@ -40,6 +52,8 @@ class Asking:
     kernels: tuple[Kernel, ...] = ()
     unit_rows: int = 1
     account: Account | None = None
+    response: Response | None = None
+    choices: int = 1
     _asked: int = field(default=0, init=False)
 
     def __repr__(self) -> str:
@@ -119,36 +133,41 @@ class Asking:
 
     def _asked_of(
         self,
-        band: Callable[[Measure, Fraction], Band],
+        band: Callable[[Any, Fraction], Band],
         labels: Mapping[str, Sequence[Any]],
         question: str,
         beta: float | str | None,
         axis: Axis | None = None,
         *,
+        measures: Sequence[Measure] | None = None,
         target: Target = "records",
         population: bool = False,
         drawn: Drawn | None = None,
     ) -> Answer:
-        """Ask each group, at its part of beta; of a population, by `drawn` where rows are few."""
+        """Ask each group, or of `measures`, at its part of beta; and each kernel there may be.
+
+        Of a population, by `drawn` where rows are few.
+        """
         if population and self.unit_rows > 1:
             raise SpecError(
                 f"population: a unit of privacy has up to {self.unit_rows} rows here, and rows of "
                 "one unit are not independent. Release with one row a unit"
             )
         level = self._beta(beta)
-        share, found = level / len(self.measures), list[Band]()
+        each, found = measures or self.measures, list[Band]()
+        share = level / (len(each) * (self.choices if target == "smoothed" else 1))
         law: Law | None = "normal" if population else None
         if population and drawn is not None:
-            wider = [drawn(one, share) for one in self.measures]
+            wider = [drawn(one, share) for one in each]
             found = [one for one, _ in wider]
             law = "any" if any(rare for _, rare in wider) else "normal"
         if law != "any":
-            each = [one.population(self.rows) if population else one for one in self.measures]
-            found = [band(one, share) for one in each]
+            found = [band(one.population(self.rows) if population else one, share) for one in each]
         ends = (np.stack(each, axis=-1) for each in zip(*found, strict=True))
         named = {**labels, "group": self.groups}
         attributes, unit = (axis.attributes, axis.unit) if axis else ({}, None)
-        value, low, high = (labelled(one, named, attributes) for one in ends)
+        attributes = {"long_name": question} | attributes
+        value, low, high = (labelled(one, named, attributes, self.domain) for one in ends)
         interval: Interval = "population" if population else "these-data"
         return Answer(value, low, high, target, interval, float(level), question, unit, law)
 

@@ -15,7 +15,7 @@ from dbern.synopsis.points import as_numbers
 from dbern.synopsis.questions.answer import Answer, Target
 from dbern.synopsis.questions.asking import Asking, one_box, told, told_given
 from dbern.synopsis.questions.confidence import Account
-from dbern.synopsis.questions.functionals import box_band, everything, scaled, share_band
+from dbern.synopsis.questions.functionals import box_band, regions_band, scaled
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.outlines import half_plane_of
 from dbern.synopsis.questions.polygons import polygons_of
@@ -109,9 +109,8 @@ class Shares(Asking):
         if shapes is not None:
             if given is not None:
                 raise SpecError("given: polygons and half planes have no condition. Write boxes")
-            every = everything if of_total else (lambda _measure: None)
-            return {"region": shapes.labels}, lambda measure, share: share_band(
-                measure, weights.polygons(measure, shapes), every(measure), share
+            return {"region": shapes.labels}, lambda measure, share: regions_band(
+                measure, weights.polygons(measure, shapes), share, of_total=of_total
             )
         boxes = boxes_of(region, self.domain)
         condition = None if given is None else one_box(boxes_of(given, self.domain, "given"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -143,7 +144,9 @@ class Shares(Asking):
             For places, an axis, a box or a confidence that cannot be.
         """
         own = self.domain.axes[self._index(axis)]
-        numbers = as_numbers(np.ravel(places), own.unit, Domain((own,)))
+        numbers = np.empty(0)
+        with suppress(SpecError):  # which speaks of points
+            numbers = as_numbers(np.ravel(places), own.unit, Domain((own,)))
         if not (len(numbers) and ((numbers > own.low) & (numbers <= own.high)).all()):
             raise SpecError(
                 f"cdf: places must be above the lower bound of {own.name}, and up to its upper one"

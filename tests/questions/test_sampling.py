@@ -86,6 +86,7 @@ def test_answers_about_a_population_say_by_which_law():
     ]:
         assert answer.law == "any"
         assert "population, of any law" in str(answer)
+        assert answer.to_dataset().attrs["law"] == "any"
         assert np.all(answer.low <= answer.value)
         assert np.all(answer.value <= answer.high)
 

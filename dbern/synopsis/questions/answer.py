@@ -147,7 +147,7 @@ class Answer:
     @property
     def _facts(self) -> dict[str, Any]:
         facts = {"question": self.question, "target": self.target, "interval": self.interval}
-        return {**facts, "beta": self.beta}
+        return {**facts, **({"law": self.law} if self.law else {}), "beta": self.beta}
 
 
 def labelled(

@@ -25,6 +25,9 @@ Target: TypeAlias = Literal["records", "smoothed"]
 Interval: TypeAlias = Literal["these-data", "population"]
 """What the interval covers: the answer of the rows at hand, or of those that they were drawn of."""
 
+Law: TypeAlias = Literal["normal", "any"]
+"""Of sampling errors: normal, about, or any."""
+
 
 _SHOWN = 60  # of the rows of a table; the others are in `to_dataset`
 
@@ -47,6 +50,8 @@ class Answer:
         In words.
     unit : TimeUnit, optional
         What the numbers count, where they are dates or times: they are printed as such.
+    law : "normal" or "any", optional
+        What sampling errors of a population are taken to have.
 
     Examples
     --------
@@ -62,6 +67,7 @@ class Answer:
     beta: float
     question: str
     unit: TimeUnit | None = None
+    law: Law | None = None
 
     def _written(self, number: float) -> str:
         return self.unit.text(number) if self.unit else f"{number:.6g}"
@@ -69,9 +75,13 @@ class Answer:
     def __repr__(self) -> str:
         return str(self)
 
+    @property
+    def _about(self) -> str:
+        law = {"normal": ", errors about normal", "any": ", of any law", None: ""}[self.law]
+        return f"({self.target}, {self.interval.replace('-', ' ')}{law})"
+
     def __str__(self) -> str:
-        about = f"({self.target}, {self.interval.replace('-', ' ')})"
-        sure = f"with probability {1 - self.beta:.6g} {about}"
+        sure = f"with probability {1 - self.beta:.6g} {self._about}"
         if not hasattr(self.value, "dims"):
             value, low, high = map(self._written, (self.value, self.low, self.high))
             return printable(f"{self.question}: {value}, from {low} to {high} {sure}")
@@ -81,7 +91,7 @@ class Answer:
         return printable(f"{self.question}, all at once {sure}\n{table}", keep="\n")
 
     def _repr_html_(self) -> str:
-        sure = f"{1 - self.beta:.6g} ({self.target}, {self.interval.replace('-', ' ')})"
+        sure = f"{1 - self.beta:.6g} {self._about}"
         rows = {"question": self.question, "with probability": sure}
         if not hasattr(self.value, "dims"):
             ends = {"value": self.value, "from": self.low, "to": self.high}
@@ -137,7 +147,7 @@ class Answer:
     @property
     def _facts(self) -> dict[str, Any]:
         facts = {"question": self.question, "target": self.target, "interval": self.interval}
-        return {**facts, "beta": self.beta}
+        return {**facts, **({"law": self.law} if self.law else {}), "beta": self.beta}
 
 
 def labelled(

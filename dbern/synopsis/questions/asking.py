@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
@@ -14,11 +14,12 @@ from dbern.bernstein.kernels import Kernel
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.synopsis.points import confidence
-from dbern.synopsis.questions.answer import Answer, Interval, Target, labelled
+from dbern.synopsis.questions.answer import Answer, Interval, Law, Target, labelled
 from dbern.synopsis.questions.confidence import Account
-from dbern.synopsis.questions.functionals import Weights
+from dbern.synopsis.questions.functionals import Weights, least_share, scaled
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
+from dbern.synopsis.questions.sampling import drawn_from, few
 
 _LEAST = 1e-12  # of beta: below, tails are of numbers that floats do not have
 
@@ -33,6 +34,10 @@ class Response:
     measure: Measure
     low: float
     high: float
+
+
+Drawn: TypeAlias = Callable[[Measure, Fraction], tuple[Band, bool]]
+"""What a population has whatever its law, and whether rows are too few for the normal law."""
 
 
 @dataclass(eq=False, repr=False)
@@ -93,10 +98,38 @@ class Asking:
             )
         return one_box(boxes)
 
+    def _within(self, given: Region | None, *indices: int) -> Callable[[Measure, Fraction], float]:
+        """What tells at least how many rows a condition holds."""
+        box = self._of_others(given, *indices)
+
+        def rows(measure: Measure, share: Fraction) -> float:
+            return self.rows * least_share(measure, box, share)
+
+        return rows
+
     def _weights(self, target: Target) -> Weights:
         if target not in get_args(Target):
             raise SpecError(f'target = "{target}": write "records" or "smoothed"')
         return Weights(self.kernels if target == "smoothed" else ())
+
+    def _drawn(
+        self,
+        band: Callable[[Measure, Fraction], Band],
+        rows: Callable[[Measure, Fraction], float] | None,
+        low: float = 0.0,
+        width: float = 1.0,
+    ) -> Drawn:
+        """Of means of `rows` weights, or of sums over all, from `low` on, `width` at most."""
+
+        def drawn(measure: Measure, share: Fraction) -> tuple[Band, bool]:
+            count = self.rows if rows is None else rows(measure, share / 10)
+            found = Band(*((one - low) / width for one in band(measure, share * 2 / 5)))
+            inside = Band(*(np.clip(one, 0.0, 1.0) for one in found))
+            shares = rows is not None
+            wider = drawn_from(inside, count, share / 2, shares=shares)
+            return scaled(wider, low, width), few(inside, count, shares=shares)
+
+        return drawn
 
     def _asked_of(
         self,
@@ -109,24 +142,34 @@ class Asking:
         measures: Sequence[Measure] | None = None,
         target: Target = "records",
         population: bool = False,
+        drawn: Drawn | None = None,
     ) -> Answer:
-        """Ask each group, or of `measures`, at its part of beta; and each kernel there may be."""
+        """Ask each group, or of `measures`, at its part of beta; and each kernel there may be.
+
+        Of a population, by `drawn` where rows are few.
+        """
         if population and self.unit_rows > 1:
             raise SpecError(
                 f"population: a unit of privacy has up to {self.unit_rows} rows here, and rows of "
                 "one unit are not independent. Release with one row a unit"
             )
         level = self._beta(beta)
-        each = measures or self.measures
+        each, found = measures or self.measures, list[Band]()
         share = level / (len(each) * (self.choices if target == "smoothed" else 1))
-        found = [band(one.population(self.rows) if population else one, share) for one in each]
+        law: Law | None = "normal" if population else None
+        if population and drawn is not None:
+            wider = [drawn(one, share) for one in each]
+            found = [one for one, _ in wider]
+            law = "any" if any(rare for _, rare in wider) else "normal"
+        if law != "any":
+            found = [band(one.population(self.rows) if population else one, share) for one in each]
         ends = (np.stack(each, axis=-1) for each in zip(*found, strict=True))
         named = {**labels, "group": self.groups}
         attributes, unit = (axis.attributes, axis.unit) if axis else ({}, None)
         attributes = {"long_name": question} | attributes
         value, low, high = (labelled(one, named, attributes, self.domain) for one in ends)
         interval: Interval = "population" if population else "these-data"
-        return Answer(value, low, high, target, interval, float(level), question, unit)
+        return Answer(value, low, high, target, interval, float(level), question, unit, law)
 
 
 def told(region: Region) -> str:

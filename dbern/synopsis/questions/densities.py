@@ -74,18 +74,21 @@ class Densities(Asking):
             chosen = int(np.argmin(errors))
         places = as_points(points, self.domain)
         if not len(places) or not self.domain.inside(places).all():
-            raise SpecError("density: there are points outside the bounds, or none. Leave them out")
-        unit = np.clip(self.domain.to_unit(places), 0.0, 1.0)
+            raise SpecError("density: there are points outside the bounds, or none at all")
+        unit, volume = np.clip(self.domain.to_unit(places), 0.0, 1.0), self.domain.volume
 
         def band(measure: Measure, share: Fraction) -> Band:
-            found = density_band(measure, kernels, chosen, unit, share)
-            return scaled(found, 0.0, 1 / self.domain.volume)
+            return scaled(density_band(measure, kernels, chosen, unit, share), 0.0, 1 / volume)
 
         used = zip(kernels[chosen], self.domain.axes, strict=True)
         widths = ", ".join(f"{one.bandwidth * axis.width:.4g}" for one, axis in used)
         asked = f"density of {kernels[chosen][0].name} kernels, bandwidth {widths}"
         labels = {"point": range(len(places))}
-        found = self._asked_of(band, labels, asked, beta, target="smoothed", population=population)
+        most = math.prod(one.peak for one in kernels[chosen]) / volume
+        drawn = self._drawn(band, None, 0.0, most)
+        found = self._asked_of(
+            band, labels, asked, beta, target="smoothed", population=population, drawn=drawn
+        )
         value, low, high = (
             self._placed(points, one) for one in (found.value, found.low, found.high)
         )
@@ -136,7 +139,12 @@ class Densities(Asking):
 
         labels = {own.name: at[:, 0].tolist()}
         asked = f"density of {own.name}{told_given(given)}"
-        return self._asked_of(band, labels, asked, beta, target="smoothed", population=population)
+        return self._asked_of(
+            *(band, labels, asked, beta),
+            target="smoothed",
+            population=population,
+            drawn=self._drawn(band, self._within(given, index), 0.0, kernel.peak / own.width),
+        )
 
     def level_set(self, level: float, points: Points, *, beta: float | str | None = None) -> Answer:
         """Return where the released density is at least a level: surely, probably, possibly.

@@ -155,6 +155,12 @@ def box_band(
     return _factored_band(measure, sides, len(boxes), beta, kept, of_total=of_total)
 
 
+def least_share(measure: Measure, box: Boxes, beta: Fraction) -> float:
+    """Return what the share of all rows that are in a box is at least."""
+    sides = products(Weights().axes(measure, box))
+    return float(measure.whole().line(_layer(sides.low)).at(0.0, -1, measure, beta)[0])
+
+
 def _layer(weights: FloatArray) -> FloatArray:
     """Weights (m, b_1, ..) of all bins as those of the one layer."""
     return weights.reshape(len(weights), 1, -1)

@@ -108,11 +108,12 @@ class Landscape(Densities):
             As of `density`, and for less than 3 points an axis or more than a million.
         """
         dimensions = self.domain.dimensions
-        count = shape or max(3, min(512, round(1e4 ** (1 / dimensions))))
+        count = max(3, min(512, round(1e4 ** (1 / dimensions)))) if shape is None else shape
+        count = int(count) if str(count).isdigit() else 0
         if count < 3 or count**dimensions > 1e6:
             raise SpecError(
-                f"shape = {count}: write how many points along each axis, from 3 on and at most "
-                "a million in all"
+                "shape: write one number of points for every axis, from 3 on and at most a "
+                "million in all"
             )
         ticks = [np.linspace(axis.low, axis.high, count) for axis in self.domain.axes]
         grid = np.stack(np.meshgrid(*ticks, indexing="ij"), axis=-1).reshape(-1, dimensions)

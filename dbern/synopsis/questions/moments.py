@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import partial
@@ -12,11 +12,13 @@ import numpy as np
 
 from dbern.errors import SpecError
 from dbern.synopsis.questions.answer import Answer, Target
-from dbern.synopsis.questions.asking import Asking, told_given
+from dbern.synopsis.questions.asking import Asking, Drawn, told_given
 from dbern.synopsis.questions.functionals import Weights, mean_band, quantile_band, scaled
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.regions import Region
+from dbern.synopsis.questions.sampling import few, levels_of_rows
 from dbern.synopsis.questions.spreads import spread_band
+from dbern.types import FloatArray
 
 
 class Moments(Asking):
@@ -59,15 +61,23 @@ class Moments(Asking):
         condition, weights = self._of_others(given, index), self._weights(target)
         own = self.domain.axes[index]
 
-        def band(measure: Measure, share: Fraction) -> Band:
+        def ask(measure: Measure, of: FloatArray, share: Fraction) -> Band:
             view = measure.along(index, weights.others(measure, condition, index))
             between = partial(weights.between, measure, index)
-            found = quantile_band(view, measure.splines[index], between, each, share / len(each))
+            found = quantile_band(view, measure.splines[index], between, of, share / len(of))
             return scaled(found, own.low, own.width)
+
+        def band(measure: Measure, share: Fraction) -> Band:
+            return ask(measure, each, share)
 
         labels = {"quantile": each.tolist() if several else [None]}
         asked = f"quantile {levels} of {own.name}{told_given(given)}"
-        return self._asked_of(band, labels, asked, beta, own, target=target, population=population)
+        return self._asked_of(
+            *(band, labels, asked, beta, own),
+            target=target,
+            population=population,
+            drawn=_ranked(ask, each, self._within(given, index)) if target == "records" else None,
+        )
 
     def mean(
         self,
@@ -99,7 +109,8 @@ class Moments(Asking):
             return scaled(found, own.low, own.width)
 
         asked = f"mean of {own.name}{told_given(given)}"
-        return self._asked_of(band, {}, asked, beta, own, population=population)
+        drawn = self._drawn(band, self._within(given, index), own.low, own.width)
+        return self._asked_of(band, {}, asked, beta, own, population=population, drawn=drawn)
 
     def cov(
         self,
@@ -206,3 +217,21 @@ class Moments(Asking):
         names = " and ".join(self.domain.names[index] for index in axes)
         asked = f"{what} of {names}{told_given(given)}"
         return self._asked_of(band, {}, asked, beta, population=population)
+
+
+def _ranked(
+    ask: Callable[[Measure, FloatArray, Fraction], Band],
+    levels: FloatArray,
+    within: Callable[[Measure, Fraction], float],
+) -> Drawn:
+    """Quantiles of a population by those of the rows at other levels."""
+
+    def drawn(measure: Measure, share: Fraction) -> tuple[Band, bool]:
+        rows = within(measure, share / 10)
+        ends = levels_of_rows(levels, rows, share / 2)
+        value = ask(measure, levels, share).value  # a guess, without a claim
+        low, high = (ask(measure, one, share / 5) for one in ends)
+        told = Band(np.clip(value, low.low, high.high), low.low, high.high)
+        return told, few(Band(levels, levels, levels), rows, shares=True)
+
+    return drawn

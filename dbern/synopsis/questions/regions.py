@@ -102,13 +102,14 @@ def _ends(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]:
         low, high = ends
     except (TypeError, ValueError):
         raise SpecError(f"{where} must have two ends. {mend}") from None
-    alone = Domain((axis,))
-    first = (
-        np.array([axis.low]) if low is None else np.atleast_1d(as_numbers(low, axis.unit, alone))
-    )
-    last = (
-        np.array([axis.high]) if high is None else np.atleast_1d(as_numbers(high, axis.unit, alone))
-    )
+    alone, pair = Domain((axis,)), ((low, axis.low), (high, axis.high))
+    try:
+        first, last = (
+            np.atleast_1d(as_numbers(bound if end is None else end, axis.unit, alone))
+            for end, bound in pair
+        )
+    except SpecError:  # which speaks of points
+        raise SpecError(f"{where}: ends must be numbers, or dates of a date. {mend}") from None
     if first.ndim != 1 or last.ndim != 1:
         raise SpecError(f"{where}: ends must be numbers or flat arrays. {mend}")
     if len({len(first), len(last)} - {1}) > 1:

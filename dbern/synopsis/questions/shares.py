@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -51,7 +52,8 @@ class Shares(Asking):
             every row is a kernel; narrow, but no share of rows.
         population : bool
             Whether the interval is to cover the share of those that the rows were drawn from,
-            independently. Approximate: the sampling error is taken as normal.
+            independently. Approximate: the sampling error is taken as normal, or where rows are
+            few bounded whatever its law. The answer's `law` says which.
         beta : float or str, optional
             One minus the confidence; 0.05, or what `confidence` gives.
 
@@ -62,14 +64,24 @@ class Shares(Asking):
         """
         labels, band = self._shares(region, given, target, of_total=True)
         asked = f"share of the rows{told_given(given)} in {told(region)}"
-        return self._asked_of(band, labels, asked, beta, target=target, population=population)
+        # Smoothed, rows have parts in the condition: shares are no means of so many rows.
+        exact = given is None or target == "records"
+        drawn = self._drawn(band, self._within(given)) if exact else None
+        return self._asked_of(
+            band, labels, asked, beta, target=target, population=population, drawn=drawn
+        )
 
     def count(
-        self, region: Region, *, target: Target = "records", beta: float | str | None = None
+        self,
+        region: Region,
+        *,
+        target: Target = "records",
+        population: bool = False,
+        beta: float | str | None = None,
     ) -> Answer:
         """Return how many rows are in a region, or in each of many; as for `mass`.
 
-        These rows: of those that they were drawn from ask for the `mass`, with ``population=True``.
+        With ``population=True``: how many are expected of as many rows, drawn anew.
 
         Raises
         ------
@@ -81,7 +93,13 @@ class Shares(Asking):
         def band(measure: Measure, share: Fraction) -> Band:
             return scaled(shares(measure, share), 0.0, self.rows)
 
-        return self._asked_of(band, labels, f"rows in {told(region)}", beta, target=target)
+        expected = "expected " * population
+        return self._asked_of(
+            *(band, labels, f"{expected}rows in {told(region)}", beta),
+            target=target,
+            population=population,
+            drawn=self._drawn(band, None, 0.0, self.rows),
+        )
 
     def _shares(
         self, region: Region, given: Region | None, target: Target, *, of_total: bool
@@ -126,7 +144,9 @@ class Shares(Asking):
             For places, an axis, a box or a confidence that cannot be.
         """
         own = self.domain.axes[self._index(axis)]
-        numbers = as_numbers(np.ravel(places), own.unit, Domain((own,)))
+        numbers = np.empty(0)
+        with suppress(SpecError):  # which speaks of points
+            numbers = as_numbers(np.ravel(places), own.unit, Domain((own,)))
         if not (len(numbers) and ((numbers > own.low) & (numbers <= own.high)).all()):
             raise SpecError(
                 f"cdf: places must be above the lower bound of {own.name}, and up to its upper one"

@@ -7,6 +7,7 @@ import io
 import json
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 import dbern
@@ -51,6 +52,24 @@ def test_every_question_is_answered_as_in_python(released, run):
         assert plain == f"{asked.mean('x', given={'y': (0.0, None)})}\n"
 
 
+def test_places_and_points_are_answered_as_in_python(released, run):
+    ran = run("ask", "out.zarr", "--cdf", "x=2,5", "--marginal", "y=-.5,.25", "--density",
+              "x=3,y=.5", "--csv")  # fmt: skip
+    assert ran.code == 0, ran.err
+    rows = list(csv.DictReader(io.StringIO(ran.out)))
+    with released.confidence(0.05, questions=3) as asked:
+        share = str(Fraction(1, 120))
+        found = [numbers(asked.mass({"x": (None, place)}, beta=share)) for place in (2.0, 5.0)]
+        marginal = asked.marginal([-0.5, 0.25], "y")
+        found += np.stack([marginal.value, marginal.low, marginal.high], axis=-1).tolist()
+        density = asked.density([[3.0, 0.5]])
+        found.append([one.item() for one in (density.value, density.low, density.high)])
+    assert [[float(row[end]) for end in ("value", "low", "high")] for row in rows] == found
+    assert [row["place"] for row in rows] == ["", "", "-0.5", "0.25", ""]
+    assert "share of the rows in x from its lower bound to 5.0" in rows[1]["question"]
+    assert rows[-1]["question"].endswith(", at x=3,y=.5")
+
+
 def test_a_file_of_regions_is_read_in_parts_that_share_the_confidence(
     released, run, project, monkeypatch
 ):
@@ -93,6 +112,11 @@ def test_polygons_are_read_from_geojson(released, run, project):
         (["--mass", "gone.geojson"], "cannot be read as GeoJSON"),
         (["--quantile", "x"], "Write AXIS=LEVELS"),
         (["--quantile", "q=.5"], "Write one of x, y"),
+        (["--cdf", "x=2,"], "Write AXIS=PLACES"),
+        (["--marginal", "x=40"], "outside the bounds"),
+        (["--density", "x=3,y"], "Write one such as x=3,y=5"),
+        (["--density", "x=3"], 'no column "y"'),
+        (["--density", "x=3,y=0", "--given", "x=..2"], "Ask for --marginal"),
         (["--mean", "--beta", "2"], "between 0 and 1"),
     ],
 )

@@ -84,7 +84,7 @@ def ask(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Ask what the rows are like: shares, counts, quantiles, means, densities.
+    """Ask what the rows are like: shares, counts, quantiles, densities.
 
     Each answer has an interval. All of them hold at once with probability 1 - beta, for the rows
     that were released; nothing is read but the synopsis, as often as you like.

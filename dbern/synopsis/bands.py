@@ -14,8 +14,8 @@ events hold at once, at every y, however the point was chosen, for whatever data
 worst database are not needed, and the smaller of both is taken cell by cell, as they hold surely.
 Nothing here reads anything but the release: it is post-processing.
 
-An order or rank chosen after the release is one of a public list: each of its candidates gets its
-part of beta, as the certificate's do.
+An order, rank or bandwidth chosen after the release is one of a public list: each of its candidates
+gets its part of beta, as the certificate's do.
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ class Bracketed:
         sure = array.bound(smoothing, beta * (1 - BIAS_SHARE), at_once, selected=selected)
         if selected:
             at_once *= len(smoothings(array.strategy, array.order))
+        at_once *= array.approximation.choices
         found = self._approximation(smoothing, beta * BIAS_SHARE / at_once)
         table = np.minimum(found, sure.approximation)
         whole = replace(sure, approximation=float(table.max()), beta=float(beta))

@@ -73,8 +73,8 @@ class Densities(Asking):
             ]
             chosen = int(np.argmin(errors))
         places = as_points(points, self.domain)
-        if not self.domain.inside(places).all():
-            raise SpecError("density: there are points outside the bounds. Leave them out")
+        if not len(places) or not self.domain.inside(places).all():
+            raise SpecError("density: there are points outside the bounds, or none. Leave them out")
         unit = np.clip(self.domain.to_unit(places), 0.0, 1.0)
 
         def band(measure: Measure, share: Fraction) -> Band:
@@ -125,8 +125,8 @@ class Densities(Asking):
         index = self._index(axis)
         own, kernel = self.domain.axes[index], self._weights("smoothed").kernels[index]
         at = as_points(np.ravel(places), self.domain.axis(index))
-        if not self.domain.axis(index).inside(at).all():
-            raise SpecError(f"places: some are outside the bounds of {own.name}. Leave them out")
+        if not len(at) or not self.domain.axis(index).inside(at).all():
+            raise SpecError(f"places: write one or more, all within the bounds of {own.name}")
         condition, unit = self._of_others(given, index), (at[:, 0] - own.low) / own.width
 
         def band(measure: Measure, share: Fraction) -> Band:
@@ -160,6 +160,8 @@ class Densities(Asking):
         SpecError
             As of `density`.
         """
+        if not np.isreal(level) or not math.isfinite(level):
+            raise SpecError("level: write a finite number, of what the density is given in")
         found = self.density(points, beta=beta)
         question = f"{found.question} at least {level:g}"
         value, low, high = (

@@ -67,6 +67,8 @@ _Asked = Callable[["Distribution", Fraction], Iterator[tuple[int | None, "Answer
     "--density", "densities", multiple=True, metavar="POINT", help='The density at "x=3,y=5".'
 )
 @click.option("--mean", is_flag=True, help="The mean of each axis.")
+@click.option("--cov", is_flag=True, help="The covariance of each two axes.")
+@click.option("--correlation", is_flag=True, help="The correlation of each two axes.")
 @click.option("--given", metavar="BOX", help="Only of the rows in a box, of other axes.")
 @click.option(
     "--beta",
@@ -85,6 +87,8 @@ def ask(
     marginals: Sequence[str],
     densities: Sequence[str],
     mean: bool,
+    cov: bool,
+    correlation: bool,
     given: str | None,
     beta: str,
     as_csv: bool,
@@ -111,11 +115,14 @@ def ask(
     asked += [_along(text, "cdf", where) for text in cdfs]
     asked += [_along(text, "marginal", where) for text in marginals]
     asked += [_density(text, where) for text in densities]
-    asked += [_mean(axis.name, where) for axis in axes if mean and axis.name not in (where or {})]
+    free = [axis.name for axis in axes if axis.name not in (where or {})]
+    asked += [_of_axes("mean", [name], where) for name in free if mean]
+    for question in ["cov"] * cov + ["correlation"] * correlation:
+        asked += [_of_axes(question, two, where) for two in itertools.combinations(free, 2)]
     if not asked:
         raise click.UsageError(
-            "write at least one of --mass, --count, --quantile, --cdf, --marginal, --density and "
-            "--mean"
+            "write at least one of --mass, --count, --quantile, --cdf, --marginal, --density, "
+            "--mean, --cov and --correlation"
         )
     whole = confidence(beta)
     with distribution.confidence(beta) as together:
@@ -197,9 +204,9 @@ def _density(text: str, given: Any) -> _Asked:
     return answers
 
 
-def _mean(name: str, given: Any) -> _Asked:
+def _of_axes(question: str, names: Sequence[str], given: Any) -> _Asked:
     def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[int | None, Answer]]:
-        yield None, asked.mean(name, given=given, beta=str(beta))
+        yield None, getattr(asked, question)(*names, given=given, beta=str(beta))
 
     return answers
 

@@ -50,6 +50,9 @@ def test_every_question_is_answered_as_in_python(released, run):
             continue
         (row,) = one["answers"]
         assert [row["value"], row["low"], row["high"]] == numbers(answer)
+    spread = run("ask", "out.zarr", "--cov", "--correlation", "--quiet").out
+    with released.confidence(0.05, questions=2) as asked:
+        assert spread == f"{asked.cov('x', 'y')}\n{asked.correlation('x', 'y')}\n"
     plain = run("ask", "out.zarr", "--mean", "--given", "y=0..", "--beta", "0.1").out
     with released.confidence("0.1", questions=1) as asked:
         assert plain == f"{asked.mean('x', given={'y': (0.0, None)})}\n"
@@ -194,7 +197,7 @@ def test_what_is_no_geojson_is_refused(tmp_path, text):
         (["--quantile", "x"], "Write AXIS=LEVELS"),
         (["--quantile", "q=.5"], "Write one of x, y"),
         (["--cdf", "x=2,"], "Write AXIS=PLACES"),
-        (["--marginal", "x=40"], "outside the bounds"),
+        (["--marginal", "x=40"], "all within the bounds of x"),
         (["--density", "x=3,y"], "Write one such as x=3,y=5"),
         (["--density", "x=3"], 'no column "y"'),
         (["--density", "x=3,y=0", "--given", "x=..2"], "Ask for --marginal"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import itertools
 import json
 import sys
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from dbern.synopsis.questions.answer import Answer
     from dbern.synopsis.questions.distribution import Distribution
 
-_COLUMNS = ("question", "region", "group", "quantile", "value", "low", "high")
+_COLUMNS = ("question", "region", "group", "quantile", "place", "value", "low", "high")
 _AT_ONCE = 1 << 16  # boxes of a file
 _NUMBERS = 1 << 21  # weights of bins, or draws of noise, of a file's polygons
 _DRAWS = 1024
@@ -56,7 +57,18 @@ _Asked = Callable[["Distribution", Fraction], Iterator[tuple[int | None, "Answer
     metavar="AXIS=LEVELS",
     help='Quantiles of an axis, such as "x=.1,.5,.9".',
 )
+@click.option(
+    "--cdf", "cdfs", multiple=True, metavar="AXIS=PLACES", help='Shares up to places, as "x=2,5".'
+)
+@click.option(
+    "--marginal", "marginals", multiple=True, metavar="AXIS=PLACES", help="Density of one axis."
+)
+@click.option(
+    "--density", "densities", multiple=True, metavar="POINT", help='The density at "x=3,y=5".'
+)
 @click.option("--mean", is_flag=True, help="The mean of each axis.")
+@click.option("--cov", is_flag=True, help="The covariance of each two axes.")
+@click.option("--correlation", is_flag=True, help="The correlation of each two axes.")
 @click.option("--given", metavar="BOX", help="Only of the rows in a box, of other axes.")
 @click.option(
     "--beta",
@@ -71,14 +83,19 @@ def ask(
     masses: Sequence[str],
     counts: Sequence[str],
     quantiles: Sequence[str],
+    cdfs: Sequence[str],
+    marginals: Sequence[str],
+    densities: Sequence[str],
     mean: bool,
+    cov: bool,
+    correlation: bool,
     given: str | None,
     beta: str,
     as_csv: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Ask what the rows are like: shares, counts, quantiles, means.
+    """Ask what the rows are like: shares, counts, quantiles, densities.
 
     Each answer has an interval. All of them hold at once with probability 1 - beta, for the rows
     that were released; nothing is read but the synopsis, as often as you like.
@@ -94,10 +111,19 @@ def ask(
     where = None if given is None else _box(given, "--given")
     asked = [_about(text, "mass", where) for text in masses]
     asked += [_about(text, "count", where) for text in counts]
-    asked += [_quantile(text, where) for text in quantiles]
-    asked += [_mean(axis.name, where) for axis in axes if mean and axis.name not in (where or {})]
+    asked += [_along(text, "quantile", where) for text in quantiles]
+    asked += [_along(text, "cdf", where) for text in cdfs]
+    asked += [_along(text, "marginal", where) for text in marginals]
+    asked += [_density(text, where) for text in densities]
+    free = [axis.name for axis in axes if axis.name not in (where or {})]
+    asked += [_of_axes("mean", [name], where) for name in free if mean]
+    for question in ["cov"] * cov + ["correlation"] * correlation:
+        asked += [_of_axes(question, two, where) for two in itertools.combinations(free, 2)]
     if not asked:
-        raise click.UsageError("write at least one of --mass, --count, --quantile, --mean")
+        raise click.UsageError(
+            "write at least one of --mass, --count, --quantile, --cdf, --marginal, --density, "
+            "--mean, --cov and --correlation"
+        )
     whole = confidence(beta)
     with distribution.confidence(beta) as together:
         answers = itertools.chain.from_iterable(one(together, whole / len(asked)) for one in asked)
@@ -109,7 +135,9 @@ def _print(
 ) -> None:
     if as_csv:
         for place, (first, answer) in enumerate(answers):
-            table = _table(first, answer).reindex(columns=list(_COLUMNS))
+            table = _table(first, answer)
+            places = [name for name in table if name not in (*_COLUMNS, "point")]  # an axis's
+            table = table.rename(columns=dict.fromkeys(places, "place")).reindex(columns=_COLUMNS)
             table.to_csv(sys.stdout, index=False, header=place == 0)
         return
     found = list(answers)
@@ -139,22 +167,46 @@ def _table(first: int | None, answer: Answer) -> pd.DataFrame:
 # --- What is asked
 
 
-def _quantile(text: str, given: Any) -> _Asked:
-    name, _, levels = text.partition("=")
+def _along(text: str, question: str, given: Any) -> _Asked:
+    """Of levels or places of an axis, which may be dates."""
+    name, _, numbers = text.partition("=")
+    read, what = (float, "LEVELS") if question == "quantile" else (_end, "PLACES")
     try:
-        parts = [float(one) for one in levels.split(",")]
+        parts: list[Any] = [read(one) for one in numbers.split(",")]
     except ValueError:
-        raise SpecError(f'--quantile: "{text}" is none. Write AXIS=LEVELS, such as x=.5') from None
+        parts = []
+    if not parts or None in parts:
+        raise SpecError(f'--{question}: "{text}" is none. Write AXIS={what}, such as x=.5')
 
     def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[int | None, Answer]]:
-        yield None, asked.quantile(parts, name, given=given, beta=str(beta))
+        if question != "cdf":
+            yield None, getattr(asked, question)(parts, name, given=given, beta=str(beta))
+            return
+        for place in parts:
+            box, part = {name: (None, place)}, str(beta / len(parts))
+            yield None, asked.mass(box, given=given, beta=part)
 
     return answers
 
 
-def _mean(name: str, given: Any) -> _Asked:
+def _density(text: str, given: Any) -> _Asked:
+    if given is not None:
+        raise SpecError("--given: the density at points has no condition. Ask for --marginal")
+    pairs = [part.partition("=") for part in text.split(",")]
+    point = {name.strip(): [_end(value)] for name, _, value in pairs}
+    if [None] in point.values():
+        raise SpecError(f'--density: "{text}" is no point. Write one such as x=3,y=5')
+
     def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[int | None, Answer]]:
-        yield None, asked.mean(name, given=given, beta=str(beta))
+        found = asked.density(point, beta=str(beta))
+        yield None, dataclasses.replace(found, question=f"{found.question}, at {text}")
+
+    return answers
+
+
+def _of_axes(question: str, names: Sequence[str], given: Any) -> _Asked:
+    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[int | None, Answer]]:
+        yield None, getattr(asked, question)(*names, given=given, beta=str(beta))
 
     return answers
 

@@ -8,6 +8,7 @@ import json
 import tracemalloc
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 import dbern
@@ -49,9 +50,30 @@ def test_every_question_is_answered_as_in_python(released, run):
             continue
         (row,) = one["answers"]
         assert [row["value"], row["low"], row["high"]] == numbers(answer)
+    spread = run("ask", "out.zarr", "--cov", "--correlation", "--quiet").out
+    with released.confidence(0.05, questions=2) as asked:
+        assert spread == f"{asked.cov('x', 'y')}\n{asked.correlation('x', 'y')}\n"
     plain = run("ask", "out.zarr", "--mean", "--given", "y=0..", "--beta", "0.1").out
     with released.confidence("0.1", questions=1) as asked:
         assert plain == f"{asked.mean('x', given={'y': (0.0, None)})}\n"
+
+
+def test_places_and_points_are_answered_as_in_python(released, run):
+    ran = run("ask", "out.zarr", "--cdf", "x=2,5", "--marginal", "y=-.5,.25", "--density",
+              "x=3,y=.5", "--csv")  # fmt: skip
+    assert ran.code == 0, ran.err
+    rows = list(csv.DictReader(io.StringIO(ran.out)))
+    with released.confidence(0.05, questions=3) as asked:
+        share = str(Fraction(1, 120))
+        found = [numbers(asked.mass({"x": (None, place)}, beta=share)) for place in (2.0, 5.0)]
+        marginal = asked.marginal([-0.5, 0.25], "y")
+        found += np.stack([marginal.value, marginal.low, marginal.high], axis=-1).tolist()
+        density = asked.density([[3.0, 0.5]])
+        found.append([one.item() for one in (density.value, density.low, density.high)])
+    assert [[float(row[end]) for end in ("value", "low", "high")] for row in rows] == found
+    assert [row["place"] for row in rows] == ["", "", "-0.5", "0.25", ""]
+    assert "share of the rows in x from its lower bound to 5.0" in rows[1]["question"]
+    assert rows[-1]["question"].endswith(", at x=3,y=.5")
 
 
 def test_a_file_of_regions_is_read_in_parts_that_share_the_confidence(
@@ -174,6 +196,11 @@ def test_what_is_no_geojson_is_refused(tmp_path, text):
         (["--mass", "gone.geojson"], "cannot be read as GeoJSON"),
         (["--quantile", "x"], "Write AXIS=LEVELS"),
         (["--quantile", "q=.5"], "Write one of x, y"),
+        (["--cdf", "x=2,"], "Write AXIS=PLACES"),
+        (["--marginal", "x=40"], "all within the bounds of x"),
+        (["--density", "x=3,y"], "Write one such as x=3,y=5"),
+        (["--density", "x=3"], 'no column "y"'),
+        (["--density", "x=3,y=0", "--given", "x=..2"], "Ask for --marginal"),
         (["--mean", "--beta", "2"], "between 0 and 1"),
     ],
 )

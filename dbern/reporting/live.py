@@ -31,6 +31,7 @@ from dbern.data.domain import Axis, TimeUnit
 from dbern.errors import EnvironmentRefusedError, printable
 from dbern.reporting.pictures import (
     MAP,
+    MOST_PANELS,
     SCHEMES,
     VARIABLES,
     channels,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from dbern.bernstein.kernels import Kernel
     from dbern.synopsis.questions.distribution import Distribution
+    from dbern.synopsis.questions.responses import Parted
 
 MOST_EMBEDDED = 300_000
 """Released numbers on a page, of all groups together; of a larger release it has pictures alone."""
@@ -139,7 +141,7 @@ def live(synopsis: Synopsis) -> Live | None:
     first, places = functions[0], _PLACES[min(len(axes), 2)]
     arrays: dict[str, int] = {}
     asked = synopsis.distribution() if _counts_rows(synopsis, functions) else None
-    parts = asked.parted if asked is not None else ()
+    parts = _parts(asked)
     response = asked is not None and asked.response is not None
     shows: tuple[str, ...] = ("response",) if response else ("density", "share", "likeliest")
     if not response:  # shares are of groups, and the likeliest is a map
@@ -232,7 +234,7 @@ def _counting(
     synopsis: Synopsis, asked: Distribution, places: int, arrays: dict[str, int]
 ) -> dict[str, Any]:
     """What tells shares of the rows, and functions at other bandwidths (`Distribution`)."""
-    measures, parts, splines = asked.measures, asked.parted, asked.measures[0].splines
+    measures, parts, splines = asked.measures, _parts(asked), asked.measures[0].splines
     ends = [_ends(one) for one in splines]
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
     stops = [_stop(asked, factor, ends, places, arrays) for factor in _factors(asked, ends, places)]
@@ -261,6 +263,11 @@ def _counting(
             "everywhere": own.tail(count, share),
         }
     return found
+
+
+def _parts(asked: Distribution | None) -> tuple[Parted, ...]:
+    """Of responses, and of groups that are few enough to be told apart on a page."""
+    return () if asked is None or len(asked.groups) > MOST_PANELS else asked.parted
 
 
 def _ends(splines: AxisSplines) -> FloatArray:
@@ -304,7 +311,7 @@ def _stop(
         for one, axis in zip(kernels, asked.domain.axes, strict=True)
     ]
     masses = [mass_sides(splines, one, np.zeros_like(x), x) for splines, one, x in axes]
-    used = axes if factor != 1.0 or asked.parted else []
+    used = axes if factor != 1.0 or _parts(asked) else []
     values = [density_sides(splines, one, middles) for splines, one, _ in used]
     return {
         "factor": factor,

@@ -544,17 +544,23 @@ class Synopsis:
             )
         return moments.regression(response, columns, ridge, confidence(beta))
 
-    def distribution(self) -> Distribution:
+    def distribution(self, axis: str | None = None) -> Distribution:
         """Return the released bins as a distribution of the rows, to ask for shares, quantiles ...
+
+        Parameters
+        ----------
+        axis : str, optional
+            Of naive Bayes the one axis to ask about, with a group for each class: each of its axes
+            was counted by itself.
 
         Raises
         ------
         SpecError
-            Where what was released is not bins that count rows.
+            Where what was released is not bins that count rows on all axes, or on this one.
         """
         from dbern.synopsis.questions.distribution import distribution_of
 
-        return distribution_of(self.arrays, self.combination, self.domain, self.metadata)
+        return distribution_of(self.arrays, self.combination, self.domain, self.metadata, axis)
 
     def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
         """Return values on a regular grid over the domain, ends included, as a labelled array.

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import questioned
+from banding import centers, synopsis_of
 from questioned import OF_RESPONSES, covered_responses, databases, grouped, responding
-from released_bins import planned, released
+from released_bins import columns, planned, released
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
@@ -290,6 +291,23 @@ def test_releases_by_group_answer_their_shares(kind, role):
     apart = noise[0].sum(axis=0).std() / d.measures[0].deviation
     bins = d.measures[0].values.size
     assert apart < 0.3 * np.sqrt(2 * bins)  # its sum varies as one bin does, not as 2 x bins
+
+
+@pytest.mark.slow
+def test_of_naive_bayes_each_axis_is_asked_by_itself():
+    rows = np.random.default_rng(1).uniform(size=(20_000, 2))
+    g = (rows[:, 1] > 0.4) * 1.0
+    roles = '{"label": {"column": "g", "classes": ["a", "b"]}}'
+    case = planned(2, 20_000, roles=roles, kind="naive-bayes", noise="auto")
+    synopsis = synopsis_of(*case, centers(*case, {**columns(rows), "g": g}), bytes(31) + b"1")
+    with pytest.raises(SpecError, match=r"of naive Bayes ask one axis, distribution\(axis\)"):
+        synopsis.distribution()
+    with pytest.raises(SpecError, match="Write one of x, y"):
+        synopsis.distribution("z")
+    d = synopsis.distribution("y")
+    assert d.classes([[0.1], [0.9]]).low.values.tolist() == [[True, False], [False, True]]
+    means, known = d.mean(), [rows[g == one, 1].mean() for one in (0, 1)]
+    assert ((means.low <= known) & (known <= means.high)).all()
 
 
 def test_sides_are_asked_for_in_parts():

@@ -235,7 +235,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   const fit = () => figures.forEach((one) => {
     const ratio = Number(root.dataset.ratio), tallest = Math.max(320, 0.62 * innerHeight);
     const room = Math.min(find("live-" + one.name).clientWidth - 100, tallest / ratio);
-    if (room > 0) one.setv({ frame_width: Math.floor(room), frame_height: Math.round(room * ratio) });
+    if (room > 0) one.setv({ frame_width: Math.floor(room), frame_height: Math.max(axes.length === 1 ? 180 : 0, Math.round(room * ratio)) });
   });
   // To the digits that the error leaves.
   const rounded = (number, error) => {

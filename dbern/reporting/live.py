@@ -198,21 +198,22 @@ def _ratio(axes: Sequence[Axis]) -> float:
 
 def left_out(synopsis: Synopsis) -> int:
     """Return how many released numbers a page would have to hold, where they are too many."""
-    size = sum(one.strategy.layout.size for one in _functions(synopsis))
+    arrays = [one for one in synopsis.arrays if type(one) is ReleasedArray]
+    size = sum(one.strategy.layout.size for one in arrays) if _functions(synopsis) else 0
     return size if size > MOST_EMBEDDED else 0
 
 
 def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
     """The arrays of a density whose axes factor, or the rows of a regression; none of others."""
     found = [one for one in synopsis.arrays if type(one) is ReleasedArray]
-    if synopsis.meaning == "response":
+    regression = synopsis.combination.kind == "ratio"
+    if regression:
         found = [one for one in found if one.counted_in == one.name]
-        fits = synopsis.combination.kind == "ratio" and _counts_rows(synopsis, found)
-        fits = fits and synopsis.distribution().response is not None
-    else:
-        fits = synopsis.meaning == "density"
+    fits = regression or synopsis.meaning == "density"
     fits = fits and len(synopsis.domain.axes) <= 3
     fits = fits and all(one.oblique is None and one.strategy.whole is None for one in found)
+    if fits and regression:
+        fits = _counts_rows(synopsis, found) and synopsis.distribution().response is not None
     return found if fits else []
 
 

@@ -169,7 +169,7 @@ def live(synopsis: Synopsis) -> Live | None:
         "palettes": {scheme: _palette(scheme) for scheme in SCHEMES},
         "classes": {scheme: _classes(len(parts), scheme) for scheme in SCHEMES},
         "colours": {colour: f"--{name}" for name, colour in VARIABLES.items()},
-        "document": _document(axes, shows[0]),
+        "document": _document(axes, shows),
     }
     return Live(
         library=_library(),
@@ -363,7 +363,7 @@ def _library() -> str:
 # --- Figures, which the page's script fills
 
 
-def _document(axes: Sequence[Axis], shown: str) -> dict[str, Any]:
+def _document(axes: Sequence[Axis], shows: Sequence[str]) -> dict[str, Any]:
     """The library's document of one or two figures, whose identities do not vary."""
     try:
         from bokeh.core.json_encoder import serialize_json
@@ -374,7 +374,7 @@ def _document(axes: Sequence[Axis], shown: str) -> dict[str, Any]:
             "'dbern[report]'"
         ) from None
     document = Document()
-    for root in _curve(axes[0]) if len(axes) == 1 else _maps(axes[:2], shown):
+    for root in _curve(axes[0], shows) if len(axes) == 1 else _maps(axes[:2], shows[0]):
         document.add_root(root)
     names: dict[str, str] = {}
     told = re.sub(
@@ -460,10 +460,15 @@ def _hover(axes: Sequence[Axis], **how: Any) -> Model:
     return HoverTool(tooltips=[*places, *_ROWS], formatters=forms, **how)
 
 
-def _curve(axis: Axis) -> list[figure]:
-    from bokeh.models import ColumnDataSource
+def _curve(axis: Axis, shows: Sequence[str]) -> list[figure]:
+    from bokeh.models import ColumnDataSource, LinearColorMapper
 
     made = _figure("value", (axis, None), "width")
+    if "share" in shows:  # above the curve, in the colours of the largest groups
+        low, width = axis.low * _scale(axis), axis.width * _scale(axis)
+        strip = ColumnDataSource(name="strip", data={"image": []})
+        colours = LinearColorMapper(name="value-colours", palette=["#000000"])
+        made.image("image", source=strip, x=low, dw=width, y=1.01, dh=0.05, color_mapper=colours)
     source = ColumnDataSource(
         name="cells", data={key: [] for key in ("x", "value", "width", "low", "high")}
     )

@@ -143,9 +143,7 @@ def live(synopsis: Synopsis) -> Live | None:
     asked = synopsis.distribution() if _counts_rows(synopsis, functions) else None
     parts = _parts(asked)
     response = asked is not None and asked.response is not None
-    shows: tuple[str, ...] = ("response",) if response else ("density", "share", "likeliest")
-    if not response:  # shares are of groups, and the likeliest is a map
-        shows = shows[: 1 if not parts else 2 if len(axes) == 1 else 3]
+    shows = ("response",) if response else _shows(parts, axes)
     matrices, released = [], [*parts[0].values] if response else [one.released for one in functions]
     if not response:
         matrices = [_place(one, arrays) for one in first.strategy.matrices(first.order)]
@@ -186,6 +184,11 @@ def live(synopsis: Synopsis) -> Live | None:
         response=response,
         shows=shows,
     )
+
+
+def _shows(parts: Sequence[Parted], axes: Sequence[Axis]) -> tuple[str, ...]:
+    """Of groups their shares too; of one axis the likeliest is above them, of others a map."""
+    return ("density", "share", "likeliest")[: 1 if not parts else 2 if len(axes) == 1 else 3]
 
 
 def _ratio(axes: Sequence[Axis]) -> float:

@@ -153,6 +153,8 @@ def test_two_places_and_two_regions_differ():
     assert places.target == "smoothed"
     regions = d.difference({"x": (0.6, None)}, {"x": (None, 0.4)})
     assert 0.5 < regions.low <= regions.value <= regions.high <= 1.0
+    listed = d.difference([{"x": (0.6, None)}] * 2, [{"x": (None, 0.4)}] * 2)
+    np.testing.assert_allclose(listed.value, regions.value, atol=1e-12)
     several = d.difference(np.full((3, 1), 0.8), np.full((3, 1), 0.2))
     assert several.value.dims == ("point",)
     np.testing.assert_allclose(several.value, places.value, atol=1e-12)

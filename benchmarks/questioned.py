@@ -92,6 +92,10 @@ def databases(axes: int, n: int) -> dict[str, Any]:
     }
 
 
+def correlation(x, y):
+    return np.corrcoef(x, y)[0, 1] if x.std() > 1e-9 and y.std() > 1e-9 else np.nan
+
+
 QUESTIONS = {
     "mass": (lambda d: d.mass({"x": (0.2, 0.5)}), lambda x, _: ((x > 0.2) & (x < 0.5)).mean()),
     "masses": (
@@ -100,6 +104,7 @@ QUESTIONS = {
     ),
     "count": (lambda d: d.count({"x": (None, 0.5)}), lambda x, _: (x < 0.5).sum()),
     "mean": (lambda d: d.mean("x"), lambda x, _: x.mean()),
+    "variance": (lambda d: d.var("x"), lambda x, _: x.var()),
     "median": (lambda d: d.quantile(0.5, "x"), lambda x, _: np.sort(x)[(len(x) + 1) // 2 - 1]),
 }
 OF_TWO = {
@@ -110,6 +115,15 @@ OF_TWO = {
     "conditional mean": (
         lambda d: d.mean("x", given={"y": (0.1, None)}),
         lambda x, y: x[y > 0.1].mean(),
+    ),
+    "covariance": (
+        lambda d: d.cov("x", "y"),
+        lambda x, y: ((x - x.mean()) * (y - y.mean())).mean(),
+    ),
+    "correlation": (lambda d: d.correlation("x", "y"), lambda x, y: correlation(x, y)),
+    "conditional deviation": (
+        lambda d: d.std("x", given={"y": (0.1, None)}),
+        lambda x, y: x[y > 0.1].std(),
     ),
     "conditional quantile": (
         lambda d: d.quantile(0.3, "x", given={"y": (0.1, None)}),

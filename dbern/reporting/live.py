@@ -241,6 +241,7 @@ def _counting(
     measures, parts, splines = asked.measures, _parts(asked), asked.measures[0].splines
     ends = [_ends(one) for one in splines]
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
+    beta /= asked.choices
     stops = [_stop(asked, factor, ends, places, arrays) for factor in _factors(asked, ends, places)]
     count = 2 * places ** len(splines)
     found: dict[str, Any] = {

@@ -17,6 +17,7 @@ from dbern.synopsis.points import confidence
 from dbern.synopsis.questions.asking import Response
 from dbern.synopsis.questions.confidence import Account
 from dbern.synopsis.questions.functionals import sampled
+from dbern.synopsis.questions.landscape import Landscape
 from dbern.synopsis.questions.measure import Measure
 from dbern.synopsis.questions.moments import Moments
 from dbern.synopsis.questions.responses import Responses
@@ -76,6 +77,7 @@ def distribution_of(
         *(facts["name"], domain, tuple(measures), tuple(groups), float(rows)),
         *(whole[0].kernels, unit_rows),
         response=response,
+        choices=whole[0].approximation.choices,
     )
 
 
@@ -85,7 +87,7 @@ def _measure(array: ReleasedArray, stream: int) -> Measure:
     return Measure(released, splines, array.law, array.released_error, stream)
 
 
-class Distribution(Shares, Moments, Responses):
+class Distribution(Shares, Moments, Landscape, Responses):
     """The rows of a release, as far as their bins tell them. Make one with `Synopsis.distribution`.
 
     Ask it for shares, counts, quantiles and means. Each answer has a value and an interval, which
@@ -110,6 +112,8 @@ class Distribution(Shares, Moments, Responses):
         What its answers share of beta.
     response : Response, optional
         Of a regression: what was released of its responses.
+    choices : int
+        How many kernels the released one was chosen from: "smoothed" answers cover whichever.
     """
 
     def confidence(self, beta: float | str = 0.05, questions: int | None = None) -> Together:
@@ -152,8 +156,10 @@ class Distribution(Shares, Moments, Responses):
         SpecError
             For a count that is not above 0.
         """
-        if n < 1:
-            raise SpecError(f"n = {n}: write how many points to draw, at least 1")
+        if not 1 <= n == int(n) or not 0 <= seed == int(seed):
+            raise SpecError(
+                f"n = {n}: write how many points to draw, at least 1; the seed is not negative"
+            )
         unit = sampled(self.measures[0], n, seed)
         return np.column_stack(
             [axis.at(column) for axis, column in zip(self.domain.axes, unit.T, strict=True)]

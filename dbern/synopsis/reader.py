@@ -527,13 +527,7 @@ class Synopsis:
         return moments.regression(response, columns, ridge, confidence(beta))
 
     def distribution(self, axis: str | None = None) -> Distribution:
-        """Return the released bins as a distribution of the rows, to ask for shares, quantiles ...
-
-        Parameters
-        ----------
-        axis : str, optional
-            Of naive Bayes the one axis to ask about, with a group for each class: each of its axes
-            was counted by itself.
+        """Return the rows' distribution to ask, by bins; of naive Bayes on one `axis`, by class.
 
         Raises
         ------

@@ -31,6 +31,7 @@ from dbern.data.domain import Axis, TimeUnit
 from dbern.errors import EnvironmentRefusedError, printable
 from dbern.reporting.pictures import (
     MAP,
+    MOST_PANELS,
     SCHEMES,
     VARIABLES,
     channels,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from dbern.bernstein.kernels import Kernel
     from dbern.synopsis.questions.distribution import Distribution
+    from dbern.synopsis.questions.responses import Parted
 
 MOST_EMBEDDED = 300_000
 """Released numbers on a page, of all groups together; of a larger release it has pictures alone."""
@@ -139,9 +141,9 @@ def live(synopsis: Synopsis) -> Live | None:
     first, places = functions[0], _PLACES[min(len(axes), 2)]
     arrays: dict[str, int] = {}
     asked = synopsis.distribution() if _counts_rows(synopsis, functions) else None
-    parts = asked.parted if asked is not None else ()
+    parts = _parts(asked)
     response = asked is not None and asked.response is not None
-    shows = ("response",) if response else _shows_of_densities(len(axes), grouped=bool(parts))
+    shows = ("response",) if response else _shows(parts, axes)
     matrices, released = [], [*parts[0].values] if response else [one.released for one in functions]
     if not response:
         matrices = [_place(one, arrays) for one in first.strategy.matrices(first.order)]
@@ -165,7 +167,7 @@ def live(synopsis: Synopsis) -> Live | None:
         "palettes": {scheme: _palette(scheme) for scheme in SCHEMES},
         "classes": {scheme: _classes(len(parts), scheme) for scheme in SCHEMES},
         "colours": {colour: f"--{name}" for name, colour in VARIABLES.items()},
-        "document": _document(axes, shows[0]),
+        "document": _document(axes, shows),
     }
     return Live(
         library=_library(),
@@ -184,9 +186,9 @@ def live(synopsis: Synopsis) -> Live | None:
     )
 
 
-def _shows_of_densities(axes: int, *, grouped: bool) -> tuple[str, ...]:
-    """Shares are of groups, and the likeliest is a map."""
-    return ("density", "share", "likeliest")[: 1 if not grouped else 2 if axes == 1 else 3]
+def _shows(parts: Sequence[Parted], axes: Sequence[Axis]) -> tuple[str, ...]:
+    """Of groups their shares too; of one axis the likeliest is above them, of others a map."""
+    return ("density", "share", "likeliest")[: 1 if not parts else 2 if len(axes) == 1 else 3]
 
 
 def _ratio(axes: Sequence[Axis]) -> float:
@@ -199,21 +201,22 @@ def _ratio(axes: Sequence[Axis]) -> float:
 
 def left_out(synopsis: Synopsis) -> int:
     """Return how many released numbers a page would have to hold, where they are too many."""
-    size = sum(one.strategy.layout.size for one in _functions(synopsis))
+    arrays = [one for one in synopsis.arrays if type(one) is ReleasedArray]
+    size = sum(one.strategy.layout.size for one in arrays) if _functions(synopsis) else 0
     return size if size > MOST_EMBEDDED else 0
 
 
 def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
     """The arrays of a density whose axes factor, or the rows of a regression; none of others."""
     found = [one for one in synopsis.arrays if type(one) is ReleasedArray]
-    if synopsis.meaning == "response":
+    regression = synopsis.combination.kind == "ratio"
+    if regression:
         found = [one for one in found if one.counted_in == one.name]
-        fits = synopsis.combination.kind == "ratio" and _counts_rows(synopsis, found)
-        fits = fits and synopsis.distribution().response is not None
-    else:
-        fits = synopsis.meaning == "density"
+    fits = regression or synopsis.meaning == "density"
     fits = fits and len(synopsis.domain.axes) <= 3
     fits = fits and all(one.oblique is None and one.strategy.whole is None for one in found)
+    if fits and regression:
+        fits = _counts_rows(synopsis, found) and synopsis.distribution().response is not None
     return found if fits else []
 
 
@@ -235,7 +238,7 @@ def _counting(
     synopsis: Synopsis, asked: Distribution, places: int, arrays: dict[str, int]
 ) -> dict[str, Any]:
     """What tells shares of the rows, and functions at other bandwidths (`Distribution`)."""
-    measures, parts, splines = asked.measures, asked.parted, asked.measures[0].splines
+    measures, parts, splines = asked.measures, _parts(asked), asked.measures[0].splines
     ends = [_ends(one) for one in splines]
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
     beta /= asked.choices
@@ -265,6 +268,11 @@ def _counting(
             "everywhere": own.tail(count, share),
         }
     return found
+
+
+def _parts(asked: Distribution | None) -> tuple[Parted, ...]:
+    """Of responses, and of groups that are few enough to be told apart on a page."""
+    return () if asked is None or len(asked.groups) > MOST_PANELS else asked.parted
 
 
 def _ends(splines: AxisSplines) -> FloatArray:
@@ -308,7 +316,7 @@ def _stop(
         for one, axis in zip(kernels, asked.domain.axes, strict=True)
     ]
     masses = [mass_sides(splines, one, np.zeros_like(x), x) for splines, one, x in axes]
-    used = axes if factor != 1.0 or asked.parted else []
+    used = axes if factor != 1.0 or _parts(asked) else []
     values = [density_sides(splines, one, middles) for splines, one, _ in used]
     return {
         "factor": factor,
@@ -359,7 +367,7 @@ def _library() -> str:
 # --- Figures, which the page's script fills
 
 
-def _document(axes: Sequence[Axis], shown: str) -> dict[str, Any]:
+def _document(axes: Sequence[Axis], shows: Sequence[str]) -> dict[str, Any]:
     """The library's document of one or two figures, whose identities do not vary."""
     try:
         from bokeh.core.json_encoder import serialize_json
@@ -370,7 +378,7 @@ def _document(axes: Sequence[Axis], shown: str) -> dict[str, Any]:
             "'dbern[report]'"
         ) from None
     document = Document()
-    for root in _curve(axes[0]) if len(axes) == 1 else _maps(axes[:2], shown):
+    for root in _curve(axes[0], shows) if len(axes) == 1 else _maps(axes[:2], shows[0]):
         document.add_root(root)
     names: dict[str, str] = {}
     told = re.sub(
@@ -456,10 +464,15 @@ def _hover(axes: Sequence[Axis], **how: Any) -> Model:
     return HoverTool(tooltips=[*places, *_ROWS], formatters=forms, **how)
 
 
-def _curve(axis: Axis) -> list[figure]:
-    from bokeh.models import ColumnDataSource
+def _curve(axis: Axis, shows: Sequence[str]) -> list[figure]:
+    from bokeh.models import ColumnDataSource, LinearColorMapper
 
     made = _figure("value", (axis, None), "width")
+    if "share" in shows:  # above the curve, in the colours of the largest groups
+        low, width = axis.low * _scale(axis), axis.width * _scale(axis)
+        strip = ColumnDataSource(name="strip", data={"image": []})
+        colours = LinearColorMapper(name="value-colours", palette=["#000000"])
+        made.image("image", source=strip, x=low, dw=width, y=1.01, dh=0.05, color_mapper=colours)
     source = ColumnDataSource(
         name="cells", data={key: [] for key in ("x", "value", "width", "low", "high")}
     )

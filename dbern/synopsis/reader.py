@@ -526,17 +526,17 @@ class Synopsis:
             )
         return moments.regression(response, columns, ridge, confidence(beta))
 
-    def distribution(self) -> Distribution:
-        """Return the released bins as a distribution of the rows, to ask for shares, quantiles ...
+    def distribution(self, axis: str | None = None) -> Distribution:
+        """Return the rows' distribution to ask, by bins; of naive Bayes on one `axis`, by class.
 
         Raises
         ------
         SpecError
-            Where what was released is not bins that count rows.
+            Where what was released is not bins that count rows on all axes, or on this one.
         """
         from dbern.synopsis.questions.distribution import distribution_of
 
-        return distribution_of(self.arrays, self.combination, self.domain, self.metadata)
+        return distribution_of(self.arrays, self.combination, self.domain, self.metadata, axis)
 
     def grid(
         self, shape: Shape, h: Order = None, *, window: Window = None, crs: Any = None

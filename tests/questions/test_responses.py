@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import questioned
+from banding import centers, synopsis_of
 from questioned import OF_RESPONSES, covered_responses, databases, grouped, responding
-from released_bins import planned, released
+from released_bins import columns, planned, released
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
@@ -152,6 +153,8 @@ def test_two_places_and_two_regions_differ():
     assert places.target == "smoothed"
     regions = d.difference({"x": (0.6, None)}, {"x": (None, 0.4)})
     assert 0.5 < regions.low <= regions.value <= regions.high <= 1.0
+    listed = d.difference([{"x": (0.6, None)}] * 2, [{"x": (None, 0.4)}] * 2)
+    np.testing.assert_allclose(listed.value, regions.value, atol=1e-12)
     several = d.difference(np.full((3, 1), 0.8), np.full((3, 1), 0.2))
     assert several.value.dims == ("point",)
     np.testing.assert_allclose(several.value, places.value, atol=1e-12)
@@ -290,6 +293,23 @@ def test_releases_by_group_answer_their_shares(kind, role):
     apart = noise[0].sum(axis=0).std() / d.measures[0].deviation
     bins = d.measures[0].values.size
     assert apart < 0.3 * np.sqrt(2 * bins)  # its sum varies as one bin does, not as 2 x bins
+
+
+@pytest.mark.slow
+def test_of_naive_bayes_each_axis_is_asked_by_itself():
+    rows = np.random.default_rng(1).uniform(size=(20_000, 2))
+    g = (rows[:, 1] > 0.4) * 1.0
+    roles = '{"label": {"column": "g", "classes": ["a", "b"]}}'
+    case = planned(2, 20_000, roles=roles, kind="naive-bayes", noise="auto")
+    synopsis = synopsis_of(*case, centers(*case, {**columns(rows), "g": g}), bytes(31) + b"1")
+    with pytest.raises(SpecError, match=r"of naive Bayes ask one axis, distribution\(axis\)"):
+        synopsis.distribution()
+    with pytest.raises(SpecError, match="Write one of x, y"):
+        synopsis.distribution("z")
+    d = synopsis.distribution("y")
+    assert d.classes([[0.1], [0.9]]).low.values.tolist() == [[True, False], [False, True]]
+    means, known = d.mean(), [rows[g == one, 1].mean() for one in (0, 1)]
+    assert ((means.low <= known) & (known <= means.high)).all()
 
 
 def test_sides_are_asked_for_in_parts():

@@ -56,6 +56,10 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "bins": _density("2", mechanism={"k": None, "h": None, "noise": "binned-laplace"}, data__group={
         "column": "cloud", "values": ["a", "b", "<b>c</b>"],
     }),
+    "group curves": _density(
+        "1", mechanism={"k": None, "h": None, "noise": "binned-laplace"},
+        data__group={"column": "cloud", "values": ["a", "b", "<b>c</b>"]},
+    ),
     "gaussian": _density("1", budget={"delta": "1e-6"}, mechanism={"noise": "discrete-gaussian"}),
     "regression": ("1", {
         "target": {"kind": "nadaraya-watson", "bandwidth": [1.0]},

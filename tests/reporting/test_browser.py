@@ -24,6 +24,7 @@ from dbern.synopsis.questions.smoothing import density_sides
 pytestmark = pytest.mark.slow
 WIDTHS = (390, 1280)
 KINDS = ["curve", "map", "groups", "bins", "slices", "regions", "regression", "response map"]
+KINDS += ["group curves"]
 
 
 @pytest.fixture(scope="module")
@@ -263,6 +264,25 @@ def test_the_largest_group_is_the_one_that_python_is_sure_of(debugger, pages, mo
     monkeypatch.setattr("dbern.synopsis.questions.responses._FEW", 1)
     likely = asked.classes(points, beta=0.05 * len(points) / 200**2)
     codes = np.array(shown[3])[np.add.outer(places, 200 * places).ravel()].astype(int)
+    np.testing.assert_array_equal(codes % 3, np.asarray(likely.value).argmax(axis=1))
+    sure = np.asarray(likely.low).any(axis=1)
+    assert ((codes < 3) <= sure).all()
+    assert 0 < (codes < 3).sum() <= sure.sum() <= (codes < 3).sum() + 3
+
+
+@pytest.mark.filterwarnings("ignore:each answer holds")
+def test_above_a_curve_is_the_group_that_python_is_sure_of(debugger, pages, monkeypatch):
+    asked = dbern.open(pages / "group curves" / "out.zarr").distribution()
+    strip = "Array.from(Bokeh.documents.at(-1).get_model_by_name('strip').data.image[0])"
+    show, group = chosen("show", "share", "change"), chosen("group", 1, "change")
+    *_, shown, codes = ask(debugger, pages / "group curves.html", show, group, _SHOWN, strip)
+    places = np.linspace(3, 397, 60).astype(int)
+    points = asked.domain.axes[0].at((places + 0.5) / 401)[:, None]
+    monkeypatch.setattr("dbern.synopsis.questions.responses._FEW", 1)
+    beta = 0.05 * len(points) / 401
+    shares, likely = asked.curve(points, beta=beta), asked.classes(points, beta=beta)
+    np.testing.assert_allclose(np.array(shown[0])[places], shares.value[:, 1], atol=1e-9)
+    codes = np.array(codes).astype(int)[places]
     np.testing.assert_array_equal(codes % 3, np.asarray(likely.value).argmax(axis=1))
     sure = np.asarray(likely.low).any(axis=1)
     assert ((codes < 3) <= sure).all()

@@ -16,12 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from banding import centers, synopsis_of
 from pages_read import read
 from projects import Project
 from samples import EVIL, KINDS, make
 
 import dbern
+from dbern.planning.planner import plan_files
 from dbern.reporting.html import guarantee_of, recipes, synopsis_page
+from dbern.reporting.live import live
 from dbern.reporting.pictures import CLASSES, INK, SCHEMES, channels, class_colour, picture_of
 from dbern.reporting.registry import blanks, deployment_of
 from dbern.reporting.terminal import drawing
@@ -64,6 +67,27 @@ def test_a_release_that_is_too_large_to_embed_says_so(made, monkeypatch):
     assert (
         "7 numbers were released, more than a page holds: it shows a picture alone." in page.words
     )
+
+
+def test_a_regression_whose_bins_tell_no_boxes_has_a_picture_alone():
+    width = {"target": {"kind": "nadaraya-watson", "bandwidth": [0.1, 0.1]}}
+    tilted = {"target": {"kind": "nadaraya-watson", "covariance": [[0.02, 0.01], [0.01, 0.03]]}}
+    roles = {"response": {"column": "r", "bounds": [-1.0, 3.0]}}
+    x = np.random.default_rng(1).uniform(size=(5000, 2))
+    made = []
+    for target in (width, tilted):
+        spec = dbern.ReleaseSpec(
+            release={"name": "case", "output": "case.zarr"},
+            data={"source": "*.parquet", "bounds": {"x": [0, 1], "y": [0, 1]}, "n": 5000, **roles},
+            mechanism={"noise": "binned-laplace"},
+            budget={"epsilon": "1", "ledger": "sqlite:///l.db", "dataset": "case"},
+            **target,
+        )
+        records = {"x": x[:, 0].copy(), "y": x[:, 1].copy(), "r": x[:, 0].copy()}
+        case = (spec, plan_files(spec, ()))
+        made.append(live(synopsis_of(*case, centers(*case, records), bytes(32))))
+    assert made[0].response
+    assert made[1] is None
 
 
 @pytest.mark.parametrize("kind", ["curve", "map", "bins", "boundary", "sigmoid"])

@@ -203,20 +203,23 @@ document.addEventListener("DOMContentLoaded", async () => {
       const place = ends(2)[0] + middles[state.slice] * ends(2)[1], text = new Date(place * axes[2].scale);
       find("live-slice-name").textContent = axes[2].scale === 1 ? place.toPrecision(4) : text.toISOString().slice(0, 16).replace("T", " ");
     }
+    const dark = scheme.matches ? "dark" : "light", palette = facts.palettes[dark];
+    const classes = { palette: facts.classes[dark], low: -0.5, high: 2 * released.length - 0.5 };
+    const image = (values, ...shape) => [Bokeh.require("core/util/ndarray").ndarray(Float64Array.from(values).buffer, { dtype: "float64", shape })];
     if (axes.length === 1) {
       const [axis] = axes, [least, top] = [Math.min(...low, ...(state.show === "density" ? [0] : [])), Math.max(...high)];
-      named("heights").setv({ start: least - (least < 0 || state.show === "response" ? 0.05 : 0) * (top - least), end: top + 0.05 * (top - least) });
+      const room = 0.05 * (top - least), shares = state.show === "share";
+      named("heights").setv(shares ? { start: 0, end: 1.06 } : { start: least - (least < 0 || state.show === "response" ? room : 0), end: top + room });
+      named("value-colours")?.setv(classes);
+      if (named("strip")) named("strip").data = { image: shares ? image(likeliest(at).shown, 1, cells) : [] };
       source.data = {
         x: middles.map((y) => (axis.low + y * ends(0)[1]) * axis.scale), value: [...value], width: [...width],
         low: [...low], high: [...high],
       };
       return;
     }
-    const turned = (from) => {  // rows of an image run along the first axis
-      const image = new Float64Array(size);
-      for (let i = 0; i < cells; i++) for (let j = 0; j < cells; j++) image[j * cells + i] = from(i * cells + j);
-      return [Bokeh.require("core/util/ndarray").ndarray(image.buffer, { dtype: "float64", shape: [cells, cells] })];
-    };
+    // Rows of an image run along the first axis.
+    const turned = (from) => image(Array.from({ length: size }, (_, place) => from((place % cells) * cells + Math.floor(place / cells))), cells, cells);
     const hidden = (place) => parts?.response && width[place] > (parts.high - parts.low) / 4;
     const shown = found.shown ?? value.map((one, place) => (hidden(place) ? NaN : one));
     source.data = {
@@ -224,10 +227,9 @@ document.addEventListener("DOMContentLoaded", async () => {
       low: turned((place) => low[place]), high: turned((place) => high[place]),
       ratio: turned((place) => (parts?.response ? width[place] : value[place] / width[place])),
     };
-    const dark = scheme.matches ? "dark" : "light", palette = facts.palettes[dark], known = shown.filter((one) => one === one);
+    const known = shown.filter((one) => one === one);
     const least = parts?.response ? known.reduce((a, b) => Math.min(a, b), Infinity) : known.reduce((a, b) => Math.min(a, b), 0);
-    const colours = found.shown ? { palette: facts.classes[dark], low: -0.5, high: 2 * released.length - 0.5 }
-      : { palette, low: known.length ? least : 0, high: known.length ? known.reduce((a, b) => Math.max(a, b), -Infinity) : 1 };
+    const colours = found.shown ? classes : { palette, low: known.length ? least : 0, high: known.length ? known.reduce((a, b) => Math.max(a, b), -Infinity) : 1 };
     named("value-colours").setv(colours);
     named("value-bar").setv({ visible: !found.shown });
     named("ratio-colours").setv(parts?.response ? { palette: [...palette], low: 0, high: most(width) } : { palette, high: source.data.ratio[0].reduce((a, b) => Math.max(a, b), 10) });
@@ -235,7 +237,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   const fit = () => figures.forEach((one) => {
     const ratio = Number(root.dataset.ratio), tallest = Math.max(320, 0.62 * innerHeight);
     const room = Math.min(find("live-" + one.name).clientWidth - 100, tallest / ratio);
-    if (room > 0) one.setv({ frame_width: Math.floor(room), frame_height: Math.round(room * ratio) });
+    if (room > 0) one.setv({ frame_width: Math.floor(room), frame_height: Math.max(axes.length === 1 ? 180 : 0, Math.round(room * ratio)) });
   });
   // To the digits that the error leaves.
   const rounded = (number, error) => {

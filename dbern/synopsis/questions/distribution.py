@@ -31,8 +31,9 @@ def distribution_of(
     combination: Combination,
     domain: Domain,
     facts: Mapping[str, Any],
+    axis: str | None = None,
 ) -> Distribution:
-    """Return the distribution that released arrays tell.
+    """Return the distribution that released arrays tell, of all axes or of one.
 
     Raises
     ------
@@ -44,6 +45,10 @@ def distribution_of(
             "distribution: a release under random differential privacy answers for its own points "
             "alone. Release a kernel density"
         )
+    if axis is not None:
+        if axis not in domain.names:
+            raise SpecError(f"axis: {axis!r} is none. Write one of {', '.join(domain.names)}")
+        domain = domain.axis(domain.names.index(axis))
     functions = [one for one in arrays if type(one) is ReleasedArray]
     counting = [one for one in functions if one.counted_in == one.name and one.bins]
     whole = [one for one in counting if one.axes == domain.names]
@@ -51,7 +56,7 @@ def distribution_of(
         raise SpecError(
             "distribution: what was released does not count rows by bins. Release a kernel "
             'density, or a regression, with noise = "binned-laplace" (what "auto" takes where few '
-            "axes are smooth)"
+            "axes are smooth); of naive Bayes ask one axis, distribution(axis)"
         )
     if any(one.oblique is not None for one in whole):
         raise SpecError(
@@ -65,7 +70,8 @@ def distribution_of(
         if weighed.splines == measures[0].splines:
             response = Response(weighed, combination.low, combination.high)
     rows = facts["target"].get("n") or facts["target"]["normalizer"]
-    groups = combination.classes if len(whole) > 1 else (None,)
+    grouped = combination.kind in ("stack", KERNEL_BAYES)
+    groups = combination.classes if grouped else (None,)
     unit_rows = PrivacyUnit.shown(facts["unit"]).max_contributions
     return Distribution(
         *(facts["name"], domain, tuple(measures), tuple(groups), float(rows)),

@@ -203,7 +203,7 @@ class Responses(Densities):
         Parameters
         ----------
         one, other
-            Points for `curve`, or regions for `average`; as many of either.
+            Arrays of points for `curve`, or regions for `average`; as many of either.
         target : "records" or "smoothed"
             As for `mass`; of points "smoothed".
         population, beta
@@ -215,17 +215,14 @@ class Responses(Densities):
             As of `curve` and `average`, and for two of different kinds or numbers.
         """
         parts, pair = self._parts("difference"), (one, other)
-        regions = [hasattr(each, "keys") or hasattr(each, "__geo_interface__") for each in pair]
+        regions = [_is_region(each) for each in pair]
         if all(regions):
             found = [self._inside(each, target) for each in pair]
             of_both, label = [(g, count) for g, _, count in found], "region"
             asked = f"{self._what} in {told(one)} less that in {told(other)}"
         elif not any(regions):
-            of_both, label, target = (
-                [self._at(each, None, None) for each in pair],
-                "point",
-                "smoothed",
-            )
+            of_both, label = [self._at(each, None, None) for each in pair], "point"
+            target = "smoothed"
             asked = f"{self._what} near points less that near others"
         else:
             raise SpecError("difference: write two points, or two regions")
@@ -379,3 +376,8 @@ class Responses(Densities):
         return self._asked_of(
             band, labels, asked, beta, measures=parts, target=target, population=population
         )
+
+
+def _is_region(one: Any) -> bool:
+    first = one[0] if type(one) in (list, tuple) and len(one) else one
+    return hasattr(first, "keys") or hasattr(first, "__geo_interface__")

@@ -16,6 +16,7 @@ from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import public_stream, uniform
 from dbern.synopsis.questions.measure import (
+    DRAWS,
     FIRST,
     Band,
     Functionals,
@@ -165,7 +166,7 @@ def _factored_band(
 
     Of axes that are not `kept` the weights are 1, where any are.
     """
-    drawn = measure.noise.shape[-1] if measure.spread is None else 0
+    drawn = DRAWS if measure.spread is None else 0
     if count * max(measure.values.size, drawn) <= _FEW:
         axes = sides(slice(None))
         view = measure.onto(kept) if kept else measure.whole()

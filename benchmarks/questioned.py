@@ -200,20 +200,44 @@ def widths(axes, n, questions, names):
             own = ask(d)
             with without_sides():
                 alone = ask(d)
-            ratio = np.sum(own.high - own.low) / np.sum(alone.high - alone.low)
-            found[name, question] = float(ratio)
+            noise = np.sum(alone.high - alone.low)
+            found[name, question] = np.sum(own.high - own.low) / noise if noise else np.nan
     return found
+
+
+def covered_by_noise(axes, n, questions, names, draws):
+    """Of all these databases, each with noise of its own, the share that covers what bins tell.
+
+    That is what the exact bins answer by the splines in the middle; 0 and 1 end each share, and an
+    estimate that is one of these has no noise around it.
+    """
+    inside, told = dict.fromkeys(questions, 0), dict.fromkeys(questions, 0)
+    with without_sides():
+        for place, name in enumerate(names):
+            rows = databases(axes, n)[name]
+            exact = counted(rows)
+            still = asked(rows, 0, exact=exact)
+            known = {question: ask(still).value for question, (ask, _) in questions.items()}
+            for draw in range(draws):
+                d = asked(rows, 1 + place + draw * len(names), exact=exact)
+                for question, (ask, _) in questions.items():
+                    truth = known[question]
+                    if np.all((truth > 0) & (truth != 1) & (truth != n)):
+                        answer = ask(d)
+                        inside[question] += np.all((answer.low <= truth) & (truth <= answer.high))
+                        told[question] += 1
+    return {question: inside[question] / told[question] for question in questions}
 
 
 def covered(axes, n, questions, names, draws):
     """For each database and question, how many of so many releases cover the answer."""
     found = {}
-    for name in names:
+    for place, name in enumerate(names):
         rows = databases(axes, n)[name]
         exact, x, y = counted(rows), rows[:, 0], rows[:, -1]
         known = {asked: truth(x, y) for asked, (_, truth) in questions.items()}
         for draw in range(draws):
-            d = asked(rows, draw + 1, exact=exact)
+            d = asked(rows, 1 + place + draw * len(names), exact=exact)
             for question, (ask, _) in questions.items():
                 if not np.isnan(known[question]).any():
                     answer = ask(d)

@@ -15,6 +15,7 @@ from questioned import (
     asked,
     covered,
     databases,
+    smoothed_median,
 )
 from released_bins import planned, released
 
@@ -22,6 +23,7 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError
 from dbern.strategies.bins import DEGREES
+from dbern.synopsis.questions import functionals as of_functionals
 from dbern.synopsis.questions import measure as module
 from dbern.synopsis.questions import polygons as of_polygons
 from dbern.synopsis.questions import splines as of_splines
@@ -210,6 +212,39 @@ def test_another_density_is_about_that_of_the_rows():
         d.density(y, bandwidth=0.01)
     with pytest.raises(SpecError, match="outside the bounds"):
         d.density([[2.0]])
+
+
+def smoothed_medians(draws):
+    """Of how many releases of many rows a smoothed median is covered, and the widest interval."""
+    rows = databases(1, 5000)["smooth"]
+    d, truth = asked(rows, 0, epsilon=400.0), smoothed_median(rows[:, 0])
+    exact, found = d.measures[0].values, []
+    for draw in range(draws):
+        answer = asked(rows, draw + 1, epsilon=400.0, exact=exact).quantile(0.5, target="smoothed")
+        found.append((answer.low <= truth <= answer.high, answer.high - answer.low))
+    return np.sum([one for one, _ in found]), max(width for _, width in found)
+
+
+@pytest.mark.slow
+def test_a_quantile_is_told_finer_than_where_it_is_looked_for():
+    covering, widest = smoothed_medians(20)
+    assert covering >= 17
+    assert widest < 0.9 / 1024
+
+
+@pytest.mark.slow
+def test_a_quantile_without_the_neighbors_of_its_places_is_caught(monkeypatch):
+    """The noise is little beside the step between places, of which none is the quantile."""
+    undenied = of_functionals._undenied
+    monkeypatch.setattr(of_functionals, "_FINER", 0)
+    assert smoothed_medians(6)[0] == 6
+
+    def alone(*asked):
+        start, stop = undenied(*asked)
+        return start + 1, stop - 1
+
+    monkeypatch.setattr(of_functionals, "_undenied", alone)
+    assert smoothed_medians(6)[0] < 6
 
 
 TRIANGLE = [[0.1, 0.1], [0.8, 0.2], [0.3, 0.9], [0.1, 0.1]]

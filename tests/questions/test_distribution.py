@@ -19,13 +19,14 @@ from questioned import (
 )
 from released_bins import planned, released
 
-from dbern.bernstein.kernels import Gaussian
+from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError
 from dbern.strategies.bins import DEGREES
 from dbern.synopsis.questions import functionals as of_functionals
 from dbern.synopsis.questions import measure as module
 from dbern.synopsis.questions import polygons as of_polygons
+from dbern.synopsis.questions import smoothing as of_smoothing
 from dbern.synopsis.questions import splines as of_splines
 from dbern.synopsis.questions.functionals import _everything, _share_band
 from dbern.synopsis.questions.splines import AxisSplines, products
@@ -90,6 +91,45 @@ def test_a_box_lies_between_products_of_splines():
     low, high = (np.einsum("jk,aj,bk->ab", one[0], *beta) for one in (sides.low, sides.high))
     assert (low <= box + 1e-12).all()
     assert (box <= high + 1e-12).all()
+
+
+KERNELS_OF = {
+    "gaussian": 0.12,
+    "biweight": 0.3,
+    "triangle": 0.25,
+    "epanechnikov": 0.3,
+    "laplace": 0.2,
+}
+
+
+def smooth_weights(name, degree):
+    """What sides of a kernel and of its integral miss, at most, at places of no grid."""
+    splines, kernel = AxisSplines(9, degree), kernel_of(name, KERNELS_OF[name])
+    rng = np.random.default_rng(degree)
+    t = np.sort(np.concatenate([np.linspace(0, 1, 20_011), rng.uniform(size=2000)]))
+    y, beta = np.array([0.0, 0.3131, 0.5, 0.87]), splines.values(t)
+    values = kernel(y[:, None] - t) / kernel.peak
+    yield of_smoothing.density_sides(splines, kernel, y), values, beta
+    low, high = np.array([0.0, 0.0, 0.2]), np.array([0.4, 1.0, 0.2871])
+    values = kernel.cumulative(high[:, None] - t) - kernel.cumulative(low[:, None] - t)
+    yield of_smoothing.mass_sides(splines, kernel, low, high), values, beta
+
+
+@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("name", KERNELS_OF)
+def test_smooth_weights_lie_between_their_splines(name, degree):
+    for sides, values, beta in smooth_weights(name, degree):
+        assert (sides.low @ beta.T <= values + 1e-14).all()
+        assert (sides.high @ beta.T >= values - 1e-14).all()
+
+
+def test_smooth_weights_between_places_of_their_grid_are_caught(monkeypatch):
+    monkeypatch.setattr(of_smoothing, "_bent", lambda *_: 0.0)
+    monkeypatch.setattr(of_smoothing, "_derivative", lambda *_: np.zeros(1))
+    monkeypatch.setattr(of_smoothing, "_FLOATS", 0.0)
+    monkeypatch.setattr(type(kernel_of("gaussian", 0.12)), "third", 0.0)
+    with pytest.raises(AssertionError):
+        test_smooth_weights_lie_between_their_splines("gaussian", 3)
 
 
 # --- Bands

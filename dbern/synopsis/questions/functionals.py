@@ -314,7 +314,8 @@ def quantile_band(
             fine = np.arange(low * finer, high * finer + 1) / (count * finer)
             own = lines if finer == 1 else _product_sides(between(np.zeros_like(fine), fine))
             part = slice(low, high + 1) if finer == 1 else slice(None)
-            inner = _undenied(view, *(one[part] for one in own), bases, level, beta * (1 - FIRST))
+            below, above = own[0][part], own[1][part]
+            inner = _undenied(view, below, above, bases, level, beta * (1 - FIRST))
             first, last = fine[max(inner[0] - 1, 0)], fine[min(inner[1] + 1, len(fine) - 1)]
         else:
             first, last = places[low], places[high]

@@ -17,7 +17,9 @@ of epsilon_1, makes all of it as private as ``W*`` is and epsilon_1 more.
 
 *Large b.* ``W* = -a (b + sum_i L' phi_i)``, so ``|W*| >= a (|b|_2 - n M R)``, M a bound on
 ``|L'|``, and ``|b|_2`` is at least its norm r. Where r exceeds ``r_max = 2 B / a + n M R``,
-``t(W*) = 0``, and nothing is solved. Otherwise ``|b|_2 <= R r`` is bounded.
+``t(W*) = 0``, and nothing is solved. Otherwise ``|b|_2 <= R r`` is bounded. With lists r is the
+larger norm of two; of up to q features that are h <= 1 or 0 ``|b|_2`` is at least ``r h /
+sqrt(q)``, and r_max is ``sqrt(q) / h`` times that.
 
 *Digits of b.* Of b a vector within ``delta`` is known; the minimizer moves by ``a delta`` at most,
 by strong convexity.
@@ -25,8 +27,9 @@ by strong convexity.
 Floats
 ------
 Features are floats, and the records' own. A float state W of norm w has predictions within ``e =
-(p + 8) u R w`` of exact ones, p features: p products and sums, and what exponents round. Given them
-a derivative errs by e_L', and weighting by counts and summing, in blocks and by pairs
+(p + 4 + max(4, sqrt(o))) u R w`` of exact ones, p features: p products and sums, and exponents,
+differences from the largest prediction, which round by ``u (|f| + sqrt(o) |f|_max)`` in norm. Given
+them a derivative errs by e_L', and weighting by counts and summing, in blocks and by pairs
 (`dbern.erm.risk`), by ``g M``: together ``G = R a n (e_L' + g M)``. The subtractions of the
 gradient round by ``U = 4 u (w + a R r + a n M R)``.
 
@@ -55,8 +58,12 @@ import numpy as np
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
 from dbern.erm.risk import BLOCK, sum_by_pairs
 from dbern.errors import SpecError
+from dbern.privacy.keystream import KeyStream
 from dbern.privacy.perturbation import MOST_SCALES, Perturbation
 from dbern.types import UNIT_ROUNDOFF, FloatArray
+
+LISTED = 0.375
+"""h: a listed value's feature, whose weight is penalized more, so that numbers are less."""
 
 _LEAST_TOLERANCE = 2.0**-26
 _NEWTON_STEPS = 100
@@ -146,11 +153,16 @@ class PerturbedRisk:
     n : int
         The most records there can be.
     radii : tuple of float
-        Bounds on a record's features, of one output.
+        Bounds on a record's numbers, of one output.
     weight : float
         a.
     scale : float
-        Of b.
+        Of b, of numbers.
+    lists : tuple of int
+        How many values each category has: as many features, of which a record's own is h and the
+        others are 0. They come before the numbers.
+    list_scale : float
+        Of b, of lists.
     """
 
     loss: Softmax
@@ -158,24 +170,41 @@ class PerturbedRisk:
     radii: tuple[float, ...]
     weight: float
     scale: float
+    lists: tuple[int, ...] = ()
+    list_scale: float = math.inf
 
     def __post_init__(self) -> None:
         conditioned = self.smoothness <= _MOST_CONDITION
-        if not (conditioned and self.largest <= MOST_SCALES * self.scale):
+        if not (conditioned and self.largest <= MOST_SCALES * min(self.scale, self.list_scale)):
             raise SpecError(
                 "budget.epsilon: too large for so many rows with a perturbed objective. Write "
                 'method = "weights" under target'
             )
 
     @cached_property
-    def law(self) -> Perturbation:
-        """Of b."""
-        return Perturbation(self.radii * self.loss.outputs, self.scale)
+    def laws(self) -> tuple[Perturbation, ...]:
+        """Of b: of numbers, and of lists."""
+        numbers = Perturbation(self.radii * self.loss.outputs, self.scale)
+        if not self.lists:
+            return (numbers,)
+        blocks = self.lists * self.loss.outputs
+        return numbers, Perturbation((LISTED,) * sum(blocks), self.list_scale, blocks)
+
+    def drawn(self, stream: KeyStream) -> tuple[FloatArray, float]:
+        """Return b (o, p) from the middles of its cells, and the larger of its norms."""
+        found = [law.draw(stream) for law in self.laws]
+        parts = [b.reshape(self.loss.outputs, -1) for b, _ in reversed(found)]
+        return np.hstack(parts), max(largest for _, largest in found)
+
+    @property
+    def features(self) -> int:
+        """p, of one output."""
+        return sum(self.lists) + len(self.radii)
 
     @cached_property
     def norm(self) -> float:
         """R, of the features of one output."""
-        return OUTWARD * math.hypot(*self.radii)
+        return OUTWARD * math.hypot(*self.radii, *(LISTED for _ in self.lists))
 
     @cached_property
     def spread(self) -> float:
@@ -193,15 +222,17 @@ class PerturbedRisk:
 
         ``J(W*) <= J(0)``, so ``|W*| <= a |b| + sqrt((a |b|)^2 + 2 a n L(0))``.
         """
-        size = len(self.law.radii)
+        size = self.loss.outputs * self.features
         usual = size + math.sqrt(2 * size * _CERTAIN) + _CERTAIN
-        drawn = self.weight * self.spread * self.scale * usual
+        scale = max(law.scale for law in self.laws)
+        drawn = self.weight * self.spread * scale * usual
         return OUTWARD * (2 * drawn + math.sqrt(2 * self.total * self.loss.at_zero))
 
     @cached_property
     def largest(self) -> float:
         """r_max."""
-        return OUTWARD * (2 * self.radius / self.weight + self.n * self.loss.slope * self.norm)
+        most = 2 * self.radius / self.weight + self.n * self.loss.slope * self.norm
+        return OUTWARD * most * (math.sqrt(max(self.lists)) / LISTED if self.lists else 1.0)
 
     @cached_property
     def smoothness(self) -> float:
@@ -216,13 +247,14 @@ class PerturbedRisk:
 
     def certified(self, size: float, gradient: float) -> float:
         """Bound the distance to the minimizer of a state of that norm by its gradient's."""
-        prediction = (len(self.radii) + 8) * UNIT_ROUNDOFF * self.norm * size
+        terms = self.features + 4 + max(4.0, math.sqrt(self.loss.outputs))
+        prediction = terms * UNIT_ROUNDOFF * self.norm * size
         curved = prediction * math.sqrt(self.total * self.loss.curvature / 2)
         return OUTWARD * (gradient + curved + self._floats(size))
 
     def _floats(self, size: float) -> float:
         """G and U."""
-        terms = (BLOCK + 64 + 2 * len(self.radii) + 16) * UNIT_ROUNDOFF
+        terms = (BLOCK + 64 + 2 * self.features + 16) * UNIT_ROUNDOFF
         errors = self.loss.derivative_error + terms * self.loss.slope
         subtracted = 4 * UNIT_ROUNDOFF * (size + self.farthest)
         return 1.01 * self.norm * self.total * errors + subtracted
@@ -236,7 +268,8 @@ class PerturbedRisk:
     @cached_property
     def distance(self) -> float:
         """gamma: how far what is kept may be from ``t(W*)``, whatever the database and b."""
-        digits = self.weight * self.spread * self.law.error(1.01 * self.largest)
+        unknown = max(law.error(1.01 * self.largest) for law in self.laws)
+        digits = self.weight * self.spread * unknown
         added = 8 * UNIT_ROUNDOFF**2 * self.farthest * (1 + self.smoothness)
         kept = 8 * UNIT_ROUNDOFF * self.radius  # t, as floats
         return 1.01 * (self.certified(8 * self.radius, self.tolerance) + digits + added + kept)
@@ -259,7 +292,8 @@ class PerturbedObjective:
     Parameters
     ----------
     risk : PerturbedRisk
-    features : array (n, p)
+    features : array (n, m + l)
+        Places in m lists, and l numbers.
     labels : array (n,)
     counts : array (n,)
         How many equal records a row stands for.
@@ -277,11 +311,18 @@ class PerturbedObjective:
         self.risk = risk
         self._features, self._labels, self._counts, self.b = features, labels, counts, b
 
+    def _rows(self, block: slice) -> FloatArray:
+        lists, rows = self.risk.lists, self._features[block]
+        if not lists:
+            return rows
+        listed = [LISTED * (rows[:, [i]] == np.arange(q)) for i, q in enumerate(lists)]
+        return np.column_stack([*listed, rows[:, len(lists) :]])
+
     def value(self, state: FloatArray) -> float:
         """Return J."""
 
         def term(block: slice) -> FloatArray:
-            values = self.risk.loss.value(self._labels[block], self._features[block] @ state.T)
+            values = self.risk.loss.value(self._labels[block], self._rows(block) @ state.T)
             return np.asarray([self._counts[block] @ values])
 
         losses = float(sum_by_pairs(term, len(self._features))[0]) if len(self._features) else 0.0
@@ -298,7 +339,7 @@ class PerturbedObjective:
         """Return rho, in blocks of records."""
 
         def term(block: slice) -> FloatArray:
-            features = self._features[block]
+            features = self._rows(block)
             slopes = self.risk.loss.derivative(self._labels[block], features @ state.T)
             return np.asarray((slopes * self._counts[block, None]).T @ features)
 
@@ -310,7 +351,7 @@ class PerturbedObjective:
         outputs, size = state.shape
 
         def term(block: slice) -> FloatArray:
-            features = self._features[block]
+            features = self._rows(block)
             second = self.risk.loss.second(self._labels[block], features @ state.T)
             second = np.moveaxis(second * self._counts[block, None, None], 0, -1).copy()
             blocks = [

@@ -24,6 +24,15 @@ over R_j, is the sum of d exponential variables of mean `scale` in any of d plac
 and the others are uniform below it: the density of that, ``r^(d-1) e^(-r)`` over the surface of a
 box, is that of b.
 
+*Blocks.* A category has one feature other than zero, so the gradients of a list of q values fill
+the cross-polytope ``sum |g_j| / R_j <= 1``. The norm is then the largest of all blocks' ``sum |g_j|
+/ R_j``, a box being q = 1, and its unit ball is the product of theirs. Of the cone volume of a
+product a block of q coordinates has ``q/d``, as ``P(U < r)`` of its norm is ``r^q``: any of d
+places with the same probability says which block's norm is the largest. With d exponential
+variables as before, that block is uniform on its surface, and the others are uniform inside of
+theirs. So are the steps of q sorted uniform variables on [0, 1], each with a fair sign of its own,
+in a cross-polytope, and where one of the q is 1, on its surface.
+
 *Digits.* b is a real vector, a function of independent real variables of which the first digits are
 drawn, exactly: of an exponential variable E its cell of width ``scale / S``, ``S = 2^32``, that is
 ``floor(S E / scale)``, geometric with ratio ``exp(-1/S)``. Given X not 0 for the discrete Laplace
@@ -84,9 +93,11 @@ class Perturbation:
     Attributes
     ----------
     radii : tuple of float
-        R_j, each at least 1.
+        R_j, the same in a block.
     scale : float
         At least `moved` over ``epsilon_b``: `for_budget`.
+    blocks : tuple of int
+        How many coordinates each block has; one each unless stated.
 
     Examples
     --------
@@ -98,6 +109,7 @@ class Perturbation:
 
     radii: tuple[float, ...]
     scale: float
+    blocks: tuple[int, ...] = ()
 
     @classmethod
     def for_budget(cls, radii: tuple[float, ...], moved: float, epsilon: Fraction) -> Perturbation:
@@ -119,16 +131,23 @@ class Perturbation:
                     magnitudes.append(magnitude - 1)
         largest = float(Fraction(2 * sum(magnitudes) + size, 2 * _CELLS)) * self.scale
         shares[place] = -1.0 if negative else 1.0
+        start = 0
+        for count in self.blocks:
+            own = shares[start : start + count]
+            own[:] = np.sign(own) * np.diff(np.sort(np.abs(own)), prepend=0.0) if count > 1 else own
+            start += count
         return np.asarray(shares * largest * np.array(self.radii)), largest
 
     def error(self, largest: float) -> float:
         """Bound how far the b that was drawn is from b, in its norm, where that is `largest`.
 
         Half a cell of each exponential variable, half a cell of a uniform one times the norm, and
-        the roundings of five products, sums and conversions.
+        the roundings of five products, sums and conversions. Sorting moves no farther than what is
+        sorted, and of q steps each is a difference of two, rounded once more.
         """
-        cells = len(self.radii) * self.scale / (2 * _CELLS)
-        return _OUTWARD * (cells + (largest + cells) * (_WORD / 2 + 6 * UNIT_ROUNDOFF))
+        cells, most = len(self.radii) * self.scale / (2 * _CELLS), max(self.blocks, default=1)
+        each = (2 * most if most > 1 else 1) * (_WORD / 2 + 6 * UNIT_ROUNDOFF)
+        return _OUTWARD * (cells + (largest + cells) * each)
 
 
 def _below(size: int, stream: KeyStream) -> int:

@@ -26,9 +26,14 @@ MOST_ROWS = 1 << 22
 
 _COSTS = tuple(4.0**power for power in range(11))
 _MOST_PREDICTED = 64  # numbers: above, a prediction takes seconds
+_MOST_LISTED = 256  # with lists, where weights are no choice
 _WHERE = (
     'target.method: "objective" is for a pure epsilon. Write method = "weights", or delta = "0" '
     "under budget"
+)
+_LISTED = (
+    "budget.delta: logistic regression with lists of values is for a pure epsilon. Write "
+    'delta = "0"'
 )
 
 
@@ -72,23 +77,23 @@ class Classifier:
 
     def _planned(self, n: int, charge: Budget) -> Measurement:
         """Return the method and C that predict the smaller log loss, with what a plan says."""
-        classes, axes = max(2, self.model.outputs), self.model.domain.dimensions
-        small = (axes + 1) * classes <= _MOST_PREDICTED
-        typical = TypicalClasses(classes, axes)
+        classes, domain = max(2, self.model.outputs), self.model.domain
+        numbers = (self.model.space.dimensions + 1) * classes
+        small = numbers <= (_MOST_LISTED if domain.lists else _MOST_PREDICTED)
+        typical = TypicalClasses(classes, len(domain.numbers), domain.blocks)
         able = not charge.delta
-        if self.method == "objective" and not able:
-            raise SpecError(_WHERE)
+        if (self.method == "objective" or domain.lists) and not able:
+            raise SpecError(_LISTED if domain.lists else _WHERE)
         stated = self.cost, self.model.space.kernel.constant, self.model.shards
         usual = stated == (None, 1, None)
-        perturbed = self.method == "objective" or (
-            self.method == "auto" and able and usual and n <= MOST_ROWS
-        )
+        perturbed = self.method == "objective" or bool(domain.lists)
+        perturbed |= self.method == "auto" and able and usual and n <= MOST_ROWS
         found: list[tuple[tuple[float, float], Measurement]] = []
         if perturbed:
             functions = self._perturbed(n, charge.epsilon)
             risk = predicted_perturbed(functions) if small else (0.0, 0.0)
             found.append((risk, functions.measurement()))
-        if not perturbed or (self.method == "auto" and small):
+        if not perturbed or (self.method == "auto" and small and not domain.lists):
             model, risk = self._by_weights(n, charge.epsilon, small)
             found.append((risk, model.measurement()))
         risk, best = min(found, key=lambda one: one[0])
@@ -96,10 +101,10 @@ class Classifier:
 
     def _perturbed(self, n: int, epsilon: Fraction) -> PerturbedFunctions:
         model = self._protected
-        outputs, axes = max(1, model.outputs - 1), model.domain.dimensions
         if self.cost is None:
             a_row = epsilon / model.protection.unit.max_contributions
-            share = determinant_share(n, a_row, axes, outputs)
+            outputs, numbers = max(1, model.outputs - 1), len(model.domain.numbers)
+            share = determinant_share(n, a_row, outputs, numbers, len(model.domain.lists))
             return PerturbedFunctions.for_budget(model, n, epsilon, share)
         # A weight of the unit cube is twice one of [-1, 1], and J is divided by the penalty.
         weight = self.cost / (4 * n)

@@ -34,6 +34,10 @@ COST = Field(1.0, gt=0, allow_inf_nan=False, description="C = 1.0: scikit-learn'
 SHARDS: Shards = Field("auto", description='shards = "auto", or a number of at least 1')
 CONSTANT = Field(1.0, ge=0, le=1e6, description="constant = 1.0, the constant feature's value")
 
+_NUMBERS_ALONE = (
+    'target.method: weights are of axes of numbers in this version. Write method = "{}".'
+)
+
 
 def gaussian_space(schema: RecordSchema, length_scale: Lengths) -> GaussianFeatures:
     """The space of ``exp(-|x - y|^2 / (2 s^2))``, s per axis in data units."""
@@ -149,7 +153,7 @@ class LogisticRegression(Learner):
     """
 
     kind: ClassVar[str] = "logistic-regression"
-    uses: ClassVar[tuple[str, ...]] = ("label",)
+    uses: ClassVar[tuple[str, ...]] = ("label", "categories")
 
     link: Literal["linear", "sigmoid"] = Field(
         "linear", description='link = "linear" or link = "sigmoid"'
@@ -170,11 +174,16 @@ class LogisticRegression(Learner):
             raise SpecError(
                 'target.link: "sigmoid" is for two classes in this version. Write link = "linear"'
             )
-        if self.method == "objective" and (self.constant, self.shards) != (1.0, "auto"):
+        domain = schema.domain
+        if domain.lists and self.method == "weights":
+            raise SpecError(_NUMBERS_ALONE.format("objective"))
+        objective = self.method == "objective" or domain.lists
+        if objective and (self.constant, self.shards) != (1.0, "auto"):
             raise SpecError(
                 'target.constant, target.shards: are of method = "weights". Leave them out.'
             )
-        space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
+        size = sum(domain.blocks) + len(domain.numbers)
+        space = LinearFeatures(size, Linear(self.constant))
         cost = None if self.C == "auto" else float(self.C)
         model = linear_model(schema, Logistic(), space, cost, self.shards)
         return (Classifier(model, self.method, cost).measurement(),)
@@ -257,7 +266,7 @@ class RidgeRegression(Learner):
         quadratic = self.degree == 2
         return Combination(
             LEAST_SQUARES, low=response.low, high=response.high, constant=1.0,
-            response=response.name, weight=weight, ridge=self._ridge,
+            response=response.name, weight=weight, products="weighted", ridge=self._ridge,
             degree=2 if quadratic else None,
             lists=schema.domain.blocks if quadratic else (),
         )  # fmt: skip
@@ -299,10 +308,7 @@ class RidgeRegression(Learner):
         if self.method == "weights" and self.degree == 2:
             raise SpecError('target.degree: 2 is of moments. Write method = "moments".')
         if self.method == "weights" and listed:
-            raise SpecError(
-                "target.method: weights are of axes of numbers in this version. Write method = "
-                '"moments".'
-            )
+            raise SpecError(_NUMBERS_ALONE.format("moments"))
         if self.method != "weights" and not fits:
             raise SpecError(
                 f"target.method: moments are of at most {MOST_NUMBERS - 1} axes. Write method = "

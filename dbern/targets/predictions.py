@@ -15,8 +15,8 @@ import numpy as np
 
 from dbern.combination import Combination
 from dbern.erm.measurement import LinearFunctions
-from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Softmax, minimized
-from dbern.erm.perturbed import CONSTANT, ROUNDED, PerturbedFunctions
+from dbern.erm.objective import LISTED, PerturbedObjective, PerturbedRisk, Softmax, minimized
+from dbern.erm.perturbed import CONSTANT, OF_LISTS, ROUNDED, PerturbedFunctions
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import covariance_of
 from dbern.privacy.laplace import discrete_laplace
@@ -168,7 +168,9 @@ _FLAT = 0.15  # of the second derivative of the logistic loss there, on average
 _FEW = 8
 
 
-def determinant_share(n: int, epsilon: Fraction, axes: int, outputs: int) -> Fraction:
+def determinant_share(
+    n: int, epsilon: Fraction, outputs: int, numbers: int, lists: int
+) -> Fraction:
     """Return the fraction of epsilon that the Jacobian of a perturbed objective should have.
 
     It makes small what share of the explained risk is lost, to second order: with h the loss's
@@ -176,10 +178,11 @@ def determinant_share(n: int, epsilon: Fraction, axes: int, outputs: int) -> Fra
     (h + Λ)^2``, in the mean over weights. Records spread over a fortieth of their bounds, so that
     noise and penalty are felt.
     """
-    curved, size = n * _FLAT * _NARROW**2, outputs * (axes + 1)
+    curved, size = n * _FLAT * _NARROW**2, outputs * (numbers + 1)
+    square = numbers + CONSTANT**2 + lists * LISTED**2
 
     def risk(share: Fraction) -> float:
-        left, square = float(epsilon * (1 - ROUNDED - share)), axes + CONSTANT**2
+        left = float(epsilon * (1 - ROUNDED - share) * (1 - OF_LISTS * bool(lists)))
         penalty = 1 / penalty_weight(epsilon * share, 0.25, 1, square)
         variance = (2 / left) ** 2 * (size + 1) * (size + 2) / 3
         lost = [variance / weight**2 + penalty**2 for weight in _WEIGHTS]
@@ -190,16 +193,26 @@ def determinant_share(n: int, epsilon: Fraction, axes: int, outputs: int) -> Fra
 
 @dataclass(frozen=True)
 class TypicalClasses:
-    """Records of q classes, spread over an eighth of their bounds, with log odds of deviation 2."""
+    """Records of q classes, spread over an eighth of their bounds, with log odds of deviation 2.
+
+    Values of lists are as frequent as each other, and tell nothing.
+    """
 
     classes: int
     axes: int
+    lists: tuple[int, ...] = ()
 
     @cached_property
     def unit(self) -> FloatArray:
         """Positions in the unit cube (places, l)."""
         places = max(_FEWEST, _PLACES // self.classes)
         return np.clip((_TYPICAL_STD * _normal(places, self.axes) + 1) / 2, 0.0, 1.0)
+
+    @cached_property
+    def codes(self) -> FloatArray:
+        """Places in the lists (places, m)."""
+        found = _spread(len(self.unit), self.axes + len(self.lists))[:, self.axes :]
+        return np.asarray(np.floor(found * np.array(self.lists)))
 
     @cached_property
     def shares(self) -> FloatArray:
@@ -217,11 +230,13 @@ class TypicalClasses:
         return np.tile(features, (classes, 1)), labels, n / rows * self.shares.T.ravel()
 
     def risk(self, weights: FloatArray) -> tuple[float, float]:
-        """Return mean log loss and share of wrong classes of weights (q, l + 1), or of (1, l + 1).
+        """Return mean log loss and share of wrong classes of weights (q, p), or of (1, p).
 
         One row is of the log odds of the second class.
         """
-        scores = np.column_stack([self.unit, np.ones(len(self.unit))]) @ weights.T
+        own = zip(self.codes.T, self.lists, strict=True)
+        listed = [np.equal.outer(codes, np.arange(size)) for codes, size in own]
+        scores = np.column_stack([*listed, self.unit, np.ones(len(self.unit))]) @ weights.T
         scores = np.column_stack([np.zeros(len(scores)), scores]) if len(weights) == 1 else scores
         logs = np.log(np.maximum(_softmax(scores), _LEAST))
         right = np.take_along_axis(self.shares, scores.argmax(axis=1)[:, None], axis=1)
@@ -236,7 +251,9 @@ class TypicalClasses:
             f"predicted excess risk {excess:.3g} (log loss; {ours[1]:.3g} wrong classes); a "
             f"constant predictor {worst:.3g} ({constant:.3g}); without privacy 0 ({wrong:.3g})",
             "predicted for classes as large as each other, records that spread over an eighth of "
-            f"their bounds, and log odds of standard deviation {_LOG_ODDS:g}",
+            f"their bounds, and log odds of standard deviation {_LOG_ODDS:g}"
+            + ", and lists that tell nothing"
+            * bool(self.lists),
         )
         return lines if excess < 0.9 * worst else (*lines, _WARNING)
 
@@ -244,14 +261,15 @@ class TypicalClasses:
 def predicted_perturbed(functions: PerturbedFunctions) -> tuple[float, float]:
     """Predict log loss and share of wrong classes of a perturbed objective, by public draws."""
     risk, classes = functions.risk, max(2, functions.model.outputs)
-    typical = TypicalClasses(classes, len(risk.radii) - 1)
-    features = np.column_stack([2 * typical.unit - 1, np.full(len(typical.unit), CONSTANT)])
+    typical = TypicalClasses(classes, len(risk.radii) - 1, risk.lists)
+    constants = np.full(len(typical.unit), CONSTANT)
+    features = np.column_stack([typical.codes, 2 * typical.unit - 1, constants])
     rows, labels, counts = typical.weighed(features, risk.n)
     if classes == 2:
         labels = 1.0 - labels  # of two classes the second has the function
     found = []
     for draw in range(_FEW):
-        b = risk.law.draw(public_stream("predicted", draw))[0].reshape(risk.loss.outputs, -1)
+        b = risk.drawn(public_stream("predicted", draw))[0]
         state = minimized(PerturbedObjective(risk, rows, labels, counts, b))
         found.append(typical.risk(functions.released(risk.kept(state))))
     return _mean(found)
@@ -341,10 +359,15 @@ def bayes_notes(combination: Combination, law: Noise) -> tuple[str, ...]:
 
 def _normal(count: int, axes: int) -> FloatArray:
     """Quantiles of independent normal laws at a low-discrepancy sequence, (count, axes)."""
-    places = np.arange(1, count + 1)[:, None] * np.sqrt(_primes(axes)) % 1.0
+    places = _spread(count, axes)
     from scipy.special import ndtri  # a third of a second, for few plans
 
     return np.asarray(ndtri(np.clip(places, 1 / count, 1 - 1 / count)))
+
+
+def _spread(count: int, axes: int) -> FloatArray:
+    """A low-discrepancy sequence in the unit cube, (count, axes)."""
+    return np.asarray(np.arange(1, count + 1)[:, None] * np.sqrt(_primes(axes)) % 1.0)
 
 
 def _draws(law: Noise, size: int) -> FloatArray:

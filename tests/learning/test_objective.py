@@ -66,6 +66,25 @@ def test_minimizers_are_those_of_another_solver(outputs, newton):
         assert error <= risk.distance < 1e-6
 
 
+@pytest.mark.parametrize("newton", [100, 0])
+def test_a_category_is_as_many_features_as_there_are_values(newton):
+    rng = np.random.default_rng(10)
+    risk = PerturbedRisk(Softmax(1), 60, (1.0, 1.0, 1.5), 0.2, 4.0, (3, 2), 5.0)
+    numbers, labels = records(60, 1, rng)
+    codes = np.column_stack([rng.integers(0, 3, 60), rng.integers(0, 2, 60)])
+    listed = [objective.LISTED * np.equal.outer(codes[:, i], np.arange(q)) for i, q in
+              enumerate((3, 2))]  # fmt: skip
+    b = rng.normal(size=(1, 8))
+    found = minimized(problem(risk, np.column_stack([codes, numbers]), labels, b), newton)
+    exact = exactly(risk, np.column_stack([*listed, numbers]), labels, b)
+    assert np.linalg.norm(found - exact) <= risk.distance < 1e-6
+    assert risk.features == 8
+    b = np.zeros((1, 8))
+    b[0, :3] = 1.01 * risk.largest * objective.LISTED / 3  # the shortest b of that norm
+    found = minimized(problem(risk, np.column_stack([codes, numbers]), labels, b), newton)
+    assert not risk.kept(found).any()
+
+
 def test_a_certificate_bounds_the_distance_of_any_state():
     rng = np.random.default_rng(2)
     features, labels = records(60, 1, rng)

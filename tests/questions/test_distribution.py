@@ -147,12 +147,35 @@ def test_answers_cover_at_least_as_often_as_they_say(axes, draws):
 
 
 @pytest.mark.slow
-def test_half_of_the_noise_is_caught(monkeypatch):
-    """Means have no bias: their whole band is noise."""
+@pytest.mark.parametrize(("question", "part"), [("mean", 2), ("variance", 4)])
+def test_a_part_of_the_noise_is_caught(monkeypatch, question, part):
+    """They have no bias: their whole band is noise, of variances in three directions."""
     simulated = module._simulated
-    monkeypatch.setattr(module, "_simulated", lambda *asked: simulated(*asked) / 2)
-    found = covered(1, 5000, {"mean": QUESTIONS["mean"]}, ["smooth"], 100)
-    assert found["smooth", "mean"] < 90
+    monkeypatch.setattr(module, "_simulated", lambda *asked: simulated(*asked) / part)
+    found = covered(1, 5000, {question: QUESTIONS[question]}, ["smooth"], 100)
+    assert found["smooth", question] < 90
+
+
+@pytest.mark.parametrize(
+    "degree", [1, 2, 3, *(pytest.param(p, marks=pytest.mark.slow) for p in (5, 7))]
+)
+def test_variances_and_covariances_are_those_of_the_rows(degree):
+    """Without noise they are exact: of degree 1 but for what squares miss."""
+    rows = databases(2, 5000)["clustered"] ** [2, 1]
+    d, missed = asked(rows, 0, degree=degree, epsilon=1e7), (degree == 1) / 12**2
+    x, y = rows.T
+    for answer, truth in [
+        (d.cov("x", "y"), np.cov(x, y, bias=True)[0, 1]),
+        (d.var("x"), x.var()),
+        (d.std("y"), y.std()),
+        (d.correlation("x", "y"), np.corrcoef(x, y)[0, 1]),
+    ]:
+        assert answer.low <= truth <= answer.high
+        assert abs(answer.value - truth) < 1e-6 + missed
+        assert answer.high - answer.low < 1e-4 + 40 * missed
+    assert d.cov("x", "x").value == d.var("x").value
+    inside = d.cov("x", "y", given={})
+    assert (inside.low, inside.high) == (d.cov("x", "y").low, d.cov("x", "y").high)
 
 
 def test_a_band_without_its_sides_is_caught(monkeypatch):
@@ -209,6 +232,9 @@ def test_groups_have_answers_of_their_own():
     truth = np.array([x[g == 0].mean(), x[g == 1].mean()])
     assert ((answer.low <= truth) & (truth <= answer.high)).all()
     assert float(d.mass({"x": (None, 0.6)}).value.sel(group="a")) > 0.95
+    assert d.gradient([[0.2], [0.3]]).value.dims == ("point", "axis", "group")
+    assert d.std().value.dims == ("group",)
+    assert set(d.modes().value.group.values) <= {"a", "b"}
 
 
 @pytest.mark.slow
@@ -416,8 +442,6 @@ def test_marginals_and_level_sets():
     assert (sets.low <= sets.value).all()
     assert (sets.value <= sets.high).all()
     assert 0 < float(sets.low.sum()) < float(sets.high.sum()) < len(points)
-    with pytest.raises(SpecError, match="outside the bounds of x"):
-        d.marginal([2.0], "x")
 
 
 def test_points_that_look_like_the_rows():
@@ -485,7 +509,7 @@ def test_questions_without_a_common_confidence_are_told_once():
     ]
 
 
-POLYGON = {"type": "Polygon", "coordinates": []}
+POLYGON = {"type": "Polygon", "coordinates": [TRIANGLE]}
 
 
 @pytest.mark.parametrize(
@@ -511,10 +535,40 @@ POLYGON = {"type": "Polygon", "coordinates": []}
         (lambda d: d.density([[0.1, 0.1]], bandwidth=0), "above 0"),
         (lambda d: d.density([[0.1, 0.1]], bandwidth="wide"), "above 0"),
         (lambda d: d.density([[0.1, 0.1]], bandwidth=np.ones(3)), "above 0"),
+        (
+            lambda d: d.gradient([[0, 0]], kernel="triangle", bandwidth=0.6),
+            "jumps.*one of gaussian, ",
+        ),
+        (lambda d: d.gradient([[0.1, 1.1]]), "outside the bounds"),
+        (lambda d: d.gradient(np.full((9999, 2), 0.1)), "9999 points at once. Ask for up to 4"),
+        (lambda d: d.modes(2), "from 3 on"),
+        (lambda d: d.modes(1001), "at most a million"),
+        (lambda d: d.gradient(np.empty((0, 2))), "none at all"),
+        (lambda d: d.density(np.empty((0, 2))), "or none"),
+        (lambda d: d.marginal([], "x"), "one or more, all within"),
+        (lambda d: d.marginal([2.0], "x"), "one or more, all within the bounds of x"),
+        (lambda d: d.level_set("high", [[0.1, 0.1]]), "finite number"),
+        (lambda d: d.level_set(np.nan, [[0.1, 0.1]]), "finite number"),
+        (lambda d: d.cdf([], "x"), "above the lower bound of x"),
+        (lambda d: d.cdf(0, "x"), "above the lower bound of x"),
+        (lambda d: d.cdf([0.5, 2], "x"), "up to its upper one"),
+        (lambda d: d.quantile("median", "x"), "between 0 and 1"),
+        (lambda d: d.compare(3, {}), "what distribution.. of another"),
+        (lambda d: d.mass({}, beta="1e-13"), "beta: is below 1e-12"),
+        (lambda d: d.mass({"type": "Polygon"}), "without a ring"),
+        (lambda d: d.mass({"type": "FeatureCollection"}), "has no feature"),
+        (lambda d: d.mass({"type": "Feature", "geometry": None}), "type Polygon or"),
+        (lambda d: d.mass({"type": "Polygon", "coordinates": [[[0.1, 0.1]] * 4]}), "has no area"),
+        (lambda d: d.mass(POLYGON, given={}), "given: polygons and half planes have no"),
+        (lambda d: d.sample(1.5), "at least 1"),
+        (lambda d: d.sample(3, seed=-1), "not negative"),
         (lambda d: d.sample(0), "at least 1"),
         (lambda d: d.quantile([0.5, 1.0], "x"), "between 0 and 1"),
         (lambda d: d.mean("x", given={"x": (0, 0.5)}), "what is asked about"),
         (lambda d: d.mean("x", beta=2), "between 0 and 1"),
+        (lambda d: d.cov("x", "z"), "Write one of x, y"),
+        (lambda d: d.cov("x", "y", given={"y": (0, 0.5)}), "y is what is asked about"),
+        (lambda d: d.correlation("x", "x"), "Name two axes"),
         (lambda d: d.confidence(questions=0), "at least 1"),
     ],
 )

@@ -25,12 +25,15 @@ from dbern.synopsis.questions.measure import (
     many_boxes,
     quotients,
 )
+from dbern.synopsis.questions.outlines import smoothed_sides
+from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.regions import Boxes
-from dbern.synopsis.questions.smoothing import density_sides, grid, mass_sides, spline_of
+from dbern.synopsis.questions.smoothing import density_sides, mass_sides
 from dbern.synopsis.questions.splines import OFFSETS, AxisSplines, Sides, products
 from dbern.types import FloatArray
 
 _FEW = 1 << 21  # weights of boxes that are laid out one by one; of more nothing is simulated
+_HARMLESS = 20  # of a bin's deviation, what integration may miss
 _LAID_OUT = 1 << 22  # weights of boxes under a condition, at a time: more than are simulated
 _AT_ONCE = 1 << 17  # weights of many boxes at a time: they stay in a processor's cache
 _PLACES = 1024  # at which quantiles are told apart, where cells are no more
@@ -62,10 +65,15 @@ class Weights:
         pairs = enumerate(zip(boxes.low.T, boxes.high.T, strict=True))
         return [self.between(measure, axis, low, high) for axis, (low, high) in pairs]
 
-    def others(self, measure: Measure, given: Boxes, index: int) -> Sides:
-        """Return the sides of one box for the bins of all axes but one, (b_1, ..) each."""
-        axes = self.axes(measure, given)
-        del axes[index]
+    def polygons(self, measure: Measure, shapes: Polygons) -> Sides:
+        """Return the sides of polygons of both axes, (m, b_1, b_2)."""
+        if not self.kernels:
+            return shapes.sides(measure.splines)
+        return smoothed_sides(shapes, measure.splines, self.kernels, measure.deviation / _HARMLESS)
+
+    def others(self, measure: Measure, given: Boxes, *own: int) -> Sides:
+        """Return the sides of one box for the bins of all axes but some, (b_1, ..) each."""
+        axes = [one for i, one in enumerate(self.axes(measure, given)) if i not in own]
         if not axes:
             return Sides(*[np.ones(1)] * 3)
         whole = products(axes)
@@ -203,14 +211,12 @@ def density_band(
 
     It covers whichever of them is chosen after the release.
     """
-    axes = [
-        [density_sides(splines, one[axis], places[:, axis]) for one in kernels]
-        for axis, splines in enumerate(measure.splines)
-    ]
-    rows = [
-        [np.concatenate([getattr(one, side) for one in each]) for side in ("low", "near", "high")]
-        for each in axes
-    ]
+    rows = []
+    for axis, splines in enumerate(measure.splines):
+        each, back = np.unique(places[:, axis], return_inverse=True)  # few, of a grid
+        found = [density_sides(splines, one[axis], each) for one in kernels]
+        whole = ([getattr(one, side)[back] for one in found] for side in ("low", "near", "high"))
+        rows.append([np.concatenate(one) for one in whole])
 
     def sides(part: slice) -> list[Sides]:
         return [Sides(*(one[part] for one in each)) for each in rows]
@@ -356,6 +362,7 @@ _MISSED = 0.1  # of a kernel's peak, on an axis
 _LOOKED_AT = 65
 _SHARES = 40  # of a bandwidth, tried in turn
 _CANDIDATES = np.geomspace(0.5, 4.0, 14)  # times the released bandwidth
+_DAMPING = 1e-7  # of the mean square of a bin, as of sides
 
 
 def least_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> float:
@@ -398,28 +405,43 @@ def cross_validation(measure: Measure, kernels: Sequence[Kernel], rows: float) -
     """Estimate ``int F^2 - 2 int F f``, the integrated squared error but for ``int f^2``.
 
     Least squares cross-validation leaves each row out of its own density. Both terms are quadratic
-    in the bins, ``c'Gc`` and ``c'Rc``, R of the spline that the density is nearly. The noise adds
-    the traces of G and R times its variance, which is public and taken off.
+    in the bins, ``c'Gc`` and ``c'Rc``, R of the spline that the density is nearly. The noise, whose
+    covariance S is public, adds ``tr GS`` and ``tr RS`` in expectation: they are taken off.
     """
     axes = zip(measure.splines, kernels, strict=True)
     squares, crossed = zip(*(_forms(*axis) for axis in axes), strict=True)
-    noise = measure.deviation**2
     norm, cross = (
-        float((measure.values * on_axes(measure.values, each)).sum())
-        - noise * math.prod(float(np.trace(one)) for one in each)
+        float((measure.values * on_axes(measure.values, each)).sum()) - _of_noise(measure, each)
         for each in (squares, crossed)
     )
     own = math.prod(one.peak for one in kernels) * float(measure.values.sum())
     return norm - 2 * (rows * cross - own) / max(rows - 1, 1.0)
 
 
+def _of_noise(measure: Measure, forms: Sequence[FloatArray]) -> float:
+    """``tr FS`` for the product F of the axes' forms."""
+    noise = measure.covariance
+    trace, total = (math.prod(map(float, map(of, forms))) for of in (np.trace, np.sum))
+    return noise.deviation**2 * ((1 - noise.correlation) * trace + noise.correlation * total)
+
+
 @lru_cache(maxsize=64)
 def _forms(splines: AxisSplines, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
-    """G and R of one axis."""
-    made = kernel.peak * density_sides(splines, kernel, grid(splines)).near
-    weights = np.full(len(made), 1.0 / (len(made) - 1))
-    weights[[0, -1]] /= 2
-    return made.T @ (weights[:, None] * made), spline_of(splines, made)
+    """G and R of one axis: least squares over t, and integrals over y, by nodes in each cell."""
+    (t, in_t), (y, in_y) = (_nodes(splines, splines.degree + more) for more in (1, 2))
+    beta, of_y = splines.values(t), splines.values(y)
+    damped = splines.gram + _DAMPING * np.trace(splines.gram) / splines.count * np.eye(
+        beta.shape[1]
+    )
+    made = np.linalg.solve(damped, (in_t * beta.T) @ kernel(t[:, None] - y)).T
+    return made.T @ (in_y[:, None] * made), np.linalg.solve(damped, (in_y * of_y.T) @ made)
+
+
+def _nodes(splines: AxisSplines, count: int) -> tuple[FloatArray, FloatArray]:
+    """Gauss nodes and weights of every cell."""
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    places = (np.arange(splines.cells)[:, None] + (nodes + 1) / 2) / splines.cells
+    return places.reshape(-1), np.tile(weights / 2 / splines.cells, splines.cells)
 
 
 def sampled(measure: Measure, count: int, seed: int) -> FloatArray:

@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dbern.certificate import quantile_rank
-from dbern.privacy.accuracy import public_stream, uniform
+from dbern.privacy.accuracy import Covariance, public_stream, uniform
 from dbern.privacy.families import covariance_of, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.synopsis.questions.splines import AxisSplines, Sides
@@ -103,7 +103,7 @@ class Measure:
         size = self.values.size
         drawn = _simulated(self.law, size, self.stream)
         if self.spread is not None:
-            sampled = _normal(size, drawn.shape[1], self.stream)
+            sampled = normal(size, drawn.shape[1], self.stream)
             drawn = drawn + np.sqrt(self.spread).reshape(-1, 1) * sampled
         return drawn.reshape(*self.values.shape, -1)
 
@@ -115,9 +115,14 @@ class Measure:
         return 1.0 + self.spread / self.deviation**2
 
     @property
+    def covariance(self) -> Covariance:
+        """Of the bins' noise, which one law may draw jointly."""
+        return covariance_of(self.law).scaled(math.ldexp(1.0, self.law.granularity_exponent))
+
+    @property
     def deviation(self) -> float:
         """The standard deviation of a bin's noise."""
-        return math.ldexp(covariance_of(self.law).deviation, self.law.granularity_exponent)
+        return self.covariance.deviation
 
     def tail(self, count: int, beta: Fraction) -> tuple[float, float]:
         """What no one of so many functionals exceeds: times ``|w|_2``, and times ``|w|_inf``."""
@@ -392,7 +397,8 @@ def _simulated(law: Noise, size: int, stream: int) -> FloatArray:
 
 
 @lru_cache(maxsize=2)
-def _normal(size: int, draws: int, stream: int) -> FloatArray:
+def normal(size: int, draws: int, stream: int) -> FloatArray:
+    """Return standard normal numbers, (size, draws), of a public stream."""
     from scipy.special import ndtri  # takes 30 ms to import
 
     uniforms = uniform(public_stream("questions, sampling", stream), size * draws)

@@ -11,7 +11,7 @@ integrates the splines over the polygon, by the grid.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -21,6 +21,7 @@ import numpy as np
 
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
+from dbern.synopsis.points import upright
 from dbern.synopsis.questions.splines import AxisSplines, Sides, bezier
 from dbern.types import BoolArray, FloatArray
 
@@ -55,6 +56,8 @@ class Polygons:
 def polygons_of(region: Any, domain: Domain) -> Polygons | None:
     """Read GeoJSON, or what has a `__geo_interface__`; None for what is neither.
 
+    A point's first number goes to the right, as in `upright`: it is the longitude.
+
     Raises
     ------
     SpecError
@@ -68,23 +71,26 @@ def polygons_of(region: Any, domain: Domain) -> Polygons | None:
         raise SpecError(f"region: polygons are of two axes, and here are {domain.dimensions}")
     parts, labels = [shape], [None]
     if shape["type"] == "FeatureCollection":
-        parts = [*shape["features"]]
+        parts = [*shape.get("features", ())]
         labels = [*range(len(parts))]
         if not parts:
             raise SpecError("region: the collection has no feature. Write one at least")
-    found = [[*_rings(part.get("geometry", part), domain)] for part in parts]
+    found = [_rings(part.get("geometry", part) or {}, domain) for part in parts]
+    if not all(found):
+        raise SpecError("region: there is a polygon without a ring. Leave it out")
     return Polygons(found, labels)
 
 
-def _rings(geometry: Mapping[str, Any], domain: Domain) -> Iterator[FloatArray]:
+def _rings(geometry: Any, domain: Domain) -> list[FloatArray]:
     if not hasattr(geometry, "keys") or geometry.get("type") not in _KINDS:
         raise SpecError(f"region: write GeoJSON of type {' or '.join(_KINDS)}")
     parts = geometry.get("coordinates", ())
+    turn = -1 if upright(domain.names)[0] == domain.names[0] else 1
     polygons = [parts] if geometry["type"] == "Polygon" else parts
-    edges = 0
+    edges, found = 0, list[FloatArray]()
     try:
         rings = [ring for polygon in polygons for ring in polygon]
-        each = [np.asarray(ring, dtype=np.float64)[:, :2] for ring in rings]
+        each = [np.asarray(ring, dtype=np.float64)[:, :2][:, ::turn] for ring in rings]
     except (TypeError, ValueError, IndexError):
         raise SpecError("region: coordinates must be rings of points (x, y)") from None
     for points in each:
@@ -97,18 +103,24 @@ def _rings(geometry: Mapping[str, Any], domain: Domain) -> Iterator[FloatArray]:
         edges += len(points) - 1
         if edges > _MOST_EDGES:
             raise SpecError(f"region: more than {_MOST_EDGES} edges. Simplify the polygon")
-        unit = np.clip(domain.to_unit(points), 0.0, 1.0)
-        if _crosses_itself(unit):
-            raise SpecError("region: the polygon crosses itself. Mend it, such as by buffer(0)")
-        yield unit
+        found.append(np.clip(domain.to_unit(points), 0.0, 1.0))
+    if any(not np.ptp(one, axis=0).all() or _cross([one]) for one in found):
+        raise SpecError(
+            "region: the polygon crosses itself, or has no area. Mend it, such as by buffer(0)"
+        )
+    if found and _cross(found):
+        raise SpecError(
+            "region: rings cross each other. Unite the parts, such as by shapely's union_all"
+        )
+    return found
 
 
-def _crosses_itself(ring: FloatArray) -> bool:
-    """Whether two edges that are no neighbours cross inside both."""
-    start, stop = ring[:-1], ring[1:]
-    for i in range(len(start) - 2):
-        others = slice(i + 2, len(start) - (i == 0))
-        a, b, c, d = start[i], stop[i], start[others], stop[others]
+def _cross(rings: Sequence[FloatArray]) -> bool:
+    """Whether two edges cross inside both."""
+    start = np.concatenate([ring[:-1] for ring in rings])
+    stop = np.concatenate([ring[1:] for ring in rings])
+    for i in range(len(start) - 1):
+        a, b, c, d = start[i], stop[i], start[i + 1 :], stop[i + 1 :]
         over = _side(a, b, c) * _side(a, b, d) < 0
         if (over & (_side(c, d, a) * _side(c, d, b) < 0)).any():
             return True

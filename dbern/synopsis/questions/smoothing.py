@@ -33,7 +33,7 @@ _STEP = 1e-6  # of a bandwidth, to differences
 
 def density_sides(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> Sides:
     """Return the sides of ``K(y - t) / K(0)`` for places y (m,) of the unit interval."""
-    apart, kinks = places[:, None] - grid(splines), _kinks(splines, kernel, places)
+    apart, kinks = places[:, None] - _grid(splines), _kinks(splines, kernel, places)
     jump = kinks * kernel.jumps * 2 * kernel.slope / kernel.peak
     bend, third = kernel.curvature / kernel.peak, kernel.third / kernel.peak
     return _fitted(splines, kernel(apart) / kernel.peak, bend, jump, (kinks == 0, third))
@@ -45,7 +45,7 @@ def slope_sides(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> Sid
     Quotients of differences over ``2 e`` miss K' by ``e^2 sup |K'''| / 6``, by ``e sup |K''| / 4``
     at a kink, and by rounding.
     """
-    apart, step = places[:, None] - grid(splines), _STEP * kernel.bandwidth
+    apart, step = places[:, None] - _grid(splines), _STEP * kernel.bandwidth
     values = (kernel(apart + step) - kernel(apart - step)) / (2 * step * kernel.slope)
     missed = step**2 * kernel.third / 6 + step * kernel.curvature / 4
     missed += (kernel.ulps + 4) * UNIT_ROUNDOFF * (kernel.peak + kernel.slope) / step
@@ -67,7 +67,7 @@ def _kinks(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> FloatArr
 
 def mass_sides(splines: AxisSplines, kernel: Kernel, low: FloatArray, high: FloatArray) -> Sides:
     """Return the sides of ``int_low^high K(y - t) dy`` for intervals (m,) each."""
-    t = grid(splines)
+    t = _grid(splines)
     first = low[:1] if (low == low[:1]).all() else low  # of cumulative shares
     values = kernel.cumulative(high[:, None] - t) - kernel.cumulative(first[:, None] - t)
     kinks = np.zeros((len(low), splines.cells))
@@ -77,20 +77,15 @@ def mass_sides(splines: AxisSplines, kernel: Kernel, low: FloatArray, high: Floa
     return _fitted(splines, values, 2 * kernel.slope, np.zeros((1, splines.cells)), smooth)
 
 
-def grid(splines: AxisSplines) -> FloatArray:
-    """Return the places at which weights are looked at, both ends of each cell among them."""
+def _grid(splines: AxisSplines) -> FloatArray:
+    """The places at which weights are looked at, both ends of each cell among them."""
     return np.linspace(0.0, 1.0, splines.cells * _STEPS + 1)
-
-
-def spline_of(splines: AxisSplines, values: FloatArray) -> FloatArray:
-    """Return coefficients (bins, m) of the splines that are nearest to values (places, m)."""
-    return np.asarray(_solver(splines)[1].T @ values)
 
 
 @lru_cache(maxsize=16)
 def _solver(splines: AxisSplines) -> tuple[FloatArray, FloatArray]:
     """Values of the splines on the grid, (places, bins), and what takes values to coefficients."""
-    beta = bin_matrix(grid(splines), splines.cells, splines.degree)
+    beta = bin_matrix(_grid(splines), splines.cells, splines.degree)
     square = beta.T @ beta
     square += _DAMPING * np.trace(square) / len(square) * np.eye(len(square))
     return beta, np.asarray(np.linalg.solve(square, beta.T).T, dtype=np.float64)

@@ -141,9 +141,7 @@ def live(synopsis: Synopsis) -> Live | None:
     asked = synopsis.distribution() if _counts_rows(synopsis, functions) else None
     parts = asked.parted if asked is not None else ()
     response = asked is not None and asked.response is not None
-    shows: tuple[str, ...] = ("response",) if response else ("density", "share", "likeliest")
-    if not response:  # shares are of groups, and the likeliest is a map
-        shows = shows[: 1 if not parts else 2 if len(axes) == 1 else 3]
+    shows = ("response",) if response else _shows_of_densities(len(axes), grouped=bool(parts))
     matrices, released = [], [*parts[0].values] if response else [one.released for one in functions]
     if not response:
         matrices = [_place(one, arrays) for one in first.strategy.matrices(first.order)]
@@ -184,6 +182,11 @@ def live(synopsis: Synopsis) -> Live | None:
         response=response,
         shows=shows,
     )
+
+
+def _shows_of_densities(axes: int, *, grouped: bool) -> tuple[str, ...]:
+    """Shares are of groups, and the likeliest is a map."""
+    return ("density", "share", "likeliest")[: 1 if not grouped else 2 if axes == 1 else 3]
 
 
 def _ratio(axes: Sequence[Axis]) -> float:

@@ -356,6 +356,7 @@ def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: F
         if math.isfinite(found):
             first = np.where(told, np.maximum(first, low.end(found, 0.0, -1)), first)
             last = np.where(told, np.minimum(last, high.end(found, 0.0, 1)), last)
+    first = np.minimum(first, 1.0)
     last = np.maximum(first, last)
     return Band(np.clip(near, first, last), first, last)
 

@@ -36,7 +36,8 @@ gradient round by ``U = 4 u (w + a R r + a n M R)``.
 *Certificate.* By `dbern.erm.risk` ``|W - W*| <= |rho| + e sqrt(a n Λ)/2 + G + U``, rho the gradient
 as computed, Λ the loss's curvature, for a float state W. Whenever that is at most gamma, or proves
 ``|W*| >= 2 B``, the state is the answer. Newton's steps, halved until the objective or its gradient
-falls, are expected to get there; nothing is proved about them.
+falls, are expected to get there; nothing is proved about them. Where they do not, accelerated ones
+follow, which get there in exact arithmetic.
 
 *Plain steps* do, on every database: ``W+ = W - eta rho``, ``eta = 1/(1 + beta)``, ``beta = a n R^2
 Λ`` up to 2^40. The state is a sum of two floats, so that adding a step rounds by ``8 u^2 |W|`` and
@@ -56,7 +57,9 @@ from functools import cached_property
 import numpy as np
 
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
+from dbern.erm.losses import Loss
 from dbern.erm.risk import BLOCK, sum_by_pairs
+from dbern.erm.solver import one_vs_rest
 from dbern.errors import SpecError
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.perturbation import MOST_SCALES, Perturbation
@@ -92,6 +95,15 @@ class Softmax:
     """
 
     outputs: int
+    entry = 1.0
+    """Bounds an entry of L'."""
+    diagonal = 0.25
+    """Bounds a diagonal entry of L''."""
+
+    @property
+    def single(self) -> Softmax:
+        """Return that of one output."""
+        return Softmax(1)
 
     @property
     def slope(self) -> float:
@@ -118,6 +130,17 @@ class Softmax:
         """Bound the norm of the float error of a derivative."""
         return math.sqrt(self.outputs) * (2 * EXP_ULPS + self.outputs + 8) * UNIT_ROUNDOFF
 
+    def labels(self, weights: FloatArray) -> FloatArray:
+        """Return labels (n,) of what records count as: of two classes the second has label 0."""
+        return np.where(weights > 0, 0.0, 1.0) if self.outputs == 1 else weights
+
+    def whole(self, state: FloatArray) -> FloatArray:
+        """Return all classes' weights less their mean; of two classes those of the second."""
+        if self.outputs == 1:
+            return state
+        state = np.vstack([state, np.zeros(state.shape[1])])
+        return np.asarray(state - state.mean(axis=0))
+
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """Return L (n,)."""
         own = np.where(labels[:, None] == np.arange(self.outputs), predictions, 0.0).sum(axis=1)
@@ -143,13 +166,99 @@ class Softmax:
         return np.asarray(shares[:, :, None] * (np.eye(self.outputs) - shares[:, None, :]))
 
 
+_NEAR = 2.0**-24
+
+
+@dataclass(frozen=True)
+class Separate:
+    """The sum over o outputs of a loss of one prediction: a response, or a class against the rest.
+
+    ``L'`` has an entry an output, each at most the loss's slope. ``L''`` is diagonal where there is
+    one, that is almost everywhere, with entries in [0, Λ], Λ the loss's curvature: its trace is at
+    most ``o Λ``. Rounding of a residual is part of `derivative_error` of the loss, for each output.
+
+    Examples
+    --------
+    >>> from dbern.erm.losses import Hinge
+    >>> Separate(Hinge(1.0), 3).trace
+    3.0
+    """
+
+    loss: Loss
+    outputs: int = 1
+
+    @property
+    def entry(self) -> float:
+        """Bound an entry of L'."""
+        return self.loss.slope(math.inf)
+
+    @property
+    def diagonal(self) -> float:
+        """Bound a diagonal entry of L''."""
+        return self.loss.curvature
+
+    @property
+    def single(self) -> Separate:
+        """Return that of one output."""
+        return Separate(self.loss)
+
+    @property
+    def slope(self) -> float:
+        """Bound ``|L'|``."""
+        return OUTWARD * math.sqrt(self.outputs) * self.entry
+
+    @property
+    def curvature(self) -> float:
+        """Bound the eigenvalues of L''."""
+        return self.diagonal
+
+    @property
+    def trace(self) -> float:
+        """Bound the trace of L''."""
+        return self.outputs * self.diagonal
+
+    @property
+    def at_zero(self) -> float:
+        """Bound L at predictions of 0."""
+        return OUTWARD * self.outputs * self.loss.at_zero
+
+    @property
+    def derivative_error(self) -> float:
+        """Bound the norm of the float error of a derivative."""
+        return OUTWARD * math.sqrt(self.outputs) * self.loss.derivative_error
+
+    def labels(self, weights: FloatArray) -> FloatArray:
+        """Return labels of what records count as: the same."""
+        return weights
+
+    def whole(self, state: FloatArray) -> FloatArray:
+        """Return the weights of all outputs."""
+        return state
+
+    def _targets(self, labels: FloatArray) -> FloatArray:
+        return one_vs_rest(labels, self.outputs) if self.outputs > 1 else labels[:, None]
+
+    def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """Return L (n,)."""
+        return np.asarray(self.loss.value(self._targets(labels), predictions).sum(axis=1))
+
+    def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """Return L' (n, o)."""
+        return self.loss.derivative(self._targets(labels), predictions)
+
+    def second(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """Return L'' (n, o, o), by differences: for steps alone, no proof rests on it."""
+        above, below = (self.derivative(labels, predictions + h) for h in (_NEAR, -_NEAR))
+        return np.asarray(((above - below) / (2 * _NEAR))[:, :, None] * np.eye(self.outputs))
+
+
 @dataclass(frozen=True)
 class PerturbedRisk:
     """One perturbed problem, public facts only: see the module.
 
     Parameters
     ----------
-    loss : Softmax
+    loss : Softmax or Separate
     n : int
         The most records there can be.
     radii : tuple of float
@@ -165,7 +274,7 @@ class PerturbedRisk:
         Of b, of lists.
     """
 
-    loss: Softmax
+    loss: Softmax | Separate
     n: int
     radii: tuple[float, ...]
     weight: float
@@ -280,6 +389,17 @@ class PerturbedRisk:
         times = math.log(2 + self.farthest / self.tolerance)
         return math.ceil(1.01 * (1 + self.smoothness) * times) + 1
 
+    @property
+    def accelerated_steps(self) -> int:
+        """Steps that suffice in exact arithmetic.
+
+        With L, ``1 + beta``, ``J - J(W*) + |W - W*|^2/2`` is at most ``L |W*|^2`` at first, and
+        falls by ``1 - L^(-1/2)`` in each; the gradient is at most 5 L times its root.
+        """
+        root = math.sqrt(1 + self.smoothness)
+        times = math.log(2 + self.farthest / self.tolerance) + 4 * math.log1p(root)
+        return math.ceil(2.02 * (1 + root) * times) + 1
+
     def kept(self, state: FloatArray) -> FloatArray:
         """Return t of a state."""
         size = float(np.linalg.norm(state))
@@ -369,9 +489,10 @@ class PerturbedObjective:
         return np.asarray(-np.linalg.solve(hessian, gradient.ravel()).reshape(state.shape))
 
 
-def minimized(problem: PerturbedObjective, newton: int = _NEWTON_STEPS) -> FloatArray:
+def minimized(problem: PerturbedObjective) -> FloatArray:
     """Return a state whose `PerturbedRisk.kept` is within gamma of that of the minimizer."""
-    found = _newton(problem, np.zeros_like(problem.b), newton)
+    found = _newton(problem, np.zeros_like(problem.b), _NEWTON_STEPS)
+    found = _accelerated(problem) if found is None else found
     return _plain(problem) if found is None else found
 
 
@@ -406,6 +527,21 @@ def _newton(problem: PerturbedObjective, state: FloatArray, steps: int) -> Float
             return None
         state, gradient, value = tried, slope, found
     return state if _is_near(problem, state, gradient) else None
+
+
+def _accelerated(problem: PerturbedObjective) -> FloatArray | None:
+    """Nesterov's steps to a certificate, or None where floats keep them from one."""
+    risk = problem.risk
+    root = math.sqrt(1 + risk.smoothness)
+    momentum = (root - 1) / (root + 1)
+    state = leading = np.zeros_like(problem.b)
+    for _ in range(risk.accelerated_steps):
+        gradient = problem.gradient(leading)
+        if _is_near(problem, leading, gradient):
+            return leading
+        before, state = state, leading - gradient / root**2
+        leading = state + momentum * (state - before)
+    return None
 
 
 def _plain(problem: PerturbedObjective) -> FloatArray:

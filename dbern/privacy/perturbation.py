@@ -1,16 +1,20 @@
 """Noise that enters before the values are computed: a random linear term of a convex objective.
 
 Of every database D let ``w*`` be the minimizer of ``G_D(w) + |w|^2 / (2 a) + b'w``, G_D convex, a
-sum over records, twice differentiable, and b drawn from the law below (Chaudhuri, Monteleoni and
-Sarwate 2011; Kifer, Smith and Thakurta 2012).
+sum over records whose gradients are Lipschitz, and b drawn from the law below (Chaudhuri,
+Monteleoni and Sarwate 2011; Kifer, Smith and Thakurta 2012).
 
 Theorem. Replacing a record moves ``grad G`` by at most `moved` at every w, in the norm
-``max_j |g_j| / R_j``; and a record's Hessian is the Kronecker product of an o by o matrix, positive
-semidefinite of trace t at most, and of ``phi phi'``, ``|phi| <= R``. Then the law of ``w*`` is
-``epsilon_b + epsilon_J``-DP, with ``epsilon_b = moved / scale`` and ``epsilon_J = o ln(1 + a t R^2
-/ o)``. Proof. ``b_D(w) = -(grad G_D(w) + w/a)`` is one-to-one, as ``w*`` is unique, and smooth; so
-``w*`` has the density ``p(b_D(w)) |det grad b_D(w)|``, p that of b. For neighbours the first
-factors are at most ``exp(moved / scale)`` apart, by the triangle inequality. For the second let
+``max_j |g_j| / R_j``; and a record's Hessian, wherever there is one, is the Kronecker product of an
+o by o matrix, positive semidefinite of trace t at most, and of ``phi phi'``, ``|phi| <= R``. Then
+the law of ``w*`` is ``epsilon_b + epsilon_J``-DP, with ``epsilon_b = moved / scale`` and
+``epsilon_J = o ln(1 + a t R^2 / o)``. Proof. ``b_D(w) = -(grad G_D(w) + w/a)`` is Lipschitz, and so
+is its inverse, as ``-b_D`` is strongly monotone: null sets go to null sets, both ways, and it has a
+derivative almost everywhere (Rademacher), so ``w*`` has the density ``p(b_D(w)) |det grad b_D(w)|``
+(the area formula), p that of b. A record's gradient is ``L'(W phi) phi``, L' a Lipschitz map of o
+predictions, and ``phi != 0``, so for all but a null set of W it has a derivative at ``W phi``:
+there every record has a Hessian, and they add up to that of G. For neighbours the first factors are
+at most ``exp(moved / scale)`` apart, by the triangle inequality. For the second let
 ``A = H + 1/a``, H the Hessian of what both databases have in common: one's is ``A + X``, the
 other's ``A + X'``, X and X' the Hessians of one record (of the missing one zero). The ratio is at
 most ``det(A + X) / det(A) = det(1 + X^(1/2) A^-1 X^(1/2)) <= det(1 + a X)``, as ``A^-1 <= a``. X

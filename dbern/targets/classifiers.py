@@ -1,4 +1,4 @@
-"""Linear classifiers: how their weights are released, and with which C, from public facts alone."""
+"""Linear functions: how their weights are released, and with which C, from public facts alone."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator
 from dbern.data.domain import Column
 from dbern.erm.measurement import LinearFunctions
-from dbern.erm.perturbed import PerturbedFunctions, restored
+from dbern.erm.perturbed import PerturbedFunctions, loss_of, restored
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Protection
 from dbern.targets.predictions import (
-    TypicalClasses,
+    Typical,
     determinant_share,
     predicted_perturbed,
     predicted_released,
@@ -32,14 +32,13 @@ _WHERE = (
     "under budget"
 )
 _LISTED = (
-    "budget.delta: logistic regression with lists of values is for a pure epsilon. Write "
-    'delta = "0"'
+    'budget.delta: linear functions with lists of values are for a pure epsilon. Write delta = "0"'
 )
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """A linear classifier before a plan chooses its method and its C.
+    """Linear functions before a plan chooses its method and its C.
 
     Parameters
     ----------
@@ -48,6 +47,8 @@ class Classifier:
     method : str
     cost : float, optional
         None where the plan is to choose.
+    typical : Typical
+        Records that it is predicted for.
     protected : (Protection, Column or None), optional
         Where rows are private.
     """
@@ -55,6 +56,7 @@ class Classifier:
     model: LinearFunctions
     method: Literal["auto", "objective", "weights"]
     cost: float | None
+    typical: Typical
     protected: tuple[Protection, Column | None] | None = None
 
     def measurement(self) -> Measurement:
@@ -76,11 +78,11 @@ class Classifier:
         return self.model if self.protected is None else self.model.protected(*self.protected)
 
     def _planned(self, n: int, charge: Budget) -> Measurement:
-        """Return the method and C that predict the smaller log loss, with what a plan says."""
+        """Return the method and C that predict the smaller risk, with what a plan says."""
         classes, domain = max(2, self.model.outputs), self.model.domain
         numbers = (self.model.space.dimensions + 1) * classes
         small = numbers <= (_MOST_LISTED if domain.lists else _MOST_PREDICTED)
-        typical = TypicalClasses(classes, len(domain.numbers), domain.blocks)
+        typical = self.typical
         able = not charge.delta
         if (self.method == "objective" or domain.lists) and not able:
             raise SpecError(_LISTED if domain.lists else _WHERE)
@@ -91,7 +93,7 @@ class Classifier:
         found: list[tuple[tuple[float, float], Measurement]] = []
         if perturbed:
             functions = self._perturbed(n, charge.epsilon)
-            risk = predicted_perturbed(functions) if small else (0.0, 0.0)
+            risk = predicted_perturbed(typical, functions) if small else (0.0, 0.0)
             found.append((risk, functions.measurement()))
         if not perturbed or (self.method == "auto" and small and not domain.lists):
             model, risk = self._by_weights(n, charge.epsilon, small)
@@ -103,8 +105,7 @@ class Classifier:
         model = self._protected
         if self.cost is None:
             a_row = epsilon / model.protection.unit.max_contributions
-            outputs, numbers = max(1, model.outputs - 1), len(model.domain.numbers)
-            share = determinant_share(n, a_row, outputs, numbers, len(model.domain.lists))
+            share = determinant_share(n, a_row, loss_of(model), self.typical)
             return PerturbedFunctions.for_budget(model, n, epsilon, share)
         # A weight of the unit cube is twice one of [-1, 1], and J is divided by the penalty.
         weight = self.cost / (4 * n)
@@ -113,7 +114,7 @@ class Classifier:
             if functions.risk.weight >= weight:
                 return replace(functions, risk=replace(functions.risk, weight=weight))
         raise SpecError(
-            f"target.C: too large for epsilon {float(epsilon):g} with a perturbed objective. Write "
+            f"target.C: too large for {n} rows and epsilon {float(epsilon):g} by objective. Write "
             f'C = {0.99 * self.cost * functions.risk.weight / weight:.2g} or less, or C = "auto"'
         )
 
@@ -125,6 +126,7 @@ class Classifier:
         found = []
         for cost in costs:
             one = replace(model, cost=cost).for_rows(n)
-            found.append((predicted_released(one, epsilon) if small else (0.0, 0.0), one))
+            risk = predicted_released(self.typical, one, epsilon) if small else (0.0, 0.0)
+            found.append((risk, one))
         risk, best = min(found, key=lambda one: one[0])
         return best, risk

@@ -27,7 +27,13 @@ from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Learner, Lengths, response_of
 from dbern.targets.classifiers import Classifier
 from dbern.targets.least_squares import MomentSums
-from dbern.targets.predictions import predicted_moments, predicted_weights
+from dbern.targets.predictions import (
+    Typical,
+    TypicalClasses,
+    TypicalResponses,
+    predicted_moments,
+    predicted_weights,
+)
 
 Shards = Literal["auto"] | int
 COST = Field(1.0, gt=0, allow_inf_nan=False, description="C = 1.0: scikit-learn's C times n")
@@ -67,16 +73,41 @@ def minimizer(
     return model.measurement()
 
 
-def linear_model(
-    schema: RecordSchema,
-    loss: Loss,
-    space: LinearFeatures,
-    cost: float | None,
-    shards: Shards,
-) -> LinearFunctions:
-    """Return linear functions of classes; without a C, one is to be chosen."""
-    facts = (_weighing(schema), 1.0 if cost is None else cost, 1.0, _count(shards))
-    return LinearFunctions(schema.domain, loss, space, *facts, chosen=cost is None)
+Method = Literal["auto", "objective", "weights"]
+METHOD: Method = Field("auto", description='method = "auto", "objective" or "weights"')
+Cost = Literal["auto"] | Annotated[float, Field(gt=0, allow_inf_nan=False)]
+AUTO: Cost = Field("auto", description='C = "auto", or C = 1.0: scikit-learn\'s C times n')
+
+
+def linear_functions(
+    schema: RecordSchema, loss: Loss, method: Method, cost: Cost, constant: float, shards: Shards
+) -> Measurement:
+    """Return linear functions by objective or weights, as the plan is to choose.
+
+    Raises
+    ------
+    SpecError
+        For parameters that the method, or an axis of categories, has no use for.
+    """
+    domain, response = schema.domain, schema.response
+    if domain.lists and method == "weights":
+        raise SpecError(_NUMBERS_ALONE.format("objective"))
+    if (method == "objective" or domain.lists) and (constant, shards) != (1.0, "auto"):
+        raise SpecError(
+            'target.constant, target.shards: are of method = "weights". Leave them out.'
+        )
+    numbers, chosen = len(domain.numbers), cost == "auto"
+    space = LinearFeatures(sum(domain.blocks) + numbers, Linear(constant))
+    radius, stated = response.radius if response else 1.0, None if cost == "auto" else float(cost)
+    facts = (_weighing(schema), stated or 1.0, radius, _count(shards))
+    model = LinearFunctions(domain, loss, space, *facts, chosen=chosen)
+    logistic = loss == Logistic()
+    typical: Typical = (
+        TypicalResponses(numbers, domain.blocks, radius)
+        if response
+        else TypicalClasses(numbers, domain.blocks, max(2, model.outputs), logistic)
+    )
+    return Classifier(model, method, stated, typical).measurement()
 
 
 def _count(shards: Shards) -> int | None:
@@ -158,12 +189,8 @@ class LogisticRegression(Learner):
     link: Literal["linear", "sigmoid"] = Field(
         "linear", description='link = "linear" or link = "sigmoid"'
     )
-    method: Literal["auto", "objective", "weights"] = Field(
-        "auto", description='method = "auto", "objective" or "weights"'
-    )
-    C: Literal["auto"] | Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
-        "auto", description='C = "auto", or C = 1.0: scikit-learn\'s C times n'
-    )
+    method: Method = METHOD
+    C: Cost = AUTO
     constant: float = CONSTANT
     shards: Shards = SHARDS
 
@@ -174,19 +201,8 @@ class LogisticRegression(Learner):
             raise SpecError(
                 'target.link: "sigmoid" is for two classes in this version. Write link = "linear"'
             )
-        domain = schema.domain
-        if domain.lists and self.method == "weights":
-            raise SpecError(_NUMBERS_ALONE.format("objective"))
-        objective = self.method == "objective" or domain.lists
-        if objective and (self.constant, self.shards) != (1.0, "auto"):
-            raise SpecError(
-                'target.constant, target.shards: are of method = "weights". Leave them out.'
-            )
-        size = sum(domain.blocks) + len(domain.numbers)
-        space = LinearFeatures(size, Linear(self.constant))
-        cost = None if self.C == "auto" else float(self.C)
-        model = linear_model(schema, Logistic(), space, cost, self.shards)
-        return (Classifier(model, self.method, cost).measurement(),)
+        parameters = self.method, self.C, self.constant, self.shards
+        return (linear_functions(schema, Logistic(), *parameters),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The link."""

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import gamma, kstest
 
-from dbern.erm.objective import LISTED, PerturbedRisk, Softmax
+from dbern.erm.losses import Hinge, Huber
+from dbern.erm.objective import LISTED, PerturbedRisk, Separate, Softmax
 from dbern.privacy import perturbation
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.perturbation import Perturbation, penalty_weight
@@ -178,6 +179,42 @@ def test_no_neighbours_with_categories_part_by_more_than_is_charged(outputs):
     assert (farthest <= 2 + 1e-12).all()
     assert (farthest > 1.9).all()
     assert 0.5 * sum(parts.values()) < worst <= sum(parts.values())
+
+
+@pytest.mark.parametrize(
+    ("loss", "labels"),
+    [(Separate(Hinge(0.5)), (-1.0, 1.0)), (Separate(Hinge(1.0), 2), (0.0, 1.0, 2.0)),
+     (Separate(Huber(0.4, 1.0)), (-1.0, 0.0, 1.0))],
+)  # fmt: skip
+def test_no_neighbours_part_by_more_than_is_charged_under_other_losses(loss, labels):
+    """Their second derivatives jump; where there is one the densities are as proved."""
+    epsilon_b, epsilon_j, square = Fraction(1, 2), Fraction(1, 4), 1 + 1.5**2
+    weight = penalty_weight(epsilon_j, loss.trace, loss.outputs, square)
+    law = Perturbation.for_budget((1.0, 1.5) * loss.outputs, 2 * loss.entry, epsilon_b)
+    records = [
+        None,
+        *itertools.product(
+            [np.array([z, 1.5]) for z in (-1.0, 0.1, 1.0)], [np.array([one]) for one in labels]
+        ),
+    ]
+    rng, worst, jacobian = np.random.default_rng(15), 0.0, 0.0
+    states = [rng.normal(size=(loss.outputs, 2)) * size for size in (0.0, 0.1, 0.3, 1.0, 9.0)
+              for _ in range(12)]  # fmt: skip
+    for state in states:
+        logs, sizes = [], []
+        for one in records:
+            b, hessian = state / weight, np.eye(state.size) / weight
+            if one is not None:
+                features, label = one
+                prediction = (state @ features)[None]
+                b = b + loss.derivative(label, prediction)[0][:, None] * features
+                second = loss.second(label, prediction)[0]
+                hessian += np.kron(second, np.outer(features, features))
+            sizes.append(np.linalg.slogdet(hessian)[1])
+            logs.append(sizes[-1] - np.abs(b.ravel() / law.radii).max() / law.scale)
+        worst, jacobian = max(worst, np.ptp(logs)), max(jacobian, np.ptp(sizes))
+    assert 0.5 * float(epsilon_b + epsilon_j) < worst <= float(epsilon_b + epsilon_j)
+    assert 0.9 * float(epsilon_j) < jacobian <= float(epsilon_j)
 
 
 @pytest.mark.parametrize(("axes", "outputs", "rows"), [(1, 1, 2), (1, 1, 4), (1, 2, 2), (2, 1, 3)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.synopsis.maps import located
 from dbern.synopsis.points import upright
-from dbern.synopsis.questions.polygons import _inside
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
@@ -264,6 +264,18 @@ def test_groups_are_bands_and_uneven_places_are_refused(sides, land, tmp_path):
             answer.to_geotiff(tmp_path / "u.tif")
     with pytest.raises(ReleaseError, match="cannot be written"):
         land.to_geotiff(tmp_path / "none" / "a.tif", 3)
+
+
+def _inside(rings, places):
+    """Whether an odd number of edges is to the right of places (.., 2)."""
+    x, y = places[..., 0], places[..., 1]
+    odd = np.zeros(x.shape, dtype=np.bool_)
+    for ring in rings:
+        for a, b in pairwise(ring):
+            between = (a[1] <= y) != (b[1] <= y)
+            if between.any():
+                odd ^= between & (x < a[0] + (y - a[1]) / (b[1] - a[1]) * (b[0] - a[0]))
+    return odd
 
 
 @pytest.mark.parametrize("kind", ["land", "turned"])

@@ -365,8 +365,10 @@ def test_lists_that_cannot_be_are_refused(project, bounds, message):
 
 
 def test_what_has_no_use_for_lists_says_so(project):
-    for kind, extra in (("kernel-density", {"bandwidth": [1.0, 1.0]}), ("logistic-regression", {})):
-        role = {} if extra else NORMAL[1]
+    for kind, extra, role in (
+        ("kernel-density", {"bandwidth": [1.0, 1.0]}, {}),
+        ("support-vector-machine", {"length_scale": [1.0, 1.0]}, NORMAL[1]),
+    ):
         with pytest.raises(dbern.SpecError, match=r"no use for a list of values.*data.group"):
             spec(project, {"kind": kind, **extra}, role)
     with pytest.raises(dbern.SpecError, match="every axis is a list of values"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +13,7 @@ from conformance import LABEL
 from projects import objects
 from sklearn import linear_model
 from sklearn.metrics import roc_auc_score
+from sklearn.svm import LinearSVC
 
 import dbern
 from dbern.bernstein.reproducing import Linear
@@ -20,7 +22,7 @@ from dbern.data.domain import Axis, Column, Domain
 from dbern.erm.losses import Logistic
 from dbern.erm.measurement import LinearFunctions
 from dbern.erm.objective import LISTED
-from dbern.erm.perturbed import CONSTANT, ROUNDED, PerturbedFunctions
+from dbern.erm.perturbed import CONSTANT, MOST_SMOOTH, ROUNDED, PerturbedFunctions
 from dbern.erm.spaces import LinearFeatures
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
@@ -40,7 +42,7 @@ def spec_of(
     return dbern.ReleaseSpec(
         release={"name": "case", "output": "case.zarr"},
         data={"source": "*.parquet", "bounds": bounds or {x: [0.0, 1.0] for x in axes},
-              "label": label, **({"n": n} if n else {}), **data},
+              **({"label": label} if label else {}), **({"n": n} if n else {}), **data},
         target={"kind": "logistic-regression", **(target or {})},
         budget={"epsilon": epsilon, "delta": delta, "ledger": "sqlite:///l.db", "dataset": "case"},
     )  # fmt: skip
@@ -179,9 +181,14 @@ def test_noise_hides_how_far_what_is_computed_is_from_the_minimizer():
     assert 0.5 * moved < most <= moved
 
 
-@pytest.mark.parametrize("rows", ["none", "one class", "separable", "constant", "few"])
-def test_odd_databases_have_a_model_too(rows):
+@pytest.mark.parametrize(
+    "target", [{}, {"kind": "kernel-erm", "kernel": "linear", "loss": "hinge"}]
+)
+@pytest.mark.parametrize("rows", ["none", "one class", "separable", "constant", "few", "narrow"])
+def test_odd_databases_have_a_model_too(rows, target):
     columns = table(2 if rows == "few" else 300)
+    if rows == "narrow":  # in a thousandth of the bounds
+        columns |= {name: 0.5 + columns[name] / 1000 for name in "xy"}
     if rows == "none":
         columns["x"][:] = np.nan
     if rows == "one class":
@@ -191,7 +198,7 @@ def test_odd_databases_have_a_model_too(rows):
     if rows == "constant":
         columns["x"][:] = 0.25
     n = len(columns["x"])
-    spec = spec_of({"method": "objective"}, n=n)
+    spec = spec_of({"method": "objective", **target}, n=n)
     part, weights = solved(plan_files(spec, ()), spec, columns)
     assert np.isfinite(weights).all()
     assert np.abs(weights).max() <= part.errors.value_bound
@@ -266,6 +273,22 @@ def test_any_epsilon_is_planned_and_solved(epsilon):
     plan = plan_files(spec, ())
     part, weights = solved(plan, spec, table(300))
     assert np.abs(weights).max() <= part.errors.value_bound
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(10**6, "3"), (4 * 10**6, "20"), (10**5, "1000")])
+def test_the_work_of_a_release_is_bounded(n, epsilon):
+    for target in ({}, {**LINEAR, "loss": "hinge"}):
+        spec = spec_of({"method": "objective", **target}, n=n, epsilon=epsilon)
+        (part,) = plan_files(spec, ()).counters(spec).parts
+        risk = part.functions.risk
+        assert risk.smoothness <= 1.001 * MOST_SMOOTH
+        assert risk.accelerated_steps < 2e5
+        assert risk.most_steps < 1e8
+    spec = spec_of({"method": "objective", "C": 100.0 * n}, n=n, epsilon=epsilon)
+    with pytest.raises(dbern.SpecError, match=r"target\.C: too large .* Write C = ") as caught:
+        plan_files(spec, ())
+    told = float(re.search(r"Write C = (\S+) or less", str(caught.value)).group(1))
+    plan_files(spec_of({"method": "objective", "C": told}, n=n, epsilon=epsilon), ())
 
 
 # --- categories
@@ -356,12 +379,98 @@ def test_noise_hides_as_much_of_the_weights_of_listed_values():
     [
         ({"target": {"method": "weights"}}, r'target\.method: .* Write method = "objective"'),
         ({"target": {"shards": 2}}, r"target\.constant, target\.shards"),
-        ({"delta": "1e-6"}, r"budget\.delta: logistic regression with lists"),
+        ({"delta": "1e-6"}, r"budget\.delta: linear functions with lists"),
     ],
 )
 def test_categories_are_refused_where_nothing_is_proved(changes, told):
     with pytest.raises(dbern.SpecError, match=told):
         plan_files(listed_spec(**changes), ())
+
+
+# --- other losses
+
+LINEAR = {"kind": "kernel-erm", "kernel": "linear"}
+RESPONSE = {"column": "z", "bounds": [-10.0, 30.0]}
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_linear_machine_is_near_one_without_privacy(classes):
+    columns = table(20_000, 1, classes)
+    label = {"column": "label", "classes": list(range(classes))}
+    spec = spec_of({**LINEAR, "loss": "hinge"}, n=20_000, label=label)
+    plan = ReleasePlan.from_dict(plan_files(spec, ()).to_dict())
+    _, weights = solved(plan, spec, columns)
+    values = at(weights, columns)
+    found = values[:, 0] > 0 if classes == 2 else values.argmax(axis=1)
+    places = np.column_stack([columns["x"], columns["y"]])
+    peer = LinearSVC().fit(places, columns["label"])
+    right = (found == columns["label"]).mean()
+    assert right > peer.score(places, columns["label"]) - 0.01
+    assert "predicted share of wrong classes" in plan.explain()
+
+
+def responses(rows=20_000):
+    columns = listed_table(rows)
+    rest = np.random.default_rng(16).normal(0, 2, rows)
+    slopes = 6 * columns["x"] - 4 * columns["y"] + 3 * (columns["work"] == 1)
+    return {**columns, "z": np.clip(10 + slopes + rest, -10, 30)}
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_huber_regression_is_in_units_of_the_response(lists):
+    columns = responses()
+    target = {**LINEAR, "loss": "huber", "threshold": 5.0}
+    make = listed_spec if lists else spec_of
+    spec = make(target, n=20_000, label=None, response=RESPONSE)
+    plan = ReleasePlan.from_dict(plan_files(spec, ()).to_dict())
+    part, weights = solved(plan, spec, columns)
+    np.testing.assert_allclose(weights[-3:-1], [6, -4], atol=0.4)
+    if lists:
+        assert 2 < weights[1] - weights[[0, 2]].mean() < 3.2
+    unit = one_hot(columns) if lists else np.column_stack([columns["x"], columns["y"]])
+    truth = 10 + 6 * columns["x"] - 4 * columns["y"] + 3 * (columns["work"] == 1)
+    off = spec.combination.values([weights], unit) - truth
+    assert np.sqrt(np.mean(off**2)) < (0.4 if lists else 1.6)
+    assert "RMSE" in plan.explain()
+    risk = part.functions.risk
+    spent = 2 * (5 / 20) / risk.scale + math.log1p(risk.weight * risk.norm**2)
+    spent += 2 * (5 / 20) / risk.list_scale
+    assert 0.9999 < spent + float(ROUNDED) <= 1
+    one, rng = part.functions, np.random.default_rng(3)
+    moved, most = one.sensitivity(Entries(one.size), 1).value / 20_000, 0.0
+    for _ in range(500):
+        step = rng.normal(size=(1, risk.features)) * rng.uniform(0, 1, risk.features)
+        step *= 2 * risk.distance / np.linalg.norm(step)
+        most = max(most, float(np.abs(one.released(step) - one.released(0 * step)).sum()))
+    assert 0.3 * moved < most <= moved
+
+
+def test_a_poor_regression_is_warned_of():
+    target = {**LINEAR, "loss": "huber"}
+    spec = spec_of(target, n=30, epsilon="0.1", label=None, response=RESPONSE)
+    assert "WARNING: no better than a constant" in plan_files(spec, ()).explain()
+
+
+@pytest.mark.parametrize("changes", [{"C": 40.0}, {"method": "weights"}, {"constant": 0.5}])
+def test_a_linear_machine_by_weights_is_asked_for(changes):
+    plan = plan_files(spec_of({**LINEAR, "loss": "hinge", **changes}), ())
+    assert "shards" in plan.components[0].counting
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [({"loss": "hinge", "kernel": "gaussian", "length_scale": [1.0, 1.0]}, r"target\.method: an"),
+     ({"loss": "logistic", "constant": 2.0}, r"target\.constant, target\.shards")],
+)  # fmt: skip
+def test_an_objective_is_refused_where_there_is_none(target, told):
+    with pytest.raises(dbern.SpecError, match=told):
+        plan_files(spec_of({**LINEAR, "method": "objective", **target}), ())
+
+
+def test_lists_are_refused_with_another_kernel():
+    target = {**LINEAR, "loss": "hinge", "kernel": "gaussian", "length_scale": [1.0] * 4}
+    with pytest.raises(dbern.SpecError, match=r"data\.bounds: an objective, and lists"):
+        plan_files(listed_spec(target), ())
 
 
 # --- private rows

@@ -15,15 +15,18 @@ from questioned import (
     asked,
     covered,
     databases,
+    smoothed_median,
 )
 from released_bins import planned, released
 
-from dbern.bernstein.kernels import Gaussian
+from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.data.domain import Axis, Domain, TimeUnit
 from dbern.errors import SpecError
 from dbern.strategies.bins import DEGREES
+from dbern.synopsis.questions import functionals as of_functionals
 from dbern.synopsis.questions import measure as module
 from dbern.synopsis.questions import polygons as of_polygons
+from dbern.synopsis.questions import smoothing as of_smoothing
 from dbern.synopsis.questions import splines as of_splines
 from dbern.synopsis.questions.functionals import _everything, _share_band
 from dbern.synopsis.questions.splines import AxisSplines, products
@@ -88,6 +91,45 @@ def test_a_box_lies_between_products_of_splines():
     low, high = (np.einsum("jk,aj,bk->ab", one[0], *beta) for one in (sides.low, sides.high))
     assert (low <= box + 1e-12).all()
     assert (box <= high + 1e-12).all()
+
+
+KERNELS_OF = {
+    "gaussian": 0.12,
+    "biweight": 0.3,
+    "triangle": 0.25,
+    "epanechnikov": 0.3,
+    "laplace": 0.2,
+}
+
+
+def smooth_weights(name, degree):
+    """What sides of a kernel and of its integral miss, at most, at places of no grid."""
+    splines, kernel = AxisSplines(9, degree), kernel_of(name, KERNELS_OF[name])
+    rng = np.random.default_rng(degree)
+    t = np.sort(np.concatenate([np.linspace(0, 1, 20_011), rng.uniform(size=2000)]))
+    y, beta = np.array([0.0, 0.3131, 0.5, 0.87]), splines.values(t)
+    values = kernel(y[:, None] - t) / kernel.peak
+    yield of_smoothing.density_sides(splines, kernel, y), values, beta
+    low, high = np.array([0.0, 0.0, 0.2]), np.array([0.4, 1.0, 0.2871])
+    values = kernel.cumulative(high[:, None] - t) - kernel.cumulative(low[:, None] - t)
+    yield of_smoothing.mass_sides(splines, kernel, low, high), values, beta
+
+
+@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("name", KERNELS_OF)
+def test_smooth_weights_lie_between_their_splines(name, degree):
+    for sides, values, beta in smooth_weights(name, degree):
+        assert (sides.low @ beta.T <= values + 1e-14).all()
+        assert (sides.high @ beta.T >= values - 1e-14).all()
+
+
+def test_smooth_weights_between_places_of_their_grid_are_caught(monkeypatch):
+    monkeypatch.setattr(of_smoothing, "_bent", lambda *_: 0.0)
+    monkeypatch.setattr(of_smoothing, "_derivative", lambda *_: np.zeros(1))
+    monkeypatch.setattr(of_smoothing, "_FLOATS", 0.0)
+    monkeypatch.setattr(type(kernel_of("gaussian", 0.12)), "third", 0.0)
+    with pytest.raises(AssertionError):
+        test_smooth_weights_lie_between_their_splines("gaussian", 3)
 
 
 # --- Bands
@@ -236,6 +278,39 @@ def test_another_density_is_about_that_of_the_rows():
         d.density(y, bandwidth=0.01)
     with pytest.raises(SpecError, match="outside the bounds"):
         d.density([[2.0]])
+
+
+def smoothed_medians(draws):
+    """Of how many releases of many rows a smoothed median is covered, and the widest interval."""
+    rows = databases(1, 5000)["smooth"]
+    d, truth = asked(rows, 0, epsilon=400.0), smoothed_median(rows[:, 0])
+    exact, found = d.measures[0].values, []
+    for draw in range(draws):
+        answer = asked(rows, draw + 1, epsilon=400.0, exact=exact).quantile(0.5, target="smoothed")
+        found.append((answer.low <= truth <= answer.high, answer.high - answer.low))
+    return np.sum([one for one, _ in found]), max(width for _, width in found)
+
+
+@pytest.mark.slow
+def test_a_quantile_is_told_finer_than_where_it_is_looked_for():
+    covering, widest = smoothed_medians(20)
+    assert covering >= 17
+    assert widest < 0.9 / 1024
+
+
+@pytest.mark.slow
+def test_a_quantile_without_the_neighbors_of_its_places_is_caught(monkeypatch):
+    """The noise is little beside the step between places, of which none is the quantile."""
+    undenied = of_functionals._undenied
+    monkeypatch.setattr(of_functionals, "_FINER", 0)
+    assert smoothed_medians(6)[0] == 6
+
+    def alone(*asked):
+        start, stop = undenied(*asked)
+        return start + 1, stop - 1
+
+    monkeypatch.setattr(of_functionals, "_undenied", alone)
+    assert smoothed_medians(6)[0] < 6
 
 
 TRIANGLE = [[0.1, 0.1], [0.8, 0.2], [0.3, 0.9], [0.1, 0.1]]

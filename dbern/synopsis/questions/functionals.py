@@ -16,6 +16,7 @@ from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import public_stream, uniform
 from dbern.synopsis.questions.measure import (
+    DRAWS,
     FIRST,
     Band,
     Functionals,
@@ -36,6 +37,8 @@ _HARMLESS = 20  # of a bin's deviation, what integration may miss
 _LAID_OUT = 1 << 22  # weights of boxes under a condition, at a time: more than are simulated
 _AT_ONCE = 1 << 17  # weights of many boxes at a time: they stay in a processor's cache
 _PLACES = 1024  # at which quantiles are told apart, where cells are no more
+_SHARP = 0.5  # between the sides of a step: of the rows themselves
+_FINER, _FINEST = 8, 256  # places in a bin's deviation, of density 1; and between two of `_PLACES`
 
 
 @dataclass(frozen=True)
@@ -179,7 +182,7 @@ def _factored_band(
 
     Of axes that are not `kept` the weights are 1, where any are.
     """
-    drawn = measure.noise.shape[-1] if measure.spread is None else 0
+    drawn = DRAWS if measure.spread is None else 0
     if count * max(measure.values.size, drawn) <= _FEW:
         axes = sides(slice(None))
         view = measure.onto(kept) if kept else measure.whole()
@@ -251,8 +254,11 @@ def mean_band(view: View, splines: AxisSplines, beta: Fraction, *, whole: bool) 
     # Integrals of t - mu fall as mu grows: signs are those of shares up to a place, reversed.
     above = _weights({high: less, low: -more})
     below = _weights({low: less, high: -more})
-    start, stop = _undenied(view, below, above, None, 0.0, beta)
-    first, last = places[max(start - 1, 0)], places[min(stop + 1, _PLACES)]
+    # By the tail first: draws are for the places that it does not deny.
+    start, stop = _undenied(view.still(), below, above, None, 0.0, beta * FIRST)
+    part = slice(start, stop + 1)
+    inner = _undenied(view, below[part], above[part], None, 0.0, beta * (1 - FIRST))
+    first, last = places[max(start + inner[0] - 1, 0)], places[min(start + inner[1] + 1, _PLACES)]
     return Band(np.clip(value, first, last), np.array([first]), np.array([last]))
 
 
@@ -292,25 +298,39 @@ def quantile_band(
     is below x_k and at least tau up to x_{k+1}: two inequalities at places that are not known but
     do not depend on the noise, each of which the released numbers deny with probability at most
     beta / 2. So the quantile is between the neighbours of the first and the last place where they
-    are not denied.
+    are not denied. First by the tail, at `FIRST` of beta, on a coarse grid; then by draws, at the
+    rest, on one that is finer where steps are smooth, if what is left of it is not too much.
 
     Parameters
     ----------
     between : callable
         Of ends (m,): the sides of intervals of this axis.
     """
-    finer = 2 ** int(np.log2(np.clip(_PLACES / splines.cells, 1, OFFSETS)))
-    places = np.linspace(0.0, 1.0, splines.cells * finer + 1)
+    within = 2 ** int(np.log2(np.clip(_PLACES / splines.cells, 1, OFFSETS)))
+    count = splines.cells * within
+    places = np.linspace(0.0, 1.0, count + 1)
     steps, whole = between(np.zeros_like(places), places), between(np.zeros(1), np.ones(1))
     near = _LAYERS[1]
-    below, above = _product_sides(steps)
-    base_below, base_above = _product_sides(whole)
+    lines, bases = _product_sides(steps), _product_sides(whole)
+    smooth = float((steps.high - steps.low).max()) < _SHARP
+    apart = 1 / (count * view.measure.deviation)
+    finer = 2 ** int(np.log2(np.clip(_FINER * apart, 1, _FINEST))) if smooth else 1
     total = float(view.of(_weights({near: whole.near}))[0])
     shares = np.maximum.accumulate(_over(view.of(_weights({near: steps.near})), total))
     found = []
     for level in map(float, levels):
-        start, stop = _undenied(view, below, above, (base_below, base_above), level, beta)
-        first, last = places[max(start - 1, 0)], places[min(stop + 1, len(places) - 1)]
+        # By the tail first: draws are for the places that it does not deny.
+        start, stop = _undenied(view.still(), *lines, bases, level, beta * FIRST)
+        low, high = max(start - 1, 0), min(stop + 1, count)
+        if (high - low) * finer <= max(count, 2 * _PLACES):
+            fine = np.arange(low * finer, high * finer + 1) / (count * finer)
+            own = lines if finer == 1 else _product_sides(between(np.zeros_like(fine), fine))
+            part = slice(low, high + 1) if finer == 1 else slice(None)
+            below, above = own[0][part], own[1][part]
+            inner = _undenied(view, below, above, bases, level, beta * (1 - FIRST))
+            first, last = fine[max(inner[0] - 1, 0)], fine[min(inner[1] + 1, len(fine) - 1)]
+        else:
+            first, last = places[low], places[high]
         value = float(np.interp(level, shares, places))
         found.append((min(max(value, first), last), first, last))
     return Band(*np.array(found).T)
@@ -325,17 +345,12 @@ def _undenied(
     beta: Fraction,
 ) -> tuple[int, int]:
     """The first place whose majorant may be above 0, and the last whose minorant may be below."""
-    start, stop = 0, len(above) - 1
     base_below, base_above = (None, None) if bases is None else bases
-    # By the tail first: draws are for the places that it does not deny.
-    for drawn, share in ((view.still(), beta * FIRST), (view, beta * (1 - FIRST))):
-        part = slice(start, stop + 1)
-        over, under = drawn.line(above[part], base_below), drawn.line(below[part], base_above)
-        up = np.flatnonzero(over.at(level, 1, view.measure, share / 2) >= 0)
-        down = np.flatnonzero(under.at(level, -1, view.measure, share / 2) <= 0)
-        stop = start + (int(down[-1]) if len(down) else 0)
-        start = min(start + int(up[0]), stop) if len(up) else stop
-    return start, stop
+    over, under = view.line(above, base_below), view.line(below, base_above)
+    up = np.flatnonzero(over.at(level, 1, view.measure, beta / 2) >= 0)
+    down = np.flatnonzero(under.at(level, -1, view.measure, beta / 2) <= 0)
+    stop = int(down[-1]) if len(down) else 0
+    return min(int(up[0]), stop) if len(up) else stop, stop
 
 
 def _product_sides(sides: Sides) -> tuple[FloatArray, FloatArray]:

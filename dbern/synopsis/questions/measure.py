@@ -43,8 +43,11 @@ FIRST = Fraction(1, 50)
 """Of beta, for the interval by tails, within which a quantile is simulated."""
 
 _PARTS = 4
-_MOST_DRAWS, _FEWEST_DRAWS = 1000, 200
-_DRAWN = 1 << 22  # numbers of noise that are kept: 32 MiB
+_MOST_DRAWS, DRAWS, _FEWEST_DRAWS = 4096, 1000, 200
+"""Of so many draws or fewer all are used for as many functionals as are simulated."""
+
+_DRAWN = 1 << 22  # numbers of noise that are kept: 32 MiB; of more draws than `DRAWS` 8 MiB
+_USED = 1 << 18  # functionals times draws, of more draws than `DRAWS`
 _SIMULATED = 1 << 21  # quotients times draws
 _FEW = 6  # functionals
 _ALIKE = 1e-9  # of products of norms
@@ -183,7 +186,8 @@ class View:
     def drawn(self, weights: FloatArray) -> FloatArray:
         """Return the functionals of each draw of their noise, (m, draws)."""
         rows = weights.reshape(len(weights), -1)
-        noise = self.noise.reshape(rows.shape[1], -1)
+        used = max(DRAWS, _USED // max(len(rows), 1))
+        noise = self.noise.reshape(rows.shape[1], -1)[:, :used]
         if len(rows) <= _FEW:  # one at a time: products of two matrices copy the larger one
             return np.stack([row @ noise for row in rows])
         return np.asarray(rows @ noise)
@@ -221,10 +225,11 @@ class View:
         else:
             mixed = self.product(number, divisor.weights)
             square = self.product(divisor.weights, divisor.weights)
+        draws = min(own.drawn.shape[1], divisor.drawn.shape[1])
         return Line(
             *(own.value, divisor.value, size, mixed, square),
             *(own.largest + divisor.largest, own.error + divisor.error),
-            *(own.drawn, divisor.drawn),
+            *(own.drawn[:, :draws], divisor.drawn[:, :draws]),
         )
 
 
@@ -351,6 +356,7 @@ def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: F
         if math.isfinite(found):
             first = np.where(told, np.maximum(first, low.end(found, 0.0, -1)), first)
             last = np.where(told, np.minimum(last, high.end(found, 0.0, 1)), last)
+    first = np.minimum(first, 1.0)
     last = np.maximum(first, last)
     return Band(np.clip(near, first, last), first, last)
 
@@ -381,7 +387,8 @@ def _along(measure: Measure, axis: int, weights: bytes) -> View:
 @lru_cache(maxsize=8)
 def _simulated(law: Noise, size: int, stream: int) -> FloatArray:
     """Draws of so many bins' noise, in shares: (bins, draws); none where they are too many."""
-    draws = min(_MOST_DRAWS, max(_FEWEST_DRAWS, _DRAWN // size))
+    more, draws = min(_MOST_DRAWS, _DRAWN // size // 4), min(DRAWS, _DRAWN // size)
+    draws = max(_FEWEST_DRAWS, more, draws)
     if size * draws > 4 * _DRAWN:
         return np.empty((size, 0))
     drawn = family_of(law).drawn(law, size, draws, public_stream("questions", stream))

@@ -1,11 +1,17 @@
 """Smooth weights of one axis between splines: kernels, and integrals of kernels.
 
-The coefficients a of least squares on a grid of every cell, and on each cell the largest that the
-weight g is above and below ``sum_j a_j beta_j`` there. Between two places of the grid w apart a
-function is at most the larger of its values there and ``w^2 sup |f''| / 8 + w J / 4``, J the sum of
-the jumps of f' in between. The second derivative of the splines is ``cells^2 sum_j (a_{j+2} - 2
-a_{j+1} + a_j) N_j`` with N_j that sum to one. What is found on a cell is added to the coefficients
-of all bins that live there (`dbern.strategies.bins` does the same for released functions).
+The coefficients a of least squares on a grid of every cell; and on each cell the largest that the
+weight g is above ``sum_j a_j beta_j`` there. That of the one or two cells in the middle of a bin is
+added to its coefficient. What is then still missing on a cell is added to all bins that live there
+(`dbern.strategies.bins` does so for released functions), which sum to one: a majorant, whatever the
+coefficients were. The minorant likewise.
+
+Between two places of the grid w apart ``f = g - sum_j a_j beta_j`` is at most the larger of its
+values there and ``w^2 sup |f''| / 8 + w J / 4``, J the sum of the jumps of f' in between. ``|f''|``
+is at most that of g and of the splines, ``cells^2 sum_j (a_{j+2} - 2 a_{j+1} + a_j) N_j`` with N_j
+that sum to one. Where g has no kink on a cell, three neighboring places of it say more: their
+second difference is w^2 times the second derivative at a place between them, 2 w away at most, over
+which it changes by 2 w times a bound of the third at most.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ import numpy as np
 from dbern.bernstein.kernels import Kernel
 from dbern.strategies.bins import bin_matrix
 from dbern.synopsis.questions.splines import AxisSplines, Sides
-from dbern.types import UNIT_ROUNDOFF, FloatArray
+from dbern.types import UNIT_ROUNDOFF, BoolArray, FloatArray
 
 _STEPS = 32  # of a cell
 _DAMPING = 1e-7  # of the mean square of a bin, as where bins are planned
@@ -27,9 +33,10 @@ _STEP = 1e-6  # of a bandwidth, to differences
 
 def density_sides(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> Sides:
     """Return the sides of ``K(y - t) / K(0)`` for places y (m,) of the unit interval."""
-    apart = places[:, None] - _grid(splines)
-    jump = _kinks(splines, kernel, places) * kernel.jumps * 2 * kernel.slope / kernel.peak
-    return _fitted(splines, kernel(apart) / kernel.peak, kernel.curvature / kernel.peak, jump)
+    apart, kinks = places[:, None] - _grid(splines), _kinks(splines, kernel, places)
+    jump = kinks * kernel.jumps * 2 * kernel.slope / kernel.peak
+    bend, third = kernel.curvature / kernel.peak, kernel.third / kernel.peak
+    return _fitted(splines, kernel(apart) / kernel.peak, bend, jump, (kinks == 0, third))
 
 
 def slope_sides(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> Sides:
@@ -61,8 +68,13 @@ def _kinks(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> FloatArr
 def mass_sides(splines: AxisSplines, kernel: Kernel, low: FloatArray, high: FloatArray) -> Sides:
     """Return the sides of ``int_low^high K(y - t) dy`` for intervals (m,) each."""
     t = _grid(splines)
-    values = kernel.cumulative(high[:, None] - t) - kernel.cumulative(low[:, None] - t)
-    return _fitted(splines, values, 2 * kernel.slope, np.zeros((1, splines.cells)))
+    first = low[:1] if (low == low[:1]).all() else low  # of cumulative shares
+    values = kernel.cumulative(high[:, None] - t) - kernel.cumulative(first[:, None] - t)
+    kinks = np.zeros((len(low), splines.cells))
+    if kernel.jumps:
+        kinks = _kinks(splines, kernel, low) + _kinks(splines, kernel, high)
+    smooth = kinks == 0, 2 * kernel.curvature
+    return _fitted(splines, values, 2 * kernel.slope, np.zeros((1, splines.cells)), smooth)
 
 
 def _grid(splines: AxisSplines) -> FloatArray:
@@ -79,20 +91,56 @@ def _solver(splines: AxisSplines) -> tuple[FloatArray, FloatArray]:
     return beta, np.asarray(np.linalg.solve(square, beta.T).T, dtype=np.float64)
 
 
-def _fitted(splines: AxisSplines, values: FloatArray, bend: float, jump: FloatArray) -> Sides:
-    """Sides of weights (m, places) of the grid; `jump` (m, cells) of their first derivative."""
+def _fitted(
+    splines: AxisSplines,
+    values: FloatArray,
+    bend: float,
+    jump: FloatArray,
+    smooth: tuple[BoolArray, float] | None = None,
+) -> Sides:
+    """Sides of weights (m, places) of the grid; see the module.
+
+    `jump` (m, cells) bounds their first derivative's jumps, and `smooth` says on which cells the
+    second has none, with what bounds the third.
+    """
     beta, solve = _solver(splines)
-    near = values @ solve
-    above = _over_cells(values - near @ beta.T)
-    below = _over_cells(near @ beta.T - values)
-    width = 1 / (splines.cells * _STEPS)
-    curved = np.full(len(near), bend)
-    if splines.degree > 1:
-        curved += splines.cells**2 * np.abs(np.diff(near, n=2, axis=1)).max(axis=1)
-    between = width**2 * curved[:, None] / 8 + width * jump / 4 + _FLOATS * np.abs(near).max()
-    low = near - _over_supports(below + between, splines)
-    high = near + _over_supports(above + between, splines)
-    return Sides(low, near, high)
+    near, width = values @ solve, 1 / (splines.cells * _STEPS)
+    missing = values - near @ beta.T
+    ends = []
+    for sign in (-1, 1):
+        found = near + sign * _over_middles(_over_cells(sign * missing), splines)
+        left = sign * (values - found @ beta.T)
+        between = width**2 * (bend + _derivative(found, splines, 2))[:, None] / 8 + width * jump / 4
+        if smooth is not None:
+            third = (smooth[1] + _derivative(found, splines, 3))[:, None]
+            own = (_bent(left, splines) + 2 * width**3 * third) / 8
+            between = np.where(smooth[0], np.minimum(own, between), between)
+        between = between + _FLOATS * np.abs(found).max()
+        ends.append(found + sign * _over_supports(_over_cells(left) + between, splines))
+    return Sides(ends[0], near, ends[1])
+
+
+def _derivative(found: FloatArray, splines: AxisSplines, order: int) -> FloatArray:
+    """Bound a derivative of splines off their knots, (m,)."""
+    if splines.degree < order:
+        return np.zeros(len(found))
+    return np.asarray(splines.cells**order * np.abs(np.diff(found, n=order, axis=1)).max(axis=1))
+
+
+def _bent(values: FloatArray, splines: AxisSplines) -> FloatArray:
+    """The largest second difference of values (m, places) inside each cell."""
+    sizes = np.abs(values[:, 2:] - 2 * values[:, 1:-1] + values[:, :-2])
+    sizes = np.pad(sizes, ((0, 0), (0, 1))).reshape(len(values), splines.cells, _STEPS)
+    return np.asarray(sizes[:, :, :-1].max(axis=2))
+
+
+def _over_middles(error: FloatArray, splines: AxisSplines) -> FloatArray:
+    """The largest over the one or two cells in the middle of each bin's support, (m, bins)."""
+    half = splines.degree // 2
+    padded = np.pad(error, ((0, 0), (splines.degree - half, splines.degree - half)))
+    if splines.degree % 2 == 0:
+        return padded
+    return np.maximum(padded[:, 1:], padded[:, :-1])
 
 
 def _over_cells(error: FloatArray) -> FloatArray:

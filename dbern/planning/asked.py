@@ -40,10 +40,10 @@ class Questions:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, names: Sequence[str] | None) -> Questions | None:
+    def of(cls, names: Sequence[str]) -> Questions | None:
         """Return those of a spec; None where the function alone is asked for, as it is of any."""
-        found = tuple(dict.fromkeys(names or ()))
-        return None if found in ((), ("density",)) else cls(found)
+        found = tuple(dict.fromkeys(names))
+        return None if found == ("density",) else cls(found)
 
     def widths(
         self, degree: int, cells: Sequence[int], noise: Covariance, density: float

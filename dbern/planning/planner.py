@@ -253,6 +253,7 @@ class Settings:
     def of(cls, spec: ReleaseSpec, n: int, at_once: int) -> Settings:
         """Return those of a spec."""
         names, both = spec.domain.names, {key: spec.per_axis(key) for key in _ORDERS}
+        asked = spec.mechanism.questions
         return cls(
             families=spec.families,
             charge=spec.charge,
@@ -268,7 +269,7 @@ class Settings:
             },
             certified=spec.mechanism.objective == "certified",
             reference=spec.reference,
-            questions=Questions.of(spec.mechanism.questions),
+            questions=Questions.of(asked) if asked else None,
         )
 
     @property

@@ -498,17 +498,17 @@ def outlook_of(
     unsigned = all(one.unsigned for one in sums)
     top = max(math.prod(g.peak for g in one.kernels) * one.unit for one in sums)
     extent = combination.extent((0.0 if unsigned else -top, top))
-    apart = combination.kind == "ratio"
-    if apart or any(one.candidates for one in sums):
+    if combination.kind == "ratio":
         asked = _asked(pairs, problem, None)
-        return Outlook(extent=extent, unit=unit, by_place=apart, questions=asked)
+        return Outlook(extent=extent, unit=unit, by_place=True, questions=asked)
     errors, widths = [], []
     for one, planned in pairs:
-        errors += [_expected(planned, problem(one))] * one.outputs
+        errors += [None if one.candidates else _expected(planned, problem(one))] * one.outputs
         widths += [_evenly_spread(one, planned)] * one.outputs
     follows = unsigned and all(width is not None for width in widths)
     these = combination.error([width or 0.0 for width in widths]) if follows else None
-    expected = combination.error(errors)
+    known = [error for error in errors if error is not None]
+    expected = combination.error(known) if len(known) == len(errors) else None
     return Outlook(expected, these, extent, unit, questions=_asked(pairs, problem, expected))
 
 

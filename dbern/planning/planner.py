@@ -47,6 +47,7 @@ from dbern.planning.plans import (
     ReleasePlan,
     cost,
     outlook_of,
+    spec_for_rows,
 )
 from dbern.planning.predicted import Reference
 from dbern.planning.spec import ReleaseSpec
@@ -134,6 +135,7 @@ def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, .
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
+    spec = spec_for_rows(spec, n)
     measurements = [resolved(one, n, spec) for one in spec.components]
     if any(one.spent < 0 for one in measurements):  # it would hide a fraction in the sum
         raise SpecError(f'target.kind: "{spec.learner.kind}" spends less than 0. Write spent >= 0')
@@ -144,6 +146,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     if all(one.entries for one in measurements):
         _refuse_choices(settings)
     chosen_ways = {one.name: choose(one, settings) for one in measurements}
+    chosen_ways = {one.name: _as_counted(one, chosen_ways) for one in measurements}
     found = [plan_measurement(one, settings, *chosen_ways[one.name]) for one in measurements]
     planned = tuple(one for one, _ in found)
     counters = Counters.of([one for _, one in found], spec.records, spec.protection.unit, n)
@@ -467,6 +470,19 @@ def released_kinds(family: NoiseFamily, measurement: Measurement, settings: Sett
     named = [kind for kind, name in family.kinds.items() if settings.noise in ("auto", name)]
     bins = measurement.candidates or asked_of(measurement, settings)
     return [kind for kind in named if kind == "binned" or not bins]
+
+
+def _as_counted(
+    measurement: Measurement, ways: Mapping[str, tuple[Any, tuple[int, ...], NoiseFamily]]
+) -> tuple[Any, tuple[int, ...], NoiseFamily]:
+    """Take for records with weights the bins that count them: questions then weigh them together.
+
+    Either choice errs nearly as little, and noise and sensitivity are those of what is taken.
+    """
+    strategy, h, family = own = ways[measurement.name]
+    counted, order, _ = ways.get(measurement.counted_in or "", own)
+    alike = not measurement.entries and strategy.kind == counted.kind == "binned"
+    return (counted, order, family) if alike else (strategy, h, family)
 
 
 def _without_delta(

@@ -186,6 +186,14 @@ class Outlook:
         return {name: one for name, one in asdict(self).items() if name != "questions" or one}
 
 
+def spec_for_rows(spec: ReleaseSpec, n: int) -> ReleaseSpec:
+    """Return the spec with what its learner chooses for a public number of rows."""
+    if not spec.learner.chooses:
+        return spec
+    learner = spec.learner.for_rows(spec.records, n, spec.charge)
+    return spec.changed({"target": learner.get_params()})
+
+
 @dataclass(frozen=True)
 class ReleasePlan:
     """A release, resolved.
@@ -281,9 +289,10 @@ class ReleasePlan:
 
     def counters(self, spec: ReleaseSpec) -> Counters:
         """The planned sums over records."""
+        own = spec_for_rows(spec, self.n).components
         parts = [
             one.restore(planned.strategy, self.n, planned.counting)
-            for one, planned in zip(spec.components, self.components, strict=True)
+            for one, planned in zip(own, self.components, strict=True)
         ]
         return Counters.of(parts, spec.records, self.protection.unit, self.n)
 

@@ -21,7 +21,7 @@ from dbern.counting.measurement import Measurement
 from dbern.data.storage import place_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
-from dbern.planning.plans import WRITERS, PlannedMeasurement, ReleasePlan
+from dbern.planning.plans import WRITERS, PlannedMeasurement, ReleasePlan, spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.contract import array_names
@@ -156,6 +156,7 @@ def _attributes(
 ) -> dict[str, Any]:
     """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
     content, expected = plan.to_dict(), plan.outlook.expected
+    spec = spec_for_rows(spec, plan.n)
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,

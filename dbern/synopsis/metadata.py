@@ -229,6 +229,7 @@ class _CombineFacts(Facts):
     constant: _NotNegative = ABSENT
     response: Text = ABSENT
     weight: Annotated[int, Field(ge=1, le=MOST_NUMBERS**2)] = ABSENT
+    products: Literal["weighted"] = ABSENT
     ridge: Positive = ABSENT
 
     @model_validator(mode="after")
@@ -236,7 +237,8 @@ class _CombineFacts(Facts):
         ranged, solved = self.kind in RANGED, self.kind == LEAST_SQUARES
         stated = self.declares("response"), self.declares("weight")
         require(stated == (solved, solved), "response and weight")
-        require(solved or not self.declares("ridge"), "ridge: is not of this kind")
+        for name in ("ridge", "products"):
+            require(solved or not self.declares(name), f"{name}: is not of this kind")
         require((self.low is None, self.high is None) == (not ranged,) * 2, "low and high")
         require(not ranged or self.low < self.high, "low must be below high")
         both = self.declares("grid"), self.declares("degree")

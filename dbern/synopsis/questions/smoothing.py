@@ -17,23 +17,45 @@ import numpy as np
 from dbern.bernstein.kernels import Kernel
 from dbern.strategies.bins import bin_matrix
 from dbern.synopsis.questions.splines import AxisSplines, Sides
-from dbern.types import FloatArray
+from dbern.types import UNIT_ROUNDOFF, FloatArray
 
 _STEPS = 32  # of a cell
 _DAMPING = 1e-7  # of the mean square of a bin, as where bins are planned
 _FLOATS = 1e-12
+_STEP = 1e-6  # of a bandwidth, to differences
 
 
 def density_sides(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> Sides:
     """Return the sides of ``K(y - t) / K(0)`` for places y (m,) of the unit interval."""
     apart = places[:, None] - _grid(splines)
+    jump = _kinks(splines, kernel, places) * kernel.jumps * 2 * kernel.slope / kernel.peak
+    return _fitted(splines, kernel(apart) / kernel.peak, kernel.curvature / kernel.peak, jump)
+
+
+def slope_sides(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> Sides:
+    """Return the sides of ``K'(y - t) / sup |K'|`` for K' without jumps.
+
+    Quotients of differences over ``2 e`` miss K' by ``e^2 sup |K'''| / 6``, by ``e sup |K''| / 4``
+    at a kink, and by rounding.
+    """
+    apart, step = places[:, None] - _grid(splines), _STEP * kernel.bandwidth
+    values = (kernel(apart + step) - kernel(apart - step)) / (2 * step * kernel.slope)
+    missed = step**2 * kernel.third / 6 + step * kernel.curvature / 4
+    missed += (kernel.ulps + 4) * UNIT_ROUNDOFF * (kernel.peak + kernel.slope) / step
+    jump = _kinks(splines, kernel, places) * kernel.curvature / kernel.slope
+    found = _fitted(splines, values, kernel.third / kernel.slope, jump)
+    error = missed / kernel.slope
+    return Sides(found.low - error, found.near, found.high + error)
+
+
+def _kinks(splines: AxisSplines, kernel: Kernel, places: FloatArray) -> FloatArray:
+    """How many kinks of ``K(y - t)`` each cell may have, (m, cells)."""
     ends = places[:, None] - np.arange(splines.cells + 1) / splines.cells
     near = np.zeros((len(places), splines.cells))
-    for kink in kernel.kinks if kernel.jumps else ():
+    for kink in kernel.kinks:
         for at in {kink, -kink}:
             near += (ends[:, :-1] >= at - _FLOATS) & (ends[:, 1:] <= at + _FLOATS)
-    jump = near * 2 * kernel.slope / kernel.peak
-    return _fitted(splines, kernel(apart) / kernel.peak, kernel.curvature / kernel.peak, jump)
+    return near
 
 
 def mass_sides(splines: AxisSplines, kernel: Kernel, low: FloatArray, high: FloatArray) -> Sides:

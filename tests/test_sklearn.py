@@ -357,6 +357,10 @@ def test_coefficients_are_those_of_the_predictions(quick):
     np.testing.assert_allclose(line.coef_, [3, -1], atol=0.01)
     assert abs(line.intercept_ - 1) < 0.01
     assert line.predict([[1.0, 0.0]]) == line.predict([[9.0, -9.0]])  # the nearest within
+    bent = estimators.Ridge(bounds=(0, 1), y_bounds=(-1, 5), epsilon=1e6, degree=2)
+    squared = 3 * TWO[:, 0] ** 2 - TWO[:, 0] * TWO[:, 1] + 1
+    np.testing.assert_allclose(bent.fit(TWO, squared).predict(TWO), squared, atol=0.02)
+    assert bent.coef_.shape == (5,)
     for classes, labels in (
         ([0, 1], TWO[:, 0] > 0.5),
         ([0, 1, 2], np.digitize(TWO[:, 0], [1 / 3, 2 / 3])),

@@ -241,7 +241,7 @@ def release(
                 manifest = publish(ledger, spec, plan, reservation, journal.progress)
             with journal.stage("committing"):
                 ledger.commit(reservation, manifest)
-        return Release(reservation.output, reservation.charge, notes)
+        return Release(reservation.output, reservation.charge, notes + _warnings(plan))
 
 
 def abandon(
@@ -423,6 +423,10 @@ def _notes(ledger: BudgetLedger, reservation: Reservation, frame: Frame | None) 
     if frame is None or not (counted or _is_spooled(ledger, reservation, frame)):
         return ()
     return ("what was spooled or counted before goes on: this table was not read",)
+
+
+def _warnings(plan: ReleasePlan) -> tuple[str, ...]:
+    return tuple(note for note in plan.notes if note.startswith("WARNING"))
 
 
 _READ_ALREADY = "A reader is read once, and this one may have been: give a fresh one"

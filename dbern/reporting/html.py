@@ -394,6 +394,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
         headline=promises.headline,
         promises=[text for _, text in promises.lines()],
         components=facts["components"],
+        regression=_regression(synopsis),
         recipes=recipes(synopsis),
         parameters={
             key: _told(value) for key, value in facts["target"].items() if key not in ("kind", "n")
@@ -496,7 +497,17 @@ def _what(facts: Mapping[str, Any], meaning: Meaning, groups: int) -> str:
     over = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     several = f", for {groups} groups" if groups else ""
     rows = f", from {number(facts['target']['n'])} rows" if facts["target"].get("n") else ""
-    return f"{_NAMES[meaning]} over {over}{several} ({facts['target']['kind']}){rows}"
+    name = "Mean curve" if facts["combine"].get("grid") else _NAMES[meaning]
+    return f"{name} over {over}{several} ({facts['target']['kind']}){rows}"
+
+
+def _regression(synopsis: Synopsis) -> dict[str, Any] | None:
+    if synopsis.combination.kind != LEAST_SQUARES:
+        return None
+    found = synopsis.regression()
+    values = [("intercept", found.intercept), *found.coefficients.items()]
+    rows = [(name, value, *found.intervals[name]) for name, value in values]
+    return {"told": str(found).partition("\n")[0], "rows": rows}
 
 
 def _caption(synopsis: Synopsis, picture: Picture) -> str:

@@ -121,7 +121,7 @@ class KernelRegressor(_Regressor):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Ridge(_Regressor):
-    """Linear least squares, solved of released moments of up to 63 columns.
+    """Linear or quadratic least squares, solved of released moments of up to 63 columns.
 
     Parameters
     ----------
@@ -129,12 +129,15 @@ class Ridge(_Regressor):
         Public bounds of the response; values outside are moved to them.
     C : "auto" or float
         The paper's: scikit-learn's alpha is n/C, of columns that their bounds map to [0, 1].
+    degree : 1 or 2
+        2 adds the products of two columns, and their squares, each moved to [-1, 1].
 
     Attributes
     ----------
     coef_ : array (l,)
+        With degree 2 those of products follow, in the order of ``synopsis_.regression()``.
     intercept_ : float
-        Of the linear function, which predictions are within the bounds of X and y.
+        Of the function, which predictions are within the bounds of X and y.
 
     Examples
     --------
@@ -146,6 +149,7 @@ class Ridge(_Regressor):
     method: ClassVar[Literal["moments"]] = "moments"
 
     C: float | str | None = None
+    degree: int | None = None
 
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
         """Release the moments of X and y, and solve the regression of y."""

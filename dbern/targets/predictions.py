@@ -428,7 +428,8 @@ def bayes_notes(combination: Combination, law: Noise) -> tuple[str, ...]:
     There is no prediction for so many classes and axes that it would take seconds.
     """
     axes, classes = len(combination.peaks), len(combination.classes)
-    if axes * classes > _MOST_LIKELIHOODS:
+    draws = min(_DRAWS, _DRAWS * _MOST_LIKELIHOODS // (axes * classes))
+    if draws < 2:
         return ()
     angles = 2 * np.pi * np.arange(classes)[:, None] / classes + np.pi * np.arange(axes) / axes
     means = np.cos(angles)
@@ -451,7 +452,7 @@ def bayes_notes(combination: Combination, law: Noise) -> tuple[str, ...]:
         return float(np.mean(codes != truth))
 
     noise, deviation = _draws(law, exact.size), deviation_of(law)
-    ours = float(np.mean([wrong(exact + own, deviation) for own in noise]))
+    ours = float(np.mean([wrong(exact + own, deviation) for own in noise[:draws]]))
     least, constant = wrong(exact, _LEAST), 1 - 1 / classes
     lines = (
         f"predicted share of wrong classes {ours:.3g}; a constant predictor {constant:.3g}; "

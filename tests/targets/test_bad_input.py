@@ -1,0 +1,129 @@
+"""Records that tell nothing: every learner that is tried first answers, or says what to write."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dbern
+
+ROWS = 60
+BOUNDS = {"x": [0.0, 1.0], "y": [0.0, 1.0]}
+LISTED = {"data__bounds__c": {"values": ["a", "b", "c"]}}
+LABEL = {"data__label": {"column": "label", "classes": ["no", "yes"]}}
+RESPONSE = {"data__response": {"column": "r", "bounds": [-1.0, 1.0]}}
+LATTICE = {"mechanism": {"k": 4, "h": 1, "noise": "laplace"}}
+VECTOR = {"mechanism": {"k": None, "h": None, "noise": None}}
+BAYES = {"kind": "naive-bayes", "bandwidth": [0.2, 0.2]}
+LEARNERS = {
+    "ridge": ({"kind": "ridge-regression"}, RESPONSE | VECTOR),
+    "ridge, lists": ({"kind": "ridge-regression"}, RESPONSE | VECTOR | LISTED),
+    "ridge, degree 2": ({"kind": "ridge-regression", "degree": 2}, RESPONSE | VECTOR),
+    "ridge, weights": ({"kind": "ridge-regression", "method": "weights"}, RESPONSE | VECTOR),
+    "logistic": ({"kind": "logistic-regression"}, LABEL | VECTOR),
+    "logistic, weights": ({"kind": "logistic-regression", "method": "weights"}, LABEL | VECTOR),
+    "Gaussian": ({"kind": "gaussian-naive-bayes", "std_floor": [0.01, 0.01]}, LABEL | VECTOR),
+    "Gaussian, lists": (
+        {"kind": "gaussian-naive-bayes", "std_floor": [0.01, 0.01]}, LABEL | VECTOR | LISTED
+    ),
+    "Bayes": (BAYES, LABEL | LATTICE),
+    "Bayes, lists": (BAYES, LABEL | LATTICE | LISTED),
+    "Bayes, joint": (BAYES | {"release": "joint"}, LABEL | LATTICE),
+}  # fmt: skip
+FAST = {("ridge, lists", "one row"), ("Gaussian", "one class")}
+
+
+def fine(rows: int = ROWS) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(5)
+    x, y = rng.uniform(0, 1, (2, rows))
+    label = np.where(x + 0.3 * rng.normal(size=rows) > 0.5, "yes", "no")
+    return {
+        "x": x,
+        "y": y,
+        "r": np.clip(x - y, -1, 1),
+        "label": label,
+        "c": rng.choice([*"abc"], rows),
+    }
+
+
+BAD = {
+    "constant columns": lambda found: found | {"x": np.full(ROWS, 0.5), "y": np.ones(ROWS)},
+    "constant response": lambda found: found | {"r": np.zeros(ROWS)},
+    "fewer rows than columns": lambda found: {name: own[:2] for name, own in found.items()},
+    "one row": lambda found: {name: own[:1] for name, own in found.items()},
+    "one class": lambda found: found | {"label": np.full(ROWS, "yes")},
+    "separable": lambda found: found | {"label": np.where(found["x"] > 0.5, "yes", "no")},
+    "wide bounds": lambda found: found | {name: found[name] / 1000 for name in ("x", "y", "r")},
+    "not listed": lambda found: found | {"c": np.full(ROWS, "elsewhere")},
+    "missing": lambda found: found | {"x": np.full(ROWS, math.nan)},
+}
+
+
+def answered(project, client, columns, target, sections, points):
+    project.write(columns, files=1)
+    project.grant("1")
+    given = project.spec(
+        **{"data__bounds": BOUNDS, "target": {"bandwidth": None, **target}} | sections
+    )
+    released = dbern.release(given, client=client)
+    warnings = [note for note in dbern.plan(given).notes if note.startswith("WARNING")]
+    assert list(released.notes) == warnings  # a note of a plan is soon out of sight
+    synopsis = released.synopsis
+    values = synopsis(points)
+    assert np.isfinite(np.asarray(values, dtype=float)).all()
+    if "data__label" in sections:
+        assert set(np.asarray(synopsis.predict(points)).tolist()) <= {"no", "yes"}
+    elif "method" not in target:
+        found = synopsis.regression()
+        assert np.isfinite([*found.coefficients.values(), found.intercept]).all()
+        assert all(low < high for low, high in found.intervals.values())
+
+
+@pytest.mark.parametrize(
+    ("learner", "bad"),
+    [
+        pytest.param(*one, marks=() if one in FAST else pytest.mark.slow)
+        for one in itertools.product(LEARNERS, BAD)
+    ],
+)
+def test_bad_input_has_an_answer(project, client, learner, bad):
+    target, sections = LEARNERS[learner]
+    points = {name: own[:5] for name, own in fine().items() if name in ("x", "y")}
+    points |= {"c": np.array([*"abcab"])} if "lists" in learner else {}
+    answered(project, client, BAD[bad](fine()), target, sections, points)
+
+
+def curves(project, client, listed):
+    project.write({"x": [0.0]}, files=1)
+    (path,) = project.folder.joinpath("data").iterdir()
+    table = pa.table({"load": pa.array(listed, pa.list_(pa.float64()))})
+    pq.write_table(table, path)
+    project.grant("1")
+    given = project.spec(
+        data__bounds={"x": None, "y": None, "t": [0.0, 1.0]},
+        data__response={"column": "load", "bounds": [-1.0, 1.0], "points": 9},
+        target={"bandwidth": None, "kind": "functional-mean"},
+        **VECTOR,
+    )
+    synopsis = dbern.release(given, client=client).synopsis
+    assert np.isfinite(synopsis(np.linspace(0, 1, 7))).all()
+    assert synopsis.band() > 0
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        pytest.param([None] * 5, id="missing"),
+        pytest.param([[0.25] * 9], id="one row", marks=pytest.mark.slow),
+        pytest.param([[0.25] * 9] * ROWS, id="constant", marks=pytest.mark.slow),
+        pytest.param([[1e-3 * i for i in range(9)]] * ROWS, id="wide", marks=pytest.mark.slow),
+        pytest.param([[0.25] * 8, [math.inf] * 9, []], id="other lengths", marks=pytest.mark.slow),
+    ],
+)
+def test_bad_curves_have_a_mean(project, client, listed):
+    curves(project, client, listed)

@@ -16,6 +16,7 @@ import dbern
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
+from dbern.planning.tradeoffs import smallest_epsilon, tradeoff
 from dbern.releasing import choosing, publish
 from dbern.reporting import live
 from dbern.strategies.bias import KernelMixture, approximation_of
@@ -138,7 +139,7 @@ def test_bands_hold_for_every_bandwidth_that_may_be_chosen(project, spec, monkey
         told = synopsis.distribution()
         smoothed = told.mass({"x": (2.0, 5.0)}, target="smoothed", beta=beta)
         records = told.mass({"x": (2.0, 5.0)}, beta=beta)
-        (tail,) = live._counting(synopsis, synopsis.arrays, 8, {})["tails"]
+        (tail,) = live._counting(synopsis, told, 8, {})["tails"]
         return [synopsis.bound(beta).noise, synopsis.bound(beta, about="any-database").noise,
                 float(smoothed.high - smoothed.low), tail[0] if beta == "0.05" else None,
                 float(records.high - records.low)]  # fmt: skip
@@ -216,6 +217,20 @@ def test_private_rows_units_and_groups_may_choose_too(data, case):
     moves = [other.function_sensitivity for other in one.candidates]
     assert moves[0] == one.function_sensitivity
     assert moves == sorted(moves, reverse=True)
+
+
+def test_no_epsilon_is_searched_for_where_it_changes_the_bandwidths(case):
+    with pytest.raises(SpecError, match='--target-error: with bandwidth = "auto"'):
+        smallest_epsilon(case[0], 1.0)
+
+
+@pytest.mark.slow
+def test_the_table_of_a_plan_has_bins_alone_where_they_choose(project):
+    spec = project.spec(target=AUTO, budget={"epsilon": "0.05"}, **ONE)
+    found = tradeoff(spec)
+    assert {one.noise_kind for one in found} == {"binned-laplace", "binned-k-norm"}
+    planned = dbern.plan(spec)
+    assert (found[0].k, found[0].values) == (planned.k, planned.strategy.layout.size)
 
 
 def test_stored_choices_are_read_strictly():

@@ -16,9 +16,10 @@ its size over a fifth of an axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import lru_cache, partial, reduce
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from dbern.bernstein.kernels import Kernel
 from dbern.counting.measurement import Measurement
 from dbern.counting.moments import cells_for
 from dbern.errors import SpecError
+from dbern.planning.asked import FINER, Questions, mean_width
 from dbern.planning.predicted import (
     Reference,
     grid_points,
@@ -36,6 +38,7 @@ from dbern.planning.predicted import (
     unit_noise,
     worst_error,
 )
+from dbern.privacy.accuracy import Covariance
 from dbern.privacy.families import NoiseFamily
 from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bias import GramBall, Released
@@ -72,10 +75,17 @@ class Candidate:
     certified: bool
     share: float = _WORST_SHARE
     missed: float = 0.0  # of the worst, whatever the bins: by the lattice
+    widths: Callable[[float], dict[str, float]] | None = None  # of what else is asked
 
     @property
     def error(self) -> float:
-        """The predicted sup error.
+        """The predicted sup error; where more is asked, the mean of it all."""
+        own = self.sup_error
+        return own if self.widths is None else mean_width(self.widths(own))
+
+    @property
+    def sup_error(self) -> float:
+        """That of the function.
 
         Certified, the worst database adds its error to that of the noise. A typical one's has
         nothing to do with the noise: squares add. Real records crowd: where none says where they
@@ -109,6 +119,7 @@ class Problem:
     largest_k: int
     largest_lattice: int
     to_beat: float = math.inf
+    questions: Questions | None = None
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -181,8 +192,8 @@ class Problem:
 
     def candidate(self, strategy: Strategy, h: tuple[int, ...], missed: float = 0.0) -> Candidate:
         """Predict the errors of one way to release, or as much as shows that it cannot win."""
-        noise, sure = self.least_noise(strategy, h), self.certified
-        least = Candidate(strategy, h, noise, 0.0, 0.0, sure, self.share, missed)
+        noise, given = self.least_noise(strategy, h), self._given(strategy, missed)
+        sure, least = self.certified, Candidate(strategy, h, noise, 0.0, 0.0, *given)
         if least.error >= self.to_beat:
             return least
         worst = worst_error(self.kernels, strategy, h)
@@ -214,7 +225,7 @@ class Problem:
 
     def _deviation(self, strategy: Strategy, h: tuple[int, ...]) -> float:
         """The largest over points, on a grid, of the standard deviation of the noise there."""
-        noise = self.family.covariance(self._values(strategy)).scaled(self._scale(strategy))
+        noise = self._noise_of(strategy)
         axes = list(zip(strategy.lattice.k, h, strategy.axis_maps, strict=True))
         if noise.correlation == 0:
             return noise.deviation * math.prod(largest_row(*axis) for axis in axes)
@@ -227,8 +238,20 @@ class Problem:
     def estimate(self, strategy: BinnedStrategy, h: tuple[int, ...], missed: float) -> float:
         """The predicted error at once, but for that of a typical database."""
         noise, worst = self.noise_estimate(strategy, h), worst_error(self.kernels, strategy, h)
-        sure, share = self.certified, self.share
-        return Candidate(strategy, h, noise, 0.0, worst, sure, share, missed).error
+        return Candidate(strategy, h, noise, 0.0, worst, *self._given(strategy, missed)).error
+
+    def _given(self, strategy: Strategy, missed: float) -> tuple[Any, ...]:
+        """What candidates have of the problem."""
+        asked = None if self.questions is None else self.widths(strategy, self.questions)
+        return self.certified, self.share, missed, asked
+
+    def widths(self, strategy: Any, questions: Questions) -> Callable[[float], dict[str, float]]:
+        """Return what questions of bins will be answered with, given the density's error."""
+        cells = [one.cells for one in strategy.bins]
+        return partial(questions.widths, strategy.bins[0].degree, cells, self._noise_of(strategy))
+
+    def _noise_of(self, strategy: Strategy) -> Covariance:
+        return self.family.covariance(self._values(strategy)).scaled(self._scale(strategy))
 
     def _scale(self, strategy: Strategy) -> float:
         """Scale of the noise of a released value."""
@@ -398,7 +421,8 @@ class _Grid:
 def _fitting_bins(problem: Problem) -> list[_Grid]:
     """By degree and cells a deviation, in order: those that are few enough."""
     kernels, grids = problem.kernels, {}
-    for degree, resolutions in _BIN_RESOLUTIONS.items():
+    for degree, usual in _BIN_RESOLUTIONS.items():
+        resolutions = usual + (FINER.get(degree, ()) if problem.questions else ())
         if degree == 2 or (degree + 1) ** len(kernels) <= _MOST_TERMS:
             for each in reversed(resolutions):  # of those with the same cells the coarsest
                 grid = _Grid(degree, each, tuple(_cells(kernels, each)))
@@ -548,15 +572,6 @@ def _grid(axes: int) -> FloatArray:
 
 
 # --- Every candidate of a strategy
-
-__all__ = [
-    "Candidate",
-    "Problem",
-    "Reference",
-    "candidates",
-    "chosen",
-    "require_positive_definite",
-]
 
 
 def candidates(family: str, problem: Problem) -> Iterator[Candidate]:

@@ -33,6 +33,7 @@ from dbern.data.frames import Frame, frame_of
 from dbern.data.objects import is_url
 from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.errors import SpecError
+from dbern.planning.asked import Questions
 from dbern.planning.choose import (
     Candidate,
     Problem,
@@ -141,6 +142,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     spent = [(one.name, one.outputs, one.fraction + one.spent) for one in measurements]
     require_one_charge(spec.learner.kind, spent)  # for n rows it may be another measurement
     settings = Settings.of(spec, n, sum(one.outputs for one in measurements))
+    _refuse_questions(spec, measurements, settings)
     if all(one.entries for one in measurements):
         _refuse_choices(settings)
     chosen_ways = {one.name: choose(one, settings) for one in measurements}
@@ -198,6 +200,20 @@ def resolved(measurement: Measurement, n: int, spec: ReleaseSpec) -> Measurement
     return for_rows(measurement, n)
 
 
+def _refuse_questions(
+    spec: ReleaseSpec, measurements: Sequence[Measurement], settings: Settings
+) -> None:
+    """Refuse questions about rows where nothing counts rows in boxes."""
+    whole = (one for one in measurements if one.domain.names == spec.domain.names)
+    counting = any(one.unsigned and one.oblique is None for one in whole)
+    kinds = ("linear", "stack", "ratio")
+    if settings.questions and not (counting and spec.combination.kind in kinds):
+        raise SpecError(
+            f'mechanism.questions: "{spec.learner.kind}" counts no rows here. Leave it out, or '
+            'write kind = "kernel-density", with a bandwidth in place of a covariance'
+        )
+
+
 def _listed(spec: ReleaseSpec, files: Sequence[FileFacts]) -> Sequence[FileFacts]:
     """What of the files is public: where the number of rows is private, no more than how many."""
     if spec.protection.private_rows:
@@ -219,6 +235,8 @@ class Settings:
         How many arrays' certificates hold together.
     unit_rows : int
         The most rows of a unit.
+    questions : Questions, optional
+        What the bins of rows are to answer, where that is more than the function.
     """
 
     families: tuple[NoiseFamily, ...]
@@ -232,11 +250,13 @@ class Settings:
     axes: Mapping[str, Mapping[str, int] | None]
     certified: bool
     reference: Reference | None
+    questions: Questions | None = None
 
     @classmethod
     def of(cls, spec: ReleaseSpec, n: int, at_once: int) -> Settings:
         """Return those of a spec."""
         names, both = spec.domain.names, {key: spec.per_axis(key) for key in _ORDERS}
+        asked = spec.mechanism.questions
         return cls(
             families=spec.families,
             charge=spec.charge,
@@ -252,6 +272,7 @@ class Settings:
             },
             certified=spec.mechanism.objective == "certified",
             reference=spec.reference,
+            questions=Questions.of(asked) if asked else None,
         )
 
     @property
@@ -403,14 +424,8 @@ def choose(
     if measurement.linear:
         return *_corners(measurement, settings), family
     k, h = _given_k(measurement, settings), settings.per_axis("h", measurement.domain)
-    if measurement.candidates and not any(
-        _kinds(one, noise, measurement) for one in settings.families
-    ):
-        raise SpecError(
-            f'mechanism.noise, mechanism.calibration: bins choose a bandwidth, and "{noise}" has '
-            'none here. Write noise = "auto" and calibration = "tight", or numbers in place of '
-            'bandwidth = "auto"'
-        )
+    if not any(released_kinds(one, measurement, settings) for one in settings.families):
+        _refuse_bins(measurement, noise)
     if family is PAPER:
         h = h or (_PAPER_H,) * measurement.domain.dimensions
         k = k or _paper_k(measurement, settings, max(h))
@@ -423,7 +438,7 @@ def choose(
     for one in settings.families:
         to_beat = math.inf if best is None else best.error / (1 + _WORTH)
         problem = problem_of(measurement, settings, one)
-        kinds = [""] if plain_only else _kinds(one, noise, measurement)
+        kinds = [""] if plain_only else released_kinds(one, measurement, settings)
         found = chosen(kinds, replace(problem, k=k, h=h, to_beat=to_beat))
         best, family = (best, family) if found is None else (found, one)
     if best is None:
@@ -432,6 +447,29 @@ def choose(
             f'Write noise = "{family.plain}" or "auto"'
         )
     return best.strategy, best.h, family
+
+
+def _refuse_bins(measurement: Measurement, noise: str) -> None:
+    """Say which key needs the bins that a noise, or the paper's calibration, has not."""
+    what, other = "shares and quantiles are told by bins", "leave out questions"
+    if measurement.candidates:
+        what, other = "bins choose a bandwidth", 'write numbers in place of bandwidth = "auto"'
+    raise SpecError(
+        f'mechanism.noise, mechanism.calibration: {what}, and "{noise}" has none here. Write '
+        f'noise = "auto" and calibration = "tight", or {other}'
+    )
+
+
+def asked_of(measurement: Measurement, settings: Settings) -> Questions | None:
+    """Return what its bins are to answer about rows: those that count them, on all axes."""
+    return settings.questions if measurement.unsigned else None
+
+
+def released_kinds(family: NoiseFamily, measurement: Measurement, settings: Settings) -> list[str]:
+    """Return what may be released with a family: where more is asked or chosen of bins, these."""
+    named = [kind for kind, name in family.kinds.items() if settings.noise in ("auto", name)]
+    bins = measurement.candidates or asked_of(measurement, settings)
+    return [kind for kind in named if kind == "binned" or not bins]
 
 
 def _as_counted(
@@ -447,12 +485,6 @@ def _as_counted(
     return (counted, order, family) if alike else (strategy, h, family)
 
 
-def _kinds(family: NoiseFamily, noise: str, measurement: Measurement) -> list[str]:
-    """What may be released with a family; of candidates bins alone, which are theirs whatever."""
-    named = [kind for kind, name in family.kinds.items() if noise in ("auto", name)]
-    return [kind for kind in named if kind == "binned" or not measurement.candidates]
-
-
 def _without_delta(
     measurements: Sequence[Measurement],
     settings: Settings,
@@ -464,7 +496,8 @@ def _without_delta(
     a plan does not know the account.
     """
     one, *others = measurements
-    usual = one.kernels and not one.candidates and settings.noise == "auto"
+    usual = one.kernels and not one.candidates and not settings.questions
+    usual = usual and settings.noise == "auto"
     if others or not usual or not settings.charge.delta:
         return ()
     strategy, h, family = ways[one.name]
@@ -524,6 +557,7 @@ def problem_of(
         reference=_reference(measurement, settings.reference),
         largest_k=_LARGEST_AUTO_K,
         largest_lattice=int(min(largest, measurement.largest_lattice)),
+        questions=asked_of(measurement, settings),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -16,6 +16,7 @@ from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
 from dbern.data.domain import Domain
 from dbern.data.parquet import BATCH_ROWS, READERS, FileFacts, reading_bytes
+from dbern.planning.asked import told_width
 from dbern.planning.choose import Problem
 from dbern.planning.spec import ReleaseSpec, described
 from dbern.privacy.budget import Budget, Protection, decimal_text
@@ -167,13 +168,22 @@ class PlannedMeasurement:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a plan expects beside what it certifies, in data units: see `Promises`."""
+    """What a plan expects beside what it certifies, in data units: see `Promises`.
+
+    `questions` are those that the spec names, and what is predicted of each
+    (`dbern.planning.asked`): of a density in data units, else in shares.
+    """
 
     expected: float | None = None
     these_data: float | None = None
     extent: tuple[float, float] | None = None
     unit: str = ""
     by_place: bool = False
+    questions: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {name: one for name, one in asdict(self).items() if name != "questions" or one}
 
 
 def spec_for_rows(spec: ReleaseSpec, n: int) -> ReleaseSpec:
@@ -304,7 +314,7 @@ class ReleasePlan:
             "cost": asdict(self.cost),
             "notes": list(self.notes),
             "random_dp": None if self.random_dp is None else self.random_dp.to_dict(),
-            "outlook": asdict(self.outlook),
+            "outlook": self.outlook.to_dict(),
         }
 
     @classmethod
@@ -369,6 +379,10 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     apart = several or plan.certificate != plan.components[0].certificate
     lines += _certificate_lines(plan) if apart else []
     lines += plan.promises.lines()
+    asked = plan.outlook.questions.items()
+    lines += [("" if i else "questions", told_width(*one, plan.outlook.unit))
+              for i, one in enumerate(asked)]  # fmt: skip
+    lines += [("", "of evenly spread rows, with probability 0.95")] if asked else []
     cost = plan.cost
     tasks = f"{cost.rows} rows in about {cost.tasks} tasks, {cost.slabs} lattice slabs"
     memory = (
@@ -493,24 +507,37 @@ def outlook_of(
     unsigned = all(one.unsigned for one in sums)
     top = max(math.prod(g.peak for g in one.kernels) * one.unit for one in sums)
     extent = combination.extent((0.0 if unsigned else -top, top))
-    if any(one.candidates for one in sums):
-        return Outlook(extent=extent, unit=unit)
     if combination.kind == "ratio":
-        return Outlook(extent=extent, unit=unit, by_place=True)
+        asked = _asked(pairs, problem, None)
+        return Outlook(extent=extent, unit=unit, by_place=True, questions=asked)
     errors, widths = [], []
     for one, planned in pairs:
-        errors += [_expected(planned, problem(one))] * one.outputs
+        errors += [None if one.candidates else _expected(planned, problem(one))] * one.outputs
         widths += [_evenly_spread(one, planned)] * one.outputs
     follows = unsigned and all(width is not None for width in widths)
     these = combination.error([width or 0.0 for width in widths]) if follows else None
-    return Outlook(combination.error(errors), these, extent, unit)
+    known = [error for error in errors if error is not None]
+    expected = combination.error(known) if len(known) == len(errors) else None
+    return Outlook(expected, these, extent, unit, questions=_asked(pairs, problem, expected))
 
 
 def _expected(planned: PlannedMeasurement, problem: Problem) -> float:
     """What the choice predicts of typical data, whatever it aimed at."""
     strategy = strategy_of(Lattice(planned.k), planned.maps)
-    typical = replace(problem, certified=False)
+    typical = replace(problem, certified=False, questions=None)
     return planned.unit * typical.candidate(strategy, planned.h).error
+
+
+def _asked(
+    pairs: Sequence[Pair], problem: Callable[[Measurement], Problem], density: float | None
+) -> dict[str, float]:
+    """What is predicted of questions, the first measurement that counts rows answering them."""
+    for one, planned in pairs:
+        own = problem(one) if one.kernel_sum else None
+        if own is not None and own.questions is not None:
+            widths = own.widths(planned.strategy, own.questions)(density or 0.0)
+            return {name: one for name, one in widths.items() if name != "density" or density}
+    return {}
 
 
 def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> float | None:

@@ -52,7 +52,6 @@ _WITH_DELTA = {name: one.with_delta for one in FAMILIES for name in one.kinds.va
 
 # --- The sections of a spec
 
-
 _Filled = Annotated[str, Field(pattern=r"\S")]
 
 
@@ -196,6 +195,9 @@ class MechanismSection(Section):
         "typical", description='objective = "typical" or "certified"'
     )
     reference: str = Field("uniform", description='reference = "uniform" or "module:name"')
+    questions: list[Literal["density", "mass", "cdf", "quantile"]] | None = Field(
+        None, min_length=1, description='questions = ["density", "mass", "cdf", "quantile"]'
+    )
 
 
 class BudgetSection(Section):

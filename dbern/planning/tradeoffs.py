@@ -15,6 +15,7 @@ from dbern.planning.planner import (
     plan_measurement,
     problem_of,
     public_rows,
+    released_kinds,
     resolved,
 )
 from dbern.planning.plans import ReleasePlan
@@ -82,9 +83,9 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     best: dict[tuple[str, tuple[int, ...], int], Candidate] = {}
     families = {noise: one for one in settings.families for noise in one.kinds.values()}
     for noise, family in families.items():
-        if settings.noise not in ("auto", noise):
-            continue
         kind = next(kind for kind, name in family.kinds.items() if name == noise)
+        if kind not in released_kinds(family, measurement, settings):
+            continue
         for candidate in candidates(kind, problem_of(measurement, settings, family)):
             strategy = candidate.strategy
             key = (noise, strategy.lattice.k, strategy.layout.size)
@@ -123,6 +124,11 @@ def smallest_epsilon(
         Where no epsilon reaches the error, or the learner's plan does not tell it.
     """
     _refuse_advanced(spec)
+    if spec.learner.get_params().get("bandwidth") == "auto":
+        raise SpecError(
+            '--target-error: with bandwidth = "auto" a larger epsilon offers narrower bandwidths, '
+            "of larger errors. Write numbers in place of it"
+        )
     files = footers(spec)
 
     def planned(epsilon: Fraction) -> ReleasePlan:

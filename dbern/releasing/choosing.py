@@ -17,7 +17,7 @@ from dbern.planning.planner import Settings, resolved, whole_certificate, with_k
 from dbern.planning.plans import PlannedMeasurement, ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.strategies.bins import AxisBins
-from dbern.synopsis.questions.functionals import cross_validation
+from dbern.synopsis.questions.functionals import best_kernels
 from dbern.synopsis.questions.measure import Measure
 from dbern.synopsis.questions.splines import AxisSplines
 from dbern.targets.bandwidths import lengths_of
@@ -45,11 +45,8 @@ def chosen(
                 splines, law, planned.released_error)
         for name in planned.arrays
     ]  # fmt: skip
-    estimates = [
-        sum(cross_validation(one, candidate.kernels, float(plan.n)) for one in measures)
-        for candidate in candidates
-    ]
-    best = candidates[int(np.argmin(estimates))]
+    tried = [candidate.kernels for candidate in candidates]
+    best = candidates[best_kernels(measures, tried, float(plan.n))]
     found = with_kernels(planned, best, Settings.of(spec, plan.n, planned.outputs))
     if found.certificate.total > planned.certificate.total:  # more than the plan has promised
         best, found = candidates[0], planned

@@ -24,7 +24,7 @@ from questioned import (
 from timing import BENCH
 
 from dbern.bernstein.kernels import Gaussian
-from dbern.synopsis.questions.functionals import candidates, cross_validation
+from dbern.synopsis.questions.functionals import _cross_validation, candidates
 from dbern.synopsis.questions.smoothing import density_sides
 from dbern.synopsis.questions.splines import AxisSplines
 
@@ -74,7 +74,7 @@ def test_a_bandwidth_chosen_from_the_release_is_near_the_best():
     for draw in range(RELEASES):
         rows = np.random.default_rng(draw).beta(2, 5, size=(5000, 1))
         measure = asked(rows, draw + 1, cells=30).measures[0]
-        estimates = [cross_validation(measure, one, 5000.0) for one in tried]
+        estimates = [_cross_validation(measure, one, 5000.0) for one in tried]
         errors = [np.square(one @ measure.values - truth).mean() for one in made]
         found.append((errors[int(np.argmin(estimates))], min(errors)))
     chosen, oracle = np.sqrt(np.mean(found, axis=0))

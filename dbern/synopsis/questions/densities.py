@@ -18,8 +18,8 @@ from dbern.synopsis.questions.answer import Answer
 from dbern.synopsis.questions.asking import Asking, told_given
 from dbern.synopsis.questions.functionals import (
     Weights,
+    best_kernels,
     candidates,
-    cross_validation,
     density_band,
     least_bandwidth,
     scaled,
@@ -67,11 +67,7 @@ class Densities(Asking):
         kernels, chosen = [self._kernels(None if auto else bandwidth, kernel)], 0
         if auto:
             kernels = candidates(self.measures[0].splines, kernels[0])
-            errors = [
-                sum(cross_validation(measure, one, self.rows) for measure in self.measures)
-                for one in kernels
-            ]
-            chosen = int(np.argmin(errors))
+            chosen = best_kernels(self.measures, kernels, self.rows)
         places = as_points(points, self.domain)
         if not len(places) or not self.domain.inside(places).all():
             raise SpecError("density: there are points outside the bounds, or none at all")

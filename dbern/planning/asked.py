@@ -1,0 +1,84 @@
+"""What a plan predicts of questions about the rows: shares of boxes, and quantiles.
+
+The answer to such a question about released bins (`dbern.synopsis.questions`) is as wide as the
+rows between a sharp edge's minorant and majorant, `GAPS` cells, and the noise of the bins under the
+weight. Both are told here for rows that are spread evenly, at 95 %. Narrow cells make the first
+small and the second large, in proportion to the root of their number; a density wants wide ones.
+One array in between serves both: docs/mathematics.md says why not one for each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dbern.privacy.accuracy import Covariance
+
+GAPS = {1: 1.49, 2: 1.66, 3: 1.80, 5: 2.03, 7: 2.25}
+"""Cells between a step's splines, by their degree: on average over its place."""
+
+SURE = 1.96
+"""Deviations of the noise on either side."""
+
+FINER = {1: (6.0, 9.0, 13.0, 20.0, 30.0, 45.0), 2: (6.0, 9.0, 13.0, 20.0, 30.0, 45.0)}
+"""Cells a deviation, by degree, that only edges are worth."""
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What a release is to answer.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of "density", "mass", "cdf" and "quantile".
+    """
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> Questions | None:
+        """Return those of a spec; None where the function alone is asked for, as it is of any."""
+        found = tuple(dict.fromkeys(names))
+        return None if found == ("density",) else cls(found)
+
+    def widths(
+        self, degree: int, cells: Sequence[int], noise: Covariance, density: float
+    ) -> dict[str, float]:
+        """Return what is predicted of each: the width of its interval in shares, or an error.
+
+        Parameters
+        ----------
+        noise : Covariance
+            Of the bins, in shares of the rows.
+        density : float
+            What is predicted of the density.
+        """
+        bins, gap = [one + degree for one in cells], GAPS[degree]
+
+        def width(edges: float, share: float) -> float:
+            weighed = np.array(share * math.prod(bins))
+            return edges + 2 * SURE * math.sqrt(max(0.0, float(noise.variance(weighed, weighed))))
+
+        axes = len(cells)
+        step = width(gap / min(cells), 0.5)
+        box = width(sum(2 * gap / one for one in cells) / 2 ** (axes - 1), 0.5**axes)
+        every = {"density": density, "mass": box, "cdf": step, "quantile": step}
+        return {name: every[name] for name in self.names}
+
+
+def mean_width(widths: Mapping[str, float]) -> float:
+    """Return the geometric mean, so that no unit counts for more than another."""
+    kinds = {name.replace("quantile", "cdf"): one for name, one in widths.items()}
+    return math.prod(kinds.values()) ** (1 / len(kinds))
+
+
+def told_width(name: str, width: float, unit: str) -> str:
+    """Return what a plan says of a question."""
+    if name == "density":
+        return f"density: off by about {width:.3g}{unit}"
+    of = "an axis" if name == "quantile" else "the rows"
+    return f"{name}: an interval of about {100 * width:.2g} % of {of}"

@@ -1,0 +1,128 @@
+"""Plans for questions: `[mechanism] questions`, and what is predicted of each."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from banding import centers, synopsis_of
+from strategies import sections
+
+import dbern
+from dbern.errors import SpecError
+from dbern.planning import asked
+from dbern.planning.planner import plan_files
+from dbern.planning.plans import ReleasePlan
+from dbern.privacy.accuracy import Covariance
+from dbern.strategies.bins import DEGREES
+from dbern.synopsis.questions.splines import AxisSplines
+
+pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
+AXES = "xy"
+
+
+def planned(questions, axes=1, noise="auto", n=5000, **target):
+    mechanism = {"k": "auto", "h": "auto", "noise": noise}
+    if questions:
+        mechanism["questions"] = list(questions)
+    given = sections(
+        data={"n": n, "bounds": {x: [0.0, 1.0] for x in AXES[:axes]}}, mechanism=mechanism,
+        target={"kind": "kernel-density", "bandwidth": [0.1] * axes, **target},
+    )  # fmt: skip
+    spec = dbern.ReleaseSpec(**given)
+    return spec, plan_files(spec, ())
+
+
+def cells(plan):
+    return [one.cells for one in plan.components[0].maps]
+
+
+@pytest.mark.parametrize("degree", DEGREES)
+def test_the_gap_of_an_edge_is_what_its_splines_leave(degree):
+    splines = AxisSplines(40, degree)
+    sides = splines.steps((20 + np.arange(32) / 32) / 40)
+    gap = 40 * (sides.high - sides.low) @ splines.integrals(np.ones(1))[0]
+    assert asked.GAPS[degree] == pytest.approx(gap.mean(), abs=0.01)
+
+
+def test_widths_are_those_of_edges_and_of_noise():
+    """Two cells of a step's gap, two boxes' ends, and the noise of the bins that count."""
+    of = asked.Questions.of(["mass", "cdf", "quantile", "density"])
+    still = of.widths(2, (10,), Covariance(0.0), 0.5)
+    assert still == pytest.approx({"mass": 0.332, "cdf": 0.166, "quantile": 0.166, "density": 0.5})
+    loud = of.widths(2, (10,), Covariance(0.01), 0.5)
+    assert loud["cdf"] - still["cdf"] == pytest.approx(2 * 1.96 * 0.01 * np.sqrt(6))
+    kept = of.widths(2, (10,), Covariance(0.01, -1 / 12), 0.5)  # noise that keeps the total
+    assert still["cdf"] < kept["cdf"] < loud["cdf"]
+    plane = of.widths(2, (10, 40), Covariance(0.0), 0.5)
+    assert plane["cdf"] == still["cdf"]
+    assert plane["mass"] == pytest.approx(1.66 * (0.1 + 0.025))
+    assert asked.mean_width(still) == pytest.approx((0.332 * 0.166 * 0.5) ** (1 / 3))
+
+
+def test_cells_are_as_narrow_as_what_is_asked_for_wants():
+    usual, both, rows = (
+        planned(one, noise="binned-laplace")[1] for one in (None, ["density", "cdf"], ["quantile"])
+    )
+    assert cells(usual) < cells(both) < cells(rows)
+    assert usual.outlook.expected < both.outlook.expected < rows.outlook.expected
+    assert set(rows.outlook.questions) == {"quantile"}
+    assert both.outlook.questions["cdf"] > rows.outlook.questions["quantile"]
+    assert both.outlook.questions["density"] == both.outlook.expected
+    assert "questions" not in usual.to_dict()["outlook"]
+    assert ReleasePlan.from_dict(json.loads(json.dumps(both.to_dict()))) == both
+    text = both.explain()
+    assert "\nquestions    density: off by about 0.01" in text
+    assert "cdf: an interval of about " in text
+    assert "of evenly spread rows, with probability 0.95" in text
+
+
+def test_of_the_density_alone_a_plan_is_what_it_was():
+    spec, plan = planned(["density"])
+    usual, other = planned(None)
+    assert plan.to_dict() == other.to_dict()
+    assert "questions" not in usual.identity()["mechanism"]
+    assert spec.identity()["mechanism"]["questions"] == ["density"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("axes", [1, 2])
+def test_answers_are_about_as_wide_as_was_predicted(axes):
+    spec, plan = planned(["cdf", "mass", "quantile"], axes)
+    rows = (np.arange(5000 * axes).reshape(axes, -1) * 0.6180339887 + 0.123) % 1.0
+    columns = dict(zip(AXES, rows, strict=False))
+    told = synopsis_of(spec, plan, centers(spec, plan, columns), bytes(32)).distribution()
+    answers = {
+        "cdf": told.cdf(0.503, "x"),
+        "mass": told.mass(dict.fromkeys(AXES[:axes], (0.247, 0.751))),
+        "quantile": told.quantile(0.5, "x"),
+    }
+    for name, answer in answers.items():
+        predicted = plan.outlook.questions[name]
+        assert 0.7 < float(answer.high - answer.low) / predicted < 1.4, name
+
+
+@pytest.mark.parametrize(
+    ("questions", "changes", "says"),
+    [
+        (["densty"], {}, r"mechanism.questions: .*Write questions = \[\"density\", \"mass\""),
+        ([], {}, "ok"),
+        (["cdf"], {"noise": "laplace"}, 'told by bins, and "laplace" has none here. Write noise'),
+        (["cdf"], {"noise": "spectral-laplace"}, '"spectral-laplace" has none here'),
+        (["mass"], {"covariance": [[0.01]], "bandwidth": ()}, '"kernel-density" counts no rows'),
+        (["mass"], {"kind": "priestley-chao", "max_gap": 0.01}, '"priestley-chao" counts no rows'),
+    ],
+)
+def test_questions_that_cannot_be_answered_are_refused(questions, changes, says):
+    roles = {"response": {"column": "r", "bounds": [0.0, 1.0]}}
+    mechanism = {"questions": questions, "noise": changes.pop("noise", "auto"), "k": "auto",
+                 "h": "auto"}  # fmt: skip
+    given = sections(
+        data={"n": 500, **(roles if "kind" in changes else {})}, mechanism=mechanism,
+        target={"bandwidth": [0.1], **changes},
+    )  # fmt: skip
+    if not questions:
+        says = r"mechanism.questions: has too few entries"
+    with pytest.raises(SpecError, match=says):
+        plan_files(dbern.ReleaseSpec(**given), ())

@@ -214,7 +214,7 @@ def test_the_whole_small(monkeypatch, tmp_path, capsys):
             for table in makers():
                 if table.name in names:
                     order = np.random.default_rng(3).permutation(len(table.truth))
-                    yield table._where(order < SMALL)
+                    yield table.where(order < SMALL)
 
         return few
 

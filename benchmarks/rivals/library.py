@@ -1,9 +1,11 @@
 """diffprivlib itself, as a process in an environment of its own, which ``make rivals`` makes.
 
 It gets the folds, bounds, seeds and values of epsilon that everyone gets, columns of categories as
-one column of 0 and 1 a value, and the norm of a record that follows from the bounds. Its guarantee
-is what it says. Where the environment is not there, `NAME` says so, and rewritten splits of its
-epsilon stand in (`rivals.bayes`, `rivals.logistic`).
+one column of 0 and 1 a value, and the norm R of a record that follows from the bounds. Its
+guarantee is taken as it says, also of logistic regression, whose part for the Jacobian has R where
+the proof of Chaudhuri, Monteleoni and Sarwate (2011), scaled to records of norm R, has its square.
+Where the environment is not there the summary says so, and rewritten splits of its epsilon stand in
+(`rivals.bayes`, `rivals.logistic`).
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from functools import lru_cache, partial
 
 import numpy as np
@@ -26,7 +27,7 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.combination import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
 from dbern.strategies.base import Entries
-from dbern.targets.functional_mean import CurveSums, FunctionalMean
+from dbern.targets.functional_mean import CurveSums, _chosen_degree, _most_degree
 from dbern.types import FloatArray
 from rivals.cells import ASIDE, OURS, RIVAL, Cell
 
@@ -92,6 +93,10 @@ def ours(x: FloatArray, epsilon: float, rng: np.random.Generator, degree: int) -
     return off(basis @ (basis.T @ mean / POINTS + noise), mean)
 
 
+def default(x: FloatArray, epsilon: float, rng: np.random.Generator) -> float:
+    return ours(x, epsilon, rng, _chosen_degree(POINTS, len(x), Fraction(epsilon)))
+
+
 Way = Callable[[FloatArray, float, np.random.Generator], float]
 _TUNED = list(itertools.product((2.0, 4.0), (1.0, 1.5), 10.0 ** np.arange(-8, 1)))
 WAYS: dict[tuple[str, str], list[Way]] = {
@@ -101,8 +106,9 @@ WAYS: dict[tuple[str, str], list[Way]] = {
         partial(process, delta=0.0, decay=decay, eta=eta, psi=psi) for decay, eta, psi in _TUNED],
     ("the same with a delta of 1e-6", ASIDE): [
         partial(process, delta=1e-6, decay=decay, eta=eta, psi=psi) for decay, eta, psi in _TUNED],
-    ("dbern", OURS): [partial(ours, degree=FunctionalMean().degree)],
-    ("dbern, best degree", ASIDE): [partial(ours, degree=degree) for degree in range(12)],
+    ("dbern", OURS): [default],
+    ("dbern, best degree", ASIDE): [
+        partial(ours, degree=d) for d in range(_most_degree(POINTS) + 1)],
 }  # fmt: skip
 
 

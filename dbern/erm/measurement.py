@@ -211,8 +211,9 @@ class LinearFunctions(_Released):
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """Axes and constant, of each output."""
-        names = [f"weight of {name}" for name in self.domain.names]
+        """Listed values, axes and constant, of each output."""
+        names = [f"weight of {a.name} = {v}" for a in self.domain.lists for v in a.categories]
+        names += [f"weight of {axis.name}" for axis in self.domain.numbers]
         if self.space.size > len(names):
             names.append("weight of the constant")
         if self.outputs == 1:

@@ -17,7 +17,9 @@ of epsilon_1, makes all of it as private as ``W*`` is and epsilon_1 more.
 
 *Large b.* ``W* = -a (b + sum_i L' phi_i)``, so ``|W*| >= a (|b|_2 - n M R)``, M a bound on
 ``|L'|``, and ``|b|_2`` is at least its norm r. Where r exceeds ``r_max = 2 B / a + n M R``,
-``t(W*) = 0``, and nothing is solved. Otherwise ``|b|_2 <= R r`` is bounded.
+``t(W*) = 0``, and nothing is solved. Otherwise ``|b|_2 <= R r`` is bounded. With lists r is the
+larger norm of two; of up to q features that are h <= 1 or 0 ``|b|_2`` is at least ``r h /
+sqrt(q)``, and r_max is ``sqrt(q) / h`` times that.
 
 *Digits of b.* Of b a vector within ``delta`` is known; the minimizer moves by ``a delta`` at most,
 by strong convexity.
@@ -25,15 +27,17 @@ by strong convexity.
 Floats
 ------
 Features are floats, and the records' own. A float state W of norm w has predictions within ``e =
-(p + 8) u R w`` of exact ones, p features: p products and sums, and what exponents round. Given them
-a derivative errs by e_L', and weighting by counts and summing, in blocks and by pairs
+(p + 4 + max(4, sqrt(o))) u R w`` of exact ones, p features: p products and sums, and exponents,
+differences from the largest prediction, which round by ``u (|f| + sqrt(o) |f|_max)`` in norm. Given
+them a derivative errs by e_L', and weighting by counts and summing, in blocks and by pairs
 (`dbern.erm.risk`), by ``g M``: together ``G = R a n (e_L' + g M)``. The subtractions of the
 gradient round by ``U = 4 u (w + a R r + a n M R)``.
 
 *Certificate.* By `dbern.erm.risk` ``|W - W*| <= |rho| + e sqrt(a n Λ)/2 + G + U``, rho the gradient
 as computed, Λ the loss's curvature, for a float state W. Whenever that is at most gamma, or proves
 ``|W*| >= 2 B``, the state is the answer. Newton's steps, halved until the objective or its gradient
-falls, are expected to get there; nothing is proved about them.
+falls, are expected to get there; nothing is proved about them. Where they do not, accelerated ones
+follow, which get there in exact arithmetic.
 
 *Plain steps* do, on every database: ``W+ = W - eta rho``, ``eta = 1/(1 + beta)``, ``beta = a n R^2
 Λ`` up to 2^40. The state is a sum of two floats, so that adding a step rounds by ``8 u^2 |W|`` and
@@ -53,10 +57,16 @@ from functools import cached_property
 import numpy as np
 
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
+from dbern.erm.losses import Loss
 from dbern.erm.risk import BLOCK, sum_by_pairs
+from dbern.erm.solver import one_vs_rest
 from dbern.errors import SpecError
+from dbern.privacy.keystream import KeyStream
 from dbern.privacy.perturbation import MOST_SCALES, Perturbation
 from dbern.types import UNIT_ROUNDOFF, FloatArray
+
+LISTED = 0.375
+"""h: a listed value's feature, whose weight is penalized more, so that numbers are less."""
 
 _LEAST_TOLERANCE = 2.0**-26
 _NEWTON_STEPS = 100
@@ -85,6 +95,15 @@ class Softmax:
     """
 
     outputs: int
+    entry = 1.0
+    """Bounds an entry of L'."""
+    diagonal = 0.25
+    """Bounds a diagonal entry of L''."""
+
+    @property
+    def single(self) -> Softmax:
+        """Return that of one output."""
+        return Softmax(1)
 
     @property
     def slope(self) -> float:
@@ -111,6 +130,17 @@ class Softmax:
         """Bound the norm of the float error of a derivative."""
         return math.sqrt(self.outputs) * (2 * EXP_ULPS + self.outputs + 8) * UNIT_ROUNDOFF
 
+    def labels(self, weights: FloatArray) -> FloatArray:
+        """Return labels (n,) of what records count as: of two classes the second has label 0."""
+        return np.where(weights > 0, 0.0, 1.0) if self.outputs == 1 else weights
+
+    def whole(self, state: FloatArray) -> FloatArray:
+        """Return all classes' weights less their mean; of two classes those of the second."""
+        if self.outputs == 1:
+            return state
+        state = np.vstack([state, np.zeros(state.shape[1])])
+        return np.asarray(state - state.mean(axis=0))
+
     def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """Return L (n,)."""
         own = np.where(labels[:, None] == np.arange(self.outputs), predictions, 0.0).sum(axis=1)
@@ -136,46 +166,154 @@ class Softmax:
         return np.asarray(shares[:, :, None] * (np.eye(self.outputs) - shares[:, None, :]))
 
 
+_NEAR = 2.0**-24
+
+
+@dataclass(frozen=True)
+class Separate:
+    """The sum over o outputs of a loss of one prediction: a response, or a class against the rest.
+
+    ``L'`` has an entry an output, each at most the loss's slope. ``L''`` is diagonal where there is
+    one, that is almost everywhere, with entries in [0, Λ], Λ the loss's curvature: its trace is at
+    most ``o Λ``. Rounding of a residual is part of `derivative_error` of the loss, for each output.
+
+    Examples
+    --------
+    >>> from dbern.erm.losses import Hinge
+    >>> Separate(Hinge(1.0), 3).trace
+    3.0
+    """
+
+    loss: Loss
+    outputs: int = 1
+
+    @property
+    def entry(self) -> float:
+        """Bound an entry of L'."""
+        return self.loss.slope(math.inf)
+
+    @property
+    def diagonal(self) -> float:
+        """Bound a diagonal entry of L''."""
+        return self.loss.curvature
+
+    @property
+    def single(self) -> Separate:
+        """Return that of one output."""
+        return Separate(self.loss)
+
+    @property
+    def slope(self) -> float:
+        """Bound ``|L'|``."""
+        return OUTWARD * math.sqrt(self.outputs) * self.entry
+
+    @property
+    def curvature(self) -> float:
+        """Bound the eigenvalues of L''."""
+        return self.diagonal
+
+    @property
+    def trace(self) -> float:
+        """Bound the trace of L''."""
+        return self.outputs * self.diagonal
+
+    @property
+    def at_zero(self) -> float:
+        """Bound L at predictions of 0."""
+        return OUTWARD * self.outputs * self.loss.at_zero
+
+    @property
+    def derivative_error(self) -> float:
+        """Bound the norm of the float error of a derivative."""
+        return OUTWARD * math.sqrt(self.outputs) * self.loss.derivative_error
+
+    def labels(self, weights: FloatArray) -> FloatArray:
+        """Return labels of what records count as: the same."""
+        return weights
+
+    def whole(self, state: FloatArray) -> FloatArray:
+        """Return the weights of all outputs."""
+        return state
+
+    def _targets(self, labels: FloatArray) -> FloatArray:
+        return one_vs_rest(labels, self.outputs) if self.outputs > 1 else labels[:, None]
+
+    def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """Return L (n,)."""
+        return np.asarray(self.loss.value(self._targets(labels), predictions).sum(axis=1))
+
+    def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """Return L' (n, o)."""
+        return self.loss.derivative(self._targets(labels), predictions)
+
+    def second(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """Return L'' (n, o, o), by differences: for steps alone, no proof rests on it."""
+        above, below = (self.derivative(labels, predictions + h) for h in (_NEAR, -_NEAR))
+        return np.asarray(((above - below) / (2 * _NEAR))[:, :, None] * np.eye(self.outputs))
+
+
 @dataclass(frozen=True)
 class PerturbedRisk:
     """One perturbed problem, public facts only: see the module.
 
     Parameters
     ----------
-    loss : Softmax
+    loss : Softmax or Separate
     n : int
         The most records there can be.
     radii : tuple of float
-        Bounds on a record's features, of one output.
+        Bounds on a record's numbers, of one output.
     weight : float
         a.
     scale : float
-        Of b.
+        Of b, of numbers.
+    lists : tuple of int
+        How many values each category has: as many features, of which a record's own is h and the
+        others are 0. They come before the numbers.
+    list_scale : float
+        Of b, of lists.
     """
 
-    loss: Softmax
+    loss: Softmax | Separate
     n: int
     radii: tuple[float, ...]
     weight: float
     scale: float
+    lists: tuple[int, ...] = ()
+    list_scale: float = math.inf
 
     def __post_init__(self) -> None:
         conditioned = self.smoothness <= _MOST_CONDITION
-        if not (conditioned and self.largest <= MOST_SCALES * self.scale):
+        if not (conditioned and self.largest <= MOST_SCALES * min(self.scale, self.list_scale)):
             raise SpecError(
                 "budget.epsilon: too large for so many rows with a perturbed objective. Write "
                 'method = "weights" under target'
             )
 
     @cached_property
-    def law(self) -> Perturbation:
-        """Of b."""
-        return Perturbation(self.radii * self.loss.outputs, self.scale)
+    def laws(self) -> tuple[Perturbation, ...]:
+        """Of b: of numbers, and of lists."""
+        numbers = Perturbation(self.radii * self.loss.outputs, self.scale)
+        if not self.lists:
+            return (numbers,)
+        blocks = self.lists * self.loss.outputs
+        return numbers, Perturbation((LISTED,) * sum(blocks), self.list_scale, blocks)
+
+    def drawn(self, stream: KeyStream) -> tuple[FloatArray, float]:
+        """Return b (o, p) from the middles of its cells, and the larger of its norms."""
+        found = [law.draw(stream) for law in self.laws]
+        parts = [b.reshape(self.loss.outputs, -1) for b, _ in reversed(found)]
+        return np.hstack(parts), max(largest for _, largest in found)
+
+    @property
+    def features(self) -> int:
+        """p, of one output."""
+        return sum(self.lists) + len(self.radii)
 
     @cached_property
     def norm(self) -> float:
         """R, of the features of one output."""
-        return OUTWARD * math.hypot(*self.radii)
+        return OUTWARD * math.hypot(*self.radii, *(LISTED for _ in self.lists))
 
     @cached_property
     def spread(self) -> float:
@@ -193,15 +331,17 @@ class PerturbedRisk:
 
         ``J(W*) <= J(0)``, so ``|W*| <= a |b| + sqrt((a |b|)^2 + 2 a n L(0))``.
         """
-        size = len(self.law.radii)
+        size = self.loss.outputs * self.features
         usual = size + math.sqrt(2 * size * _CERTAIN) + _CERTAIN
-        drawn = self.weight * self.spread * self.scale * usual
+        scale = max(law.scale for law in self.laws)
+        drawn = self.weight * self.spread * scale * usual
         return OUTWARD * (2 * drawn + math.sqrt(2 * self.total * self.loss.at_zero))
 
     @cached_property
     def largest(self) -> float:
         """r_max."""
-        return OUTWARD * (2 * self.radius / self.weight + self.n * self.loss.slope * self.norm)
+        most = 2 * self.radius / self.weight + self.n * self.loss.slope * self.norm
+        return OUTWARD * most * (math.sqrt(max(self.lists)) / LISTED if self.lists else 1.0)
 
     @cached_property
     def smoothness(self) -> float:
@@ -216,13 +356,14 @@ class PerturbedRisk:
 
     def certified(self, size: float, gradient: float) -> float:
         """Bound the distance to the minimizer of a state of that norm by its gradient's."""
-        prediction = (len(self.radii) + 8) * UNIT_ROUNDOFF * self.norm * size
+        terms = self.features + 4 + max(4.0, math.sqrt(self.loss.outputs))
+        prediction = terms * UNIT_ROUNDOFF * self.norm * size
         curved = prediction * math.sqrt(self.total * self.loss.curvature / 2)
         return OUTWARD * (gradient + curved + self._floats(size))
 
     def _floats(self, size: float) -> float:
         """G and U."""
-        terms = (BLOCK + 64 + 2 * len(self.radii) + 16) * UNIT_ROUNDOFF
+        terms = (BLOCK + 64 + 2 * self.features + 16) * UNIT_ROUNDOFF
         errors = self.loss.derivative_error + terms * self.loss.slope
         subtracted = 4 * UNIT_ROUNDOFF * (size + self.farthest)
         return 1.01 * self.norm * self.total * errors + subtracted
@@ -236,7 +377,8 @@ class PerturbedRisk:
     @cached_property
     def distance(self) -> float:
         """gamma: how far what is kept may be from ``t(W*)``, whatever the database and b."""
-        digits = self.weight * self.spread * self.law.error(1.01 * self.largest)
+        unknown = max(law.error(1.01 * self.largest) for law in self.laws)
+        digits = self.weight * self.spread * unknown
         added = 8 * UNIT_ROUNDOFF**2 * self.farthest * (1 + self.smoothness)
         kept = 8 * UNIT_ROUNDOFF * self.radius  # t, as floats
         return 1.01 * (self.certified(8 * self.radius, self.tolerance) + digits + added + kept)
@@ -246,6 +388,17 @@ class PerturbedRisk:
         """Plain steps that suffice on every database."""
         times = math.log(2 + self.farthest / self.tolerance)
         return math.ceil(1.01 * (1 + self.smoothness) * times) + 1
+
+    @property
+    def accelerated_steps(self) -> int:
+        """Steps that suffice in exact arithmetic.
+
+        With L, ``1 + beta``, ``J - J(W*) + |W - W*|^2/2`` is at most ``L |W*|^2`` at first, and
+        falls by ``1 - L^(-1/2)`` in each; the gradient is at most 5 L times its root.
+        """
+        root = math.sqrt(1 + self.smoothness)
+        times = math.log(2 + self.farthest / self.tolerance) + 4 * math.log1p(root)
+        return math.ceil(2.02 * (1 + root) * times) + 1
 
     def kept(self, state: FloatArray) -> FloatArray:
         """Return t of a state."""
@@ -259,7 +412,8 @@ class PerturbedObjective:
     Parameters
     ----------
     risk : PerturbedRisk
-    features : array (n, p)
+    features : array (n, m + l)
+        Places in m lists, and l numbers.
     labels : array (n,)
     counts : array (n,)
         How many equal records a row stands for.
@@ -277,11 +431,18 @@ class PerturbedObjective:
         self.risk = risk
         self._features, self._labels, self._counts, self.b = features, labels, counts, b
 
+    def _rows(self, block: slice) -> FloatArray:
+        lists, rows = self.risk.lists, self._features[block]
+        if not lists:
+            return rows
+        listed = [LISTED * (rows[:, [i]] == np.arange(q)) for i, q in enumerate(lists)]
+        return np.column_stack([*listed, rows[:, len(lists) :]])
+
     def value(self, state: FloatArray) -> float:
         """Return J."""
 
         def term(block: slice) -> FloatArray:
-            values = self.risk.loss.value(self._labels[block], self._features[block] @ state.T)
+            values = self.risk.loss.value(self._labels[block], self._rows(block) @ state.T)
             return np.asarray([self._counts[block] @ values])
 
         losses = float(sum_by_pairs(term, len(self._features))[0]) if len(self._features) else 0.0
@@ -298,7 +459,7 @@ class PerturbedObjective:
         """Return rho, in blocks of records."""
 
         def term(block: slice) -> FloatArray:
-            features = self._features[block]
+            features = self._rows(block)
             slopes = self.risk.loss.derivative(self._labels[block], features @ state.T)
             return np.asarray((slopes * self._counts[block, None]).T @ features)
 
@@ -310,7 +471,7 @@ class PerturbedObjective:
         outputs, size = state.shape
 
         def term(block: slice) -> FloatArray:
-            features = self._features[block]
+            features = self._rows(block)
             second = self.risk.loss.second(self._labels[block], features @ state.T)
             second = np.moveaxis(second * self._counts[block, None, None], 0, -1).copy()
             blocks = [
@@ -328,9 +489,10 @@ class PerturbedObjective:
         return np.asarray(-np.linalg.solve(hessian, gradient.ravel()).reshape(state.shape))
 
 
-def minimized(problem: PerturbedObjective, newton: int = _NEWTON_STEPS) -> FloatArray:
+def minimized(problem: PerturbedObjective) -> FloatArray:
     """Return a state whose `PerturbedRisk.kept` is within gamma of that of the minimizer."""
-    found = _newton(problem, np.zeros_like(problem.b), newton)
+    found = _newton(problem, np.zeros_like(problem.b), _NEWTON_STEPS)
+    found = _accelerated(problem) if found is None else found
     return _plain(problem) if found is None else found
 
 
@@ -365,6 +527,21 @@ def _newton(problem: PerturbedObjective, state: FloatArray, steps: int) -> Float
             return None
         state, gradient, value = tried, slope, found
     return state if _is_near(problem, state, gradient) else None
+
+
+def _accelerated(problem: PerturbedObjective) -> FloatArray | None:
+    """Nesterov's steps to a certificate, or None where floats keep them from one."""
+    risk = problem.risk
+    root = math.sqrt(1 + risk.smoothness)
+    momentum = (root - 1) / (root + 1)
+    state = leading = np.zeros_like(problem.b)
+    for _ in range(risk.accelerated_steps):
+        gradient = problem.gradient(leading)
+        if _is_near(problem, leading, gradient):
+            return leading
+        before, state = state, leading - gradient / root**2
+        leading = state + momentum * (state - before)
+    return None
 
 
 def _plain(problem: PerturbedObjective) -> FloatArray:

@@ -2,11 +2,17 @@
 
 Features of a record are ``2 y - 1`` of its unit-cube position y, in [-1, 1] exactly (doubling
 is exact, and a subtraction rounds monotonically), and a constant k. A record's gradient has entries
-in ``[-R_j, R_j]``, ``R = (1, .., 1, k)``: one that is replaced moves the gradient of all by 2 at
-most in the norm of `dbern.privacy.perturbation`, the missing record included.
+in ``[-M R_j, M R_j]``, ``R = (1, .., 1, k)``, M the slope of the loss (1, but of Huber's the
+threshold): one that is replaced moves the gradient of all by 2 M at most in the norm of
+`dbern.privacy.perturbation`, the missing record included.
+
+A category has a feature for each listed value, h for a record's own and 0 for the others: a block
+of that module. A record with a value that is not listed is a missing record. Numbers and lists have
+a part of b each: a record moves either by 2 M in its norm, so the sum of ``2 M / scale`` is what is
+spent. In one norm for both the noise of a number would grow with how many values are listed.
 
 A unit of u rows moves it by u times as much, and u records' Hessians have at most ``r = min(u,
-l + 1) o`` eigenvalues, which sum to ``u t R^2``: `dbern.privacy.perturbation` with these.
+p) o`` eigenvalues, p features, which sum to ``u t R^2``: `dbern.privacy.perturbation` with these.
 
 *Private rows.* Where the number of rows is private floats need a bound on it: the first
 `MOST_TIMES` times the normalizer are kept, in the order of a keyed hash of their content, then of
@@ -19,12 +25,16 @@ of them as u.
 digest makes that key, so that every database has a b of its own. What is kept of it
 (`dbern.erm.objective`), in steps of ``2^-s``, is within ``gamma + step`` of a function of ``W*``.
 
-Released are the weights of the unit cube's axes and of a constant 1: with v an output's row,
-``2 v`` and ``k v_0 - sum v``, a linear map of norm at most ``T = sqrt(4 + l + k^2)``: the square of
-its value is ``4 sum v_j^2 + (k v_0 - sum v_j)^2``. Where there are more than two classes the last
-has row zero, and the mean over all classes is taken off each: a projection. So two databases with
-the same ``W*`` have weights within ``2 T (gamma + step)`` in the Euclidean norm, which is what the
-noise that is added is for.
+*Bounded work.* Plain steps are as many as the objective's condition beta, and accelerated ones its
+root. So no penalty is lighter than what makes beta `MOST_SMOOTH`, whatever n and epsilon are: the
+minimizer is moved by a millionth of the loss's largest curvature, over what it has.
+
+*Release.* Weights of the unit cube's axes and of a constant 1: with v an output's row, ``2 v`` and
+``k v_0 - sum v``, a linear map of norm at most ``T = sqrt(4 + l + k^2)``: the square of its value
+is ``4 sum v_j^2 + (k v_0 - sum v_j)^2``; a listed value's is ``h v``. With a response all are times
+its half range, and T too. Of a multinomial model the last class has row zero, and the mean over all
+classes is taken off each: a projection. So two databases with the same ``W*`` have weights within
+``2 T (gamma + step)`` in the Euclidean norm, which is what the noise that is added is for.
 """
 
 from __future__ import annotations
@@ -42,8 +52,16 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator, Errors, Gathering, Memory
 from dbern.data.domain import Column
+from dbern.erm.losses import Logistic
 from dbern.erm.measurement import MOST_BITS, LinearFunctions
-from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Softmax, minimized
+from dbern.erm.objective import (
+    LISTED,
+    PerturbedObjective,
+    PerturbedRisk,
+    Separate,
+    Softmax,
+    minimized,
+)
 from dbern.erm.spaces import LinearFeatures
 from dbern.privacy.keystream import KeyStream, content_words, subkey
 from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight
@@ -56,11 +74,28 @@ CONSTANT = 1.5
 ROUNDED = Fraction(1, 128)
 """Of the budget: what is spent on the distance of what is computed from the minimizer."""
 
+OF_LISTS = Fraction(9, 16)
+"""Of what b costs: in lists and in numbers noise then harms about as much on real tables."""
+
 MOST_TIMES = 4
 _COPIES = 6  # of the rows: gathered, sorted, split, features, labels and slopes
 _UNLIKELY = 1e-9  # of b, in the certificate
 _MOVED = 2.0
+MOST_SMOOTH = 2.0**20
 _MOST_WEIGHT, _LEAST_SCALE = 2.0**10, 2.0**-4  # no penalty or noise that matters is smaller
+
+
+def _most(model: LinearFunctions, n: int) -> int:
+    return MOST_TIMES * n if model.protection.private_rows else n
+
+
+def loss_of(model: LinearFunctions) -> Softmax | Separate:
+    """Return the loss of all outputs, responses and what is in their units over their radius."""
+    if model.loss == Logistic():
+        return Softmax(max(1, model.outputs - 1))
+    loss: Any = model.loss  # a dataclass of lengths alone
+    lengths = {name: value / model.radius for name, value in vars(loss).items()}
+    return Separate(replace(loss, **lengths), model.outputs)
 
 
 class CubeFeatures(LinearFeatures):
@@ -82,36 +117,47 @@ class PerturbedFunctions:
     risk : PerturbedRisk
     spent : Fraction
         Of the budget, by b.
+    radius : float
+        Of responses, which are in [-1, 1] here: what is released is this times what is solved for.
     """
 
     model: LinearFunctions
     risk: PerturbedRisk
     spent: Fraction = Fraction(0)
+    radius: float = 1.0
 
     @classmethod
-    def of(cls, model: LinearFunctions, n: int, weight: float, scale: float) -> PerturbedFunctions:
+    def of(
+        cls, model: LinearFunctions, n: int, weight: float, *scales: float
+    ) -> PerturbedFunctions:
         """Return those of n records, for the constants a plan has resolved."""
-        radii = (1.0,) * model.domain.dimensions + (CONSTANT,)
-        loss = Softmax(max(1, model.outputs - 1))
+        radii = (1.0,) * len(model.domain.numbers) + (CONSTANT,)
+        loss, radius = loss_of(model), model.radius
         space = CubeFeatures(model.space.dimensions, model.space.kernel)
-        model = replace(model, space=space, n=n, shards=1)
-        most = MOST_TIMES * n if model.protection.private_rows else n
-        return cls(model, PerturbedRisk(loss, most, radii, weight, scale))
+        model = replace(model, space=space, n=n, shards=1, radius=1.0)
+        lists, scale, *list_scale = model.domain.blocks, *scales
+        risk = PerturbedRisk(loss, _most(model, n), radii, weight, scale, lists, *list_scale)
+        return cls(model, risk, radius=radius)
 
     @classmethod
     def for_budget(
         cls, model: LinearFunctions, n: int, epsilon: Fraction, determinant: Fraction
     ) -> PerturbedFunctions:
         """Return those of an epsilon of which `determinant`, a fraction, pays for the Jacobian."""
-        outputs, axes = max(1, model.outputs - 1), model.domain.dimensions
+        loss, domain = loss_of(model), model.domain
+        square = len(domain.numbers) + CONSTANT**2 + len(domain.lists) * LISTED**2
         rows = model.protection.unit.max_contributions
-        trace, square = rows * Softmax(outputs).trace, axes + CONSTANT**2
-        rank = min(rows, axes + 1) * outputs
+        trace, rank = rows * loss.trace, min(rows, model.space.dimensions + 1) * loss.outputs
         weight = penalty_weight(epsilon * determinant, trace, rank, square)
         left = epsilon * (1 - ROUNDED - determinant)
-        scale = Perturbation.for_budget((), rows * _MOVED, left).scale
-        found = cls.of(model, n, min(weight, _MOST_WEIGHT), max(scale, _LEAST_SCALE))
-        return replace(found, spent=1 - ROUNDED)
+        parts = [left * (1 - OF_LISTS), left * OF_LISTS] if domain.lists else [left]
+        moved = _MOVED * loss.entry
+        laws = [Perturbation.for_budget((), rows * moved, part) for part in parts]
+        scales = [max(law.scale, _LEAST_SCALE) for law in laws]
+        weight = min(
+            weight, _MOST_WEIGHT, MOST_SMOOTH / (_most(model, n) * square * loss.curvature)
+        )
+        return replace(cls.of(model, n, weight, *scales), spent=1 - ROUNDED)
 
     def measurement(self) -> Measurement:
         """Return it as a measurement, whose fraction pays for what is added at the end."""
@@ -120,7 +166,7 @@ class PerturbedFunctions:
             one,
             sensitivity=self.sensitivity,
             accumulator=lambda strategy, n, tolerance: PerturbedAccumulator(self, strategy),  # noqa: ARG005
-            function_sensitivity=OUTWARD * math.sqrt(len(self.risk.radii)) * self._moved,
+            function_sensitivity=OUTWARD * math.sqrt(self.risk.features) * self._moved,
             fraction=ROUNDED,
             spent=self.spent,
             for_rows=None,
@@ -128,22 +174,21 @@ class PerturbedFunctions:
         )
 
     def released(self, kept: FloatArray) -> FloatArray:
-        """Return the weights of the unit cube's axes and of the constant, for each output."""
-        if len(kept) > 1:
-            kept = np.vstack([kept, np.zeros(kept.shape[1])])
-            kept = kept - kept.mean(axis=0)
-        constants = CONSTANT * kept[:, -1] - kept[:, :-1].sum(axis=1)
-        return np.column_stack([2.0 * kept[:, :-1], constants])
+        """Return the weights of listed values, the unit cube's axes and the constant, by output."""
+        kept = self.risk.loss.whole(kept)
+        listed, numbers, constants = np.split(kept, [sum(self.risk.lists), -1], axis=1)
+        constants = CONSTANT * constants[:, 0] - numbers.sum(axis=1)
+        return self.radius * np.column_stack([LISTED * listed, 2.0 * numbers, constants])
 
     @property
     def size(self) -> int:
         """How many numbers are released."""
-        return self.model.outputs * len(self.risk.radii)
+        return self.model.outputs * self.risk.features
 
     @property
     def gain(self) -> float:
         """T."""
-        return OUTWARD * math.sqrt(4 + sum(one * one for one in self.risk.radii))
+        return OUTWARD * self.radius * math.sqrt(4 + sum(one * one for one in self.risk.radii))
 
     @property
     def bits(self) -> int:
@@ -153,7 +198,8 @@ class PerturbedFunctions:
     @property
     def step(self) -> float:
         """Bound on the norm of what fixed point changes."""
-        return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(len(self.risk.law.radii))
+        numbers = self.risk.loss.outputs * self.risk.features
+        return OUTWARD * math.ldexp(0.5, -self.bits) * math.sqrt(numbers)
 
     @property
     def _moved(self) -> float:
@@ -209,16 +255,19 @@ class PerturbedAccumulator(Accumulator):
     def counting(self) -> dict[str, Any]:
         """The constants of the law and of the objective."""
         risk = self.functions.risk
-        return {"weight": risk.weight, "scale": risk.scale}
+        listed = {"list_scale": risk.list_scale} if risk.lists else {}
+        return {"weight": risk.weight, "scale": risk.scale, **listed}
 
     @property
     def description(self) -> str:
         """What is solved, and where."""
         risk = self.functions.risk
+        scales = " and of lists ".join(f"{law.scale:.4g}" for law in risk.laws)
         return (
             f"one solve of all records in the releasing process, penalty {1 / risk.weight:.4g}, "
-            f"random linear term of scale {risk.scale:.4g}, within {risk.distance:.2g} of its "
-            f"minimizer (some 10 Newton steps; {risk.most_steps} plain ones at most)"
+            f"random linear term of scale {scales}, within {risk.distance:.2g} of its "
+            f"minimizer (some 10 Newton steps; else {risk.accelerated_steps} accelerated ones, and "
+            f"{risk.most_steps} plain ones at most)"
         )
 
     @property
@@ -229,10 +278,11 @@ class PerturbedAccumulator(Accumulator):
         """
         functions, risk = self.functions, self.functions.risk
         largest = OUTWARD * functions.gain * risk.radius
-        floats = 4 * (len(risk.radii) + functions.model.outputs + 8) * UNIT_ROUNDOFF * largest
+        floats = 4 * (risk.features + functions.model.outputs + 8) * UNIT_ROUNDOFF * largest
         from scipy.special import gammainccinv  # late: it takes 0.2 s
 
-        drawn = float(gammainccinv(len(risk.law.radii), _UNLIKELY)) * risk.scale
+        unlikely = _UNLIKELY / len(risk.laws)
+        drawn = max(float(gammainccinv(len(a.radii), unlikely)) * a.scale for a in risk.laws)
         off = OUTWARD * risk.weight * risk.spread * drawn + risk.distance + functions.step
         size = functions.size
         return Errors(
@@ -258,7 +308,7 @@ class PerturbedAccumulator(Accumulator):
     @property
     def shape(self) -> tuple[int, ...]:
         """Outputs, features."""
-        return (self.functions.risk.loss.outputs, len(self.functions.risk.radii))
+        return (self.functions.risk.loss.outputs, self.functions.risk.features)
 
     def begin(self, state: Int64Array, salt: bytes, index: int) -> Gathering:
         """Begin to gather all records."""
@@ -271,16 +321,15 @@ class PerturbedAccumulator(Accumulator):
         """Return what is kept of the minimizer, from the distinct records in sorted order."""
         if not self.secret:
             raise ValueError("a perturbed objective is solved with the release's key")
-        risk, width = self.functions.risk, len(self.functions.risk.radii)
+        risk = self.functions.risk
         content = hashlib.sha256(np.column_stack([rows, counts]).tobytes()).hexdigest()
-        terms = f"{risk.scale!r} {risk.weight!r}"
-        drawn, largest = risk.law.draw(KeyStream(subkey(self.secret, content, terms), 0))
+        terms = " ".join(map(repr, [*(law.scale for law in risk.laws), risk.weight]))
+        b, largest = risk.drawn(KeyStream(subkey(self.secret, content, terms), 0))
         if largest > 1.001 * risk.largest:
             return np.zeros(self.shape, dtype=np.int64)
-        outputs = risk.loss.outputs
-        features = np.column_stack([2.0 * rows[:, :-1] - 1.0, np.full(len(rows), CONSTANT)])
-        labels = np.where(rows[:, -1] > 0, 0.0, 1.0) if outputs == 1 else rows[:, -1]
-        b = drawn.reshape(outputs, width)
+        codes, numbers = self.functions.model.domain.parted(rows[:, :-1])
+        features = np.column_stack([codes, 2.0 * numbers - 1.0, np.full(len(rows), CONSTANT)])
+        labels = risk.loss.labels(rows[:, -1])
         state = minimized(PerturbedObjective(risk, features, labels, counts, b))
         return np.rint(np.ldexp(risk.kept(state), self.functions.bits)).astype(np.int64)
 
@@ -317,5 +366,6 @@ def restored(
     model: LinearFunctions, strategy: Any, n: int, counting: Mapping[str, Any]
 ) -> PerturbedAccumulator:
     """Return the accumulator that a plan has resolved."""
-    functions = PerturbedFunctions.of(model, n, counting["weight"], counting["scale"])
+    scales = [counting[name] for name in ("scale", "list_scale") if name in counting]
+    functions = PerturbedFunctions.of(model, n, counting["weight"], *scales)
     return PerturbedAccumulator(functions, strategy)

@@ -1,16 +1,20 @@
 """Noise that enters before the values are computed: a random linear term of a convex objective.
 
 Of every database D let ``w*`` be the minimizer of ``G_D(w) + |w|^2 / (2 a) + b'w``, G_D convex, a
-sum over records, twice differentiable, and b drawn from the law below (Chaudhuri, Monteleoni and
-Sarwate 2011; Kifer, Smith and Thakurta 2012).
+sum over records whose gradients are Lipschitz, and b drawn from the law below (Chaudhuri,
+Monteleoni and Sarwate 2011; Kifer, Smith and Thakurta 2012).
 
 Theorem. Replacing a record moves ``grad G`` by at most `moved` at every w, in the norm
-``max_j |g_j| / R_j``; and a record's Hessian is the Kronecker product of an o by o matrix, positive
-semidefinite of trace t at most, and of ``phi phi'``, ``|phi| <= R``. Then the law of ``w*`` is
-``epsilon_b + epsilon_J``-DP, with ``epsilon_b = moved / scale`` and ``epsilon_J = o ln(1 + a t R^2
-/ o)``. Proof. ``b_D(w) = -(grad G_D(w) + w/a)`` is one-to-one, as ``w*`` is unique, and smooth; so
-``w*`` has the density ``p(b_D(w)) |det grad b_D(w)|``, p that of b. For neighbours the first
-factors are at most ``exp(moved / scale)`` apart, by the triangle inequality. For the second let
+``max_j |g_j| / R_j``; and a record's Hessian, wherever there is one, is the Kronecker product of an
+o by o matrix, positive semidefinite of trace t at most, and of ``phi phi'``, ``|phi| <= R``. Then
+the law of ``w*`` is ``epsilon_b + epsilon_J``-DP, with ``epsilon_b = moved / scale`` and
+``epsilon_J = o ln(1 + a t R^2 / o)``. Proof. ``b_D(w) = -(grad G_D(w) + w/a)`` is Lipschitz, and so
+is its inverse, as ``-b_D`` is strongly monotone: null sets go to null sets, both ways, and it has a
+derivative almost everywhere (Rademacher), so ``w*`` has the density ``p(b_D(w)) |det grad b_D(w)|``
+(the area formula), p that of b. A record's gradient is ``L'(W phi) phi``, L' a Lipschitz map of o
+predictions, and ``phi != 0``, so for all but a null set of W it has a derivative at ``W phi``:
+there every record has a Hessian, and they add up to that of G. For neighbours the first factors are
+at most ``exp(moved / scale)`` apart, by the triangle inequality. For the second let
 ``A = H + 1/a``, H the Hessian of what both databases have in common: one's is ``A + X``, the
 other's ``A + X'``, X and X' the Hessians of one record (of the missing one zero). The ratio is at
 most ``det(A + X) / det(A) = det(1 + X^(1/2) A^-1 X^(1/2)) <= det(1 + a X)``, as ``A^-1 <= a``. X
@@ -23,6 +27,15 @@ noise in; independent Laplace coordinates would be 1.8 to 2.5 times as wide. Its
 over R_j, is the sum of d exponential variables of mean `scale` in any of d places with either sign,
 and the others are uniform below it: the density of that, ``r^(d-1) e^(-r)`` over the surface of a
 box, is that of b.
+
+*Blocks.* A category has one feature other than zero, so the gradients of a list of q values fill
+the cross-polytope ``sum |g_j| / R_j <= 1``. The norm is then the largest of all blocks' ``sum |g_j|
+/ R_j``, a box being q = 1, and its unit ball is the product of theirs. Of the cone volume of a
+product a block of q coordinates has ``q/d``, as ``P(U < r)`` of its norm is ``r^q``: any of d
+places with the same probability says which block's norm is the largest. With d exponential
+variables as before, that block is uniform on its surface, and the others are uniform inside of
+theirs. So are the steps of q sorted uniform variables on [0, 1], each with a fair sign of its own,
+in a cross-polytope, and where one of the q is 1, on its surface.
 
 *Digits.* b is a real vector, a function of independent real variables of which the first digits are
 drawn, exactly: of an exponential variable E its cell of width ``scale / S``, ``S = 2^32``, that is
@@ -84,9 +97,11 @@ class Perturbation:
     Attributes
     ----------
     radii : tuple of float
-        R_j, each at least 1.
+        R_j, the same in a block.
     scale : float
         At least `moved` over ``epsilon_b``: `for_budget`.
+    blocks : tuple of int
+        How many coordinates each block has; one each unless stated.
 
     Examples
     --------
@@ -98,6 +113,7 @@ class Perturbation:
 
     radii: tuple[float, ...]
     scale: float
+    blocks: tuple[int, ...] = ()
 
     @classmethod
     def for_budget(cls, radii: tuple[float, ...], moved: float, epsilon: Fraction) -> Perturbation:
@@ -119,16 +135,23 @@ class Perturbation:
                     magnitudes.append(magnitude - 1)
         largest = float(Fraction(2 * sum(magnitudes) + size, 2 * _CELLS)) * self.scale
         shares[place] = -1.0 if negative else 1.0
+        start = 0
+        for count in self.blocks:
+            own = shares[start : start + count]
+            own[:] = np.sign(own) * np.diff(np.sort(np.abs(own)), prepend=0.0) if count > 1 else own
+            start += count
         return np.asarray(shares * largest * np.array(self.radii)), largest
 
     def error(self, largest: float) -> float:
         """Bound how far the b that was drawn is from b, in its norm, where that is `largest`.
 
         Half a cell of each exponential variable, half a cell of a uniform one times the norm, and
-        the roundings of five products, sums and conversions.
+        the roundings of five products, sums and conversions. Sorting moves no farther than what is
+        sorted, and of q steps each is a difference of two, rounded once more.
         """
-        cells = len(self.radii) * self.scale / (2 * _CELLS)
-        return _OUTWARD * (cells + (largest + cells) * (_WORD / 2 + 6 * UNIT_ROUNDOFF))
+        cells, most = len(self.radii) * self.scale / (2 * _CELLS), max(self.blocks, default=1)
+        each = (2 * most if most > 1 else 1) * (_WORD / 2 + 6 * UNIT_ROUNDOFF)
+        return _OUTWARD * (cells + (largest + cells) * each)
 
 
 def _below(size: int, stream: KeyStream) -> int:

@@ -1,4 +1,4 @@
-"""Linear classifiers: how their weights are released, and with which C, from public facts alone."""
+"""Linear functions: how their weights are released, and with which C, from public facts alone."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator
 from dbern.data.domain import Column
 from dbern.erm.measurement import LinearFunctions
-from dbern.erm.perturbed import PerturbedFunctions, restored
+from dbern.erm.perturbed import PerturbedFunctions, loss_of, restored
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Protection
 from dbern.targets.predictions import (
-    TypicalClasses,
+    Typical,
     determinant_share,
     predicted_perturbed,
     predicted_released,
@@ -26,15 +26,19 @@ MOST_ROWS = 1 << 22
 
 _COSTS = tuple(4.0**power for power in range(11))
 _MOST_PREDICTED = 64  # numbers: above, a prediction takes seconds
+_MOST_LISTED = 256  # with lists, where weights are no choice
 _WHERE = (
     'target.method: "objective" is for a pure epsilon. Write method = "weights", or delta = "0" '
     "under budget"
+)
+_LISTED = (
+    'budget.delta: linear functions with lists of values are for a pure epsilon. Write delta = "0"'
 )
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """A linear classifier before a plan chooses its method and its C.
+    """Linear functions before a plan chooses its method and its C.
 
     Parameters
     ----------
@@ -43,6 +47,8 @@ class Classifier:
     method : str
     cost : float, optional
         None where the plan is to choose.
+    typical : Typical
+        Records that it is predicted for.
     protected : (Protection, Column or None), optional
         Where rows are private.
     """
@@ -50,6 +56,7 @@ class Classifier:
     model: LinearFunctions
     method: Literal["auto", "objective", "weights"]
     cost: float | None
+    typical: Typical
     protected: tuple[Protection, Column | None] | None = None
 
     def measurement(self) -> Measurement:
@@ -71,24 +78,24 @@ class Classifier:
         return self.model if self.protected is None else self.model.protected(*self.protected)
 
     def _planned(self, n: int, charge: Budget) -> Measurement:
-        """Return the method and C that predict the smaller log loss, with what a plan says."""
-        classes, axes = max(2, self.model.outputs), self.model.domain.dimensions
-        small = (axes + 1) * classes <= _MOST_PREDICTED
-        typical = TypicalClasses(classes, axes)
+        """Return the method and C that predict the smaller risk, with what a plan says."""
+        classes, domain = max(2, self.model.outputs), self.model.domain
+        numbers = (self.model.space.dimensions + 1) * classes
+        small = numbers <= (_MOST_LISTED if domain.lists else _MOST_PREDICTED)
+        typical = self.typical
         able = not charge.delta
-        if self.method == "objective" and not able:
-            raise SpecError(_WHERE)
+        if (self.method == "objective" or domain.lists) and not able:
+            raise SpecError(_LISTED if domain.lists else _WHERE)
         stated = self.cost, self.model.space.kernel.constant, self.model.shards
         usual = stated == (None, 1, None)
-        perturbed = self.method == "objective" or (
-            self.method == "auto" and able and usual and n <= MOST_ROWS
-        )
+        perturbed = self.method == "objective" or bool(domain.lists)
+        perturbed |= self.method == "auto" and able and usual and n <= MOST_ROWS
         found: list[tuple[tuple[float, float], Measurement]] = []
         if perturbed:
             functions = self._perturbed(n, charge.epsilon)
-            risk = predicted_perturbed(functions) if small else (0.0, 0.0)
+            risk = predicted_perturbed(typical, functions) if small else (0.0, 0.0)
             found.append((risk, functions.measurement()))
-        if not perturbed or (self.method == "auto" and small):
+        if not perturbed or (self.method == "auto" and small and not domain.lists):
             model, risk = self._by_weights(n, charge.epsilon, small)
             found.append((risk, model.measurement()))
         risk, best = min(found, key=lambda one: one[0])
@@ -96,10 +103,9 @@ class Classifier:
 
     def _perturbed(self, n: int, epsilon: Fraction) -> PerturbedFunctions:
         model = self._protected
-        outputs, axes = max(1, model.outputs - 1), model.domain.dimensions
         if self.cost is None:
             a_row = epsilon / model.protection.unit.max_contributions
-            share = determinant_share(n, a_row, axes, outputs)
+            share = determinant_share(n, a_row, loss_of(model), self.typical)
             return PerturbedFunctions.for_budget(model, n, epsilon, share)
         # A weight of the unit cube is twice one of [-1, 1], and J is divided by the penalty.
         weight = self.cost / (4 * n)
@@ -108,7 +114,7 @@ class Classifier:
             if functions.risk.weight >= weight:
                 return replace(functions, risk=replace(functions.risk, weight=weight))
         raise SpecError(
-            f"target.C: too large for epsilon {float(epsilon):g} with a perturbed objective. Write "
+            f"target.C: too large for {n} rows and epsilon {float(epsilon):g} by objective. Write "
             f'C = {0.99 * self.cost * functions.risk.weight / weight:.2g} or less, or C = "auto"'
         )
 
@@ -120,6 +126,7 @@ class Classifier:
         found = []
         for cost in costs:
             one = replace(model, cost=cost).for_rows(n)
-            found.append((predicted_released(one, epsilon) if small else (0.0, 0.0), one))
+            risk = predicted_released(self.typical, one, epsilon) if small else (0.0, 0.0)
+            found.append((risk, one))
         risk, best = min(found, key=lambda one: one[0])
         return best, risk

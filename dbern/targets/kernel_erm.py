@@ -18,28 +18,33 @@ from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.errors import SpecError
 from dbern.system import source_digest
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Lengths, response_of
+from dbern.targets.base import Learner, Lengths, response_of
 from dbern.targets.linear import (
+    AUTO,
     CONSTANT,
-    COST,
+    METHOD,
     SHARDS,
-    Regularized,
+    Cost,
+    Method,
     Shards,
     gaussian_space,
+    linear_functions,
     minimizer,
     of_classes,
     of_responses,
+    told,
 )
 
 _OF_CLASSES = ("logistic", "hinge")
 _OURS = (*_OF_CLASSES, "square", "huber", "epsilon-insensitive")
+_PERTURBED = (*_OF_CLASSES, "huber")
 _SCALED = ("gaussian", *STATIONARY)
 _KERNELS = (*_SCALED, "polynomial", "arc-cosine", "linear", "module:name")
 _DEGREE = 3
 _SHARE = 0.1  # of the range: the default of a tube and of a rounding
 
 
-class KernelERM(Regularized):
+class KernelERM(Learner):
     """Regularized risk minimizer with a loss and a kernel.
 
     With two classes the second is the positive one; with more, one model a class against the rest.
@@ -63,14 +68,17 @@ class KernelERM(Regularized):
         (m, l) and (n, l) in data units to values (m, n): positive definite.
     length_scale : sequence of float
         s per axis, in data units; of the kernels with one.
-    C : float
-        The paper's, scikit-learn's times n.
+    method : "auto", "objective" or "weights"
+        Of kernel "linear" with loss "logistic", "hinge" or "huber": as of `LogisticRegression`;
+        everything else is released as the paper does, by weights.
+    C : "auto" or float
+        The paper's, scikit-learn's times n; "auto" is 1 where nothing is chosen.
     shards : "auto" or int
         The function is the mean of models of as many disjoint shards. "auto": of up to a million
         records, fewer where the kernel needs many features, 2048 where it has none.
     width : float, optional
         Over which the kinks of hinge, tube and a loss of your own are rounded: of a margin, or of a
-        response.
+        response. A tenth; of a hinge by objective 1, as curved losses take more of a penalty.
     tube : float, optional
         Of the epsilon-insensitive loss, in units of the response; a tenth of half its range.
     threshold : float, optional
@@ -102,7 +110,7 @@ class KernelERM(Regularized):
     """
 
     kind: ClassVar[str] = "kernel-erm"
-    uses: ClassVar[tuple[str, ...]] = ("label", "response")
+    uses: ClassVar[tuple[str, ...]] = ("label", "response", "categories")
 
     loss: str = Field(
         description='loss = "logistic", "hinge", "square", "huber", "epsilon-insensitive" or '
@@ -112,7 +120,8 @@ class KernelERM(Regularized):
     length_scale: Lengths | None = Field(
         None, description="length_scale = [1.0, 1.0], one per axis in data units"
     )
-    C: float = COST
+    method: Method = METHOD
+    C: Cost = AUTO
     shards: Shards = SHARDS
     width: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="width = 0.1, over which a kink is rounded"
@@ -151,7 +160,25 @@ class KernelERM(Regularized):
         loss = self._loss(schema)
         name = "prediction" if schema.response else "decision"
         space = self._space(schema)
-        return (minimizer(name, schema, loss, space, self.C, self.shards, self._sources()),)
+        if self._either:
+            facts = self.method, self.C, self.constant, self.shards
+            return (linear_functions(schema, loss, *facts),)
+        if self.method == "objective" or schema.domain.lists:
+            key = "target.method" if self.method == "objective" else "data.bounds"
+            raise SpecError(
+                f'{key}: an objective, and lists of values, are for kernel = "linear" with loss = '
+                '"logistic", "hinge" or "huber". Write these, or method = "auto" and numbers.'
+            )
+        return (minimizer(name, schema, loss, space, self._cost, self.shards, self._sources()),)
+
+    @property
+    def _either(self) -> bool:
+        """Whether there is a choice of how it is released."""
+        return self.kernel == "linear" and self.loss in _PERTURBED
+
+    @property
+    def _cost(self) -> float:
+        return 1.0 if self.C == "auto" else float(self.C)
 
     def identity(self) -> dict[str, Any]:
         """Digests of the modules of a user's kernel and loss."""
@@ -177,7 +204,8 @@ class KernelERM(Regularized):
         both = (("kernel", self.kernel), ("loss", self.loss))
         own = [f'{key} = "{name}"' for key, name in both if ":" in name]
         words = f"as stated, not checked, and privacy rests on it: {', '.join(own)}"
-        return (*super().notes(n), *([words] if own else []))
+        chosen = self._either and self.C == "auto"
+        return (*(() if chosen else (told(self._cost, n),)), *([words] if own else []))
 
     def _space(self, schema: RecordSchema) -> GaussianFeatures | GramKernel | LinearFeatures:
         self._refuse_idle()
@@ -244,7 +272,10 @@ class KernelERM(Regularized):
                 raise SpecError(
                     f'data.response: loss = "{self.loss}" is for classes. Leave it out.'
                 )
-            return Logistic() if self.loss == "logistic" else Hinge(self.width or _SHARE)
+            stated = self.method == "weights" or (self.method, self.C) == ("auto", self._cost)
+            smooth = self._either and not stated
+            width = self.width or (1.0 if smooth else _SHARE)
+            return Logistic() if self.loss == "logistic" else Hinge(width)
         if schema.label is not None:
             raise SpecError(f'data.label: loss = "{self.loss}" is for a response. Leave it out.')
         bound = response_of(schema).radius

@@ -27,12 +27,22 @@ from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Learner, Lengths, response_of
 from dbern.targets.classifiers import Classifier
 from dbern.targets.least_squares import MomentSums
-from dbern.targets.predictions import predicted_moments, predicted_weights
+from dbern.targets.predictions import (
+    Typical,
+    TypicalClasses,
+    TypicalResponses,
+    predicted_moments,
+    predicted_weights,
+)
 
 Shards = Literal["auto"] | int
 COST = Field(1.0, gt=0, allow_inf_nan=False, description="C = 1.0: scikit-learn's C times n")
 SHARDS: Shards = Field("auto", description='shards = "auto", or a number of at least 1')
 CONSTANT = Field(1.0, ge=0, le=1e6, description="constant = 1.0, the constant feature's value")
+
+_NUMBERS_ALONE = (
+    'target.method: weights are of axes of numbers in this version. Write method = "{}".'
+)
 
 
 def gaussian_space(schema: RecordSchema, length_scale: Lengths) -> GaussianFeatures:
@@ -63,16 +73,41 @@ def minimizer(
     return model.measurement()
 
 
-def linear_model(
-    schema: RecordSchema,
-    loss: Loss,
-    space: LinearFeatures,
-    cost: float | None,
-    shards: Shards,
-) -> LinearFunctions:
-    """Return linear functions of classes; without a C, one is to be chosen."""
-    facts = (_weighing(schema), 1.0 if cost is None else cost, 1.0, _count(shards))
-    return LinearFunctions(schema.domain, loss, space, *facts, chosen=cost is None)
+Method = Literal["auto", "objective", "weights"]
+METHOD: Method = Field("auto", description='method = "auto", "objective" or "weights"')
+Cost = Literal["auto"] | Annotated[float, Field(gt=0, allow_inf_nan=False)]
+AUTO: Cost = Field("auto", description='C = "auto", or C = 1.0: scikit-learn\'s C times n')
+
+
+def linear_functions(
+    schema: RecordSchema, loss: Loss, method: Method, cost: Cost, constant: float, shards: Shards
+) -> Measurement:
+    """Return linear functions by objective or weights, as the plan is to choose.
+
+    Raises
+    ------
+    SpecError
+        For parameters that the method, or an axis of categories, has no use for.
+    """
+    domain, response = schema.domain, schema.response
+    if domain.lists and method == "weights":
+        raise SpecError(_NUMBERS_ALONE.format("objective"))
+    if (method == "objective" or domain.lists) and (constant, shards) != (1.0, "auto"):
+        raise SpecError(
+            'target.constant, target.shards: are of method = "weights". Leave them out.'
+        )
+    numbers, chosen = len(domain.numbers), cost == "auto"
+    space = LinearFeatures(sum(domain.blocks) + numbers, Linear(constant))
+    radius, stated = response.radius if response else 1.0, None if cost == "auto" else float(cost)
+    facts = (_weighing(schema), stated or 1.0, radius, _count(shards))
+    model = LinearFunctions(domain, loss, space, *facts, chosen=chosen)
+    logistic = loss == Logistic()
+    typical: Typical = (
+        TypicalResponses(numbers, domain.blocks, radius)
+        if response
+        else TypicalClasses(numbers, domain.blocks, max(2, model.outputs), logistic)
+    )
+    return Classifier(model, method, stated, typical).measurement()
 
 
 def _count(shards: Shards) -> int | None:
@@ -149,17 +184,13 @@ class LogisticRegression(Learner):
     """
 
     kind: ClassVar[str] = "logistic-regression"
-    uses: ClassVar[tuple[str, ...]] = ("label",)
+    uses: ClassVar[tuple[str, ...]] = ("label", "categories")
 
     link: Literal["linear", "sigmoid"] = Field(
         "linear", description='link = "linear" or link = "sigmoid"'
     )
-    method: Literal["auto", "objective", "weights"] = Field(
-        "auto", description='method = "auto", "objective" or "weights"'
-    )
-    C: Literal["auto"] | Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
-        "auto", description='C = "auto", or C = 1.0: scikit-learn\'s C times n'
-    )
+    method: Method = METHOD
+    C: Cost = AUTO
     constant: float = CONSTANT
     shards: Shards = SHARDS
 
@@ -170,14 +201,8 @@ class LogisticRegression(Learner):
             raise SpecError(
                 'target.link: "sigmoid" is for two classes in this version. Write link = "linear"'
             )
-        if self.method == "objective" and (self.constant, self.shards) != (1.0, "auto"):
-            raise SpecError(
-                'target.constant, target.shards: are of method = "weights". Leave them out.'
-            )
-        space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
-        cost = None if self.C == "auto" else float(self.C)
-        model = linear_model(schema, Logistic(), space, cost, self.shards)
-        return (Classifier(model, self.method, cost).measurement(),)
+        parameters = self.method, self.C, self.constant, self.shards
+        return (linear_functions(schema, Logistic(), *parameters),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The link."""
@@ -257,7 +282,7 @@ class RidgeRegression(Learner):
         quadratic = self.degree == 2
         return Combination(
             LEAST_SQUARES, low=response.low, high=response.high, constant=1.0,
-            response=response.name, weight=weight, ridge=self._ridge,
+            response=response.name, weight=weight, products="weighted", ridge=self._ridge,
             degree=2 if quadratic else None,
             lists=schema.domain.blocks if quadratic else (),
         )  # fmt: skip
@@ -299,10 +324,7 @@ class RidgeRegression(Learner):
         if self.method == "weights" and self.degree == 2:
             raise SpecError('target.degree: 2 is of moments. Write method = "moments".')
         if self.method == "weights" and listed:
-            raise SpecError(
-                "target.method: weights are of axes of numbers in this version. Write method = "
-                '"moments".'
-            )
+            raise SpecError(_NUMBERS_ALONE.format("moments"))
         if self.method != "weights" and not fits:
             raise SpecError(
                 f"target.method: moments are of at most {MOST_NUMBERS - 1} axes. Write method = "

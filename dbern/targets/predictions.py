@@ -7,7 +7,8 @@ worth its charge, before it is spent.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -15,8 +16,15 @@ import numpy as np
 
 from dbern.combination import Combination
 from dbern.erm.measurement import LinearFunctions
-from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Softmax, minimized
-from dbern.erm.perturbed import CONSTANT, ROUNDED, PerturbedFunctions
+from dbern.erm.objective import (
+    LISTED,
+    PerturbedObjective,
+    PerturbedRisk,
+    Separate,
+    Softmax,
+    minimized,
+)
+from dbern.erm.perturbed import CONSTANT, OF_LISTS, ROUNDED, PerturbedFunctions, loss_of
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import covariance_of
 from dbern.privacy.laplace import discrete_laplace
@@ -168,38 +176,98 @@ _FLAT = 0.15  # of the second derivative of the logistic loss there, on average
 _FEW = 8
 
 
-def determinant_share(n: int, epsilon: Fraction, axes: int, outputs: int) -> Fraction:
+def determinant_share(
+    n: int, epsilon: Fraction, loss: Softmax | Separate, typical: Typical
+) -> Fraction:
     """Return the fraction of epsilon that the Jacobian of a perturbed objective should have.
 
     It makes small what share of the explained risk is lost, to second order: with h the loss's
     curvature along an axis, Λ the penalty, v the variance of b and w a weight, ``(v/w^2 + Λ^2) /
     (h + Λ)^2``, in the mean over weights. Records spread over a fortieth of their bounds, so that
-    noise and penalty are felt.
+    noise and penalty are felt. A loss that is c times as curved has weights that are ``sqrt(c)``
+    times smaller.
     """
-    curved, size = n * _FLAT * _NARROW**2, outputs * (axes + 1)
+    curved, size = n * 4 * _FLAT * loss.diagonal * _NARROW**2, loss.outputs * (typical.axes + 1)
+    lists, curve = len(typical.lists), loss.diagonal
+    square = typical.axes + CONSTANT**2 + lists * LISTED**2
 
     def risk(share: Fraction) -> float:
-        left, square = float(epsilon * (1 - ROUNDED - share)), axes + CONSTANT**2
-        penalty = 1 / penalty_weight(epsilon * share, 0.25, 1, square)
-        variance = (2 / left) ** 2 * (size + 1) * (size + 2) / 3
-        lost = [variance / weight**2 + penalty**2 for weight in _WEIGHTS]
+        left = float(epsilon * (1 - ROUNDED - share) * (1 - OF_LISTS * bool(lists)))
+        penalty = 1 / penalty_weight(epsilon * share, curve, 1, square)
+        variance = (2 * loss.entry / left) ** 2 * (size + 1) * (size + 2) / 3
+        lost = [variance / (w**2 / (4 * curve)) + penalty**2 for w in typical.weights]
         return sum(lost) / (curved + penalty) ** 2
 
     return min((Fraction(k, 32) for k in range(1, 30)), key=risk)
 
 
 @dataclass(frozen=True)
-class TypicalClasses:
-    """Records of q classes, spread over an eighth of their bounds, with log odds of deviation 2."""
+class Typical(ABC):
+    """Records that spread over an eighth of their bounds, and what is learned of them.
 
-    classes: int
+    Values of lists are as frequent as each other, and tell nothing.
+    """
+
     axes: int
+    lists: tuple[int, ...]
+    weights = _WEIGHTS
 
     @cached_property
     def unit(self) -> FloatArray:
         """Positions in the unit cube (places, l)."""
-        places = max(_FEWEST, _PLACES // self.classes)
-        return np.clip((_TYPICAL_STD * _normal(places, self.axes) + 1) / 2, 0.0, 1.0)
+        return np.clip((_TYPICAL_STD * _normal(self.places, self.axes) + 1) / 2, 0.0, 1.0)
+
+    @cached_property
+    def codes(self) -> FloatArray:
+        """Places in the lists (places, m)."""
+        found = _spread(len(self.unit), self.axes + len(self.lists))[:, self.axes :]
+        return np.asarray(np.floor(found * np.array(self.lists)))
+
+    def scores(self, weights: FloatArray) -> FloatArray:
+        """Return the values (places, q) of linear functions of weights (q, p)."""
+        own = zip(self.codes.T, self.lists, strict=True)
+        listed = [np.equal.outer(codes, np.arange(size)) for codes, size in own]
+        points = np.column_stack([*listed, self.unit, np.ones(len(self.unit))])
+        return np.asarray(points @ weights.T)
+
+    @property
+    def told(self) -> str:
+        """What is said of lists."""
+        return ", and lists that tell nothing" * bool(self.lists)
+
+    @property
+    @abstractmethod
+    def places(self) -> int:
+        """How many there are."""
+
+    @abstractmethod
+    def weighed(self, features: FloatArray, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return features, what they count as, and counts of n records."""
+
+    @abstractmethod
+    def targets(self, weights: FloatArray) -> list[FloatArray]:
+        """Return labels of one model each."""
+
+    @abstractmethod
+    def risk(self, weights: FloatArray) -> tuple[float, float]:
+        """Return what makes weights (q, p) good or bad, first what decides."""
+
+    @abstractmethod
+    def note(self, ours: tuple[float, float]) -> tuple[str, ...]:
+        """Say it, with a warning where a constant is as good."""
+
+
+@dataclass(frozen=True)
+class TypicalClasses(Typical):
+    """Of q classes, with log odds of deviation 2; by log loss, or by the share of wrong classes."""
+
+    classes: int
+    logistic: bool = True
+
+    @property
+    def places(self) -> int:
+        """Fewer for more classes."""
+        return max(_FEWEST, _PLACES // self.classes)
 
     @cached_property
     def shares(self) -> FloatArray:
@@ -211,69 +279,124 @@ class TypicalClasses:
         return _softmax((2 * self.unit - 1) @ weights.T)
 
     def weighed(self, features: FloatArray, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return features, class and count of n records, each place once with every class."""
+        """Return each place once with every class, two of them as -1 and 1."""
         rows, classes = len(features), self.classes
         labels = np.repeat(np.arange(float(classes)), rows)
+        labels = 2 * labels - 1 if classes == 2 else labels
         return np.tile(features, (classes, 1)), labels, n / rows * self.shares.T.ravel()
 
-    def risk(self, weights: FloatArray) -> tuple[float, float]:
-        """Return mean log loss and share of wrong classes of weights (q, l + 1), or of (1, l + 1).
+    def targets(self, weights: FloatArray) -> list[FloatArray]:
+        """Return one class against the rest, but of two."""
+        if self.classes == 2:
+            return [weights]
+        return [np.where(weights == one, 1.0, -1.0) for one in range(self.classes)]
 
-        One row is of the log odds of the second class.
+    def risk(self, weights: FloatArray) -> tuple[float, float]:
+        """Return mean log loss and share of wrong classes, of other losses that twice.
+
+        One row is of the second class.
         """
-        scores = np.column_stack([self.unit, np.ones(len(self.unit))]) @ weights.T
+        scores = self.scores(weights)
         scores = np.column_stack([np.zeros(len(scores)), scores]) if len(weights) == 1 else scores
         logs = np.log(np.maximum(_softmax(scores), _LEAST))
         right = np.take_along_axis(self.shares, scores.argmax(axis=1)[:, None], axis=1)
-        return float(-(self.shares * logs).sum(axis=1).mean()), float(1 - right.mean())
+        wrong = float(1 - right.mean())
+        return float(-(self.shares * logs).sum(axis=1).mean()) if self.logistic else wrong, wrong
 
     def note(self, ours: tuple[float, float]) -> tuple[str, ...]:
         """Say it, with a warning where a constant is as good."""
-        least = -(self.shares * np.log(self.shares)).sum(axis=1).mean()
-        wrong, constant = 1 - self.shares.max(axis=1).mean(), 1 - 1 / self.classes
+        least = float(-(self.shares * np.log(self.shares)).sum(axis=1).mean())
+        wrong, constant = float(1 - self.shares.max(axis=1).mean()), 1 - 1 / self.classes
         excess, worst = ours[0] - least, math.log(self.classes) - least
-        lines = (
+        first = (
             f"predicted excess risk {excess:.3g} (log loss; {ours[1]:.3g} wrong classes); a "
-            f"constant predictor {worst:.3g} ({constant:.3g}); without privacy 0 ({wrong:.3g})",
+            f"constant predictor {worst:.3g} ({constant:.3g}); without privacy 0 ({wrong:.3g})"
+        )
+        if not self.logistic:
+            excess, worst = ours[1] - wrong, constant - wrong
+            first = (
+                f"predicted share of wrong classes {ours[1]:.3g}; a constant predictor "
+                f"{constant:.3g}; without privacy {wrong:.3g}"
+            )
+        lines = (
+            first,
             "predicted for classes as large as each other, records that spread over an eighth of "
-            f"their bounds, and log odds of standard deviation {_LOG_ODDS:g}",
+            f"their bounds, and log odds of standard deviation {_LOG_ODDS:g}{self.told}",
         )
         return lines if excess < 0.9 * worst else (*lines, _WARNING)
 
 
-def predicted_perturbed(functions: PerturbedFunctions) -> tuple[float, float]:
-    """Predict log loss and share of wrong classes of a perturbed objective, by public draws."""
-    risk, classes = functions.risk, max(2, functions.model.outputs)
-    typical = TypicalClasses(classes, len(risk.radii) - 1)
-    features = np.column_stack([2 * typical.unit - 1, np.full(len(typical.unit), CONSTANT)])
-    rows, labels, counts = typical.weighed(features, risk.n)
-    if classes == 2:
-        labels = 1.0 - labels  # of two classes the second has the function
+@dataclass(frozen=True)
+class TypicalResponses(Typical):
+    """Of a response in [-1, 1], half of it explained by the axes; by `Predicted`'s excess risk."""
+
+    radius: float
+    weights = (0.5, 1.0, 2.0)
+
+    @property
+    def places(self) -> int:
+        """Each with three residuals."""
+        return _PLACES // 2
+
+    @cached_property
+    def wanted(self) -> FloatArray:
+        """What the axes explain (places,)."""
+        return (2 * self.unit - 1) @ _typical_slopes(self.axes)[1]
+
+    def weighed(self, features: FloatArray, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return each place with three residuals, of the moments of a normal law."""
+        rows, rest = len(features), _TYPICAL_STD * math.sqrt(3 * (1 - _EXPLAINED))
+        responses = [self.wanted + rest * sign for sign in (-1, 0, 1)]
+        counts = n / rows * np.repeat([1 / 6, 2 / 3, 1 / 6], rows)
+        return np.tile(features, (3, 1)), np.clip(np.concatenate(responses), -1.0, 1.0), counts
+
+    def targets(self, weights: FloatArray) -> list[FloatArray]:
+        """Return the responses."""
+        return [weights]
+
+    def risk(self, weights: FloatArray) -> tuple[float, float]:
+        """Return the excess risk, twice."""
+        off = float(np.square(self.scores(weights)[:, 0] - self.wanted).mean())
+        return off, off
+
+    def note(self, ours: tuple[float, float]) -> tuple[str, ...]:
+        """Say it in the response's units."""
+        first, second, *warning = Predicted(ours[0]).note(self.radius)
+        return first, second + self.told, *warning
+
+
+def predicted_perturbed(typical: Typical, functions: PerturbedFunctions) -> tuple[float, float]:
+    """Predict the risk of a perturbed objective, by public draws."""
+    risk, functions = functions.risk, replace(functions, radius=1.0)
+    constants = np.full(len(typical.unit), CONSTANT)
+    features = np.column_stack([typical.codes, 2 * typical.unit - 1, constants])
+    rows, weights, counts = typical.weighed(features, risk.n)
     found = []
     for draw in range(_FEW):
-        b = risk.law.draw(public_stream("predicted", draw))[0].reshape(risk.loss.outputs, -1)
-        state = minimized(PerturbedObjective(risk, rows, labels, counts, b))
-        found.append(typical.risk(functions.released(risk.kept(state))))
+        b = risk.drawn(public_stream("predicted", draw))[0]
+        problem = PerturbedObjective(risk, rows, risk.loss.labels(weights), counts, b)
+        found.append(typical.risk(functions.released(risk.kept(minimized(problem)))))
     return _mean(found)
 
 
-def predicted_released(model: LinearFunctions, epsilon: Fraction) -> tuple[float, float]:
+def predicted_released(
+    typical: Typical, model: LinearFunctions, epsilon: Fraction
+) -> tuple[float, float]:
     """Predict the same of noisy weights of the paper's form, one model a class."""
-    classes, axes = max(2, model.outputs), model.domain.dimensions
-    typical, n = TypicalClasses(classes, axes), model.n
+    axes, n = typical.axes, model.n
     constant = model.space.kernel.constant
     points = model.space.points(typical.unit)
     features = np.column_stack([points, np.full(len(points), constant)])
     rows, labels, counts = typical.weighed(features, n)
     radii = (1.0,) * axes + (max(1.0, constant),)
-    risk = PerturbedRisk(Softmax(1), n, radii, model.cost / n, float(n))
+    risk = PerturbedRisk(loss_of(model).single, n, radii, model.cost / n, float(n))
     nothing = np.zeros((1, axes + 1))
     states = [
-        minimized(PerturbedObjective(risk, rows, 1.0 - (labels == one), counts, nothing))
-        for one in (range(classes) if classes > 2 else (1,))
+        minimized(PerturbedObjective(risk, rows, risk.loss.labels(one), counts, nothing))
+        for one in typical.targets(labels)
     ]
     weights, lengths = np.vstack(states), np.append(np.ones(axes), constant)
-    scale = model.sensitivity(Entries(weights.size), 1).value / n / float(epsilon)
+    scale = model.sensitivity(Entries(weights.size), 1).value / model.radius / n / float(epsilon)
     zeros = np.zeros(_FEW * weights.size, dtype=np.int64)
     noise = discrete_laplace(_GRANULES, zeros.size, public_stream("predicted", 0)).added_to(zeros)
     drawn = scale / _GRANULES * noise.reshape(_FEW, *weights.shape)
@@ -341,10 +464,15 @@ def bayes_notes(combination: Combination, law: Noise) -> tuple[str, ...]:
 
 def _normal(count: int, axes: int) -> FloatArray:
     """Quantiles of independent normal laws at a low-discrepancy sequence, (count, axes)."""
-    places = np.arange(1, count + 1)[:, None] * np.sqrt(_primes(axes)) % 1.0
+    places = _spread(count, axes)
     from scipy.special import ndtri  # a third of a second, for few plans
 
     return np.asarray(ndtri(np.clip(places, 1 / count, 1 - 1 / count)))
+
+
+def _spread(count: int, axes: int) -> FloatArray:
+    """A low-discrepancy sequence in the unit cube, (count, axes)."""
+    return np.asarray(np.arange(1, count + 1)[:, None] * np.sqrt(_primes(axes)) % 1.0)
 
 
 def _draws(law: Noise, size: int) -> FloatArray:

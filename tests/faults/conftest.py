@@ -9,7 +9,7 @@ from typing import Any
 
 import processes
 import pytest
-from ranges import Range
+from ranges import PERTURBED, Range
 
 ALL = os.environ.get("DBERN_FAULTS") == "all"
 SAMPLE = 2
@@ -29,6 +29,12 @@ def cluster(tmp_path_factory):
 def local(cluster, tmp_path_factory):
     """Under a ledger in a file."""
     return Range(tmp_path_factory.mktemp("local"), cluster)
+
+
+@pytest.fixture(scope="session")
+def perturbed(cluster, tmp_path_factory):
+    """A release whose noise enters before what is staged."""
+    return Range(tmp_path_factory.mktemp("perturbed"), cluster, spec=PERTURBED)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,13 @@ import runner
 from projects import Project, objects, records
 
 SETTINGS = {"slab": runner.SLAB, "rows_a_task": 30, "fan_in": 3}
-SPEC = {"mechanism": {"k": [20, 8], "h": 2}}  # four slabs
+SPEC: dict[str, Any] = {"mechanism": {"k": [20, 8], "h": 2}}  # four slabs
+PERTURBED: dict[str, Any] = {  # its values are noisy before they are staged
+    "data__bounds": {"y": None}, "data__response": {"column": "y", "bounds": [-1.0, 1.0]},
+    "mechanism": {"k": None, "h": None, "noise": "auto"},
+    "target": {"kind": "kernel-erm", "bandwidth": None, "loss": "huber", "kernel": "linear",
+               "method": "objective"},
+}  # fmt: skip
 KNOWN = {"data", "release.toml", "out.zarr", "calls.json", "ledger.db", "ledger.db.keys",
          "ledger.db.staging", "ledger.db.locks", "ledger.db.mark", "ledger.db.runs"}  # fmt: skip
 RELEASE = ("release", "release.toml")
@@ -63,13 +69,14 @@ class Range:
     seconds: float = 0.0
     undisturbed: dict[str, bytes] = field(default_factory=dict)
     bug: str = ""
+    spec: dict[str, Any] = field(default_factory=lambda: SPEC)
 
     def __post_init__(self) -> None:
         self._numbers = itertools.count()
         self._template = Project(self.folder / "template", shared=self._database(""))
         self._template.folder.mkdir(parents=True)
         self._template.write(records())
-        self._template.spec(**SPEC)
+        self._template.spec(**self.spec)
         with self.environment(self._template):
             self._template.grant()
         project, marks = self.project(), self.cluster.quiet()
@@ -117,7 +124,7 @@ class Range:
             mark.write_text(" ".join(mark.read_text().split()[:3]) + "\n")
         made = Project(folder, shared=self._database(self._template.shared))
         if made.shared:
-            made.spec(**SPEC)
+            made.spec(**self.spec)
         return made
 
     def start(self, project: Project, *faults: points.Fault, arguments: Sequence[str] = (),

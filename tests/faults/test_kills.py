@@ -52,6 +52,19 @@ def test_the_ledger_knows_how_far_a_killed_client_came(local, place, call, when,
     local.endure(project)
 
 
+@pytest.mark.parametrize(
+    ("place", "when"),
+    [(f"{points.RELEASING}:add_up", "after"), (f"{points.STAGING}.put", "after"),
+     (f"{points.STAGING}.seal", "after"), (f"{LEDGER}.spend", "before"),
+     (f"{LEDGER}.spend", "after"), (f"{WRITER}.write", "before")],
+)  # fmt: skip
+def test_a_perturbed_objective_has_the_same_bytes_for_one_charge(perturbed, place, when):
+    """The key draws the same linear term again, or what was sealed is published."""
+    project = perturbed.project()
+    killed(perturbed)(project, (place, 1, when, "kill"))
+    perturbed.endure(project)
+
+
 def test_killed_before_the_folder_says_whose_it_is(local):
     project = local.project()
     killed(local)(project, ("pathlib:Path.replace", 1, "before", "kill"))

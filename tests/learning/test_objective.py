@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from dbern.erm import objective
-from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Softmax, minimized
+from dbern.erm.losses import Hinge, Huber
+from dbern.erm.objective import PerturbedObjective, PerturbedRisk, Separate, Softmax, minimized
 from dbern.errors import SpecError
 
+SOLVERS = [minimized, objective._accelerated, objective._plain]
 RISK = PerturbedRisk(Softmax(1), 60, (1.0, 1.0, 1.5), 0.2, 4.0)
 
 
@@ -54,16 +56,87 @@ def exactly(risk, features, labels, b) -> np.ndarray:
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
-@pytest.mark.parametrize("newton", [100, 0])
-def test_minimizers_are_those_of_another_solver(outputs, newton):
+@pytest.mark.parametrize("solve", SOLVERS)
+def test_minimizers_are_those_of_another_solver(outputs, solve):
     rng = np.random.default_rng(1)
     risk = PerturbedRisk(Softmax(outputs), 60, (1.0, 1.0, 1.5), 0.2, 4.0)
     features, labels = records(60, outputs, rng)
     for scale in (0.0, 1.0, 30.0):
         b = scale * rng.normal(size=(outputs, 3))
-        found = minimized(problem(risk, features, labels, b), newton)
+        found = solve(problem(risk, features, labels, b))
         error = np.linalg.norm(found - exactly(risk, features, labels, b))
         assert error <= risk.distance < 1e-6
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+def test_a_category_is_as_many_features_as_there_are_values(solve):
+    rng = np.random.default_rng(10)
+    risk = PerturbedRisk(Softmax(1), 60, (1.0, 1.0, 1.5), 0.2, 4.0, (3, 2), 5.0)
+    numbers, labels = records(60, 1, rng)
+    codes = np.column_stack([rng.integers(0, 3, 60), rng.integers(0, 2, 60)])
+    listed = [objective.LISTED * np.equal.outer(codes[:, i], np.arange(q)) for i, q in
+              enumerate((3, 2))]  # fmt: skip
+    b = rng.normal(size=(1, 8))
+    found = solve(problem(risk, np.column_stack([codes, numbers]), labels, b))
+    exact = exactly(risk, np.column_stack([*listed, numbers]), labels, b)
+    assert np.linalg.norm(found - exact) <= risk.distance < 1e-6
+    assert risk.features == 8
+    b = np.zeros((1, 8))
+    b[0, :3] = 1.01 * risk.largest * objective.LISTED / 3  # the shortest b of that norm
+    found = solve(problem(risk, np.column_stack([codes, numbers]), labels, b))
+    assert not risk.kept(found).any()
+
+
+SEPARATE = [(Separate(Hinge(1.0)), "classes"), (Separate(Hinge(0.1), 3), "several"),
+            (Separate(Huber(0.3, 1.0)), "responses")]  # fmt: skip
+
+
+def labels_of(kind: str, rows: int, rng: np.random.Generator) -> np.ndarray:
+    if kind == "responses":
+        return rng.uniform(-1, 1, rows)
+    return rng.integers(0, 3, rows) * 1.0 if kind == "several" else rng.choice([-1.0, 1.0], rows)
+
+
+def slope_by_definition(loss, label, prediction) -> np.longdouble:
+    """Of the hinge ``max(0, 1 - l f)``, rounded over its width, and of Huber's."""
+    if "width" in vars(loss):
+        return -label * np.clip((1 - label * prediction) / np.longdouble(loss.width), 0, 1)
+    return np.clip(prediction - label, -np.longdouble(loss.threshold), loss.threshold)
+
+
+@pytest.mark.parametrize("solve", SOLVERS)
+@pytest.mark.parametrize(("loss", "kind"), SEPARATE)
+def test_minimizers_of_other_losses_are_where_the_gradient_is_zero(loss, kind, solve):
+    """By strong convexity no state is farther from the minimizer than its gradient is long."""
+    rng = np.random.default_rng(13)
+    risk = PerturbedRisk(loss, 60, (1.0, 1.0, 1.5), 0.2, 4.0)
+    features, labels = records(60, 1, rng)[0], labels_of(kind, 60, rng)
+    for scale in (0.0, 1.0, 30.0):
+        b = scale * rng.normal(size=(loss.outputs, 3))
+        found = solve(problem(risk, features, labels, b)).astype(np.longdouble)
+        slope = found + np.longdouble(risk.weight) * b
+        for own, label in zip(features.astype(np.longdouble), labels, strict=True):
+            for k in range(loss.outputs):
+                target = label if loss.outputs == 1 else (1.0 if label == k else -1.0)
+                derivative = slope_by_definition(loss.loss, target, own @ found[k])
+                slope[k] += risk.weight * derivative * own
+        assert np.sqrt((slope**2).sum()) <= risk.distance < 1e-6
+
+
+@pytest.mark.parametrize(("loss", "kind"), SEPARATE)
+def test_constants_of_other_losses_are_bounds_and_are_attained(loss, kind):
+    rng = np.random.default_rng(14)
+    labels = labels_of(kind, 4000, rng)
+    predictions = rng.normal(0, 1.5, (4000, loss.outputs))
+    slopes, second = loss.derivative(labels, predictions), loss.second(labels, predictions)
+    assert 0.99 * loss.entry < np.abs(slopes).max() <= loss.entry
+    assert np.linalg.norm(slopes, axis=1).max() <= loss.slope
+    assert (second * (1 - np.eye(loss.outputs)) == 0).all()
+    values = np.diagonal(second, axis1=1, axis2=2)
+    assert values.min() > -1e-6
+    assert 0.99 * loss.diagonal < values.max() <= loss.diagonal * (1 + 1e-6)
+    assert values.sum(axis=1).max() <= loss.trace * (1 + 1e-6)
+    assert loss.value(labels, np.zeros_like(predictions)).max() <= loss.at_zero
 
 
 def test_a_certificate_bounds_the_distance_of_any_state():
@@ -78,14 +151,14 @@ def test_a_certificate_bounds_the_distance_of_any_state():
         assert np.linalg.norm(state - exact) <= bound
 
 
-@pytest.mark.parametrize("newton", [100, 0])
+@pytest.mark.parametrize("solve", SOLVERS)
 @pytest.mark.parametrize("labels", ["none", "one class", "separable"])
-def test_databases_without_a_minimizer_of_their_own_have_one(labels, newton):
+def test_databases_without_a_minimizer_of_their_own_have_one(labels, solve):
     features, _ = records(60, 1, np.random.default_rng(3))
     classes = (features[:, 0] > 0).astype(float) if labels == "separable" else np.zeros(60)
     features = features[:0] if labels == "none" else features
     b = np.array([[0.5, -1.0, 2.0]])
-    found = minimized(problem(RISK, features, classes[: len(features)], b), newton)
+    found = solve(problem(RISK, features, classes[: len(features)], b))
     if labels == "none":
         np.testing.assert_allclose(found, -RISK.weight * b, atol=RISK.distance)
     assert np.linalg.norm(found) < RISK.radius
@@ -126,14 +199,30 @@ def test_no_usual_minimizer_is_cut():
     np.testing.assert_array_equal(RISK.kept(found), found)
 
 
-def test_newtons_steps_that_fail_are_followed_by_plain_ones(monkeypatch):
+@pytest.mark.parametrize("accelerated", [True, False])
+def test_newtons_steps_that_fail_are_followed_by_others(monkeypatch, accelerated):
     features, labels = records(60, 1, np.random.default_rng(7))
     solved = problem(RISK, features, labels, np.ones((1, 3)))
     wanted = minimized(solved)
     monkeypatch.setattr(PerturbedObjective, "step", lambda *_: np.full((1, 3), 1e9))
+    if not accelerated:
+        monkeypatch.setattr(PerturbedRisk, "accelerated_steps", 3)
     found = minimized(solved)
     assert 0 < np.linalg.norm(found - wanted) <= 2 * RISK.distance
     assert objective._newton(solved, np.zeros((1, 3)), 100) is None
+
+
+def test_accelerated_steps_suffice_where_problems_are_badly_conditioned():
+    """The worst of conditions that is planned, in directions of which records say little."""
+    risk = PerturbedRisk(Softmax(1), 400, (1.0, 1.5), 2.0**20 / 400 / 3.25 / 0.25, 0.5)
+    rng = np.random.default_rng(17)
+    features = np.column_stack([rng.uniform(0.999, 1, 400), np.full(400, 1.5)])
+    labels = rng.integers(0, 2, 400) * 1.0
+    solved = problem(risk, features, labels, np.array([[0.3, -0.2]]))
+    assert 0.99 * 2**20 < risk.smoothness < 1.01 * 2**20
+    found, other = objective._accelerated(solved), objective._newton(solved, np.zeros((1, 2)), 100)
+    assert found is not None
+    assert np.linalg.norm(found - other) <= 2 * risk.distance
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import gamma, kstest
 
-from dbern.erm.objective import Softmax
+from dbern.erm.losses import Hinge, Huber
+from dbern.erm.objective import LISTED, PerturbedRisk, Separate, Softmax
 from dbern.privacy import perturbation
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.perturbation import Perturbation, penalty_weight
@@ -32,6 +33,26 @@ def test_the_law_is_a_gamma_norm_over_a_box():
         on_face = np.abs(drawn[:, place]) == norms
         assert 150 < on_face.sum() < 250
         assert 0.35 < (drawn[on_face, place] > 0).mean() < 0.65
+
+
+def test_the_law_of_lists_is_a_gamma_norm_over_a_product_of_cross_polytopes():
+    law = Perturbation((0.5,) * 6, 4.0, (4, 2))
+    drawn = draws(law, 1500) / 0.5
+    sums = np.column_stack([np.abs(drawn[:, :4]).sum(axis=1), np.abs(drawn[:, 4:]).sum(axis=1)])
+    norms = sums.max(axis=1)
+    assert kstest(norms / law.scale, gamma(6).cdf).pvalue > 1e-3
+    first = sums.argmax(axis=1) == 0
+    assert abs(first.mean() - 4 / 6) < 4 * math.sqrt(2 / 9 / 1500)
+    inside = (drawn / norms[:, None])[~first, :4]
+    assert kstest(np.abs(inside).sum(axis=1), lambda r: r**4).pvalue > 1e-3
+    for places in (inside, (drawn / norms[:, None])[first, :4]):
+        shares = np.abs(places) / np.abs(places).sum(axis=1, keepdims=True)
+        for j in range(4):  # of a uniform point of a simplex
+            assert kstest(shares[:, j], lambda x: 1 - (1 - x) ** 3).pvalue > 1e-3
+            assert abs((places[:, j] > 0).mean() - 0.5) < 4 * 0.5 / math.sqrt(len(places))
+    b, largest = law.draw(KeyStream(bytes(32), 5))
+    norm = max(np.abs(b[:4]).sum(), np.abs(b[4:]).sum()) / 0.5
+    assert abs(norm - largest) <= law.error(largest) < 1e-8 * law.scale
 
 
 def test_both_cells_beside_zero_are_drawn_and_cells_are_geometric(monkeypatch):
@@ -117,6 +138,83 @@ def test_no_neighbours_densities_part_by_more_than_is_charged(axes, outputs, eps
     if outputs == 1:  # attained where one record has all the curvature, and where gradients oppose
         assert jacobian > 0.98 * float(epsilon_j)
         assert worst > (0.6 if axes else 0.4) * allowed
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_no_neighbours_with_categories_part_by_more_than_is_charged(outputs):
+    """Numbers and lists have a norm each, and a record moves the gradient by 2 in either."""
+    parts = {"b": 0.5, "listed": 0.4, "jacobian": 0.3}
+    loss, square = Softmax(outputs), 1 + 1.5**2 + 2 * LISTED**2
+    weight = penalty_weight(Fraction(3, 10), loss.trace, outputs, square)
+    scales = [Perturbation.for_budget((), 2.0, Fraction(parts[name])).scale
+              for name in ("b", "listed")]  # fmt: skip
+    risk = PerturbedRisk(loss, 10, (1.0, 1.5), weight, scales[0], (3, 2), scales[1])
+    numbers, lists = risk.laws
+    one_hot = [np.concatenate([LISTED * np.eye(3)[i], LISTED * np.eye(2)[j], [z, 1.5]])
+               for i in range(3) for j in range(2) for z in (-1.0, 0.2, 1.0)]  # fmt: skip
+    records = [None, *itertools.product(one_hot, [float(c) for c in range(outputs + 1)])]
+
+    def norm(law: Perturbation, b: np.ndarray) -> float:
+        starts = np.cumsum([0, *(law.blocks or (1,) * b.size)])[:-1]
+        return float(np.add.reduceat(np.abs(b.ravel() / law.radii), starts).max())
+
+    def gradients(state, record):
+        return gradient(state, [] if record is None else [record], outputs)
+
+    rng, worst, farthest = np.random.default_rng(12), 0.0, [0.0, 0.0]
+    for size in (0.0, 0.3, 3.0, 60.0):
+        state = rng.normal(size=(outputs, 7)) * size
+        found = [gradients(state, one) for one in records]
+        for one, other in itertools.product(found, found):
+            apart = norm(lists, (one - other)[:, :5]), norm(numbers, (one - other)[:, 5:])
+            farthest = np.maximum(farthest, apart)
+        logs = []
+        for one, own in zip(records, found, strict=True):
+            b = -(own + state / weight)
+            logs.append(
+                -norm(lists, b[:, :5]) / lists.scale - norm(numbers, b[:, 5:]) / numbers.scale
+                + log_determinant(state, [] if one is None else [one], outputs, weight)
+            )  # fmt: skip
+        worst = max(worst, float(np.ptp(logs)))
+    assert (farthest <= 2 + 1e-12).all()
+    assert (farthest > 1.9).all()
+    assert 0.5 * sum(parts.values()) < worst <= sum(parts.values())
+
+
+@pytest.mark.parametrize(
+    ("loss", "labels"),
+    [(Separate(Hinge(0.5)), (-1.0, 1.0)), (Separate(Hinge(1.0), 2), (0.0, 1.0, 2.0)),
+     (Separate(Huber(0.4, 1.0)), (-1.0, 0.0, 1.0))],
+)  # fmt: skip
+def test_no_neighbours_part_by_more_than_is_charged_under_other_losses(loss, labels):
+    """Their second derivatives jump; where there is one the densities are as proved."""
+    epsilon_b, epsilon_j, square = Fraction(1, 2), Fraction(1, 4), 1 + 1.5**2
+    weight = penalty_weight(epsilon_j, loss.trace, loss.outputs, square)
+    law = Perturbation.for_budget((1.0, 1.5) * loss.outputs, 2 * loss.entry, epsilon_b)
+    records = [
+        None,
+        *itertools.product(
+            [np.array([z, 1.5]) for z in (-1.0, 0.1, 1.0)], [np.array([one]) for one in labels]
+        ),
+    ]
+    rng, worst, jacobian = np.random.default_rng(15), 0.0, 0.0
+    states = [rng.normal(size=(loss.outputs, 2)) * size for size in (0.0, 0.1, 0.3, 1.0, 9.0)
+              for _ in range(12)]  # fmt: skip
+    for state in states:
+        logs, sizes = [], []
+        for one in records:
+            b, hessian = state / weight, np.eye(state.size) / weight
+            if one is not None:
+                features, label = one
+                prediction = (state @ features)[None]
+                b = b + loss.derivative(label, prediction)[0][:, None] * features
+                second = loss.second(label, prediction)[0]
+                hessian += np.kron(second, np.outer(features, features))
+            sizes.append(np.linalg.slogdet(hessian)[1])
+            logs.append(sizes[-1] - np.abs(b.ravel() / law.radii).max() / law.scale)
+        worst, jacobian = max(worst, np.ptp(logs)), max(jacobian, np.ptp(sizes))
+    assert 0.5 * float(epsilon_b + epsilon_j) < worst <= float(epsilon_b + epsilon_j)
+    assert 0.9 * float(epsilon_j) < jacobian <= float(epsilon_j)
 
 
 @pytest.mark.parametrize(("axes", "outputs", "rows"), [(1, 1, 2), (1, 1, 4), (1, 2, 2), (2, 1, 3)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -12,18 +13,20 @@ from conformance import LABEL
 from projects import objects
 from sklearn import linear_model
 from sklearn.metrics import roc_auc_score
+from sklearn.svm import LinearSVC
 
 import dbern
 from dbern.bernstein.reproducing import Linear
 from dbern.counting.kernel_sums import BySign
 from dbern.data.domain import Axis, Column, Domain
-from dbern.erm import perturbed
 from dbern.erm.losses import Logistic
 from dbern.erm.measurement import LinearFunctions
-from dbern.erm.perturbed import ROUNDED, PerturbedFunctions
+from dbern.erm.objective import LISTED
+from dbern.erm.perturbed import CONSTANT, MOST_SMOOTH, ROUNDED, PerturbedFunctions
 from dbern.erm.spaces import LinearFeatures
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
+from dbern.privacy.perturbation import Perturbation
 from dbern.releasing import run as releasing
 from dbern.strategies.base import Entries, Slab
 from dbern.targets import LogisticRegression
@@ -33,11 +36,13 @@ KEY, SALT = bytes(range(32)), bytes(32)
 CLASSES = {"label": {"column": "note", "classes": ["no", "yes"]}}
 
 
-def spec_of(target=None, *, n=2000, axes="xy", label=LABEL, epsilon="1", delta="0", **data):
+def spec_of(
+    target=None, *, n=2000, axes="xy", label=LABEL, epsilon="1", delta="0", bounds=None, **data
+):
     return dbern.ReleaseSpec(
         release={"name": "case", "output": "case.zarr"},
-        data={"source": "*.parquet", "bounds": {x: [0.0, 1.0] for x in axes}, "label": label,
-              **({"n": n} if n else {}), **data},
+        data={"source": "*.parquet", "bounds": bounds or {x: [0.0, 1.0] for x in axes},
+              **({"label": label} if label else {}), **({"n": n} if n else {}), **data},
         target={"kind": "logistic-regression", **(target or {})},
         budget={"epsilon": epsilon, "delta": delta, "ledger": "sqlite:///l.db", "dataset": "case"},
     )  # fmt: skip
@@ -116,16 +121,14 @@ def test_the_linear_term_is_a_function_of_the_key_and_of_the_very_records(monkey
     spec = spec_of({"method": "objective"}, n=300)
     plan = plan_files(spec, ())
     drawn = []
-    draw = perturbed.PerturbedRisk.law.func
-    law = draw(plan.counters(spec).parts[0].functions.risk)
-    original = type(law).draw
+    original = Perturbation.draw
 
     def recorded(self, stream):
         b, largest = original(self, stream)
         drawn.append(b)
         return b, largest
 
-    monkeypatch.setattr(type(law), "draw", recorded)
+    monkeypatch.setattr(Perturbation, "draw", recorded)
     one, other = table(300), table(300)
     other["x"][7] = np.nextafter(other["x"][7], 1)
     for columns, key in ((one, KEY), (one, KEY), (other, KEY), (one, SALT)):
@@ -178,9 +181,14 @@ def test_noise_hides_how_far_what_is_computed_is_from_the_minimizer():
     assert 0.5 * moved < most <= moved
 
 
-@pytest.mark.parametrize("rows", ["none", "one class", "separable", "constant", "few"])
-def test_odd_databases_have_a_model_too(rows):
+@pytest.mark.parametrize(
+    "target", [{}, {"kind": "kernel-erm", "kernel": "linear", "loss": "hinge"}]
+)
+@pytest.mark.parametrize("rows", ["none", "one class", "separable", "constant", "few", "narrow"])
+def test_odd_databases_have_a_model_too(rows, target):
     columns = table(2 if rows == "few" else 300)
+    if rows == "narrow":  # in a thousandth of the bounds
+        columns |= {name: 0.5 + columns[name] / 1000 for name in "xy"}
     if rows == "none":
         columns["x"][:] = np.nan
     if rows == "one class":
@@ -190,7 +198,7 @@ def test_odd_databases_have_a_model_too(rows):
     if rows == "constant":
         columns["x"][:] = 0.25
     n = len(columns["x"])
-    spec = spec_of({"method": "objective"}, n=n)
+    spec = spec_of({"method": "objective", **target}, n=n)
     part, weights = solved(plan_files(spec, ()), spec, columns)
     assert np.isfinite(weights).all()
     assert np.abs(weights).max() <= part.errors.value_bound
@@ -265,6 +273,204 @@ def test_any_epsilon_is_planned_and_solved(epsilon):
     plan = plan_files(spec, ())
     part, weights = solved(plan, spec, table(300))
     assert np.abs(weights).max() <= part.errors.value_bound
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(10**6, "3"), (4 * 10**6, "20"), (10**5, "1000")])
+def test_the_work_of_a_release_is_bounded(n, epsilon):
+    for target in ({}, {**LINEAR, "loss": "hinge"}):
+        spec = spec_of({"method": "objective", **target}, n=n, epsilon=epsilon)
+        (part,) = plan_files(spec, ()).counters(spec).parts
+        risk = part.functions.risk
+        assert risk.smoothness <= 1.001 * MOST_SMOOTH
+        assert risk.accelerated_steps < 2e5
+        assert risk.most_steps < 1e8
+    spec = spec_of({"method": "objective", "C": 100.0 * n}, n=n, epsilon=epsilon)
+    with pytest.raises(dbern.SpecError, match=r"target\.C: too large .* Write C = ") as caught:
+        plan_files(spec, ())
+    told = float(re.search(r"Write C = (\S+) or less", str(caught.value)).group(1))
+    plan_files(spec_of({"method": "objective", "C": told}, n=n, epsilon=epsilon), ())
+
+
+# --- categories
+
+LISTS = {"work": {"values": ["a", "b", "c"]}, "sex": {"values": ["f", "m"]}}
+
+
+def listed_spec(target=None, *, n=20_000, **changes):
+    axes = {"x": [0.0, 1.0], **LISTS, "y": [0.0, 1.0]}
+    return spec_of(target, n=n, bounds=axes, **changes)
+
+
+def listed_table(rows=20_000, classes=2):
+    rng, columns = np.random.default_rng(11), table(rows, classes=classes)
+    columns |= {"work": rng.integers(0, 3, rows) * 1.0, "sex": rng.integers(0, 2, rows) * 1.0}
+    flips = rng.uniform(size=rows) < 0.2 + 0.3 * (columns["work"] == 2)
+    columns["label"] = np.where(flips, columns["sex"], columns["label"])
+    return columns
+
+
+def one_hot(columns):
+    listed = [np.equal.outer(columns[name], np.arange(size)) for name, size in
+              (("work", 3), ("sex", 2))]  # fmt: skip
+    return np.column_stack([*listed, columns["x"], columns["y"]])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_categories_are_features_of_their_own(classes):
+    columns = listed_table(classes=classes)
+    spec = listed_spec(label={"column": "label", "classes": list(range(classes))})
+    plan = ReleasePlan.from_dict(plan_files(spec, ()).to_dict())
+    part, weights = solved(plan, spec, columns)
+    assert plan.components[0].entries[:5] == tuple(
+        f"weight of {name}" + ", 0" * (classes > 2)
+        for name in ("work = a", "work = b", "work = c", "sex = f", "sex = m")
+    )
+    places = one_hot(columns)
+    peer = linear_model.LogisticRegression(C=1e6, max_iter=1000).fit(places, columns["label"])
+    values = spec.combination.values([weights], places)
+    found = values > 0 if classes == 2 else values.argmax(axis=1)
+    right = (found == columns["label"]).mean()
+    assert right > peer.score(places, columns["label"]) - 0.01
+    assert right > (columns["label"] == 1).mean() + 0.1
+    assert np.abs(weights).max() <= part.errors.value_bound
+    assert "lists that tell nothing" in plan.explain()
+
+
+def test_a_value_that_is_not_listed_is_a_missing_record():
+    columns, spec = listed_table(300), listed_spec(n=300)
+    plan = plan_files(spec, ())
+    there = columns["work"] != 1
+    fewer = {name: column[there] for name, column in columns.items()}
+    columns["work"][~there] = np.nan
+    (_, one), (_, other) = (solved(plan, spec, some) for some in (columns, fewer))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_numbers_lists_jacobian_and_rounding_share_the_charge():
+    plan = plan_files(listed_spec(epsilon="2"), ())
+    (part,) = plan.counters(listed_spec(epsilon="2")).parts
+    risk = part.functions.risk
+    square = 2 + CONSTANT**2 + 2 * LISTED**2
+    spent = 2 / risk.scale + 2 / risk.list_scale + math.log1p(risk.weight * 0.25 * square)
+    assert 1.9999 < spent + 2 * float(ROUNDED) <= 2
+
+
+def test_a_stated_c_is_the_penalty_of_numbers_with_categories_too():
+    spec = listed_spec({"C": 40.0}, epsilon="5")
+    (part,) = plan_files(spec, ()).counters(spec).parts
+    assert part.functions.risk.weight == 40 / (4 * 20_000)
+    assert math.isfinite(part.functions.risk.list_scale)
+
+
+def test_noise_hides_as_much_of_the_weights_of_listed_values():
+    spec = listed_spec()
+    (part,) = plan_files(spec, ()).counters(spec).parts
+    one, rng = part.functions, np.random.default_rng(3)
+    moved, most = one.sensitivity(Entries(one.size), 1).value / 20_000, 0.0
+    for _ in range(500):
+        step = rng.normal(size=(1, 8)) * rng.uniform(0, 1, 8)
+        step *= 2 * one.risk.distance / np.linalg.norm(step)
+        most = max(most, float(np.abs(one.released(step) - one.released(0 * step)).sum()))
+    assert 0.3 * moved < most <= moved
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"target": {"method": "weights"}}, r'target\.method: .* Write method = "objective"'),
+        ({"target": {"shards": 2}}, r"target\.constant, target\.shards"),
+        ({"delta": "1e-6"}, r"budget\.delta: linear functions with lists"),
+    ],
+)
+def test_categories_are_refused_where_nothing_is_proved(changes, told):
+    with pytest.raises(dbern.SpecError, match=told):
+        plan_files(listed_spec(**changes), ())
+
+
+# --- other losses
+
+LINEAR = {"kind": "kernel-erm", "kernel": "linear"}
+RESPONSE = {"column": "z", "bounds": [-10.0, 30.0]}
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_linear_machine_is_near_one_without_privacy(classes):
+    columns = table(20_000, 1, classes)
+    label = {"column": "label", "classes": list(range(classes))}
+    spec = spec_of({**LINEAR, "loss": "hinge"}, n=20_000, label=label)
+    plan = ReleasePlan.from_dict(plan_files(spec, ()).to_dict())
+    _, weights = solved(plan, spec, columns)
+    values = at(weights, columns)
+    found = values[:, 0] > 0 if classes == 2 else values.argmax(axis=1)
+    places = np.column_stack([columns["x"], columns["y"]])
+    peer = LinearSVC().fit(places, columns["label"])
+    right = (found == columns["label"]).mean()
+    assert right > peer.score(places, columns["label"]) - 0.01
+    assert "predicted share of wrong classes" in plan.explain()
+
+
+def responses(rows=20_000):
+    columns = listed_table(rows)
+    rest = np.random.default_rng(16).normal(0, 2, rows)
+    slopes = 6 * columns["x"] - 4 * columns["y"] + 3 * (columns["work"] == 1)
+    return {**columns, "z": np.clip(10 + slopes + rest, -10, 30)}
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_huber_regression_is_in_units_of_the_response(lists):
+    columns = responses()
+    target = {**LINEAR, "loss": "huber", "threshold": 5.0}
+    make = listed_spec if lists else spec_of
+    spec = make(target, n=20_000, label=None, response=RESPONSE)
+    plan = ReleasePlan.from_dict(plan_files(spec, ()).to_dict())
+    part, weights = solved(plan, spec, columns)
+    np.testing.assert_allclose(weights[-3:-1], [6, -4], atol=0.4)
+    if lists:
+        assert 2 < weights[1] - weights[[0, 2]].mean() < 3.2
+    unit = one_hot(columns) if lists else np.column_stack([columns["x"], columns["y"]])
+    truth = 10 + 6 * columns["x"] - 4 * columns["y"] + 3 * (columns["work"] == 1)
+    off = spec.combination.values([weights], unit) - truth
+    assert np.sqrt(np.mean(off**2)) < (0.4 if lists else 1.6)
+    assert "RMSE" in plan.explain()
+    risk = part.functions.risk
+    spent = 2 * (5 / 20) / risk.scale + math.log1p(risk.weight * risk.norm**2)
+    spent += 2 * (5 / 20) / risk.list_scale
+    assert 0.9999 < spent + float(ROUNDED) <= 1
+    one, rng = part.functions, np.random.default_rng(3)
+    moved, most = one.sensitivity(Entries(one.size), 1).value / 20_000, 0.0
+    for _ in range(500):
+        step = rng.normal(size=(1, risk.features)) * rng.uniform(0, 1, risk.features)
+        step *= 2 * risk.distance / np.linalg.norm(step)
+        most = max(most, float(np.abs(one.released(step) - one.released(0 * step)).sum()))
+    assert 0.3 * moved < most <= moved
+
+
+def test_a_poor_regression_is_warned_of():
+    target = {**LINEAR, "loss": "huber"}
+    spec = spec_of(target, n=30, epsilon="0.1", label=None, response=RESPONSE)
+    assert "WARNING: no better than a constant" in plan_files(spec, ()).explain()
+
+
+@pytest.mark.parametrize("changes", [{"C": 40.0}, {"method": "weights"}, {"constant": 0.5}])
+def test_a_linear_machine_by_weights_is_asked_for(changes):
+    plan = plan_files(spec_of({**LINEAR, "loss": "hinge", **changes}), ())
+    assert "shards" in plan.components[0].counting
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [({"loss": "hinge", "kernel": "gaussian", "length_scale": [1.0, 1.0]}, r"target\.method: an"),
+     ({"loss": "logistic", "constant": 2.0}, r"target\.constant, target\.shards")],
+)  # fmt: skip
+def test_an_objective_is_refused_where_there_is_none(target, told):
+    with pytest.raises(dbern.SpecError, match=told):
+        plan_files(spec_of({**LINEAR, "method": "objective", **target}), ())
+
+
+def test_lists_are_refused_with_another_kernel():
+    target = {**LINEAR, "loss": "hinge", "kernel": "gaussian", "length_scale": [1.0] * 4}
+    with pytest.raises(dbern.SpecError, match=r"data\.bounds: an objective, and lists"):
+        plan_files(listed_spec(target), ())
 
 
 # --- private rows

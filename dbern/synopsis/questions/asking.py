@@ -1,0 +1,169 @@
+"""What all questions of released bins share: the bins, the reading of arguments, the asking."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, get_args
+
+import numpy as np
+
+from dbern.bernstein.kernels import Kernel
+from dbern.data.domain import Axis, Domain
+from dbern.errors import SpecError, printable
+from dbern.synopsis.points import confidence
+from dbern.synopsis.questions.answer import Answer, Interval, Target, labelled
+from dbern.synopsis.questions.confidence import Account
+from dbern.synopsis.questions.functionals import Weights
+from dbern.synopsis.questions.measure import Band, Measure
+from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
+
+_LEAST = 1e-12  # of beta: below, tails are of numbers that floats do not have
+
+
+@dataclass(frozen=True, eq=False)
+class Response:
+    """What was released of a regression's responses, which are from `low` to `high`.
+
+    `measure` has the bins of the rows, each weighted by its response as a number in [-1, 1].
+    """
+
+    measure: Measure
+    low: float
+    high: float
+
+
+@dataclass(eq=False, repr=False)
+class Asking:
+    """Released bins, and what every question of `Distribution`, which tells of them, needs."""
+
+    name: str
+    domain: Domain
+    measures: tuple[Measure, ...]
+    groups: tuple[Any, ...]
+    rows: float
+    kernels: tuple[Kernel, ...] = ()
+    unit_rows: int = 1
+    account: Account | None = None
+    response: Response | None = None
+    choices: int = 1
+    _asked: int = field(default=0, init=False)
+
+    def __repr__(self) -> str:
+        axes = ", ".join(self.domain.names)
+        left = "" if self.account is None else f", {self.account}"
+        return printable(f"<Distribution {self.name} over {axes}{left}>")
+
+    def _beta(self, beta: float | str | None) -> Fraction:
+        """What this question may fail with, for each group."""
+        if self.account is not None:
+            whole = self.account.take(None if beta is None else confidence(beta))
+        else:
+            whole = confidence(0.05 if beta is None else beta)
+            if whole < _LEAST:
+                raise SpecError(f"beta: is below {_LEAST:g}. Write at least that")
+            self._asked += 1
+            if self._asked == 2:
+                warnings.warn(
+                    "each answer holds with its own probability, not all of them together. For "
+                    "that write: with distribution.confidence(0.05) as c: and ask c",
+                    stacklevel=5,
+                )
+        return whole
+
+    def _index(self, axis: str | None) -> int:
+        names = self.domain.names
+        if axis is None and len(names) == 1:
+            return 0
+        if axis is None:
+            raise SpecError(f'axis: name one of {", ".join(names)}, such as axis = "{names[0]}"')
+        if axis not in names:
+            raise SpecError(f"axis: {axis!r} is none. Write one of {', '.join(names)}")
+        return names.index(axis)
+
+    def _of_others(self, given: Region | None, *indices: int) -> Boxes:
+        boxes = boxes_of({} if given is None else given, self.domain, "given")
+        own = [self.domain.names[index] for index in indices]
+        if given is not None and (met := [name for name in own if name in given]):
+            raise SpecError(
+                f"given: {met[0]} is what is asked about. Write a box of other axes, or ask for "
+                "the mass of boxes"
+            )
+        return one_box(boxes)
+
+    def _weights(self, target: Target) -> Weights:
+        if target not in get_args(Target):
+            raise SpecError(f'target = "{target}": write "records" or "smoothed"')
+        return Weights(self.kernels if target == "smoothed" else ())
+
+    def _asked_of(
+        self,
+        band: Callable[[Any, Fraction], Band],
+        labels: Mapping[str, Sequence[Any]],
+        question: str,
+        beta: float | str | None,
+        axis: Axis | None = None,
+        *,
+        measures: Sequence[Measure] | None = None,
+        target: Target = "records",
+        population: bool = False,
+    ) -> Answer:
+        """Ask each group, or of `measures`, at its part of beta; and each kernel there may be."""
+        if population and self.unit_rows > 1:
+            raise SpecError(
+                f"population: a unit of privacy has up to {self.unit_rows} rows here, and rows of "
+                "one unit are not independent. Release with one row a unit"
+            )
+        level = self._beta(beta)
+        each = measures or self.measures
+        share = level / (len(each) * (self.choices if target == "smoothed" else 1))
+        found = [band(one.population(self.rows) if population else one, share) for one in each]
+        ends = (np.stack(each, axis=-1) for each in zip(*found, strict=True))
+        named = {**labels, "group": self.groups}
+        attributes, unit = (axis.attributes, axis.unit) if axis else ({}, None)
+        attributes = {"long_name": question} | attributes
+        value, low, high = (labelled(one, named, attributes, self.domain) for one in ends)
+        interval: Interval = "population" if population else "these-data"
+        return Answer(value, low, high, target, interval, float(level), question, unit)
+
+
+def told(region: Region) -> str:
+    """Return a region in words."""
+    region = getattr(region, "__geo_interface__", region)
+    match region:
+        case {"type": str() as kind}:
+            return f"a {kind}"
+        case {"half plane": Mapping() as factors, "at most": most}:
+            terms = " + ".join(f"{factor} {name}" for name, factor in factors.items())
+            return f"{terms} at most {most}"
+        case Mapping():
+            ends = [f"{name} from {_end(*pair)}" for name, pair in region.items()]
+            return " and ".join(ends) or "the domain"
+        case _:
+            return f"{len(region)} regions"
+
+
+def _end(low: Any, high: Any) -> str:
+    if np.ndim(low) or np.ndim(high):
+        return "each low to each high end"
+    return f"{'its lower bound' if low is None else low} to {'its upper' if high is None else high}"
+
+
+def told_given(given: Region | None) -> str:
+    """Return a condition in words."""
+    return "" if given is None else f" of the rows with {told(given)}"
+
+
+def one_box(boxes: Boxes) -> Boxes:
+    """Return the boxes of a condition, which must be one.
+
+    Raises
+    ------
+    SpecError
+        For several.
+    """
+    if len(boxes) != 1:
+        raise SpecError("given: write one box")
+    return boxes

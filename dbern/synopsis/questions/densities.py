@@ -1,0 +1,197 @@
+"""Questions about the released density: at points, along an axis, above a level."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
+from dbern.errors import SpecError
+from dbern.synopsis.points import Points, as_points, conventional, gridded
+from dbern.synopsis.questions.answer import Answer
+from dbern.synopsis.questions.asking import Asking, told_given
+from dbern.synopsis.questions.functionals import (
+    Weights,
+    candidates,
+    cross_validation,
+    density_band,
+    least_bandwidth,
+    scaled,
+    weighted_band,
+)
+from dbern.synopsis.questions.measure import Band, Measure
+from dbern.synopsis.questions.regions import Region
+from dbern.synopsis.questions.smoothing import density_sides
+
+
+class Densities(Asking):
+    """Densities, and where they are high; see `Distribution`."""
+
+    def density(
+        self,
+        points: Points,
+        *,
+        bandwidth: float | Sequence[float] | Literal["auto"] | None = None,
+        kernel: str | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the kernel density at points, of any bandwidth and kernel: free, from the bins.
+
+        Parameters
+        ----------
+        points
+            As a synopsis takes them; coordinates of xarray give a grid.
+        bandwidth : float, sequence of float, or "auto", optional
+            In data units, one or one an axis; that of the release. "auto" chooses one of 14 times
+            the released by cross-validation of the released bins, without what their noise adds;
+            the interval covers whichever it may choose.
+        kernel : str, optional
+            By the name that a spec gives it; that of the release.
+        population, beta
+            As for `mass`; of the population's density smoothed by the same kernel.
+
+        Raises
+        ------
+        SpecError
+            For points or kernels that cannot be, and for a bandwidth that the bins do not resolve:
+            it says what is the least that they do.
+        """
+        auto = str(bandwidth) == "auto"
+        kernels, chosen = [self._kernels(None if auto else bandwidth, kernel)], 0
+        if auto:
+            kernels = candidates(self.measures[0].splines, kernels[0])
+            errors = [
+                sum(cross_validation(measure, one, self.rows) for measure in self.measures)
+                for one in kernels
+            ]
+            chosen = int(np.argmin(errors))
+        places = as_points(points, self.domain)
+        if not len(places) or not self.domain.inside(places).all():
+            raise SpecError("density: there are points outside the bounds, or none. Leave them out")
+        unit = np.clip(self.domain.to_unit(places), 0.0, 1.0)
+
+        def band(measure: Measure, share: Fraction) -> Band:
+            found = density_band(measure, kernels, chosen, unit, share)
+            return scaled(found, 0.0, 1 / self.domain.volume)
+
+        used = zip(kernels[chosen], self.domain.axes, strict=True)
+        widths = ", ".join(f"{one.bandwidth * axis.width:.4g}" for one, axis in used)
+        asked = f"density of {kernels[chosen][0].name} kernels, bandwidth {widths}"
+        labels = {"point": range(len(places))}
+        found = self._asked_of(band, labels, asked, beta, target="smoothed", population=population)
+        value, low, high = (
+            self._placed(points, one) for one in (found.value, found.low, found.high)
+        )
+        return replace(found, value=value, low=low, high=high)
+
+    def _placed(self, points: Points, found: Any) -> Any:
+        """Numbers by point, and by group, on the grid that the points span; else as they are."""
+        placed = gridded(points, found.to_numpy(), self.domain, self.groups, found.attrs)
+        named = {"class": "group"} if found.ndim == 2 else {}
+        return found if type(placed) is np.ndarray else placed.rename(None).rename(named)
+
+    def marginal(
+        self,
+        places: Sequence[float],
+        axis: str | None = None,
+        *,
+        given: Region | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the density of one axis at places: of the counted rows, or of those in a box.
+
+        Smoothed along this axis as the release is, and along no other.
+
+        Parameters
+        ----------
+        places : sequence of float
+            In data units.
+        axis, given, population, beta
+            As for `quantile`.
+
+        Raises
+        ------
+        SpecError
+            For places outside the bounds, an axis, a box or a confidence that cannot be.
+        """
+        index = self._index(axis)
+        own, kernel = self.domain.axes[index], self._weights("smoothed").kernels[index]
+        at = as_points(np.ravel(places), self.domain.axis(index))
+        if not len(at) or not self.domain.axis(index).inside(at).all():
+            raise SpecError(f"places: write one or more, all within the bounds of {own.name}")
+        condition, unit = self._of_others(given, index), (at[:, 0] - own.low) / own.width
+
+        def band(measure: Measure, share: Fraction) -> Band:
+            view = measure.along(index, Weights().others(measure, condition, index))
+            sides = density_sides(measure.splines[index], kernel, unit)
+            return scaled(weighted_band(view, sides, share), 0.0, kernel.peak / own.width)
+
+        labels = {own.name: at[:, 0].tolist()}
+        asked = f"density of {own.name}{told_given(given)}"
+        return self._asked_of(band, labels, asked, beta, target="smoothed", population=population)
+
+    def level_set(self, level: float, points: Points, *, beta: float | str | None = None) -> Answer:
+        """Return where the released density is at least a level: surely, probably, possibly.
+
+        Parameters
+        ----------
+        level : float
+            In data units.
+        points
+            Where to look, such as the coordinates of `Synopsis.grid`.
+        beta : float or str, optional
+            As for `mass`.
+
+        Returns
+        -------
+        Answer
+            Of truths: `low` where it surely is, all at once, and `high` where it may be.
+
+        Raises
+        ------
+        SpecError
+            As of `density`.
+        """
+        if not np.isreal(level) or not math.isfinite(level):
+            raise SpecError("level: write a finite number, of what the density is given in")
+        found = self.density(points, beta=beta)
+        question = f"{found.question} at least {level:g}"
+        value, low, high = (
+            conventional((one >= level).assign_attrs(long_name=question))
+            for one in (found.value, found.low, found.high)
+        )
+        return Answer(value, low, high, found.target, found.interval, found.beta, question)
+
+    def _kernels(self, bandwidth: Any, kernel: str | None) -> tuple[Kernel, ...]:
+        """Those that are asked for, in the unit cube."""
+        own, axes = self._weights("smoothed").kernels, self.domain.axes
+        if kernel is not None and kernel not in KERNELS:
+            raise SpecError(f'kernel: "{kernel}" is not known. Write one of {", ".join(KERNELS)}')
+        given = [one.bandwidth * axis.width for one, axis in zip(own, axes, strict=True)]
+        if bandwidth is not None:
+            with suppress(ValueError, TypeError):  # whose text quotes the value
+                wanted = np.asarray(bandwidth, dtype=np.float64)
+                given = np.broadcast_to(wanted, len(own)).tolist()
+                bandwidth = None
+        if bandwidth is not None or not all(0 < one < math.inf for one in given):
+            raise SpecError('bandwidth: write "auto", or numbers above 0, one or one for each axis')
+        names = [one.name if kernel is None else kernel for one in own]
+        facts = zip(names, given, axes, strict=True)
+        found = tuple(kernel_of(name, width / axis.width) for name, width, axis in facts)
+        least = [least_bandwidth(s, new, old) for s, new, old in
+                 zip(self.measures[0].splines, found, own, strict=True)]  # fmt: skip
+        for one, width, axis in zip(found, least, axes, strict=True):
+            if one.bandwidth < width:
+                raise SpecError(
+                    f"bandwidth: {one.bandwidth * axis.width:.3g} along {axis.name} is less than "
+                    f"the bins resolve. Write at least {width * axis.width:.3g}"
+                )
+        return found

@@ -103,7 +103,8 @@ def panels() -> dict[str, tuple[Callable[[], Iterator[Table]], list[Learner]]]:
         once("scikit-learn, not private", bayes.without_privacy),
         *the_library("bayes", [each(instead, bayes.split)]),
         best_of("posterior updates, best cells", [*map(bayes.posterior, bayes.CELLS)]),
-        ours("dbern", released.bayes),
+        ours("dbern, Gaussian", released.bayes),
+        ours("dbern, kernels of .05", released.kernel_bayes),
     ]
     shares = [logistic.of_classes(logistic.output_perturbed(one)) for one in logistic.SHARES]
     logistics = [

@@ -95,9 +95,9 @@ class Table:
         """Three quarters to learn from, and what is held out."""
         rows = len(next(iter(self.columns.values())))
         held = np.random.default_rng(7).permutation(rows) < rows // 4
-        return self._where(~held), self._where(held)
+        return self.where(~held), self.where(held)
 
-    def _where(self, kept: BoolArray) -> Table:
+    def where(self, kept: BoolArray) -> Table:
         columns = {name: column[kept] for name, column in self.columns.items()}
         label = None if self.label is None else self.label[kept]
         return replace(self, columns=columns, label=label)
@@ -196,12 +196,14 @@ def logistics() -> Iterator[Table]:
         yield read("adult, education in five groups", ADULT, axes, groups)
 
 
-def planes() -> Iterator[Table]:
-    """Two axes, for kernels."""
+def planes(most: int = 50_000) -> Iterator[Table]:
+    """Two axes, for kernels, and of flights so many: their features are many numbers a record."""
     yield two_classes()
     if ADULT.exists():
         axes: Bounds = {"age": (16, 100), "hours_per_week": (0, 100)}
         yield read("adult, age x hours", ADULT, axes, _rich, widths=(20.0, 20.0))
     if FLIGHTS.exists():
         axes = {"time": (0, 24), "distance": (0, 5000)}
-        yield read("flights, late", FLIGHTS, axes, _late, widths=(3.0, 800.0))
+        every = read(f"flights, late, {most} of them", FLIGHTS, axes, _late, widths=(3.0, 800.0))
+        order = np.random.default_rng(11).permutation(len(every.truth))
+        yield every.where(order < most)

@@ -100,6 +100,24 @@ def test_objective_perturbation_of_features_tells_figure_two():
     assert found["AUC"] > 0.98
 
 
+@pytest.mark.slow
+def test_kernel_likelihoods_without_noise_are_means_of_kernels():
+    learn, test = made_up(4000, np.random.default_rng(10)).parts
+    found = released.kernel_bayes(replace(learn, widths=()), test, 1e5, 0)
+    numbers = (learn.numbers + 1) / 2
+    off = ((test.numbers + 1) / 2)[:, None] - numbers
+    kernels = np.exp(-0.5 * (off / released.SHARE) ** 2)
+    listed = np.searchsorted(learn.lists["colour"], [*learn.columns["colour"]])
+    own = np.searchsorted(learn.lists["colour"], [*test.columns["colour"]])
+    logs = []
+    for part in (~learn.truth, learn.truth):
+        likely = np.log(kernels[:, part].mean(axis=1)).sum(axis=1)
+        cells = np.bincount(listed[part], minlength=3) / part.sum()
+        logs.append(np.log(part.mean()) + likely + np.log(cells[own]))
+    assert np.abs(found - (logs[1] - logs[0])).max() < 0.05
+    assert np.ptp(logs[1] - logs[0]) > 1
+
+
 # --- what the table says ----------------------------------------------------------------------
 
 
@@ -157,13 +175,9 @@ def test_what_is_refused_is_a_dash_and_says_why(capsys):
 
 
 def test_without_its_environment_the_splits_stand_in_and_the_table_says_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(library, "PYTHON", tmp_path / "nowhere")
-    library.available.cache_clear()
-    try:
-        names = {part: [one.name for one in of] for part, (_, of) in learners.panels().items()}
-        assert "without diffprivlib" in summary([])
-    finally:
-        library.available.cache_clear()
+    monkeypatch.setattr(library, "HOME", tmp_path)  # made, and not filled
+    names = {part: [one.name for one in of] for part, (_, of) in learners.panels().items()}
+    assert "without diffprivlib" in summary([])
     for part in ("bayes", "logistic"):
         assert "diffprivlib's split, rewritten" in names[part]
         assert "diffprivlib 0.6.6" not in names[part]
@@ -196,7 +210,7 @@ def test_the_whole_small(monkeypatch, tmp_path, capsys):
             for table in makers():
                 if table.name in names:
                     order = np.random.default_rng(3).permutation(len(table.truth))
-                    yield table._where(order < SMALL)
+                    yield table.where(order < SMALL)
 
         return few
 

@@ -5,6 +5,7 @@ The bins of a database are counted once, exactly, and get the noise of one relea
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from dbern.data.domain import Axis, Domain
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.keystream import KeyStream
 from dbern.strategies.bins import bin_matrix
+from dbern.synopsis.questions.asking import Response
 from dbern.synopsis.questions.distribution import Distribution
 from dbern.synopsis.questions.measure import Measure
 from dbern.synopsis.questions.splines import AxisSplines
@@ -21,10 +23,12 @@ from dbern.synopsis.questions.splines import AxisSplines
 AXES = ("x", "y", "z")
 
 
-def counted(rows: Any, cells: int = 12, degree: int = 3) -> Any:
-    """The exact bins of rows (n, axes) on the unit cube, as shares of them."""
+def counted(rows: Any, cells: int = 12, degree: int = 3, weights: Any = None) -> Any:
+    """The exact bins of rows (n, axes) on the unit cube, as shares of them; each by its weight."""
     letters = "abc"[: rows.shape[1]]
     matrices = [bin_matrix(column, cells, degree) for column in rows.T]
+    if weights is not None:
+        matrices[0] = matrices[0] * weights[:, None]
     terms = ",".join(f"n{letter}" for letter in letters)
     return np.einsum(f"{terms}->{letters}", *matrices, optimize=True) / len(rows)
 
@@ -55,6 +59,23 @@ def asked(
     return Distribution("case", domain, (measure,), (None,), float(n), kernels)
 
 
+def responding(rows: Any, responses: Any, key: int = 1, exact: Any = None, **how: Any) -> Any:
+    """The same of a regression of responses from 0 to 1, each array with half of the budget."""
+    of_rows, of_responses = exact or (counted(rows), counted(rows, weights=2 * responses - 1))
+    half = {"epsilon": 0.5 * how.pop("epsilon", 1.0), **how}
+    d = asked(rows, key, exact=of_rows, **half)
+    (measure,) = asked(rows, key and key + 10_000, exact=of_responses, **half).measures
+    return replace(d, response=Response(replace(measure, stream=1), 0.0, 1.0))
+
+
+def grouped(rows: Any, codes: Any, key: int = 1, exact: Any = None, **how: Any) -> Any:
+    """The same of a density by group, of as many groups as there are codes."""
+    exact = exact or [counted(rows, weights=(codes == one) * 1.0) for one in np.unique(codes)]
+    parts = [asked(rows, key and key + 10_000 * i, exact=e, **how) for i, e in enumerate(exact)]
+    measures = [replace(one.measures[0], stream=i) for i, one in enumerate(parts)]
+    return replace(parts[0], measures=tuple(measures), groups=tuple(range(len(measures))))
+
+
 def databases(axes: int, n: int) -> dict[str, Any]:
     """Rows (n, axes) of several kinds; coordinates are never on an edge of a region."""
     rng = np.random.default_rng(axes)
@@ -71,6 +92,10 @@ def databases(axes: int, n: int) -> dict[str, Any]:
     }
 
 
+def correlation(x, y):
+    return np.corrcoef(x, y)[0, 1] if x.std() > 1e-9 and y.std() > 1e-9 else np.nan
+
+
 QUESTIONS = {
     "mass": (lambda d: d.mass({"x": (0.2, 0.5)}), lambda x, _: ((x > 0.2) & (x < 0.5)).mean()),
     "masses": (
@@ -79,6 +104,7 @@ QUESTIONS = {
     ),
     "count": (lambda d: d.count({"x": (None, 0.5)}), lambda x, _: (x < 0.5).sum()),
     "mean": (lambda d: d.mean("x"), lambda x, _: x.mean()),
+    "variance": (lambda d: d.var("x"), lambda x, _: x.var()),
     "median": (lambda d: d.quantile(0.5, "x"), lambda x, _: np.sort(x)[(len(x) + 1) // 2 - 1]),
 }
 OF_TWO = {
@@ -89,6 +115,15 @@ OF_TWO = {
     "conditional mean": (
         lambda d: d.mean("x", given={"y": (0.1, None)}),
         lambda x, y: x[y > 0.1].mean(),
+    ),
+    "covariance": (
+        lambda d: d.cov("x", "y"),
+        lambda x, y: ((x - x.mean()) * (y - y.mean())).mean(),
+    ),
+    "correlation": (lambda d: d.correlation("x", "y"), lambda x, y: correlation(x, y)),
+    "conditional deviation": (
+        lambda d: d.std("x", given={"y": (0.1, None)}),
+        lambda x, y: x[y > 0.1].std(),
     ),
     "conditional quantile": (
         lambda d: d.quantile(0.3, "x", given={"y": (0.1, None)}),
@@ -146,4 +181,76 @@ def covered(axes, n, questions, names, draws):
                     answer = ask(d)
                     inside = (answer.low <= known[question]) & (known[question] <= answer.high)
                     found[name, question] = found.get((name, question), 0) + int(np.all(inside))
+    return found
+
+
+# --- Responses, and shares of groups
+
+PLACES = np.array([0.15, 0.4321, 0.8])
+
+
+def responses(x: Any) -> dict[str, Any]:
+    """Responses from 0 to 1 of rows at x: some at their bounds, by where in its cell a row is."""
+    phase = 12 * x % 1
+    return {
+        "smooth": 0.5 + 0.4 * np.sin(7 * x),
+        "by its place in the cell": (phase < 0.5) * 1.0,
+        "inside of the region": ((x > 0.2) & (x < 0.5)) * 1.0,
+        "all at a bound": np.ones_like(x),
+    }
+
+
+def near(x: Any, v: Any, places: Any = PLACES, bandwidth: float = 0.1) -> Any:
+    """The mean of v with the weights of a kernel."""
+    weights = Gaussian(bandwidth)(np.reshape(places, (-1, 1)) - x)
+    with np.errstate(invalid="ignore"):
+        return weights @ v / weights.sum(axis=1)
+
+
+def inside(x: Any, v: Any, low: float, high: float) -> Any:
+    """The mean of v of the rows in an interval; NaN where there is none."""
+    here = (x > low) & (x < high)
+    return v[here].mean() if here.any() else np.nan
+
+
+OF_RESPONSES = {
+    "curve": (lambda d: d.curve(PLACES[:, None]), near),
+    "wider curve": (
+        lambda d: d.curve(PLACES[:, None], bandwidth=0.2),
+        lambda x, v: near(x, v, bandwidth=0.2),
+    ),
+    "average": (lambda d: d.average({"x": (0.2, 0.5)}), lambda x, v: inside(x, v, 0.2, 0.5)),
+    "difference": (
+        lambda d: d.difference({"x": (0.2, 0.5)}, {"x": (0.5, None)}),
+        lambda x, v: inside(x, v, 0.2, 0.5) - inside(x, v, 0.5, 1.0),
+    ),
+    "difference of places": (
+        lambda d: d.difference([[0.3]], [[0.7]]),
+        lambda x, v: -np.diff(near(x, v, [0.3, 0.7])),
+    ),
+}
+
+
+def covered_responses(n: int, names: Any, draws: int, groups: bool = False) -> Any:
+    """As `covered`, for each kind of rows and of responses: of groups those above and below 1/2."""
+    found: dict[Any, int] = {}
+    for name in names:
+        rows = databases(1, n)[name]
+        for kind, v in responses(rows[:, 0]).items():
+            codes = (v > 0.5) * 1
+            weights = [1 - codes, codes] if groups else [None, 2 * v - 1]
+            exact = [counted(rows, weights=one) for one in weights]
+            for draw in range(draws):
+                make, given = (grouped, codes) if groups else (responding, v)
+                d = make(rows, given, draw + 1, exact=exact)
+                for question, (ask, truth) in OF_RESPONSES.items():
+                    known, answer = np.asarray(truth(rows[:, 0], codes if groups else v)), ask(d)
+                    if np.isnan(known).any():
+                        continue
+                    low, high = (np.asarray(one) for one in (answer.low, answer.high))
+                    if groups:
+                        low, high = low[..., 1], high[..., 1]
+                    sure = np.all((low - 1e-9 <= known) & (known <= high + 1e-9))
+                    key = (name, kind, question)
+                    found[key] = found.get(key, 0) + int(sure)
     return found

@@ -349,7 +349,7 @@ class ErrorModel:
         candidates that `h` was chosen from after the noise was drawn.
         """
         strategy, lattice = self.strategy, self.strategy.lattice
-        maps = strategy.axis_maps
+        maps, at_once = strategy.axis_maps, at_once * self.approximation.choices
         rounding = strategy.lattice_norm(h) * self.lattice_error
         rounding += strategy.released_norm(h) * self.released_error
         if strategy.maps:  # the derived lattice is rounded again

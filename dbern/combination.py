@@ -387,10 +387,8 @@ class Combination:
     constant : float, optional
         Where it is stated, what is released is one vector of weights, and the arrays of the kind
         are the linear functions that these make (`linear_values`).
-    response : str, optional
-        Of "least-squares", the name of the response.
-    weight : int, optional
-        Of "least-squares", of the count and the response's sum among the released moments.
+    response, weight, products : str, int and "weighted", optional
+        Of "least-squares": the response's name, how its sum and its products are weighed.
     ridge : float, optional
         Of "least-squares", what is added to the diagonal of the columns' covariance matrix; None
         where the released numbers decide.
@@ -415,6 +413,7 @@ class Combination:
     constant: float | None = None
     response: str | None = None
     weight: int | None = None
+    products: str | None = None
     ridge: float | None = None
 
     def values(self, parts: Sequence[FloatArray], unit: FloatArray | None = None) -> FloatArray:

@@ -20,7 +20,17 @@ from dbern.errors import DbernError, SpecError
 from dbern.strategies.base import Lattice
 from dbern.synopsis.arrays import MOST_LOADED, LazyPolynomial
 from dbern.synopsis.evaluate import Polynomial
-from dbern.synopsis.points import Points, as_points, coordinates, grid_axes, like, per_axis
+from dbern.synopsis.points import (
+    Points,
+    Shape,
+    Window,
+    as_points,
+    grid_axes,
+    labelled,
+    like,
+    per_axis,
+)
+from dbern.synopsis.questions.regions import part_of
 from dbern.synopsis.store import SHARD_BYTES
 from dbern.system import LRUCache
 from dbern.types import FloatArray
@@ -81,16 +91,12 @@ class ReleasedDataset:
         return like(points, self._polynomial(h)(array, len(array)), self.domain, ["value"])
 
     def grid(
-        self, shape: int | Sequence[int], h: int | Sequence[int] | None = None
+        self, shape: Shape, h: int | Sequence[int] | None = None, *, window: Window = None
     ) -> xarray.DataArray:
-        """Return values on a regular grid over the domain, ends included; errors as for a call."""
-        unit = grid_axes(shape, self.domain)
-        values = self._polynomial(h).grid(unit)
-        places = {
-            axis.name: coordinates(axis, positions)
-            for axis, positions in zip(self.domain.axes, unit, strict=True)
-        }
-        return xarray.DataArray(values, places, self.domain.names)
+        """Return values on a regular grid over the domain, or a window, as `Synopsis.grid` does."""
+        part = None if window is None else part_of(window, self.domain)
+        values = self._polynomial(h).grid(grid_axes(shape, self.domain, part=part))
+        return labelled(values, part or self.domain)
 
     @cached_property
     def domain(self) -> Domain:

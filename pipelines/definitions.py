@@ -96,7 +96,7 @@ def _picture(synopsis: dbern.Synopsis) -> str:
     """The released function as an image in Markdown."""
     figure = Figure(figsize=(5, 4), layout="constrained")
     grid = synopsis.grid(_GRID)
-    grid.plot(ax=figure.add_subplot(), x=str(grid.dims[0]))  # type: ignore[call-arg]  # its wrapper hides self
+    grid.plot(ax=figure.add_subplot())  # type: ignore[call-arg]  # its wrapper hides self
     png = BytesIO()
     figure.savefig(png, format="png")
     return f"![released](data:image/png;base64,{base64.b64encode(png.getvalue()).decode()})"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,8 @@ from hypothesis import HealthCheck, Phase, settings
 from object_server import Bucket, ObjectServer
 from object_server import start as start_objects
 from projects import Draws, Project, Ran, fix_reservations, objects, records
+
+from dbern.ledger import sqlite
 
 # However slow the machine is: not even the drawing of examples is timed.
 settings.register_profile(
@@ -54,6 +57,19 @@ def reproducible_draws() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         DRAWS.replace(patch.setattr)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_disks() -> Iterator[None]:
+    """This process syncs nothing: only a power cut could tell, and waiting was a third of the time.
+
+    Processes that tests start sync as always.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        pragmas = ("synchronous = OFF" if "sync" in one else one for one in sqlite._PRAGMAS)
+        patch.setattr(sqlite, "_PRAGMAS", tuple(pragmas))
+        patch.setattr(os, "fsync", lambda _descriptor: None)
         yield
 
 

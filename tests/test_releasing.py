@@ -21,6 +21,7 @@ from dbern.cluster import connection as clusters
 from dbern.cluster import graph as engine
 from dbern.counting import passes as reading
 from dbern.data import storage as places
+from dbern.data.parquet import UnreadableFileError
 from dbern.errors import (
     BudgetError,
     DbernError,
@@ -409,8 +410,9 @@ def test_changed_files_stop_a_release_until_they_are_charged(
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
 
 
+@pytest.mark.parametrize("readable", [True, False])
 def test_a_file_that_changes_while_it_is_read_is_noticed_and_may_be_brought_back(
-    project, client, monkeypatch
+    project, client, monkeypatch, readable
 ):
     """Its size and footer stay: the time of its change tells, until counting begins anew."""
     spec, path = project.spec(), project.files()[0]
@@ -422,6 +424,8 @@ def test_a_file_that_changes_while_it_is_read_is_noticed_and_may_be_brought_back
             with path.open("r+b") as file:  # in place: another thread may be reading it
                 file.seek(4)
                 file.write(bytes([original[4] ^ 1]))
+            if not readable:
+                raise UnreadableFileError
 
     with monkeypatch.context() as patch:
         patch.setattr(reading, "read_batches", late)

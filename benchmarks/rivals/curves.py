@@ -1,4 +1,4 @@
-"""Mean curves beside rivals: ``python -m rivals.curves`` prints a table for docs/overview.md.
+"""Mean curves beside rivals.
 
 Records are n curves at 100 points, mu(t) plus a random smooth deviation, moved to [-1, 1]; all are
 told these bounds, which are also the norm bound 1 of the independent component Laplace process
@@ -15,10 +15,10 @@ Rows of dbern are the released law in floats, at its default degree, and at the 
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from functools import lru_cache, partial
 
 import numpy as np
@@ -27,10 +27,11 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.combination import grid_polynomials
 from dbern.data.domain import Axis, Domain, Response
 from dbern.strategies.base import Entries
-from dbern.targets.functional_mean import CurveSums, FunctionalMean
+from dbern.targets.functional_mean import CurveSums, _chosen_degree, _most_degree
 from dbern.types import FloatArray
+from rivals.cells import ASIDE, OURS, RIVAL, Cell
 
-POINTS, SEEDS = 100, 40
+POINTS, CURVES = 100, (500, 5000)
 T = np.linspace(0.0, 1.0, POINTS)
 MEANS: dict[str, FloatArray] = {
     "one bend": 2 * T * np.exp(-T) - 0.4,
@@ -92,40 +93,43 @@ def ours(x: FloatArray, epsilon: float, rng: np.random.Generator, degree: int) -
     return off(basis @ (basis.T @ mean / POINTS + noise), mean)
 
 
+def default(x: FloatArray, epsilon: float, rng: np.random.Generator) -> float:
+    return ours(x, epsilon, rng, _chosen_degree(POINTS, len(x), Fraction(epsilon)))
+
+
 Way = Callable[[FloatArray, float, np.random.Generator], float]
 _TUNED = list(itertools.product((2.0, 4.0), (1.0, 1.5), 10.0 ** np.arange(-8, 1)))
-WAYS: dict[str, list[Way]] = {
-    "Laplace noise at each point": [each_point],
-    "Bernstein, h = 1, best k": [partial(bernstein, k=k) for k in range(2, 25)],
-    "ICLP, oracle": [
+WAYS: dict[tuple[str, str], list[Way]] = {
+    ("Laplace noise at each point", RIVAL): [each_point],
+    ("Bernstein, h = 1, best k", RIVAL): [partial(bernstein, k=k) for k in range(2, 25)],
+    ("ICLP, oracle", RIVAL): [
         partial(process, delta=0.0, decay=decay, eta=eta, psi=psi) for decay, eta, psi in _TUNED],
-    "the same with a delta of 1e-6": [
+    ("the same with a delta of 1e-6", ASIDE): [
         partial(process, delta=1e-6, decay=decay, eta=eta, psi=psi) for decay, eta, psi in _TUNED],
-    "dbern": [partial(ours, degree=FunctionalMean().degree)],
-    "dbern, best degree": [partial(ours, degree=degree) for degree in range(12)],
+    ("dbern", OURS): [default],
+    ("dbern, best degree", ASIDE): [
+        partial(ours, degree=d) for d in range(_most_degree(POINTS) + 1)],
 }  # fmt: skip
 
 
-def measure(x: FloatArray, epsilon: float, ways: Sequence[Way]) -> float:
+def measure(x: FloatArray, epsilon: float, ways: Sequence[Way], seeds: int) -> tuple[float, float]:
     """The root mean square error over the axis, mean over seeds, of the best of some ways."""
-    seeds = range(SEEDS)
-    return min(
-        float(np.mean([way(x, epsilon, np.random.default_rng(seed)) for seed in seeds]))
-        for way in ways
-    )
+    found = [[way(x, epsilon, np.random.default_rng(seed)) for seed in range(seeds)]
+             for way in ways]  # fmt: skip
+    best = min(found, key=lambda errors: float(np.mean(errors)))
+    return float(np.mean(best)), float(np.std(best) / math.sqrt(max(1, seeds - 1)))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="rivals.curves", description=__doc__)
-    parser.add_argument("--curves", type=int, nargs="+", default=[500, 5000])
-    parser.add_argument("--epsilon", type=float, default=1.0)
-    given = parser.parse_args(arguments)
-    print(f"| epsilon {given.epsilon:g} | {' | '.join(WAYS)} |\n| --- {'| ---: ' * len(WAYS)}|")
-    for n, (name, mean) in itertools.product(given.curves, MEANS.items()):
+def cells(task: str, epsilons: Sequence[float], seeds: int) -> Iterator[list[Cell]]:
+    """One cell an epsilon of each way, on curves whose name begins with `task`."""
+    for n, (name, mean) in itertools.product(CURVES, MEANS.items()):
+        about = f"{name}, {n} curves"
+        if not about.startswith(task):
+            continue
         x = curves(mean, n)
-        cells = [f"{measure(x, given.epsilon, way):.3f}" for way in WAYS.values()]
-        print(f"| {name}, {n} curves | {' | '.join(cells)} |", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        for (way, role), settings in WAYS.items():
+            yield [
+                Cell("curves", about, "error", way, role, epsilon, seeds,
+                     *measure(x, epsilon, settings, seeds))
+                for epsilon in epsilons
+            ]  # fmt: skip

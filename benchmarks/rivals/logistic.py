@@ -1,16 +1,17 @@
 """Logistic regression with privacy as one would write it, in floats: three rivals.
 
-Positions are in [-1, 1], with a constant 1, of norm R at most; the gradient of a record's loss has
-that norm, and its second derivative is ``R^2 / 4`` at most. Of more than two classes each is told
-from the rest for its part of epsilon. Functions take positions (n, l), labels from 0 on, epsilon
-and a seed, and return weights (q, l + 1), of two classes one row.
+Features are numbers in [-1, 1], a column of 0 and 1 for each value of a list, and a constant 1: of
+norm R at most, whose square is how many numbers and lists there are, and 1. The gradient of a
+record's loss has that norm, and its second derivative is ``R^2 / 4`` at most. Of more than two
+classes each is told from the rest for its part of epsilon.
 
 - `objective`: Kifer, Smith and Thakurta (2012): half of epsilon for the Jacobian, half for a random
   vector whose length is a Gamma variable.
 - `output`: Chaudhuri, Monteleoni and Sarwate (2011): a vector of that law added to the minimizer,
-  which one replaced record moves by ``2 R / penalty``, for the penalty that is best for n, epsilon
-  and l where a weight is as long as R.
-- `diffprivlib`: that library's (0.6.6) split of epsilon, C = 1, and its data norm R.
+  which one replaced record moves by ``2 R / penalty``; the penalty, a share of the rows, is an
+  oracle's choice for each table and epsilon.
+- `split`: what diffprivlib (0.6.6) does with epsilon, C = 1, and its data norm R, where the library
+  is not there.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from dbern.types import FloatArray
+from rivals.records import Table
 
 Rng = np.random.Generator
-Perturb = Callable[[FloatArray, FloatArray, float, Rng], FloatArray]
+Perturb = Callable[[FloatArray, FloatArray, float, float, Rng], FloatArray]
+SHARES = (1e-4, 1e-3, 1e-2, 1e-1)
 
 
 def minimizer(z: FloatArray, signs: FloatArray, penalty: float, b: FloatArray) -> FloatArray:
@@ -52,44 +55,56 @@ def _vector(size: int, scale: float, rng: np.random.Generator) -> FloatArray:
     return direction / np.linalg.norm(direction) * rng.gamma(size, scale)
 
 
-def _objective(z: FloatArray, signs: FloatArray, epsilon: float, rng: Rng) -> FloatArray:
-    size = z.shape[1]
-    penalty = size / 4 / math.expm1(epsilon / 2)
-    return minimizer(z, signs, penalty, _vector(size, 4 * math.sqrt(size) / epsilon, rng))
+def objective_perturbed(
+    z: FloatArray, signs: FloatArray, longest: float, epsilon: float, rng: Rng
+) -> FloatArray:
+    penalty = longest**2 / 4 / math.expm1(epsilon / 2)
+    return minimizer(z, signs, penalty, _vector(z.shape[1], 4 * longest / epsilon, rng))
 
 
-def _output(z: FloatArray, signs: FloatArray, epsilon: float, rng: Rng) -> FloatArray:
-    rows, size = z.shape
-    penalty = (rows / 8) ** 0.5 * (2 * size / epsilon) ** 0.5
-    w = minimizer(z, signs, penalty, np.zeros(size))
-    return w + _vector(size, 2 * math.sqrt(size) / penalty / epsilon, rng)
+def output_perturbed(share: float) -> Perturb:
+    def perturb(
+        z: FloatArray, signs: FloatArray, longest: float, epsilon: float, rng: Rng
+    ) -> FloatArray:
+        rows, size = z.shape
+        penalty = share * rows
+        w = minimizer(z, signs, penalty, np.zeros(size))
+        return w + _vector(size, 2 * longest / penalty / epsilon, rng)
+
+    return perturb
 
 
-def _library(z: FloatArray, signs: FloatArray, epsilon: float, rng: Rng) -> FloatArray:
-    size, norm, penalty = z.shape[1], math.sqrt(z.shape[1]), 1.0
-    left = epsilon - 2 * math.log(1 + 0.25 * norm / penalty)
+def _library(
+    z: FloatArray, signs: FloatArray, longest: float, epsilon: float, rng: Rng
+) -> FloatArray:
+    penalty = 1.0
+    left = epsilon - 2 * math.log(1 + 0.25 * longest / penalty)
     if left <= 0:
-        penalty, left = 0.25 * norm / math.expm1(epsilon / 4), epsilon / 2
-    return minimizer(z, signs, penalty, _vector(size, 2 * norm / left, rng))
+        penalty, left = 0.25 * longest / math.expm1(epsilon / 4), epsilon / 2
+    return minimizer(z, signs, penalty, _vector(z.shape[1], 2 * longest / left, rng))
 
 
-def _of_classes(perturb: Perturb) -> Callable[[FloatArray, FloatArray, float, int], FloatArray]:
-    def weights(z: FloatArray, labels: FloatArray, epsilon: float, seed: int) -> FloatArray:
-        rng, classes = np.random.default_rng(seed), int(labels.max()) + 1
-        features = np.column_stack([z, np.ones(len(z))])
+def of_classes(perturb: Perturb) -> Callable[[Table, Table, float, int], FloatArray]:
+    def values(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
+        rng, classes = np.random.default_rng(seed), int(learn.truth.max()) + 1
+        z, at = (
+            np.column_stack([side.features, np.ones(len(side.truth))]) for side in (learn, test)
+        )
         told = (1,) if classes == 2 else range(classes)
-        part = epsilon / len(told)
-        return np.array([
-            perturb(features, np.where(labels == one, 1.0, -1.0), part, rng) for one in told
+        longest, part = math.hypot(learn.longest, 1), epsilon / len(told)
+        return np.column_stack([
+            at @ perturb(z, np.where(learn.truth == one, 1.0, -1.0), longest, part, rng)
+            for one in told
         ])  # fmt: skip
 
-    return weights
+    return values
 
 
-objective, output, diffprivlib = map(_of_classes, (_objective, _output, _library))
+objective, split = map(of_classes, (objective_perturbed, _library))
 
 
-def without_privacy(z: FloatArray, labels: FloatArray, epsilon: float, seed: int) -> FloatArray:
+def without_privacy(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
     del epsilon, seed
-    found = LogisticRegression(C=1e6, max_iter=5000, tol=1e-8).fit(z, labels)
-    return np.column_stack([found.coef_, found.intercept_])
+    found = LogisticRegression(C=1e6, max_iter=5000, tol=1e-8)
+    found.fit(learn.features, learn.truth)
+    return np.asarray(found.decision_function(test.features))

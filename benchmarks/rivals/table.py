@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dbern.types import FloatArray
+from rivals.cells import OURS, RIVAL, Cell
 from rivals.functional import Functional
 from rivals.gaussian_process import GaussianProcess
 from rivals.laplace_process import LaplaceProcess
@@ -24,8 +24,6 @@ from rivals.random_features import RandomFeatures
 from rivals.tasks import Task
 from rivals.trigonometric import Trigonometric
 
-EPSILONS = (0.01, 0.1, 0.5, 1.0)
-REPEATS = int(os.environ.get("DBERN_REPEATS", "200"))
 SEED = 2017
 MECHANISMS: tuple[Mechanism, ...] = (
     Ours(),
@@ -69,6 +67,15 @@ class Row:
     quantile_95: float | None
     seconds: float | None
     setting: str
+    error: float = 0.0
+
+    @property
+    def cell(self) -> Cell:
+        """Its mean sup error and the standard error of that, beside what guarantees the same."""
+        role = OURS if self.mechanism.startswith("dbern") else RIVAL
+        note = self.setting if self.mean_sup is None else ""
+        return Cell(f"functions, {self.guarantee}", self.task, "error", self.mechanism, role,
+                    self.epsilon, self.repeats, self.mean_sup, self.error, note)  # fmt: skip
 
     def markdown(self) -> str:
         errors = (self.mean_sup, self.mean_absolute, self.quantile_95, self.seconds)
@@ -92,7 +99,7 @@ def errors_of(
     return np.concatenate(sups), np.concatenate(means), seconds / repeats
 
 
-def measure(mechanism: Mechanism, task: Task, epsilon: float, repeats: int = REPEATS) -> Row:
+def measure(mechanism: Mechanism, task: Task, epsilon: float, repeats: int) -> Row:
     """One row; the seed is the same for all."""
     about = (task.name, mechanism.name, mechanism.guarantee, epsilon, repeats)
     try:
@@ -111,14 +118,15 @@ def measure(mechanism: Mechanism, task: Task, epsilon: float, repeats: int = REP
         quantile_95=float(np.quantile(sups, 0.95)),
         seconds=preparing + drawing,
         setting=prepared.setting,
+        error=float(sups.std() / math.sqrt(max(1, repeats - 1))),
     )
 
 
 def rows(
     tasks: Iterable[Task],
-    mechanisms: Sequence[Mechanism] = MECHANISMS,
-    epsilons: Sequence[float] = EPSILONS,
-    repeats: int = REPEATS,
+    mechanisms: Sequence[Mechanism],
+    epsilons: Sequence[float],
+    repeats: int,
     progress: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
     """Every mechanism on every task that it applies to."""
@@ -146,7 +154,3 @@ def remarks(tasks: Sequence[Task]) -> str:
         "oracle, for free; the rows of dbern are not: its plan reads no record.\nSeconds: one "
         "release with its setting given, from the records to the noise; for dbern with the plan.\n"
     )
-
-
-def to_json(found: Sequence[Row]) -> str:
-    return json.dumps([asdict(row) for row in found], indent=1) + "\n"

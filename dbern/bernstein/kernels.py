@@ -99,6 +99,11 @@ class Kernel(ABC):
 
     @property
     @abstractmethod
+    def third(self) -> float:
+        """``sup |K'''|`` off the kinks, rounded outward."""
+
+    @property
+    @abstractmethod
     def jumps(self) -> bool:
         """Whether K' jumps at a kink."""
 
@@ -215,6 +220,11 @@ class PiecewiseKernel(Kernel):
     def curvature(self) -> float:
         """``sup |K''|`` off the kinks, rounded outward."""
         return OUTWARD * self.peak * self.rate**2 * self._largest(2)
+
+    @property
+    def third(self) -> float:
+        """``sup |K'''|`` off the kinks, rounded outward."""
+        return OUTWARD * self.peak * self.rate**3 * self._largest(3)
 
     @property
     def deviation(self) -> float:
@@ -556,6 +566,11 @@ class Gaussian(Kernel):
     def curvature(self) -> float:
         """``sup |K''|``, attained at the center, rounded outward."""
         return OUTWARD * self.peak / self.bandwidth**2
+
+    @property
+    def third(self) -> float:
+        """``sup |K'''|``, attained where ``z^2 = 3 - sqrt(6)``, rounded outward."""
+        return OUTWARD * 1.380119 * self.peak / self.bandwidth**3
 
     @property
     def jumps(self) -> bool:

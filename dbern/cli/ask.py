@@ -7,9 +7,10 @@ import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
     from dbern.synopsis.questions.distribution import Distribution
 
 _COLUMNS = ("question", "region", "group", "quantile", "value", "low", "high")
-_AT_ONCE = 1 << 16  # regions of a file
+_AT_ONCE = 1 << 16  # boxes of a file
+_NUMBERS = 1 << 21  # weights of bins, or draws of noise, of a file's polygons
+_DRAWS = 1024
+_READ = 1 << 16  # characters of a file
+_LONGEST = 1 << 24  # characters of one of its values
+_DECODER = json.JSONDecoder()
 
 _Asked = Callable[["Distribution", Fraction], Iterator[tuple[int | None, "Answer"]]]
 """From what is asked and its part of beta to answers, with the number of a file's first region."""
@@ -39,7 +45,8 @@ _Asked = Callable[["Distribution", Fraction], Iterator[tuple[int | None, "Answer
     multiple=True,
     metavar="REGION",
     help='Share of the rows in a box such as "x=3..7,y=..5", or in each of the regions of a file: '
-    "CSV with columns AXIS_low and AXIS_high, read in parts. May be repeated, as those below.",
+    "CSV with columns AXIS_low and AXIS_high, GeoJSON, or a line each of GeoJSON (.geojsonl), read "
+    "in parts. May be repeated, as those below.",
 )
 @click.option("--count", "counts", multiple=True, metavar="REGION", help="How many rows.")
 @click.option(
@@ -158,40 +165,36 @@ def _about(text: str, question: str, given: Any) -> _Asked:
         raise SpecError("--given: counts have no condition. Write it into the box of --count")
     condition = {} if question == "count" else {"given": given}
     path = Path(text)
-    if path.suffix in (".geojson", ".json"):
-        box: Any = _polygons(path)
-    else:
-        box = None if path.suffix == ".csv" else _box(text, f"--{question}")
+    kind = _KINDS.get(path.suffix)
+    box = _box(text, f"--{question}") if kind is None else {}
 
     def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[int | None, Answer]]:
         ask_for = getattr(asked, question)
-        if box is not None:
+        if kind is None:
             yield None, ask_for(box, beta=str(beta), **condition)
             return
-        total = sum(len(rows) for rows in _parts(path))
-        done = 0
-        for rows in _parts(path):
+        total, done = sum(1 for _ in kind.rows(path)), 0
+        regions, at_once = kind.rows(path), kind.at_once(asked.measures[0].values.size)
+        while rows := list(itertools.islice(regions, at_once)):
             part = beta * len(rows) / total
-            region = {axis.name: _ends(rows, axis, path) for axis in asked.domain.axes}
             try:
+                region = kind.region(rows, asked.domain, path)
                 answer = ask_for(region, beta=str(part), **condition)
             except SpecError as error:
-                raise SpecError(f"{_place(rows, asked.domain, path, done)}: {error}") from None
-            yield done, answer
+                raise SpecError(f"{_place(kind, rows, asked, path, done)}: {error}") from None
+            yield None if region is rows[0] else done, answer
             done += len(rows)
 
     return answers
 
 
-def _place(rows: Sequence[dict[str, str]], domain: Domain, path: Path, done: int) -> str:
-    """The first row of a file that is no box; or the file, where that is not what is wrong."""
-    from dbern.synopsis.questions.regions import boxes_of
-
+def _place(kind: _Kind, rows: Sequence[Any], asked: Distribution, path: Path, done: int) -> str:
+    """The first row of a file that is no region; or the file, where that is not what is wrong."""
     for number, row in enumerate(rows, start=done + 1):
         try:
-            boxes_of({axis.name: _ends([row], axis, path) for axis in domain.axes}, domain)
+            kind.read(kind.region([row], asked.domain, path), asked.domain)
         except SpecError:
-            return f"{path}: row {number}"
+            return f"{path}: {kind.row} {number}"
     return str(path)
 
 
@@ -204,7 +207,7 @@ def _box(text: str, option: str) -> dict[str, tuple[Any, Any]]:
         if not (equals and dots):
             raise SpecError(
                 f'{option}: "{text}" is neither a box nor a file of them. Write a box such as '
-                "x=3..7,y=..5, or the path of a file whose name ends in .csv or .geojson"
+                "x=3..7,y=..5, or the path of a file whose name ends in .csv, .geojson or .geojsonl"
             )
         found[name.strip()] = (_end(low), _end(high))
     return found
@@ -218,24 +221,158 @@ def _end(text: str) -> float | str | None:
         return text.strip() or None
 
 
-def _polygons(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SpecError(f"{path}: cannot be read as GeoJSON ({type(error).__name__})") from None
+# --- Files of regions
 
 
-def _parts(path: Path) -> Iterator[list[dict[str, str]]]:
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of file: its rows, one at a time, and what makes some of them regions to ask about."""
+
+    row: str
+    rows: Callable[[Path], Iterator[Any]]
+    region: Callable[[Sequence[Any], Domain, Path], Any]
+    read: Callable[[Any, Domain], Any]
+    at_once: Callable[[int], int]  # of how many bins
+
+
+def _lines(path: Path) -> Iterator[dict[str, str]]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            lines = csv.DictReader(file)
-            while rows := list(itertools.islice(lines, _AT_ONCE)):
-                yield rows
+            yield from csv.DictReader(file)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise SpecError(
             f"{path}: cannot be read as CSV ({type(error).__name__}). Write a file with columns "
             "AXIS_low and AXIS_high"
         ) from None
+
+
+def _boxes(rows: Sequence[dict[str, str]], domain: Domain, path: Path) -> Any:
+    return {axis.name: _ends(rows, axis, path) for axis in domain.axes}
+
+
+def _shapes(path: Path) -> Iterator[Any]:
+    """GeoJSON's features: of the array of a collection, or one a line; or the one shape."""
+    number, each = 0, _a_line_each if path.suffix in _BY_LINES else _collected
+    try:
+        with path.open(encoding="utf-8") as file:
+            for shape in each(file):
+                yield _object(shape)
+                number += 1
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read as GeoJSON ({type(error).__name__})") from None
+    except (ValueError, RecursionError):
+        raise SpecError(f"{path}: feature {number + 1}: cannot be read as GeoJSON") from None
+
+
+def _object(value: Any) -> Any:
+    if not hasattr(value, "keys"):
+        raise ValueError("no object")
+    return value
+
+
+def _collection(rows: Sequence[Any], _domain: Domain, _path: Path) -> Any:
+    if len(rows) == 1 and rows[0].get("type") in ("Polygon", "MultiPolygon"):
+        return rows[0]
+    return {"type": "FeatureCollection", "features": rows}
+
+
+def _read_boxes(region: Any, domain: Domain) -> None:
+    from dbern.synopsis.questions.regions import boxes_of
+
+    boxes_of(region, domain)
+
+
+def _read_polygons(region: Any, domain: Domain) -> None:
+    from dbern.synopsis.questions.polygons import polygons_of
+
+    polygons_of(region, domain)
+
+
+_BY_LINES = (".geojsonl", ".ndjson")
+_CSV = _Kind("row", _lines, _boxes, _read_boxes, lambda _bins: _AT_ONCE)
+_GEOJSON = _Kind(
+    "feature",
+    _shapes,
+    _collection,
+    _read_polygons,
+    lambda bins: max(1, _NUMBERS // max(bins, 1024)),
+)
+_KINDS = {".csv": _CSV, **dict.fromkeys((".geojson", ".json", *_BY_LINES), _GEOJSON)}
+
+
+def _a_line_each(file: TextIO) -> Iterator[Any]:
+    while line := file.readline(_LONGEST):
+        if line.strip():
+            yield json.loads(line)
+
+
+def _collected(file: TextIO) -> Iterator[Any]:
+    text = _Json(file)
+    text.take("{")
+    found, many = {}, False
+    while text.next() != "}":
+        name = text.value()
+        text.take(":")
+        if name == "features":
+            many = True
+            yield from text.array()
+        else:
+            found[name] = text.value()
+        if text.next() != "}":
+            text.take(",")
+    if not many:
+        yield found
+
+
+class _Json:
+    """A JSON text that is read as far as it is asked for."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file, self._text, self._at = file, "", 0
+
+    def _more(self) -> bool:
+        kept = self._text[self._at :]
+        if len(kept) > _LONGEST:
+            raise ValueError("too long")
+        read = self._file.read(max(_READ, len(kept)))
+        self._text, self._at = kept + read, 0
+        return bool(read)
+
+    def next(self) -> str:
+        """The next character that is no space; none at the end of the text."""
+        while True:
+            while self._text[self._at : self._at + 1].isspace():
+                self._at += 1
+            if self._at < len(self._text) or not self._more():
+                return self._text[self._at : self._at + 1]
+
+    def take(self, character: str) -> None:
+        if self.next() != character:
+            raise ValueError("another character")
+        self._at += 1
+
+    def value(self) -> Any:
+        """The next value; more is read until something follows it, as a number may go on."""
+        self.next()
+        while True:
+            try:
+                found, end = _DECODER.raw_decode(self._text, self._at)
+            except ValueError:
+                if not self._more():
+                    raise
+            else:
+                if end < len(self._text) or not self._more():
+                    break
+        self._at = min(end, len(self._text))
+        return found
+
+    def array(self) -> Iterator[Any]:
+        self.take("[")
+        while self.next() != "]":
+            yield self.value()
+            if self.next() != "]":
+                self.take(",")
+        self.take("]")
 
 
 def _ends(rows: Sequence[dict[str, str]], axis: Axis, path: Path) -> tuple[list[Any], list[Any]]:

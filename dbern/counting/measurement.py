@@ -119,6 +119,9 @@ class Measurement:
         Of (n): the measurement resolved for a public number of rows, before it is planned.
     for_charge : callable, optional
         Of (n, charge): the same, where what is measured depends on the charge.
+    candidates : tuple of Measurement
+        One of which the released bins choose, by `dbern.releasing.choosing`: of the same bins, with
+        other kernels. Itself is that whose bins are fine enough for all.
     notes : tuple of str
         What a plan says of it.
     for_lattice : callable, optional
@@ -160,6 +163,7 @@ class Measurement:
     for_charge: Callable[[int, Budget], Measurement] | None = field(
         default=None, compare=False, repr=False
     )
+    candidates: tuple[Measurement, ...] = ()
     notes: tuple[str, ...] = ()
     for_lattice: Callable[[Any], Measurement] | None = field(
         default=None, compare=False, repr=False
@@ -269,8 +273,7 @@ def protect(
         return measurement
     if measurement.protected is not None:
         return measurement.protected(protection, ids)
-    unproved = measurement.for_lattice is not None or measurement.for_charge is not None
-    if measurement.added_sensitivity is None or unproved:
+    if measurement.added_sensitivity is None or measurement.for_lattice is not None:
         key = "unit" if protection.unit.column is not None else "neighbors"
         raise SpecError(
             f"data.{key}: nothing is proved for this target with it. Write neighbors = "
@@ -295,6 +298,11 @@ def protect(
     def resolved(n: int) -> Measurement:
         return protect(for_rows(measurement, n), protection, ids)
 
+    charged = measurement.for_charge
+
+    def planned(n: int, charge: Budget) -> Measurement:
+        return protect(measurement if charged is None else charged(n, charge), protection, ids)
+
     return replace(
         measurement,
         sensitivity=sensitivity,
@@ -305,6 +313,8 @@ def protect(
         added_sensitivity=None,
         added_function_sensitivity=math.nan,
         for_rows=resolved if measurement.for_rows else None,
+        for_charge=planned if charged else None,
+        candidates=tuple(protect(one, protection, ids) for one in measurement.candidates),
     )
 
 

@@ -34,7 +34,7 @@ import numpy as np
 
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.data.frames import table_batches
-from dbern.data.parquet import BATCH_ROWS, footer_tag, read_batches
+from dbern.data.parquet import BATCH_ROWS, UnreadableFileError, footer_tag, read_batches
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.keystream import content_buckets, content_words
 from dbern.strategies.base import Slab
@@ -578,9 +578,13 @@ class Reading:
         for portion in self.portions:
             self.place = portion.path
             groups, counters = portion.row_groups, self.counters
-            for batch in read_batches(self.place, groups, counters.columns, counters.filter):
-                yield batch
-                self.rows += len(next(iter(batch.values())))
+            try:
+                for batch in read_batches(self.place, groups, counters.columns, counters.filter):
+                    yield batch
+                    self.rows += len(next(iter(batch.values())))
+            except UnreadableFileError:
+                if footer_tag(self.place, self.salt) == portion.tag:
+                    raise
             if footer_tag(self.place, self.salt) != portion.tag:
                 raise StoppedError("changed", self.place)
 

@@ -20,13 +20,16 @@ from dbern.ledger.tables import APPEND_ONLY, PERMANENT, install, version_of
 # Nothing private may linger: no write-ahead log beside the file, deleted content overwritten.
 # Recursive triggers let REPLACE, too, meet the triggers that refuse a DELETE.
 _PRAGMAS = (
-    "auto_vacuum = FULL",  # of a new file alone: what a plan took is given back when it is over
     "journal_mode = DELETE",
     "synchronous = EXTRA",  # FULL leaves the journal's removal to chance: a power cut undoes it
     "secure_delete = ON",
     "foreign_keys = ON",
     "recursive_triggers = ON",
 )
+
+_NEW = "auto_vacuum = FULL"
+"""What a plan took is given back when it is over. A file that has pages would be written and synced
+at every connection."""
 
 _LOOKING = ("query_only = ON",)
 
@@ -197,7 +200,8 @@ class SqliteBackend:
             check_same_thread=False,
         )
         try:
-            for pragma in _LOOKING if self._read_only else _PRAGMAS:
+            pages = connection.execute("PRAGMA page_count").fetchone()[0]
+            for pragma in _LOOKING if self._read_only else _PRAGMAS if pages else (_NEW, *_PRAGMAS):
                 connection.execute(f"PRAGMA {pragma}").close()
         except sqlite3.Error:
             connection.close()

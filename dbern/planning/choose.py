@@ -16,21 +16,27 @@ its size over a fifth of an axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
-from typing import TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import bernstein_basis, iterated_basis
 from dbern.bernstein.kernels import Kernel
-from dbern.certificate import noise_sups
 from dbern.counting.measurement import Measurement
 from dbern.counting.moments import cells_for
 from dbern.errors import SpecError
+from dbern.planning.predicted import (
+    Reference,
+    grid_points,
+    largest_row,
+    reference_error,
+    released_rows,
+    typical_error,
+    unit_noise,
+    worst_error,
+)
 from dbern.privacy.families import NoiseFamily
-from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bias import GramBall, Released
 from dbern.strategies.bins import (
@@ -38,135 +44,10 @@ from dbern.strategies.bins import (
     BinnedStrategy,
     axis_bins,
     lattice_miss,
-    prior,
 )
 from dbern.strategies.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
 from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 from dbern.types import FloatArray
-
-# --- Predicted errors of one way to release
-
-
-_DRAWS = 128
-_PLANNING_SAMPLES = 200_000
-_UNIT_SCALE = 1 << 20
-_GRID_POINTS = 10_000
-
-Reference: TypeAlias = Callable[[FloatArray], FloatArray]
-"""A public density, up to a factor: points (m, l) of the unit cube to values (m,)."""
-
-
-def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, values: int) -> float:
-    """Mean sup norm of the noise at scale one, on a coarse grid under a public key."""
-    points = _points(len(h), {1: 129, 2: 49, 3: 25})
-    y = (1 - np.cos(np.linspace(0, np.pi, points))) / 2
-    bases = [
-        bernstein_basis(y, k) @ matrix
-        for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True)
-    ]
-    draw = family.predicted(_UNIT_SCALE, values)
-    draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // strategy.layout.size))
-    sups, _ = noise_sups(bases, draw, draws, "planning", strategy.whole)
-    return float(sups.mean()) / _UNIT_SCALE
-
-
-def typical_error(
-    kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...]
-) -> tuple[float, float]:
-    """Largest mean squared errors over y, for one point mass and for the smooth part of the prior.
-
-    Second moments of bump and release, ``E K K - 2 E K P + E P P``, multiply over axes.
-    """
-    points = _points(len(kernels), {1: 129, 2: 33, 3: 13})
-    moments = np.ones((2, 3, 1))
-    for axis in zip(kernels, strategy.lattice.k, h, strategy.axis_maps, strict=True):
-        own = _axis_moments(*axis, points)
-        moments = (moments[..., None] * own[:, :, None, :]).reshape(2, 3, -1)
-    rough, smooth = moments[:, 0] - 2 * moments[:, 1] + moments[:, 2]
-    return max(0.0, float(rough.max())), max(0.0, float(smooth.max()))
-
-
-@lru_cache(maxsize=256)
-def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
-    """``E K K``, ``E K P`` and ``E P P`` at points of y, rough and smooth part: (2, 3, points)."""
-    t, factors = prior(kernel.bandwidth)
-    bumps = _bumps(kernel, points)
-    released = released_translates(kernel, _rows(k, h, points), axis, t)
-    pairs = ((bumps, bumps), (bumps, released), (released, released))
-    rough = [(one * other).mean(axis=1) for one, other in pairs]
-    parts = [(one @ factors / len(t), other @ factors / len(t)) for one, other in pairs]
-    return np.array([rough, [(one * other).sum(axis=1) for one, other in parts]])
-
-
-@lru_cache(maxsize=8)
-def _bumps(kernel: Kernel, points: int) -> FloatArray:
-    """The kernel at points of y, about the places of the prior."""
-    return kernel(np.linspace(0, 1, points)[:, None] - prior(kernel.bandwidth)[0])
-
-
-@lru_cache(maxsize=32)
-def _rows(k: int, h: int, points: int, *, crowded: bool = False) -> FloatArray:
-    """The iterated basis at points of y, evenly spaced or crowded at the ends."""
-    y = np.linspace(0, 1, points)
-    return iterated_basis((1 - np.cos(np.pi * y)) / 2 if crowded else y, k, h)
-
-
-def reference_error(
-    kernels: Sequence[Kernel],
-    strategy: Strategy,
-    h: tuple[int, ...],
-    reference: Reference,
-) -> float:
-    """Sup error, on a grid, of what is released for the smoothed reference density itself."""
-    points = _points(len(kernels), {1: 201, 2: 61, 3: 25})
-    t = (np.arange(points) + 0.5) / points
-    cube = np.stack(np.meshgrid(*[t] * len(kernels), indexing="ij"), axis=-1)
-    weights = np.asarray(reference(cube.reshape(-1, len(kernels))), dtype=np.float64)
-    smooth = released = (weights / weights.sum()).reshape(cube.shape[:-1])
-    for kernel, k, order, spectrum in zip(
-        kernels, strategy.lattice.k, h, strategy.axis_maps, strict=True
-    ):
-        evaluated = released_translates(kernel, iterated_basis(t, k, order), spectrum, t)
-        smooth = np.tensordot(smooth, kernel(t[:, None] - t), axes=(0, 1))
-        released = np.tensordot(released, evaluated, axes=(0, 1))
-    return float(np.abs(smooth - released).max())
-
-
-def worst_error(kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...]) -> float:
-    """Sup error of the worst bump, on a grid; for a product of axes it telescopes."""
-    grown = plain = 1.0
-    for axis in zip(kernels, strategy.lattice.k, h, strategy.axis_maps, strict=True):
-        bump, error = _axis_worst(*axis)
-        grown *= bump + error
-        plain *= bump
-    return grown - plain
-
-
-@lru_cache(maxsize=1024)
-def _axis_worst(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> tuple[float, float]:
-    points = min(161, max(33, math.ceil(4 / kernel.bandwidth)))
-    t = np.linspace(0, 1, points)
-    half = slice(points // 2 + 1)  # symmetric under (y, t) -> (1 - y, 1 - t)
-    bumps = kernel(t[half, None] - t)
-    errors = bumps - released_translates(kernel, _rows(k, h, points)[half], axis, t)
-    return float(bumps.max()), float(np.abs(errors).max())
-
-
-@lru_cache(maxsize=1024)
-def _largest_row(k: int, h: int, axis: AxisMap | None) -> float:
-    """The largest norm over y, on a grid, of what multiplies an axis's released values."""
-    return float(np.linalg.norm(_released_rows(k, h, axis, 129), axis=1).max())
-
-
-def _released_rows(k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
-    rows = _rows(k, h, points, crowded=True)
-    return rows if axis is None else rows @ axis.synthesis
-
-
-def _points(axes: int, usual: Mapping[int, int]) -> int:
-    """Points an axis of a coarse grid over the cube: as usual, or some ten thousand in all."""
-    return usual.get(axes) or math.floor(_GRID_POINTS ** (1 / axes))
-
 
 # --- What is known before choosing, and one candidate with its predicted errors
 
@@ -336,9 +217,9 @@ class Problem:
         noise = self.family.covariance(self._values(strategy)).scaled(self._scale(strategy))
         axes = list(zip(strategy.lattice.k, h, strategy.axis_maps, strict=True))
         if noise.correlation == 0:
-            return noise.deviation * math.prod(_largest_row(*axis) for axis in axes)
-        points = _points(len(axes), {1: 129, 2: 33, 3: 13})
-        rows = [_released_rows(*axis, points) for axis in axes]
+            return noise.deviation * math.prod(largest_row(*axis) for axis in axes)
+        points = grid_points(len(axes), {1: 129, 2: 33, 3: 13})
+        rows = [released_rows(*axis, points) for axis in axes]
         squares = reduce(np.multiply.outer, [np.square(one).sum(axis=1) for one in rows])
         sums = reduce(np.multiply.outer, [one.sum(axis=1) for one in rows])
         return math.sqrt(max(0.0, float(noise.variance(squares, sums).max())))

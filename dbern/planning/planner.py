@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from dbern.certificate import (
     strongest_bound,
     vector_bound,
 )
+from dbern.combination import Combination
 from dbern.counting.measurement import (
     Measurement,
     for_lattice,
@@ -35,24 +36,26 @@ from dbern.errors import SpecError
 from dbern.planning.choose import (
     Candidate,
     Problem,
-    Reference,
     chosen,
     require_positive_definite,
 )
-from dbern.planning.outlook import outlook_of
 from dbern.planning.plans import (
     PlannedMeasurement,
     PlannedNoise,
     PlannedSensitivity,
     ReleasePlan,
     cost,
+    outlook_of,
+    spec_for_rows,
 )
+from dbern.planning.predicted import Reference
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.contract import Contract, Sensitivity, require_one_charge
 from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, family_of, named
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
+from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
 from dbern.targets.bandwidths import unit_notes
 from dbern.types import FloatArray
 
@@ -131,6 +134,7 @@ def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, .
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     n = public_rows(spec, files)
+    spec = spec_for_rows(spec, n)
     measurements = [resolved(one, n, spec) for one in spec.components]
     if any(one.spent < 0 for one in measurements):  # it would hide a fraction in the sum
         raise SpecError(f'target.kind: "{spec.learner.kind}" spends less than 0. Write spent >= 0')
@@ -140,13 +144,11 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     if all(one.entries for one in measurements):
         _refuse_choices(settings)
     chosen_ways = {one.name: choose(one, settings) for one in measurements}
+    chosen_ways = {one.name: _as_counted(one, chosen_ways) for one in measurements}
     found = [plan_measurement(one, settings, *chosen_ways[one.name]) for one in measurements]
     planned = tuple(one for one, _ in found)
     counters = Counters.of([one for _, one in found], spec.records, spec.protection.unit, n)
-    errors = [one.certificate for one in planned for _ in range(one.outputs)]
     laws = [one.noise.law for one in planned]
-    first, alone = planned[0].certificate, len(planned) == 1
-    least = LowerBound(first.lower_bound, first.lower_bound_kind) if alone else LowerBound()
     return ReleasePlan(
         name=spec.release.name,
         dataset=spec.budget.dataset,
@@ -155,7 +157,7 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         protection=spec.protection,
         calibration="paper" if settings.family.by_function else "tight",
         components=planned,
-        certificate=combined(spec.combination, errors, least),
+        certificate=whole_certificate(spec.combination, planned),
         cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.data.source or "")),
         notes=(
             *spec.learner.notes(n),
@@ -177,6 +179,16 @@ def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
             lambda measurement: problem_of(measurement, settings, chosen_ways[measurement.name][2]),
         ),
     )
+
+
+def whole_certificate(
+    combination: Combination, planned: Sequence[PlannedMeasurement]
+) -> Certificate:
+    """Return that of the function that planned measurements make."""
+    errors = [one.certificate for one in planned for _ in range(one.outputs)]
+    first, alone = planned[0].certificate, len(planned) == 1
+    least = LowerBound(first.lower_bound, first.lower_bound_kind) if alone else LowerBound()
+    return combined(combination, errors, least)
 
 
 def resolved(measurement: Measurement, n: int, spec: ReleaseSpec) -> Measurement:
@@ -301,6 +313,28 @@ def plan_measurement(
     return planned, accumulator
 
 
+def with_kernels(
+    planned: PlannedMeasurement, candidate: Measurement, settings: Settings
+) -> PlannedMeasurement:
+    """Return the plan of the same bins, with the kernels of one of their candidates."""
+    maps = cast("tuple[AxisBins, ...]", planned.maps)
+    axes = zip(candidate.kernels, planned.k, maps, planned.h, strict=True)
+    bins = tuple(axis_bins(kernel, k, one.cells, one.degree, h) for kernel, k, one, h in axes)
+    strategy = BinnedStrategy(Lattice(planned.k), bins)
+    errors = planned.lattice_error, planned.released_error
+    approximation, certificate = _certified(
+        candidate, strategy, planned.h, planned.noise.law, *errors, settings
+    )
+    function = candidate.function_sensitivity / settings.n * planned.unit
+    return replace(
+        planned,
+        maps=bins,
+        sensitivity=replace(planned.sensitivity, function=function),
+        certificate=certificate,
+        approximation=approximation,
+    )
+
+
 def _certified(
     measurement: Measurement,
     strategy: Any,
@@ -369,6 +403,14 @@ def choose(
     if measurement.linear:
         return *_corners(measurement, settings), family
     k, h = _given_k(measurement, settings), settings.per_axis("h", measurement.domain)
+    if measurement.candidates and not any(
+        _kinds(one, noise, measurement) for one in settings.families
+    ):
+        raise SpecError(
+            f'mechanism.noise, mechanism.calibration: bins choose a bandwidth, and "{noise}" has '
+            'none here. Write noise = "auto" and calibration = "tight", or numbers in place of '
+            'bandwidth = "auto"'
+        )
     if family is PAPER:
         h = h or (_PAPER_H,) * measurement.domain.dimensions
         k = k or _paper_k(measurement, settings, max(h))
@@ -381,8 +423,7 @@ def choose(
     for one in settings.families:
         to_beat = math.inf if best is None else best.error / (1 + _WORTH)
         problem = problem_of(measurement, settings, one)
-        kinds = [kind for kind, name in one.kinds.items() if noise in ("auto", name)]
-        kinds = [""] if plain_only else kinds
+        kinds = [""] if plain_only else _kinds(one, noise, measurement)
         found = chosen(kinds, replace(problem, k=k, h=h, to_beat=to_beat))
         best, family = (best, family) if found is None else (found, one)
     if best is None:
@@ -391,6 +432,25 @@ def choose(
             f'Write noise = "{family.plain}" or "auto"'
         )
     return best.strategy, best.h, family
+
+
+def _as_counted(
+    measurement: Measurement, ways: Mapping[str, tuple[Any, tuple[int, ...], NoiseFamily]]
+) -> tuple[Any, tuple[int, ...], NoiseFamily]:
+    """Take for records with weights the bins that count them: questions then weigh them together.
+
+    Either choice errs nearly as little, and noise and sensitivity are those of what is taken.
+    """
+    strategy, h, family = own = ways[measurement.name]
+    counted, order, _ = ways.get(measurement.counted_in or "", own)
+    alike = not measurement.entries and strategy.kind == counted.kind == "binned"
+    return (counted, order, family) if alike else (strategy, h, family)
+
+
+def _kinds(family: NoiseFamily, noise: str, measurement: Measurement) -> list[str]:
+    """What may be released with a family; of candidates bins alone, which are theirs whatever."""
+    named = [kind for kind, name in family.kinds.items() if noise in ("auto", name)]
+    return [kind for kind in named if kind == "binned" or not measurement.candidates]
 
 
 def _without_delta(
@@ -404,7 +464,8 @@ def _without_delta(
     a plan does not know the account.
     """
     one, *others = measurements
-    if others or not one.kernels or not settings.charge.delta or settings.noise != "auto":
+    usual = one.kernels and not one.candidates and settings.noise == "auto"
+    if others or not usual or not settings.charge.delta:
         return ()
     strategy, h, family = ways[one.name]
     ours = problem_of(one, settings, family).candidate(strategy, h).error

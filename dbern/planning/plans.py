@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from dbern.certificate import Certificate, Promises, printed_sum
+from dbern.combination import Combination
+from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
+from dbern.data.domain import Domain
 from dbern.data.parquet import BATCH_ROWS, READERS, FileFacts, reading_bytes
+from dbern.planning.choose import Problem
 from dbern.planning.spec import ReleaseSpec, described
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.contract import array_names
@@ -21,6 +27,7 @@ from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
+from dbern.strategies.bins import MOST_AXES, bin_matrix, brackets_of, telescoped
 from dbern.system import html_table
 
 # --- What a release takes, as planned
@@ -169,6 +176,14 @@ class Outlook:
     by_place: bool = False
 
 
+def spec_for_rows(spec: ReleaseSpec, n: int) -> ReleaseSpec:
+    """Return the spec with what its learner chooses for a public number of rows."""
+    if not spec.learner.chooses:
+        return spec
+    learner = spec.learner.for_rows(spec.records, n, spec.charge)
+    return spec.changed({"target": learner.get_params()})
+
+
 @dataclass(frozen=True)
 class ReleasePlan:
     """A release, resolved.
@@ -264,9 +279,10 @@ class ReleasePlan:
 
     def counters(self, spec: ReleaseSpec) -> Counters:
         """The planned sums over records."""
+        own = spec_for_rows(spec, self.n).components
         parts = [
             one.restore(planned.strategy, self.n, planned.counting)
-            for one, planned in zip(spec.components, self.components, strict=True)
+            for one, planned in zip(own, self.components, strict=True)
         ]
         return Counters.of(parts, spec.records, self.protection.unit, self.n)
 
@@ -394,6 +410,7 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
 _NOT_DP = "this is not differential privacy: it says nothing of data from elsewhere"
 _FIRST_PART = {
     "mixture of bumps": "the first part is that of the worst database, all records at one point",
+    "chosen mixture of bumps": "of the narrowest kernel that may be chosen; others have no more",
     "linear": "a linear function is reproduced exactly",
     "holder": "the first part is that of the worst function of the stated smoothness",
     "smooth": "the first part is that of the worst function of the stated smoothness",
@@ -445,6 +462,70 @@ def _released_as(one: PlannedMeasurement) -> str:
 
 def _per_axis(values: tuple[int, ...]) -> str:
     return str(values[0]) if len(set(values)) == 1 else str(list(values))
+
+
+# --- What a plan expects: the typical error, and the band of evenly spread records
+
+_PLACES = 64  # in a cell, to average a bin over
+
+Pair: TypeAlias = tuple[Measurement, PlannedMeasurement]
+"""A measurement, made for the rows, and how it is planned."""
+
+
+def outlook_of(
+    pairs: Sequence[Pair],
+    combination: Combination,
+    domain: Domain,
+    problem: Callable[[Measurement], Problem],
+) -> Outlook:
+    """Return that of sums of kernels over records; of others what their combination says.
+
+    Parameters
+    ----------
+    problem : callable
+        From a measurement to what its choice started from.
+    """
+    sums = [one for one, _ in pairs if one.kernel_sum]
+    density = len(sums) == len(pairs) and all(one.unit == 1 / domain.volume for one in sums)
+    unit = combination.unit(domain.names, density=density)
+    if len(sums) < len(pairs):
+        return Outlook(extent=combination.extent(None), unit=unit)
+    unsigned = all(one.unsigned for one in sums)
+    top = max(math.prod(g.peak for g in one.kernels) * one.unit for one in sums)
+    extent = combination.extent((0.0 if unsigned else -top, top))
+    if any(one.candidates for one in sums):
+        return Outlook(extent=extent, unit=unit)
+    if combination.kind == "ratio":
+        return Outlook(extent=extent, unit=unit, by_place=True)
+    errors, widths = [], []
+    for one, planned in pairs:
+        errors += [_expected(planned, problem(one))] * one.outputs
+        widths += [_evenly_spread(one, planned)] * one.outputs
+    follows = unsigned and all(width is not None for width in widths)
+    these = combination.error([width or 0.0 for width in widths]) if follows else None
+    return Outlook(combination.error(errors), these, extent, unit)
+
+
+def _expected(planned: PlannedMeasurement, problem: Problem) -> float:
+    """What the choice predicts of typical data, whatever it aimed at."""
+    strategy = strategy_of(Lattice(planned.k), planned.maps)
+    typical = replace(problem, certified=False)
+    return planned.unit * typical.candidate(strategy, planned.h).error
+
+
+def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> float | None:
+    """The widest place of the band for evenly spread records, and no noise in its first part."""
+    bins = getattr(planned.strategy, "bins", ())
+    if not 1 <= len(bins) <= MOST_AXES:
+        return None
+    brackets = brackets_of(measurement.kernels, planned.k, planned.h, bins, bins)
+    axes = []
+    for one, axis in zip(brackets, bins, strict=True):
+        places = (np.arange(_PLACES * axis.cells) + 0.5) / (_PLACES * axis.cells)
+        shares = bin_matrix(places, axis.cells, axis.degree).mean(axis=0)
+        axes.append((one.kernel @ shares, one.error @ shares))
+    sure, found = planned.certificate, planned.unit * float(telescoped(axes).max())
+    return min(found, sure.approximation) + sure.rounding + sure.noise
 
 
 # --- What counting takes

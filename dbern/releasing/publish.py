@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -21,7 +21,7 @@ from dbern.counting.measurement import Measurement
 from dbern.data.storage import place_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
-from dbern.planning.plans import WRITERS, PlannedMeasurement, ReleasePlan
+from dbern.planning.plans import WRITERS, PlannedMeasurement, ReleasePlan, spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.contract import array_names
@@ -57,18 +57,25 @@ def publish(
     staging = ledger.staging(reservation)
     staging.verify(reservation.seal)
     key = ledger.key(reservation)
+
+    def noisy(planned: PlannedMeasurement, name: str) -> _Noisy:
+        return _Noisy(staging, planned, name, _noise_key(key, reservation, planned.noise.law))
+
+    choice: dict[str, Any] = {}
+    if any("choices" in planned.approximation for planned in plan.components):
+        from dbern.releasing.choosing import chosen  # of few releases, and of what is noised alone
+
+        plan, choice = chosen(spec, plan, lambda planned, name: noisy(planned, name).whole)
     stored = {
         name: _stored(spec, planned, name) for planned in plan.components for name in planned.arrays
     }
-    attributes = _attributes(spec, plan, reservation, ledger.id)
+    attributes = _attributes(spec, plan, reservation, ledger.id, choice)
     writer.begin(attributes, list(stored.values()))
     total = sum(len(list(one.lattice.slabs())) for one in stored.values())
     done = 0
     for planned in plan.components:
         for name in planned.arrays:
-            law = planned.noise.law
-            noisy = _Noisy(staging, planned, name, _noise_key(key, reservation, law))
-            for _ in _write(writer, stored[name], noisy):
+            for _ in _write(writer, stored[name], noisy(planned, name)):
                 done += 1
                 progress("adding noise and writing", done, total)
     return writer.finish(reservation.created, just_before=ledger.require_lock)
@@ -88,15 +95,19 @@ class _Noisy:
         whose, first = place_of(law, arrays, arrays.index(self.name), layout.size)
         return privatize(center, first + slab.start * layout.layer, law, self.key, whose)
 
+    @property
+    def whole(self) -> Int64Array:
+        """Every released integer, in the order of the strategy's layout."""
+        layout = self.planned.strategy.layout
+        return np.concatenate([*map(self.released, layout.slabs())]).reshape(layout.shape)
+
 
 def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator[None]:
     """Write an array's lattice, on all cores; one that is derived, from what is released."""
     strategy, law = noisy.planned.strategy, noisy.planned.noise.law
     lattice_slab = noisy.released
     if stored.maps:
-        layout = strategy.layout
-        slabs = [noisy.released(slab) for slab in layout.slabs()]
-        released = np.concatenate(slabs).reshape(layout.shape)
+        released = noisy.whole
         writer.write_released(stored, released, strategy.kind)
         values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
 
@@ -137,10 +148,15 @@ def _stored(spec: ReleaseSpec, planned: PlannedMeasurement, name: str) -> Compon
 
 
 def _attributes(
-    spec: ReleaseSpec, plan: ReleasePlan, reservation: Reservation, ledger_id: str
+    spec: ReleaseSpec,
+    plan: ReleasePlan,
+    reservation: Reservation,
+    ledger_id: str,
+    choice: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
     content, expected = plan.to_dict(), plan.outlook.expected
+    spec = spec_for_rows(spec, plan.n)
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -153,6 +169,7 @@ def _attributes(
         "target": {
             "kind": spec.learner.kind,
             **_given(spec),
+            **(choice or {}),
             **spec.learner.identity(),
             "normalizer" if plan.protection.private_rows else "n": plan.n,
         },

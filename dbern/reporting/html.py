@@ -228,20 +228,32 @@ value = min(max(value, low), high)"""
 
 _LEAST_SQUARES = """\
 combine, noise = facts["combine"], facts["components"][0]["noise"]
-D, a = len(axes) + 1, combine["weight"]
+D, a, f = len(axes) + 1, combine["weight"], 2 if "products" in combine else 1
 sigma = noise["scale"] * (1 if "gaussian" in noise["kind"] else 2**0.5)
 count = max(parts[0][0], sigma) / a
 sigma, means = sigma / count, parts[0][1 : 1 + D] / np.append(np.ones(D - 1), a) / count
 *m, mean = means = np.clip(means, -1, 1)
-C = np.zeros((D, D))
-C[np.triu_indices(D)] = parts[0][1 + D :] / count
+C, T = np.zeros((D, D)), np.full((D, D), sigma**2)
+i, j = np.triu_indices(D)
+C[i, j] = parts[0][1 + D :] / np.where(j == D - 1, f, 1) / count
 C = np.clip(C + np.triu(C, 1).T + np.eye(D) / 2, -1, 1) - np.outer(means, means)
-values, vectors = np.linalg.eigh(C[:-1, :-1])
+T[-1] = T[:, -1] = (sigma / f) ** 2
+q = (sigma / np.append(np.ones(D - 1), a)) ** 2
+T = T + np.outer(q, means**2) + np.outer(means**2, q)
+A, t, off = C[:-1, :-1], T[:-1, :-1], ~np.eye(D - 1, dtype=bool)
+size = np.clip(np.diag(A), np.sqrt(np.diag(t)), 1)
+whole = np.logspace(-4, 0, 13)[:, None] * np.outer(size, size)[off] + t[off]
+likely = -(np.log(whole) + A[off] ** 2 / whole).sum(axis=1) / 4
+share = np.exp(likely - likely.max())
+kept = 1 - t[off] * (share / share.sum() @ (1 / whole))
+A[off], t[off] = kept * A[off], np.sqrt(kept) * t[off]
+values, vectors = np.linalg.eigh(A)
 A, b, w = (vectors * np.maximum(values, 0)) @ vectors.T, C[:-1, -1], np.zeros(D - 1)
 for _ in range(4):
     k = mean - m @ w
-    own, middle = 1 + w @ w + k**2, (w @ w) + (1 + k**2) / a**2
-    root = sigma * np.linalg.cholesky(own * np.eye(D - 1) + middle * np.outer(m, m))
+    own = T[:-1, -1] + t @ w**2 + q[:-1] * k**2
+    middle = q[-1] + q[:-1] @ w**2 + (k * sigma / a) ** 2
+    root = np.linalg.cholesky(np.diag(own) + middle * np.outer(m, m))
     left, s, right = np.linalg.svd(np.linalg.solve(root, A))
     seen = left.T @ np.linalg.solve(root, b)
     most = 4 * max(C[-1, -1], sigma) / max(np.trace(A), sigma)

@@ -7,8 +7,9 @@ those of R in the value there. An integral of the basis is a tail of that of the
 Where bins count rows the page has, for public places of each axis, the weights with which
 `Distribution` answers: of steps, of kernels of a few bandwidths, and of their integrals. A box is
 told by differences of two places, and intervals by the tail of the noise's law: the same formulas
-as for many boxes in Python (`dbern.synopsis.questions.measure`). Values are what Python answers, up
-to roundings; intervals are as wide, or a little wider. All on the page is released or public.
+as for many boxes in Python (`dbern.synopsis.questions.measure`, and `.responses` for regressions
+and the shares of groups). Values are what Python answers, up to roundings; intervals are as wide,
+or a little wider. All on the page is released or public.
 """
 
 from __future__ import annotations
@@ -22,13 +23,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dbern.data.domain import Axis, TimeUnit
 from dbern.errors import EnvironmentRefusedError, printable
-from dbern.reporting.pictures import MAP, SCHEMES, VARIABLES, channels, label, text
+from dbern.reporting.pictures import (
+    MAP,
+    SCHEMES,
+    VARIABLES,
+    channels,
+    class_colour,
+    label,
+    text,
+)
 from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.questions.functionals import least_bandwidth
 from dbern.synopsis.questions.smoothing import density_sides, mass_sides
@@ -86,6 +95,10 @@ class Live:
         The stop of the release.
     counts : bool
         Whether it tells shares of the rows.
+    response : bool
+        Whether it is a regression.
+    shows : tuple of str
+        What its pictures can be of: "density", "share" of a group, "likeliest" group, "response".
     """
 
     library: str
@@ -99,6 +112,8 @@ class Live:
     bandwidths: tuple[str, ...]
     start: int
     counts: bool
+    response: bool
+    shows: tuple[str, ...]
 
     @property
     def digests(self) -> str:
@@ -110,8 +125,8 @@ class Live:
 def live(synopsis: Synopsis) -> Live | None:
     """Return what a page needs to answer its reader; None where pictures alone have to do.
 
-    That is where the function is no density, where its lattice is oblique or its axes do not
-    factor, and where more than `MOST_EMBEDDED` numbers were released.
+    That is where the function is neither a density nor a regression by bins, where its lattice is
+    oblique or its axes do not factor, and where more than `MOST_EMBEDDED` numbers were released.
 
     Raises
     ------
@@ -123,8 +138,15 @@ def live(synopsis: Synopsis) -> Live | None:
         return None
     first, places = functions[0], _PLACES[min(len(axes), 2)]
     arrays: dict[str, int] = {}
-    matrices = [_place(one, arrays) for one in first.strategy.matrices(first.order)]
-    counting = _counting(synopsis, functions, places, arrays)
+    asked = synopsis.distribution() if _counts_rows(synopsis, functions) else None
+    parts = asked.parted if asked is not None else ()
+    response = asked is not None and asked.response is not None
+    shows = ("response",) if response else _shows_of_densities(len(axes), grouped=bool(parts))
+    matrices, released = [], [*parts[0].values] if response else [one.released for one in functions]
+    if not response:
+        matrices = [_place(one, arrays) for one in first.strategy.matrices(first.order)]
+    counting = None if asked is None else _counting(synopsis, asked, places, arrays)
+    drawn = len(axes) < 3 and not response
     facts = {
         "axes": [
             {"name": axis.name, "low": axis.low, "high": axis.high, "scale": _scale(axis)}
@@ -132,16 +154,18 @@ def live(synopsis: Synopsis) -> Live | None:
         ],
         "places": places,
         "shape": first.released.shape,
-        "released": [_packed(one.released) for one in functions],
+        "released": [_packed(one) for one in released],
+        "shows": shows,
         "counting": counting,
         "matrices": matrices,
         "arrays": list(arrays),
-        "widths": _packed(_widths(synopsis, places), "<f4") if len(axes) < 3 else "",
-        "band": synopsis.band(synopsis.metadata["certificate"]["beta"]),
+        "widths": _packed(_widths(synopsis, places), "<f4") if drawn else "",
+        "band": 0.0 if response else synopsis.band(synopsis.metadata["certificate"]["beta"]),
         "volume": synopsis.domain.volume,
         "palettes": {scheme: _palette(scheme) for scheme in SCHEMES},
+        "classes": {scheme: _classes(len(parts), scheme) for scheme in SCHEMES},
         "colours": {colour: f"--{name}" for name, colour in VARIABLES.items()},
-        "document": _document(axes),
+        "document": _document(axes, shows[0]),
     }
     return Live(
         library=_library(),
@@ -155,7 +179,14 @@ def live(synopsis: Synopsis) -> Live | None:
         bandwidths=tuple(stop["name"] for stop in counting["stops"]) if counting else (),
         start=counting["start"] if counting else 0,
         counts=counting is not None,
+        response=response,
+        shows=shows,
     )
+
+
+def _shows_of_densities(axes: int, *, grouped: bool) -> tuple[str, ...]:
+    """Shares are of groups, and the likeliest is a map."""
+    return ("density", "share", "likeliest")[: 1 if not grouped else 2 if axes == 1 else 3]
 
 
 def _ratio(axes: Sequence[Axis]) -> float:
@@ -173,11 +204,22 @@ def left_out(synopsis: Synopsis) -> int:
 
 
 def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
-    """The arrays of a density whose axes factor; none of other functions."""
-    found = cast("list[ReleasedArray]", list(synopsis.arrays))  # a density has no vectors
-    fits = synopsis.meaning == "density" and len(synopsis.domain.axes) <= 3
+    """The arrays of a density whose axes factor, or the rows of a regression; none of others."""
+    found = [one for one in synopsis.arrays if type(one) is ReleasedArray]
+    if synopsis.meaning == "response":
+        found = [one for one in found if one.counted_in == one.name]
+        fits = synopsis.combination.kind == "ratio" and _counts_rows(synopsis, found)
+        fits = fits and synopsis.distribution().response is not None
+    else:
+        fits = synopsis.meaning == "density"
+    fits = fits and len(synopsis.domain.axes) <= 3
     fits = fits and all(one.oblique is None and one.strategy.whole is None for one in found)
     return found if fits else []
+
+
+def _counts_rows(synopsis: Synopsis, functions: Sequence[ReleasedArray]) -> bool:
+    counted = all(one.counted_in == one.name and one.bins for one in functions)
+    return bool(functions) and counted and "random_dp" not in synopsis.metadata
 
 
 def _place(values: FloatArray, arrays: dict[str, int]) -> int:
@@ -190,28 +232,39 @@ def _sides(sides: Sides, arrays: dict[str, int]) -> dict[str, int]:
 
 
 def _counting(
-    synopsis: Synopsis, functions: Sequence[ReleasedArray], places: int, arrays: dict[str, int]
-) -> dict[str, Any] | None:
-    """What tells shares of the rows, and the density at other bandwidths (`Distribution`)."""
-    random = "random_dp" in synopsis.metadata
-    if random or any(one.counted_in != one.name or not one.bins for one in functions):
-        return None
-    asked = synopsis.distribution()
-    measures, splines = asked.measures, asked.measures[0].splines
+    synopsis: Synopsis, asked: Distribution, places: int, arrays: dict[str, int]
+) -> dict[str, Any]:
+    """What tells shares of the rows, and functions at other bandwidths (`Distribution`)."""
+    measures, parts, splines = asked.measures, asked.parted, asked.measures[0].splines
     ends = [_ends(one) for one in splines]
-    beta = Fraction(str(synopsis.metadata["certificate"]["beta"])) / len(functions)
+    beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
+    beta /= asked.choices
     stops = [_stop(asked, factor, ends, places, arrays) for factor in _factors(asked, ends, places)]
-    return {
+    count = 2 * places ** len(splines)
+    found: dict[str, Any] = {
         "ends": [one.tolist() for one in ends],
         "steps": [_sides(one.steps(x), arrays) for one, x in zip(splines, ends, strict=True)],
         "stops": stops,
         "start": [stop["factor"] for stop in stops].index(1.0),
         "rows": asked.rows,
-        "unit": functions[0].value_unit,
-        "tails": [one.tail(2, beta) for one in measures],
-        "everywhere": [one.tail(2 * places ** len(splines), beta) for one in measures],
+        "unit": 1.0 if asked.response else synopsis.arrays[0].value_unit,
+        "tails": [one.tail(2, beta / len(measures)) for one in measures],
+        "everywhere": [one.tail(count, beta / len(measures)) for one in measures],
         "errors": [one.error for one in measures],
     }
+    if parts:  # all have the same noise
+        own, share, response = parts[0], beta / len(parts), asked.response
+        found["parts"] = {
+            "response": response is not None,
+            "low": response.low if response else 0.0,
+            "high": response.high if response else 1.0,
+            "squares": (own.mixing**2).sum(axis=1).tolist(),
+            "largest": np.abs(own.mixing).max(axis=1).tolist(),
+            "error": own.error,
+            "tails": own.tail(2, share),
+            "everywhere": own.tail(count, share),
+        }
+    return found
 
 
 def _ends(splines: AxisSplines) -> FloatArray:
@@ -246,7 +299,7 @@ def _stop(
     places: int,
     arrays: dict[str, int],
 ) -> dict[str, Any]:
-    """One bandwidth: sides of masses from 0 to each end and, but for that released, of values."""
+    """One bandwidth: sides of masses from 0 to each end, and of values that are not evaluated."""
     kernels = [_wider(one, factor) for one in asked.kernels]
     axes = list(zip(asked.measures[0].splines, kernels, ends, strict=True))
     middles = (np.arange(places) + 0.5) / places
@@ -255,7 +308,8 @@ def _stop(
         for one, axis in zip(kernels, asked.domain.axes, strict=True)
     ]
     masses = [mass_sides(splines, one, np.zeros_like(x), x) for splines, one, x in axes]
-    values = [density_sides(splines, one, middles) for splines, one, _ in axes if factor != 1.0]
+    used = axes if factor != 1.0 or asked.parted else []
+    values = [density_sides(splines, one, middles) for splines, one, _ in used]
     return {
         "factor": factor,
         "name": lengths[0] if len(set(lengths)) == 1 else " × ".join(lengths),
@@ -290,6 +344,12 @@ def _palette(scheme: str) -> list[str]:
     return [text(colour) for colour in np.stack(parts, axis=-1)]
 
 
+def _classes(count: int, scheme: str) -> list[str]:
+    """Of groups that surely are the likeliest, and after them of those that may not be."""
+    sure = (True, False)
+    return [text(class_colour(one, scheme, sure=each)) for each in sure for one in range(count)]
+
+
 def _library() -> str:
     from bokeh.resources import Resources
 
@@ -299,7 +359,7 @@ def _library() -> str:
 # --- Figures, which the page's script fills
 
 
-def _document(axes: Sequence[Axis]) -> dict[str, Any]:
+def _document(axes: Sequence[Axis], shown: str) -> dict[str, Any]:
     """The library's document of one or two figures, whose identities do not vary."""
     try:
         from bokeh.core.json_encoder import serialize_json
@@ -310,7 +370,7 @@ def _document(axes: Sequence[Axis]) -> dict[str, Any]:
             "'dbern[report]'"
         ) from None
     document = Document()
-    for root in _curve(axes[0]) if len(axes) == 1 else _maps(axes[:2]):
+    for root in _curve(axes[0]) if len(axes) == 1 else _maps(axes[:2], shown):
         document.add_root(root)
     names: dict[str, str] = {}
     told = re.sub(
@@ -381,7 +441,10 @@ def _figure(name: str, axes: Sequence[Axis | None], dimensions: str) -> figure:
     return made
 
 
-def _hover(axes: Sequence[Axis], rows: Sequence[tuple[str, str]], **how: Any) -> Model:
+_ROWS = [("value", "@value"), ("from", "@low"), ("to", "@high")]
+
+
+def _hover(axes: Sequence[Axis], **how: Any) -> Model:
     from bokeh.models import HoverTool
 
     sides = ("$x", "$y")
@@ -390,7 +453,7 @@ def _hover(axes: Sequence[Axis], rows: Sequence[tuple[str, str]], **how: Any) ->
         for axis, side in zip(axes, sides, strict=False)
     ]
     forms = {side: "datetime" for axis, side in zip(axes, sides, strict=False) if axis.unit}
-    return HoverTool(tooltips=[*places, *rows], formatters=forms, **how)
+    return HoverTool(tooltips=[*places, *_ROWS], formatters=forms, **how)
 
 
 def _curve(axis: Axis) -> list[figure]:
@@ -403,12 +466,11 @@ def _curve(axis: Axis) -> list[figure]:
     made.varea("x", "low", "high", source=source, fill_color=VARIABLES["wash"])
     line = made.line("x", "value", source=source, line_color=VARIABLES["accent"], line_width=2)
     made.ygrid.grid_line_color = VARIABLES["rule"]
-    rows = [("value", "@value{0.000e}"), ("within ±", "@width{0.00e}")]
-    made.add_tools(_hover([axis], rows, mode="vline", renderers=[line]))
+    made.add_tools(_hover([axis], mode="vline", renderers=[line]))
     return [made]
 
 
-def _maps(axes: Sequence[Axis]) -> list[figure]:
+def _maps(axes: Sequence[Axis], shown: str) -> list[figure]:
     from bokeh.models import (
         BasicTickFormatter,
         ColorBar,
@@ -417,7 +479,8 @@ def _maps(axes: Sequence[Axis]) -> list[figure]:
         LogColorMapper,
     )
 
-    source = ColumnDataSource(name="cells", data={key: [] for key in ("image", "width", "ratio")})
+    columns = ("image", "value", "width", "low", "high", "ratio")
+    source = ColumnDataSource(name="cells", data={key: [] for key in columns})
     first, second = axes
     ends = [first.low * _scale(first), second.low * _scale(second)]
     sizes = [first.width * _scale(first), second.width * _scale(second)]
@@ -425,10 +488,13 @@ def _maps(axes: Sequence[Axis]) -> list[figure]:
     ratio = _figure("ratio", axes, "both")
     ratio.x_range, ratio.y_range = value.x_range, value.y_range
     ratio.yaxis[0].axis_label = None
+    unknown, start = VARIABLES["rule"], {"palette": ["#000000"], "low": 0, "high": 1}
     mappers = (
-        LinearColorMapper(name="value-colours", palette=["#000000"], low=0, high=1),
-        LogColorMapper(
-            name="ratio-colours", palette=["#000000"], low=1, high=100, low_color=VARIABLES["rule"]
+        LinearColorMapper(name="value-colours", nan_color=unknown, **start),
+        LinearColorMapper(name="ratio-colours", **start)
+        if shown == "response"
+        else LogColorMapper(
+            name="ratio-colours", palette=["#000000"], low=1, high=100, low_color=unknown
         ),
     )
     for made, column, mapper in zip((value, ratio), ("image", "ratio"), mappers, strict=True):
@@ -441,9 +507,9 @@ def _maps(axes: Sequence[Axis]) -> list[figure]:
             dh=sizes[1],
             color_mapper=mapper,
         )
-        rows = [("density", "@image{0.000e}"), ("within ±", "@width{0.00e}")]
-        made.add_tools(_hover(axes, rows, renderers=[image]))
+        made.add_tools(_hover(axes, renderers=[image]))
         bar = ColorBar(
+            name="value-bar" if mapper is mappers[0] else "ratio-bar",
             color_mapper=mapper,
             formatter=BasicTickFormatter(use_scientific=False),
             height=10,

@@ -200,7 +200,7 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
     if fixed:
         slices = [("", _through_the_middle(synopsis, places))]
     else:
-        values = synopsis.grid([places, places, _THICKNESS][: len(axes)]).to_numpy()
+        values = _on_grid(synopsis, [places, places, _THICKNESS][: len(axes)])
         slices = [("", values)] if len(axes) == 2 else list(_slices(axes[2], values))
     labels = tuple(printable(str(label)) for label in synopsis.classes)
     if is_classifier(synopsis):
@@ -219,11 +219,17 @@ def picture_of(synopsis: Synopsis, places: int) -> Picture:
     return Picture("map", axes[:2], shown, left_out=left_out, fixed=fixed)
 
 
+def _on_grid(synopsis: Synopsis, shape: Sequence[int]) -> FloatArray:
+    """Values by axes in their order, classes last."""
+    grid = synopsis.grid(shape)
+    return np.asarray(grid.transpose(*synopsis.domain.names, ...))
+
+
 def _through_the_middle(synopsis: Synopsis, places: int) -> FloatArray:
     """Values (places, places) or (places, places, classes) along the first two axes."""
     others = len(synopsis.domain.axes) - 2
     if others + 2 <= MOST_AXES and not synopsis.domain.lists:  # axis by axis, as points are not
-        whole = synopsis.grid((places, places, *[3] * others)).to_numpy()
+        whole = _on_grid(synopsis, [places, places, *[3] * others])
         middles: Any = (slice(None), slice(None), *[1] * others)
         return np.asarray(whole[middles])
     first, second = synopsis.domain.numbers[:2]
@@ -601,9 +607,9 @@ def draw_beside(
 
 
 def _heat_map(axes: Axes, values: xarray.DataArray, name: str, top: float):  # type: ignore[no-untyped-def]  # matplotlib's mesh type is private
-    first, second = values.dims
+    second, first = values.dims
     mesh = axes.pcolormesh(
-        values[first], values[second], values.T, vmin=0, vmax=top, cmap="viridis", shading="gouraud"
+        values[first], values[second], values, vmin=0, vmax=top, cmap="viridis", shading="gouraud"
     )
     axes.set(title=name, xlabel=str(first), ylabel=str(second), aspect="equal")
     return mesh

@@ -66,7 +66,16 @@ from dbern.types import UNIT_ROUNDOFF, FloatArray
 
 
 class Approximation(ABC):
-    """A class of functions, and the sup error of its worst member."""
+    """A class of functions, and the sup error of its worst member.
+
+    Attributes
+    ----------
+    choices : int
+        How many classes the release chose it from, by looking at its noisy values: a bound on what
+        was chosen is one on all of them at once.
+    """
+
+    choices: int = 1
 
     @abstractmethod
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
@@ -534,6 +543,7 @@ class KernelMixture(Approximation):
 
     kernels: tuple[Kernel, ...]
     attained: bool = True
+    choices: int = 1
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Telescoped one axis at a time: ``prod (s_i + a_i) - prod s_i``.
@@ -545,7 +555,9 @@ class KernelMixture(Approximation):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        content = {"class": "mixture of bumps", "kernels": _listed(self.kernels)}
+        content: dict[str, Any] = {"class": "mixture of bumps", "kernels": _listed(self.kernels)}
+        if self.choices > 1:  # readers that do not know it have to refuse: their bands are narrower
+            content |= {"class": "chosen mixture of bumps", "choices": self.choices}
         return content if self.attained else {**content, "attained": False}
 
 
@@ -566,7 +578,7 @@ def approximation_of(content: Mapping[str, Any]) -> Approximation:
     if content["class"] == "stated ball":
         return StatedBall.from_dict(content)
     kernels = tuple(kernel_of(one["name"], one["bandwidth"]) for one in content["kernels"])
-    return KernelMixture(kernels, content.get("attained", True))
+    return KernelMixture(kernels, content.get("attained", True), content.get("choices", 1))
 
 
 def _translate_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> float:

@@ -1,12 +1,14 @@
 """Moments of several numbers in [-1, 1]: what one record moves, and least squares from them.
 
-Of D numbers z of a record (features, and last the response) the entries are, over n,
+Of D numbers z of a record, d features and last the response y, the entries are, over n,
 
-    ``a``,   ``z_i`` (the last times a),   ``z_i z_j`` for ``i < j``,   ``z_i^2 - 1/2``,
+    ``a``,   ``z_i``,   ``a y``,   ``z_i z_j`` for ``i < j``,   ``z_i^2 - 1/2``,
+    ``2 z_i y``,   ``2 (y^2 - 1/2)``,
 
-summed over the records that count; a missing record adds nothing. The public integer a >= 1
-(`Moments.weight`) makes the count and the response's sum, on which every answer depends, a times as
-accurate as the other entries.
+summed over the records that count; a missing record adds nothing. Whatever is asked of them depends
+on the response's products in full, and on those of features in proportion to coefficients: so the
+former have half of the noise. The public integer a >= 2 (`Moments.weight`) makes the count and the
+response's sum, on which every answer depends, more accurate still.
 
 Sensitivity under replace-one
 -----------------------------
@@ -18,84 +20,80 @@ says ``|m_i| <= 1 - delta_i``. So
     ``|z_i z_j - w_i w_j| <= 2 |m_i| delta_j + 2 |m_j| delta_i
                           <= 2 (delta_i + delta_j - 2 delta_i delta_j)``.
 
-Let ``s = sum delta_i``, ``q = sum delta_i^2``; ``sum_{i<j} 2 delta_i delta_j = s^2 - q``. The sums
-of the three are ``2 s + 2 (a - 1) delta_D``, ``4 s - 4 q`` and ``2 (D - 1) s - 2 (s^2 - q)``,
-together
+Let ``s = sum delta_i``, ``q = sum delta_i^2`` of the features, and e that of the response;
+``sum_{i<j} 2 delta_i delta_j = s^2 - q``. The sums of these bounds, as the entries weigh them, are
+``2 s + 2 a e`` of the numbers, ``4 s - 4 q + 8 e - 8 e^2`` of the squares, ``2 (d - 1) s - 2 (s^2 -
+q)`` and ``4 s + 4 d e - 8 s e`` of the products; together
 
-    ``G = 2 (D + 2) s + 2 (a - 1) delta_D - 2 s^2 - 2 q``,
+    ``G = 2 (d + 3 - 4 e) s - 2 s^2 + 4 (d + 3) e - 8 e^2 + 2 (s - q) + 2 (a - 2) e
+        = (d + 3)^2 / 2 - 2 (s - (d + 3 - 4 e)/2)^2 + 2 (s - q) + 2 (a - 2) e``,
 
-a concave function of delta in [0, 1]^D. Each of its values is attained, by z = 1, w = 1 - 2 delta.
+and ``s - q <= d/4``. So ``Delta1 <= (d + 3)^2/2 + d/2 + 2 (a - 2)``. With a = 2 it is attained by
+``z = 1`` and ``w = (0, .., 0, -1/2)``, where s is d/2 and e is 3/4. A missing record leaves ``2 a +
+1 + 3 d + d^2/2`` at most, as ``|z_i^2 - 1/2| <= 1/2``: (d - 1)/2 less, and add-or-remove moves
+that.
 
-*a = 1*: ``q >= s^2/D``, so ``G <= 2 (D + 2) s - 2 s^2 (D + 1)/D``, whose largest value is ``D (D +
-2)^2 / (2 (D + 1))``, where all w_i are ``-1/(D + 1)``. Corners of the cube are not enough.
+*Euclidean.* With ``v = (1, z)``, ``u = (1, w)`` of the features, ``p = z^2``, ``r = w^2``, ``P = 1
++ sum p``, ``R = 1 + sum r``, and responses y and x, the squared distance is
 
-*a >= 2*: let ``delta_D = 1`` and the others be 1/2. Then ``s = (D + 1)/2``; the derivative of G,
-``2 (D + 2) - 4 s - 4 delta_i`` and for i = D ``2 (a - 1)`` more, is 0 for i < D and ``2 (a - 2)``
-for D, so none of it points into the cube. As G is concave this is the largest value, ``2 a + 2 (D -
-1) + D (D - 1)/2``. It is attained where w is 0, its last number -1.
+    ``P^2/2 + R^2/2 - (v'u)^2 + |p - r|^2/2 + 4 (y^2 P + x^2 R - 2 x y v'u) + 4 (y^2 - x^2)^2
+        + (a^2 - 4) (y - x)^2``:
 
-*A missing record* leaves ``2 a + (D - 1) + D (D - 1)/2 + D/2 = 2 a + D - 1 + D^2/2`` at most, as
-``|z_i^2 - 1/2| <= 1/2``. So Delta1 is the larger of the two, and add-or-remove moves the latter.
-
-*Euclidean.* With ``v = (1, z)``, ``u = (1, w)`` the squared distance is ``(|v|^4 + |u|^4 - 2
-(v'u)^2)/2 + sum_i (z_i^2 - w_i^2)^2/2 + (a^2 - 1) (z_D - w_D)^2``: half the squared Frobenius norm
-of ``vv' - uu'`` has every product once, the linear entries once, and the squares half. Left without
-its product v'u, and with ``p = z^2``, ``r = w^2``, all but the last is ``((1 + sum p)^2 + (1 + sum
-r)^2 + |p - r|^2)/2``: convex in p and r, so largest at a corner of [0, 1]^(2D). There, an entry of
-p that goes from 1 to 0 takes ``sum p + 1/2 >= 3/2`` from the first square and adds at most 1/2 to
-the last, and so for r: all are 1, and the value is ``(D + 1)^2``. Together ``Delta2^2 <= (D + 1)^2
-+ 4 (a^2 - 1)``. A missing record leaves ``2 a^2 + (D - 1) + D (D - 1)/2 + D/4`` at most, as ``z^2 +
-(z^2 - 1/2)^2 <= 1 + 1/4``; that is less, by ``D^2/2 + 5 D/4 + 2 a^2 - 2 > 0``.
+half the squared Frobenius norm of ``vv' - uu'`` has every product once, the linear entries once,
+and the squares half. As ``-(v'u)^2 - 8 x y v'u <= 16 x^2 y^2``, all but the last is a function of
+p, r, ``y^2`` and ``x^2`` in [0, 1] that grows in each: in p_i by ``P + p_i - r_i + 4 y^2 >= 0``, in
+``y^2`` by ``4 P + 8 y^2 + 8 x^2``. At one it is ``(d + 1)^2 + 8 (d + 1) + 16``. So ``Delta2^2 <= (d
++ 5)^2 + 4 (a^2 - 4)``. A missing record leaves ``2 a^2 + 1 + 4.75 d + d^2/2`` at most, as ``z^2 +
+(z^2 - 1/2)^2 <= 1 + 1/4``; that is less.
 
 Categories
 ----------
-A record may have m categories besides, each one of a public list. Further entries are the count of
-each listed value, each z_i summed over the records of each value (the last times a), and for each
-two lists the count of each pair of values. A category is a corner of a simplex: a record has one
-entry other than zero among the counts of a list, whatever its length, one for each number and list,
-and one for each two lists. So the sensitivity does not depend on the lists' lengths.
+A record may have m categories besides, each one of a public list. Further entries are twice the
+count of each listed value, each ``z_i / 2`` and ``4 y`` summed over the records of each value, and
+for each two lists the count of each pair of values. A category is a corner of a simplex: a record
+has one entry other than zero among the counts of a list, whatever its length, one for each number
+and list, and one for each two lists. So the sensitivity does not depend on the lists' lengths.
 
-*Absolute.* Let a record become another, whose categories differ in some lists. In each of these a
-count moves twice by 1, and so do counts of pairs with any other list; z_i by value moves by ``|z_i|
-+ |w_i| = 2 max(|m_i|, delta_i) <= 2 max(1 - delta_i, delta_i)``, and in lists where the category is
-the same by ``2 delta_i``, which is not more: let all m differ. With ``q = s - sum delta_i (1 -
-delta_i)`` the whole is at most
+*Absolute.* In a list where the category changes the counts move by 4, a number by value by ``|z_i|
++ |w_i| = 2 max(|m_i|, delta_i) <= 2 max(1 - delta_i, delta_i)`` times its weight, and where it does
+not change by ``2 delta_i`` times that, which is not more: let all m change. They move no more than
+``4 + d + 8`` each, less ``min(delta_i, 1 - delta_i)`` for each feature, and pairs of values ``m (m
+- 1)`` in all. Of ``2 delta (1 - delta)``, of which ``2 (s - q)`` is the sum, m of these minima
+leave nothing where m >= 2, and 1/8 at most where m = 1. So
 
-    ``2 s (D + 1 - s) + 2 (a - 1) (delta_D + m max(1 - delta_D, delta_D)) + 2 m D + m (m + 1)
-      + 2 sum (delta_i (1 - delta_i) - m min(delta_i, 1 - delta_i))``,
+    ``Delta1 <= (d + 3)^2/2 + 2 (a - 2) + m (d + 11 + m)``,
 
-where s is again the sum of delta. As ``delta (1 - delta) <= min(delta, 1 - delta)`` the last sum is
-not positive, and ``s (D + 1 - s) <= (D + 1)^2/4``. Where m >= 2 that may be rounded down: with f
-the distance of s from the nearest integer, ``s (D + 1 - s)`` is at most its largest value at
-integers plus ``f (1 - f)``, and ``sum min(delta_i, 1 - delta_i) >= f``, because the corner of the
-cube that is nearest to delta has an integer sum; m - 1 of these take more than f (1 - f) gives. So
+and d/8 more where m = 1. Where m >= 2 and ``(d - 1)/2`` is an integer it is attained: that many
+features and the response go from 1 to -1, the others stay 1, and all categories change; for any
+other d this is half less. A missing record leaves half of what lists add more than without them.
 
-    ``Delta1 <= 2 floor((D + 1)^2/4) + 2 (a - 1) (m + 1) + 2 m D + m (m + 1)``,
-
-and half more where m = 1 and D is even. It is attained, but for a part of that half, where ``(D +
-1)/2`` numbers, rounded down, the last among them, go from 1 to -1, the others stay 1, and all
-categories change. A missing record leaves ``m (D - 1 + a) + m (m + 1)/2`` more than without
-categories, in all less than this.
-
-*Euclidean.* With the corners in v and u beside 1 and z the proof above holds as it is: products of
-two values of one list are zero, and their squares are no entries. The response by value adds ``(a^2
-- 1) (z_D - w_D)^2`` or ``(a^2 - 1) (z_D^2 + w_D^2)`` for each list: ``Delta2^2 <= (D + 1 + m)^2 + 4
-(m + 1) (a^2 - 1)``. A missing record leaves ``m (D - 1 + a^2) + m (m + 1)/2`` more than without.
+*Euclidean.* A list adds at most ``d + 64`` where the category stays, ``8 + d/2 + 32`` where it
+changes, and pairs ``m (m - 1)``: ``Delta2^2 <= (d + 5)^2 + 4 (a^2 - 4) + m (d + 63 + m)``. A
+missing record leaves ``m (20 + d/4) + m (m - 1)/2`` more than without.
 
 Least squares after the noise
 -----------------------------
 Everything below is post-processing of the released numbers by public facts. A category is one
-column a listed value, 0 or 1; because these sum to 1, the coefficients of a list sum to 0. Let A
-be the noisy covariance matrix of the columns, its negative eigenvalues set to 0, and b their
-covariances with the response. For coefficients w, with k the mean residual, the noise of the normal
-equations ``b - A w`` has about the covariance ``Sigma = sigma^2 (1 + |w|^2 + k^2) I + t^2 m m'``
-(in place of 1, ``1/a^2`` for a listed value): sigma is the noise of a released moment, m the
-columns' means, t the noise of the mean residual. Unlike the
-records' own noise it is not small where an eigenvalue of A is. So what is solved is no ridge's ``(A
-+ lambda)^-1 b`` but the mean of w given b under ``w ~ N(0, omega I)``, ``A (A A + Sigma/omega)^-1
-b``, averaged over a grid of omega by its likelihood, ``b ~ N(0, omega A A + Sigma)``, up to where w
-would explain four times what the response varies. Where noise rules, the coefficients go to zero,
-and what is left is the released mean.
+column a listed value, 0 or 1; because these sum to 1, the coefficients of a list sum to 0. Of every
+covariance of two columns the variance t of its noise is known.
+
+*What noise hides.* Two columns that are not of the same list have a covariance c in proportion to
+their deviations: let ``c ~ N(0, tau V)``, V the product of their noisy variances, each at least the
+deviation of its own noise. Then c is ``tau V/(tau V + t)`` of what was released, on average; this
+share, averaged over a grid of tau by the likelihood of all such covariances, is what is kept of
+each. So rare values, whose covariances are small, lose their noise. What is left of t is less, and
+is taken to be the root of the share, as covariances are no normal sample.
+
+*Coefficients.* Let A be the covariance matrix of the columns so far, its negative eigenvalues set
+to 0, and b their covariances with the response, as released. For coefficients w, with k the mean
+residual, the noise of the normal equations ``b - A w`` has about the covariance ``Sigma``: on its
+diagonal the noise of b, that of A times ``w^2``, and that of the means times ``k^2``; and besides
+``t m m'``, m the columns' means, t the noise of the mean residual. Unlike the records' own noise it
+is not small where an eigenvalue of A is. So what is solved is no ridge's ``(A + lambda)^-1 b`` but
+the mean of w given b under ``w ~ N(0, omega I)``, ``A (A A + Sigma/omega)^-1 b``, averaged over a
+grid of omega by its likelihood, ``b ~ N(0, omega A A + Sigma)``, up to where w would explain four
+times what the response varies. Where noise rules, the coefficients go to zero, and what is left is
+the released mean.
 """
 
 from __future__ import annotations
@@ -142,27 +140,25 @@ class Moments:
         a, of the count and of the response's sum.
     blocks : tuple of int
         How many values are listed of each category.
+    older : bool
+        Whether these are of a store that weighs the count and sums of the response alone.
 
     Examples
     --------
-    >>> Moments.of(3), Moments.of(3).size, round(Moments.of(3).sensitivity(1).value, 6)
-    (Moments(numbers=3, weight=1, blocks=()), 10, 9.375)
+    >>> Moments.of(3).weight, Moments.of(3).size, round(Moments.of(3).sensitivity(1).value, 6)
+    (2, 10, 13.5)
     """
 
     numbers: int
     weight: int
     blocks: tuple[int, ...] = ()
+    older: bool = False
 
     @classmethod
     def of(cls, numbers: int, blocks: tuple[int, ...] = ()) -> Moments:
-        """Return those whose weight costs the other entries some tenth of their accuracy.
-
-        With categories a quarter at most: there is a response for each value.
-        """
-        if not blocks:
-            return cls(numbers, 1 + numbers**2 // 32)
-        plain = cls(numbers, 1, blocks).sensitivity(1).value
-        return cls(numbers, 1 + int(plain / (8 * (1 + len(blocks)))), blocks)
+        """Return those whose weight costs the other entries a twentieth of their accuracy."""
+        plain = cls(numbers, 2, blocks).sensitivity(1).value
+        return cls(numbers, min(2 + int(plain / 40), _MOST_WEIGHT), blocks)
 
     @property
     def plain(self) -> int:
@@ -220,30 +216,35 @@ class Moments:
             other.append(np.tile(there, len(here)))
         return np.concatenate(one), np.concatenate(other)
 
-    @property
-    def weights(self) -> FloatArray:
-        """Of the count and each number's sum: one but for the first and last."""
-        found = np.ones(1 + self.numbers)
-        found[[0, -1]] = self.weight
-        return found
-
     @cached_property
     def scales(self) -> FloatArray:
-        """Of all entries: the same, and of each sum of the response by value."""
-        found = np.ones(self.size)
-        found[: 1 + self.numbers] = self.weights
+        """What each entry is multiplied by."""
+        listed, response = sum(self.blocks), self.columns
         first, second = self.places
-        by_value = (first > 0) & (first <= sum(self.blocks)) & (second == self.columns)
-        found[by_value] = self.weight
+        by_value = (first > 0) & (first <= listed)
+        of_response, found = second == response, np.ones(self.size)
+        if self.older:
+            found[of_response & by_value] = self.weight
+        else:
+            found[of_response] = 2.0
+            found[(first == 0) & (second > 0) & (second <= listed)] = 2.0
+            found[by_value & (second > listed)] = 0.5
+            found[by_value & of_response] = 4.0
+        found[[0, self.numbers]] = self.weight
         return found
+
+    @property
+    def largest_entry(self) -> int:
+        """Bound an entry of one record."""
+        return max(self.weight, 4)
 
     def of_products(self, products: FloatArray) -> FloatArray:
         """Return the entries, from sums of products of all columns, the first of them of ones."""
-        found = products[self.places] * self.scales
+        found = products[self.places]
         found[1 + self.numbers : self.plain] -= (
             0.5 * products[0, 0] * (self.pairs[0] == self.pairs[1])
         )
-        return np.asarray(found)
+        return np.asarray(found * self.scales)
 
     def products(self, entries: FloatArray, count: float) -> FloatArray:
         """Return the products again, over `count`."""
@@ -256,34 +257,38 @@ class Moments:
         found[listed, listed] = found[0, listed]
         return found
 
+    @cached_property
+    def variances(self) -> FloatArray:
+        """Of the noise of `products`, where that of an entry is one."""
+        found = np.zeros((1 + self.columns,) * 2)
+        found[self.places] = self.scales**-2
+        found += np.triu(found, 1).T
+        listed = np.arange(1, 1 + sum(self.blocks))
+        found[listed, listed] = found[0, listed]
+        return found
+
     def sensitivity(self, norm: int) -> Bound:
         """Bound n times the l1 or l2 distance that a replaced record moves the exact entries."""
-        d, a = self.numbers, self.weight
+        d, a, m = self.numbers - 1, self.weight, len(self.blocks)
         if norm == 2:
-            m = len(self.blocks)
-            squared = (d + 1 + m) ** 2 + 4 * (m + 1) * (a**2 - 1)
+            squared = (d + 5) ** 2 + 4 * (a**2 - 4) + m * (d + 63 + m)
             return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
-        record = d * (d + 2) ** 2 / (2 * (d + 1))
-        text = f"{d} x {d + 2}^2 / (2 x {d + 1}) / n: all numbers from 1 to -1/{d + 1}"
-        if a > 1:
-            record = 2 * a + 2 * (d - 1) + d * (d - 1) / 2
-            text = f"({record:g}) / n: the response from 1 to -1, the other {d - 1} from 1 to 0"
-        m = len(self.blocks)
+        record = (d + 3) ** 2 / 2 + 2 * (a - 2) + m * (d + 11 + m)
+        record += d / 2 if m == 0 else d / 8 if m == 1 else 0.0
+        text = f"({record:g}) / n: the response from 1 to -1/2, the other {d} numbers from 1 to 0"
         if m > 0:
-            record = 2 * ((d + 1) ** 2 // 4) + (m == 1 and d % 2 == 0) / 2
-            record += 2 * (a - 1) * (m + 1) + 2 * m * d + m * (m + 1)
-            text = f"({record:g}) / n: half of {d} numbers from 1 to -1, and {m} categories"
+            text = f"({record:g}) / n: half of {d + 1} numbers from 1 to -1, and {m} categories"
         missing = self.added_sensitivity(1)
         return missing if missing.value > record else Bound(OUTWARD * record, text)
 
     def added_sensitivity(self, norm: int) -> Bound:
         """Bound n times the l1 or l2 distance that a record moves that is added or removed."""
-        d, a, m = self.numbers, self.weight, len(self.blocks)
-        listed = m * (d - 1) + m * (m + 1) / 2
+        d, a, m = self.numbers - 1, self.weight, len(self.blocks)
         if norm == 2:
-            squared = 2 * a**2 + (d - 1) + d * (d - 1) / 2 + d / 4 + listed + m * a**2
+            squared = 2 * a**2 + 1 + 4.75 * d + d**2 / 2
+            squared += m * (20 + d / 4) + m * (m - 1) / 2
             return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n: a record")
-        value = 2 * a + d - 1 + d**2 / 2 + listed + m * a
+        value = 2 * a + 1 + 3 * d + d**2 / 2 + m * (d + 11 + m) / 2
         return Bound(OUTWARD * value, f"({value:g}) / n: a record, all of whose numbers are 1")
 
     @property
@@ -292,6 +297,7 @@ class Moments:
         return self.added_sensitivity(1).value
 
 
+_MOST_WEIGHT = 128
 _FAR = 1e100
 _LEAST_NOISE = 1e-12
 
@@ -300,14 +306,15 @@ _LEAST_NOISE = 1e-12
 class Measured:
     """Released moments, in their own units, and the deviations of their noise.
 
-    Columns are the listed values of categories, and then the numbers, the response last.
+    Columns are the listed values of categories, and then the numbers, the response last. `noise`
+    has the variances of the noise of the count and the means, row 0, and of the covariances.
     """
 
     count: float
     means: FloatArray
     covariance: FloatArray
     deviation: float
-    weight: int
+    noise: FloatArray
     blocks: tuple[int, ...] = ()
 
     @classmethod
@@ -323,8 +330,33 @@ class Measured:
         products = np.clip(moments.products(released, count), -1.0, 1.0)
         means = products[0, 1:]
         covariance = products[1:, 1:] - np.outer(means, means)
-        noise = max(deviation / count, _LEAST_NOISE)
-        return cls(count, means, covariance, noise, moments.weight, moments.blocks)
+        each = max(deviation / count, _LEAST_NOISE)
+        noise = each**2 * moments.variances
+        of_means = np.outer(noise[0, 1:], means**2)
+        noise[1:, 1:] += of_means + of_means.T
+        return cls(count, means, covariance, each, noise, moments.blocks)
+
+    def columns_covariance(self, columns: Sequence[int]) -> tuple[FloatArray, FloatArray]:
+        """Return what is kept of some columns' covariance matrix, and the variances of its noise.
+
+        See the top of the module.
+        """
+        own = np.ix_(columns, columns)
+        found, noise = self.covariance[own], self.noise[1:, 1:][own]
+        groups = np.repeat(np.arange(len(self.blocks)), self.blocks)
+        groups = np.append(groups, np.arange(len(self.means) - len(groups)) + len(self.blocks))
+        apart = groups[columns, None] != groups[columns]
+        size = np.clip(found.diagonal(), np.sqrt(noise.diagonal()), 1.0)
+        prior, released, own_noise = np.outer(size, size)[apart], found[apart], noise[apart]
+        whole = np.multiply.outer(_SHARES, prior) + own_noise
+        likelihood = -0.25 * (np.log(whole) + released**2 / whole).sum(
+            axis=1
+        )  # each is there twice
+        weights = np.exp(likelihood - likelihood.max())
+        kept = 1 - own_noise * (weights / weights.sum() @ (1 / whole))
+        found[apart] = kept * released
+        noise[apart] = np.sqrt(kept) * own_noise
+        return found, noise
 
     def contrasts(self, columns: Sequence[int]) -> FloatArray:
         """Return an orthonormal basis (columns, c) of coefficients that sum to 0 in each list."""
@@ -362,6 +394,8 @@ class Fit:
 
 
 _STEPS = 4
+_SHARES = np.logspace(-4, 0, 13)
+"""Squares of correlations: what they may be on average."""
 _SCALES = np.logspace(-3, 0, 31)
 _MOST_EXPLAINED = 4.0
 """Times what the response varies that coefficients of independent columns may explain."""
@@ -376,7 +410,8 @@ def least_squares(
 
     Examples
     --------
-    >>> exact = Measured(1.0, np.zeros(2), np.array([[0.2, 0.1], [0.1, 0.2]]), 1e-9, 1)
+    >>> covariance, noise = np.array([[0.2, 0.1], [0.1, 0.2]]), np.full((3, 3), 1e-18)
+    >>> exact = Measured(1.0, np.zeros(2), covariance, 1e-9, noise)
     >>> least_squares(exact, 1, [0]).slopes.round(6).tolist()
     [0.5]
     >>> least_squares(exact, 1, [0], ridge=0.2).slopes.round(6).tolist()
@@ -385,13 +420,15 @@ def least_squares(
     chosen = list(columns)
     basis = measured.contrasts(chosen)
     whole, free = measured.covariance, basis.shape[1]
-    values, vectors = np.linalg.eigh(basis.T @ whole[np.ix_(chosen, chosen)] @ basis)
+    kept, kept_noise = measured.columns_covariance(chosen)
+    values, vectors = np.linalg.eigh(basis.T @ kept @ basis)
     a = (vectors * np.maximum(values, 0.0)) @ vectors.T
     b, varied = basis.T @ whole[chosen, response], float(whole[response, response])
     means, mean = measured.means[chosen], float(measured.means[response])
     found, spread = np.zeros(free), np.zeros((free, free))
     for _ in range(_STEPS if free else 0):
-        noise = basis.T @ _equations_noise(measured, response, chosen, basis @ found) @ basis
+        of_equations = _equations_noise(measured, response, chosen, basis @ found, kept_noise)
+        noise = basis.T @ of_equations @ basis
         if ridge is None:
             most = _MOST_EXPLAINED * max(varied, measured.deviation)
             most /= max(float(np.trace(a)), measured.deviation)
@@ -411,14 +448,17 @@ def least_squares(
 
 
 def _equations_noise(
-    measured: Measured, response: int, columns: list[int], slopes: FloatArray
+    measured: Measured,
+    response: int,
+    columns: list[int],
+    slopes: FloatArray,
+    kept_noise: FloatArray,
 ) -> FloatArray:
     """The covariance of the noise of ``b - A w``, about."""
-    means, sigma = measured.means[columns], measured.deviation
+    means, noise = measured.means[columns], measured.noise
     rest = float(measured.means[response] - means @ slopes)
-    weighted = np.array(columns) < sum(measured.blocks) * (response + 1 == len(measured.means))
-    products = np.where(weighted, 1 / measured.weight**2, 1.0)
-    own = sigma**2 * (products + slopes @ slopes + rest**2)
+    of_means, of_response = noise[0, 1:][columns], noise[1:, 1 + response][columns]
+    own = of_response + kept_noise @ slopes**2 + of_means * rest**2
     middle = _middle_noise(measured, response, columns, slopes)
     return np.asarray(np.diag(own) + middle * np.outer(means, means))
 
@@ -427,19 +467,19 @@ def _middle_noise(
     measured: Measured, response: int, columns: list[int], slopes: FloatArray
 ) -> float:
     """The variance of the noise of the mean residual."""
-    of_sums = np.full(len(measured.means), measured.deviation)
-    of_sums[-1] /= measured.weight
+    of_count, of_means = measured.noise[0, 0], measured.noise[0, 1:]
     rest = float(measured.means[response] - measured.means[columns] @ slopes)
-    of_count = rest * measured.deviation / measured.weight
-    return float(of_sums[response] ** 2 + np.square(slopes * of_sums[columns]).sum() + of_count**2)
+    return float(of_means[response] + of_means[columns] @ slopes**2 + rest**2 * of_count)
 
 
 def _doubt(measured: Measured, response: int, columns: list[int], slopes: FloatArray) -> float:
-    """With v = (1, -w) the products' part, ``sum v_i^4 + 4 sum v_i^2 v_j^2``, is below 2 |v|^4."""
+    """The products' part, with v = (-w, 1): each product but the squares is there twice."""
+    every, squares = [*columns, response], np.append(slopes**2, 1.0)
+    noise = measured.noise[1:, 1:][np.ix_(every, every)]
+    products = float(2 * squares @ noise @ squares - squares**2 @ noise.diagonal())
     rest = float(measured.means[response] - measured.means[columns] @ slopes)
-    middle = math.sqrt(_middle_noise(measured, response, columns, slopes))
-    products = math.sqrt(2) * measured.deviation * (1 + float(slopes @ slopes))
-    return math.hypot(products, 2 * rest * middle)
+    middle = _middle_noise(measured, response, columns, slopes)
+    return math.sqrt(products + 4 * rest**2 * middle)
 
 
 def _averaged(

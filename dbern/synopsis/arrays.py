@@ -28,6 +28,7 @@ from dbern.certificate import (
     ErrorModel,
     vector_bound,
 )
+from dbern.combination import Answer
 from dbern.data.domain import Axis, Domain
 from dbern.privacy.accuracy import Covariance
 from dbern.privacy.families import family_of, noise_law
@@ -151,6 +152,23 @@ class Smoothing:
 
     h: tuple[int, ...]
     ranks: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of every point of a request.
+
+    Attributes
+    ----------
+    smoothings : tuple of Smoothing, optional
+        One for each released array; None for the nearest node's value.
+    noise : tuple of float
+        The deviation of the noise of each array, where `answer` needs it.
+    """
+
+    smoothings: tuple[Smoothing, ...] | None
+    answer: Answer = "value"
+    noise: tuple[float, ...] = ()
 
 
 def whole_ranks(strategy: Strategy) -> tuple[int | None, ...]:

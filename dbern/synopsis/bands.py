@@ -14,25 +14,30 @@ events hold at once, at every y, however the point was chosen, for whatever data
 worst database are not needed, and the smaller of both is taken cell by cell, as they hold surely.
 Nothing here reads anything but the release: it is post-processing.
 
-An order or rank chosen after the release is one of a public list: each of its candidates gets its
-part of beta, as the certificate's do.
+An order, rank or bandwidth chosen after the release is one of a public list: each of its candidates
+gets its part of beta, as the certificate's do.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certificate import Certificate
+from dbern.certificate import Certificate, LowerBound, strongest_bound
+from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of
 from dbern.strategies.bins import MOST_AXES, AxisBracket, brackets_of, norms
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothings
 from dbern.types import FloatArray
+
+About: TypeAlias = Literal["these-data", "any-database"]
+"""What a band is about: the data at hand, as far as they were released, or any database."""
 
 BIAS_SHARE = Fraction(1, 50)
 """Of beta, for the noise of what bounds the approximation."""
@@ -88,6 +93,7 @@ class Bracketed:
         sure = array.bound(smoothing, beta * (1 - BIAS_SHARE), at_once, selected=selected)
         if selected:
             at_once *= len(smoothings(array.strategy, array.order))
+        at_once *= array.approximation.choices
         found = self._approximation(smoothing, beta * BIAS_SHARE / at_once)
         table = np.minimum(found, sure.approximation)
         whole = replace(sure, approximation=float(table.max()), beta=float(beta))
@@ -131,6 +137,22 @@ def bracketed(arrays: Sequence[ReleasedArray | ReleasedVector]) -> list[Brackete
         fits = same and array.kernels and array.bins and other.bins
         found.append(Bracketed(array, other) if fits else None)
     return found
+
+
+def lower_bound_of(
+    facts: Mapping[str, Any], array: ReleasedArray | ReleasedVector, beta: float
+) -> LowerBound:
+    """Return what no mechanism can do better than, by the metadata and the first of its arrays."""
+    first = facts["components"][0]
+    if not first.get("additive", "entries" not in first):
+        return LowerBound()
+    epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
+    n = facts["target"].get("n") or facts["target"]["normalizer"]
+    rows = PrivacyUnit.shown(facts["unit"]).max_contributions
+    unsigned = first.get("counted_in") == first["arrays"] and "oblique" not in first
+    kernels = array.kernels if unsigned else ()
+    moved = first["sensitivity"]["function"]
+    return strongest_bound(moved, epsilon, beta, n, delta, rows, kernels)
 
 
 def _weighed(values: FloatArray, brackets: Sequence[AxisBracket]) -> FloatArray:

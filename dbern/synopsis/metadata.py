@@ -229,6 +229,7 @@ class _CombineFacts(Facts):
     constant: _NotNegative = ABSENT
     response: Text = ABSENT
     weight: Annotated[int, Field(ge=1, le=MOST_NUMBERS**2)] = ABSENT
+    products: Literal["weighted"] = ABSENT
     ridge: Positive = ABSENT
 
     @model_validator(mode="after")
@@ -236,7 +237,8 @@ class _CombineFacts(Facts):
         ranged, solved = self.kind in RANGED, self.kind == LEAST_SQUARES
         stated = self.declares("response"), self.declares("weight")
         require(stated == (solved, solved), "response and weight")
-        require(solved or not self.declares("ridge"), "ridge: is not of this kind")
+        for name in ("ridge", "products"):
+            require(solved or not self.declares(name), f"{name}: is not of this kind")
         require((self.low is None, self.high is None) == (not ranged,) * 2, "low and high")
         require(not ranged or self.low < self.high, "low must be below high")
         both = self.declares("grid"), self.declares("degree")
@@ -340,6 +342,7 @@ class _FeaturesFacts(Facts):
 
 _NARROWEST, _WIDEST = 9e-5, 1.1e4  # bandwidths, with room for roundings
 _MOST_DERIVATIVES = 100
+_MOST_CHOICES = 10_000
 
 
 class _Bump(Facts):
@@ -369,12 +372,15 @@ class _FunctionClass(Facts):
 
 class _MixtureClass(_FunctionClass):
     family: ClassVar[bool] = True
-    name: Literal["mixture of bumps"] = Field(alias="class")
+    name: Literal["mixture of bumps", "chosen mixture of bumps"] = Field(alias="class")
     kernels: list[_Bump]
     attained: bool = ABSENT
+    choices: Annotated[int, Field(ge=2, le=_MOST_CHOICES)] = ABSENT
 
     def require_axes(self, axes: int) -> None:
         require(len(self.kernels) == axes, "approximation: one kernel an axis")
+        chosen = self.name == "chosen mixture of bumps"
+        require(chosen == self.declares("choices"), "approximation: choices are of a chosen one")
 
 
 class _LinearClass(_FunctionClass):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.system import html_table
@@ -47,8 +49,9 @@ def plotted(
 ) -> Any:
     """Draw a curve with its simultaneous band, or a map: upright, in true aspect where it can be.
 
-    Axes of lengths that are alike are drawn to one scale. Groups and classes are lines of a curve,
-    and a map each.
+    Axes of lengths that are alike are drawn to one scale, and degrees as in the middle of the map,
+    where a degree to the east is as long as the cosine of the latitude. Groups and classes are
+    lines of a curve, and a map each.
 
     Parameters
     ----------
@@ -74,23 +77,32 @@ def plotted(
             f"plot: there are {len(axes)} axes. Select from a grid, such as "
             f"synopsis.grid(50).isel({axes[-1].name}=25).plot()"
         )
-    grid, first = grid_of(_PLACES[len(axes)]), axes[0].name
-    groups: dict[str, Any] = (
-        {} if grid.ndim == len(axes) else {"hue" if len(axes) == 1 else "col": "class"}
-    )
-    if len(axes) == 1:
-        drawn = grid.plot.line(x=first, ax=ax, **groups, **how)
-        low, high = interval(grid[first].to_numpy())
-        for line, ends in zip(drawn, zip(_columns(low), _columns(high), strict=True), strict=True):
-            line.axes.fill_between(grid[first], *ends, color=line.get_color(), alpha=0.2, lw=0)
-        return drawn
+    grid = grid_of(_PLACES[len(axes)])
+    if len(axes) == 2:
+        return _map(grid, ax, alike=axes[0].unit is axes[1].unit, **how)
+    hue = "class" if grid.ndim == 2 else None
+    drawn = grid.plot.line(x=axes[0].name, ax=ax, hue=hue, **how)
+    low, high = interval(grid[axes[0].name].to_numpy())
+    for line, ends in zip(drawn, zip(_columns(low), _columns(high), strict=True), strict=True):
+        line.axes.fill_between(grid[axes[0].name], *ends, color=line.get_color(), alpha=0.2, lw=0)
+    return drawn
+
+
+def _map(grid: Any, ax: Any, *, alike: bool, **how: Any) -> Any:
+    from dbern.synopsis.maps import eastward_degree
+    from dbern.synopsis.points import LOCATION
+
+    second, first = grid.dims[:2]
     if grid.attrs["long_name"].startswith("density"):
         how = {"vmin": 0.0, **how}  # what is below is noise, and would take half of the colours
-    drawn = grid.plot(x=first, y=axes[1].name, ax=ax, **groups, **how)
-    ratio = axes[1].width / axes[0].width
-    if axes[0].unit is axes[1].unit and 1 / _LONGEST <= ratio <= _LONGEST:
+    groups = {"col": "class"} if grid.ndim == 3 else {}
+    shown = grid.drop_vars(LOCATION, errors="ignore")  # or it would be the title
+    drawn = shown.plot(x=first, y=second, ax=ax, **groups, **how)
+    width, height = (float(np.ptp(grid[name].to_numpy())) for name in (first, second))
+    degree = eastward_degree(grid)
+    if degree or (alike and 1 / _LONGEST <= height / width <= _LONGEST):
         for one in drawn.axs.flat if groups else [drawn.axes]:
-            one.set_aspect("equal")
+            one.set_aspect(1 / (degree or 1.0))
     return drawn
 
 

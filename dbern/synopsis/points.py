@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 Points: TypeAlias = Any
 """A numpy or dask array (m, l), or (m,) where l = 1, or a table or xarray object by column name."""
 
+Shape: TypeAlias = int | Sequence[int]
+"""Of a grid: one count for all axes, or one for each."""
+
+Window: TypeAlias = Mapping[str, Any] | None
+"""A box ``{"x": (low, high)}`` that a grid is of, or None for the whole domain."""
+
+Order: TypeAlias = int | Sequence[int] | str | None
+"""Order of the iterated operator: one, one per axis, "auto", or None for the released one."""
+
 
 def as_points(points: Points, domain: Domain) -> FloatArray:
     """Return the points in memory as an array (m, l) in axis order.
@@ -74,6 +83,7 @@ def like(
     domain: Domain,
     names: Sequence[str],
     classes: Sequence[Any] = (),
+    attributes: Mapping[str, Any] | None = None,
 ) -> Any:
     """Return values (m,) or (m, classes) in the form that was asked with.
 
@@ -103,13 +113,20 @@ def like(
             return pa.array(values)
         columns = [pa.array(np.ascontiguousarray(column)) for column in values.T]
         return type(points).from_arrays(columns, names=list(names))
-    return gridded(points, values, domain, classes)
+    return gridded(points, values, domain, classes, attributes)
 
 
-def gridded(points: Points, values: Any, domain: Domain, classes: Sequence[Any] = ()) -> Any:
+def gridded(
+    points: Points,
+    values: Any,
+    domain: Domain,
+    classes: Sequence[Any] = (),
+    attributes: Mapping[str, Any] | None = None,
+) -> Any:
     """Return values (m,) or (m, classes) on the grid that the points' coordinates span, labelled.
 
-    Of points that span none (`as_points`) the values as they are.
+    It has the coordinates of that grid, also those of no axis, and the dimensions of an array in
+    its order, else upright. Of points that span none (`as_points`) the values as they are.
     """
     columns = _columns_of_grid(points, domain)
     if columns is None:
@@ -117,10 +134,16 @@ def gridded(points: Points, values: Any, domain: Domain, classes: Sequence[Any] 
     import xarray
 
     shape, dims = tuple(len(column) for column in columns), [column.dims[0] for column in columns]
-    labels: dict[str, Any] = dict(zip(domain.names, columns, strict=True))
+    given = getattr(points, "coords", {})
+    labels = {name: one for name, one in given.items() if {*one.dims} <= {*dims}}
+    labels |= dict(zip(domain.names, columns, strict=True))
+    own = hasattr(points, "dtype")  # one array, and neither a dataset nor a mapping
+    order = [one for one in points.dims if one in dims] if own else upright(dims)
     if values.ndim == 2:
         shape, dims, labels["class"] = (*shape, len(classes)), [*dims, "class"], list(classes)
-    return xarray.DataArray(values.reshape(shape), labels, dims, "value")
+        order = [*order, "class"]
+    found = xarray.DataArray(values.reshape(shape), labels, dims, "value", attributes)
+    return conventional(found.transpose(*order))
 
 
 def _columns_of_grid(points: Points, domain: Domain) -> list[Any] | None:
@@ -142,7 +165,7 @@ def _spans_grid(columns: Sequence[Any], names: Sequence[str]) -> bool:
     if not all(hasattr(column, "dims") for column in columns):
         return False
     dims = [tuple(column.dims) for column in columns]
-    if len(set(dims)) == 1 and len(dims[0]) == 1:
+    if len(dims) > 1 and len(set(dims)) == 1 and len(dims[0]) == 1:
         return False
     if len(set(dims)) < len(dims) or any(len(own) != 1 for own in dims):
         found = ", ".join(f"{name} over ({', '.join(map(str, own))})"
@@ -369,12 +392,13 @@ _WORK_BYTES = 64 << 20
 
 
 def grid_axes(
-    shape: Sequence[int] | int,
+    shape: Shape,
     domain: Domain,
     numbers: int = 1,
     arrays: Sequence[ReleasedArray | ReleasedVector] = (),
+    part: Domain | None = None,
 ) -> list[FloatArray]:
-    """Return positions in [0, 1] along each axis, ends included.
+    """Return positions in [0, 1] along each axis, ends included: of the domain, or a part of it.
 
     Parameters
     ----------
@@ -415,17 +439,24 @@ def grid_axes(
             f"use {offered >> 20} more. Write smaller counts, or ask for parts of it by "
             "iter_batches"
         )
-    return [np.linspace(0.0, 1.0, count) for count in counts]
+    unit = [np.linspace(0.0, 1.0, count) for count in counts]
+    if part is None:
+        return unit
+    return [
+        np.clip((own.at(one) - axis.low) / axis.width, 0.0, 1.0)
+        for one, own, axis in zip(unit, part.axes, domain.axes, strict=True)
+    ]
 
 
 def values_on_grid(
-    shape: Sequence[int] | int,
+    shape: Shape,
     domain: Domain,
     arrays: Sequence[ReleasedArray | ReleasedVector],
     smoothings: Sequence[Smoothing],
     combination: Combination,
-) -> tuple[FloatArray, list[FloatArray]]:
-    """Evaluate the function on a grid, classes last, and return the positions of its axes, too.
+    part: Domain | None = None,
+) -> FloatArray:
+    """Evaluate the function on a grid over the domain or a part of it, classes last.
 
     One array is evaluated whole, in little more memory than its values. Several are combined by
     blocks, unless they are so large that their shards would be read again for each.
@@ -448,13 +479,10 @@ def values_on_grid(
     columns = (len(combination.classes),) if combination.multi_output else ()
     values = math.prod(columns)
     if combination.kind == "linear" and not combination.of_points:
-        unit = grid_axes(shape, domain, 1, arrays)
-        return evaluate(unit), unit
+        return evaluate(grid_axes(shape, domain, 1, arrays, part))
     if any(array.large for array in arrays):
-        unit = grid_axes(shape, domain, len(arrays) + 3 * values, arrays)
-        return evaluate(unit), unit
-    unit = grid_axes(shape, domain, values)
-    return _in_blocks(unit, evaluate, columns), unit
+        return evaluate(grid_axes(shape, domain, len(arrays) + 3 * values, arrays, part))
+    return _in_blocks(grid_axes(shape, domain, values, (), part), evaluate, columns)
 
 
 def _in_blocks(
@@ -493,32 +521,77 @@ def on_grid(
     return np.broadcast_to(np.expand_dims(values, missing), shape)
 
 
-def coordinates(axis: Axis, positions: FloatArray) -> FloatArray:
-    """Make positions coordinates in data units, in place."""
-    for start in range(0, len(positions), _BLOCK_POINTS):
+LOCATION = "spatial_ref"
+"""The coordinate that has a grid's coordinate system, by the name that rioxarray gives it."""
+
+_NORTHWARD = ("lat", "latitude", "northing", "y")
+
+
+def upright(names: Sequence[Any]) -> tuple[Any, ...]:
+    """Return axes as dimensions that are drawn upright: the second up, the first to the right.
+
+    The other way round where the first one says that it goes up.
+
+    Examples
+    --------
+    >>> upright(["x", "y", "hour"]), upright(["latitude", "longitude"])
+    (('hour', 'y', 'x'), ('latitude', 'longitude'))
+    """
+    first, *others = names
+    if others and str(first).lower() in _NORTHWARD:
+        return (*others[:0:-1], first, others[0])
+    return (*others[::-1], first)
+
+
+def conventional(found: xarray.DataArray) -> xarray.DataArray:
+    """Say how an array is to be stored, by the CF conventions: NaN is missing, but of no axis."""
+    if found.dtype.kind == "f":
+        found.encoding["_FillValue"] = np.nan
+    if LOCATION in found.coords:
+        found.encoding["grid_mapping"] = LOCATION
+    for one in found.coords.values():
+        one.encoding["_FillValue"] = None
+    return found
+
+
+def coordinates(axis: Axis, count: int) -> FloatArray:
+    """Return so many coordinates in data units, ends included, in little more than their memory."""
+    places = np.linspace(0.0, 1.0, count)
+    for start in range(0, count, _BLOCK_POINTS):
         part = slice(start, start + _BLOCK_POINTS)
-        positions[part] = axis.at(positions[part])
-    return positions
+        places[part] = axis.at(places[part])
+    return places
 
 
 def labelled(
     values: FloatArray,
     domain: Domain,
-    unit: Sequence[FloatArray],
-    combination: Combination,
-    facts: Mapping[str, Any],
+    classes: Sequence[Any] = (),
+    name: str | None = None,
+    attributes: Mapping[str, Any] | None = None,
 ) -> xarray.DataArray:
-    """Label values on the grid, classes last if there are any, by coordinates in data units.
-
-    `facts` are the metadata; attributes are those of the CF conventions.
-    """
+    """Label values on a grid over a domain, classes last, by coordinates in data units, upright."""
     import xarray
 
-    dims, labels = [*domain.names], dict[str, Any]()
-    for axis, positions in zip(domain.axes, unit, strict=True):
-        labels[axis.name] = (axis.name, coordinates(axis, positions), axis.attributes)
-    if combination.multi_output:
-        dims, labels["class"] = [*dims, "class"], list(combination.classes)
+    labels: dict[str, Any] = {
+        axis.name: (axis.name, coordinates(axis, count), {"long_name": axis.name} | axis.attributes)
+        for axis, count in zip(domain.axes, values.shape, strict=False)
+    }
+    last = ["class"] if values.ndim > domain.dimensions else []
+    labels |= {key: list(classes) for key in last}
+    found = xarray.DataArray(values, labels, [*domain.names, *last], name, attributes)
+    return conventional(found.transpose(*upright(domain.names), *last))
+
+
+def attributes_of(
+    combination: Combination, domain: Domain, facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what values are, by the CF conventions where these have a word; `facts`: metadata."""
     meaning = combination.meaning(facts["target"])
-    told = meaning + combination.unit(domain.names, density=meaning == "density")
-    return xarray.DataArray(values, labels, dims, facts["name"], {"long_name": told})
+    density = meaning == "density"
+    told = {"long_name": meaning + combination.unit(domain.names, density=density)}
+    units = [f"{axis.unit.name.lower()}-1" for axis in domain.axes if axis.unit]
+    if len(units) == domain.dimensions and " per " in told["long_name"]:
+        told["units"] = " ".join(units)
+    done = facts.get("post_processing")
+    return told | ({"post_processing": ", ".join(done)} if done else {})  # netCDF 3 has no lists

@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from dbern.certificate import Certificate, LowerBound, Promises, combined, strongest_bound
+from dbern.certificate import Certificate, Promises, combined
 from dbern.combination import LEAST_SQUARES, Answer, Combination, Meaning
 from dbern.data.domain import Axis, Domain
 from dbern.data.storage import place_at
 from dbern.errors import SpecError, printable
-from dbern.privacy.budget import Budget, PrivacyUnit
+from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
-from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing
-from dbern.synopsis.bands import ArrayBand, Bracketed, bracketed
+from dbern.synopsis.arrays import Question, ReleasedArray, ReleasedVector, Smoothing
+from dbern.synopsis.bands import About, ArrayBand, Bracketed, bracketed, lower_bound_of
 from dbern.synopsis.evaluate import LEAST_RESAMPLED, available_cores, require_probabilities
 from dbern.synopsis.notebook import described, plotted
 from dbern.synopsis.points import (
+    Order,
     Points,
+    Shape,
+    Window,
     as_points,
+    attributes_of,
     check_shape,
     confidence,
     gridded,
@@ -46,34 +49,7 @@ if TYPE_CHECKING:
     from dbern.synopsis.questions.distribution import Distribution
 
 
-# --- What is asked of a synopsis at each point
-
-
-Order: TypeAlias = int | Sequence[int] | str | None
-"""Order of the iterated operator: one, one per axis, "auto", or None for the released one."""
-
-
-About: TypeAlias = Literal["these-data", "any-database"]
-"""What a band is about: the data at hand, as far as they were released, or any database."""
-
 _KEPT_BANDS = 8
-
-
-@dataclass(frozen=True)
-class _Question:
-    """What is asked of every point of a request.
-
-    Attributes
-    ----------
-    smoothings : tuple of Smoothing, optional
-        One for each released array; None for the nearest node's value.
-    noise : tuple of float
-        The deviation of the noise of each array, where `answer` needs it.
-    """
-
-    smoothings: tuple[Smoothing, ...] | None
-    answer: Answer = "value"
-    noise: tuple[float, ...] = ()
 
 
 # --- Synopsis
@@ -174,7 +150,7 @@ class Synopsis:
         """
         if method not in ("bernstein", "nearest"):
             raise SpecError(f'method = "{method}": write method = "bernstein" or "nearest"')
-        question = _Question(None) if method == "nearest" else self._question(h)
+        question = Question(None) if method == "nearest" else self._question(h)
         return self._answered(points, question)
 
     def iter_batches(self, batches: Iterable[Points], h: Order = None) -> Iterator[Any]:
@@ -195,21 +171,21 @@ class Synopsis:
         question = self._question(h)
         return (self._answered(points, question) for points in batches)
 
-    def _question(self, h: Order, answer: Answer = "value") -> _Question:
+    def _question(self, h: Order, answer: Answer = "value") -> Question:
         smoothings = self._smoothings(h)
         if answer == "value":
-            return _Question(smoothings)
+            return Question(smoothings)
         if answer == "probability":
             require_probabilities(self.combination, self.metadata["target"])
         pairs = zip(self.arrays, smoothings, strict=True)
-        return _Question(smoothings, answer, tuple(one.deviation(own) for one, own in pairs))
+        return Question(smoothings, answer, tuple(one.deviation(own) for one, own in pairs))
 
-    def _asked(self, points: Points, question: _Question) -> Any:
+    def _asked(self, points: Points, question: Question) -> Any:
         several = self.combination.multi_output or question.answer == "probability"
         columns = (len(self.classes),) if several else ()
         return self._mapped(points, partial(_values_block, question=question), columns)
 
-    def _answered(self, points: Points, question: _Question) -> Any:
+    def _answered(self, points: Points, question: Question) -> Any:
         values = self._asked(points, question)
         return values if type(points) is np.ndarray else self._like(points, values, question.answer)
 
@@ -232,7 +208,12 @@ class Synopsis:
 
     def _like(self, points: Points, values: Any, answer: Answer = "value") -> Any:
         names = self.combination.columns_of(answer)
-        return like(points, values, self.domain, names, self.classes)
+        facts = self._attributes if answer == "value" else None
+        return like(points, values, self.domain, names, self.classes, facts)
+
+    @property
+    def _attributes(self) -> dict[str, Any]:
+        return attributes_of(self.combination, self.domain, self.metadata)
 
     def evaluator(
         self, total: int, h: Order = None, answer: Answer = "value"
@@ -322,7 +303,7 @@ class Synopsis:
         return gridded(points, found, self.domain, self.classes)
 
     def _evaluate(
-        self, points: FloatArray, question: _Question, total: int, threads: int = 1
+        self, points: FloatArray, question: Question, total: int, threads: int = 1
     ) -> FloatArray:
         combination, answer = self.combination, question.answer
         parts = self._parts(points, question.smoothings, total, threads)
@@ -406,7 +387,8 @@ class Synopsis:
         """
         level = confidence(beta)
         parts = [one.certificate for one in self._bands(level, h, about)]
-        return combined(self.combination, parts, self._lower_bound(float(level)))
+        least = lower_bound_of(self.metadata, self.arrays[0], float(level))
+        return combined(self.combination, parts, least)
 
     def promises(self, largest: float | None = None) -> Promises:
         """Return what `show` and reports tell of the error, at the confidence of the certificate.
@@ -499,7 +481,7 @@ class Synopsis:
             outside = ~self.domain.inside(points)
             low[outside] = high[outside] = np.nan
         else:
-            values = self._evaluate(points, _Question(smoothings), total, threads)
+            values = self._evaluate(points, Question(smoothings), total, threads)
             width = combination.errors(errors)
             if combination.peaks:  # of a product over axes one width, whatever else is asked
                 totals = [one.certificate.total for one in self._bands(*asked)]
@@ -556,23 +538,70 @@ class Synopsis:
 
         return distribution_of(self.arrays, self.combination, self.domain, self.metadata)
 
-    def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
+    def grid(
+        self, shape: Shape, h: Order = None, *, window: Window = None, crs: Any = None
+    ) -> xarray.DataArray:
         """Return values on a regular grid over the domain, ends included, as a labelled array.
+
+        Its last dimension is the first axis, so that ``.plot()`` draws it upright.
+
+        Parameters
+        ----------
+        window : mapping, optional
+            A box ``{"x": (2, 6)}``, of which the grid is instead; as a region of `Distribution`.
+        crs : optional
+            Of two axes on the earth, such as "EPSG:4326" (degrees). Needs the extra ``geo``.
 
         Raises
         ------
         SpecError
-            For a shape that is not one count of at least 2 for each axis, or that needs more memory
-            than this process may use.
+            For a shape that is not one count of at least 2 for each axis, or needs more memory than
+            this process may use; for a window or a coordinate system that cannot be.
         """
-        values, unit = values_on_grid(
-            shape, self.domain, self.arrays, self._smoothings(h), self.combination
-        )
-        return labelled(values, self.domain, unit, self.combination, self.metadata)
+        from dbern.synopsis.maps import located
+        from dbern.synopsis.questions.regions import part_of
 
-    def plot(self, ax: Any = None, **how: Any) -> Any:
+        part = None if window is None else part_of(window, self.domain)
+        smoothings, combination = self._smoothings(h), self.combination
+        values = values_on_grid(shape, self.domain, self.arrays, smoothings, combination, part)
+        facts = self.metadata["name"], self._attributes
+        found = labelled(values, part or self.domain, self.classes, *facts)
+        return found if crs is None else located(found, crs)
+
+    def plot(self, ax: Any = None, *, window: Window = None, crs: Any = None, **how: Any) -> Any:
         """Draw a function of one or two axes with matplotlib: `dbern.synopsis.notebook.plotted`."""
-        return plotted(self.domain, self.grid, self.interval, ax, **how)
+        grid = partial(self.grid, window=window, crs=crs)
+        return plotted(self.domain, grid, self.interval, ax, **how)
+
+    def to_geotiff(
+        self,
+        path: str | Path,
+        shape: Shape,
+        h: Order = None,
+        *,
+        beta: float | str = 0.05,
+        window: Window = None,
+        crs: Any = None,
+    ) -> None:
+        """Write a grid of two axes as a GeoTIFF: bands of values, and of the ends of `interval`.
+
+        Parameters
+        ----------
+        shape, h, beta, window, crs
+            As for `grid` and `interval`; each point is the middle of a pixel.
+
+        Raises
+        ------
+        SpecError, EnvironmentRefusedError
+            As of these; for other than two axes; without the extra ``geo``.
+        """
+        from dbern.synopsis.maps import write_geotiff
+
+        grid = self.grid(shape, h, window=window, crs=crs)
+        bands = {"value": grid} | dict(
+            zip(("low", "high"), self.interval(grid, beta, h), strict=True)
+        )
+        write_geotiff(bands, path, grid.attrs | {"beta": beta})
 
     def shaped(self, *shapes: str) -> Synopsis:
         """Return the same function after free post-processing, labelled; its bands still cover.
@@ -627,19 +656,6 @@ class Synopsis:
             return ReleasedMoments(self._store, name, facts, self.domain, self.combination)
         return ReleasedVector(self._store, name, facts)
 
-    def _lower_bound(self, beta: float) -> LowerBound:
-        facts, first = self.metadata, self.metadata["components"][0]
-        additive = first.get("additive", "entries" not in first)
-        if not additive:
-            return LowerBound()
-        epsilon, delta = float(Fraction(facts["epsilon"])), float(Fraction(facts["delta"]))
-        n = facts["target"].get("n") or facts["target"]["normalizer"]
-        rows = PrivacyUnit.shown(facts["unit"]).max_contributions
-        unsigned = first.get("counted_in") == first["arrays"] and "oblique" not in first
-        kernels = self.arrays[0].kernels if unsigned else ()
-        moved = first["sensitivity"]["function"]
-        return strongest_bound(moved, epsilon, beta, n, delta, rows, kernels)
-
     def _smoothings(self, h: Order) -> tuple[Smoothing, ...]:
         if _is_auto(h):
             return tuple(array.chosen for array in self.arrays)
@@ -660,7 +676,7 @@ def _sent_block(
 
 
 def _values_block(
-    points: FloatArray, synopsis: Synopsis, total: int, threads: int = 1, *, question: _Question
+    points: FloatArray, synopsis: Synopsis, total: int, threads: int = 1, *, question: Question
 ) -> FloatArray:
     return synopsis._evaluate(points, question, total, threads)
 

@@ -150,7 +150,13 @@ class ReleasedMoments(ReleasedVector):
         )
         self._lists, self._numbers = domain.lists, (*domain.numbers, *products, response)
         self._names = (*domain.names, response.name)
-        self._weight, self._ridge = combination.weight or 1, combination.ridge
+        self._ridge = combination.ridge
+        self._moments = Moments(
+            len(self._numbers),
+            combination.weight or 1,
+            tuple(len(axis.categories) for axis in self._lists),
+            older=combination.products is None,
+        )
 
     def values(self, points: FloatArray, *_how: object) -> FloatArray:
         """Return the weights of the unit cube's coordinates, and of 1, in the response's units."""
@@ -174,9 +180,7 @@ class ReleasedMoments(ReleasedVector):
 
     @cached_property
     def _measured(self) -> Measured:
-        blocks = tuple(len(axis.categories) for axis in self._lists)
-        moments = Moments(len(self._numbers), self._weight, blocks)
-        return Measured.of(moments, self.entries, self.deviation(Smoothing((), ())))
+        return Measured.of(self._moments, self.entries, self.deviation(Smoothing((), ())))
 
     def regression(
         self,
@@ -207,7 +211,7 @@ class ReleasedMoments(ReleasedVector):
         places = [place for axis in axes for place in self._places(axis)]
         (place,) = self._places(of)
         fit = least_squares(self._measured, place, places, own)
-        return self._in_data_units(fit, of, axes, beta)
+        return self._in_data_units(fit, place, of, axes, beta)
 
     def _axis(self, name: str) -> Axis:
         return next(one for one in (*self._lists, *self._numbers) if one.name == name)
@@ -219,7 +223,7 @@ class ReleasedMoments(ReleasedVector):
         return range(sum(counts[:own]), sum(counts[: own + 1]))
 
     def _in_data_units(
-        self, fit: Fit, of: Axis, axes: tuple[Axis, ...], beta: Fraction
+        self, fit: Fit, place: int, of: Axis, axes: tuple[Axis, ...], beta: Fraction
     ) -> Regression:
         """A column z in [-1, 1] is ``(2 x - low - high) / width`` of x, a listed value 0 or 1."""
         columns = [axis for axis in axes for _ in self._places(axis)]
@@ -236,7 +240,7 @@ class ReleasedMoments(ReleasedVector):
         reach = -float(ndtri(float(beta) / 2)) * np.sqrt(np.diag(to @ fit.spread @ to.T))
         names = [name for axis in axes for name in _columns_of(axis)]
         ends = zip((found - reach).tolist(), (found + reach).tolist(), strict=True)
-        sure = fit.varied > 2 * self._measured.deviation
+        sure = fit.varied > 2 * math.sqrt(self._measured.noise[1:, 1:][place, place])
         rest = fit.varied - fit.explained
         rest = rest if rest > fit.doubt else math.nan
         return Regression(

@@ -52,7 +52,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -63,15 +63,12 @@ from dbern.certificate import Certificate
 from dbern.data.domain import Domain
 from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
 from dbern.synopsis.arrays import LazyPolynomial, ReleasedArray, Smoothing
+from dbern.synopsis.bands import About
 from dbern.synopsis.evaluate import Polynomial
-from dbern.synopsis.points import Points, plain
-from dbern.synopsis.reader import About, Order, Synopsis, arrived
+from dbern.synopsis.points import Order, Points, plain
+from dbern.synopsis.reader import Synopsis, arrived
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
-
-if TYPE_CHECKING:
-    import xarray
-
 
 # --- Coefficients of a large lattice in a temporary file, where an operation needs all of an axis
 
@@ -467,8 +464,8 @@ def _mean(bernstein: FloatArray | Blocks, clipped: bool) -> float:
 class ShapedSynopsis(Synopsis):
     """A released function after free post-processing; made by `Synopsis.shaped`.
 
-    Everything works as for a `Synopsis`. ``metadata["post_processing"]`` and the attribute of that
-    name of a grid list what was done, in order.
+    Everything works as for a `Synopsis`. ``metadata["post_processing"]`` lists what was done, in
+    order, and so does the attribute of that name of a grid, in one text.
 
     Parameters
     ----------
@@ -541,12 +538,6 @@ class ShapedSynopsis(Synopsis):
             low = np.maximum(low, 0.0)
         ends = np.minimum(low, values), np.maximum(high, values)
         return self._like(points, ends[0]), self._like(points, ends[1])
-
-    def grid(self, shape: Sequence[int] | int, h: Order = None) -> xarray.DataArray:
-        """Return values on a regular grid, as `Synopsis.grid`; labelled with what was done."""
-        found = super().grid(shape, h)
-        found.attrs["post_processing"] = list(self._shapes)
-        return found
 
 
 @lru_cache(maxsize=4)

@@ -25,7 +25,8 @@ from dbern.data.columns import as_floats, check_kind, is_number, is_time
 from dbern.data.objects import check_url, creating, identity, is_url, open_file
 from dbern.errors import ReleaseError, SpecError
 from dbern.synopsis.evaluate import available_cores
-from dbern.synopsis.reader import Order, Synopsis
+from dbern.synopsis.points import Order
+from dbern.synopsis.reader import Synopsis
 from dbern.system import Progress, silent
 from dbern.types import FloatArray
 

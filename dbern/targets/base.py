@@ -19,6 +19,7 @@ from dbern.combination import Combination
 from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema, Response
 from dbern.errors import SpecError
+from dbern.privacy.budget import Budget
 from dbern.privacy.mechanism import Noise
 
 
@@ -134,6 +135,8 @@ class Learner(Section, ABC):
     """Of label, response, group, categories (of axes) and curves (responses): what it can use."""
     instead: ClassVar[Mapping[str, str]] = {}
     """By a parameter that it needs, another that may stand for it."""
+    chooses: ClassVar[bool] = False
+    """Whether `for_rows` has something to choose."""
 
     def __init__(self, **parameters: Any) -> None:
         try:
@@ -163,6 +166,11 @@ class Learner(Section, ABC):
         """How the measurements make the function."""
         del schema
         return Combination()
+
+    def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> Learner:
+        """Return it with what is to be chosen from the number of rows and the charge."""
+        del schema, n, charge
+        return self
 
     def notes(self, n: int) -> tuple[str, ...]:
         """Return what else a plan for n rows should say, in the words of other software."""

@@ -36,9 +36,9 @@ class KernelDensity(Smoother):
 
     Parameters
     ----------
-    bandwidth : sequence of float
+    bandwidth : sequence of float, or "auto"
         Per axis, in data units: standard deviation of a Gaussian, length scale of a Laplace or
-        Matern kernel, half-width of a compact one.
+        Matern kernel, half-width of a compact one. "auto": one that the released bins choose.
     covariance : sequence of sequences of float
         Instead of it: the covariance of a Gaussian, symmetric and positive definite.
     kernel : str
@@ -62,6 +62,8 @@ class KernelDensity(Smoother):
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One: a density, or one for each group."""
         record_weights = ByCategory(schema.group) if schema.group else ALIKE
+        if self.bandwidth == "auto":
+            return (self.chosen_sum("density", schema.domain, record_weights),)
         return (self.kernel_sum("density", schema.domain, record_weights),)
 
     def combination(self, schema: RecordSchema) -> Combination:

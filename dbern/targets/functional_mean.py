@@ -21,8 +21,16 @@ a convex function of v. As ``|P v|_1 = max_s s'P v`` over signs s, and ``s'P v <
 ``2^21 max_s sum_j |sum_b s_b P_bj|``, attained by ``v_j = sign (P's)_j``; there are ``2^d`` pairs
 of signs to try. In units of the entries, ``Delta1 = 2 max_s sum_j |(P's)_j| / (g 2^20)``, near ``2
 sqrt(d + 1)`` or below. Rounding adds a unit an entry. *Euclidean*: ``|P v|_2^2 <= lambda_max(P P')
-g``, and an eigenvalue is at most the largest row sum of ``|P P'|``. A missing record is x = 0, so
-it, and adding or removing a record, move half of that.
+g``, and an eigenvalue is at most the largest row sum of ``|P P'|``. From degree 12 on Delta1 is
+bounded by ``sqrt(d + 1)`` times that. A missing record is x = 0, so it, and adding or removing a
+record, move half of that.
+
+The degree
+----------
+The noise of a value is near ``2 sqrt 2 (d + 1) / (n epsilon)`` in units of half the bounds. Where
+the error of a mean curve's polynomials falls as ``(d + 1)^(-3/2)``, d + 1 in proportion to ``(n
+epsilon)^(2/5)`` makes the sum least, whatever the records: "auto" is the d whose ``d + 1`` is
+nearest to ``2/3`` of that power.
 """
 
 from __future__ import annotations
@@ -31,8 +39,9 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -43,6 +52,7 @@ from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.data.domain import Column, Domain, RecordSchema, Response
 from dbern.errors import SpecError
+from dbern.privacy.budget import Budget
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Bound, Entries, Slab
 from dbern.targets.base import Learner, response_of
@@ -51,7 +61,8 @@ from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _FINE = 20  # bits of a value, and of a polynomial
 _MOST_BITS = 30
-_MOST_DEGREE = 11
+_MOST_SIGNS = 11  # degrees whose signs are tried
+_MOST_DEGREE = 31
 _ROWS = 1 << 11  # whose products are in memory at a time
 
 
@@ -102,6 +113,8 @@ class CurveSums:
     @cached_property
     def _absolute(self) -> float:
         """Delta1 times n: see the top of the module."""
+        if self.degree > _MOST_SIGNS:
+            return OUTWARD * math.sqrt(self.degree + 1) * self._euclidean
         signs = itertools.product((1, -1), repeat=self.degree)
         largest = max(int(np.abs(np.array((1, *s)) @ self.table).sum()) for s in signs)
         return OUTWARD * self.response.radius * 2 * largest / (self.response.points * 2.0**_FINE)
@@ -217,8 +230,9 @@ class FunctionalMean(Learner):
 
     Parameters
     ----------
-    degree : int
-        Of the polynomial. The noise of a value grows in proportion to ``degree + 1``.
+    degree : "auto" or int
+        Of the polynomial. The noise of a value grows in proportion to ``degree + 1``; "auto" is
+        chosen from the number of rows, epsilon and the grid.
 
     Raises
     ------
@@ -233,27 +247,41 @@ class FunctionalMean(Learner):
 
     kind: ClassVar[str] = "functional-mean"
     uses: ClassVar[tuple[str, ...]] = ("response", "curves")
+    chooses: ClassVar[bool] = True
 
-    degree: int = Field(6, ge=0, le=_MOST_DEGREE, description="degree = 6, from 0 to 11")
+    degree: Literal["auto"] | Annotated[int, Field(ge=0, le=_MOST_DEGREE)] = Field(
+        "auto", description='degree = "auto", or degree = 6, from 0 to 31'
+    )
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
-        """One."""
+        """One; before rows are known, of degree 0."""
         return (self._sums(schema).measurement(),)
+
+    def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> FunctionalMean:
+        """Return it with a degree."""
+        if self.degree != "auto":
+            return self
+        points = response_of(schema).points
+        return FunctionalMean(degree=_chosen_degree(points, n, charge.epsilon))
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The response."""
-        response = response_of(schema)
+        sums = self._sums(schema)
+        response = sums.response
         return Combination(
             "response", low=response.low, high=response.high,
-            grid=response.points, degree=self.degree,
+            grid=response.points, degree=sums.degree,
         )  # fmt: skip
 
     def predictions(self, schema: RecordSchema, n: int, laws: Sequence[Noise]) -> tuple[str, ...]:
         """Predict the noise of a value, whatever the records."""
         del n
-        response = response_of(schema)
-        noise, radius = math.sqrt(self.degree + 1) * deviation_of(laws[0]), response.radius
-        said = f"noise of a value {noise:.3g}, root mean square over the axis"
+        sums = self._sums(schema)
+        noise, radius = math.sqrt(sums.degree + 1) * deviation_of(laws[0]), sums.response.radius
+        said = (
+            f"degree {sums.degree}: noise of a value {noise:.3g}, root mean square over the axis; "
+            f"of a constant, the middle of the bounds, errors are up to {radius:.3g}"
+        )
         if noise < radius / 4:
             return (said,)
         return (said, "WARNING: it hides any curve. Write a larger epsilon or a smaller degree.")
@@ -271,10 +299,28 @@ class FunctionalMean(Learner):
             )
         if schema.unit is not None:
             raise SpecError('data.unit: curves are for unit = "row" in this version.')
-        most = min(_MOST_DEGREE, math.isqrt(4 * response.points) - 1)
-        if self.degree > most:
+        degree, most = 0 if self.degree == "auto" else self.degree, _most_degree(response.points)
+        if degree > most:
             raise SpecError(
                 f"target.degree: at most {most} for a grid of {response.points} points. Write "
-                f"degree = {most} or less"
+                f'degree = {most} or less, or "auto"'
             )
-        return CurveSums(domain, response, self.degree)
+        return CurveSums(domain, response, degree)
+
+
+def _most_degree(points: int) -> int:
+    """Return the largest degree whose polynomials are tame between the points of a grid."""
+    return min(_MOST_DEGREE, math.isqrt(4 * points) - 1)
+
+
+def _chosen_degree(points: int, n: int, epsilon: Fraction) -> int:
+    """Return what "auto" is, exactly: the largest d with ``d + 1/2 <= 2/3 (n epsilon)^(2/5)``.
+
+    Examples
+    --------
+    >>> [_chosen_degree(100, n, Fraction(1)) for n in (5, 50, 500, 5000)]
+    [0, 2, 7, 19]
+    """
+    fits = (d for d in range(1, _most_degree(points) + 1)
+            if (Fraction(3, 4) * (2 * d + 1)) ** 5 <= (n * epsilon) ** 2)  # fmt: skip
+    return max(fits, default=0)

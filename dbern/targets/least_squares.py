@@ -11,7 +11,7 @@ many numbers holds, and is not attained.
 Sensitivity
 -----------
 That module bounds how far the exact entries of any two z in the cube part. An entry as a float is
-at most 129 (the largest weight) and off by two roundings at most, below ``2^-45``: ``2^-13`` units,
+at most 128 (the largest weight) and off by two roundings at most, below ``2^-44``: ``2^-12`` units,
 as s is at most 32. And it is rounded, by half a unit. So the integers of two records part by at
 most 1.001 units an entry more than the exact entries, those of an added record by half of that.
 """
@@ -51,7 +51,7 @@ class MomentSums:
     >>> from dbern.data.domain import Axis
     >>> sums = MomentSums.of(Domain((Axis("x", 0.0, 1.0),)), Response("y", 0.0, 9.0))
     >>> sums.entries[1:4], round(sums.sensitivity(Entries(6), 1).value, 3)
-    (('sum of x', 'sum of y', 'square of x'), 5.333)
+    (('sum of x', 'sum of y', 'square of x'), 8.5)
     """
 
     domain: Domain
@@ -77,20 +77,20 @@ class MomentSums:
     def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
         """Return them as a measurement.
 
-        The response's sum moves by two, times its weight; of an added record the count by one.
+        The response's sums move by two, times their weight; of an added record by half of that.
         """
-        weight = self.moments.weight
+        largest = self.moments.largest_entry
         return Measurement(
             "moments",
             self.domain,
             sensitivity=self.sensitivity,
             accumulator=self.accumulator,
             restore=self.restore,
-            function_sensitivity=2.0 * weight,
+            function_sensitivity=2.0 * largest,
             entries=self.entries,
             fraction=fraction,
             added_sensitivity=self.added_sensitivity,
-            added_function_sensitivity=float(weight),
+            added_function_sensitivity=float(largest),
         )
 
     def sensitivity(self, strategy: Entries, norm: int, loose: bool = False) -> Bound:
@@ -106,7 +106,7 @@ class MomentSums:
     def accumulator(self, strategy: Entries, n: int, tolerance: float = 0.0) -> MomentAccumulator:
         """Return one of as many bits as never overflow: ``n a 2^s < 2^62``."""
         del tolerance
-        room = 62 - n.bit_length() - self.moments.weight.bit_length()
+        room = 62 - n.bit_length() - self.moments.largest_entry.bit_length()
         return MomentAccumulator(self, strategy, n, min(_MOST_BITS, room))
 
     def restore(self, strategy: Entries, n: int, counting: Mapping[str, Any]) -> MomentAccumulator:
@@ -155,10 +155,10 @@ class MomentAccumulator(RecordAccumulator):
                 OUTWARD * moments.size * unit,
                 OUTWARD * math.sqrt(moments.size) * unit,
             ),
-            position=OUTWARD * 16 * UNIT_ROUNDOFF * moments.weight,
-            floats=OUTWARD * 3 * UNIT_ROUNDOFF * moments.weight,
+            position=OUTWARD * 16 * UNIT_ROUNDOFF * moments.largest_entry,
+            floats=OUTWARD * 3 * UNIT_ROUNDOFF * moments.largest_entry,
             float_norms=(norm, norm),
-            value_bound=1.001 * moments.weight,
+            value_bound=1.001 * moments.largest_entry,
         )
 
     @property
@@ -186,7 +186,8 @@ class MomentAccumulator(RecordAccumulator):
             part = slice(start, start + _ROWS)
             plain = self._integers(numbers[part])
             state[: plain.shape[1]] += plain.sum(axis=0)
-            self._add_categories(state[plain.shape[1] :], numbers[part], codes[part])
+            if self.sums.moments.blocks:
+                self._add_categories(state[plain.shape[1] :], numbers[part], codes[part])
 
     def _integers(self, numbers: FloatArray) -> Int64Array:
         """Each record's of numbers alone, (m, entries)."""
@@ -194,15 +195,16 @@ class MomentAccumulator(RecordAccumulator):
         first, second = moments.pairs
         products = numbers[:, first] * numbers[:, second]
         products[:, first == second] -= 0.5
-        linear = np.column_stack([np.ones(len(numbers)), numbers]) * moments.weights
-        return np.rint(np.hstack([linear, products]) * unit).astype(np.int64)
+        entries = np.column_stack([np.ones(len(numbers)), numbers, products])
+        return np.rint(entries * moments.scales[: moments.plain] * unit).astype(np.int64)
 
     def _add_categories(self, state: Int64Array, numbers: FloatArray, codes: Int64Array) -> None:
         """Add counts and sums by value, and then counts of pairs of values, one after the other."""
         unit, blocks = 1 << self.bits, self.sums.moments.blocks
         each = np.column_stack([np.ones(len(numbers)), numbers])
-        each[:, -1] *= self.sums.moments.weight
-        each = np.rint(each * float(unit))
+        plain = self.sums.moments.plain
+        scales = self.sums.moments.scales[plain : plain + each.shape[1]]  # of every value
+        each = np.rint(each * scales * float(unit))
         width, start = each.shape[1], 0
         for size, own in zip(blocks, codes.T, strict=True):
             cells = state[start : start + size * width].reshape(size, width)

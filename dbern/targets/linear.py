@@ -282,7 +282,7 @@ class RidgeRegression(Learner):
         quadratic = self.degree == 2
         return Combination(
             LEAST_SQUARES, low=response.low, high=response.high, constant=1.0,
-            response=response.name, weight=weight, ridge=self._ridge,
+            response=response.name, weight=weight, products="weighted", ridge=self._ridge,
             degree=2 if quadratic else None,
             lists=schema.domain.blocks if quadratic else (),
         )  # fmt: skip

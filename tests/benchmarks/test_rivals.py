@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 from rivals import __main__ as command
+from rivals.cells import Cell
 from rivals.functional import Functional, objective
 from rivals.gaussian_process import DELTA, GaussianProcess, analytic_delta, analytic_sigma
 from rivals.laplace_process import LaplaceProcess
@@ -19,7 +20,7 @@ from rivals.piecewise import PiecewiseConstant
 from rivals.printed import Printed, PrintedChoice
 from rivals.quantization import Quantization
 from rivals.random_features import RandomFeatures, fourier_weights
-from rivals.table import MECHANISMS, errors_of, measure, rows, to_json, to_markdown
+from rivals.table import MECHANISMS, errors_of, measure, rows, to_markdown
 from rivals.tasks import Task, density_kernel, every_task, figure_one, figure_two, mixture
 from rivals.trigonometric import Trigonometric
 
@@ -232,8 +233,9 @@ def test_the_table_is_the_same_twice_and_travels(tmp_path):
     assert [row.epsilon for row in found] == [0.1, 0.1, 1.0, 1.0]
     for row in found:
         assert row.mean_absolute < row.mean_sup <= 1.01 * row.quantile_95
-    read = json.loads(to_json(found))
-    assert [one["mean_sup"] for one in read] == [row.mean_sup for row in found]
+    for row in found:
+        assert 0 < row.cell.error < row.cell.mean == row.mean_sup
+        assert row.cell.panel == f"functions, {row.guarantee}"
     header, rule, *lines = to_markdown(found).splitlines()
     assert {line.count("|") for line in (header, rule, *lines)} == {10}
     assert "| 0.1 |" in lines[0]
@@ -251,13 +253,16 @@ def test_a_release_is_a_function_of_points():
 def test_the_command_covers_every_mechanism(tmp_path, capsys):
     files = {kind: tmp_path / f"table.{kind}" for kind in ("json", "markdown")}
     options = [part for kind, path in files.items() for part in (f"--{kind}", str(path))]
-    command.main(["--task", "Figure", "--epsilon", "1", "--repeats", "2", *options])
-    assert capsys.readouterr().out == files["markdown"].read_text()
-    read = json.loads(files["json"].read_text())
+    command.main(
+        ["--part", "functions", "--task", "Figure", "--epsilon", "1", "--seeds", "1", *options]
+    )
+    out = capsys.readouterr().out
+    assert out == files["markdown"].read_text()
+    read = [Cell(**one) for one in json.loads(files["json"].read_text())]
     tasks = [task for task in every_task() if task.name.startswith("Figure")]
     assert len(tasks) == 3
     expected = {(m.name, t.name) for t in tasks for m in MECHANISMS if m.applies(t)}
-    assert {(row["mechanism"], row["task"]) for row in read} == expected
-    missing = [row for row in read if row["mean_sup"] is None]
-    assert all("dbern" in row["mechanism"] and "no release" in row["setting"] for row in missing)
-    assert all(row["mean_sup"] < row["mean_absolute"] * 40 for row in read if row not in missing)
+    assert {(cell.learner, cell.table) for cell in read} == expected
+    missing = [cell for cell in read if cell.mean is None]
+    assert all("dbern" in cell.learner and "no release" in cell.note for cell in missing)
+    assert "cells lost: " in out

@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import tracemalloc
 from fractions import Fraction
 
 import pytest
 
 import dbern
+from dbern.cli.ask import _shapes
+from dbern.errors import SpecError
 
 pytestmark = pytest.mark.slow
 BOX = {"x": (2.0, 7.5), "y": (None, 0.25)}
@@ -79,6 +82,84 @@ def test_polygons_are_read_from_geojson(released, run, project):
     (row,) = json.loads(ran.out)["questions"][0]["answers"]
     with released.confidence(0.05, questions=1) as asked:
         assert [row["value"], row["low"], row["high"]] == numbers(asked.mass(shape))
+
+
+def feature(i):
+    corners = [[i, -0.5], [i + 2.0, -0.5], [i + 2.0, 0.5], [i, -0.5]]
+    return {"type": "Feature", "id": i, "geometry": {"type": "Polygon", "coordinates": [corners]}}
+
+
+@pytest.mark.parametrize("name", ["some.geojson", "some.geojsonl", "some.ndjson"])
+def test_a_file_of_polygons_is_read_in_parts(released, run, project, monkeypatch, name):
+    monkeypatch.setattr("dbern.cli.ask._NUMBERS", 2 * max(1024, released.measures[0].values.size))
+    monkeypatch.setattr("dbern.cli.ask._READ", 7)
+    features = [feature(i) for i in range(1, 6)]
+    whole = {"name": 'a "features": [', "v": 12, "features": features, "type": "FeatureCollection"}
+    text = json.dumps(whole, indent=1)
+    if name != "some.geojson":
+        text = "\n".join(map(json.dumps, features)) + "\n\n"
+    (project.folder / name).write_text(text)
+    ran = run("ask", "out.zarr", "--mass", name, "--csv")
+    assert ran.code == 0, ran.err
+    rows = list(csv.DictReader(io.StringIO(ran.out)))
+    assert [int(row["region"]) for row in rows] == [0, 1, 2, 3, 4]
+    part = {"type": "FeatureCollection", "features": features[2:4]}
+    with released.confidence(0.05) as asked:
+        answer = asked.mass(part, beta=str(Fraction(1, 20) * 2 / 5))
+    ends = [[float(row[end]) for row in rows[2:4]] for end in ("value", "low", "high")]
+    assert ends == [getattr(answer, end).values.tolist() for end in ("value", "low", "high")]
+
+
+@pytest.mark.parametrize("name", ["some.geojson", "some.geojsonl"])
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ('"type"', ": feature 3: cannot be read as GeoJSON"),
+        ('"type": "Feature", "geometry": null, "x"', ": feature 3: region: write GeoJSON of type"),
+        ('"geometry": {"type": "Polygon", "coordinates": [[[0, 99]]]}, "x"', "3: region: a ring"),
+        ('"geometry": {"type": "Polygon", "coordinates": 7}, "x"', "3: region: coordinates must"),
+    ],
+)
+def test_a_damaged_feature_is_named(released, run, project, name, damage, said):
+    texts = [json.dumps(feature(i)) for i in (1, 2)]
+    texts.append("{" + damage + ": 0}" if said[-7:] != "GeoJSON" else "{" + damage)
+    between = ",\n" if name == "some.geojson" else "\n"
+    text = between.join(texts)
+    text = '{"type": "FeatureCollection", "features": [' + text if "," in between else text
+    (project.folder / name).write_text(text + ("]}" if "," in between else "\n"))
+    ran = run("ask", "out.zarr", "--mass", name)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{name}: feature 3: " in ran.err
+    assert said in ran.err
+
+
+@pytest.mark.parametrize("name", ["some.geojson", "some.ndjson"])
+def test_a_large_file_of_polygons_takes_little_memory(project, name):
+    """So many features that the file is ten times as large as what is held of it."""
+    line = json.dumps(feature(3))
+    path = project.folder / name
+    with path.open("w") as file:
+        file.write('{"features": [' if name == "some.geojson" else "")
+        between = ",\n" if name == "some.geojson" else "\n"
+        file.writelines(line + between for _ in range(100_000))
+        file.write(line + ("]}" if name == "some.geojson" else ""))
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in _shapes(path)) == 100_001
+        assert tracemalloc.get_traced_memory()[1] < path.stat().st_size / 10
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "7", "[]", '{"features": 7}', '{"features": [7]}', '{"features": [{}', "{" * 99_999],
+)
+def test_what_is_no_geojson_is_refused(tmp_path, text):
+    path = tmp_path / "some.json"
+    path.write_text(text)
+    with pytest.raises(SpecError, match="cannot be read as GeoJSON"):
+        list(_shapes(path))
 
 
 @pytest.mark.parametrize(

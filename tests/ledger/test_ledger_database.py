@@ -17,7 +17,7 @@ import pytest
 
 import dbern.ledger
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, SpecError
-from dbern.ledger import BudgetLedger, resolve_url
+from dbern.ledger import BudgetLedger, resolve_url, sqlite
 from dbern.ledger.sqlite import SqliteBackend
 from dbern.privacy.budget import Budget
 
@@ -299,9 +299,14 @@ def test_amounts_are_stored_as_exact_text(ledger, path, ask):
     assert rows == [("1/3", "text", "text")]
 
 
-def test_connections_are_as_safe_as_sqlite_can_be(path, url):
+PRAGMAS = sqlite._PRAGMAS  # before conftest.py has the tests wait for no disk
+
+
+def test_connections_are_as_safe_as_sqlite_can_be(path, url, monkeypatch):
+    monkeypatch.setattr(sqlite, "_PRAGMAS", PRAGMAS)
     with SqliteBackend(path).write() as connection:
         wanted = {"journal_mode": "delete", "synchronous": 3, "secure_delete": 1, "foreign_keys": 1}
+        wanted["auto_vacuum"] = 1
         for pragma, value in wanted.items():
             assert connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() == value
         refused = pytest.raises(sqlite3.OperationalError, match="locked")
@@ -348,3 +353,11 @@ def test_an_unfinished_release_keeps_its_plan_whole(ledger, ask, advance):
     spent = advance(ledger.reserve(ask(plan=LARGE)), "spent")
     ledger.reconcile([])
     assert ledger.find("trips", "density").plan == spent.plan == LARGE
+
+
+def test_a_connection_writes_nothing(path, url):
+    """SQLite counts what was committed in bytes 24 to 27 of the file."""
+    before = path.read_bytes()
+    with SqliteBackend(path).write() as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM audit")
+    assert path.read_bytes() == before

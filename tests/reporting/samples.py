@@ -61,6 +61,10 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         "target": {"kind": "nadaraya-watson", "bandwidth": [1.0]},
         "data__response": {"column": "response", "bounds": [-1.5, 1.5]},
     }),
+    "response map": ("2", {
+        "target": {"kind": "nadaraya-watson", "bandwidth": [1.0, 0.3]},
+        "data__response": {"column": "response", "bounds": [-1.5, 1.5]},
+    }),
     "boundary": ("2", {"target": _MACHINE, "data__label": _TWO}),
     "regions": ("2", {"target": _MACHINE, "data__label": _CLASSES}),
     "sigmoid": ("1", {

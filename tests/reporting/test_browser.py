@@ -23,6 +23,7 @@ from dbern.synopsis.questions.smoothing import density_sides
 
 pytestmark = pytest.mark.slow
 WIDTHS = (390, 1280)
+KINDS = ["curve", "map", "groups", "bins", "slices", "regions", "regression", "response map"]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def pages(tmp_path_factory, client):
     """A page of each layout: a curve, one map, many maps, regions, budgets."""
     folder = tmp_path_factory.mktemp("pages")
     made = {}
-    for kind in ("curve", "map", "groups", "bins", "slices", "regions"):
+    for kind in KINDS:
         (folder / kind).mkdir()
         project = Project(folder / kind)
         made[kind] = synopsis_page(make(project, kind, client))
@@ -50,7 +51,7 @@ def pages(tmp_path_factory, client):
     return folder
 
 
-@pytest.mark.parametrize("kind", ["curve", "map", "groups", "bins", "slices", "regions", "budgets"])
+@pytest.mark.parametrize("kind", [*KINDS, "budgets"])
 def test_a_page_looks_right_in_a_browser(debugger, pages, kind):
     for width in WIDTHS:
         for scheme in ("light", "dark"):
@@ -187,6 +188,85 @@ def test_the_slider_shows_the_density_that_python_answers(debugger, pages):
     peak = np.prod([one.peak for one in kernels]) / synopsis.domain.volume
     half = np.reshape(widths, (200, 200))[np.ix_(places, places)].T.ravel()
     np.testing.assert_allclose(half, peak * (high - low) / 2, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:each answer holds")
+@pytest.mark.parametrize("kind", ["regression", "response map"])
+def test_a_box_has_the_mean_response_that_python_answers(debugger, pages, kind):
+    asked = dbern.open(pages / kind / "out.zarr").distribution()
+    records = "({...document.getElementById('live-records').dataset})"
+    told, of_rows = ask(debugger, pages / f"{kind}.html", (0.2, 0.9, 0.7, 0.25), records)
+    region = dict(zip(asked.domain.names, json.loads(told["box"]), strict=True))
+    for found, target in ((told["found"], "smoothed"), (of_rows["shares"], "records")):
+        value, low, high = json.loads(found)
+        answer = asked.average(region, target=target)
+        assert abs(value - answer.value) < 1e-9
+        assert -1.5 <= low <= answer.low + 1e-9
+        assert answer.high <= high + 1e-9 <= 1.5 + 2e-9
+        if target == "smoothed":  # by the tail, and sides of differences: hardly wider
+            assert high - low < 1.5 * (answer.high - answer.low) + 0.05
+    counts, known = json.loads(of_rows["counts"]), asked.count(region)
+    assert counts[1] <= known.low + 1e-6
+    assert known.high - 1e-6 <= counts[2]
+
+
+_SHOWN = """(() => {
+    const data = Bokeh.documents.at(-1).get_model_by_name("cells").data;
+    return ["value", "low", "high", "image"].map((one) => Array.from(data[one]?.[0]?.length
+        ? data[one][0] : data[one] ?? []));
+})()"""
+
+
+@pytest.mark.parametrize(("kind", "stop"), [("regression", 4), ("response map", None)])
+def test_a_regression_is_shown_as_python_answers_it(debugger, pages, kind, stop, monkeypatch):
+    asked = dbern.open(pages / kind / "out.zarr").distribution()
+    widths = [own.bandwidth * axis.width for own, axis in
+              zip(asked.kernels, asked.domain.axes, strict=True)]  # fmt: skip
+    slide = [] if stop is None else [chosen("stop", stop, "input")]
+    name = "document.getElementById('live-bandwidth').textContent"
+    *_, told, shown = ask(debugger, pages / f"{kind}.html", *slide, name, _SHOWN)
+    factor = float(told.split()[0]) / widths[0]
+    assert (factor > 1) == (stop is not None)
+    axes, count = asked.domain.axes, 401 if len(widths) == 1 else 200
+    places = np.array([0, 57, 110, 199])
+    mesh = np.meshgrid(*[places] * len(axes), indexing="ij")
+    unit = (np.stack(mesh, -1).reshape(-1, len(axes)) + 0.5) / count
+    points = np.column_stack([axis.at(unit[:, i]) for i, axis in enumerate(axes)])
+    which = places if len(axes) == 1 else np.add.outer(places, count * places).ravel()
+    value, low, high = (np.array(one)[which] for one in shown[:3])
+    # The band is that of as many places as there are, by the tail.
+    monkeypatch.setattr("dbern.synopsis.questions.responses._FEW", 1)
+    beta = 0.05 * len(places) ** len(axes) / count ** len(axes)
+    answer = asked.curve(points, bandwidth=[factor * one for one in widths], beta=beta)
+    np.testing.assert_allclose(value, answer.value, atol=1e-9)
+    assert (low <= answer.low + 1e-9).all()
+    assert (answer.high <= high + 1e-9).all()
+    np.testing.assert_allclose(low, answer.low, atol=1e-2)  # the largest weight is told more simply
+    np.testing.assert_allclose(high, answer.high, atol=1e-2)
+
+
+@pytest.mark.filterwarnings("ignore:each answer holds")
+def test_the_largest_group_is_the_one_that_python_is_sure_of(debugger, pages, monkeypatch):
+    asked = dbern.open(pages / "bins" / "out.zarr").distribution()
+    parts = "({...document.getElementById('live-parts').dataset})"
+    show = chosen("show", "likeliest", "change")
+    ((told, _), shown, found) = ask(debugger, pages / "bins.html", show, _SHOWN, parts)
+    region = dict(zip(asked.domain.names, json.loads(told["box"]), strict=True))
+    answer = asked.average(region, target="smoothed")
+    for group, (value, low, high) in enumerate(json.loads(found["found"])):
+        assert abs(value - float(answer.value[group])) < 1e-9
+        assert low <= float(answer.low[group]) + 1e-9
+        assert float(answer.high[group]) <= high + 1e-9
+    places = np.linspace(3, 196, 9).astype(int)
+    unit = (np.stack(np.meshgrid(places, places, indexing="ij"), -1).reshape(-1, 2) + 0.5) / 200
+    points = np.column_stack([axis.at(unit[:, i]) for i, axis in enumerate(asked.domain.axes)])
+    monkeypatch.setattr("dbern.synopsis.questions.responses._FEW", 1)
+    likely = asked.classes(points, beta=0.05 * len(points) / 200**2)
+    codes = np.array(shown[3])[np.add.outer(places, 200 * places).ravel()].astype(int)
+    np.testing.assert_array_equal(codes % 3, np.asarray(likely.value).argmax(axis=1))
+    sure = np.asarray(likely.low).any(axis=1)
+    assert ((codes < 3) <= sure).all()
+    assert 0 < (codes < 3).sum() <= sure.sum() <= (codes < 3).sum() + 3
 
 
 def test_numbers_that_are_typed_move_the_box(debugger, pages):

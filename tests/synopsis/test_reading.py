@@ -122,7 +122,8 @@ def test_a_grid_equals_a_call_at_its_points(releases, dimensions):
     synopsis = releases[dimensions].synopsis
     for h in (None, 2, [1, 4, 2][:dimensions]):
         grid = synopsis.grid([5, 4, 3][:dimensions], h=h)
-        assert grid.dims == tuple(list(BOUNDS)[:dimensions])
+        assert grid.dims == tuple(list(BOUNDS)[:dimensions])[::-1]  # upright
+        grid = grid.transpose(*synopsis.domain.names)
         for name in grid.dims:
             assert [grid[name].values[0], grid[name].values[-1]] == BOUNDS[name]
         mesh = np.meshgrid(*(grid[name].values for name in grid.dims), indexing="ij")

@@ -191,7 +191,7 @@ def test_every_query_of_a_release_agrees(project, client, monkeypatch):
         patch.setattr("dbern.synopsis.arrays._GRID_POINTS", 11)  # two rows at a time
         grid = synopsis.grid((7, 5))
     at = np.array(list(itertools.product(grid["x"].values, grid["y"].values)))
-    np.testing.assert_allclose(grid.values.ravel(), synopsis(at), atol=1e-9 * exact.max())
+    np.testing.assert_allclose(grid.values.T.ravel(), synopsis(at), atol=1e-9 * exact.max())
     nearest = synopsis(points, method="nearest")
     assert np.abs(nearest[:-2] - exact).max() < 0.6 * exact.max()
     assert np.isfinite(synopsis(points[:-2], h="auto")).all()

@@ -19,7 +19,7 @@ from dbern.privacy.calibration import LaplaceNoise
 from dbern.releasing import publish as publishing
 from dbern.strategies.base import Entries
 from dbern.targets import FunctionalMean
-from dbern.targets.functional_mean import CurveSums
+from dbern.targets.functional_mean import CurveSums, _chosen_degree, _most_degree
 from dbern.testing import search
 
 SEED = 230900125
@@ -47,20 +47,22 @@ def test_the_polynomials_are_orthonormal_on_their_grid(points):
     np.testing.assert_allclose(found.T @ found / points, np.eye(count), atol=1e-9)
 
 
-@pytest.mark.parametrize(("degree", "points"), [(0, 2), (2, 9), (5, 40), (9, 300)])
+@pytest.mark.parametrize(("degree", "points"), [(0, 2), (2, 9), (5, 40), (9, 300), (13, 64)])
 def test_the_worst_curves_move_the_integers_by_all_that_is_proved(degree, points):
     vector = sums(degree, points)
     accumulator = accumulated(vector, 1)
     unit = vector.response.radius * 2.0**-accumulator.bits
     most = {norm: vector.sensitivity(Entries(degree + 1), norm).value for norm in (1, 2)}
     moved = {1: 0.0, 2: 0.0}
-    for signs in itertools.product((1, -1), repeat=degree + 1):
+    tried = itertools.product((1, -1), repeat=degree + 1)
+    few = np.random.default_rng(SEED).choice([1, -1], (4000, degree + 1))  # where they are many
+    for signs in tried if degree < 12 else few:
         curve = np.where(np.array(signs) @ vector.table > 0, 3.0, -2.0)
         apart = state_of(accumulator, curve[None]) - state_of(accumulator, 1.0 - curve[None])
         for norm in (1, 2):
             moved[norm] = max(moved[norm], unit * float(np.linalg.norm(apart, norm)))
     slack = [accumulator.errors.kernel_norms[norm - 1] for norm in (1, 2)]
-    assert 0.9999 * most[1] <= moved[1] <= most[1] + slack[0]
+    assert (0.9999 if degree < 12 else 0.85) * most[1] <= moved[1] <= most[1] + slack[0]
     assert 0.8 * most[2] <= moved[2] <= most[2] + slack[1]
     assert most[1] <= 2.0001 * 2.5 * math.sqrt(degree + 1)
     added = vector.added_sensitivity(Entries(degree + 1), 1).value
@@ -161,9 +163,10 @@ def test_without_noise_it_is_the_polynomial_of_the_mean_curve(project, client, m
     project.grant("1000000")
     given = spec(project, budget={"epsilon": "1000000"})
     synopsis = dbern.release(given, client=client).synopsis
+    assert synopsis.metadata["target"]["degree"] == synopsis.combination.degree == 13
     t = np.linspace(0, 24, 50)
     mean = (curves[1:].astype(np.float32).sum(axis=0) + 0.5) / 200  # the missing one in the middle
-    basis = grid_polynomials(t / 24, 50, 7)
+    basis = grid_polynomials(t / 24, 50, 14)
     np.testing.assert_allclose(synopsis(t), basis @ (basis.T @ mean) / 50, atol=1e-4)
     assert synopsis.meaning == "response"
     assert np.isnan(synopsis([25.0])).all()
@@ -177,7 +180,7 @@ def test_without_noise_it_is_the_polynomial_of_the_mean_curve(project, client, m
 def test_the_band_covers_and_is_not_wide(project, client):
     curves = write(project, rows=4000)
     project.grant()
-    synopsis = dbern.release(spec(project), client=client).synopsis
+    synopsis = dbern.release(spec(project, target={**TARGET, "degree": 6}), client=client).synopsis
     t = np.linspace(0, 24, 50)
     basis = grid_polynomials(t / 24, 50, 7)
     mean = (curves[1:].sum(axis=0) + 0.5) / 4000
@@ -196,8 +199,11 @@ def test_what_does_not_fit_is_refused(project):
     for changes, text in (
         ({"data__response": {**column, "points": None}}, r"data.response.points: is missing"),
         ({"data__bounds": plane}, r"curves are over one axis of numbers, not 2"),
-        ({"target": {**TARGET, "degree": 12}}, r"target.degree: .*from 0 to 11"),
-        ({"data__response": {**column, "points": 9}}, r"at most 5 for a grid of 9 points"),
+        ({"target": {**TARGET, "degree": 32}}, r"target.degree: .*from 0 to 31"),
+        (
+            {"data__response": {**column, "points": 9}, "target": {**TARGET, "degree": 6}},
+            r"at most 5 for a grid of 9 points",
+        ),
         (units, r'curves are for unit = "row"'),
         ({"target": {**TARGET, "kind": "ridge-regression"}}, r'points: .*write kind = "functional'),
     ):
@@ -217,3 +223,16 @@ def test_a_plan_warns_of_noise_that_hides_any_curve(project):
     notes = dbern.plan(spec(project, budget={"epsilon": "0.01"})).notes
     assert any(note.startswith("WARNING: it hides any curve") for note in notes)
     assert not any("WARNING" in note for note in dbern.plan(spec(project)).notes)
+
+
+def test_auto_is_nearest_to_a_power_of_rows_times_epsilon():
+    for points, n, epsilon in itertools.product((2, 9, 100, 4096), (1, 40, 3000), (0.1, 1, 50)):
+        most, ideal = _most_degree(points), 2 / 3 * (n * epsilon) ** 0.4 - 1
+        found = _chosen_degree(points, n, Fraction(epsilon))
+        assert found == min(max(math.floor(ideal + 0.5), 0), most)
+
+
+def test_a_plan_tells_the_degree_that_it_chose(project):
+    write(project)
+    notes = dbern.plan(spec(project, budget={"epsilon": "0.3"})).notes
+    assert notes[0].startswith("degree 2: noise of a value ")

@@ -27,10 +27,11 @@ SEED = 1807
 
 def exact(moments: Moments, z: np.ndarray) -> np.ndarray:
     """The entries of one record, or of many, by their definition."""
-    first, second = moments.pairs
+    first, second = np.triu_indices(moments.numbers)
     products = z[..., first] * z[..., second] - 0.5 * (first == second)
-    ones = np.ones((*z.shape[:-1], 1))
-    return np.concatenate([np.concatenate([ones, z], -1) * moments.weights, products], -1)
+    products *= 1 + (second == moments.numbers - 1)
+    ones = np.full((*z.shape[:-1], 1), moments.weight)
+    return np.concatenate([ones, z[..., :-1], moments.weight * z[..., -1:], products], -1)
 
 
 def largest(moments: Moments, norm: int, rng: np.random.Generator) -> float:
@@ -42,8 +43,7 @@ def largest(moments: Moments, norm: int, rng: np.random.Generator) -> float:
     d, best = moments.numbers, 0.0
     for start in range(12):
         z = np.ones(d) if start < 4 else rng.choice([-1.0, 0.0, 1.0], d)
-        w = np.full(d, -1 / (d + 1)) if start == 0 else rng.uniform(-1, 1, d)
-        w = np.append(np.zeros(d - 1), -1.0) if start == 1 else w
+        w = np.append(np.zeros(d - 1), [-0.5, -1.0][start]) if start < 2 else rng.uniform(-1, 1, d)
         found = 0.0
         for _ in range(8):
             for i in range(2 * d):
@@ -57,8 +57,8 @@ def largest(moments: Moments, norm: int, rng: np.random.Generator) -> float:
     return best
 
 
-@pytest.mark.parametrize("numbers", [1, 2, 3, pytest.param(5, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("weight", [1, 2, 4])
+@pytest.mark.parametrize("numbers", [2, 3, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("weight", [2, 5])
 @pytest.mark.parametrize("norm", [1, 2])
 def test_no_replacement_moves_the_moments_by_more_than_is_proved(numbers, weight, norm):
     moments, rng = Moments(numbers, weight), np.random.default_rng(SEED + numbers)
@@ -66,17 +66,32 @@ def test_no_replacement_moves_the_moments_by_more_than_is_proved(numbers, weight
     found = largest(moments, norm, rng)
     everyone = exact(moments, np.vstack([rng.choice([-1, 0, 1], (400, numbers)), np.ones(numbers)]))
     missing = float(np.linalg.norm(everyone, norm, axis=1).max())
-    assert (0.999 if norm == 1 else 0.9) * bound <= max(found, missing) <= bound
+    near = 0.9 if norm == 2 else 0.999 if weight == 2 else 0.95
+    assert near * bound <= max(found, missing) <= bound
     added = moments.added_sensitivity(norm).value
     assert 0.999 * added <= missing <= added
 
 
-def test_the_moments_bound_is_the_one_that_was_refereed():
-    for d in range(1, 6):
-        published = max(d * (d + 2) ** 2 / (2 * (d + 1)), 1 + d + d**2 / 2)
-        assert Moments.of(d) == Moments(d, 1)
-        assert Moments(d, 1).sensitivity(1).value == pytest.approx(published, rel=1e-9)
-        assert Moments(d, 1).added_sensitivity(1).value == pytest.approx(1 + d + d**2 / 2, rel=1e-9)
+def test_the_count_and_the_response_are_weighed_more_where_entries_are_many():
+    assert [Moments.of(d).weight for d in (1, 7, 8, 20, 64)] == [2, 3, 3, 8, 57]
+    lists = (3,) * 7
+    costs = [Moments(6, a, lists).sensitivity(1).value for a in (2, Moments.of(6, lists).weight)]
+    assert 1 < costs[1] / costs[0] < 1.06
+
+
+def test_older_moments_weigh_the_count_and_sums_of_the_response_alone():
+    x, y = drawn(300, 5, axes=2)
+    v = np.column_stack([np.ones(300), np.arange(300) % 2, 1 - np.arange(300) % 2, x, y])
+    products = v.T @ v / 300
+    older = Moments(3, 7, (2,), older=True)
+    entries = older.of_products(products)
+    assert entries[[0, 3]] == pytest.approx([7.0, 7 * y.mean()])
+    assert entries[9] == pytest.approx(np.square(y).mean() - 0.5)
+    assert entries[[10, 13]] == pytest.approx([0.5, 7 * y[1::2].sum() / 300])
+    np.testing.assert_allclose(older.products(entries, 1.0), products, atol=1e-12)
+    found = [least_squares(Measured.of(one, one.of_products(products), 1e-9), 4, range(4))
+             for one in (older, Moments.of(3, (2,)))]  # fmt: skip
+    np.testing.assert_allclose(found[0].slopes, found[1].slopes, atol=1e-6)
 
 
 def sums(axes: int) -> MomentSums:
@@ -121,7 +136,7 @@ def test_rounding_moves_no_integer_by_more_than_a_unit(n, norm):
     accumulator, d = accumulated(vector, n), 7
     unit = 2.0**accumulator.bits
     z = np.vstack([rng.uniform(-1, 1, (300, d)), np.ones((3, d)), np.full((1, d), -1 / 8)])
-    z[-2] = np.append(np.zeros(d - 1), -1.0)
+    z[-2] = np.append(np.zeros(d - 1), -0.5)
     z[-4] = [1, 1, 1, -1, -1, -1, -1]
     integers = accumulator._integers(z).astype(float)
     apart = np.linalg.norm(integers[:, None] - integers, norm, axis=-1)
@@ -134,7 +149,7 @@ def test_rounding_moves_no_integer_by_more_than_a_unit(n, norm):
 def test_no_sum_overflows():
     for n in (1, 10**6, most_rows(1), 2**45 - 1):
         accumulator = accumulated(sums(62), n)
-        assert n * accumulator.sums.moments.weight << accumulator.bits < 2**62
+        assert n * accumulator.sums.moments.largest_entry << accumulator.bits < 2**62
         assert accumulator.bits >= 9
 
 
@@ -313,7 +328,7 @@ def test_a_release_without_noise_is_least_squares(project, client, monkeypatch):
     with pytest.raises(dbern.SpecError, match="ridge: must be above 0"):
         synopsis.regression(ridge=-1.0)
     (moments,) = synopsis.arrays
-    vars(moments)["_measured"] = replace(moments._measured, deviation=0.03)
+    vars(moments)["_measured"] = replace(moments._measured, noise=np.full((4, 4), 0.01))
     drowned = synopsis.regression()
     assert math.isnan(drowned.r2)
     assert math.isnan(drowned.residual)

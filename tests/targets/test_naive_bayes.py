@@ -325,7 +325,8 @@ def test_the_factored_release_is_naive_bayes(project, client, monkeypatch, class
     assert predicted[clear].tolist() == np.array(classes)[best.astype(int)][clear].tolist()
     if sizes == "usual":
         assert_posterior(synopsis, np.stack(scores))
-    np.testing.assert_allclose(synopsis.grid(9).values.reshape(found.shape), found, atol=1e-9)
+    grid = synopsis.grid(9).transpose(*synopsis.domain.names, ...)
+    np.testing.assert_allclose(grid.values.reshape(found.shape), found, atol=1e-9)
     low, high = synopsis.interval(GRID)
     assert ((low <= exact) & (exact <= high)).all()
     assert np.isnan(synopsis(np.array([[0.5, 1.5]]))).all()
@@ -373,7 +374,7 @@ def test_the_gaussian_release_is_that_of_scikit_learn(project, client, monkeypat
     assert_posterior(synopsis, exact.T)
     clear = np.ptp(found, axis=1) > 0.1
     assert (synopsis.predict(GRID) == model.predict(GRID))[clear].all()
-    grid = synopsis.grid(9)
+    grid = synopsis.grid(9).transpose(*synopsis.domain.names, ...)
     np.testing.assert_allclose(grid.values.reshape(-1, 3), found, atol=1e-9)
     assert grid["class"].values.tolist() == classes
 

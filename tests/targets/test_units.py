@@ -24,6 +24,7 @@ from dbern.privacy.budget import PrivacyUnit, Protection
 from dbern.privacy.keystream import content_words
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish as publishing
+from dbern.synopsis.bands import lower_bound_of
 
 NULL = math.nan
 USERS = {"unit": {"column": "user", "max_contributions": 3}, "normalizer": "4"}
@@ -309,7 +310,8 @@ def test_a_release_counts_what_is_bounded(project, client, monkeypatch):
     synopsis = dbern.release(spec, client=client).synopsis
     assert synopsis.metadata["unit"] == "user (at most 2 rows)"
     moved = synopsis.metadata["components"][0]["sensitivity"]["function"]
-    assert 29.9 < synopsis._lower_bound(1e-40).value / (moved / 2) <= 30  # units of 2 in 60 rows
+    least = lower_bound_of(synopsis.metadata, synopsis.arrays[0], 1e-40).value
+    assert 29.9 < least / (moved / 2) <= 30  # units of 2 in 60 rows
     total = float(synopsis.grid(201).integrate(["x", "y"]))
     rows = sum(min(2, users.count(user)) for user in set(users))
     # Most of the kernel lies inside the bounds.

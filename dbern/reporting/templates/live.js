@@ -12,7 +12,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   const arrays = facts.arrays.map((one) => new Float64Array(bytes(one)));
   const ends = (i) => [axes[i].low, axes[i].high - axes[i].low];
   const state = {
-    group: 0, stop: Number(root.dataset.start), slice: Number(find("live-slice")?.value ?? 0),
+    group: 0, show: facts.shows[0], stop: Number(root.dataset.start), slice: Number(find("live-slice")?.value ?? 0),
     box: axes.map((_, i) => (i === 2 ? [0, 1] : [0.3, 0.7]).map((part) => ends(i)[0] + part * ends(i)[1])),
   };
 
@@ -54,8 +54,8 @@ document.addEventListener("DOMContentLoaded", async () => {
     });
     return found;
   };
-  const sums = (rows) => {
-    let values = released[state.group], shape = [...facts.shape];
+  const sums = (values, rows) => {
+    let shape = [...facts.shape];
     for (let i = rows.length - 1; i >= 0; i--) { values = along(values, shape, i, rows[i]); shape[i] = rows[i].length; }
     return values;
   };
@@ -69,70 +69,85 @@ document.addEventListener("DOMContentLoaded", async () => {
   };
 // Without bins: the integral of what was released, and of its band.
   const summed = () => {
-    const value = facts.volume * sums(axes.map((_, i) => [between(i, ...state.box[i].map((end) => share(i, end)))]))[0];
+    const value = facts.volume * sums(released[state.group], axes.map((_, i) => [between(i, ...state.box[i].map((end) => share(i, end)))]))[0];
     const error = facts.band * state.box.reduce((size, [low, high]) => size * (high - low), 1);
     return [value, Math.max(0, value - error), Math.min(1, value + error)];
   };
 
-  // Intervals: dbern.synopsis.questions.measure, many_boxes and quotients.
-  const counting = facts.counting;
+  // Intervals: dbern.synopsis.questions, `quotients` and `many_boxes` of measure.py, and responses.py.
+  const counting = facts.counting, parts = counting?.parts;
   const total = (values) => values.reduce((a, b) => a + b, 0);
+  const most = (values) => values.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
+  const spread = (values) => values.reduce((a, b) => a + Math.abs(b), 0);
+  const dot = (a, b) => a.reduce((all, one, j) => all + one * b[j], 0);
+  const plus = (a, b) => a.map((one, at) => one + b[at]);
+  const bins = counting ? released.map((values) => values.map((one) => one / counting.unit)) : [];
+  const all = counting && bins.reduce(plus);
   const row = (i, table, at) => arrays[table].subarray(at * facts.shape[i], (at + 1) * facts.shape[i]);
-  // What is told of products of rows of weights, one below, one near and one above on each axis:
-  // for every choice of one place an axis. `whole`: as shares of all that count.
-  const NAMES = ["low", "high", "gap"];
-  const told = (sides, [q, loose], whole) => {
-    sides = sides.map((one) => ({ ...one, gap: one.low.map((own, at) => own.map((low, j) => low - one.high[at][j])) }));
-    const counts = sides.map((one) => one.near.length), size = counts.reduce((a, b) => a * b);
-    const values = released[state.group], base = total(values) / counting.unit;
-    const error = counting.errors[state.group] + 1e-12 * values.reduce((a, b) => Math.max(a, Math.abs(b)), 0) / counting.unit;
-    const high = sides.map(() => "high"), upper = [[high, 1]];
-    const lower = sides.map((_, turn) => [high.map((name, i) => (i !== turn ? name : turn === 0 ? "low" : "gap")), 1]);
-    const each = (of) => sides.map((one) => Object.fromEntries(NAMES.map((name) => [name, one[name].map((own, at) => of(own, one, at))])));
-    const sum = each(total), most = each((own) => own.reduce((a, b) => Math.max(a, Math.abs(b)), 0));
-    const spread = each((own) => own.reduce((a, b) => a + Math.abs(b), 0));
-    const dot = (a, b) => a.reduce((all, one, j) => all + one * b[j], 0);
-    const products = Object.fromEntries(NAMES.map((other) => [other, each((own, one, at) => dot(own, one[other][at]))]));
-    const end = (terms, sign) => {
-      const tops = terms.map(([names]) => sums(names.map((name, i) => sides[i][name])));
-      const over = (of, at, sizes) => terms.reduce((all, [names, part]) => all + (sizes ? Math.abs(part) : part) * names.reduce((one, name, i) => one * of[i][name][at[i]], 1), 0);
-      return Float64Array.from({ length: size }, (_, place) => {
-        const at = [];
-        for (let i = counts.length - 1, rest = place; i >= 0; i--) { at[i] = rest % counts[i]; rest = Math.floor(rest / counts[i]); }
-        let top = 0, square = 0;
-        terms.forEach(([names, part], t) => {
-          top += part * tops[t][place] / counting.unit;
-          terms.forEach(([others, share]) => { square += part * share * names.reduce((all, name, i) => all * products[others[i]][i][name][at[i]], 1); });
-        });
-        top += sign * (loose * (1 + over(most, at, true)) + error * (values.length + over(spread, at, true)));
-        const [by, mixed, own] = whole ? [base, over(sum, at, false), values.length] : [1, 0, 0];
-        const [a, b, c] = [by ** 2 - q ** 2 * own, top * by - q ** 2 * mixed, top ** 2 - q ** 2 * square];
-        const found = by > 0 && a > 0 ? (b + sign * Math.sqrt(Math.max(b ** 2 - a * c, 0))) / a : sign * Infinity;
-        return Math.min(1, Math.max(0, found));
-      });
+  // Of weights that are products of rows, one low, one near and one high an axis, for every choice of a place on each.
+  const known = (given) => {
+    const sides = given.map((one) => ({ ...one, gap: one.low.map((own, at) => own.map((low, j) => low - one.high[at][j])) }));
+    const high = sides.map(() => "high"), terms = { near: [sides.map(() => "near")], high: [high] };
+    terms.low = sides.map((_, turn) => high.map((name, i) => (i !== turn ? name : turn === 0 ? "low" : "gap")));
+    const outer = (rows) => rows.reduce((found, own) => Float64Array.from({ length: found.length * own.length }, (_, at) => found[Math.floor(at / own.length)] * own[at % own.length]), [1]);
+    const over = (end, of) => terms[end].map((names) => outer(sides.map((one, i) => one[names[i]].map(of)))).reduce(plus);
+    const square = (end) => terms[end].flatMap((names) => terms[end].map((others) => outer(sides.map((one, i) => one[names[i]].map((own, at) => dot(own, one[others[i]][at])))))).reduce(plus);
+    const side = (end) => ({
+      of: (values) => terms[end].map((names) => sums(values, sides.map((one, i) => one[names[i]]))).reduce(plus),
+      ...(end === "near" ? {} : { sum: over(end, total), most: over(end, most), spread: over(end, spread), square: square(end) }),
+    });
+    return { low: side("low"), near: side("near"), high: side("high") };
+  };
+  // Where ``top - m base`` is not denied: the first m (sign -1), or the last (1), from 0 to 1.
+  const end = (sign, [q, loose], [top, base, square, mixed, own, largest, error]) => {
+    const moved = top + sign * (loose * largest + error);
+    const a = base ** 2 - q ** 2 * own, b = moved * base - q ** 2 * mixed, c = moved ** 2 - q ** 2 * square;
+    if (!(base > 0 && a > 0)) return sign > 0 ? 1 : 0;
+    return Math.min(1, Math.max(0, (b + sign * Math.sqrt(Math.max(b ** 2 - a * c, 0))) / a));
+  };
+  // What weights tell, with the tail of that name: the "share" of all that count, of a public number of "rows",
+  // or what the "part" of a group, or of the response, is of all there.
+  const told = (weights, what, tail, group = state.group) => {
+    const { low, near, high } = weights, part = what === "part";
+    const own = parts?.response && !part ? all : bins[group], others = part && all.map((one, j) => one - own[j]);
+    const size = own.length, whole = total(own), least = 1e-12 * Math.max(most(own), part ? most(others) : 0);
+    const error = (part ? 2 * parts.error : counting.errors[group]) + least;
+    const lines = (one, other) => {
+      const top = one.of(own), rest = part && other.of(others);
+      if (part) {
+        const { squares, largest } = parts, both = (a, b, [x, y]) => a * x + b * y;
+        return (at) => [
+          top[at], top[at] + rest[at], squares[0] * one.square[at], squares[0] * one.square[at],
+          both(one.square[at], other.square[at], squares), both(2 * one.most[at], other.most[at], largest),
+          error * both(2 * one.spread[at], other.spread[at], largest),
+        ];
+      }
+      const [base, mixed, square] = what === "share" ? [whole, one.sum, size] : [1, null, 0];
+      return (at) => [top[at], base, one.square[at], mixed?.[at] ?? 0, square, 1 + one.most[at], error * (size + one.spread[at])];
     };
-    const low = end(lower, -1), last = end(upper, 1), near = sums(sides.map((one) => one.near));
-    const guess = near.map((one) => (whole ? (base > 0 ? one / counting.unit / base : 0.5) : one / counting.unit));
-    const top = last.map((one, at) => Math.max(one, low[at]));
-    return { value: guess.map((one, at) => Math.min(top[at], Math.max(low[at], one))), low, high: top };
+    const tails = part ? parts[tail] : counting[tail][parts?.response ? 0 : group];
+    const value = near.of(own), base = part ? near.of(all) : value.map(() => (what === "share" ? whole : 1));
+    const below = lines(low, high), above = lines(high, low);
+    const first = value.map((_, at) => end(-1, tails, below(at)));
+    const last = value.map((_, at) => Math.max(first[at], end(1, tails, above(at))));
+    return { value: value.map((one, at) => Math.min(last[at], Math.max(first[at], base[at] > 0 ? one / base[at] : 0.5))), low: first, high: last };
   };
   // The box, by tables of what lies below each end.
-  const inside = (tables, whole) => {
-    const sides = state.box.map((pair, i) => {
-      const [low, high] = pair.map((end) => counting.ends[i].findIndex((one) => Math.abs(one - share(i, end)) < 1e-9));
-      const less = (a, b) => [row(i, tables[i][a], high).map((one, j) => one - row(i, tables[i][b], low)[j])];
-      return { low: less("low", "high"), near: less("near", "near"), high: less("high", "low") };
-    });
-    const found = told(sides, counting.tails[state.group], whole);
-    return [found.value[0], found.low[0], found.high[0]];
+  const inside = (tables) => known(state.box.map((pair, i) => {
+    const [low, high] = pair.map((end) => counting.ends[i].findIndex((one) => Math.abs(one - share(i, end)) < 1e-9));
+    const less = (a, b) => [row(i, tables[i][a], high).map((one, j) => one - row(i, tables[i][b], low)[j])];
+    return { low: less("low", "high"), near: less("near", "near"), high: less("high", "low") };
+  }));
+  // All places, of a slice.
+  const everywhere = (tables) => known(tables.map((one, i) => {
+    const rows = (table) => (i === 2 ? [row(i, table, state.slice)] : Array.from({ length: cells }, (_, at) => row(i, table, at)));
+    return { low: rows(one.low), near: rows(one.near), high: rows(one.high) };
+  }));
+  const scaled = ({ value, low, high }, start, width) => {
+    const [a, b, c] = [value, low, high].map((each) => each.map((one) => start + width * one));
+    return { value: a, low: b, high: c };
   };
-  // All places at another bandwidth.
-  const everywhere = (stop) => {
-    const rows = (i, table) => (i === 2 ? [row(i, table, state.slice)] : Array.from({ length: cells }, (_, at) => row(i, table, at)));
-    const sides = stop.values.map((one, i) => ({ low: rows(i, one.low), near: rows(i, one.near), high: rows(i, one.high) }));
-    const { value, low, high } = told(sides, counting.everywhere[state.group], false);
-    return { values: value.map((one) => stop.peak * one), width: value.map((one, at) => stop.peak * (high[at] - low[at]) / 2) };
-  };
+  const numbers = ({ value, low, high }) => [value[0], low[0], high[0]];
 
   // The library's figures, in the colours of the page.
   let figures = null;
@@ -162,43 +177,65 @@ document.addEventListener("DOMContentLoaded", async () => {
     answer();
   };
   const named = (name) => figures[0].document.get_model_by_name(name);
+  const middles = Array.from({ length: cells }, (_, j) => (j + 0.5) / cells);
+  const drawn = (size) => {
+    const value = sums(released[state.group], axes.map((_, i) => (i === 2 ? [middles[state.slice]] : middles).map((y) => weights(i, y))));
+    const width = axes.length < 3 ? widths.subarray(state.group * size, (state.group + 1) * size) : new Float32Array(size).fill(facts.band);
+    return { value, low: value.map((one, at) => one - width[at]), high: plus(value, width) };
+  };
+  // The group that is the largest at each place, after all others where it is not sure to be.
+  const likeliest = (at) => {
+    const each = released.map((_, group) => told(at, "part", "everywhere", group));
+    const best = each[0].value.map((_, place) => each.reduce((found, one, g) => (one.value[place] > each[found].value[place] ? g : found), 0));
+    const pick = (name) => best.map((g, place) => each[g][name][place]);
+    const rival = (g, place) => each.reduce((top, one, h) => (h === g ? top : Math.max(top, one.high[place])), 0);
+    const sure = best.map((g, place) => each[g].low[place] > Math.min(0.5, rival(g, place)));
+    return { value: pick("value"), low: pick("low"), high: pick("high"), shown: best.map((g, place) => (sure[place] ? g : g + each.length)) };
+  };
   const fill = () => {
     const stop = counting?.stops[state.stop], size = cells ** Math.min(2, axes.length), source = named("cells");
-    const middles = Array.from({ length: cells }, (_, j) => (j + 0.5) / cells);
-    const drawn = () => ({
-      values: sums(axes.map((_, i) => (i === 2 ? [middles[state.slice]] : middles).map((y) => weights(i, y)))),
-      width: axes.length < 3 ? widths.subarray(state.group * size, (state.group + 1) * size) : new Float32Array(size).fill(facts.band),
-    });
-    const { values, width } = stop?.values.length ? everywhere(stop) : drawn();
+    const at = stop?.values.length && (state.show !== "density" || stop.factor !== 1) ? everywhere(stop.values) : null;
+    const found = state.show === "likeliest" ? likeliest(at)
+      : state.show !== "density" ? scaled(told(at, "part", "everywhere"), parts.low, parts.high - parts.low)
+      : at ? scaled(told(at, "rows", "everywhere"), 0, stop.peak) : drawn(size);
+    const { value, low, high } = found, width = high.map((one, place) => (one - low[place]) / 2);
     if (axes.length > 2) {
       const place = ends(2)[0] + middles[state.slice] * ends(2)[1], text = new Date(place * axes[2].scale);
       find("live-slice-name").textContent = axes[2].scale === 1 ? place.toPrecision(4) : text.toISOString().slice(0, 16).replace("T", " ");
     }
     if (axes.length === 1) {
-      const [axis] = axes;
-      const low = [...values].map((one, j) => one - width[j]), high = [...values].map((one, j) => one + width[j]);
-      const [least, most] = [Math.min(0, ...low), Math.max(...high)];
-      named("heights").setv({ start: least, end: most + 0.05 * (most - least) });
+      const [axis] = axes, [least, top] = [Math.min(...low, ...(state.show === "density" ? [0] : [])), Math.max(...high)];
+      named("heights").setv({ start: least - (least < 0 || state.show === "response" ? 0.05 : 0) * (top - least), end: top + 0.05 * (top - least) });
       source.data = {
-        x: middles.map((y) => (axis.low + y * ends(0)[1]) * axis.scale), value: [...values], width: [...width],
-        low, high,
+        x: middles.map((y) => (axis.low + y * ends(0)[1]) * axis.scale), value: [...value], width: [...width],
+        low: [...low], high: [...high],
       };
       return;
     }
     const turned = (from) => {  // rows of an image run along the first axis
-      const found = new Float64Array(size);
-      for (let i = 0; i < cells; i++) for (let j = 0; j < cells; j++) found[j * cells + i] = from(i * cells + j);
-      return [Bokeh.require("core/util/ndarray").ndarray(found.buffer, { dtype: "float64", shape: [cells, cells] })];
+      const image = new Float64Array(size);
+      for (let i = 0; i < cells; i++) for (let j = 0; j < cells; j++) image[j * cells + i] = from(i * cells + j);
+      return [Bokeh.require("core/util/ndarray").ndarray(image.buffer, { dtype: "float64", shape: [cells, cells] })];
     };
-    source.data = { image: turned((at) => values[at]), width: turned((at) => width[at]), ratio: turned((at) => values[at] / width[at]) };
-    const palette = facts.palettes[scheme.matches ? "dark" : "light"];
-    named("value-colours").setv({ palette, low: values.reduce((a, b) => Math.min(a, b), 0), high: values.reduce((a, b) => Math.max(a, b), 0) });
-    const most = source.data.ratio[0].reduce((a, b) => Math.max(a, b), 10);
-    named("ratio-colours").setv({ palette, high: most });
+    const hidden = (place) => parts?.response && width[place] > (parts.high - parts.low) / 4;
+    const shown = found.shown ?? value.map((one, place) => (hidden(place) ? NaN : one));
+    source.data = {
+      image: turned((place) => shown[place]), value: turned((place) => value[place]), width: turned((place) => width[place]),
+      low: turned((place) => low[place]), high: turned((place) => high[place]),
+      ratio: turned((place) => (parts?.response ? width[place] : value[place] / width[place])),
+    };
+    const dark = scheme.matches ? "dark" : "light", palette = facts.palettes[dark], known = shown.filter((one) => one === one);
+    const least = parts?.response ? known.reduce((a, b) => Math.min(a, b), Infinity) : known.reduce((a, b) => Math.min(a, b), 0);
+    const colours = found.shown ? { palette: facts.classes[dark], low: -0.5, high: 2 * released.length - 0.5 }
+      : { palette, low: known.length ? least : 0, high: known.length ? known.reduce((a, b) => Math.max(a, b), -Infinity) : 1 };
+    named("value-colours").setv(colours);
+    named("value-bar").setv({ visible: !found.shown });
+    named("ratio-colours").setv(parts?.response ? { palette: [...palette], low: 0, high: most(width) } : { palette, high: source.data.ratio[0].reduce((a, b) => Math.max(a, b), 10) });
   };
   const fit = () => figures.forEach((one) => {
-    const room = find("live-" + one.name).clientWidth - 100;
-    one.setv({ frame_width: room, frame_height: Math.round(room * Number(root.dataset.ratio)) });
+    const ratio = Number(root.dataset.ratio), tallest = Math.max(320, 0.62 * innerHeight);
+    const room = Math.min(find("live-" + one.name).clientWidth - 100, tallest / ratio);
+    if (room > 0) one.setv({ frame_width: Math.floor(room), frame_height: Math.round(room * ratio) });
   });
   // To the digits that the error leaves.
   const rounded = (number, error) => {
@@ -216,16 +253,25 @@ document.addEventListener("DOMContentLoaded", async () => {
       const [value, low, high] = numbers.map((one) => rounded(one, Math.max((numbers[2] - numbers[1]) / 2, 1e-9)) + unit);
       return [value, `from ${low} to ${high}`];
     };
-    const smoothed = counting ? inside(counting.stops[state.stop].masses, true) : summed();
-    const percent = "\u202f%", [value, between] = said(smoothed.map((one) => 100 * one), percent);
+    const percent = "\u202f%", percents = (found) => said(found.map((one) => 100 * one), percent);
+    const smooth = counting && inside(counting.stops[state.stop].masses), sharp = counting && inside(counting.steps);
+    const response = (weights) => numbers(scaled(told(weights, "part", "tails"), parts.low, parts.high - parts.low));
+    const main = parts?.response ? response(smooth) : counting ? numbers(told(smooth, "share", "tails")) : summed();
+    const [value, between] = parts?.response ? said(main, "") : percents(main);
     find("live-mass").textContent = value;
     find("live-between").textContent = between;
-    Object.assign(find("live-mass").dataset, { found: JSON.stringify(smoothed), box: JSON.stringify(state.box) });
+    Object.assign(find("live-mass").dataset, { found: JSON.stringify(main), box: JSON.stringify(state.box) });
     if (counting) {
-      const shares = inside(counting.steps, true), counts = inside(counting.steps, false).map((one) => counting.rows * one);
-      find("live-records").textContent = said(shares.map((one) => 100 * one), percent).join(", ");
+      const shares = parts?.response ? response(sharp) : numbers(told(sharp, "share", "tails"));
+      const counts = numbers(told(sharp, "rows", "tails")).map((one) => counting.rows * one);
+      find("live-records").textContent = (parts?.response ? said(shares, "") : percents(shares)).join(", ");
       find("live-count").textContent = said(counts, "").join(" rows, ");
       Object.assign(find("live-records").dataset, { shares: JSON.stringify(shares), counts: JSON.stringify(counts) });
+    }
+    if (find("live-parts")) {
+      const each = released.map((_, group) => numbers(told(smooth, "part", "tails", group)));
+      each.forEach((one, group) => { [find(`live-part-${group}`).textContent, find(`live-ends-${group}`).textContent] = percents(one); });
+      find("live-parts").dataset.found = JSON.stringify(each);
     }
     state.box.forEach((pair, i) => pair.forEach((end, which) => {
       const field = find(`live-${which ? "high" : "low"}-${i}`);
@@ -249,6 +295,13 @@ document.addEventListener("DOMContentLoaded", async () => {
   });
   find("live-slice")?.addEventListener("input", (event) => {
     state.slice = Number(event.target.value);
+    fill();
+  });
+  find("live-show")?.addEventListener("change", (event) => {
+    state.show = event.target.value;
+    find("live-title").textContent = event.target.selectedOptions[0].dataset.title;
+    document.querySelectorAll("[data-of]").forEach((one) => { one.hidden = one.dataset.of !== state.show; });
+    fit();
     fill();
   });
   find("live-group")?.addEventListener("change", (event) => {

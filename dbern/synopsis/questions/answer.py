@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from dbern.data.domain import TimeUnit
+from dbern.data.domain import Domain, TimeUnit
 from dbern.errors import printable
+from dbern.synopsis.points import conventional
 from dbern.system import html_table
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import xarray
 
 Target: TypeAlias = Literal["records", "smoothed"]
@@ -21,6 +24,9 @@ Target: TypeAlias = Literal["records", "smoothed"]
 
 Interval: TypeAlias = Literal["these-data", "population"]
 """What the interval covers: the answer of the rows at hand, or of those that they were drawn of."""
+
+
+_SHOWN = 60  # of the rows of a table; the others are in `to_dataset`
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,7 +75,9 @@ class Answer:
         if not hasattr(self.value, "dims"):
             value, low, high = map(self._written, (self.value, self.low, self.high))
             return printable(f"{self.question}: {value}, from {low} to {high} {sure}")
-        table = self.to_dataset().to_dataframe().to_string(float_format=self._written)
+        table = (
+            self.to_dataset().to_dataframe().to_string(max_rows=_SHOWN, float_format=self._written)
+        )
         return printable(f"{self.question}, all at once {sure}\n{table}", keep="\n")
 
     def _repr_html_(self) -> str:
@@ -78,24 +86,70 @@ class Answer:
         if not hasattr(self.value, "dims"):
             ends = {"value": self.value, "from": self.low, "to": self.high}
             return html_table(rows | {name: self._written(end) for name, end in ends.items()})
-        table = self.to_dataset().to_dataframe().to_html(float_format=self._written)
+        table = (
+            self.to_dataset().to_dataframe().to_html(max_rows=_SHOWN, float_format=self._written)
+        )
         return html_table(rows) + str(table)
 
     def to_dataset(self) -> xarray.Dataset:
         """Return value, low and high as one labelled dataset."""
         import xarray
 
+        return xarray.Dataset(self._numbers, attrs=self._facts)
+
+    def to_geotiff(self, path: str | Path) -> None:
+        """Write value, low and high on a grid of two axes as bands of a GeoTIFF.
+
+        Raises
+        ------
+        SpecError
+            For an answer that is not on a grid of two axes, evenly spaced.
+        EnvironmentRefusedError
+            Where the extra ``geo`` is not installed.
+        """
+        from dbern.synopsis.maps import write_geotiff
+
+        write_geotiff(self._numbers, path, self._facts)
+
+    def to_geojson(self) -> dict[str, Any]:
+        """Return a level set on a grid of two axes as GeoJSON, a feature of polygons each.
+
+        They are called ``where``: "surely", "probably", "possibly". `Distribution.mass` takes them.
+
+        Raises
+        ------
+        SpecError, EnvironmentRefusedError
+            As `to_geotiff`; or for another answer than a level set's.
+        """
+        from dbern.synopsis.maps import outlines
+
+        sets = {"surely": self.low, "probably": self.value, "possibly": self.high}
+        return outlines(sets, self._facts)
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        return {"max_rows": _SHOWN, "float_format": self._written}
+
+    @property
+    def _numbers(self) -> dict[str, Any]:
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+    @property
+    def _facts(self) -> dict[str, Any]:
         facts = {"question": self.question, "target": self.target, "interval": self.interval}
-        numbers = {"value": self.value, "low": self.low, "high": self.high}
-        return xarray.Dataset(numbers, attrs={**facts, "beta": self.beta})
+        return {**facts, "beta": self.beta}
 
 
 def labelled(
-    numbers: FloatArray, labels: Mapping[str, Sequence[Any]], attributes: Mapping[str, str]
+    numbers: FloatArray,
+    labels: Mapping[str, Sequence[Any]],
+    attributes: Mapping[str, str],
+    domain: Domain,
 ) -> Any:
     """Return numbers with a dimension for each of the labels that has several, or one float.
 
-    A dimension whose labels are empty is left out; so is one label that is None.
+    A dimension whose labels are empty is left out; so is one label that is None. Those of an axis
+    of the domain have its attributes.
     """
     kept = {name: list(one) for name, one in labels.items() if list(one) != [None]}
     shape = [len(one) for one in kept.values()]
@@ -103,4 +157,8 @@ def labelled(
         return float(np.reshape(numbers, ()))
     import xarray
 
-    return xarray.DataArray(np.reshape(numbers, shape), kept, list(kept), attrs=dict(attributes))
+    found = xarray.DataArray(np.reshape(numbers, shape), kept, list(kept), attrs=dict(attributes))
+    for axis in domain.axes:
+        if axis.name in kept:
+            found[axis.name].attrs |= {"long_name": axis.name} | axis.attributes
+    return conventional(found)

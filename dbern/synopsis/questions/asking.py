@@ -20,6 +20,20 @@ from dbern.synopsis.questions.functionals import Weights
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.regions import Boxes, Region, boxes_of
 
+_LEAST = 1e-12  # of beta: below, tails are of numbers that floats do not have
+
+
+@dataclass(frozen=True, eq=False)
+class Response:
+    """What was released of a regression's responses, which are from `low` to `high`.
+
+    `measure` has the bins of the rows, each weighted by its response as a number in [-1, 1].
+    """
+
+    measure: Measure
+    low: float
+    high: float
+
 
 @dataclass(eq=False, repr=False)
 class Asking:
@@ -33,6 +47,8 @@ class Asking:
     kernels: tuple[Kernel, ...] = ()
     unit_rows: int = 1
     account: Account | None = None
+    response: Response | None = None
+    choices: int = 1
     _asked: int = field(default=0, init=False)
 
     def __repr__(self) -> str:
@@ -46,6 +62,8 @@ class Asking:
             whole = self.account.take(None if beta is None else confidence(beta))
         else:
             whole = confidence(0.05 if beta is None else beta)
+            if whole < _LEAST:
+                raise SpecError(f"beta: is below {_LEAST:g}. Write at least that")
             self._asked += 1
             if self._asked == 2:
                 warnings.warn(
@@ -65,13 +83,13 @@ class Asking:
             raise SpecError(f"axis: {axis!r} is none. Write one of {', '.join(names)}")
         return names.index(axis)
 
-    def _of_others(self, given: Region | None, index: int) -> Boxes:
-        own = self.domain.names[index]
+    def _of_others(self, given: Region | None, *indices: int) -> Boxes:
         boxes = boxes_of({} if given is None else given, self.domain, "given")
-        if given is not None and own in given:
+        own = [self.domain.names[index] for index in indices]
+        if given is not None and (met := [name for name in own if name in given]):
             raise SpecError(
-                f"given: {own} is what is asked about. Write a box of other axes, or ask for the "
-                "mass of boxes"
+                f"given: {met[0]} is what is asked about. Write a box of other axes, or ask for "
+                "the mass of boxes"
             )
         return one_box(boxes)
 
@@ -82,28 +100,31 @@ class Asking:
 
     def _asked_of(
         self,
-        band: Callable[[Measure, Fraction], Band],
+        band: Callable[[Any, Fraction], Band],
         labels: Mapping[str, Sequence[Any]],
         question: str,
         beta: float | str | None,
         axis: Axis | None = None,
         *,
+        measures: Sequence[Measure] | None = None,
         target: Target = "records",
         population: bool = False,
     ) -> Answer:
-        """Ask each group, at its part of beta."""
+        """Ask each group, or of `measures`, at its part of beta; and each kernel there may be."""
         if population and self.unit_rows > 1:
             raise SpecError(
                 f"population: a unit of privacy has up to {self.unit_rows} rows here, and rows of "
                 "one unit are not independent. Release with one row a unit"
             )
         level = self._beta(beta)
-        measures = [one.population(self.rows) if population else one for one in self.measures]
-        found = [band(one, level / len(measures)) for one in measures]
+        each = measures or self.measures
+        share = level / (len(each) * (self.choices if target == "smoothed" else 1))
+        found = [band(one.population(self.rows) if population else one, share) for one in each]
         ends = (np.stack(each, axis=-1) for each in zip(*found, strict=True))
         named = {**labels, "group": self.groups}
         attributes, unit = (axis.attributes, axis.unit) if axis else ({}, None)
-        value, low, high = (labelled(one, named, attributes) for one in ends)
+        attributes = {"long_name": question} | attributes
+        value, low, high = (labelled(one, named, attributes, self.domain) for one in ends)
         interval: Interval = "population" if population else "these-data"
         return Answer(value, low, high, target, interval, float(level), question, unit)
 
@@ -114,6 +135,9 @@ def told(region: Region) -> str:
     match region:
         case {"type": str() as kind}:
             return f"a {kind}"
+        case {"half plane": Mapping() as factors, "at most": most}:
+            terms = " + ".join(f"{factor} {name}" for name, factor in factors.items())
+            return f"{terms} at most {most}"
         case Mapping():
             ends = [f"{name} from {_end(*pair)}" for name, pair in region.items()]
             return " and ".join(ends) or "the domain"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.errors import SpecError
-from dbern.synopsis.points import Points, as_points
+from dbern.synopsis.points import Points, as_points, conventional, gridded
 from dbern.synopsis.questions.answer import Answer
 from dbern.synopsis.questions.asking import Asking, told_given
 from dbern.synopsis.questions.functionals import (
@@ -72,8 +73,8 @@ class Densities(Asking):
             ]
             chosen = int(np.argmin(errors))
         places = as_points(points, self.domain)
-        if not self.domain.inside(places).all():
-            raise SpecError("density: there are points outside the bounds. Leave them out")
+        if not len(places) or not self.domain.inside(places).all():
+            raise SpecError("density: there are points outside the bounds, or none. Leave them out")
         unit = np.clip(self.domain.to_unit(places), 0.0, 1.0)
 
         def band(measure: Measure, share: Fraction) -> Band:
@@ -84,7 +85,17 @@ class Densities(Asking):
         widths = ", ".join(f"{one.bandwidth * axis.width:.4g}" for one, axis in used)
         asked = f"density of {kernels[chosen][0].name} kernels, bandwidth {widths}"
         labels = {"point": range(len(places))}
-        return self._asked_of(band, labels, asked, beta, target="smoothed", population=population)
+        found = self._asked_of(band, labels, asked, beta, target="smoothed", population=population)
+        value, low, high = (
+            self._placed(points, one) for one in (found.value, found.low, found.high)
+        )
+        return replace(found, value=value, low=low, high=high)
+
+    def _placed(self, points: Points, found: Any) -> Any:
+        """Numbers by point, and by group, on the grid that the points span; else as they are."""
+        placed = gridded(points, found.to_numpy(), self.domain, self.groups, found.attrs)
+        named = {"class": "group"} if found.ndim == 2 else {}
+        return found if type(placed) is np.ndarray else placed.rename(None).rename(named)
 
     def marginal(
         self,
@@ -114,8 +125,8 @@ class Densities(Asking):
         index = self._index(axis)
         own, kernel = self.domain.axes[index], self._weights("smoothed").kernels[index]
         at = as_points(np.ravel(places), self.domain.axis(index))
-        if not self.domain.axis(index).inside(at).all():
-            raise SpecError(f"places: some are outside the bounds of {own.name}. Leave them out")
+        if not len(at) or not self.domain.axis(index).inside(at).all():
+            raise SpecError(f"places: write one or more, all within the bounds of {own.name}")
         condition, unit = self._of_others(given, index), (at[:, 0] - own.low) / own.width
 
         def band(measure: Measure, share: Fraction) -> Band:
@@ -149,9 +160,14 @@ class Densities(Asking):
         SpecError
             As of `density`.
         """
+        if not np.isreal(level) or not math.isfinite(level):
+            raise SpecError("level: write a finite number, of what the density is given in")
         found = self.density(points, beta=beta)
-        value, low, high = (one >= level for one in (found.value, found.low, found.high))
         question = f"{found.question} at least {level:g}"
+        value, low, high = (
+            conventional((one >= level).assign_attrs(long_name=question))
+            for one in (found.value, found.low, found.high)
+        )
         return Answer(value, low, high, found.target, found.interval, found.beta, question)
 
     def _kernels(self, bandwidth: Any, kernel: str | None) -> tuple[Kernel, ...]:

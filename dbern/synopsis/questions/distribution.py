@@ -8,17 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from dbern.combination import Combination
+from dbern.combination import KERNEL_BAYES, Combination
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector
 from dbern.synopsis.points import confidence
+from dbern.synopsis.questions.asking import Response
 from dbern.synopsis.questions.confidence import Account
-from dbern.synopsis.questions.densities import Densities
 from dbern.synopsis.questions.functionals import sampled
+from dbern.synopsis.questions.landscape import Landscape
 from dbern.synopsis.questions.measure import Measure
 from dbern.synopsis.questions.moments import Moments
+from dbern.synopsis.questions.responses import Responses
 from dbern.synopsis.questions.shares import Shares
 from dbern.synopsis.questions.splines import AxisSplines
 from dbern.types import FloatArray
@@ -45,33 +47,41 @@ def distribution_of(
     functions = [one for one in arrays if type(one) is ReleasedArray]
     counting = [one for one in functions if one.counted_in == one.name and one.bins]
     whole = [one for one in counting if one.axes == domain.names]
-    grouped = combination.kind == "stack"
-    if not whole or combination.kind not in ("linear", "stack", "ratio"):
+    if not whole or combination.kind not in ("linear", "stack", "ratio", KERNEL_BAYES):
         raise SpecError(
             "distribution: what was released does not count rows by bins. Release a kernel "
             'density, or a regression, with noise = "binned-laplace" (what "auto" takes where few '
             "axes are smooth)"
         )
-    measures = []
-    for stream, one in enumerate(whole):
-        if one.oblique is not None:
-            raise SpecError(
-                "distribution: bins of oblique coordinates do not tell boxes. Release with "
-                "bandwidth = [..] in place of covariance"
-            )
-        splines = tuple(AxisSplines(bins.cells, bins.degree) for bins in one.bins)
-        released = one.released / one.value_unit
-        measures.append(Measure(released, splines, one.law, one.released_error, stream))
+    if any(one.oblique is not None for one in whole):
+        raise SpecError(
+            "distribution: bins of oblique coordinates do not tell boxes. Release with "
+            "bandwidth = [..] in place of covariance"
+        )
+    measures = [_measure(one, stream) for stream, one in enumerate(whole)]
+    response = None
+    if combination.kind == "ratio":
+        weighed = _measure(next(one for one in functions if one is not whole[0]), 1)
+        if weighed.splines == measures[0].splines:
+            response = Response(weighed, combination.low, combination.high)
     rows = facts["target"].get("n") or facts["target"]["normalizer"]
-    groups = combination.classes if grouped else (None,)
+    groups = combination.classes if len(whole) > 1 else (None,)
     unit_rows = PrivacyUnit.shown(facts["unit"]).max_contributions
     return Distribution(
         *(facts["name"], domain, tuple(measures), tuple(groups), float(rows)),
         *(whole[0].kernels, unit_rows),
+        response=response,
+        choices=whole[0].approximation.choices,
     )
 
 
-class Distribution(Shares, Moments, Densities):
+def _measure(array: ReleasedArray, stream: int) -> Measure:
+    splines = tuple(AxisSplines(bins.cells, bins.degree) for bins in array.bins)
+    released = array.released / array.value_unit
+    return Measure(released, splines, array.law, array.released_error, stream)
+
+
+class Distribution(Shares, Moments, Landscape, Responses):
     """The rows of a release, as far as their bins tell them. Make one with `Synopsis.distribution`.
 
     Ask it for shares, counts, quantiles and means. Each answer has a value and an interval, which
@@ -94,6 +104,10 @@ class Distribution(Shares, Moments, Densities):
         The most rows of a unit of privacy.
     account : Account, optional
         What its answers share of beta.
+    response : Response, optional
+        Of a regression: what was released of its responses.
+    choices : int
+        How many kernels the released one was chosen from: "smoothed" answers cover whichever.
     """
 
     def confidence(self, beta: float | str = 0.05, questions: int | None = None) -> Together:
@@ -136,8 +150,10 @@ class Distribution(Shares, Moments, Densities):
         SpecError
             For a count that is not above 0.
         """
-        if n < 1:
-            raise SpecError(f"n = {n}: write how many points to draw, at least 1")
+        if not 1 <= n == int(n) or not 0 <= seed == int(seed):
+            raise SpecError(
+                f"n = {n}: write how many points to draw, at least 1; the seed is not negative"
+            )
         unit = sampled(self.measures[0], n, seed)
         return np.column_stack(
             [axis.at(column) for axis, column in zip(self.domain.axes, unit.T, strict=True)]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,18 +18,23 @@ from dbern.privacy.accuracy import public_stream, uniform
 from dbern.synopsis.questions.measure import (
     FIRST,
     Band,
+    Functionals,
     Measure,
     View,
     many_boxes,
     quotients,
 )
+from dbern.synopsis.questions.outlines import smoothed_sides
+from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.regions import Boxes
-from dbern.synopsis.questions.smoothing import density_sides, grid, mass_sides, spline_of
+from dbern.synopsis.questions.smoothing import density_sides, mass_sides
 from dbern.synopsis.questions.splines import OFFSETS, AxisSplines, Sides, products
 from dbern.types import FloatArray
 
 _FEW = 1 << 21  # weights of boxes that are laid out one by one; of more nothing is simulated
-_AT_ONCE = 1 << 21  # numbers of many boxes that are in memory
+_HARMLESS = 20  # of a bin's deviation, what integration may miss
+_LAID_OUT = 1 << 22  # weights of boxes under a condition, at a time: more than are simulated
+_AT_ONCE = 1 << 17  # weights of many boxes at a time: they stay in a processor's cache
 _PLACES = 1024  # at which quantiles are told apart, where cells are no more
 
 
@@ -56,10 +62,15 @@ class Weights:
         pairs = enumerate(zip(boxes.low.T, boxes.high.T, strict=True))
         return [self.between(measure, axis, low, high) for axis, (low, high) in pairs]
 
-    def others(self, measure: Measure, given: Boxes, index: int) -> Sides:
-        """Return the sides of one box for the bins of all axes but one, (b_1, ..) each."""
-        axes = self.axes(measure, given)
-        del axes[index]
+    def polygons(self, measure: Measure, shapes: Polygons) -> Sides:
+        """Return the sides of polygons of both axes, (m, b_1, b_2)."""
+        if not self.kernels:
+            return shapes.sides(measure.splines)
+        return smoothed_sides(shapes, measure.splines, self.kernels, measure.deviation / _HARMLESS)
+
+    def others(self, measure: Measure, given: Boxes, *own: int) -> Sides:
+        """Return the sides of one box for the bins of all axes but some, (b_1, ..) each."""
+        axes = [one for i, one in enumerate(self.axes(measure, given)) if i not in own]
         if not axes:
             return Sides(*[np.ones(1)] * 3)
         whole = products(axes)
@@ -71,20 +82,47 @@ def scaled(band: Band, low: float, width: float) -> Band:
     return Band(*(low + width * one for one in band))
 
 
-def share_band(measure: Measure, inside: Sides, base: Sides | None, beta: Fraction) -> Band:
+class Base(NamedTuple):
+    """What shares are of: the integral of a weight, of its sides, and about."""
+
+    low: Functionals
+    near: float
+    high: Functionals
+
+
+def _everything(view: View) -> Base:
+    """Return all rows."""
+    return Base(view.total, float(view.total.value[0]), view.total)
+
+
+def _inside_of(view: View, sides: Sides) -> Base:
+    """Return the rows that a weight (1, b_1, ..) counts."""
+    low, high = (view.functionals(_layer(one)) for one in (sides.low, sides.high))
+    return Base(low, float(view.of(_layer(sides.near))[0]), high)
+
+
+def _share_band(view: View, inside: Sides, base: Base | None, beta: Fraction) -> Band:
     """Return ``int g dD`` over ``int k dD`` for weights (m, b_1, ..) of g, and k those of `base`.
 
     Without `base` the divisor is the number of all rows, which is public.
+
+    Parameters
+    ----------
+    view : View
+        Of one layer.
     """
-    view = measure.whole()
     near = view.of(_layer(inside.near))
-    if base is None:
-        low, high = (view.line(_layer(one)) for one in (inside.low, inside.high))
-        return quotients(near, low, high, measure, beta)
-    total = float(view.of(_layer(base.near))[0])
-    low = view.line(_layer(inside.low), _layer(base.high))
-    high = view.line(_layer(inside.high), _layer(base.low))
-    return quotients(_over(near, total), low, high, measure, beta)
+    low = view.over(_layer(inside.low), None if base is None else base.high)
+    high = view.over(_layer(inside.high), None if base is None else base.low)
+    if base is not None:
+        near = _over(near, base.near)
+    return quotients(near, low, high, view.measure, beta)
+
+
+def regions_band(measure: Measure, inside: Sides, beta: Fraction, *, of_total: bool) -> Band:
+    """Return shares for weights (m, b_1, ..): of the total, or of all rows."""
+    view = measure.whole()
+    return _share_band(view, inside, _everything(view) if of_total else None, beta)
 
 
 def box_band(
@@ -98,21 +136,23 @@ def box_band(
 ) -> Band:
     """Return the shares of boxes: of the total, of what is in another box, or of all rows."""
     if given is not None:
+        view = measure.whole()
+        base = _inside_of(view, products(weights.axes(measure, given)))
         start, stop = np.maximum(boxes.low, given.low), np.minimum(boxes.high, given.high)
-        boxes = Boxes(start, np.maximum(start, stop), boxes.labels)
-        base = products(weights.axes(measure, given))
-        return share_band(measure, products(weights.axes(measure, boxes)), base, beta)
+        stop, rows = np.maximum(start, stop), max(1, _LAID_OUT // measure.values.size)
+        bands = []
+        for first in range(0, len(boxes), rows):
+            part = Boxes(start[first : first + rows], stop[first : first + rows], boxes.labels)
+            inside, share = products(weights.axes(measure, part)), beta * len(part) / len(boxes)
+            bands.append(_share_band(view, inside, base, share))
+        return Band(*map(np.concatenate, zip(*bands, strict=True)))
+    cut = ((boxes.low > 0) | (boxes.high < 1)).any(axis=0)
+    kept = () if weights.kernels else tuple(np.flatnonzero(cut).tolist())
 
     def sides(part: slice) -> list[Sides]:
         return weights.axes(measure, Boxes(boxes.low[part], boxes.high[part], boxes.labels))
 
-    return _factored_band(measure, sides, len(boxes), beta, of_total=of_total)
-
-
-def everything(measure: Measure) -> Sides:
-    """Return the sides of the weight 1."""
-    ones = np.ones((1, *measure.values.shape))
-    return Sides(ones, ones, ones)
+    return _factored_band(measure, sides, len(boxes), beta, kept, of_total=of_total)
 
 
 def _layer(weights: FloatArray) -> FloatArray:
@@ -125,13 +165,20 @@ def _factored_band(
     sides: Callable[[slice], list[Sides]],
     count: int,
     beta: Fraction,
+    kept: tuple[int, ...] = (),
     *,
     of_total: bool,
 ) -> Band:
-    """Shares of so many products of weights: of many a part at a time, by the tail for all."""
-    if count * measure.values.size <= _FEW:
-        base = everything(measure) if of_total else None
-        return share_band(measure, products(sides(slice(None))), base, beta)
+    """Shares of so many products of weights: of many a part at a time, by the tail for all.
+
+    Of axes that are not `kept` the weights are 1, where any are.
+    """
+    drawn = measure.noise.shape[-1] if measure.spread is None else 0
+    if count * max(measure.values.size, drawn) <= _FEW:
+        axes = sides(slice(None))
+        view = measure.onto(kept) if kept else measure.whole()
+        base = _everything(view) if of_total else None
+        return _share_band(view, products([axes[i] for i in kept] or axes), base, beta)
     if measure.spread is not None:
         raise SpecError(f"population: {count} are too many at once. Ask for parts of them")
     rows = max(1, _AT_ONCE // sum(one.count for one in measure.splines))
@@ -161,14 +208,12 @@ def density_band(
 
     It covers whichever of them is chosen after the release.
     """
-    axes = [
-        [density_sides(splines, one[axis], places[:, axis]) for one in kernels]
-        for axis, splines in enumerate(measure.splines)
-    ]
-    rows = [
-        [np.concatenate([getattr(one, side) for one in each]) for side in ("low", "near", "high")]
-        for each in axes
-    ]
+    rows = []
+    for axis, splines in enumerate(measure.splines):
+        each, back = np.unique(places[:, axis], return_inverse=True)  # few, of a grid
+        found = [density_sides(splines, one[axis], each) for one in kernels]
+        whole = ([getattr(one, side)[back] for one in found] for side in ("low", "near", "high"))
+        rows.append([np.concatenate(one) for one in whole])
 
     def sides(part: slice) -> list[Sides]:
         return [Sides(*(one[part] for one in each)) for each in rows]
@@ -302,6 +347,7 @@ _MISSED = 0.1  # of a kernel's peak, on an axis
 _LOOKED_AT = 65
 _SHARES = 40  # of a bandwidth, tried in turn
 _CANDIDATES = np.geomspace(0.5, 4.0, 14)  # times the released bandwidth
+_DAMPING = 1e-7  # of the mean square of a bin, as of sides
 
 
 def least_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> float:
@@ -344,28 +390,43 @@ def cross_validation(measure: Measure, kernels: Sequence[Kernel], rows: float) -
     """Estimate ``int F^2 - 2 int F f``, the integrated squared error but for ``int f^2``.
 
     Least squares cross-validation leaves each row out of its own density. Both terms are quadratic
-    in the bins, ``c'Gc`` and ``c'Rc``, R of the spline that the density is nearly. The noise adds
-    the traces of G and R times its variance, which is public and taken off.
+    in the bins, ``c'Gc`` and ``c'Rc``, R of the spline that the density is nearly. The noise, whose
+    covariance S is public, adds ``tr GS`` and ``tr RS`` in expectation: they are taken off.
     """
     axes = zip(measure.splines, kernels, strict=True)
     squares, crossed = zip(*(_forms(*axis) for axis in axes), strict=True)
-    noise = measure.deviation**2
     norm, cross = (
-        float((measure.values * on_axes(measure.values, each)).sum())
-        - noise * math.prod(float(np.trace(one)) for one in each)
+        float((measure.values * on_axes(measure.values, each)).sum()) - _of_noise(measure, each)
         for each in (squares, crossed)
     )
     own = math.prod(one.peak for one in kernels) * float(measure.values.sum())
     return norm - 2 * (rows * cross - own) / max(rows - 1, 1.0)
 
 
+def _of_noise(measure: Measure, forms: Sequence[FloatArray]) -> float:
+    """``tr FS`` for the product F of the axes' forms."""
+    noise = measure.covariance
+    trace, total = (math.prod(map(float, map(of, forms))) for of in (np.trace, np.sum))
+    return noise.deviation**2 * ((1 - noise.correlation) * trace + noise.correlation * total)
+
+
 @lru_cache(maxsize=64)
 def _forms(splines: AxisSplines, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
-    """G and R of one axis."""
-    made = kernel.peak * density_sides(splines, kernel, grid(splines)).near
-    weights = np.full(len(made), 1.0 / (len(made) - 1))
-    weights[[0, -1]] /= 2
-    return made.T @ (weights[:, None] * made), spline_of(splines, made)
+    """G and R of one axis: least squares over t, and integrals over y, by nodes in each cell."""
+    (t, in_t), (y, in_y) = (_nodes(splines, splines.degree + more) for more in (1, 2))
+    beta, of_y = splines.values(t), splines.values(y)
+    damped = splines.gram + _DAMPING * np.trace(splines.gram) / splines.count * np.eye(
+        beta.shape[1]
+    )
+    made = np.linalg.solve(damped, (in_t * beta.T) @ kernel(t[:, None] - y)).T
+    return made.T @ (in_y[:, None] * made), np.linalg.solve(damped, (in_y * of_y.T) @ made)
+
+
+def _nodes(splines: AxisSplines, count: int) -> tuple[FloatArray, FloatArray]:
+    """Gauss nodes and weights of every cell."""
+    nodes, weights = np.polynomial.legendre.leggauss(count)
+    places = (np.arange(splines.cells)[:, None] + (nodes + 1) / 2) / splines.cells
+    return places.reshape(-1), np.tile(weights / 2 / splines.cells, splines.cells)
 
 
 def sampled(measure: Measure, count: int, seed: int) -> FloatArray:

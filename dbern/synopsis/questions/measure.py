@@ -27,13 +27,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from dbern.certificate import quantile_rank
-from dbern.privacy.accuracy import public_stream, uniform
+from dbern.privacy.accuracy import Covariance, public_stream, uniform
 from dbern.privacy.families import covariance_of, family_of
 from dbern.privacy.mechanism import Noise
 from dbern.synopsis.questions.splines import AxisSplines, Sides
@@ -46,7 +46,7 @@ _PARTS = 4
 _MOST_DRAWS, _FEWEST_DRAWS = 1000, 200
 _DRAWN = 1 << 22  # numbers of noise that are kept: 32 MiB
 _SIMULATED = 1 << 21  # quotients times draws
-_AT_ONCE = 1 << 21  # numbers of many boxes
+_FEW = 6  # functionals
 _ALIKE = 1e-9  # of products of norms
 _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
 
@@ -100,7 +100,7 @@ class Measure:
         size = self.values.size
         drawn = _simulated(self.law, size, self.stream)
         if self.spread is not None:
-            sampled = _normal(size, drawn.shape[1], self.stream)
+            sampled = normal(size, drawn.shape[1], self.stream)
             drawn = drawn + np.sqrt(self.spread).reshape(-1, 1) * sampled
         return drawn.reshape(*self.values.shape, -1)
 
@@ -112,9 +112,14 @@ class Measure:
         return 1.0 + self.spread / self.deviation**2
 
     @property
+    def covariance(self) -> Covariance:
+        """Of the bins' noise, which one law may draw jointly."""
+        return covariance_of(self.law).scaled(math.ldexp(1.0, self.law.granularity_exponent))
+
+    @property
     def deviation(self) -> float:
         """The standard deviation of a bin's noise."""
-        return math.ldexp(covariance_of(self.law).deviation, self.law.granularity_exponent)
+        return self.covariance.deviation
 
     def tail(self, count: int, beta: Fraction) -> tuple[float, float]:
         """What no one of so many functionals exceeds: times ``|w|_2``, and times ``|w|_inf``."""
@@ -126,9 +131,11 @@ class Measure:
 
     def whole(self) -> View:
         """All bins in a row, in one layer."""
-        flat = self.noise.reshape(1, self.values.size, -1)
-        gram = self.variances.reshape(1, 1, -1)
-        return View(self.values.reshape(1, -1), flat, gram, np.ones(1), self)
+        return self.onto(tuple(range(self.values.ndim)))
+
+    def onto(self, kept: tuple[int, ...]) -> View:
+        """Bins of some axes in a row, in one layer: summed over the others."""
+        return _onto(self, kept)
 
     def along(self, axis: int, others: Sides) -> View:
         """Bins of one axis, of what satisfies a condition on the others: its three sides' layers.
@@ -136,14 +143,7 @@ class Measure:
         `others` are weights of the bins of the other axes, in order: (b_1, ..) each.
         """
         kept = np.stack([others.low, others.near, others.high]).reshape(3, -1)
-        values = np.moveaxis(self.values, axis, 0)
-        noise = np.moveaxis(self.noise, axis, 0)
-        count, draws = len(values), noise.shape[-1]
-        layers = np.einsum("lo,bo->lb", kept, values.reshape(count, -1))
-        drawn = np.einsum("lo,bod->lbd", kept, noise.reshape(count, -1, draws), optimize=True)
-        sizes = np.moveaxis(self.variances, axis, 0).reshape(count, -1)
-        gram = np.einsum("lo,ko,bo->lkb", kept, kept, sizes, optimize=True)
-        return View(layers, drawn, gram, np.abs(kept).max(axis=1), self)
+        return _along(self, axis, kept.tobytes())
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +165,13 @@ class View:
     largest: FloatArray
     measure: Measure
 
+    @cached_property
+    def total(self) -> Functionals:
+        """All of the first layer."""
+        weights = np.zeros((1, *self.values.shape))
+        weights[:, 0] = 1.0
+        return self.functionals(weights)
+
     def still(self) -> View:
         """Return the same without draws."""
         return replace(self, noise=self.noise[..., :0])
@@ -176,7 +183,10 @@ class View:
     def drawn(self, weights: FloatArray) -> FloatArray:
         """Return the functionals of each draw of their noise, (m, draws)."""
         rows = weights.reshape(len(weights), -1)
-        return np.asarray(rows @ self.noise.reshape(rows.shape[1], -1))
+        noise = self.noise.reshape(rows.shape[1], -1)
+        if len(rows) <= _FEW:  # one at a time: products of two matrices copy the larger one
+            return np.stack([row @ noise for row in rows])
+        return np.asarray(rows @ noise)
 
     def product(self, one: FloatArray, other: FloatArray) -> FloatArray:
         """Return products of weights as those of the released bins."""
@@ -193,20 +203,47 @@ class View:
         return np.asarray(error * sizes.sum(axis=(1, 2)) * self.measure.values.size
                           / self.values.shape[1])  # fmt: skip
 
+    def functionals(self, weights: FloatArray) -> Functionals:
+        """Return what is known of the functionals that weights (m, layers, bins) make."""
+        facts = self.of(weights), self.bounds(weights), self.floats(weights), self.drawn(weights)
+        return Functionals(weights, *facts)
+
     def line(self, number: FloatArray, divisor: FloatArray | None = None) -> Line:
         """Return the functionals ``number - m divisor`` of every m; no divisor is the number 1."""
-        value, error = self.of(number), self.floats(number)
-        drawn, size = self.drawn(number), self.product(number, number)
-        largest, none = self.bounds(number), np.zeros(len(number))
+        return self.over(number, None if divisor is None else self.functionals(divisor))
+
+    def over(self, number: FloatArray, divisor: Functionals | None) -> Line:
+        """Return the same, over what is known already."""
+        own, size, none = self.functionals(number), self.product(number, number), np.zeros(1)
         if divisor is None:
-            still = np.zeros((len(number), drawn.shape[1]))
-            return Line(value, none + 1, size, none, none, largest, error, drawn, still)
+            divisor = Functionals(none, none + 1, none, none, np.zeros((1, own.drawn.shape[1])))
+            mixed, square = none, none
+        else:
+            mixed = self.product(number, divisor.weights)
+            square = self.product(divisor.weights, divisor.weights)
         return Line(
-            *(value, self.of(divisor)),
-            *(size, self.product(number, divisor), self.product(divisor, divisor)),
-            *(largest + self.bounds(divisor), error + self.floats(divisor)),
-            *(drawn, self.drawn(divisor)),
+            *(own.value, divisor.value, size, mixed, square),
+            *(own.largest + divisor.largest, own.error + divisor.error),
+            *(own.drawn, divisor.drawn),
         )
+
+
+class Functionals(NamedTuple):
+    """Functionals of a view's bins: their weights, and of each (m,) what is known.
+
+    Attributes
+    ----------
+    weights : array (m, layers, bins)
+    value, largest, error : array
+        Of the released bins; bounds of a weight, and of what rounding makes of it.
+    drawn : array (m, draws)
+    """
+
+    weights: FloatArray
+    value: FloatArray
+    largest: FloatArray
+    error: FloatArray
+    drawn: FloatArray
 
 
 class Line(NamedTuple):
@@ -271,7 +308,7 @@ class Line(NamedTuple):
         Each with probability ``1 - beta``, by itself.
         """
         values = sign * (self.drawn - m * self.base_drawn)
-        rank = quantile_rank(values.shape[1], float(beta)) if values.size else None
+        rank = _rank(values.shape[1], float(beta)) if values.size else None
         if rank is None:
             q, loose = measure.tail(1, beta)
             size = self.square - 2 * m * self.mixed + m**2 * self.base_square
@@ -292,6 +329,9 @@ class Line(NamedTuple):
         return np.asarray((both > 0) & (both - self.mixed**2 <= _ALIKE * both))
 
 
+_rank = lru_cache(maxsize=256)(quantile_rank)
+
+
 def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: Fraction) -> Band:
     """Return estimates (m,) cut to what holds at once with probability ``1 - beta``, from 0 to 1.
 
@@ -300,7 +340,7 @@ def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: F
     told = ~(low.alike & high.alike)  # of the others the tail alone tells as much
     simulated = int(told.sum()) * high.drawn.shape[1]
     few = 0 < simulated <= _SIMULATED
-    rank = quantile_rank(high.drawn.shape[1], float(beta * (1 - FIRST))) if few else None
+    rank = _rank(high.drawn.shape[1], float(beta * (1 - FIRST))) if few else None
     q, loose = measure.tail(2 * len(near), beta if rank is None else beta * FIRST)
     first = np.clip(low.end(q, loose, -1), 0.0, 1.0)
     last = np.clip(high.end(q, loose, 1), 0.0, 1.0)
@@ -316,6 +356,29 @@ def quotients(near: FloatArray, low: Line, high: Line, measure: Measure, beta: F
 
 
 @lru_cache(maxsize=8)
+def _onto(measure: Measure, kept: tuple[int, ...]) -> View:
+    others = tuple(axis for axis in range(measure.values.ndim) if axis not in kept)
+    values, noise = measure.values.sum(axis=others), measure.noise.sum(axis=others)
+    gram = measure.variances.sum(axis=others).reshape(1, 1, -1)
+    flat = noise.reshape(1, values.size, -1)
+    return View(values.reshape(1, -1), flat, gram, np.ones(1), measure)
+
+
+@lru_cache(maxsize=8)
+def _along(measure: Measure, axis: int, weights: bytes) -> View:
+    kept = np.frombuffer(weights).reshape(3, -1)
+    used, which = np.unique(kept, axis=0, return_inverse=True)  # one, where there is no condition
+    values = np.moveaxis(measure.values, axis, 0)
+    noise = np.moveaxis(measure.noise, axis, 0)
+    count, draws = len(values), noise.shape[-1]
+    layers = np.einsum("lo,bo->lb", kept, values.reshape(count, -1))
+    drawn = np.stack([np.einsum("o,bod->bd", one, noise.reshape(count, -1, draws)) for one in used])
+    sizes = np.moveaxis(measure.variances, axis, 0).reshape(count, -1)
+    gram = np.einsum("lo,ko,bo->lkb", kept, kept, sizes, optimize=True)
+    return View(layers, drawn[which.reshape(-1)], gram, np.abs(kept).max(axis=1), measure)
+
+
+@lru_cache(maxsize=8)
 def _simulated(law: Noise, size: int, stream: int) -> FloatArray:
     """Draws of so many bins' noise, in shares: (bins, draws); none where they are too many."""
     draws = min(_MOST_DRAWS, max(_FEWEST_DRAWS, _DRAWN // size))
@@ -328,7 +391,8 @@ def _simulated(law: Noise, size: int, stream: int) -> FloatArray:
 
 
 @lru_cache(maxsize=2)
-def _normal(size: int, draws: int, stream: int) -> FloatArray:
+def normal(size: int, draws: int, stream: int) -> FloatArray:
+    """Return standard normal numbers, (size, draws), of a public stream."""
     from scipy.special import ndtri  # takes 30 ms to import
 
     uniforms = uniform(public_stream("questions, sampling", stream), size * draws)

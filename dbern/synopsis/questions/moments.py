@@ -1,8 +1,10 @@
-"""Questions about where the rows are along an axis: quantiles and means."""
+"""Questions about where the rows are along axes: quantiles, means, covariances."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import partial
 
@@ -14,10 +16,11 @@ from dbern.synopsis.questions.asking import Asking, told_given
 from dbern.synopsis.questions.functionals import Weights, mean_band, quantile_band, scaled
 from dbern.synopsis.questions.measure import Band, Measure
 from dbern.synopsis.questions.regions import Region
+from dbern.synopsis.questions.spreads import spread_band
 
 
 class Moments(Asking):
-    """Quantiles and means; see `Distribution`."""
+    """Quantiles, means, variances and covariances; see `Distribution`."""
 
     def quantile(
         self,
@@ -48,7 +51,9 @@ class Moments(Asking):
             For levels, an axis, a box or a confidence that cannot be.
         """
         index = self._index(axis)
-        several, each = np.ndim(levels) > 0, np.atleast_1d(np.asarray(levels, dtype=np.float64))
+        several, each = np.ndim(levels) > 0, np.empty(0)
+        with suppress(ValueError, TypeError):  # whose text quotes the value
+            each = np.atleast_1d(np.asarray(levels, dtype=np.float64))
         if each.ndim != 1 or not len(each) or not np.all((each > 0) & (each < 1)):
             raise SpecError("quantile: levels must be between 0 and 1. Write 0.5, or [0.25, 0.75]")
         condition, weights = self._of_others(given, index), self._weights(target)
@@ -95,3 +100,109 @@ class Moments(Asking):
 
         asked = f"mean of {own.name}{told_given(given)}"
         return self._asked_of(band, {}, asked, beta, own, population=population)
+
+    def cov(
+        self,
+        axis: str,
+        other: str,
+        *,
+        given: Region | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the covariance of two axes, in their units, or of one with itself.
+
+        Parameters
+        ----------
+        axis, other : str
+            By name.
+        given : mapping, optional
+            A box of other axes.
+        population, beta
+            As for `mass`.
+
+        Raises
+        ------
+        SpecError
+            For an axis, a box or a confidence that cannot be.
+        """
+        return self._spread("covariance", axis, other, given, beta, population)
+
+    def correlation(
+        self,
+        axis: str,
+        other: str,
+        *,
+        given: Region | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the correlation of two axes; as `cov`.
+
+        Raises
+        ------
+        SpecError
+            As of `cov`, and for an axis with itself.
+        """
+        return self._spread("correlation", axis, other, given, beta, population)
+
+    def var(
+        self,
+        axis: str | None = None,
+        *,
+        given: Region | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the variance of an axis: of the rows, not of a larger sample. As `mean`.
+
+        Raises
+        ------
+        SpecError
+            For an axis, a box or a confidence that cannot be.
+        """
+        return self._spread("variance", axis, axis, given, beta, population)
+
+    def std(
+        self,
+        axis: str | None = None,
+        *,
+        given: Region | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the standard deviation of an axis, in its units; as `var`.
+
+        Raises
+        ------
+        SpecError
+            For an axis, a box or a confidence that cannot be.
+        """
+        return self._spread("standard deviation", axis, axis, given, beta, population)
+
+    def _spread(
+        self,
+        what: str,
+        axis: str | None,
+        other: str | None,
+        given: Region | None,
+        beta: float | str | None,
+        population: bool,
+    ) -> Answer:
+        axes = list(dict.fromkeys([self._index(axis), self._index(other)]))
+        correlated, root = what == "correlation", what == "standard deviation"
+        if correlated and len(axes) == 1:
+            raise SpecError("correlation: an axis has 1 with itself. Name two axes")
+        condition = self._of_others(given, *axes)
+        widths = [self.domain.axes[index].width for index in axes]
+        scale = 1.0 if correlated else math.prod(widths) ** (2 // len(axes))
+
+        def band(measure: Measure, share: Fraction) -> Band:
+            others = Weights().others(measure, condition, *axes)
+            found = spread_band(measure, axes, others, share, correlated=correlated)
+            found = scaled(found, 0.0, scale)
+            return Band(*map(np.sqrt, found)) if root else found
+
+        names = " and ".join(self.domain.names[index] for index in axes)
+        asked = f"{what} of {names}{told_given(given)}"
+        return self._asked_of(band, {}, asked, beta, population=population)

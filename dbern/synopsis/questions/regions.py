@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -89,6 +89,14 @@ def _box(region: Mapping[str, Any], domain: Domain, what: str) -> Boxes:
 
 def _interval(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]:
     """Both in the unit interval, flat."""
+    first, last = _ends(ends, axis, what)
+    unit = [(one - axis.low) / axis.width for one in (first, last)]
+    unit[1] = np.where(last == axis.high, 1.0, unit[1])
+    return unit[0], unit[1]
+
+
+def _ends(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]:
+    """Both in data units, flat."""
     where, mend = f"{what}: {axis.name}", f"Write {axis.name} = (low, high), or None for an end"
     try:
         low, high = ends
@@ -114,6 +122,22 @@ def _interval(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]
         )
     if not np.all(first < last):
         raise SpecError(f"{where}: the lower end must be below the upper one. {mend} that is open")
-    unit = [(one - axis.low) / axis.width for one in (first, last)]
-    unit[1] = np.where(last == axis.high, 1.0, unit[1])
-    return unit[0], unit[1]
+    return first, last
+
+
+def part_of(window: Region, domain: Domain) -> Domain:
+    """Return the part of a domain that one box is.
+
+    Raises
+    ------
+    SpecError
+        As `boxes_of`, or for several boxes.
+    """
+    if not hasattr(window, "get") or len(boxes_of(window, domain, "window")) != 1:
+        raise SpecError(f"window: write one box, such as {_example(domain)}")
+    axes = []
+    for axis in domain.axes:
+        low, high = _ends(window.get(axis.name, (None, None)), axis, "window")
+        kept = bool(axis.categories)  # which a grid refuses
+        axes.append(axis if kept else replace(axis, low=float(low[0]), high=float(high[0])))
+    return Domain(tuple(axes))

@@ -7,12 +7,17 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
+from dbern.data.domain import Domain
 from dbern.errors import SpecError
+from dbern.synopsis.points import as_numbers
 from dbern.synopsis.questions.answer import Answer, Target
 from dbern.synopsis.questions.asking import Asking, one_box, told, told_given
 from dbern.synopsis.questions.confidence import Account
-from dbern.synopsis.questions.functionals import box_band, everything, scaled, share_band
+from dbern.synopsis.questions.functionals import box_band, regions_band, scaled
 from dbern.synopsis.questions.measure import Band, Measure
+from dbern.synopsis.questions.outlines import half_plane_of
 from dbern.synopsis.questions.polygons import polygons_of
 from dbern.synopsis.questions.regions import Region, boxes_of
 
@@ -36,7 +41,8 @@ class Shares(Asking):
         region : mapping or list
             A box ``{"x": (low, high)}`` in data units, None for an end that is open, axes that are
             left out whole; several boxes in a list, or as arrays of ends. Of two axes also
-            polygons: GeoJSON, or what has a `__geo_interface__`, as shapely's have.
+            polygons: GeoJSON, or what has a `__geo_interface__`, as shapely's have; and half
+            planes: ``{"half plane": {"x": 1, "y": -2}, "at most": 3}`` is where x - 2 y is.
         given : mapping, optional
             A box: then the share of the rows in it.
         target : "records" or "smoothed"
@@ -81,13 +87,13 @@ class Shares(Asking):
         self, region: Region, given: Region | None, target: Target, *, of_total: bool
     ) -> tuple[Mapping[str, Sequence[Any]], Callable[[Measure, Fraction], Band]]:
         """Labels of the regions, and what tells their shares of a measure."""
-        weights, shapes = self._weights(target), polygons_of(region, self.domain)
+        weights = self._weights(target)
+        shapes = half_plane_of(region, self.domain) or polygons_of(region, self.domain)
         if shapes is not None:
-            if given is not None or weights.kernels:
-                raise SpecError("region: of polygons ask for shares of all records, or write boxes")
-            every = everything if of_total else (lambda _measure: None)
-            return {"region": shapes.labels}, lambda measure, share: share_band(
-                measure, shapes.sides(measure.splines), every(measure), share
+            if given is not None:
+                raise SpecError("given: polygons and half planes have no condition. Write boxes")
+            return {"region": shapes.labels}, lambda measure, share: regions_band(
+                measure, weights.polygons(measure, shapes), share, of_total=of_total
             )
         boxes = boxes_of(region, self.domain)
         condition = None if given is None else one_box(boxes_of(given, self.domain, "given"))
@@ -120,6 +126,11 @@ class Shares(Asking):
             For places, an axis, a box or a confidence that cannot be.
         """
         own = self.domain.axes[self._index(axis)]
+        numbers = as_numbers(np.ravel(places), own.unit, Domain((own,)))
+        if not (len(numbers) and ((numbers > own.low) & (numbers <= own.high)).all()):
+            raise SpecError(
+                f"cdf: places must be above the lower bound of {own.name}, and up to its upper one"
+            )
         return self.mass(
             {own.name: (None, places)}, given=given, target=target, population=population, beta=beta
         )
@@ -139,6 +150,8 @@ class Shares(Asking):
         SpecError
             For a region that is none of both.
         """
+        if not hasattr(other, "mass"):
+            raise SpecError("compare: write what distribution() of another release returns")
         level = self._beta(beta)
         parts = [replace(one, account=Account(level)) for one in (self, other)]
         here, there = (one.mass(region, beta=str(level / 2)) for one in parts)

@@ -32,7 +32,7 @@ from itertools import pairwise
 import numpy as np
 
 from dbern.strategies.bins import bin_matrix, local_weights
-from dbern.types import FloatArray, Int64Array
+from dbern.types import BoolArray, FloatArray, Int64Array
 
 OFFSETS = 32
 """Places in a cell for which majorants of a step are made."""
@@ -41,6 +41,7 @@ SOLVED = 1e-7
 """By how much a majorant from the solver may fall short: added to its coefficients."""
 
 _MET = 1e-9  # of a cell's offsets
+_KEPT = 1 << 13  # cells times bins of which steps at all offsets are kept: three of 2 MiB
 _PARTS = 4  # of a cell, on each of which Bezier coefficients prove a sign
 _LEAST, _MOST = -0.25, 1.25  # of a coefficient: beyond, the noise grows faster than gaps close
 _RIDGE = 1e-2  # of a bin's mean square, for estimates: they lean on the majorants' middle
@@ -119,21 +120,42 @@ class AxisSplines:
 
         Of 0 and below these are nothing, of 1 and above everything. Places are met to 1e-11.
         """
-        last = self.cells * OFFSETS
-        scaled = np.clip(places, 0.0, 1.0) * last
+        scaled = np.clip(places, 0.0, 1.0) * (self.cells * OFFSETS)
         after = np.ceil(scaled - _MET).astype(np.int64)
         before = np.floor(scaled + _MET).astype(np.int64)
-        high = self._majorants(after) + SOLVED
-        low = 1.0 - SOLVED - self._majorants(last - before)[:, ::-1]
-        middle = (low + high) / 2
-        near = middle @ self._kept + self.integrals(scaled / last) @ self.smoother
-        for sides in (low, near, high):
+        grid, (first, second) = self._on_grid(np.stack([before, after]))
+        share = np.clip(scaled - before, 0.0, 1.0)[:, None]
+        low, near, high = grid
+        found = low[first], (1 - share) * near[first] + share * near[second], high[second]
+        for sides in found:
             sides[places <= 0], sides[places >= 1] = 0.0, 1.0
-        return Sides(low, near, high)
+        return Sides(*found)
 
     def between(self, low: FloatArray, high: FloatArray) -> Sides:
         """Return the sides of ``1{low <= t <= high}``."""
-        return self.steps(high).minus(self.steps(low))
+        ends = self.steps(np.concatenate([high, low]))
+        last, first = (Sides(*(one[part] for one in (ends.low, ends.near, ends.high)))
+                       for part in (slice(len(high)), slice(len(high), None)))  # fmt: skip
+        return last.minus(first)
+
+    def _on_grid(self, steps: Int64Array) -> tuple[FloatArray, Int64Array]:
+        """Low, near and high of steps at so many parts of a cell, (3, n, bins), and which of n."""
+        if self.cells * self.count > _KEPT:
+            used, at = np.unique(steps, return_inverse=True)
+            return self._solved(used), at.reshape(steps.shape)
+        grid, known = _grid(self)
+        if not known[steps].all():
+            used = np.unique(steps[~known[steps]])
+            grid[:, used] = self._solved(used)
+            known[used] = True
+        return grid, steps
+
+    def _solved(self, steps: Int64Array) -> FloatArray:
+        last = self.cells * OFFSETS
+        high = self._majorants(steps) + SOLVED
+        low = 1.0 - SOLVED - self._majorants(last - steps)[:, ::-1]
+        near = (low + high) / 2 @ self._kept + self.integrals(steps / last) @ self.smoother
+        return np.stack([low, near, high])
 
     def _majorants(self, steps: Int64Array) -> FloatArray:
         """Coefficients (m, bins), of steps at so many parts of a cell."""
@@ -142,6 +164,13 @@ class AxisSplines:
         table = np.stack([majorant(self.degree, int(one)) for one in used])
         place = np.arange(self.count) - cell[:, None] + _pad(self.degree)
         return np.asarray(table[which[:, None], np.clip(place, 0, table.shape[1] - 1)])
+
+
+@lru_cache(maxsize=8)
+def _grid(splines: AxisSplines) -> tuple[FloatArray, BoolArray]:
+    """The sides of steps at all parts of the cells, and which of them are known so far."""
+    last = splines.cells * OFFSETS
+    return np.empty((3, last + 1, splines.count)), np.zeros(last + 1, dtype=np.bool_)
 
 
 def _pad(degree: int) -> int:
@@ -164,7 +193,7 @@ def majorant(degree: int, offset: int) -> FloatArray:
         ends = sorted(cuts)
         for start, stop in pairwise(ends):
             part = np.zeros((degree + 1, count))
-            part[:, cell + pad : cell + pad + degree + 1] = _bezier(degree, start, stop)
+            part[:, cell + pad : cell + pad + degree + 1] = bezier(degree, start, stop)
             rows.append(part)
             least += [float(cell < 0 or (cell == 0 and stop <= step))] * (degree + 1)
     sure = [(1.0, 1.0)] * degree, [(0.0, 0.0)] * degree
@@ -181,8 +210,14 @@ def majorant(degree: int, offset: int) -> FloatArray:
     return found
 
 
-def _bezier(degree: int, start: float, stop: float) -> FloatArray:
-    """Bezier coefficients, on a part of a cell, of the splines that live there: (p + 1, p + 1)."""
+def bezier(degree: int, start: float, stop: float) -> FloatArray:
+    """Return Bezier coefficients, on a part of a cell, of the p + 1 splines that live there.
+
+    Returns
+    -------
+    array (p + 1, p + 1)
+        Of each spline, a column.
+    """
     nodes = np.linspace(0.0, 1.0, degree + 1)
     values = np.stack(local_weights(2 * (start + nodes * (stop - start)) - 1, degree), axis=1)
     powers = np.arange(degree + 1)

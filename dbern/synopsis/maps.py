@@ -1,0 +1,201 @@
+"""Grids on the earth: coordinate systems, GeoTIFF files, and outlines of level sets as GeoJSON.
+
+All of it needs rasterio, the extra ``geo``, which is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
+from dbern.synopsis.points import LOCATION, conventional, upright
+from dbern.types import FloatArray
+
+if TYPE_CHECKING:
+    import xarray
+
+_LABELS = ("class", "group")  # dimensions that are no axes
+_EVEN = 1e-6  # of a step
+
+_Planes = Iterator[tuple[dict[str, Any], FloatArray]]
+
+
+def located(grid: xarray.DataArray, crs: Any) -> xarray.DataArray:
+    """Return an upright grid with a coordinate system of its last two axes, by the CF conventions.
+
+    Raises
+    ------
+    SpecError
+        For a coordinate system that is not known, fewer axes, or degrees beyond a pole.
+    EnvironmentRefusedError
+        Where rasterio is not installed.
+    """
+    system = _system(crs)
+    axes = [name for name in grid.dims if name not in _LABELS]
+    if len(axes) < 2:
+        raise SpecError("crs: a coordinate system is of two axes, and here is one. Leave it out")
+    north, east = axes[-2:]
+    wkt = system.to_wkt()
+    facts = {"crs_wkt": wkt, "spatial_ref": wkt}
+    if system.is_geographic:
+        if np.abs(grid[north]).max() > 90:
+            raise SpecError(
+                f"crs: {north} leaves -90 to 90, and {crs} has degrees. Write another crs, or name "
+                "the axis of latitudes latitude"
+            )
+        facts["grid_mapping_name"] = "latitude_longitude"
+        grid[east].attrs |= {"standard_name": "longitude", "units": "degrees_east"}
+        grid[north].attrs |= {"standard_name": "latitude", "units": "degrees_north"}
+        if len(axes) == 2 and " per " in grid.attrs["long_name"]:
+            grid.attrs["units"] = "degree-2"
+    else:
+        units = {"units": system.linear_units}
+        grid[east].attrs |= {"standard_name": "projection_x_coordinate", **units}
+        grid[north].attrs |= {"standard_name": "projection_y_coordinate", **units}
+    return conventional(grid.assign_coords({LOCATION: ((), 0, facts)}))
+
+
+def eastward_degree(grid: xarray.DataArray) -> float | None:
+    """Return how long a degree to the east is in the middle of a map; None where it has none.
+
+    In degrees to the north: the cosine of the latitude, on a sphere.
+    """
+    north = grid[grid.dims[0]]
+    if north.attrs.get("units") != "degrees_north":
+        return None
+    return max(math.cos(math.radians(float(north.mean()))), 1e-3)
+
+
+def write_geotiff(
+    bands: Mapping[str, xarray.DataArray], path: str | Path, tags: Mapping[str, Any]
+) -> None:
+    """Write maps as bands of a GeoTIFF, the north up; those of classes or groups one after another.
+
+    Raises
+    ------
+    SpecError
+        For other than two axes, or places along them that are not evenly spaced.
+    EnvironmentRefusedError
+        Where rasterio is not installed.
+    ReleaseError
+        Where the file cannot be written.
+    """
+    first = next(iter(bands.values()))
+    facts = first.coords[LOCATION].attrs if LOCATION in first.coords else {}
+    crs = _system(facts["spatial_ref"]) if "spatial_ref" in facts else None
+    rasterio, transform = _rasterio(), _transform(first)
+    planes = [
+        (" ".join([name, *map(str, labels.values())]), plane)
+        for name, band in bands.items()
+        for labels, plane in _planes(band)
+    ]
+    height, width = planes[0][1].shape
+    truths = planes[0][1].dtype == bool
+    shape = {"height": height, "width": width, "count": len(planes)}
+    kind: dict[str, Any] = {"dtype": "uint8"} if truths else {"dtype": "float64", "nodata": np.nan}
+    where = {"crs": crs, "transform": transform, "compress": "deflate"}
+    try:
+        with rasterio.open(path, "w", driver="GTiff", **shape, **kind, **where) as file:
+            for number, (name, plane) in enumerate(planes, start=1):
+                file.write(plane.astype(kind["dtype"]), number)
+                file.set_band_description(number, name)
+            file.update_tags(**tags)
+    except OSError:
+        raise ReleaseError(
+            f"{path}: cannot be written. Check that the folder is there and has space, or write "
+            "another path"
+        ) from None
+
+
+def outlines(sets: Mapping[str, xarray.DataArray], properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return where grids of truths are true, as GeoJSON: a feature for each, by its name ``where``.
+
+    Each place stands for the rectangle of which it is the middle, cut at the grid's edges.
+
+    Raises
+    ------
+    SpecError, EnvironmentRefusedError
+        As of `write_geotiff`, or for other than truths.
+    """
+    first = next(iter(sets.values()))
+    if first.dtype != bool:
+        raise SpecError("to_geojson: these are numbers. Ask for a level_set on a grid")
+    transform = _transform(first)
+    edges = [(float(one.min()), float(one.max())) for one in map(first.get_index, _axes(first))]
+    features = []
+    for where, truths in sets.items():
+        for labels, plane in _planes(truths):
+            drawn = plane.astype(np.uint8)
+            parts = _rasterio().features.shapes(drawn, mask=plane, transform=transform)
+            rings = [[_cut(ring, edges) for ring in one["coordinates"]] for one, _ in parts]
+            geometry = {"type": "MultiPolygon", "coordinates": rings}
+            facts = {"where": where, **labels, **properties}
+            features.append({"type": "Feature", "properties": facts, "geometry": geometry})
+    return {"type": "FeatureCollection", "features": features}
+
+
+def _cut(ring: Sequence[Any], edges: Sequence[tuple[float, float]]) -> list[list[float]]:
+    return [[min(max(at, low), high) for at, (low, high) in zip(one, edges, strict=True)]
+            for one in ring]  # fmt: skip
+
+
+def _rasterio() -> Any:
+    try:
+        import rasterio
+        import rasterio.features
+    except ImportError:
+        raise EnvironmentRefusedError(
+            "coordinate systems, GeoTIFF and GeoJSON need rasterio. Install it with: pip install "
+            "'dbern[geo]'"
+        ) from None
+    return rasterio
+
+
+def _system(crs: Any) -> Any:
+    rasterio = _rasterio()
+    try:
+        return rasterio.crs.CRS.from_user_input(crs)
+    except rasterio.errors.CRSError:
+        raise SpecError(f'crs = "{crs}": is not known. Write one such as "EPSG:4326"') from None
+
+
+def _axes(grid: xarray.DataArray) -> tuple[str, str]:
+    """The one that goes to the east, and the one that goes to the north."""
+    axes = [str(name) for name in grid.dims if name not in _LABELS]
+    if len(axes) != 2:
+        raise SpecError(f"maps are of two axes, and here are {len(axes)}. Select from a grid")
+    north, east = upright(axes[::-1])
+    return east, north
+
+
+def _planes(grid: xarray.DataArray) -> _Planes:
+    """Each class or group's labels and values, the north up."""
+    east, north = _axes(grid)
+    grid = grid.sortby(north, ascending=False).sortby(east)
+    labels = [str(name) for name in grid.dims if name in _LABELS]
+    for places in product(*(range(grid.sizes[name]) for name in labels)):
+        one = grid.isel(dict(zip(labels, places, strict=True)))
+        named = {name: one[name].item() for name in labels}
+        yield named, one.transpose(north, east).to_numpy()
+
+
+def _transform(grid: xarray.DataArray) -> Any:
+    """From the corner of the first pixel, of which the first place is the middle."""
+    corner, steps = [], []
+    for name in _axes(grid):
+        places = np.sort(grid[name].to_numpy())
+        each = np.diff(places) if places.dtype.kind in "fiu" else np.empty(0)
+        if not len(each) or np.ptp(each) > _EVEN * each[0]:
+            raise SpecError(
+                f"maps need evenly spaced numbers along {name}. Take the grid of the synopsis"
+            )
+        step = float(places[-1] - places[0]) / len(each)
+        corner += [float(places[0]) - step / 2, float(places[-1]) + step / 2]
+        steps.append(step)
+    return _rasterio().Affine(steps[0], 0.0, corner[0], 0.0, -steps[1], corner[3])

@@ -1,0 +1,381 @@
+"""Questions about responses, and about the shares of groups: at places, and in regions.
+
+Of a regression ``a_j = int w beta_j dD`` and ``c_j = int beta_j dD`` are released, w the response
+in [-1, 1] as the bounds say. ``v = (1 + w) / 2`` is in [0, 1], so that P = v D and Q = (1 - v) D,
+whose bins are ``(c_j + a_j) / 2`` and ``(c_j - a_j) / 2``, are measures: the rows in two parts, one
+for the response and one against it. Of groups P has the rows of one, Q those of all the others.
+
+*Means.* The mean of v with weights ``g >= 0``, of a kernel or of a region, is the m with ``(1 - m)
+int g dP = m int g dQ``. With ``sum_j l_j beta_j <= g <= sum_j u_j beta_j`` and p, q the exact bins
+of P and Q, for every database
+
+    ``(1 - m) sum_j l_j p_j - m sum_j u_j q_j <= 0 <= (1 - m) sum_j u_j p_j - m sum_j l_j q_j``,
+
+as m and 1 - m are at least 0: where g is not told apart from its splines, responses at their bounds
+attain it. Both are ``a - m k`` with k the sum of what P and Q are weighed with, so the answer is
+that of `dbern.synopsis.questions.measure.quotients`: the m that the noisy bins do not deny.
+
+*Noise.* P and Q are sums of the arrays, with coefficients M. The arrays' laws may differ in their
+scale; a tail of the largest is one of all, as each is told by ``E e^(u X) <= 1 / (1 - u^2 s^2)``,
+or by that of a normal law, which increase in s. Outputs of one component are drawn as one vector.
+
+*The population.* A row weighs ``x(t, v) = sum_j (v y_j + (1 - v) z_j) beta_j(t)`` in a functional
+of mean 0, and ``x^2 <= sum_j (v y_j^2 + (1 - v) z_j^2) beta_j(t)``, twice by Jensen: its variance
+is at most ``sum_j (y_j^2 p_j + z_j^2 q_j) / n``, as if P and Q were rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dbern.errors import SpecError
+from dbern.privacy.families import family_of
+from dbern.synopsis.points import Points, as_points
+from dbern.synopsis.questions.answer import Answer, Target
+from dbern.synopsis.questions.asking import told
+from dbern.synopsis.questions.densities import Densities
+from dbern.synopsis.questions.functionals import scaled
+from dbern.synopsis.questions.measure import Band, Measure, View, normal, quotients
+from dbern.synopsis.questions.polygons import polygons_of
+from dbern.synopsis.questions.regions import Region, boxes_of
+from dbern.synopsis.questions.smoothing import density_sides
+from dbern.synopsis.questions.splines import Sides, products
+from dbern.types import FloatArray
+
+_FEW = 1 << 21  # weights that are laid out at a time; of more places nothing is simulated
+_HALVES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # P and Q of a and c
+
+
+@dataclass(frozen=True, eq=False)
+class Parted(Measure):
+    """The rows in two parts: `values` are the bins of P and of Q, (2, b_1, .., b_l).
+
+    Attributes
+    ----------
+    arrays : tuple of Measure
+        What was released, a component each: values (outputs, b_1, .., b_l).
+    mixing : array (2, outputs)
+        What makes P and Q of all outputs.
+    """
+
+    arrays: tuple[Measure, ...] = ()
+    mixing: FloatArray = field(default_factory=lambda: np.eye(2))
+
+    @classmethod
+    def of(cls, arrays: Sequence[Measure], mixing: FloatArray) -> Parted:
+        """Return the parts of released arrays."""
+        values = np.concatenate([one.values for one in arrays])
+        errors = np.concatenate([np.full(len(one.values), one.error) for one in arrays])
+        return cls(
+            np.tensordot(mixing, values, axes=1),
+            arrays[0].splines,
+            max((one.law for one in arrays), key=lambda law: math.ldexp(
+                family_of(law).scale(law), law.granularity_exponent)),
+            float((np.abs(mixing) @ errors).max()),
+            arrays=tuple(arrays),
+            mixing=mixing,
+        )  # fmt: skip
+
+    def whole(self) -> View:
+        """All bins of P in one layer, and those of Q in another."""
+        values = self.values.reshape(2, -1)
+        count = values.shape[1]
+        drawn = np.concatenate(
+            [one.noise.reshape(len(one.values), count, -1) for one in self.arrays]
+        )
+        noise = np.tensordot(self.mixing, drawn, axes=1)
+        gram = (self.mixing @ self.mixing.T)[..., None] * np.ones(count)
+        if self.spread is not None:
+            spread = self.spread.reshape(2, -1)
+            sampled = normal(2 * count, noise.shape[-1], self.stream).reshape(noise.shape)
+            noise += np.sqrt(spread)[..., None] * sampled
+            gram = gram + np.eye(2)[..., None] * spread / self.deviation**2
+        return View(values, noise, gram, np.abs(self.mixing).max(axis=1), self)
+
+
+def _mean_of_parts(
+    parts: Parted, sides: Callable[[slice], Sides], count: int, beta: Fraction
+) -> Band:
+    """Return the shares of P in P and Q by so many weights g (m, b_1, ..), from 0 to 1.
+
+    See the module; `sides` are of a part of them.
+    """
+    view = parts.whole()
+    rows = max(1, _FEW // view.values.size)
+    if rows < count:
+        view = view.still()
+    bands = []
+    for start in range(0, count, rows):
+        g = sides(slice(start, min(start + rows, count)))
+        low, near, high = (one.reshape(len(one), -1) for one in (g.low, g.near, g.high))
+        none = np.zeros_like(near)
+        top, whole = view.of(np.stack([near, none], 1)), view.of(np.stack([near, near], 1))
+        value = np.where(whole > 0, top / np.where(whole > 0, whole, 1.0), 0.5)
+        below, above = (
+            view.line(np.stack([one, none], 1), np.stack([one, other], 1))
+            for one, other in ((low, high), (high, low))
+        )
+        bands.append(quotients(value, below, above, parts, beta * len(near) / count))
+    return Band(*map(np.concatenate, zip(*bands, strict=True)))
+
+
+class Responses(Densities):
+    """Means of responses, and shares of groups; see `Distribution`."""
+
+    def curve(
+        self,
+        points: Points,
+        *,
+        bandwidth: float | Sequence[float] | None = None,
+        kernel: str | None = None,
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the regression at points, of any bandwidth and kernel; or the shares of groups.
+
+        The mean response of the rows around a point, each weighted by its kernel, never beyond the
+        response's bounds. Of a density by group each group's share of these weights: how likely a
+        row is of the group.
+
+        Parameters
+        ----------
+        points
+            As a synopsis takes them; coordinates of xarray give a grid.
+        bandwidth : float or sequence of float, optional
+            In data units, one or one an axis; that of the release.
+        kernel : str, optional
+            By the name that a spec gives it; that of the release.
+        population, beta
+            As for `mass`; of the population's mean with the same weights.
+
+        Raises
+        ------
+        SpecError
+            Where neither responses nor groups were released, and as of `density`.
+        """
+        parts, (sides, count) = self._parts("curve"), self._at(points, bandwidth, kernel)
+        asked = f"{self._what} near points"
+        labels = {"point": range(count)}
+        return self._told_of(parts, sides, count, labels, asked, beta, "smoothed", population)
+
+    def average(
+        self,
+        region: Region,
+        *,
+        target: Target = "records",
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return the mean response of the rows in a region, or in each of many; or groups' shares.
+
+        Parameters
+        ----------
+        region, target, population, beta
+            As for `mass`. "smoothed": each row counts as its kernel does in the region.
+
+        Raises
+        ------
+        SpecError
+            Where neither responses nor groups were released, and as of `mass`.
+        """
+        parts, (sides, labels, count) = self._parts("average"), self._inside(region, target)
+        asked = f"{self._what} in {told(region)}"
+        named = {"region": labels}
+        return self._told_of(parts, sides, count, named, asked, beta, target, population)
+
+    def difference(
+        self,
+        one: Any,
+        other: Any,
+        *,
+        target: Target = "records",
+        population: bool = False,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return what `curve` or `average` is at one place or region, less what it is at another.
+
+        Parameters
+        ----------
+        one, other
+            Points for `curve`, or regions for `average`; as many of either.
+        target : "records" or "smoothed"
+            As for `mass`; of points "smoothed".
+        population, beta
+            As for `mass`.
+
+        Raises
+        ------
+        SpecError
+            As of `curve` and `average`, and for two of different kinds or numbers.
+        """
+        parts, pair = self._parts("difference"), (one, other)
+        regions = [hasattr(each, "keys") or hasattr(each, "__geo_interface__") for each in pair]
+        if all(regions):
+            found = [self._inside(each, target) for each in pair]
+            of_both, label = [(g, count) for g, _, count in found], "region"
+            asked = f"{self._what} in {told(one)} less that in {told(other)}"
+        elif not any(regions):
+            of_both, label, target = (
+                [self._at(each, None, None) for each in pair],
+                "point",
+                "smoothed",
+            )
+            asked = f"{self._what} near points less that near others"
+        else:
+            raise SpecError("difference: write two points, or two regions")
+        (first, count), (second, others) = of_both
+        if count != others:
+            raise SpecError(f"difference: {count} less {others}. Write as many of either")
+
+        def sides(part: slice) -> Sides:
+            whole = [first(slice(None)), second(slice(None))]
+            return Sides(*(
+                np.concatenate([getattr(g, end) for g in whole])[part]
+                for end in ("low", "near", "high")
+            ))  # fmt: skip
+
+        labels = {label: range(count) if count > 1 else [None]}
+        return self._told_of(
+            parts, sides, 2 * count, labels, asked, beta, target, population, less=True
+        )
+
+    def classes(
+        self,
+        points: Points,
+        *,
+        bandwidth: float | Sequence[float] | None = None,
+        kernel: str | None = None,
+        beta: float | str | None = None,
+    ) -> Answer:
+        """Return which group is the likeliest at points: surely, probably, possibly.
+
+        Parameters
+        ----------
+        points, bandwidth, kernel, beta
+            As for `curve`.
+
+        Returns
+        -------
+        Answer
+            Of truths, for each group: `value` where it has the largest share, `low` where it surely
+            has, all at once, and `high` where it may have.
+
+        Raises
+        ------
+        SpecError
+            Where no groups were released, and as of `density`.
+        """
+        if len(self.groups) < 2:
+            raise SpecError("classes: this release has no groups. Ask for a curve, or a density")
+        found = self.curve(points, bandwidth=bandwidth, kernel=kernel, beta=beta)
+        value, low, high = (np.asarray(one) for one in (found.value, found.low, found.high))
+        ranked = np.sort(high, axis=-1)
+        others = np.where(high == ranked[..., -1:], ranked[..., -2:-1], ranked[..., -1:])
+        truths = (
+            value.argmax(axis=-1)[..., None] == np.arange(len(self.groups)),
+            (low > others) | (low > 0.5),
+            high >= low.max(axis=-1, keepdims=True),
+        )
+        likely, sure, possible = (found.value.copy(data=one) for one in truths)
+        question = f"the largest {found.question}"
+        kind = (found.target, found.interval, found.beta)
+        return Answer(likely, sure, possible, *kind, question)
+
+    @property
+    def _what(self) -> str:
+        return "mean response" if self.response else "share of the group"
+
+    @property
+    def parted(self) -> tuple[Parted, ...]:
+        """The rows of each group and all others, or those for and against the response; or none."""
+        own = replace(self.measures[0], values=np.stack([one.values for one in self.measures]))
+        if self.response is not None:
+            response = replace(self.response.measure, values=self.response.measure.values[None])
+            return (Parted.of((response, own), _HALVES),)
+        if len(self.groups) < 2:
+            return ()
+        each = np.eye(len(self.groups))
+        return tuple(Parted.of((own,), np.stack([one, 1 - one])) for one in each)
+
+    def _parts(self, question: str) -> tuple[Parted, ...]:
+        if not self.parted:
+            raise SpecError(
+                f"{question}: this release has neither groups, nor responses in the bins of its "
+                "rows. Ask for a density, or release a regression with this version"
+            )
+        return self.parted
+
+    def _at(
+        self, points: Points, bandwidth: Any, kernel: str | None
+    ) -> tuple[Callable[[slice], Sides], int]:
+        """The sides of kernels at points, and how many there are."""
+        kernels, places = self._kernels(bandwidth, kernel), as_points(points, self.domain)
+        if not self.domain.inside(places).all():
+            raise SpecError("points: some are outside the bounds. Leave them out")
+        unit = np.clip(self.domain.to_unit(places), 0.0, 1.0)
+        splines = self.measures[0].splines
+
+        def sides(part: slice) -> Sides:
+            axes = zip(splines, kernels, unit[part].T, strict=True)
+            return products([density_sides(*one) for one in axes])
+
+        return sides, len(places)
+
+    def _inside(
+        self, region: Region, target: Target
+    ) -> tuple[Callable[[slice], Sides], Sequence[Any], int]:
+        """The sides of regions, their labels, and how many there are."""
+        weights, shapes = self._weights(target), polygons_of(region, self.domain)
+        measure = self.measures[0]
+        if shapes is not None:
+            if weights.kernels:
+                raise SpecError("region: of polygons ask for the records, or write boxes")
+            whole = shapes.sides(measure.splines)
+            return (
+                lambda part: Sides(whole.low[part], whole.near[part], whole.high[part]),
+                *(shapes.labels, len(shapes)),
+            )
+        boxes = boxes_of(region, self.domain)
+
+        def sides(part: slice) -> Sides:
+            some = replace(boxes, low=boxes.low[part], high=boxes.high[part])
+            return products(weights.axes(measure, some))
+
+        return sides, boxes.labels, len(boxes)
+
+    def _told_of(
+        self,
+        parts: Sequence[Parted],
+        sides: Callable[[slice], Sides],
+        count: int,
+        labels: Mapping[str, Sequence[Any]],
+        asked: str,
+        beta: float | str | None,
+        target: Target,
+        population: bool,
+        *,
+        less: bool = False,
+    ) -> Answer:
+        """Means, or the first half of them less the second, in units of the response."""
+        low, high = (self.response.low, self.response.high) if self.response else (0.0, 1.0)
+
+        def band(measure: Parted, share: Fraction) -> Band:
+            found = _mean_of_parts(measure, sides, count, share)
+            if not less:
+                return scaled(found, low, high - low)
+            one, other = (
+                Band(*(each[part] for each in found))
+                for part in (slice(count // 2), slice(count // 2, None))
+            )
+            apart = Band(one.value - other.value, one.low - other.high, one.high - other.low)
+            return scaled(apart, 0.0, high - low)
+
+        return self._asked_of(
+            band, labels, asked, beta, measures=parts, target=target, population=population
+        )

@@ -1,0 +1,308 @@
+"""Means of responses and shares of groups: bounds for every database, coverage, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import questioned
+from questioned import OF_RESPONSES, covered_responses, databases, grouped, responding
+from released_bins import planned, released
+
+from dbern.bernstein.kernels import Gaussian
+from dbern.errors import SpecError
+from dbern.privacy.calibration import LaplaceNoise
+from dbern.synopsis.questions import responses as module
+from dbern.synopsis.questions.splines import Sides
+
+pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
+
+
+def attacked(rows, v, ask, truth):
+    """By how much the exact answer is outside of what bins without noise allow; of nearly no noise.
+
+    Responses are at their bounds, so the inequalities are attained where a bin is met by halves.
+    """
+    answer = ask(responding(rows, v, key=0, epsilon=1e6))
+    known = truth(rows[:, 0], v)
+    off = np.maximum(np.asarray(answer.low) - known, known - np.asarray(answer.high))
+    return np.max(np.where(np.isnan(known), -np.inf, off))
+
+
+def attacks(draws):
+    """Few rows around the edges of regions and cells, each response at a bound."""
+    worst, rng = -np.inf, np.random.default_rng(5)
+    for draw in range(draws):  # as many rows each time: one law, whose draws are kept
+        count = 2 + draw % 5
+        edges = rng.choice([0.2, 0.5, 5 / 12, 0.15, 0.4321, 0.8], size=count)
+        steps = rng.choice([-1, 1], size=count) * 10 ** rng.uniform(-6, -1, size=count)
+        x = np.concatenate([np.clip(edges + steps, 0, 1), rng.uniform(size=8 - count)])
+        rows = x[:, None]
+        v = rng.integers(0, 2, size=len(rows)).astype(float)
+        for name in ("curve", "average", "difference of places"):
+            ask, truth = OF_RESPONSES[name]
+            worst = max(worst, attacked(rows, v, ask, truth))
+    return worst
+
+
+def test_no_database_is_outside_of_the_bounds():
+    assert attacks(15) <= 1e-9
+
+
+@pytest.mark.parametrize("side", ["low", pytest.param("high", marks=pytest.mark.slow)])
+def test_splines_that_do_not_bound_their_weight_are_caught(monkeypatch, side):
+    """With the middle of the splines in place of a side, the search finds a counterexample."""
+    exact = module._mean_of_parts
+
+    def planted(parts, sides, count, beta):
+        def middle(part):
+            g = sides(part)
+            return replace(g, **{side: g.near})
+
+        return exact(parts, middle, count, beta)
+
+    monkeypatch.setattr(module, "_mean_of_parts", planted)
+    assert attacks(15) > 1e-3
+
+
+@pytest.mark.slow
+def test_one_side_for_both_parts_is_caught(monkeypatch):
+    """What counts against needs the other side: rows near an edge may be inside or outside."""
+    line = module.View.line
+
+    def planted(view, number, divisor=None):
+        same = np.stack([divisor[:, 0], divisor[:, 0]], axis=1)
+        return line(view, number, same)
+
+    monkeypatch.setattr(module.View, "line", planted)
+    assert attacks(15) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("names", "draws", "groups"),
+    [
+        (["clustered"], 1, False),
+        *(
+            pytest.param(list(databases(1, 10)), draws, groups, marks=pytest.mark.slow)
+            for draws, groups in ((40, False), (10, True))
+        ),
+    ],
+)
+def test_means_of_responses_cover_at_least_as_often_as_they_say(names, draws, groups):
+    found = covered_responses(5000, names, draws, groups)
+    least = 0.95 * draws - 3.5 * np.sqrt(draws * 0.95 * 0.05)
+    assert {key: count for key, count in found.items() if count < least} == {}
+
+
+@pytest.mark.slow
+def test_noise_that_is_told_as_half_is_caught(monkeypatch):
+    """The mean of all responses has no bias: its band is noise alone."""
+    ask, truth = (lambda d: d.average({}), lambda _x, v: v.mean())
+    monkeypatch.setattr(questioned, "OF_RESPONSES", {"all": (ask, truth)})
+    whole = covered_responses(5000, ["smooth"], 100)
+    assert whole["smooth", "smooth", "all"] >= 88
+    view = module.Parted.whole
+    halved = lambda one: replace(view(one), noise=view(one).noise / 2)  # noqa: E731
+    monkeypatch.setattr(module.Parted, "whole", halved)
+    found = covered_responses(5000, ["smooth"], 100)
+    assert found["smooth", "smooth", "all"] < 88
+
+
+def test_responses_never_leave_their_bounds():
+    rows = databases(1, 300)["smooth"]
+    answer = responding(rows, np.ones(300), epsilon=0.05).curve(np.linspace(0, 1, 30)[:, None])
+    for one in (answer.value, answer.low, answer.high):
+        assert ((one >= 0) & (one <= 1)).all()
+    assert (answer.low <= answer.value).all()
+    assert (answer.value <= answer.high).all()
+    assert float(answer.low.min()) == 0.0  # where the noise hides them, nothing is known
+    assert float((answer.high - answer.low).max()) == 1.0
+
+
+def test_the_tail_is_that_of_the_widest_law():
+    d = responding(databases(1, 500)["smooth"], np.ones(500))
+    law = d.response.measure.law
+    wide = replace(law, scale=3 * law.scale, granularity_exponent=law.granularity_exponent - 1)
+    response = replace(d.response, measure=replace(d.response.measure, law=wide))
+    (parts,) = replace(d, response=response)._parts("curve")
+    assert parts.law == wide
+    assert type(wide) is LaplaceNoise
+    view = parts.whole()
+    p, q = view.noise.std(axis=(1, 2))
+    np.testing.assert_allclose([p, q], view.measure.deviation * np.sqrt((1 + 4 / 9) / 4), rtol=0.1)
+
+
+def test_many_places_have_the_answers_of_each(monkeypatch):
+    x = databases(1, 5000)["smooth"]
+    d, at = responding(x, 0.5 + 0.4 * np.sin(7 * x[:, 0])), np.linspace(0.1, 0.9, 9)[:, None]
+    few = d.curve(at)
+    monkeypatch.setattr(module, "_FEW", 100)
+    many = d.curve(at)
+    np.testing.assert_allclose(few.value, many.value, atol=1e-12)
+    assert ((many.low <= few.low) & (few.high <= many.high)).all()  # not simulated: by the tail
+    assert float((many.high - many.low).max()) < 2 * float((few.high - few.low).max())
+
+
+def test_two_places_and_two_regions_differ():
+    x = databases(1, 5000)["uniform"]
+    d = responding(x, (x[:, 0] > 0.5) * 1.0)
+    places = d.difference([[0.8]], [[0.2]])
+    assert places.low > 0.5
+    assert places.target == "smoothed"
+    regions = d.difference({"x": (0.6, None)}, {"x": (None, 0.4)})
+    assert 0.5 < regions.low <= regions.value <= regions.high <= 1.0
+    several = d.difference(np.full((3, 1), 0.8), np.full((3, 1), 0.2))
+    assert several.value.dims == ("point",)
+    np.testing.assert_allclose(several.value, places.value, atol=1e-12)
+    with pytest.raises(SpecError, match="two points, or two regions"):
+        d.difference({"x": (0.6, None)}, [[0.2]])
+    with pytest.raises(SpecError, match="3 less 1"):
+        d.difference(np.full((3, 1), 0.8), [[0.2]])
+
+
+def test_groups_share_a_place_and_the_likeliest_is_certain_or_not():
+    rng = np.random.default_rng(2)
+    rows = rng.uniform(size=(9000, 1))
+    codes = np.clip(3 * rows[:, 0] + 0.3 * rng.normal(size=9000), 0, 2.9).astype(int)
+    d, at = grouped(rows, codes), np.array([[0.1], [1 / 3], [0.9]])
+    shares, likely = d.curve(at), d.classes(at)
+    assert shares.value.dims == ("point", "group")
+    weights = Gaussian(0.1)(at - rows[:, 0])
+    truth = np.stack([weights @ (codes == one) / weights.sum(axis=1) for one in range(3)], axis=1)
+    assert ((shares.low <= truth) & (truth <= shares.high)).all()
+    assert likely.value.values.tolist()[::2] == [[True, False, False], [False, False, True]]
+    assert likely.low.values.tolist()[::2] == likely.value.values.tolist()[::2]
+    assert (likely.low <= likely.high).all()
+    at = np.linspace(0.25, 0.42, 60)[:, None]  # where two groups meet nothing is certain
+    likely = d.classes(at)
+    assert 0 < int(likely.low.any("group").sum()) < 60
+    assert (likely.high.sum("group") >= 1).all()
+    inside = d.average({"x": (None, 0.5)})
+    known = [(codes[rows[:, 0] < 0.5] == one).mean() for one in range(3)]
+    assert ((inside.low <= known) & (known <= inside.high)).all()
+
+
+def test_the_population_has_the_wider_interval():
+    rows = databases(1, 5000)["smooth"]
+    d = responding(rows, np.random.default_rng(3).integers(0, 2, size=5000).astype(float))
+    these, all_rows = d.average({}), d.average({}, population=True)
+    assert all_rows.interval == "population"
+    assert all_rows.high - all_rows.low > 1.5 * (these.high - these.low)
+    assert all_rows.low <= 0.5 <= all_rows.high
+
+
+@pytest.mark.slow
+def test_the_population_of_responses_is_covered_about_as_often_as_it_says():
+    rng, found = np.random.default_rng(3), 0
+    for draw in range(100):
+        rows = rng.uniform(size=(3000, 1))
+        answer = responding(rows, (rng.uniform(size=3000) < 0.3) * 1.0, draw + 1).average(
+            {"x": (None, 0.5)}, target="smoothed", population=True
+        )
+        found += answer.low <= 0.3 <= answer.high
+    assert found >= 88
+
+
+POLYGON = {"type": "Polygon", "coordinates": [[[0.1, 0.1], [0.8, 0.2], [0.3, 0.9], [0.1, 0.1]]]}
+
+
+def test_of_polygons_the_mean_response_is_told():
+    rows = databases(2, 20_000)["uniform"]
+    d = responding(rows, (rows[:, 0] > 0.05) * 1.0)
+    answer = d.average(POLYGON)
+    assert answer.low <= 1.0 == answer.high
+    with pytest.raises(SpecError, match="polygons ask for the records"):
+        d.average(POLYGON, target="smoothed")
+
+
+ALIKE = np.full((50, 1), 0.3)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda d: d.curve([[0.1]]), "neither groups, nor responses"),
+        (lambda d: d.average({}), "neither groups, nor responses"),
+        (lambda d: d.classes([[0.1]]), "has no groups"),
+        (
+            lambda _: responding(ALIKE, np.ones(50)).curve([[2.0]]),
+            "outside the bounds",
+        ),
+    ],
+)
+def test_what_has_no_response_is_refused(ask, said):
+    d = replace(responding(databases(1, 100)["smooth"], np.ones(100)), response=None)
+    with pytest.raises(SpecError, match=said):
+        ask(d)
+
+
+@pytest.mark.slow
+def test_releases_answer_in_units_of_the_response():
+    rng = np.random.default_rng(1)
+    x = rng.uniform(size=20_000)
+    roles = '{"response": {"column": "r", "bounds": [-1.0, 3.0]}}'
+    case = planned(1, 20_000, roles=roles, kind="nadaraya-watson", noise="auto")
+    d, r = released(case, {"x": x, "r": 1 + np.sin(9 * x)}), 1 + np.sin(9 * x)
+    weights = Gaussian(0.1)(PLACE - x)
+    answer = d.curve([[PLACE]])
+    assert float(answer.low[0]) <= weights @ r / weights.sum() <= float(answer.high[0])
+    assert float((answer.high - answer.low)[0]) < 0.1
+    assert d.average({}).low <= r.mean() <= d.average({}).high
+
+
+PLACE = 0.4321
+
+
+@pytest.mark.slow
+def test_a_plan_takes_one_choice_of_bins_for_both_arrays(monkeypatch):
+    """Noise of the rows' counts is smaller, so their bins would be finer: 15 where 13 are best."""
+    roles = '{"response": {"column": "r", "bounds": [-1.0, 3.0]}}'
+
+    def cells():
+        planned.cache_clear()
+        _, plan = planned(1, 30_000, roles=roles, kind="nadaraya-watson", noise="auto")
+        return [(one.maps[0].cells, one.maps[0].degree) for one in plan.components]
+
+    numerator, denominator = cells()
+    assert numerator == denominator
+    monkeypatch.setattr("dbern.planning.planner._as_counted", lambda one, ways: ways[one.name])
+    numerator, denominator = cells()
+    assert numerator != denominator
+    planned.cache_clear()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "role"), [("kernel-density", "group"), ("naive-bayes", "label")])
+def test_releases_by_group_answer_their_shares(kind, role):
+    """Of naive Bayes on one axis too; noise of all groups is one vector's (`KNormNoise`)."""
+    x = np.random.default_rng(1).uniform(size=20_000)
+    g = (x > 0.4) * 1.0
+    named = "values" if role == "group" else "classes"
+    roles = f'{{"{role}": {{"column": "g", "{named}": ["a", "b"]}}}}'
+    d = released(planned(1, 20_000, roles=roles, kind=kind, noise="auto"), {"x": x, "g": g})
+    assert d.groups == ("a", "b")
+    shares = d.average({})
+    assert float(shares.low.sel(group="b")) <= g.mean() <= float(shares.high.sel(group="b"))
+    assert d.classes([[0.1], [0.9]]).low.values.tolist() == [[True, False], [False, True]]
+    noise = [one.whole().noise.sum(axis=0) for one in d._parts("curve")]
+    np.testing.assert_allclose(*noise, atol=1e-12)  # P and Q of one vector are all rows' noise
+    apart = noise[0].sum(axis=0).std() / d.measures[0].deviation
+    bins = d.measures[0].values.size
+    assert apart < 0.3 * np.sqrt(2 * bins)  # its sum varies as one bin does, not as 2 x bins
+
+
+def test_sides_are_asked_for_in_parts():
+    """Sides of few places at a time: a part that is empty or doubled would change the answer."""
+    d = responding(databases(1, 500)["smooth"], np.ones(500))
+    (parts,) = d._parts("curve")
+    seen = []
+
+    def sides(part):
+        seen.append(part)
+        ones = np.ones((part.stop - part.start, *parts.values.shape[1:]))
+        return Sides(ones, ones, ones)
+
+    band = module._mean_of_parts(parts, sides, 3, module.Fraction(1, 20))
+    assert len(band.value) == 3
+    assert seen == [slice(0, 3)]

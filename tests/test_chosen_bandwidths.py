@@ -1,0 +1,231 @@
+"""Densities whose bandwidth the released bins choose: `bandwidth = "auto"` in a spec."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from projects import objects
+from test_spec import sections
+
+import dbern
+from dbern.errors import SpecError
+from dbern.planning.planner import plan_files
+from dbern.planning.plans import ReleasePlan
+from dbern.releasing import choosing, publish
+from dbern.reporting import live
+from dbern.strategies.bias import KernelMixture, approximation_of
+from dbern.synopsis import metadata
+from dbern.synopsis.reader import Synopsis
+from dbern.targets.bandwidths import _finest_bandwidth
+
+pytestmark = pytest.mark.usefixtures("fast_cluster")
+AUTO = {"kind": "kernel-density", "bandwidth": "auto"}
+ONE = {"data__bounds": {"y": None}, "mechanism": {"k": "auto", "h": "auto", "noise": "auto"}}
+
+
+@pytest.fixture
+def spec(project):
+    return project.spec(target=AUTO, budget={"epsilon": "2"}, **ONE)
+
+
+def rows_of(project):
+    import pyarrow.parquet as pq
+
+    x = pq.read_table(project.folder / "data").column("x").to_pylist()
+    kept = [one for one in x if one is not None and 0 <= one <= 10]
+    return np.array(kept), len(x)
+
+
+def density(points, rows, n, bandwidth):
+    bumps = np.exp(-np.square((points[:, None] - rows) / bandwidth) / 2)
+    return bumps.sum(axis=1) / (n * bandwidth * math.sqrt(2 * math.pi))
+
+
+@pytest.mark.slow
+def test_the_released_bins_choose_and_the_release_is_of_what_they_chose(project, spec):
+    planned = plan_files(spec, dbern.planning.planner.footers(spec))
+    assert ReleasePlan.from_dict(json.loads(json.dumps(planned.to_dict()))) == planned
+    assert "the released bins choose a bandwidth, for free: one of " in planned.explain()
+    synopsis = dbern.release(spec).synopsis
+    facts = synopsis.metadata
+    (b,), every = facts["target"]["bandwidth"], facts["target"]["chosen_of"]
+    ends = _finest_bandwidth(240, 2.0, 1), 0.4
+    assert [every[0][0], every[-1][0]] == pytest.approx([10 * one for one in ends])
+    assert [b] in every
+    assert facts["components"][0]["approximation"] == {
+        "class": "chosen mixture of bumps", "choices": len(every),
+        "kernels": [{"name": "gaussian", "bandwidth": b / 10}],
+    }  # fmt: skip
+    y = np.linspace(0, 10, 41)
+    rows, n = rows_of(project)
+    truth = density(y, rows, n, b)
+    apart = np.abs(synopsis(y) - truth).max()
+    assert 0 < apart <= synopsis.band()
+    assert facts["certificate"]["total"] <= planned.certificate.total
+    told = synopsis.distribution()
+    assert told.choices == len(every)
+    answer = told.density(y)
+    assert ((answer.low <= truth) & (truth <= answer.high)).all()
+    np.testing.assert_allclose(
+        answer.value, np.clip(synopsis(y), answer.low, answer.high), atol=5e-3
+    )
+    assert synopsis.verify() > 0
+    assert f"bandwidth {b:.4g}" in answer.question
+
+
+@pytest.fixture(scope="module")
+def case():
+    """A plan, and its candidates."""
+    given = sections(target={**AUTO}, data={"n": 500}, budget={"epsilon": "0.05"},
+                     mechanism={"k": "auto", "h": "auto", "noise": "auto"})  # fmt: skip
+    spec = dbern.ReleaseSpec(**given)
+    return spec, plan_files(spec, ())
+
+
+def test_what_is_chosen_depends_on_what_is_released_alone(case):
+    """Two databases whose noised integers are alike have the same bandwidth, and others another."""
+    spec, plan = case
+    shape, law = plan.components[0].strategy.layout.shape, plan.components[0].noise.law
+    cells = np.arange(shape[0])
+    seen = []
+
+    def released(values):
+        def given(planned, name):
+            seen.append((planned, name))
+            return np.rint(values * 2.0**-law.granularity_exponent).astype(np.int64)
+
+        return given
+
+    flat = np.full(shape, 1 / shape[0])
+    narrow = (np.abs(cells - shape[0] // 2) < 2) / 4.0
+    (wide, of_flat), (fine, of_narrow) = (
+        choosing.chosen(spec, plan, released(one)) for one in (flat, narrow)
+    )
+    assert of_narrow["bandwidth"] < of_flat["bandwidth"]
+    assert wide.certificate.total < fine.certificate.total < plan.certificate.total
+    assert {name for _, name in seen} == {"density"}
+    assert wide.sensitivity.function < fine.sensitivity.function < plan.sensitivity.function
+
+
+def test_a_choice_that_errs_by_more_than_was_planned_is_not_taken(case, monkeypatch):
+    spec, plan = case
+    with_kernels = choosing.with_kernels
+
+    def worse(*given):
+        found = with_kernels(*given)
+        return replace(found, certificate=replace(found.certificate, noise=1e9))
+
+    monkeypatch.setattr(choosing, "with_kernels", worse)
+    shape = plan.components[0].strategy.layout.shape
+    found, facts = choosing.chosen(spec, plan, lambda *_: np.full(shape, 1 << 20))
+    assert found.components == plan.components
+    assert facts["bandwidth"] == facts["chosen_of"][0]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:each answer holds")
+def test_bands_hold_for_every_bandwidth_that_may_be_chosen(project, spec, monkeypatch):
+    """Each has its part of beta: what holds for one alone is narrower."""
+    synopsis = dbern.release(spec).synopsis
+    count = len(synopsis.metadata["target"]["chosen_of"])
+
+    def asked(synopsis, beta):
+        told = synopsis.distribution()
+        smoothed = told.mass({"x": (2.0, 5.0)}, target="smoothed", beta=beta)
+        records = told.mass({"x": (2.0, 5.0)}, beta=beta)
+        (tail,) = live._counting(synopsis, synopsis.arrays, 8, {})["tails"]
+        return [synopsis.bound(beta).noise, synopsis.bound(beta, about="any-database").noise,
+                float(smoothed.high - smoothed.low), tail[0] if beta == "0.05" else None,
+                float(records.high - records.low)]  # fmt: skip
+
+    chosen = asked(synopsis, "0.05")
+    monkeypatch.setattr(KernelMixture, "choices", property(lambda _: 1, lambda *_: None))
+    alone = Synopsis(synopsis.url)
+    part, whole = asked(alone, str(Fraction("0.05") / count)), asked(alone, "0.05")
+    assert chosen[:3] == pytest.approx(part[:3])
+    assert all(one > other for one, other in zip(chosen[:4], whole, strict=False))
+    assert chosen[4] == whole[4]  # rows have no bandwidth
+
+
+@pytest.mark.usefixtures("fixed")
+def test_a_rerun_after_a_crash_chooses_the_same(project, spec, monkeypatch):
+    twin = project.twin("twin")
+    with monkeypatch.context() as patch:
+        patch.setattr(publish.SynopsisWriter, "write", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            dbern.release(spec)
+    dbern.release(spec)
+    dbern.release(twin.spec_path)
+    assert objects(project.output) == objects(twin.output)
+    assert project.spent() == "epsilon 2, epsilon 0 reserved"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"mechanism": {"noise": "laplace"}}, 'bins choose a bandwidth, and "laplace" has none'),
+        ({"mechanism": {"noise": "spectral-laplace"}}, '"spectral-laplace" has none'),
+        ({"mechanism": {"calibration": "paper"}}, 'Write noise = "auto" and calibration = "tight"'),
+        ({"target": {"kind": "nadaraya-watson"}}, '"auto" is for densities, not for "nadaraya'),
+        ({"target": {"covariance": [[1.0]]}}, "target.covariance: stands for bandwidth"),
+        ({"target": {"bandwidth": "wide"}}, r"target.bandwidth: .*Write bandwidth = \[0.5"),
+        ({"data": {"bounds": {x: [0.0, 1.0] for x in "abcd"}}}, "is for one to 3 axes, not 4"),
+        ({"target": {"kind": "naive-bayes"}}, r"target.bandwidth: .*Write bandwidth = \["),
+    ],
+)
+def test_where_no_bins_can_choose_it_is_refused(changes, says):
+    given = {"target": dict(AUTO), "data": {"n": 500}, "mechanism": {"k": "auto", "h": "auto"}}
+    if changes.get("target", {}).get("kind") == "nadaraya-watson":
+        given["data"]["response"] = {"column": "r", "bounds": [0.0, 1.0]}
+    if changes.get("target", {}).get("kind") == "naive-bayes":
+        given["data"]["label"] = {"column": "r", "classes": ["a", "b"]}
+    for name, keys in changes.items():
+        given[name] = {**given.get(name, {}), **keys}
+    if "noise" not in given["mechanism"]:
+        given["mechanism"]["noise"] = "auto"
+    with pytest.raises(SpecError, match=says):
+        plan_files(dbern.ReleaseSpec(**sections(**given)), ())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"n": None, "neighbors": "add-or-remove-one", "normalizer": "500"},
+        {"n": None, "normalizer": "500", "unit": {"column": "u", "max_contributions": 3}},
+        {"n": 500, "group": {"column": "g", "values": ["a", "b"]}},
+    ],
+)
+def test_private_rows_units_and_groups_may_choose_too(data, case):
+    plain = case[1].components[0]
+    given = sections(target={**AUTO}, data=data, budget={"epsilon": "0.05"},
+                     mechanism={"k": "auto", "h": "auto", "noise": "binned-laplace"})  # fmt: skip
+    given["data"] = {key: one for key, one in given["data"].items() if one is not None}
+    spec = dbern.ReleaseSpec(**given)
+    (planned,) = plan_files(spec, ()).components
+    (one,) = (spec.components[0].for_charge(500, spec.charge),)
+    assert planned.approximation["class"] == "chosen mixture of bumps"
+    times = {"add-or-remove-one": 0.5}.get(data.get("neighbors"), 3 if "unit" in data else 1)
+    assert planned.sensitivity.l1 == pytest.approx(times * plain.sensitivity.l1, rel=1e-2)
+    assert all(other.outputs == planned.outputs == one.outputs for other in one.candidates)
+    # Its candidates are protected as it is: one of a wider kernel moves by less.
+    moves = [other.function_sensitivity for other in one.candidates]
+    assert moves[0] == one.function_sensitivity
+    assert moves == sorted(moves, reverse=True)
+
+
+def test_stored_choices_are_read_strictly():
+    content = {"class": "chosen mixture of bumps", "choices": 14,
+               "kernels": [{"name": "gaussian", "bandwidth": 0.1}]}  # fmt: skip
+    assert approximation_of(content).to_dict() == content
+    assert metadata._MixtureClass.model_validate(content).require_axes(1) is None
+    for wrong in ({"choices": 1}, {"choices": "14"}, {"class": "mixture of bumps"}):
+        with pytest.raises((ValueError, dbern.errors.IntegrityError)):
+            metadata._MixtureClass.model_validate({**content, **wrong}).require_axes(1)
+    without = {key: one for key, one in content.items() if key != "choices"}
+    with pytest.raises((ValueError, dbern.errors.IntegrityError)):
+        metadata._MixtureClass.model_validate(without).require_axes(1)

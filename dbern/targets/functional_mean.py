@@ -208,6 +208,7 @@ class CurveAccumulator(RecordAccumulator):
         response = self.sums.response
         curves = records[response.name].reshape(-1, response.points)
         curves = curves[np.isfinite(curves).all(axis=1)]
+        curves = np.clip(curves, response.low, response.high)  # first: nothing then overflows
         values = np.clip((curves - response.middle) / response.radius, -1.0, 1.0)
         whole = np.rint(np.ldexp(values, _FINE)).astype(np.int64)
         over = response.points << (2 * _FINE - self.bits)

@@ -99,6 +99,18 @@ def test_integers_are_the_coefficients_in_any_order_and_missing_curves_add_nothi
     np.testing.assert_allclose(found, wanted, atol=100 * 4 * 2.0**-20)
 
 
+def test_no_value_of_a_curve_makes_a_warning_however_large():
+    response = Response("y", -0.1, 0.1, points=20)
+    sums = CurveSums(Domain((Axis("t", 0.0, 1.0),)), response, 3)
+    accumulator, states = sums.accumulator(Entries(4), 10), np.zeros((2, 4), dtype=np.int64)
+    largest = np.finfo(np.float64).max
+    for state, size in zip(states, (0.1, largest), strict=True):
+        with np.errstate(all="raise"):
+            accumulator.add(state, {"y": size * np.array([[1.0, -1.0] * 10])})
+    assert states[0].any()
+    np.testing.assert_array_equal(*states)
+
+
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-or-remove-one"])
 def test_a_search_finds_no_counterexample(neighbors):
     data = {

@@ -291,6 +291,8 @@ def _lines(path: Path) -> Iterator[dict[str, str]]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             yield from csv.DictReader(file)
+    except FileNotFoundError:
+        raise SpecError(f"{path}: there is no such file. Check the path") from None
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise SpecError(
             f"{path}: cannot be read as CSV ({type(error).__name__}). Write a file with columns "
@@ -310,6 +312,8 @@ def _shapes(path: Path) -> Iterator[Any]:
             for shape in each(file):
                 yield _object(shape)
                 number += 1
+    except FileNotFoundError:
+        raise SpecError(f"{path}: there is no such file. Check the path") from None
     except OSError as error:
         raise SpecError(f"{path}: cannot be read as GeoJSON ({type(error).__name__})") from None
     except (ValueError, RecursionError):

@@ -168,6 +168,7 @@ def verify(synopsis_path: str, trusted: tuple[str, ...], as_json: bool, quiet: b
 
 def _described(facts: dict[str, Any]) -> str:
     from dbern.certificate import printed_sum
+    from dbern.reporting.pictures import parameters_of
 
     axes = "; ".join(
         f"{axis['name']} one of {axis['values']}"
@@ -182,7 +183,7 @@ def _described(facts: dict[str, Any]) -> str:
     if facts["delta"] != "0":
         guarantee += f", delta {facts['delta']}"
     certificate = facts["certificate"]
-    target = ", ".join(f"{key} {value}" for key, value in facts["target"].items() if key != "kind")
+    target = ", ".join(f"{key} {value}" for key, value in parameters_of(facts["target"]).items())
     lines: dict[str, str] = {
         "name": f"{facts['name']} ({facts['created']})",
         "function": f"{facts['target']['kind']}: {target}",

@@ -28,6 +28,7 @@ from dbern.reporting.pictures import (
     draw,
     is_classifier,
     middle,
+    parameters_of,
     picture_of,
     position_text,
     text,
@@ -397,7 +398,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
         regression=_regression(synopsis),
         recipes=recipes(synopsis),
         parameters={
-            key: _told(value) for key, value in facts["target"].items() if key not in ("kind", "n")
+            key: _told(value) for key, value in parameters_of(facts["target"]).items() if key != "n"
         },
     )
 

@@ -174,6 +174,15 @@ def range_text(axis: Axis) -> str:
     return f"in [{position_text(axis, axis.low)}, {position_text(axis, axis.high)}]"
 
 
+def parameters_of(target: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a released target, a long list of candidates in few words."""
+    told = {key: value for key, value in target.items() if key != "kind"}
+    if every := told.get("chosen_of"):
+        least, most = (" x ".join(f"{one:.3g}" for one in every[at]) for at in (0, -1))
+        told["chosen_of"] = f"{len(every)} bandwidths, {least} to {most}, by the released numbers"
+    return told
+
+
 def position_text(axis: Axis, value: float) -> str:
     """Return a place on an axis in words: a number, or a date or time."""
     return axis.unit.text(value) if axis.unit else f"{value:.4g}"

@@ -18,7 +18,7 @@ from dbern.combination import Combination
 from dbern.data.domain import Axis
 from dbern.errors import SpecError
 from dbern.reporting.html import guarantee_of
-from dbern.reporting.pictures import range_text
+from dbern.reporting.pictures import parameters_of, range_text
 
 
 def deployment_of(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,12 +136,17 @@ def _description(facts: Mapping[str, Any]) -> str:
 
 
 def _unprotected(facts: Mapping[str, Any]) -> str:
-    chosen = {key: value for key, value in facts["target"].items() if key not in ("kind", "n")}
-    told = "; ".join(f"{key} {value}" for key, value in chosen.items())
+    chosen = parameters_of(facts["target"])
+    free = chosen.pop("chosen_of", None)  # then the bandwidth is no choice made before
+    after = f" Bandwidth {chosen.pop('bandwidth')} was chosen of {free}." if free else ""
+    told = "; ".join(f"{key} {value}" for key, value in chosen.items() if key != "n")
     rows = facts["target"].get("n")
     kept = ", the filter" if "filter" in facts["domain"] else ""
     counted = f"The number of rows, {rows}, is published. " if rows else ""
-    return f"{counted}Public choices, made without looking at the data: the bounds{kept}; {told}."
+    return (
+        f"{counted}Public choices, made without looking at the data: the bounds{kept}; {told}."
+        f"{after}"
+    )
 
 
 def _model() -> dict[str, str]:

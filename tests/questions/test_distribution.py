@@ -28,6 +28,7 @@ from dbern.synopsis.questions import measure as module
 from dbern.synopsis.questions import polygons as of_polygons
 from dbern.synopsis.questions import smoothing as of_smoothing
 from dbern.synopsis.questions import splines as of_splines
+from dbern.synopsis.questions.asking import told
 from dbern.synopsis.questions.functionals import _everything, _share_band
 from dbern.synopsis.questions.splines import AxisSplines, products
 
@@ -517,7 +518,7 @@ POLYGON = {"type": "Polygon", "coordinates": [TRIANGLE]}
     [
         (lambda d: d.mass({"q": (0, 1)}), 'no axis "q"'),
         (lambda d: d.mass({"x": (0.5, 0.5)}), "below"),
-        (lambda d: d.mass({"x": (0.5, 2)}), "leaves its bounds"),
+        (lambda d: d.mass({"x": (0.5, 2)}), "leaves its bounds, 0 to 1, with an end at 2.0"),
         (lambda d: d.mass({"x": (float("nan"), 1)}), "finite"),
         (lambda d: d.mass({"x": 3}), "two ends"),
         (lambda d: d.mass({"x": ([0.1, 0.2], [0.3, 0.4, 0.5])}), "equally long"),
@@ -601,3 +602,7 @@ def test_dates_are_asked_as_dates():
     assert re.search(r"\n0\.5 +2026-01-\d\d +2026-01-\d\d +2026", str(medians))
     assert medians.value.attrs["units"].startswith("days since 1970")
     assert float(medians.low[0]) <= np.median(days) <= float(medians.high[0])
+
+
+def test_an_open_end_is_told_as_the_bound_it_is():
+    assert told({"x": (None, None)}) == "x from its lower bound to its upper bound"

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dbern.data.domain import Axis, TimeUnit
-from dbern.reporting.pictures import Panel, Picture, draw
+from dbern.reporting.pictures import Panel, Picture, draw, parameters_of
+from dbern.reporting.registry import _unprotected
 
 pytestmark = pytest.mark.slow  # matplotlib
 
@@ -40,3 +41,19 @@ def test_every_date_that_a_spec_may_have_is_drawn():
     ages = Axis("when", *ends, unit=TimeUnit.DAYS)
     for said in texts(Picture("curve", (ages,), (Panel("", BUMP),))):
         assert "4001" in said
+
+
+def test_what_was_chosen_from_is_told_in_few_words():
+    target = {"kind": "kernel-density", "n": 9, "bandwidth": [1 / 3], "chosen_of": [[1 / 3], [4.0]]}
+    told = parameters_of(target)
+    assert told["chosen_of"] == "2 bandwidths, 0.333 to 4, by the released numbers"
+    assert told["bandwidth"] == [1 / 3]
+    assert target["chosen_of"] == [[1 / 3], [4.0]]
+    assert parameters_of({"kind": "oracle"}) == {}
+
+
+def test_a_chosen_bandwidth_is_no_choice_made_without_the_data():
+    target = {"kind": "kernel-density", "n": 9, "bandwidth": [1.0], "chosen_of": [[1.0], [4.0]]}
+    before, after = _unprotected({"target": target, "domain": {}}).split(" Bandwidth ")
+    assert "bandwidth" not in before
+    assert after == "[1.0] was chosen of 2 bandwidths, 1 to 4, by the released numbers."

@@ -191,7 +191,8 @@ def told(region: Region) -> str:
 def _end(low: Any, high: Any) -> str:
     if np.ndim(low) or np.ndim(high):
         return "each low to each high end"
-    return f"{'its lower bound' if low is None else low} to {'its upper' if high is None else high}"
+    first = "its lower bound" if low is None else low
+    return f"{first} to {'its upper bound' if high is None else high}"
 
 
 def told_given(given: Region | None) -> str:

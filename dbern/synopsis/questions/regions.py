@@ -116,9 +116,11 @@ def _ends(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]:
         raise SpecError(f"{where}: arrays of ends must be equally long")
     if not (np.isfinite(first).all() and np.isfinite(last).all()):
         raise SpecError(f"{where}: ends must be finite numbers. {mend}")
-    if (first < axis.low).any() or (last > axis.high).any():
+    beyond = [*first[first < axis.low], *last[last > axis.high]]
+    if beyond:
         raise SpecError(
-            f"{where} leaves its bounds, {axis.low:g} to {axis.high:g}: nothing is known beyond. "
+            f"{where} leaves its bounds, {axis.low:g} to {axis.high:g}, with an end at "
+            f"{float(beyond[0])!r}: nothing is known beyond. "
             f"{mend} that is open"
         )
     if not np.all(first < last):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -148,7 +149,11 @@ def test_changed_and_unreadable_files_are_told_apart(table):
     assert count(counters, portions[0], b"other salt").failure == "changed"
     absent = (Portion(str(path) + "x", "0" * 64, (0,), 130),)
     assert count(counters, absent, SALT) == Outcome(None, 0, "unreadable", str(path) + "x")
-    path.write_bytes(path.read_bytes()[:-30])
+    whole, times = path.read_bytes(), path.stat()
+    path.write_bytes(whole[:-30])
+    assert count(counters, portions[0], SALT).failure == "changed"
+    path.write_bytes(bytes([whole[0], *[one ^ 255 for one in whole[1:60]], *whole[60:]]))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert count(counters, portions[0], SALT).failure == "unreadable"
 
 

@@ -244,9 +244,13 @@ T = T + np.outer(q, means**2) + np.outer(means**2, q)
 A, t, off = C[:-1, :-1], T[:-1, :-1], ~np.eye(D - 1, dtype=bool)
 size = np.clip(np.diag(A), np.sqrt(np.diag(t)), 1)
 whole = np.logspace(-4, 0, 13)[:, None] * np.outer(size, size)[off] + t[off]
-likely = -(np.log(whole) + A[off] ** 2 / whole).sum(axis=1) / 4
-share = np.exp(likely - likely.max())
-kept = 1 - t[off] * (share / share.sum() @ (1 / whole))
+likely = -(np.log(whole) + A[off] ** 2 / whole) / 2
+likely, share = np.exp(likely - likely.max(axis=0)), np.ones(13)
+for _ in range(25):
+    each = share[:, None] * likely
+    each /= each.sum(axis=0)
+    share = (1 + each.sum(axis=1) / 2) / (13 + off.sum() / 2)
+kept = 1 - t[off] * (each / whole).sum(axis=0)
 A[off], t[off] = kept * A[off], np.sqrt(kept) * t[off]
 values, vectors = np.linalg.eigh(A)
 A, b, w = (vectors * np.maximum(values, 0)) @ vectors.T, C[:-1, -1], np.zeros(D - 1)

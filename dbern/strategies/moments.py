@@ -80,9 +80,11 @@ covariance of two columns the variance t of its noise is known.
 *What noise hides.* Two columns that are not of the same list have a covariance c in proportion to
 their deviations: let ``c ~ N(0, tau V)``, V the product of their noisy variances, each at least the
 deviation of its own noise. Then c is ``tau V/(tau V + t)`` of what was released, on average; this
-share, averaged over a grid of tau by the likelihood of all such covariances, is what is kept of
-each. So rare values, whose covariances are small, lose their noise. What is left of t is less, and
-is taken to be the root of the share, as covariances are no normal sample.
+share, averaged over a grid of tau, is what is kept. How many covariances have which tau is
+estimated by 25 steps of expectation and maximization from all of them and one more of each, so that
+those far above their noise stay as they are beside many that are none, and only what may be noise
+is taken for it. What is left of t is less, and is taken to be the root of the share, as covariances
+are no normal sample.
 
 *Coefficients.* Let A be the covariance matrix of the columns so far, its negative eigenvalues set
 to 0, and b their covariances with the response, as released. For coefficients w, with k the mean
@@ -349,11 +351,14 @@ class Measured:
         size = np.clip(found.diagonal(), np.sqrt(noise.diagonal()), 1.0)
         prior, released, own_noise = np.outer(size, size)[apart], found[apart], noise[apart]
         whole = np.multiply.outer(_SHARES, prior) + own_noise
-        likelihood = -0.25 * (np.log(whole) + released**2 / whole).sum(
-            axis=1
-        )  # each is there twice
-        weights = np.exp(likelihood - likelihood.max())
-        kept = 1 - own_noise * (weights / weights.sum() @ (1 / whole))
+        density = -0.5 * (np.log(whole) + released**2 / whole)
+        density = np.exp(density - density.max(axis=0))
+        weights, pairs = np.ones(len(whole)), len(released) / 2  # each is there twice
+        for _ in range(_MIXED):
+            each = weights[:, None] * density
+            each /= each.sum(axis=0)
+            weights = (1 + each.sum(axis=1) / 2) / (len(whole) + pairs)
+        kept = 1 - own_noise * (each / whole).sum(axis=0)
         found[apart] = kept * released
         noise[apart] = np.sqrt(kept) * own_noise
         return found, noise
@@ -396,6 +401,8 @@ class Fit:
 _STEPS = 4
 _SHARES = np.logspace(-4, 0, 13)
 """Squares of correlations: what they may be on average."""
+_MIXED = 25
+"""Steps of expectation and maximization for how many covariances have each of these sizes."""
 _SCALES = np.logspace(-3, 0, 31)
 _MOST_EXPLAINED = 4.0
 """Times what the response varies that coefficients of independent columns may explain."""

@@ -232,6 +232,20 @@ def test_intervals_cover_least_squares_about_as_often_as_they_say():
     assert np.mean(covered) > 0.9
 
 
+def test_intervals_cover_where_two_columns_of_many_depend_on_each_other():
+    """Their covariance is far above its noise, however many others are nothing but noise."""
+    covered = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        x = np.clip(rng.normal(0, 0.2, size=(8000, 8)), -1, 1)
+        x[:, 1] = np.clip(0.8 * x[:, 0] + 0.1 * rng.normal(size=8000), -1, 1)
+        y = np.clip(0.5 * x[:, 0] + 0.1 * rng.normal(size=8000), -1, 1)
+        fit = least_squares(measured(x, y, 1.0, seed), 8, range(8))
+        off = fit.slopes - LinearRegression().fit(x, y).coef_
+        covered.append(np.abs(off) <= 1.96 * np.sqrt(np.diag(fit.spread))[:-1])
+    assert np.mean(covered, axis=0).min() >= 0.75  # .63 where all share one prior
+
+
 @pytest.mark.parametrize(
     ("x", "n"),
     [

@@ -114,6 +114,10 @@ class Space(ABC):
         """Return the space for n records; a cut of the kernel costs `risk_factor` times itself."""
         return self
 
+    def largest_factor(self, wanted: float) -> float:
+        """Return the largest `risk_factor` up to `wanted` that `resolved` does not refuse."""
+        return wanted
+
     def restored(self, counting: Mapping[str, Any]) -> Self:  # noqa: ARG002 - where some is stored
         """Return the space whose `counting` this is."""
         return self
@@ -192,8 +196,8 @@ class ProjectedGaussian:
         return tuple(max(1.0, s.gram_norm(densities.Gaussian(b))) for b, s in pairs)
 
     def bound(self, radius: float) -> float:  # noqa: ARG002 - the same on the whole cube
-        """Bound ``kappa^2``."""
-        return OUTWARD * math.prod(self._norms)
+        """Bound ``kappa^2``, before the cut is chosen that of the kernel itself."""
+        return OUTWARD * math.prod(self._norms) if self.spectra else OUTWARD
 
     def error(self, dimensions: int, radius: float) -> float:  # noqa: ARG002 - the cube's
         """Bound the float error of K_d: of both points' features, and of their product."""
@@ -289,7 +293,7 @@ def _peak(bandwidth: float) -> float:
 MOST_POINTS = 1_000_000
 """Most lattice points that a choice may take, where values are cheap."""
 
-_LEAST_ROWS, _MOST_ROWS = 1 << 16, 1 << 20
+LEAST_ROWS, _MOST_ROWS = 1 << 16, 1 << 20  # of an automatic shard of features
 _MOST_FEATURES = 4096
 _NODES = 6  # lattice steps of the features a bandwidth
 _CUT_SHARE = 0.2  # of C M / n: a tenth of the sensitivity, far below any noise
@@ -309,7 +313,7 @@ class FeatureMap(Space):
     @property
     def shard_rows(self) -> int:
         """As many rows as have their features kept while a shard is solved."""
-        return min(_MOST_ROWS, max(_LEAST_ROWS, STORED_FEATURES // self.size))
+        return min(_MOST_ROWS, max(LEAST_ROWS, STORED_FEATURES // self.size))
 
 
 @dataclass(frozen=True)
@@ -403,6 +407,11 @@ class GaussianFeatures(FeatureMap):
                 f"{len(scales)} axes. Write a larger length_scale."
             )
         return replace(self, kernel=projected)
+
+    def largest_factor(self, wanted: float) -> float:
+        """Return what as many features as there may be are enough for."""
+        found = _projection(self.kernel.scales, _COARSEST_CUT / wanted)
+        return 0.0 if found is None else min(wanted, 0.99 * _COARSEST_CUT / found.cut)
 
     def restored(self, counting: Mapping[str, Any]) -> GaussianFeatures:
         """Return the space with the stored matrices."""

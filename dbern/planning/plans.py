@@ -188,10 +188,11 @@ class Outlook:
 
 def spec_for_rows(spec: ReleaseSpec, n: int) -> ReleaseSpec:
     """Return the spec with what its learner chooses for a public number of rows."""
-    if not spec.learner.chooses:
-        return spec
-    learner = spec.learner.for_rows(spec.records, n, spec.charge)
-    return spec.changed({"target": learner.get_params()})
+    rows = spec.protection.unit.max_contributions
+    a_row = replace(spec.charge, epsilon=spec.charge.epsilon / rows)
+    found, given = spec.learner.for_rows(spec.records, n, a_row), spec.learner.get_params()
+    chosen = {name: one for name, one in found.get_params().items() if one != given[name]}
+    return spec.changed({"target": chosen}) if chosen else spec
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dbern.planning.planner import (
     released_kinds,
     resolved,
 )
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.plans import ReleasePlan, spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.families import ADVANCED, PAPER
 from dbern.system import Progress, silent
@@ -72,8 +72,9 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     files = footers(spec)
     if PAPER in spec.families:
         raise SpecError('mechanism.calibration: the trade-off is that of "tight". Write "tight"')
-    n, at_once = public_rows(spec, files), sum(one.outputs for one in spec.components)
-    settings = Settings.of(spec, n, at_once)
+    n = public_rows(spec, files)
+    spec = spec_for_rows(spec, n)
+    settings = Settings.of(spec, n, sum(one.outputs for one in spec.components))
     measurement = resolved(spec.components[0], n, spec)
     if measurement.entries or measurement.linear:
         raise SpecError(

@@ -279,8 +279,8 @@ class SVC(_Classifier):
     length_scale : float or sequence of float
         s of the kernel ``exp(-|x - y|^2 / (2 s^2))``, of all columns or of each, in their units:
         scikit-learn's gamma is ``1 / (2 s^2)``.
-    C : float
-        The paper's: scikit-learn's C is C/n.
+    C : "auto" or float
+        The paper's: scikit-learn's C is C/n. "auto", the default, follows from rows and epsilon.
 
     Attributes
     ----------

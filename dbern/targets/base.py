@@ -135,8 +135,6 @@ class Learner(Section, ABC):
     """Of label, response, group, categories (of axes) and curves (responses): what it can use."""
     instead: ClassVar[Mapping[str, str]] = {}
     """By a parameter that it needs, another that may stand for it."""
-    chooses: ClassVar[bool] = False
-    """Whether `for_rows` has something to choose."""
 
     def __init__(self, **parameters: Any) -> None:
         try:
@@ -168,7 +166,7 @@ class Learner(Section, ABC):
         return Combination()
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> Learner:
-        """Return it with what is to be chosen from the number of rows and the charge."""
+        """Return it with what is to be chosen from the number of rows and the charge of a row."""
         del schema, n, charge
         return self
 

@@ -248,7 +248,6 @@ class FunctionalMean(Learner):
 
     kind: ClassVar[str] = "functional-mean"
     uses: ClassVar[tuple[str, ...]] = ("response", "curves")
-    chooses: ClassVar[bool] = True
 
     degree: Literal["auto"] | Annotated[int, Field(ge=0, le=_MOST_DEGREE)] = Field(
         "auto", description='degree = "auto", or degree = 6, from 0 to 31'

@@ -16,6 +16,7 @@ from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Loss, S
 from dbern.erm.spaces import STATIONARY, GaussianFeatures, GramKernel, LinearFeatures
 from dbern.erm.user import UserKernel, UserLoss, imported
 from dbern.errors import SpecError
+from dbern.privacy.budget import Budget
 from dbern.system import source_digest
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Learner, Lengths, response_of
@@ -27,6 +28,7 @@ from dbern.targets.linear import (
     Cost,
     Method,
     Shards,
+    chosen_cost,
     gaussian_space,
     linear_functions,
     minimizer,
@@ -72,7 +74,8 @@ class KernelERM(Learner):
         Of kernel "linear" with loss "logistic", "hinge" or "huber": as of `LogisticRegression`;
         everything else is released as the paper does, by weights.
     C : "auto" or float
-        The paper's, scikit-learn's times n; "auto" is 1 where nothing is chosen.
+        The paper's, scikit-learn's times n. "auto" follows from the rows, epsilon, kernel and loss:
+        of what is released by weights the largest whose noise is small beside what is predicted.
     shards : "auto" or int
         The function is the mean of models of as many disjoint shards. "auto": of up to a million
         records, fewer where the kernel needs many features, 2048 where it has none.
@@ -175,6 +178,14 @@ class KernelERM(Learner):
     def _either(self) -> bool:
         """Whether there is a choice of how it is released."""
         return self.kernel == "linear" and self.loss in _PERTURBED
+
+    def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> KernelERM:
+        """Return it with its C."""
+        if self.C != "auto" or self._either:
+            return self
+        loss, space = self._loss(schema), self._space(schema)
+        cost = chosen_cost(schema, loss, space, n, charge.epsilon)
+        return KernelERM(**self.get_params() | {"C": cost})
 
     @property
     def _cost(self) -> float:

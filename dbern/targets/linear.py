@@ -7,7 +7,10 @@ constant feature for linear functions. What is proved about them is in
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -19,7 +22,14 @@ from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema
 from dbern.erm.losses import Logistic, Loss, Square
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
-from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures, ProjectedGaussian
+from dbern.erm.risk import Risk
+from dbern.erm.spaces import (
+    LEAST_ROWS,
+    GaussianFeatures,
+    GramKernel,
+    LinearFeatures,
+    ProjectedGaussian,
+)
 from dbern.errors import SpecError
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS
@@ -36,7 +46,6 @@ from dbern.targets.predictions import (
 )
 
 Shards = Literal["auto"] | int
-COST = Field(1.0, gt=0, allow_inf_nan=False, description="C = 1.0: scikit-learn's C times n")
 SHARDS: Shards = Field("auto", description='shards = "auto", or a number of at least 1')
 CONSTANT = Field(1.0, ge=0, le=1e6, description="constant = 1.0, the constant feature's value")
 
@@ -77,6 +86,35 @@ Method = Literal["auto", "objective", "weights"]
 METHOD: Method = Field("auto", description='method = "auto", "objective" or "weights"')
 Cost = Literal["auto"] | Annotated[float, Field(gt=0, allow_inf_nan=False)]
 AUTO: Cost = Field("auto", description='C = "auto", or C = 1.0: scikit-learn\'s C times n')
+
+_COSTS = (*(c * 10.0**power for power in range(3) for c in (1, 1.5, 2, 3, 5, 7)), 1000.0)
+_MOVED = 1 / 40  # of the half-width of what is predicted, times epsilon, by one record
+_STEEPEST = 1000  # steps of the solver grow with its root
+
+
+def chosen_cost(
+    schema: RecordSchema, loss: Loss, space: GaussianFeatures | GramKernel | LinearFeatures,
+    n: int, epsilon: Fraction,
+) -> float:  # fmt: skip
+    """Return the C of "auto": the largest whose noise is small beside what is predicted.
+
+    The bias of regularization falls with C, and the noise grows: in proportion to ``r / epsilon``,
+    r what one of n records does to the weights (`dbern.erm.models`). That is at most a fortieth of
+    what is predicted, 1 for classes and half the range of a response; and the loss with its weights
+    is at most a thousand times as curved as the penalty, which bounds the solver's steps. Where
+    none is, it is 1.
+    """
+    predicted = schema.response.radius if schema.response else 1.0
+    most, shards = _MOVED * predicted * float(epsilon), 1 + n // LEAST_ROWS
+    first = Risk(loss, space.kernel, 1.0, n, space.radius, schema.domain.dimensions)
+    risks = [replace(first, cost=cost) for cost in _COSTS]
+    fitting = {
+        risk.cost: 1 + math.sqrt(risk.cost * shards * loss.curvature) / 2
+        for risk in risks
+        if risk.sensitivity <= most and risk.smoothness(risk.cost) < 1.01 * _STEEPEST
+    }
+    largest = space.largest_factor(max(fitting.values(), default=1.0))
+    return max((cost for cost, factor in fitting.items() if factor <= largest), default=1.0)
 
 
 def linear_functions(
@@ -133,14 +171,6 @@ def of_responses(schema: RecordSchema, constant: float | None = None) -> Combina
     """Learned from the middle of the range; the middle is added again."""
     response = response_of(schema)
     return Combination("response", low=response.low, high=response.high, constant=constant)
-
-
-class Regularized(Learner):
-    """A learner with the paper's C."""
-
-    def notes(self, n: int) -> tuple[str, ...]:
-        """C in both forms."""
-        return (told(self.get_params()["C"], n),)
 
 
 def told(cost: float, n: int) -> str:

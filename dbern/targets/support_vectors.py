@@ -26,20 +26,25 @@ from dbern.counting.kernel_sums import ByCategory, BySign, KernelSum
 from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema
 from dbern.erm.losses import Hinge
+from dbern.privacy.budget import Budget
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Lengths
+from dbern.targets.base import Learner, Lengths
 from dbern.targets.linear import (
-    COST,
+    AUTO,
     SHARDS,
-    Regularized,
+    Cost,
     Shards,
+    chosen_cost,
     gaussian_space,
     minimizer,
     of_classes,
+    told,
 )
 
+_SOLVED = 10  # below it few margins reach one: the closed form is as good, with half the noise
 
-class SupportVectorMachine(Regularized):
+
+class SupportVectorMachine(Learner):
     """Decision function of a support vector machine with the kernel exp(-|x-y|^2 / (2 s^2)).
 
     With two classes the second is the positive one; with more, one machine a class against the
@@ -49,8 +54,9 @@ class SupportVectorMachine(Regularized):
     ----------
     length_scale : sequence of float
         s per axis, in data units.
-    C : float
-        Up to 1 the machine has a closed form; beyond, it is solved for.
+    C : "auto" or float
+        Up to 1 the machine has a closed form; beyond, it is solved for. "auto" is
+        chosen as that of `KernelERM`, for a width of .1 at most 100; below 10 it is 1.
     width : float
         Over which the kink of the hinge is rounded for the solver, of a margin.
     shards : "auto" or int
@@ -64,7 +70,7 @@ class SupportVectorMachine(Regularized):
     Examples
     --------
     >>> SupportVectorMachine(length_scale=[1.0, 1.0]).C
-    1.0
+    'auto'
     """
 
     kind: ClassVar[str] = "support-vector-machine"
@@ -73,25 +79,41 @@ class SupportVectorMachine(Regularized):
     length_scale: Lengths = Field(
         description="length_scale = [1.0, 1.0], one per axis in data units"
     )
-    C: float = COST
+    C: Cost = AUTO
     width: float = Field(0.1, gt=0, le=1, description="width = 0.1, at most 1")
     shards: Shards = SHARDS
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """The signed sum, or one sum for each of more than two classes; or what is solved for."""
         label, domain = schema.classes, schema.domain
-        if self.C > 1:
-            space = gaussian_space(schema, self.length_scale)
-            return (minimizer("decision", schema, Hinge(self.width), space, self.C, self.shards),)
+        if self._cost > 1:
+            space, loss = gaussian_space(schema, self.length_scale), Hinge(self.width)
+            return (minimizer("decision", schema, loss, space, self._cost, self.shards),)
         kernels = axis_kernels(domain, self.length_scale, "length_scale")
         # The measurement's kernels are densities: the machine's is this times their product.
-        unit = self.C * math.prod(g.bandwidth * math.sqrt(2 * math.pi) for g in kernels)
+        unit = self._cost * math.prod(g.bandwidth * math.sqrt(2 * math.pi) for g in kernels)
         record_weights = BySign(label) if len(label.categories) == 2 else ByCategory(label)
         return (KernelSum("decision", domain, kernels, record_weights, unit),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The function itself; of more sums each one minus all others, of more models each one."""
         classes = schema.classes.categories
-        if self.C > 1 or len(classes) == 2:
+        if self._cost > 1 or len(classes) == 2:
             return of_classes(schema)
         return Combination("one-vs-rest", classes)
+
+    def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> SupportVectorMachine:
+        """Return it with its C."""
+        if self.C != "auto":
+            return self
+        space = gaussian_space(schema, self.length_scale)
+        cost = chosen_cost(schema, Hinge(self.width), space, n, charge.epsilon)
+        return SupportVectorMachine(**self.get_params() | {"C": cost if cost >= _SOLVED else 1.0})
+
+    def notes(self, n: int) -> tuple[str, ...]:
+        """C in both forms."""
+        return (told(self._cost, n),)
+
+    @property
+    def _cost(self) -> float:
+        return 1.0 if self.C == "auto" else self.C

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
@@ -22,8 +23,11 @@ from dbern.erm import measurement
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.models import RiskModel
 from dbern.planning.planner import plan_files
+from dbern.planning.plans import spec_for_rows
 from dbern.planning.tradeoffs import tradeoff
 from dbern.privacy.calibration import GaussianNoise
+from dbern.privacy.keystream import KEY_BYTES
+from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish as publishing
 from dbern.strategies.base import Bound
 
@@ -107,9 +111,15 @@ def table(rows, seed):
     }
 
 
-def released(project, client, monkeypatch, case, columns, noise="laplace", **mechanism):
+def noiseless(center, *_rest):
+    return center
+
+
+def released(
+    project, client, monkeypatch, case, columns, noise="laplace", privatized=noiseless, **mechanism
+):
     """Plan and synopsis of a release without noise, and the records that count."""
-    monkeypatch.setattr(publishing, "privatize", lambda center, *_rest: center)
+    monkeypatch.setattr(publishing, "privatize", privatized)
     (column,) = case.values
     source = "class" if case.roles.get("label") is THREE else column
     chosen = {"x": columns["x"], column: columns[source]}
@@ -333,11 +343,9 @@ def test_the_plan_shows_both_forms_of_c_and_the_costs():
     assert "3 shards by content, 3 passes over the files, about" in text
     assert plan.cost.tasks == 3
     records = 8 * 3 * plan.n / 3
-    assert (
-        plan.cost.worker_bytes
-        > plan_files(CASES["machine"].spec(1, 3_000_000, "laplace", k=20), ()).cost.worker_bytes
-        + records
-    )
+    target = {**CASES["machine"].target, "C": 1.0}
+    summed = replace(CASES["machine"], target=target).spec(1, 3_000_000, "laplace", k=20)
+    assert plan.cost.worker_bytes > plan_files(summed, ()).cost.worker_bytes + records
     assert plan.certificate.lower_bound == 0
     assert dbern.plan is not None
     assert type(plan).from_dict(plan.to_dict()) == plan
@@ -506,3 +514,78 @@ def test_a_release_by_the_command_line(project, run):
     assert synopsis.predict(np.array([[0.5, 0.0], [9.5, 0.0]])).tolist() == [False, True]
     assert SimpleNamespace(**synopsis.metadata["target"]).C == 8.0
     assert run("verify", "out.zarr").code == 0
+
+
+# --- the C of "auto" ---------------------------------------------------------------------------
+
+MACHINE = {"kind": "support-vector-machine", "length_scale": [0.3]}
+CHOSEN = {
+    "machine": (MACHINE, {"label": LABEL}),
+    "logistic": ({"kind": "kernel-erm", "loss": "logistic", "length_scale": [0.3]},
+                 {"label": LABEL}),
+    "square": ({"kind": "kernel-erm", "loss": "square", "length_scale": [0.3]},
+               {"response": RESPONSE}),
+    "polynomial": ({"kind": "kernel-erm", "loss": "huber", "kernel": "polynomial"},
+                   {"response": RESPONSE}),
+}  # fmt: skip
+
+
+def cost_of(target, roles, n, epsilon):
+    content = Case(target, roles).spec(2, n, "auto").model_dump(exclude_none=True)
+    content["budget"]["epsilon"] = epsilon
+    return spec_for_rows(dbern.ReleaseSpec(**content), n).learner.C
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_more_rows_and_a_larger_epsilon_never_choose_a_smaller_c(name):
+    rows, epsilons = [10**power for power in range(1, 9)], ["0.01", "0.3", "1", "10"]
+    found = [[cost_of(*CHOSEN[name], n, epsilon) for epsilon in epsilons] for n in rows]
+    assert (np.diff(found, axis=0) >= 0).all()
+    assert (np.diff(found, axis=1) >= 0).all()
+    assert np.min(found) == 1 < np.max(found) <= 1000
+    assert len(np.unique(found)) >= 4
+
+
+def test_c_does_not_depend_on_a_responses_units():
+    target, roles = CHOSEN["square"]
+    wide = {"response": {"column": "response", "bounds": [-1000.0, 3000.0]}}
+    assert cost_of(target, roles, 10**4, "1") == cost_of(target, wide, 10**4, "1") > 1
+
+
+def test_a_unit_of_many_rows_has_the_c_of_as_many_times_less_epsilon():
+    unit = {"unit": {"column": "who", "max_contributions": 10}, "normalizer": "10000"}
+    target, roles = CHOSEN["logistic"]
+    assert cost_of(target, roles, 10**4, "1") > cost_of(target, roles, 10**4, "0.1")
+    content = Case(target, roles).spec(1, 1, "auto", rows=unit)
+    assert cost_of(target, roles, 10**4, "0.1") == spec_for_rows(content, 10**4).learner.C
+
+
+def test_a_stated_c_and_that_of_a_kernel_too_narrow_to_solve_for_stay():
+    target, roles = CHOSEN["machine"]
+    spec = Case({**target, "C": 1.0}, roles).spec(1, 10**6, "auto")
+    assert spec_for_rows(spec, 10**6) is spec
+    assert cost_of({**target, "length_scale": [0.005]}, roles, 10**6, "1") == 1
+
+
+@pytest.mark.parametrize(
+    ("cost", "used", "least", "most"), [(1.0, 1, 0.6, 0.7), ("auto", 30, 0.0, 0.5)]
+)
+def test_the_chosen_c_is_told_and_beats_one(project, client, monkeypatch, cost, used, least, most):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=3000)
+    yes = rng.uniform(size=3000) < 1 / (1 + np.exp(-6 * np.sin(9 * x)))
+    columns = {"x": x.tolist(), "label": np.where(yes, "yes", "no").tolist()}
+    target, roles = CHOSEN["logistic"]
+    case = Case({**target, "C": cost}, roles, {"label": (0.0,)})
+
+    def drawn(center, first, law, _key, whose):
+        return privatize(center, first, law, bytes(KEY_BYTES), whose)
+
+    facts = case, columns, "spectral-laplace"
+    plan, synopsis, *_ = released(project, client, monkeypatch, *facts, privatized=drawn)
+    odds, chances = synopsis(POINTS), 1 / (1 + np.exp(-6 * np.sin(9 * POINTS)))
+    loss = np.mean(np.logaddexp(0, odds) - chances * odds)
+    assert f"C = {used} in the paper's form C/n" in plan.explain()
+    manifest = (project.output / "zarr.json").read_text()
+    assert f'"C":{used:.1f}' in re.sub(r"\s", "", manifest)
+    assert least < loss < most

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -34,7 +34,10 @@ _READ = 1 << 16  # characters of a file
 _LONGEST = 1 << 24  # characters of one of its values
 _DECODER = json.JSONDecoder()
 
-_Asked = Callable[["Distribution", Fraction], Iterator[tuple[int | None, "Answer"]]]
+_Names = Sequence[str | int] | None
+"""Of regions of a file: what they are called, or their places."""
+
+_Asked = Callable[["Distribution", Fraction], Iterator[tuple[_Names, "Answer"]]]
 """From what is asked and its part of beta to answers, with the number of a file's first region."""
 
 
@@ -131,11 +134,11 @@ def ask(
 
 
 def _print(
-    answers: Iterator[tuple[int | None, Answer]], beta: str, *, as_csv: bool, as_json: bool
+    answers: Iterator[tuple[_Names, Answer]], beta: str, *, as_csv: bool, as_json: bool
 ) -> None:
     if as_csv:
-        for place, (first, answer) in enumerate(answers):
-            table = _table(first, answer)
+        for place, (names, answer) in enumerate(answers):
+            table = _table(names, answer)
             places = [name for name in table if name not in (*_COLUMNS, "point")]  # an axis's
             table = table.rename(columns=dict.fromkeys(places, "place")).reindex(columns=_COLUMNS)
             table.to_csv(sys.stdout, index=False, header=place == 0)
@@ -146,20 +149,20 @@ def _print(
             "question": answer.question,
             "target": answer.target,
             "interval": answer.interval,
-            "answers": _table(first, answer).drop(columns="question").to_dict("records"),
+            "answers": _table(names, answer).drop(columns="question").to_dict("records"),
         }
-        for first, answer in found
+        for names, answer in found
     ]
     text = "\n".join(str(answer) for _, answer in found)
     report({"beta": beta, "questions": content}, text, as_json=as_json)
 
 
-def _table(first: int | None, answer: Answer) -> pd.DataFrame:
+def _table(names: _Names, answer: Answer) -> pd.DataFrame:
     """One line a number of the answer, with what it is about."""
     labelled = answer.to_dataset().expand_dims("answer")
     table = labelled.to_dataframe().reset_index().drop(columns="answer")
-    if first is not None:
-        table["region"] = first + table.get("region", 0)
+    if names is not None:
+        table["region"] = [names[i] for i in table.get("region", [0] * len(table))]
     table.insert(0, "question", answer.question)
     return table
 
@@ -178,7 +181,7 @@ def _along(text: str, question: str, given: Any) -> _Asked:
     if not parts or None in parts:
         raise SpecError(f'--{question}: "{text}" is none. Write AXIS={what}, such as x=.5')
 
-    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[int | None, Answer]]:
+    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[_Names, Answer]]:
         if question != "cdf":
             yield None, getattr(asked, question)(parts, name, given=given, beta=str(beta))
             return
@@ -197,7 +200,7 @@ def _density(text: str, given: Any) -> _Asked:
     if [None] in point.values():
         raise SpecError(f'--density: "{text}" is no point. Write one such as x=3,y=5')
 
-    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[int | None, Answer]]:
+    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[_Names, Answer]]:
         found = asked.density(point, beta=str(beta))
         yield None, dataclasses.replace(found, question=f"{found.question}, at {text}")
 
@@ -205,7 +208,7 @@ def _density(text: str, given: Any) -> _Asked:
 
 
 def _of_axes(question: str, names: Sequence[str], given: Any) -> _Asked:
-    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[int | None, Answer]]:
+    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[_Names, Answer]]:
         yield None, getattr(asked, question)(*names, given=given, beta=str(beta))
 
     return answers
@@ -220,12 +223,14 @@ def _about(text: str, question: str, given: Any) -> _Asked:
     kind = _KINDS.get(path.suffix)
     box = _box(text, f"--{question}") if kind is None else {}
 
-    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[int | None, Answer]]:
+    def answers(asked: Distribution, beta: Fraction) -> Iterator[tuple[_Names, Answer]]:
         ask_for = getattr(asked, question)
         if kind is None:
             yield None, ask_for(box, beta=str(beta), **condition)
             return
         total, done = sum(1 for _ in kind.rows(path)), 0
+        if not total:
+            raise SpecError(f"{path}: there is no {kind.row} in it. Write one at least")
         regions, at_once = kind.rows(path), kind.at_once(asked.measures[0].values.size)
         while rows := list(itertools.islice(regions, at_once)):
             part = beta * len(rows) / total
@@ -234,7 +239,8 @@ def _about(text: str, question: str, given: Any) -> _Asked:
                 answer = ask_for(region, beta=str(part), **condition)
             except SpecError as error:
                 raise SpecError(f"{_place(kind, rows, asked, path, done)}: {error}") from None
-            yield None if region is rows[0] else done, answer
+            names = [kind.name(row) or i for i, row in enumerate(rows, start=done)]
+            yield None if region is rows[0] else names, answer
             done += len(rows)
 
     return answers
@@ -281,6 +287,7 @@ class _Kind:
     """A kind of file: its rows, one at a time, and what makes some of them regions to ask about."""
 
     row: str
+    name: Callable[[Mapping[str, Any]], str | None]
     rows: Callable[[Path], Iterator[Any]]
     region: Callable[[Sequence[Any], Domain, Path], Any]
     read: Callable[[Any, Domain], Any]
@@ -344,10 +351,19 @@ def _read_polygons(region: Any, domain: Domain) -> None:
     polygons_of(region, domain)
 
 
+def _property(shape: Mapping[str, Any]) -> str | None:
+    found: Any = shape.get("properties")
+    name = found.get("name") if hasattr(found, "keys") else None
+    return None if name is None else str(name)
+
+
 _BY_LINES = (".geojsonl", ".ndjson")
-_CSV = _Kind("row", _lines, _boxes, _read_boxes, lambda _bins: _AT_ONCE)
+_CSV = _Kind(
+    "row", lambda row: row.get("name"), _lines, _boxes, _read_boxes, lambda _bins: _AT_ONCE
+)
 _GEOJSON = _Kind(
     "feature",
+    _property,
     _shapes,
     _collection,
     _read_polygons,

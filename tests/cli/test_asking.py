@@ -85,7 +85,7 @@ def test_a_file_of_regions_is_read_in_parts_that_share_the_confidence(
     ran = run("ask", "out.zarr", "--mass", "regions.csv", "--csv")
     assert ran.code == 0, ran.err
     rows = list(csv.DictReader(io.StringIO(ran.out)))
-    assert [int(row["region"]) for row in rows] == [0, 1, 2, 3, 4]
+    assert [row["region"] for row in rows] == ["r1", "r2", "r3", "r4", "r5"]
     for i, row in enumerate(rows, start=1):
         with released.confidence(0.05) as asked:
             first = i - (i - 1) % 2
@@ -93,6 +93,23 @@ def test_a_file_of_regions_is_read_in_parts_that_share_the_confidence(
             answer = asked.mass(part, beta=str(Fraction(1, 20) * len(part) / 5))
         ends = [float(getattr(answer, end)[i - first]) for end in ("value", "low", "high")]
         assert [float(row[end]) for end in ("value", "low", "high")] == ends
+
+
+def test_regions_keep_their_names_and_a_file_without_any_is_refused(released, run, project):
+    shape = {"type": "Polygon", "coordinates": [[[1, -1], [4, -1], [4, 0], [1, -1]]]}
+    named = [{"type": "Feature", "properties": {"name": "north"}, "geometry": shape},
+             {"type": "Feature", "properties": None, "geometry": shape}]  # fmt: skip
+    text = json.dumps({"type": "FeatureCollection", "features": named})
+    (project.folder / "some.geojson").write_text(text, encoding="utf-8")
+    table = "name,x_low,x_high,y_low,y_high\nsouth,1,2,,\n,2,3,,\n"
+    (project.folder / "some.csv").write_text(table, encoding="utf-8")
+    for file, names in (("some.geojson", ["north", "1"]), ("some.csv", ["south", "1"])):
+        ran = run("ask", "out.zarr", "--mass", file, "--csv")
+        assert [row["region"] for row in csv.DictReader(io.StringIO(ran.out))] == names
+    (project.folder / "none.csv").write_text("x_low,x_high,y_low,y_high\n", encoding="utf-8")
+    ran = run("ask", "out.zarr", "--mass", "none.csv", "--csv")
+    assert ran.code == 2
+    assert "there is no row in it" in ran.err
 
 
 def test_polygons_are_read_from_geojson(released, run, project):

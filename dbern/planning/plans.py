@@ -188,6 +188,8 @@ class Outlook:
 
 def spec_for_rows(spec: ReleaseSpec, n: int) -> ReleaseSpec:
     """Return the spec with what its learner chooses for a public number of rows."""
+    if not spec.learner.chooses:
+        return spec
     rows = spec.protection.unit.max_contributions
     a_row = replace(spec.charge, epsilon=spec.charge.epsilon / rows)
     found, given = spec.learner.for_rows(spec.records, n, a_row), spec.learner.get_params()

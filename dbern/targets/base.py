@@ -135,6 +135,8 @@ class Learner(Section, ABC):
     """Of label, response, group, categories (of axes) and curves (responses): what it can use."""
     instead: ClassVar[Mapping[str, str]] = {}
     """By a parameter that it needs, another that may stand for it."""
+    chooses: ClassVar[bool] = False
+    """Whether `for_rows` chooses a parameter."""
 
     def __init__(self, **parameters: Any) -> None:
         try:
@@ -166,7 +168,7 @@ class Learner(Section, ABC):
         return Combination()
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> Learner:
-        """Return it with what is to be chosen from the number of rows and the charge of a row."""
+        """Return it with what it chooses, where it `chooses`, from n and the charge of a row."""
         del schema, n, charge
         return self
 

@@ -247,6 +247,7 @@ class FunctionalMean(Learner):
     """
 
     kind: ClassVar[str] = "functional-mean"
+    chooses: ClassVar[bool] = True
     uses: ClassVar[tuple[str, ...]] = ("response", "curves")
 
     degree: Literal["auto"] | Annotated[int, Field(ge=0, le=_MOST_DEGREE)] = Field(

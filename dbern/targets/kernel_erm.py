@@ -113,6 +113,7 @@ class KernelERM(Learner):
     """
 
     kind: ClassVar[str] = "kernel-erm"
+    chooses: ClassVar[bool] = True
     uses: ClassVar[tuple[str, ...]] = ("label", "response", "categories")
 
     loss: str = Field(

@@ -74,6 +74,7 @@ class SupportVectorMachine(Learner):
     """
 
     kind: ClassVar[str] = "support-vector-machine"
+    chooses: ClassVar[bool] = True
     uses: ClassVar[tuple[str, ...]] = ("label",)
 
     length_scale: Lengths = Field(

@@ -8,6 +8,9 @@ DOCS := $(VENV)/.docs
 DIST := $(VENV)/.dist
 DIFFPRIVLIB := build/diffprivlib
 
+# What python compiles of the tests' sources it keeps, whatever the shell says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test check audit faults bench scale rivals flights panel notebooks docs dist clean
 
 demo: $(READY)

@@ -73,7 +73,7 @@ class Module:
 
     name: str
     path: Path
-    tree: ast.Module
+    nodes: list[ast.AST]
     lines: int
 
     @property
@@ -88,14 +88,15 @@ def modules(package: Path) -> list[Module]:
         parts = ["dbern", *path.relative_to(package).with_suffix("").parts]
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         text = path.read_text(encoding="utf-8")
-        found.append(Module(name, path, ast.parse(text), len(text.splitlines())))
+        nodes = list(ast.walk(ast.parse(text)))
+        found.append(Module(name, path, nodes, len(text.splitlines())))
     return found
 
 
 def imported(module: Module, known: set[str]) -> Iterator[str]:
     """Full names of what a module imports anywhere in it, for type checking included."""
     is_package = module.path.name == "__init__.py"
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -203,7 +204,7 @@ def _circles(every: list[Module]) -> list[str]:
 
 def _randomness(module: Module) -> list[str]:
     found = []
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -223,7 +224,7 @@ def _sizes(module: Module) -> list[str]:
     found = []
     if module.lines > MOST_FILE_LINES:
         found.append(f"{module.name} has {module.lines} lines")
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             if length > MOST_FUNCTION_LINES:
@@ -249,7 +250,7 @@ def learners_named(package: Path, kinds: set[str]) -> list[str]:
         f"{module.name}:{node.lineno} names {node.value}"
         for module in modules(package)
         if module.unit != "targets"
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Constant) and node.value in kinds - NAMED.get(module.name, set())
     )
 

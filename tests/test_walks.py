@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -54,8 +55,8 @@ CEILINGS = {
 def census(package: Path) -> dict[str, int]:
     """Modules, those beside `__init__`, lines, Protocol classes and calls of `isinstance`."""
     paths = sorted(package.rglob("*.py"))
-    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
     modules = [ast.parse(path.read_text()) for path in paths]
+    nodes = [node for module in modules for node in ast.walk(module)]
     bases = [base for node in nodes if isinstance(node, ast.ClassDef) for base in node.bases]
     calls = [node.func for node in nodes if isinstance(node, ast.Call)]
     return {
@@ -71,9 +72,10 @@ def census(package: Path) -> dict[str, int]:
 def lone(modules: list[ast.Module]) -> set[str]:
     """Public functions of modules that no other module names: they should be private, or go."""
     named = [_names(module) for module in modules]
+    often = Counter(name for names in named for name in names)
     return {
         function.name
-        for own, module in enumerate(modules)
+        for module, names in zip(modules, named, strict=True)
         for function in module.body
         if isinstance(function, ast.FunctionDef)
         and not function.name.startswith("_")
@@ -81,7 +83,7 @@ def lone(modules: list[ast.Module]) -> set[str]:
             "click" in ast.unparse(one) or "command" in ast.unparse(one)
             for one in function.decorator_list
         )
-        and not any(function.name in names for at, names in enumerate(named) if at != own)
+        and often[function.name] <= (function.name in names)
     }
 
 

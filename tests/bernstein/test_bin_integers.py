@@ -74,6 +74,7 @@ def off_by(part, point, weight, add=add_rows) -> Fraction:
     return largest
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("axes", [1, 2])
 @pytest.mark.parametrize("degree", DEGREES)
 @given(point=st.tuples(positions, positions), weight=st.sampled_from([1.0, -1.0, 0.3]))

@@ -55,6 +55,7 @@ def state_of(sketch: MomentSketch, positions: np.ndarray) -> np.ndarray:
     return state
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sketch", SKETCHES, ids=str)
 @given(data=st.data())
 @settings(max_examples=25)

@@ -22,7 +22,7 @@ from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import tail
 from dbern.privacy.calibration import LaplaceNoise, calibrate_k_norm, calibrate_laplace
 from dbern.privacy.keystream import KeyStream
-from dbern.privacy.laplace import discrete_laplace
+from dbern.privacy.laplace import discrete_k_norm, discrete_laplace
 from dbern.privacy.mechanism import privatize, to_grid
 from dbern.types import FloatArray, Int64Array
 
@@ -145,14 +145,15 @@ def test_one_vector_covers_the_record_that_changes_its_output(separate: bool) ->
     """Of two outputs of one bin each; apart, each would spend all that the two have."""
     law = calibrate_k_norm(Fraction(1), Fraction(0), 2, EPSILON, bound=Fraction(10))
     side, signs = law.l1_sensitivity_granules // 2, np.array([-1, 1])
+    streams = [KeyStream(hashlib.sha256(f"apart {i}".encode()).digest(), 0) for i in (0, 1)]
+    apart = [discrete_k_norm(law.scale, 1, stream, stream.second()) for stream in streams]
 
     def noisy(center: Int64Array, key: bytes) -> Int64Array:
         values = signs * center  # what one output gains the other loses
         if not separate:
             return signs * privatize(values, 0, law, key, "audit")
-        one = replace(law, values=1)
-        parts = [privatize(values[i : i + 1], 0, one, key, f"audit_{i}") for i in (0, 1)]
-        return signs * np.concatenate(parts)
+        drawn = [next(law).added_to(values[i : i + 1]) for i, law in enumerate(apart)]
+        return signs * np.concatenate(drawn)
 
     center = np.array([17, -5])
     found = epsilon_below(noisy, (center, center + side), f"outputs {separate}")

@@ -240,12 +240,26 @@ def axis_bins(
     >>> bins.rank, bins.synthesis.shape
     (12, (41, 12))
     """
-    t, bumps = lattice_bumps(kernel, k, h)
-    beta = bin_matrix(t, cells, degree)
+    matrix = bin_fit(lattice_bumps(kernel, k, h)[1], cells, degree)
+    return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
+
+
+def bin_fit(values: FloatArray, cells: int, degree: int) -> FloatArray:
+    """Weights of bins (m, bins) that are nearest to functions of t, in rows, at `bump_places`."""
+    beta = bin_matrix(_middles(values.shape[1]), cells, degree)
     gram = beta.T @ beta
     damped = gram + _DAMPING * np.trace(gram) / len(gram) * np.eye(len(gram))
-    matrix = np.linalg.solve(damped, beta.T @ bumps.T).T
-    return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
+    return np.asarray(np.linalg.solve(damped, beta.T @ values.T).T)
+
+
+def bump_places(kernel: Kernel) -> FloatArray:
+    """Places (q,) of the translates that bins are fitted to, fine for the bandwidth."""
+    count = max(_FINER * _FEWEST_NODES, math.ceil(_NODES_TO_FIT / kernel.bandwidth))
+    return _middles(min(count, _FINER * _MOST_NODES))
+
+
+def _middles(count: int) -> FloatArray:
+    return (np.arange(count) + 0.5) / count
 
 
 @lru_cache(maxsize=8)
@@ -256,9 +270,7 @@ def lattice_bumps(kernel: Kernel, k: int, h: int | None) -> tuple[FloatArray, Fl
     need not be as large as those would make it. Kernels with kinks, and no `h`: the values
     themselves.
     """
-    count = max(_FINER * _FEWEST_NODES, math.ceil(_NODES_TO_FIT / kernel.bandwidth))
-    count = min(count, _FINER * _MOST_NODES)
-    t = (np.arange(count) + 0.5) / count
+    t = bump_places(kernel)
     values = kernel(np.arange(k + 1)[:, None] / k - t)
     if kernel.kinks or h is None:
         return t, values

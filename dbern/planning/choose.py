@@ -16,6 +16,7 @@ its size over a fifth of an axis.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial, reduce
@@ -401,10 +402,15 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
     usual = min(fitting, key=lambda each: (each.degree != 3, abs(each.resolution - 1.5)))
     itself = (0,) * len(order)
     noise = problem.estimate(_planned(usual), itself, order, 0.0).noise
-    for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
-        missed = problem.fitted_error(lattice, order)
-        if (1.0 if problem.certified else problem.share) * missed <= _NEGLIGIBLE * noise:
-            break
+    allowed = _NEGLIGIBLE * noise / (1.0 if problem.certified else problem.share)
+    lattices = problem.lattices(_SPECTRAL_RESOLUTIONS)
+    lattice = lattices[
+        bisect_left(
+            lattices, True, hi=len(lattices) - 1,
+            key=lambda one: problem.fitted_error(one, order) <= allowed,
+        )
+    ]  # fmt: skip
+    missed = problem.fitted_error(lattice, order)
     missed = 0.0 if problem.kinked else missed  # kinks are missed by bins, too, and by more
     admitted = [grid for grid in fitting if problem.admits(_planned(grid))]
     estimates = [

@@ -44,7 +44,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
+from dbern.bernstein.basis import (
+    bernstein_basis,
+    enclosing_nodes,
+    iterated_basis,
+    iterated_matrix,
+)
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.strategies.approximation import AxisMap, StoredArray
 from dbern.strategies.base import AxisStrategy, Bound, Box, Lattice, Slab
@@ -64,7 +69,8 @@ _FEWEST_NODES, _MOST_NODES = 400, 1 << 14
 _NODES_A_BANDWIDTH = 8
 _FINER = 3  # nodes of the mean squares that bins are made for
 _NODES_TO_FIT = 16  # a bandwidth, of those
-_SPARE_NODES = 400  # of lattice values' fit, beside two for each
+_NODES_TO_MISS = 2  # a bandwidth, of half of the domain
+_SPARE_NODES = 400  # of lattice values' fit, beside one for each: polynomials of order h vary less
 _DAMPING = 1e-9  # of the mean square of a bin, added to each
 _FIT_RIDGE = 1e-8  # of a coefficient's own square, beside what it does to the function
 
@@ -271,24 +277,34 @@ def lattice_bumps(kernel: Kernel, k: int, h: int | None) -> tuple[FloatArray, Fl
     themselves.
     """
     t = bump_places(kernel)
-    values = kernel(np.arange(k + 1)[:, None] / k - t)
-    if kernel.kinks or h is None:
-        return t, values
-    nodes = min(4 * k, 2 * k + _SPARE_NODES) + 1
-    y = (1 - np.cos((np.arange(nodes) + 0.5) * np.pi / nodes)) / 2
-    operator = bernstein_basis(y, k) @ iterated_matrix(k, h)
-    left = operator.T @ (kernel(y[:, None] - t) - operator @ values) / nodes
-    square = operator.T @ operator / nodes + _FIT_RIDGE * np.eye(k + 1)
-    return t, values + np.linalg.solve(square, left)
+    return t, _fitted(kernel, k, h, t)
 
 
 @lru_cache(maxsize=64)
 def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
     """The largest error of `lattice_bumps` on a grid: what no bins on that lattice improve on."""
-    t, bumps = lattice_bumps(kernel, k, h)
-    y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2
-    made = bernstein_basis(y, k) @ iterated_matrix(k, h) @ bumps
+    t = np.linspace(0.0, 0.5, math.ceil(_NODES_TO_MISS / kernel.bandwidth) + _NODES_TO_FIT)
+    y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2  # symmetric with t about the middle
+    made = bernstein_basis(y, k) @ (iterated_matrix(k, h) @ _fitted(kernel, k, h, t))
     return float(np.abs(kernel(y[:, None] - t) - made).max())
+
+
+def _fitted(kernel: Kernel, k: int, h: int | None, t: FloatArray) -> FloatArray:
+    values = kernel(np.arange(k + 1)[:, None] / k - t)
+    if kernel.kinks or h is None:
+        return values
+    y, operator, square = _normal_equations(k, h)
+    left = operator.T @ (kernel(y[:, None] - t) - operator @ values) / len(y)
+    return values + np.linalg.solve(square, left)
+
+
+@lru_cache(maxsize=4)
+def _normal_equations(k: int, h: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Nodes, the iterated basis there, and the matrix of least squares."""
+    nodes = min(4 * k, k + _SPARE_NODES) + 1
+    y = (1 - np.cos((np.arange(nodes) + 0.5) * np.pi / nodes)) / 2
+    operator = iterated_basis(y, k, h)
+    return y, operator, operator.T @ operator / nodes + _FIT_RIDGE * np.eye(k + 1)
 
 
 # --- Brackets: see the top of the module

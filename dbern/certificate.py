@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
@@ -143,14 +144,33 @@ def _simulated_quantile(
             break
     else:
         return None
-    rank = quantile_rank(draws, beta)
-    if rank is None:
+    if quantile_rank(draws, beta) is None:
         return None
+    draws = fewest_draws(draws, beta)
     draw = partial(family_of(law).drawn, law)
     fields, largest = noise_sups(enclosure.bases, draw, draws, first=strategy.whole)
     sups = np.sort(enclosure.factor * fields + enclosure.loose * largest)
     granule = math.ldexp(1.0, law.granularity_exponent)
-    return OUTWARD * granule * float(sups[rank])
+    return OUTWARD * granule * float(sups[quantile_rank(draws, beta)])
+
+
+def fewest_draws(most: int, beta: float) -> int:
+    """Return how few draws will do with as many of them beyond the rank as of the most.
+
+    The fewer, the smaller the largest of them, and the sooner they are drawn.
+
+    Examples
+    --------
+    >>> fewest_draws(141, 0.05), quantile_rank(116, 0.05)
+    (116, 115)
+    """
+    beyond = most - (quantile_rank(most, beta) or 0)
+
+    def enough(draws: int) -> bool:
+        rank = quantile_rank(draws, beta)
+        return rank is not None and draws - rank >= beyond
+
+    return bisect_left(range(most), True, lo=1, key=enough)
 
 
 def quantile_rank(draws: int, beta: float) -> int | None:

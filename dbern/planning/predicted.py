@@ -5,17 +5,19 @@ They are in unit-cube units; see `dbern.planning.choose`.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dbern.bernstein.basis import iterated_basis
 from dbern.bernstein.kernels import Kernel
 from dbern.certificate import noise_sups
+from dbern.privacy.accuracy import independent_draws, public_stream
 from dbern.privacy.families import NoiseFamily
 from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Strategy
@@ -38,10 +40,23 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, valu
     maps = strategy.axis_maps if strategy.whole is None else (None,) * len(h)
     axes = zip(strategy.lattice.k, h, maps, strict=True)
     bases = [released_rows(*axis, points) for axis in axes]
-    draw = family.predicted(_UNIT_SCALE, values)
+    starts = itertools.count()
+
+    def shared(law: Any, size: int, draws: int, _: object) -> FloatArray:
+        return _drawn(law, next(starts), (size * draws).bit_length())[: size * draws].reshape(
+            size, -1
+        )
+
+    draw = family.predicted(_UNIT_SCALE, values, shared)
     draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // strategy.layout.size))
     sups, _ = noise_sups(bases, draw, draws, "planning", strategy.whole)
     return float(sups.mean()) / _UNIT_SCALE
+
+
+@lru_cache(maxsize=4)
+def _drawn(law: Any, start: int, bits: int) -> FloatArray:
+    """More numbers than `bits` say, which candidates share: fewer of them are a prefix."""
+    return independent_draws(law, 1 << bits, 1, public_stream("planning", start)).ravel()
 
 
 def typical_error(

@@ -316,7 +316,7 @@ _SHARE = 1 / 64  # of the largest error seen, that the places between may add
 _COARSE = 4  # steps in a cell where it is looked for
 _MOST_LOCAL = 32  # nodes in a cell
 _MOST_STEPS = 64  # in a cell
-_BOXES = 256  # at a time
+_BOXES = 512  # at a time
 _MOST_CELLS = 1 << 20  # of y, on all axes together
 _CELLS_A_BIN = 2
 _FLOATS = 1e-11  # of the largest coefficient: far above what roundings make of it
@@ -416,8 +416,10 @@ def _missed(
 
 
 def _blocks(chosen: BoolArray) -> Iterator[tuple[Int64Array, Int64Array]]:
-    """Cells of y and of the bins, some pairs at a time."""
+    """Cells of y and of the bins, some pairs at a time: those together that are as far apart."""
     rows, columns = np.nonzero(chosen)
+    order = np.argsort(rows * chosen.shape[1] - columns * len(chosen), kind="stable")
+    rows, columns = rows[order], columns[order]
     for first in range(0, len(rows), _BOXES):
         yield rows[first : first + _BOXES], columns[first : first + _BOXES]
 
@@ -449,7 +451,13 @@ class _Pieces:
         In m nodes ``2 (w / 4)^m sup |f^(m)| / m!`` is missed of f on an interval of w; a derivative
         of a_j is a mixture of its coefficients.
         """
-        degree, tail = kernel.degree_for(_TRUNCATION, 0.5 / cells + 0.5 / bins.cells)
+        radius = 0.5 / cells + 0.5 / bins.cells
+        degree, tail = kernel.degree_for(_TRUNCATION, radius)
+        while degree > 1:  # the least that it looks at is for larger intervals
+            more = tail + kernel.chebyshev_bound(degree, radius)
+            if more > _TRUNCATION * kernel.peak:
+                break
+            degree, tail = degree - 1, OUTWARD * more
         if degree >= _MOST_LOCAL:
             degree, tail = 0, math.inf
         for count in range(max(degree, bins.degree) + 1, _MOST_LOCAL + 1):
@@ -487,10 +495,7 @@ class _Pieces:
     def enclosed(self, rows: Int64Array, columns: Int64Array, allowed: float) -> FloatArray:
         """Bound ``|r|`` on boxes (m,) without a kink: those are polynomials but for the tail."""
         count = self.terms.shape[1]
-        offsets, analysis = _chebyshev(count)
-        y, t = self._places(rows, columns, offsets, offsets)
-        values = self.kernel(y[:, :, None] - t[:, None, :])
-        terms = analysis @ values @ analysis.T - self._released(rows, columns)
+        terms = self._bumps(rows, columns) - self._released(rows, columns)
         sizes, squares = np.abs(terms), np.arange(count) ** 2
         bends = sizes.sum(axis=2) @ squares, sizes.sum(axis=1) @ squares
         steps = [_steps(np.pi, bend, allowed, count) for bend in bends]
@@ -499,6 +504,16 @@ class _Pieces:
         found += _between((np.pi, np.pi), bends, steps)
         lebesgue = 1 + 2 / np.pi * math.log(count)
         return np.asarray(found + self.cut + (1 + lebesgue**2) * self.tail)
+
+    def _bumps(self, rows: Int64Array, columns: Int64Array) -> FloatArray:
+        """K on boxes (m,), which depends on how far they are apart: coefficients as `_released`."""
+        apart = rows * self.bins.cells - columns * len(self.terms)
+        _, first, same = np.unique(apart, return_index=True, return_inverse=True)
+        offsets, analysis = _chebyshev(self.terms.shape[1])
+        y, t = self._places(rows[first], columns[first], offsets, offsets)
+        return np.asarray(
+            (analysis @ self.kernel(y[:, :, None] - t[:, None, :]) @ analysis.T)[same]
+        )
 
     def sampled(self, rows: Int64Array, columns: Int64Array, allowed: float) -> FloatArray:
         """Bound ``|r|`` on boxes (m,) by a grid and by places on their kinks."""

@@ -188,7 +188,8 @@ class Series:
 def _cosines(nodes: int, degree: int) -> FloatArray:
     """``cos(a theta)`` at so many `enclosing_nodes`, (nodes, degree + 1), of exact turns."""
     odd = 2 * np.arange(nodes)[:, None] + 1
-    return np.cos(odd * np.arange(degree + 1) % (4 * nodes) * (np.pi / (2 * nodes)))
+    turns = odd * np.arange(degree + 1) % (4 * nodes)
+    return np.asarray(np.cos(turns * (np.pi / (2 * nodes))))
 
 
 @lru_cache(maxsize=16)

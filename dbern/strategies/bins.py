@@ -408,10 +408,9 @@ def _missed(
     touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
     kinked = np.any([np.zeros(found.shape, bool), *touched], axis=0)
     near = found > allowed  # elsewhere r is as small as K and its release themselves
-    for boxes in _blocks(near & ~kinked):
-        found[boxes] = np.minimum(found[boxes], pieces.enclosed(*boxes, allowed))
-    for boxes in _blocks(near & kinked):
-        found[boxes] = np.minimum(found[boxes], pieces.sampled(*boxes, allowed))
+    for bound, chosen in ((pieces.enclosed, near & ~kinked), (pieces.sampled, near & kinked)):
+        for boxes in _blocks(chosen):
+            found[boxes] = np.minimum(found[boxes], bound(*boxes, allowed))
     return found
 
 
@@ -451,12 +450,9 @@ class _Pieces:
         In m nodes ``2 (w / 4)^m sup |f^(m)| / m!`` is missed of f on an interval of w; a derivative
         of a_j is a mixture of its coefficients.
         """
-        radius = 0.5 / cells + 0.5 / bins.cells
-        degree, tail = kernel.degree_for(_TRUNCATION, radius)
-        while degree > 1:  # the least that it looks at is for larger intervals
-            more = tail + kernel.chebyshev_bound(degree, radius)
-            if more > _TRUNCATION * kernel.peak:
-                break
+        radius, most = 0.5 / cells + 0.5 / bins.cells, _TRUNCATION * kernel.peak
+        degree, tail = kernel.degree_for(_TRUNCATION, radius)  # 8 and more: boxes may want less
+        while degree > 1 and (more := tail + kernel.chebyshev_bound(degree, radius)) <= most:
             degree, tail = degree - 1, OUTWARD * more
         if degree >= _MOST_LOCAL:
             degree, tail = 0, math.inf
@@ -464,7 +460,7 @@ class _Pieces:
             steps = np.abs(np.diff(coefficients, n=count, axis=0)).max(initial=0.0)
             shares = ((k - i) / (4 * cells * (i + 1)) for i in range(count))
             cut = OUTWARD * 2 * float(steps) * math.prod(shares)
-            if cut <= _TRUNCATION * kernel.peak:
+            if cut <= most:
                 break
         offsets, analysis = _chebyshev(count)
         y = (np.arange(cells)[:, None] + (1 + offsets) / 2) / cells

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
@@ -17,6 +18,7 @@ from dbern.combination import Combination, grid_polynomials
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import Draw, family_of
 from dbern.privacy.mechanism import Noise
+from dbern.strategies.approximation import released_series
 from dbern.strategies.base import LatticeStrategy, Strategy
 from dbern.strategies.bias import Approximation
 from dbern.strategies.limits import packings, sites, tensor_steps
@@ -32,8 +34,6 @@ _ENCLOSURES = (
     (8, _MOST_DRAWS), (4, _FEWEST_DRAWS), (3, _FEWEST_DRAWS), (2, _FEWEST_DRAWS),
 )  # fmt: skip
 _FIELD_VALUES = 1 << 22  # numbers in memory at a time
-_CUT = 1e-5  # of the norm, left out of a polynomial to enclose the rest at fewer nodes
-_ROUNDING = 1e-11  # of the norm: far above the floats' error of the coefficients
 _WORK = 4e9  # multiplications that a simulated quantile may take: under a second
 _DRAWING = 300.0  # multiplications in the time that one number of noise takes
 _ACCEPTED = 0.56  # of vectors of M numbers, times the root of M: a joint law's
@@ -144,14 +144,33 @@ def _simulated_quantile(
             break
     else:
         return None
-    rank = quantile_rank(draws, beta)
-    if rank is None:
+    if quantile_rank(draws, beta) is None:
         return None
+    draws = fewest_draws(draws, beta)
     draw = partial(family_of(law).drawn, law)
     fields, largest = noise_sups(enclosure.bases, draw, draws, first=strategy.whole)
     sups = np.sort(enclosure.factor * fields + enclosure.loose * largest)
     granule = math.ldexp(1.0, law.granularity_exponent)
-    return OUTWARD * granule * float(sups[rank])
+    return OUTWARD * granule * float(sups[quantile_rank(draws, beta)])
+
+
+def fewest_draws(most: int, beta: float) -> int:
+    """Return how few draws will do with as many of them beyond the rank as of the most.
+
+    The fewer, the smaller the largest of them, and the sooner they are drawn.
+
+    Examples
+    --------
+    >>> fewest_draws(141, 0.05), quantile_rank(116, 0.05)
+    (116, 115)
+    """
+    beyond = most - (quantile_rank(most, beta) or 0)
+
+    def enough(draws: int) -> bool:
+        rank = quantile_rank(draws, beta)
+        return rank is not None and draws - rank >= beyond
+
+    return bisect_left(range(most), True, lo=1, key=enough)
 
 
 def quantile_rank(draws: int, beta: float) -> int | None:
@@ -193,24 +212,13 @@ def enclose(strategy: Strategy, h: Sequence[int], oversampling: int) -> Enclosur
             bases.append(bernstein_basis(nodes, k) @ matrix)
             factor *= axis_factor
         return Enclosure(bases, factor, 0.0)
-    for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True):
-        degree, norm, tail = _effective_degree(k, matrix)
-        nodes, axis_factor = enclosing_nodes(degree, oversampling)
-        bases.append(bernstein_basis(nodes, k) @ matrix)
-        factor, whole, grown = factor * axis_factor, whole * norm, grown * (norm + 2 * tail)
+    for axis in zip(strategy.lattice.k, h, strategy.axis_maps, strict=True):
+        series = released_series(*axis)
+        basis, axis_factor = series.at_nodes(oversampling)
+        bases.append(basis)
+        factor, whole = factor * axis_factor, whole * series.norm
+        grown *= series.norm + 2 * series.tail
     return Enclosure(bases, factor, OUTWARD * (1 + factor) * (grown - whole))
-
-
-def _effective_degree(k: int, matrix: FloatArray) -> tuple[int, float, float]:
-    """The degree D, a bound on the norm, and what the Chebyshev coefficients beyond D sum to."""
-    odd, quarter = 2 * np.arange(k + 1) + 1, np.pi / (2 * (k + 1))
-    values = bernstein_basis((1 - np.cos(odd * quarter)) / 2, k) @ matrix
-    cosines = np.cos(np.arange(k + 1)[:, None] * odd % (4 * (k + 1)) * quarter)  # exact turns
-    coefficients = 2 * np.abs(cosines @ values).sum(axis=1) / (k + 1)
-    tails = np.append(np.cumsum(coefficients[::-1])[::-1], 0.0)  # of degree a and beyond
-    norm = float(tails[0])
-    degree = max(1, int(np.argmax(tails <= _CUT * np.abs(values).sum(axis=1).max())) - 1)
-    return degree, norm, float(tails[degree + 1]) + _ROUNDING * norm
 
 
 def _work(strategy: Strategy, bases: Sequence[FloatArray], law: Noise) -> float:

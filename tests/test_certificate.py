@@ -305,7 +305,8 @@ def test_draws_are_as_many_as_the_work_allows(monkeypatch):
         lambda bases, draw, draws, **how: seen.append(draws) or real(bases, draw, draws, **how),
     )  # fmt: skip
     work = certificate._work(strategy, certificate.enclose(strategy, h, 4).bases, law)
-    for allowed, drawn in ((1e12, 1000), (200.5 * work, 200), (work, None)):
+    # as many of these are beyond the rank, 28 and 1, as of 1000 and 200; of a draw less, fewer
+    for allowed, drawn in ((1e12, 986), (200.5 * work, 162), (work, None)):
         seen.clear()
         monkeypatch.setattr(certificate, "_WORK", allowed)
         found = certificate._simulated_quantile(strategy, h, law, 0.05)

@@ -15,11 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from strategies import density_plan, density_spec, sections, spec_sections
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern.data.parquet
 from dbern.certificate import printed_sum
 from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
+from dbern.planning import planner
 from dbern.planning.choose import candidates, chosen
 from dbern.planning.planner import Settings, plan, plan_files, problem_of
 from dbern.planning.plans import ReleasePlan, task_rows
@@ -368,3 +370,17 @@ def test_a_plan_with_a_delta_says_where_noise_without_one_errs_less():
     assert ours == pytest.approx(paid.outlook.expected, rel=0.02)
     assert pure < ours
     assert paid.noise.law.kind == "discrete-gaussian"
+
+
+def test_a_plan_takes_one_thread_however_many_there_are(monkeypatch):
+    seen = []
+
+    def rows(*_):
+        seen.extend(one["num_threads"] for one in threadpool_info())
+        raise SpecError("enough")
+
+    monkeypatch.setattr(planner, "public_rows", rows)
+    with threadpool_limits(2), pytest.raises(SpecError, match="enough"):
+        plan_files(density_spec((0.1,), (8,)), ())
+    assert seen
+    assert set(seen) == {1}

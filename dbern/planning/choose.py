@@ -16,6 +16,7 @@ its size over a fifth of an axis.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial, reduce
@@ -30,6 +31,7 @@ from dbern.errors import SpecError
 from dbern.planning.asked import FINER, Questions, mean_width
 from dbern.planning.predicted import (
     Reference,
+    fit,
     grid_points,
     largest_row,
     reference_error,
@@ -44,6 +46,7 @@ from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bias import GramBall, Released
 from dbern.strategies.bins import (
     CLUSTERS,
+    AxisBins,
     BinnedStrategy,
     axis_bins,
     lattice_miss,
@@ -219,10 +222,6 @@ class Problem:
         """
         return self._deviation(strategy, h) / 2
 
-    def noise_estimate(self, strategy: BinnedStrategy, h: tuple[int, ...]) -> float:
-        """The same at once: the largest deviation, times that of so many normal numbers."""
-        return self._deviation(strategy, h) * math.sqrt(2 * math.log(2 * strategy.layout.size))
-
     def _deviation(self, strategy: Strategy, h: tuple[int, ...]) -> float:
         """The largest over points, on a grid, of the standard deviation of the noise there."""
         noise = self._noise_of(strategy)
@@ -230,15 +229,26 @@ class Problem:
         if noise.correlation == 0:
             return noise.deviation * math.prod(largest_row(*axis) for axis in axes)
         points = grid_points(len(axes), {1: 129, 2: 33, 3: 13})
-        rows = [released_rows(*axis, points) for axis in axes]
-        squares = reduce(np.multiply.outer, [np.square(one).sum(axis=1) for one in rows])
-        sums = reduce(np.multiply.outer, [one.sum(axis=1) for one in rows])
-        return math.sqrt(max(0.0, float(noise.variance(squares, sums).max())))
+        return _largest_deviation(noise, [released_rows(*axis, points) for axis in axes])
 
-    def estimate(self, strategy: BinnedStrategy, h: tuple[int, ...], missed: float) -> float:
-        """The predicted error at once, but for that of a typical database."""
-        noise, worst = self.noise_estimate(strategy, h), worst_error(self.kernels, strategy, h)
-        return Candidate(strategy, h, noise, 0.0, worst, *self._given(strategy, missed)).error
+    def estimate(
+        self, strategy: BinnedStrategy, k: Sequence[int], h: tuple[int, ...], missed: float
+    ) -> Candidate:
+        """The predicted errors at once, but for that of a typical database: of bins to be made.
+
+        The noise is the largest deviation, times that of so many normal numbers. The order's
+        lattice of `k`, all 0: the kernel itself.
+        """
+        axes = zip(self.kernels, k, h, strategy.bins, strict=True)
+        fits = [fit(kernel, each, one, own.cells, own.degree) for kernel, each, one, own in axes]
+        step = {1: 1, 2: 4, 3: 11}.get(len(fits), 32)
+        largest = _largest_deviation(self._noise_of(strategy), [one.rows[::step] for one in fits])
+        noise = largest * math.sqrt(2 * math.log(2 * strategy.layout.size))
+        grown, plain = (
+            math.prod(one.bump + one.error for one in fits),
+            math.prod(one.bump for one in fits),
+        )
+        return Candidate(strategy, h, noise, 0.0, grown - plain, *self._given(strategy, missed))
 
     def _given(self, strategy: Strategy, missed: float) -> tuple[Any, ...]:
         """What candidates have of the problem."""
@@ -287,6 +297,13 @@ class Problem:
             return math.sqrt(rough / min(CLUSTERS, self.n) + smooth)
         known = reference_error(self.kernels, strategy, h, self.reference)
         return known + math.sqrt(rough / self.n)
+
+
+def _largest_deviation(noise: Covariance, rows: Sequence[FloatArray]) -> float:
+    """Over points of a grid, whose axes have these rows of weights."""
+    squares = reduce(np.multiply.outer, [np.square(one).sum(axis=1) for one in rows])
+    sums = reduce(np.multiply.outer, [one.sum(axis=1) for one in rows])
+    return math.sqrt(max(0.0, float(noise.variance(squares, sums).max())))
 
 
 # --- Candidates for functions that are known by a class alone
@@ -383,21 +400,28 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
     order = problem.orders(_SPECTRAL_ORDERS)[-1]
     fitting = _fitting_bins(problem)
     usual = min(fitting, key=lambda each: (each.degree != 3, abs(each.resolution - 1.5)))
-    for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
-        estimate = problem.noise_estimate(_bins(problem, lattice, order, usual), order)
-        missed = problem.fitted_error(lattice, order)
-        if (1.0 if problem.certified else problem.share) * missed <= _NEGLIGIBLE * estimate:
-            break
+    itself = (0,) * len(order)
+    noise = problem.estimate(_planned(usual), itself, order, 0.0).noise
+    allowed = _NEGLIGIBLE * noise / (1.0 if problem.certified else problem.share)
+    lattices = problem.lattices(_SPECTRAL_RESOLUTIONS)
+    lattice = lattices[
+        bisect_left(
+            lattices, True, hi=len(lattices) - 1,
+            key=lambda one: problem.fitted_error(one, order) <= allowed,
+        )
+    ]  # fmt: skip
+    missed = problem.fitted_error(lattice, order)
     missed = 0.0 if problem.kinked else missed  # kinks are missed by bins, too, and by more
-    every = (_bins(problem, lattice, order, grid) for grid in fitting)
-    binned = [strategy for strategy in every if problem.admits(strategy)]
-    estimates = [problem.estimate(strategy, order, missed) for strategy in binned]
+    admitted = [grid for grid in fitting if problem.admits(_planned(grid))]
+    estimates = [
+        problem.estimate(_planned(grid), lattice.k, order, missed).error for grid in admitted
+    ]
     least, among = math.inf, _NEAR * min(estimates, default=math.inf)
     for degree in _BIN_RESOLUTIONS:
         found = [
-            problem.candidate(strategy, order, missed)
-            for strategy, estimate in zip(binned, estimates, strict=True)
-            if strategy.bins[0].degree == degree and estimate <= among
+            problem.candidate(_bins(problem, lattice, order, grid), order, missed)
+            for grid, estimate in zip(admitted, estimates, strict=True)
+            if grid.degree == degree and estimate <= among
         ]
         best = min((candidate.error for candidate in found), default=math.inf)
         if (1 + _WORTH) * best <= least:
@@ -465,6 +489,12 @@ def _bins(
     axes = zip(problem.kernels, lattice.k, grid.cells, order, strict=True)
     bins = (axis_bins(kernel, k, cells, grid.degree, h) for kernel, k, cells, h in axes)
     return BinnedStrategy(lattice, tuple(bins))
+
+
+def _planned(grid: _Grid) -> BinnedStrategy:
+    """The same without lattice and matrices, which neither values nor sensitivities depend on."""
+    bins = tuple(AxisBins(cells, grid.degree, b"") for cells in grid.cells)
+    return BinnedStrategy(Lattice((1,) * len(bins)), bins)
 
 
 def _cells(kernels: Sequence[Kernel], resolution: float) -> list[int]:

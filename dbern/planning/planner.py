@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from dbern.certificate import (
     Certificate,
@@ -134,6 +135,11 @@ def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, .
 
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
+    with threadpool_limits(1):  # matrices are small: threads that wait for them take the cores
+        return _planned(spec, files)
+
+
+def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     n = public_rows(spec, files)
     spec = spec_for_rows(spec, n)
     measurements = [resolved(one, n, spec) for one in spec.components]

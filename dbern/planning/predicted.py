@@ -5,26 +5,30 @@ They are in unit-cube units; see `dbern.planning.choose`.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import bernstein_basis, iterated_basis
+from dbern.bernstein.basis import iterated_basis
 from dbern.bernstein.kernels import Kernel
 from dbern.certificate import noise_sups
+from dbern.privacy.accuracy import independent_draws, public_stream
 from dbern.privacy.families import NoiseFamily
 from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Strategy
-from dbern.strategies.bins import prior
+from dbern.strategies.bins import bin_fit, bin_matrix, bump_places, lattice_bumps, prior
 from dbern.types import FloatArray
 
 _DRAWS = 128
 _PLANNING_SAMPLES = 200_000
 _UNIT_SCALE = 1 << 20
 _GRID_POINTS = 10_000
+_FIT_POINTS = 129
 
 Reference: TypeAlias = Callable[[FloatArray], FloatArray]
 """A public density, up to a factor: points (m, l) of the unit cube to values (m,)."""
@@ -33,15 +37,26 @@ Reference: TypeAlias = Callable[[FloatArray], FloatArray]
 def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, values: int) -> float:
     """Mean sup norm of the noise at scale one, on a coarse grid under a public key."""
     points = grid_points(len(h), {1: 129, 2: 49, 3: 25})
-    y = (1 - np.cos(np.linspace(0, np.pi, points))) / 2
-    bases = [
-        bernstein_basis(y, k) @ matrix
-        for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True)
-    ]
-    draw = family.predicted(_UNIT_SCALE, values)
+    maps = strategy.axis_maps if strategy.whole is None else (None,) * len(h)
+    axes = zip(strategy.lattice.k, h, maps, strict=True)
+    bases = [released_rows(*axis, points) for axis in axes]
+    starts = itertools.count()
+
+    def shared(law: Any, size: int, draws: int, _: object) -> FloatArray:
+        return _drawn(law, next(starts), (size * draws).bit_length())[: size * draws].reshape(
+            size, -1
+        )
+
+    draw = family.predicted(_UNIT_SCALE, values, shared)
     draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // strategy.layout.size))
     sups, _ = noise_sups(bases, draw, draws, "planning", strategy.whole)
     return float(sups.mean()) / _UNIT_SCALE
+
+
+@lru_cache(maxsize=4)
+def _drawn(law: Any, start: int, bits: int) -> FloatArray:
+    """More numbers than `bits` say, which candidates share: fewer of them are a prefix."""
+    return independent_draws(law, 1 << bits, 1, public_stream("planning", start)).ravel()
 
 
 def typical_error(
@@ -118,12 +133,54 @@ def worst_error(kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...
 
 @lru_cache(maxsize=1024)
 def _axis_worst(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> tuple[float, float]:
-    points = min(161, max(33, math.ceil(4 / kernel.bandwidth)))
-    t = np.linspace(0, 1, points)
-    half = slice(points // 2 + 1)  # symmetric under (y, t) -> (1 - y, 1 - t)
-    bumps = kernel(t[half, None] - t)
-    errors = bumps - released_translates(kernel, _rows(k, h, points)[half], axis, t)
+    bumps, t, half = _places(kernel)
+    errors = bumps - released_translates(kernel, _rows(k, h, len(t))[half], axis, t)
     return float(bumps.max()), float(np.abs(errors).max())
+
+
+@lru_cache(maxsize=8)
+def _places(kernel: Kernel) -> tuple[FloatArray, FloatArray, slice]:
+    """Bumps at half of the places y, (y, t), and the places."""
+    t = np.linspace(0, 1, min(161, max(33, math.ceil(4 / kernel.bandwidth))))
+    half = slice(len(t) // 2 + 1)  # symmetric under (y, t) -> (1 - y, 1 - t)
+    return kernel(t[half, None] - t), t, half
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Bins of one axis before their matrix is made: what they err by, on grids.
+
+    Attributes
+    ----------
+    rows : array (points, bins)
+        What multiplies the bins at points of y, crowded at the ends.
+    bump, error : float
+        The largest kernel value, and what the bins miss of it at worst.
+    """
+
+    rows: FloatArray
+    bump: float
+    error: float
+
+
+@lru_cache(maxsize=256)
+def fit(kernel: Kernel, k: int, h: int, cells: int, degree: int) -> Fit:
+    """Fit bins to a lattice's polynomials at some points alone; k = 0: to the kernel itself."""
+    bumps, t, _ = _places(kernel)
+    rows = bin_fit(_fitted(kernel, k, h), cells, degree)
+    own = rows[_FIT_POINTS:] @ bin_matrix(t, cells, degree).T
+    return Fit(rows[:_FIT_POINTS], float(bumps.max()), float(np.abs(bumps - own).max()))
+
+
+@lru_cache(maxsize=32)
+def _fitted(kernel: Kernel, k: int, h: int) -> FloatArray:
+    """What bins are fitted to, at points that are crowded at the ends and at `_places`."""
+    _, t, half = _places(kernel)
+    if k == 0:
+        y = np.concatenate([(1 - np.cos(np.linspace(0, np.pi, _FIT_POINTS))) / 2, t[half]])
+        return kernel(y[:, None] - bump_places(kernel))
+    rows = _rows(k, h, _FIT_POINTS, crowded=True), _rows(k, h, len(t))[half]
+    return np.asarray(np.vstack(rows) @ lattice_bumps(kernel, k, h)[1])
 
 
 @lru_cache(maxsize=1024)

@@ -36,6 +36,9 @@ from dbern.types import FloatArray
 Draw: TypeAlias = Callable[[int, int, KeyStream], FloatArray]
 """Of how many values, how many vectors, and a stream: granules, (values, vectors)."""
 
+Drawn: TypeAlias = Callable[[Any, int, int, KeyStream], FloatArray]
+"""The same of a law."""
+
 
 @dataclass(frozen=True)
 class NoiseFamily:
@@ -98,7 +101,7 @@ class NoiseFamily:
     node_tail: Callable[[Any, float, float, float], float]
     weighted_tail: Callable[[Any, FloatArray, FloatArray, float], FloatArray]
     rho: Callable[[Any], Fraction] | None = None
-    drawn: Callable[[Any, int, int, KeyStream], FloatArray] = independent_draws
+    drawn: Drawn = independent_draws
     most_values: float = math.inf
     sides: bool = False
     automatic: bool = True
@@ -115,14 +118,14 @@ class NoiseFamily:
         """Return the norm in which the move of all values is bounded."""
         return 2 if self.norm == 2 else 1
 
-    def predicted(self, scale: int, values: float) -> Draw:
+    def predicted(self, scale: int, values: float, independent: Drawn = independent_draws) -> Draw:
         """Return draws of about this noise, of so many values jointly, for predictions: at once."""
         noise = self.covariance(values)
         if noise.correlation == 0:
-            return partial(independent_draws, self.law(scale, 0, 1))
+            return partial(independent, self.law(scale, 0, 1))
 
         def given(size: int, draws: int, stream: KeyStream) -> FloatArray:
-            laplace = independent_draws(LaplaceNoise(scale, 0, 1), size, draws, stream)
+            laplace = independent(LaplaceNoise(scale, 0, 1), size, draws, stream)
             return noise.given(laplace / math.sqrt(2))
 
         return given

@@ -15,6 +15,8 @@ from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_mat
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.types import FloatArray, Int64Array
 
+_CUT = 1e-5  # of a polynomial's size, left out to enclose the rest at fewer nodes
+_ROUNDING = 1e-11  # of the coefficients' sizes: far above their floats' error
 _TRUNCATION = 1e-6
 _ROWS = 512
 _WORK = 2e10
@@ -142,22 +144,69 @@ def evaluation_matrix(k: int, h: int, spectrum: LinearMap | None = None) -> Floa
     return matrix if spectrum is None else matrix @ spectrum.synthesis @ spectrum.analysis
 
 
+@dataclass(frozen=True, eq=False)
+class Series:
+    """``b(y) M`` in Chebyshev polynomials of y, cut where hardly anything is left of them.
+
+    Attributes
+    ----------
+    coefficients : array (degree + 1, columns)
+        Of ``cos(a theta)``, ``y = (1 - cos theta) / 2``.
+    norm, tail : float
+        Bounds on ``sup_y sum_j |(b(y) M)_j|``, and on that of what is left out.
+    """
+
+    coefficients: FloatArray
+    norm: float
+    tail: float
+
+    @classmethod
+    def of(cls, k: int, matrix: FloatArray) -> Series:
+        """Interpolate in k + 1 nodes, where ``b(y) M`` is exact but for rounding."""
+        cosines = _cosines(k + 1, k)
+        values = bernstein_basis((1 - cosines[:, 1]) / 2, k) @ matrix
+        coefficients = cosines.T @ values * (2 / (k + 1))
+        coefficients[0] /= 2
+        tails = np.cumsum(np.abs(coefficients).sum(axis=1)[::-1])[::-1]  # of degree a and beyond
+        norm, largest = float(tails[0]), np.abs(values).sum(axis=1).max()
+        degree = max(1, int(np.argmax(np.append(tails, 0.0) <= _CUT * largest)) - 1)
+        left_out = float(tails[degree + 1]) if degree < k else 0.0
+        return cls(coefficients[: degree + 1], norm, left_out + _ROUNDING * norm)
+
+    def at_nodes(self, oversampling: int) -> tuple[FloatArray, float]:
+        """Values (nodes, columns) of what is left, and the factor of `enclosing_nodes`."""
+        degree = len(self.coefficients) - 1
+        nodes, factor = enclosing_nodes(degree, oversampling)
+        return _cosines(len(nodes), degree) @ self.coefficients, factor
+
+    def sup_norm(self, oversampling: int = 8) -> float:
+        """Bound ``sup_y sum_j |(b(y) M)_j|``: with its largest signs that is a polynomial."""
+        values, factor = self.at_nodes(oversampling)
+        return factor * float(np.abs(values).sum(axis=1).max()) * (1 + 1e-9) + self.tail
+
+
+def _cosines(nodes: int, degree: int) -> FloatArray:
+    """``cos(a theta)`` at so many `enclosing_nodes`, (nodes, degree + 1), of exact turns."""
+    odd = 2 * np.arange(nodes)[:, None] + 1
+    turns = odd * np.arange(degree + 1) % (4 * nodes)
+    return np.asarray(np.cos(turns * (np.pi / (2 * nodes))))
+
+
+@lru_cache(maxsize=16)
+def released_series(k: int, h: int, axis: AxisMap | None) -> Series:
+    """Return what an axis's released values are multiplied by."""
+    return Series.of(k, synthesis_matrix(k, h, axis))
+
+
 def sup_norm(k: int, matrix: FloatArray, oversampling: int = 8) -> float:
     """Bound ``max_y sum_j |(b(y) M)_j|`` for a matrix M with k + 1 rows, within 2 % by default.
-
-    At its maximum the sum is a polynomial of degree k with fixed signs, which the nodes enclose.
 
     Examples
     --------
     >>> 1.0 <= sup_norm(20, np.eye(21)) < 1.021
     True
     """
-    nodes, factor = enclosing_nodes(k, oversampling)
-    worst = max(
-        float(np.abs(bernstein_basis(nodes[i : i + _ROWS], k) @ matrix).sum(axis=1).max())
-        for i in range(0, len(nodes), _ROWS)
-    )
-    return factor * worst * (1 + 1e-9)
+    return Series.of(k, matrix).sup_norm(oversampling)
 
 
 @lru_cache(maxsize=256)

@@ -18,7 +18,12 @@ from typing import ClassVar
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.strategies.approximation import AxisMap, lebesgue_constant, sup_norm, synthesis_matrix
+from dbern.strategies.approximation import (
+    AxisMap,
+    lebesgue_constant,
+    released_series,
+    synthesis_matrix,
+)
 from dbern.types import FloatArray
 
 # --- The lattice of the mechanism and its cut into slabs
@@ -195,8 +200,8 @@ class Strategy(ABC):
 
     def released_norm(self, h: Sequence[int]) -> float:
         """Bound the sup of the polynomial by the largest error of a released value."""
-        axes = zip(self.lattice.k, self.matrices(h), strict=True)
-        return OUTWARD * math.prod(sup_norm(*axis) for axis in axes)
+        axes = zip(self.lattice.k, h, self.axis_maps, strict=True)
+        return OUTWARD * math.prod(released_series(*axis).sup_norm() for axis in axes)
 
 
 class AxisStrategy(Strategy):

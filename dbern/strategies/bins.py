@@ -44,7 +44,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
+from dbern.bernstein.basis import (
+    bernstein_basis,
+    enclosing_nodes,
+    iterated_basis,
+    iterated_matrix,
+)
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.strategies.approximation import AxisMap, StoredArray
 from dbern.strategies.base import AxisStrategy, Bound, Box, Lattice, Slab
@@ -64,7 +69,8 @@ _FEWEST_NODES, _MOST_NODES = 400, 1 << 14
 _NODES_A_BANDWIDTH = 8
 _FINER = 3  # nodes of the mean squares that bins are made for
 _NODES_TO_FIT = 16  # a bandwidth, of those
-_SPARE_NODES = 400  # of lattice values' fit, beside two for each
+_NODES_TO_MISS = 2  # a bandwidth, of half of the domain
+_SPARE_NODES = 400  # of lattice values' fit, beside one for each: polynomials of order h vary less
 _DAMPING = 1e-9  # of the mean square of a bin, added to each
 _FIT_RIDGE = 1e-8  # of a coefficient's own square, beside what it does to the function
 
@@ -240,12 +246,26 @@ def axis_bins(
     >>> bins.rank, bins.synthesis.shape
     (12, (41, 12))
     """
-    t, bumps = lattice_bumps(kernel, k, h)
-    beta = bin_matrix(t, cells, degree)
+    matrix = bin_fit(lattice_bumps(kernel, k, h)[1], cells, degree)
+    return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
+
+
+def bin_fit(values: FloatArray, cells: int, degree: int) -> FloatArray:
+    """Weights of bins (m, bins) that are nearest to functions of t, in rows, at `bump_places`."""
+    beta = bin_matrix(_middles(values.shape[1]), cells, degree)
     gram = beta.T @ beta
     damped = gram + _DAMPING * np.trace(gram) / len(gram) * np.eye(len(gram))
-    matrix = np.linalg.solve(damped, beta.T @ bumps.T).T
-    return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
+    return np.asarray(np.linalg.solve(damped, beta.T @ values.T).T)
+
+
+def bump_places(kernel: Kernel) -> FloatArray:
+    """Places (q,) of the translates that bins are fitted to, fine for the bandwidth."""
+    count = max(_FINER * _FEWEST_NODES, math.ceil(_NODES_TO_FIT / kernel.bandwidth))
+    return _middles(min(count, _FINER * _MOST_NODES))
+
+
+def _middles(count: int) -> FloatArray:
+    return (np.arange(count) + 0.5) / count
 
 
 @lru_cache(maxsize=8)
@@ -256,27 +276,35 @@ def lattice_bumps(kernel: Kernel, k: int, h: int | None) -> tuple[FloatArray, Fl
     need not be as large as those would make it. Kernels with kinks, and no `h`: the values
     themselves.
     """
-    count = max(_FINER * _FEWEST_NODES, math.ceil(_NODES_TO_FIT / kernel.bandwidth))
-    count = min(count, _FINER * _MOST_NODES)
-    t = (np.arange(count) + 0.5) / count
-    values = kernel(np.arange(k + 1)[:, None] / k - t)
-    if kernel.kinks or h is None:
-        return t, values
-    nodes = min(4 * k, 2 * k + _SPARE_NODES) + 1
-    y = (1 - np.cos((np.arange(nodes) + 0.5) * np.pi / nodes)) / 2
-    operator = bernstein_basis(y, k) @ iterated_matrix(k, h)
-    left = operator.T @ (kernel(y[:, None] - t) - operator @ values) / nodes
-    square = operator.T @ operator / nodes + _FIT_RIDGE * np.eye(k + 1)
-    return t, values + np.linalg.solve(square, left)
+    t = bump_places(kernel)
+    return t, _fitted(kernel, k, h, t)
 
 
 @lru_cache(maxsize=64)
 def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
     """The largest error of `lattice_bumps` on a grid: what no bins on that lattice improve on."""
-    t, bumps = lattice_bumps(kernel, k, h)
-    y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2
-    made = bernstein_basis(y, k) @ iterated_matrix(k, h) @ bumps
+    t = np.linspace(0.0, 0.5, math.ceil(_NODES_TO_MISS / kernel.bandwidth) + _NODES_TO_FIT)
+    y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2  # symmetric with t about the middle
+    made = bernstein_basis(y, k) @ (iterated_matrix(k, h) @ _fitted(kernel, k, h, t))
     return float(np.abs(kernel(y[:, None] - t) - made).max())
+
+
+def _fitted(kernel: Kernel, k: int, h: int | None, t: FloatArray) -> FloatArray:
+    values = kernel(np.arange(k + 1)[:, None] / k - t)
+    if kernel.kinks or h is None:
+        return values
+    y, operator, square = _normal_equations(k, h)
+    left = operator.T @ (kernel(y[:, None] - t) - operator @ values) / len(y)
+    return values + np.linalg.solve(square, left)
+
+
+@lru_cache(maxsize=4)
+def _normal_equations(k: int, h: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Nodes, the iterated basis there, and the matrix of least squares."""
+    nodes = min(4 * k, k + _SPARE_NODES) + 1
+    y = (1 - np.cos((np.arange(nodes) + 0.5) * np.pi / nodes)) / 2
+    operator = iterated_basis(y, k, h)
+    return y, operator, operator.T @ operator / nodes + _FIT_RIDGE * np.eye(k + 1)
 
 
 # --- Brackets: see the top of the module
@@ -288,7 +316,7 @@ _SHARE = 1 / 64  # of the largest error seen, that the places between may add
 _COARSE = 4  # steps in a cell where it is looked for
 _MOST_LOCAL = 32  # nodes in a cell
 _MOST_STEPS = 64  # in a cell
-_BOXES = 256  # at a time
+_BOXES = 512  # at a time
 _MOST_CELLS = 1 << 20  # of y, on all axes together
 _CELLS_A_BIN = 2
 _FLOATS = 1e-11  # of the largest coefficient: far above what roundings make of it
@@ -380,16 +408,17 @@ def _missed(
     touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
     kinked = np.any([np.zeros(found.shape, bool), *touched], axis=0)
     near = found > allowed  # elsewhere r is as small as K and its release themselves
-    for boxes in _blocks(near & ~kinked):
-        found[boxes] = np.minimum(found[boxes], pieces.enclosed(*boxes, allowed))
-    for boxes in _blocks(near & kinked):
-        found[boxes] = np.minimum(found[boxes], pieces.sampled(*boxes, allowed))
+    for bound, chosen in ((pieces.enclosed, near & ~kinked), (pieces.sampled, near & kinked)):
+        for boxes in _blocks(chosen):
+            found[boxes] = np.minimum(found[boxes], bound(*boxes, allowed))
     return found
 
 
 def _blocks(chosen: BoolArray) -> Iterator[tuple[Int64Array, Int64Array]]:
-    """Cells of y and of the bins, some pairs at a time."""
+    """Cells of y and of the bins, some pairs at a time: those together that are as far apart."""
     rows, columns = np.nonzero(chosen)
+    order = np.argsort(rows * chosen.shape[1] - columns * len(chosen), kind="stable")
+    rows, columns = rows[order], columns[order]
     for first in range(0, len(rows), _BOXES):
         yield rows[first : first + _BOXES], columns[first : first + _BOXES]
 
@@ -421,14 +450,17 @@ class _Pieces:
         In m nodes ``2 (w / 4)^m sup |f^(m)| / m!`` is missed of f on an interval of w; a derivative
         of a_j is a mixture of its coefficients.
         """
-        degree, tail = kernel.degree_for(_TRUNCATION, 0.5 / cells + 0.5 / bins.cells)
+        radius, most = 0.5 / cells + 0.5 / bins.cells, _TRUNCATION * kernel.peak
+        degree, tail = kernel.degree_for(_TRUNCATION, radius)  # 8 and more: boxes may want less
+        while degree > 1 and (more := tail + kernel.chebyshev_bound(degree, radius)) <= most:
+            degree, tail = degree - 1, OUTWARD * more
         if degree >= _MOST_LOCAL:
             degree, tail = 0, math.inf
         for count in range(max(degree, bins.degree) + 1, _MOST_LOCAL + 1):
             steps = np.abs(np.diff(coefficients, n=count, axis=0)).max(initial=0.0)
             shares = ((k - i) / (4 * cells * (i + 1)) for i in range(count))
             cut = OUTWARD * 2 * float(steps) * math.prod(shares)
-            if cut <= _TRUNCATION * kernel.peak:
+            if cut <= most:
                 break
         offsets, analysis = _chebyshev(count)
         y = (np.arange(cells)[:, None] + (1 + offsets) / 2) / cells
@@ -459,10 +491,7 @@ class _Pieces:
     def enclosed(self, rows: Int64Array, columns: Int64Array, allowed: float) -> FloatArray:
         """Bound ``|r|`` on boxes (m,) without a kink: those are polynomials but for the tail."""
         count = self.terms.shape[1]
-        offsets, analysis = _chebyshev(count)
-        y, t = self._places(rows, columns, offsets, offsets)
-        values = self.kernel(y[:, :, None] - t[:, None, :])
-        terms = analysis @ values @ analysis.T - self._released(rows, columns)
+        terms = self._bumps(rows, columns) - self._released(rows, columns)
         sizes, squares = np.abs(terms), np.arange(count) ** 2
         bends = sizes.sum(axis=2) @ squares, sizes.sum(axis=1) @ squares
         steps = [_steps(np.pi, bend, allowed, count) for bend in bends]
@@ -471,6 +500,16 @@ class _Pieces:
         found += _between((np.pi, np.pi), bends, steps)
         lebesgue = 1 + 2 / np.pi * math.log(count)
         return np.asarray(found + self.cut + (1 + lebesgue**2) * self.tail)
+
+    def _bumps(self, rows: Int64Array, columns: Int64Array) -> FloatArray:
+        """K on boxes (m,), which depends on how far they are apart: coefficients as `_released`."""
+        apart = rows * self.bins.cells - columns * len(self.terms)
+        _, first, same = np.unique(apart, return_index=True, return_inverse=True)
+        offsets, analysis = _chebyshev(self.terms.shape[1])
+        y, t = self._places(rows[first], columns[first], offsets, offsets)
+        return np.asarray(
+            (analysis @ self.kernel(y[:, :, None] - t[:, None, :]) @ analysis.T)[same]
+        )
 
     def sampled(self, rows: Int64Array, columns: Int64Array, allowed: float) -> FloatArray:
         """Bound ``|r|`` on boxes (m,) by a grid and by places on their kinks."""

@@ -9,6 +9,7 @@ import reference
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.strategies.approximation import (
+    Series,
     _derivative_bound,
     _lipschitz_constants,
     evaluation_matrix,
@@ -116,3 +117,15 @@ def test_where_refinement_ends_early_the_bound_still_holds(name, monkeypatch):
     assert refined <= 1.03 * rough
     assert rough <= 3 * kernel.peak
     assert rough >= np.abs(errors(name, 0.07, 30, evaluation_matrix(30, 3))).max()
+
+
+@pytest.mark.parametrize("left_out", [0.0, 9e-6])  # of the largest, less than is cut
+def test_what_a_series_leaves_out_is_in_its_bound(left_out):
+    nodes = (1 - np.cos((np.arange(13) + 0.5) * np.pi / 13)) / 2
+    values = 1 + left_out * np.cos(12 * np.arccos(1 - 2 * nodes))
+    column = np.linalg.solve(bernstein_basis(nodes, 12), values)[:, None]
+    series = Series.of(12, column)
+    assert len(series.coefficients) == 2
+    found = series.sup_norm(3000)  # whose nodes miss 2e-7
+    assert 1 + left_out <= found <= (1 + left_out) * (1 + 1e-6)
+    assert series.norm >= 1 + left_out

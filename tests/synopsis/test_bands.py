@@ -140,6 +140,25 @@ def test_what_a_bracket_leaves_out_is_covered(
     axis_bracket.cache_clear()
 
 
+def test_on_small_boxes_few_terms_miss_no_more_of_the_kernel_than_is_said(monkeypatch):
+    monkeypatch.setattr(module, "_TRUNCATION", 0.001)
+    kernel, cells, own = kernel_of("gaussian", 0.15), 10, 16
+    bins = axis_bins(kernel, 60, own, 1, 12)
+    pieces = module._Pieces.of(kernel, 60, iterated_matrix(60, 12) @ bins.synthesis, bins, cells)
+    count = pieces.terms.shape[1]
+    assert count == 5
+    rows, columns = np.divmod(np.arange(cells * own), own)
+    fine = np.linspace(-1, 1, 21)
+    y, t = pieces._places(rows, columns, fine, fine)
+    terms = module._polynomials(np.arccos(fine), count)
+    found = terms @ pieces._bumps(rows, columns) @ terms.T
+    worst = np.abs(kernel(y[:, :, None] - t[:, None, :]) - found).max()
+    times = 1 + (1 + 2 / np.pi * np.log(count)) ** 2
+    assert worst <= times * pieces.tail
+    _, of_eight = kernel.degree_for(0.001, 0.5 / cells + 0.5 / own)
+    assert worst > times * of_eight  # which says nothing of the terms between
+
+
 # --- Synopses of records, in memory
 
 

@@ -59,6 +59,7 @@ from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
 from dbern.targets.bandwidths import unit_notes
+from dbern.targets.base import Way
 from dbern.types import FloatArray
 
 # --- Plan a release
@@ -156,7 +157,10 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     found = [plan_measurement(one, settings, *chosen_ways[one.name]) for one in measurements]
     planned = tuple(one for one, _ in found)
     counters = Counters.of([one for _, one in found], spec.records, spec.protection.unit, n)
-    laws = [one.noise.law for one in planned]
+    ways = [
+        Way(one, *chosen_ways[one.name][:2], plan.noise.law)
+        for one, plan in zip(measurements, planned, strict=True)
+    ]
     return ReleasePlan(
         name=spec.release.name,
         dataset=spec.budget.dataset,
@@ -170,7 +174,7 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         notes=(
             *spec.learner.notes(n),
             *(note for one in measurements for note in one.notes),
-            *spec.learner.predictions(spec.records, n, laws),
+            *spec.learner.predictions(spec.records, n, ways),
             *unit_notes(spec.domain, spec.learner),
             *(
                 f"{axis.name}: {len(axis.categories)} listed values; a record with another counts "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import NoneType
 from typing import Annotated, Any, ClassVar, get_args
 
@@ -120,6 +121,26 @@ KernelName = Annotated[str, AfterValidator(_known_kernel)]
 """One of `KERNELS`."""
 
 
+@dataclass(frozen=True)
+class Way:
+    """How a measurement is released.
+
+    Attributes
+    ----------
+    measurement : Measurement
+        As it is for the rows.
+    strategy : Strategy or Entries
+    h : tuple of int
+        Orders; none of a vector.
+    law : Noise
+    """
+
+    measurement: Measurement
+    strategy: Any
+    h: tuple[int, ...]
+    law: Noise
+
+
 class Learner(Section, ABC):
     """A target's public parameters, by keyword only; subclasses declare them as fields.
 
@@ -177,12 +198,12 @@ class Learner(Section, ABC):
         del n
         return ()
 
-    def predictions(self, schema: RecordSchema, n: int, laws: Sequence[Noise]) -> tuple[str, ...]:
-        """Return what to expect of a release with these laws of noise, one for each measurement.
+    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+        """Return what to expect of a release in these ways, one for each measurement.
 
         They follow from public facts alone.
         """
-        del schema, n, laws
+        del schema, n, ways
         return ()
 
 

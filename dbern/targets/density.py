@@ -15,15 +15,20 @@ the public range.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import ClassVar
+
+import numpy as np
 
 from dbern.combination import Combination
 from dbern.counting.kernel_sums import ALIKE, ByCategory, ByResponse, Present
 from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema
 from dbern.targets.bandwidths import Smoother
-from dbern.targets.base import response_of
+from dbern.targets.base import Way, response_of
+from dbern.targets.predicted_functions import sum_notes
+from dbern.targets.predictions import TypicalResponses
 
 # --- Kernel density estimation
 
@@ -118,3 +123,10 @@ class NadarayaWatson(Smoother):
         """The quotient, in units of the response."""
         response = response_of(schema)
         return Combination("ratio", low=response.low, high=response.high)
+
+    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+        """Predict the excess risk on typical records, beside a constant's."""
+        del n
+        typical = TypicalResponses(schema.domain.dimensions, (), response_of(schema).radius)
+        weights = np.column_stack([typical.wanted, np.ones(typical.places)])
+        return sum_notes(typical, self.combination(schema), ways, weights)

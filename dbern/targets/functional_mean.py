@@ -53,9 +53,8 @@ from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.data.domain import Column, Domain, RecordSchema, Response
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
-from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Bound, Entries, Slab
-from dbern.targets.base import Learner, response_of
+from dbern.targets.base import Learner, Way, response_of
 from dbern.targets.predictions import deviation_of
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -274,11 +273,11 @@ class FunctionalMean(Learner):
             grid=response.points, degree=sums.degree,
         )  # fmt: skip
 
-    def predictions(self, schema: RecordSchema, n: int, laws: Sequence[Noise]) -> tuple[str, ...]:
+    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the noise of a value, whatever the records."""
         del n
         sums = self._sums(schema)
-        noise, radius = math.sqrt(sums.degree + 1) * deviation_of(laws[0]), sums.response.radius
+        noise, radius = math.sqrt(sums.degree + 1) * deviation_of(ways[0].law), sums.response.radius
         said = (
             f"degree {sums.degree}: noise of a value {noise:.3g}, root mean square over the axis; "
             f"of a constant, the middle of the bounds, errors are up to {radius:.3g}"

@@ -19,7 +19,7 @@ from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
 from dbern.system import source_digest
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Learner, Lengths, response_of
+from dbern.targets.base import Learner, Lengths, Way, response_of
 from dbern.targets.linear import (
     AUTO,
     CONSTANT,
@@ -36,6 +36,8 @@ from dbern.targets.linear import (
     of_responses,
     told,
 )
+from dbern.targets.predicted_functions import minimizer_notes
+from dbern.targets.predictions import Typical, TypicalClasses, TypicalResponses
 
 _OF_CLASSES = ("logistic", "hinge")
 _OURS = (*_OF_CLASSES, "square", "huber", "epsilon-insensitive")
@@ -210,6 +212,20 @@ class KernelERM(Learner):
         constant = self.constant if self.kernel == "linear" else None
         made = of_responses if schema.response else of_classes
         return made(schema, constant)
+
+    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+        """Predict the risk on typical records, beside a constant's; not of a loss of your own."""
+        del n
+        if self._either or ":" in self.loss:
+            return ()
+        axes, response = schema.domain.dimensions, schema.response
+        if response:
+            typical: Typical = TypicalResponses(axes, (), response.radius)
+        else:
+            classes = len(schema.classes.categories)
+            typical = TypicalClasses(axes, (), classes, self.loss == "logistic" and classes == 2)
+        facts = self._space(schema), self._loss(schema), self._cost
+        return minimizer_notes(typical, ways[0], *facts)
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms, and what rests on the user's word."""

@@ -31,10 +31,9 @@ from dbern.erm.spaces import (
     ProjectedGaussian,
 )
 from dbern.errors import SpecError
-from dbern.privacy.mechanism import Noise
 from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Learner, Lengths, response_of
+from dbern.targets.base import Learner, Lengths, Way, response_of
 from dbern.targets.classifiers import Classifier
 from dbern.targets.least_squares import MomentSums
 from dbern.targets.predictions import (
@@ -317,12 +316,12 @@ class RidgeRegression(Learner):
             lists=schema.domain.blocks if quadratic else (),
         )  # fmt: skip
 
-    def predictions(self, schema: RecordSchema, n: int, laws: Sequence[Noise]) -> tuple[str, ...]:
+    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the excess risk on typical records, beside a constant's."""
         axes, response = schema.domain.dimensions, response_of(schema)
         if self._by_moments(schema):
             moments = MomentSums.of(schema.domain, response, self.degree).moments
-            found = predicted_moments(moments, laws[0], self._ridge)
+            found = predicted_moments(moments, ways[0].law, self._ridge)
             solved = "automatic" if self._ridge is None else f"{self._ridge:g}, C = {self.C:g}"
             said = [f"by moments, ridge {solved}"]
             if self.degree == 2:
@@ -330,7 +329,7 @@ class RidgeRegression(Learner):
                 times = moments.sensitivity(1).value / alone
                 said.append(f"degree 2: {times:.2g} times the sensitivity of degree 1")
             return (*said, *found.note(response.radius))
-        found = predicted_weights(axes, self._cost, self.constant, laws[0], response.radius)
+        found = predicted_weights(axes, self._cost, self.constant, ways[0].law, response.radius)
         alpha = f"scikit-learn's alpha = n/C = {n / self._cost:.6g}"
         paper = f"by weights, C = {self._cost:g} in the paper's form C/n: {alpha}"
         return (paper, *found.note(response.radius))

@@ -103,11 +103,11 @@ from dbern.counting.measurement import WHOLE, Measurement
 from dbern.counting.passes import Errors, Memory, RecordAccumulator
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.errors import SpecError
-from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Bound, Entries, Lattice, LatticeStrategy, Slab
 from dbern.strategies.bias import KernelMixture
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import KernelName, Learner, Lengths
+from dbern.targets.base import KernelName, Learner, Lengths, Way
+from dbern.targets.predicted_functions import kernel_bayes_notes
 from dbern.targets.predictions import bayes_notes
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -579,6 +579,12 @@ class NaiveBayes(Learner):
             lists=schema.domain.blocks,
         )
 
+    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+        """Predict the share of wrong classes of typical records, beside a constant's."""
+        del n
+        axes = len(schema.domain.numbers)
+        return kernel_bayes_notes(self.combination(schema), ways, axes, self.release == "joint")
+
 
 class GaussianNaiveBayes(Learner):
     """Naive Bayes with Gaussian likelihoods, whose variances have a public floor.
@@ -623,10 +629,10 @@ class GaussianNaiveBayes(Learner):
             lists=schema.domain.blocks, squares="centred",
         )  # fmt: skip
 
-    def predictions(self, schema: RecordSchema, n: int, laws: Sequence[Noise]) -> tuple[str, ...]:
+    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
         """Predict the share of wrong classes of typical records, beside a constant's."""
         del n
-        return bayes_notes(self.combination(schema), laws[0])
+        return bayes_notes(self.combination(schema), ways[0].law)
 
     def _floors(self, schema: RecordSchema) -> tuple[float, ...]:
         """In unit-cube units."""

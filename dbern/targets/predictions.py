@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -35,11 +35,11 @@ from dbern.strategies.moments import Measured, Moments, least_squares
 from dbern.types import FloatArray
 
 _DRAWS = 32
-_TYPICAL_STD = 0.25
+TYPICAL_STD = 0.25
 _EXPLAINED = 0.5
 _PLACES = 1 << 10
 _GRANULES = 1 << 20
-_WARNING = (
+WARNING = (
     "WARNING: no better than a constant predictor is to be expected. Write a larger epsilon, "
     "fewer axes, or bounds nearer to the records."
 )
@@ -62,24 +62,28 @@ class Predicted:
     """
 
     excess: float
-    constant: float = _EXPLAINED * _TYPICAL_STD**2
-    rest: float = (1 - _EXPLAINED) * _TYPICAL_STD**2
+    constant: float = _EXPLAINED * TYPICAL_STD**2
+    rest: float = (1 - _EXPLAINED) * TYPICAL_STD**2
 
-    def note(self, radius: float) -> tuple[str, ...]:
-        """Say it in the response's units, with a warning where a constant is as good."""
+    def note(self, radius: float, plain: float | None = None) -> tuple[str, ...]:
+        """Say it in the response's units, with a warning where a constant is as good.
+
+        `plain` is the same without privacy, where that is not least squares.
+        """
         ours, other, least = (
-            radius * math.sqrt(risk + self.rest) for risk in (self.excess, self.constant, 0.0)
+            f"{radius**2 * risk:.3g} (RMSE {radius * math.sqrt(risk + self.rest):.4g})"
+            for risk in (self.excess, self.constant, plain or 0.0)
         )
+        same = "least squares" if plain is None else "the same"
         lines = (
-            f"predicted excess risk {radius**2 * self.excess:.3g} (RMSE {ours:.4g}); a constant "
-            f"predictor {radius**2 * self.constant:.3g} (RMSE {other:.4g}); least squares without "
-            f"privacy 0 (RMSE {least:.4g})",
+            f"predicted excess risk {ours}; a constant predictor {other}; {same} without privacy "
+            f"{least}",
             "predicted for records that spread over an eighth of their bounds, the axes "
             "explaining half of the response's variance",
         )
         if self.excess < 0.9 * self.constant:
             return lines
-        return (*lines, _WARNING)
+        return (*lines, WARNING)
 
 
 def _typical_products(moments: Moments) -> FloatArray:
@@ -96,12 +100,12 @@ def _typical_products(moments: Moments) -> FloatArray:
         pattern = np.linspace(-1.0, 1.0, size)
         means[at] = 1 / size
         covariance[own, own] = np.eye(size) / size - 1 / size**2
-        covariance[own, -1] = explained * _TYPICAL_STD * pattern / pattern.std() / size
+        covariance[own, -1] = explained * TYPICAL_STD * pattern / pattern.std() / size
         start += size
     numbers = slice(start - 1, moments.columns)
-    covariance[numbers, numbers] = _TYPICAL_STD**2 * np.eye(moments.numbers)
-    covariance[numbers, -1] = explained * _TYPICAL_STD**2
-    covariance[-1, -1] = _TYPICAL_STD**2
+    covariance[numbers, numbers] = TYPICAL_STD**2 * np.eye(moments.numbers)
+    covariance[numbers, -1] = explained * TYPICAL_STD**2
+    covariance[-1, -1] = TYPICAL_STD**2
     covariance[-1] = covariance[:, -1]
     found[1:, 1:] += np.outer(means[1:], means[1:])
     found[1:, 0] = means[1:]
@@ -113,7 +117,7 @@ def _typical_slopes(axes: int) -> tuple[FloatArray, FloatArray]:
     slopes = np.full(axes, math.sqrt(_EXPLAINED / axes))
     covariance = np.eye(axes + 1)
     covariance[-1, :-1] = covariance[:-1, -1] = slopes
-    return _TYPICAL_STD**2 * covariance, slopes
+    return TYPICAL_STD**2 * covariance, slopes
 
 
 def predicted_moments(moments: Moments, law: Noise, ridge: float | None) -> Predicted:
@@ -125,7 +129,7 @@ def predicted_moments(moments: Moments, law: Noise, ridge: float | None) -> Pred
     about = products[:-1, :-1]  # of ones and columns
     truth = np.append(sure.intercept, sure.slopes)
     risks: list[float] = []
-    for own in _draws(law, moments.size):
+    for own in draws(law, moments.size):
         measured = Measured.of(moments, exact + own, deviation)
         fit = least_squares(measured, axes, range(axes), ridge)
         off = np.append(fit.intercept, fit.slopes) - truth
@@ -140,7 +144,7 @@ def predicted_weights(
 
     Records are quantiles of a low-discrepancy sequence, projected to the unit ball as released.
     """
-    spread = _TYPICAL_STD * _normal(_PLACES, axes)
+    spread = TYPICAL_STD * _normal(_PLACES, axes)
     _, slopes = _typical_slopes(axes)
     wanted, positions = radius * spread @ slopes, np.clip((spread + 1) / 2, 0.0, 1.0)
     plain = np.column_stack([positions, np.full(_PLACES, constant)])
@@ -173,7 +177,8 @@ _LOG_ODDS = 2.0
 """Standard deviation of the log odds of neighbouring classes: a model that is worth learning."""
 _NARROW, _WEIGHTS = 0.05, (4.0, 8.0, 16.0)  # for which the penalty is chosen
 _FLAT = 0.15  # of the second derivative of the logistic loss there, on average
-_FEW = 8
+FEW = 8
+"""Draws of noise, where each takes long."""
 
 
 def determinant_share(
@@ -210,12 +215,14 @@ class Typical(ABC):
 
     axes: int
     lists: tuple[int, ...]
+    rows: int = field(default=_PLACES, kw_only=True)
     weights = _WEIGHTS
+    radius = 1.0
 
     @cached_property
     def unit(self) -> FloatArray:
         """Positions in the unit cube (places, l)."""
-        return np.clip((_TYPICAL_STD * _normal(self.places, self.axes) + 1) / 2, 0.0, 1.0)
+        return np.clip((TYPICAL_STD * _normal(self.places, self.axes) + 1) / 2, 0.0, 1.0)
 
     @cached_property
     def codes(self) -> FloatArray:
@@ -249,12 +256,17 @@ class Typical(ABC):
         """Return labels of one model each."""
 
     @abstractmethod
-    def risk(self, weights: FloatArray) -> tuple[float, float]:
-        """Return what makes weights (q, p) good or bad, first what decides."""
+    def risk(self, scores: FloatArray) -> tuple[float, float]:
+        """Return what makes the scores (places, q) good or bad, first what decides."""
 
     @abstractmethod
-    def note(self, ours: tuple[float, float]) -> tuple[str, ...]:
-        """Say it, with a warning where a constant is as good."""
+    def note(
+        self, ours: tuple[float, float], plain: tuple[float, float] | None = None
+    ) -> tuple[str, ...]:
+        """Say it, with a warning where a constant is as good.
+
+        `plain` is the same without privacy, where that is not the best there is.
+        """
 
 
 @dataclass(frozen=True)
@@ -267,7 +279,7 @@ class TypicalClasses(Typical):
     @property
     def places(self) -> int:
         """Fewer for more classes."""
-        return max(_FEWEST, _PLACES // self.classes)
+        return max(_FEWEST, self.rows // self.classes)
 
     @cached_property
     def shares(self) -> FloatArray:
@@ -275,7 +287,7 @@ class TypicalClasses(Typical):
         classes = np.arange(self.classes)[:, None]
         angles = 2 * np.pi * classes / self.classes + np.pi * np.arange(self.axes) / self.axes
         weights = np.cos(angles)
-        weights *= _LOG_ODDS / _TYPICAL_STD / np.linalg.norm(weights[0] - weights[1])
+        weights *= _LOG_ODDS / TYPICAL_STD / np.linalg.norm(weights[0] - weights[1])
         return _softmax((2 * self.unit - 1) @ weights.T)
 
     def weighed(self, features: FloatArray, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -291,26 +303,30 @@ class TypicalClasses(Typical):
             return [weights]
         return [np.where(weights == one, 1.0, -1.0) for one in range(self.classes)]
 
-    def risk(self, weights: FloatArray) -> tuple[float, float]:
+    def risk(self, scores: FloatArray) -> tuple[float, float]:
         """Return mean log loss and share of wrong classes, of other losses that twice.
 
-        One row is of the second class.
+        One column is of the second class.
         """
-        scores = self.scores(weights)
-        scores = np.column_stack([np.zeros(len(scores)), scores]) if len(weights) == 1 else scores
-        logs = np.log(np.maximum(_softmax(scores), _LEAST))
+        alone = scores.shape[1] == 1
+        scores = np.column_stack([np.zeros(len(scores)), scores]) if alone else scores
+        logs = np.log(np.maximum(_softmax(scores), LEAST))
         right = np.take_along_axis(self.shares, scores.argmax(axis=1)[:, None], axis=1)
         wrong = float(1 - right.mean())
         return float(-(self.shares * logs).sum(axis=1).mean()) if self.logistic else wrong, wrong
 
-    def note(self, ours: tuple[float, float]) -> tuple[str, ...]:
+    def note(
+        self, ours: tuple[float, float], plain: tuple[float, float] | None = None
+    ) -> tuple[str, ...]:
         """Say it, with a warning where a constant is as good."""
         least = float(-(self.shares * np.log(self.shares)).sum(axis=1).mean())
-        wrong, constant = float(1 - self.shares.max(axis=1).mean()), 1 - 1 / self.classes
-        excess, worst = ours[0] - least, math.log(self.classes) - least
+        loss, wrong = plain or (least, float(1 - self.shares.max(axis=1).mean()))
+        constant, excess, worst = 1 - 1 / self.classes, ours[0] - least, math.log(self.classes)
+        worst -= least
         first = (
             f"predicted excess risk {excess:.3g} (log loss; {ours[1]:.3g} wrong classes); a "
-            f"constant predictor {worst:.3g} ({constant:.3g}); without privacy 0 ({wrong:.3g})"
+            f"constant predictor {worst:.3g} ({constant:.3g}); without privacy {loss - least:.3g} "
+            f"({wrong:.3g})"
         )
         if not self.logistic:
             excess, worst = ours[1] - wrong, constant - wrong
@@ -323,7 +339,11 @@ class TypicalClasses(Typical):
             "predicted for classes as large as each other, records that spread over an eighth of "
             f"their bounds, and log odds of standard deviation {_LOG_ODDS:g}{self.told}",
         )
-        return lines if excess < 0.9 * worst else (*lines, _WARNING)
+        return lines if excess < 0.9 * worst else (*lines, WARNING)
+
+
+_RESIDUALS = (-1.461, -0.598, 0.0, 0.598, 1.461)
+"""Quantiles of a normal law, moved apart for its variance."""
 
 
 @dataclass(frozen=True)
@@ -335,33 +355,46 @@ class TypicalResponses(Typical):
 
     @property
     def places(self) -> int:
-        """Each with three residuals."""
-        return _PLACES // 2
+        """Each with five residuals."""
+        return self.rows // 2
 
     @cached_property
     def wanted(self) -> FloatArray:
         """What the axes explain (places,)."""
-        return (2 * self.unit - 1) @ _typical_slopes(self.axes)[1]
+        return self.at(self.unit)
+
+    def at(self, unit: FloatArray) -> FloatArray:
+        """Return what the axes explain at positions (m, l)."""
+        return np.asarray((2 * unit - 1) @ _typical_slopes(self.axes)[1])
+
+    def density(self, positions: FloatArray) -> FloatArray:
+        """Return that of records along an axis."""
+        apart = (2 * positions - 1) / TYPICAL_STD
+        return np.asarray(np.exp(-(apart**2) / 2) * 2 / (TYPICAL_STD * math.sqrt(2 * math.pi)))
 
     def weighed(self, features: FloatArray, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return each place with three residuals, of the moments of a normal law."""
-        rows, rest = len(features), _TYPICAL_STD * math.sqrt(3 * (1 - _EXPLAINED))
-        responses = [self.wanted + rest * sign for sign in (-1, 0, 1)]
-        counts = n / rows * np.repeat([1 / 6, 2 / 3, 1 / 6], rows)
-        return np.tile(features, (3, 1)), np.clip(np.concatenate(responses), -1.0, 1.0), counts
+        """Return each place with five residuals, as likely as each other."""
+        rows, rest = len(features), TYPICAL_STD * math.sqrt(1 - _EXPLAINED)
+        responses = [self.wanted + rest * one for one in _RESIDUALS]
+        counts = np.full(len(_RESIDUALS) * rows, n / rows / len(_RESIDUALS))
+        tiled = np.tile(features, (len(_RESIDUALS), 1))
+        return tiled, np.clip(np.concatenate(responses), -1.0, 1.0), counts
 
     def targets(self, weights: FloatArray) -> list[FloatArray]:
         """Return the responses."""
         return [weights]
 
-    def risk(self, weights: FloatArray) -> tuple[float, float]:
+    def risk(self, scores: FloatArray) -> tuple[float, float]:
         """Return the excess risk, twice."""
-        off = float(np.square(self.scores(weights)[:, 0] - self.wanted).mean())
+        off = float(np.square(scores[:, 0] - self.wanted).mean())
         return off, off
 
-    def note(self, ours: tuple[float, float]) -> tuple[str, ...]:
+    def note(
+        self, ours: tuple[float, float], plain: tuple[float, float] | None = None
+    ) -> tuple[str, ...]:
         """Say it in the response's units."""
-        first, second, *warning = Predicted(ours[0]).note(self.radius)
+        without = None if plain is None else plain[0]
+        first, second, *warning = Predicted(ours[0]).note(self.radius, without)
         return first, second + self.told, *warning
 
 
@@ -370,13 +403,14 @@ def predicted_perturbed(typical: Typical, functions: PerturbedFunctions) -> tupl
     risk, functions = functions.risk, replace(functions, radius=1.0)
     constants = np.full(len(typical.unit), CONSTANT)
     features = np.column_stack([typical.codes, 2 * typical.unit - 1, constants])
-    rows, weights, counts = typical.weighed(features, risk.n)
+    rows, labels, counts = typical.weighed(features, risk.n)
     found = []
-    for draw in range(_FEW):
+    for draw in range(FEW):
         b = risk.drawn(public_stream("predicted", draw))[0]
-        problem = PerturbedObjective(risk, rows, risk.loss.labels(weights), counts, b)
-        found.append(typical.risk(functions.released(risk.kept(minimized(problem)))))
-    return _mean(found)
+        problem = PerturbedObjective(risk, rows, risk.loss.labels(labels), counts, b)
+        weights = functions.released(risk.kept(minimized(problem)))
+        found.append(typical.risk(typical.scores(weights)))
+    return mean_of(found)
 
 
 def predicted_released(
@@ -397,13 +431,14 @@ def predicted_released(
     ]
     weights, lengths = np.vstack(states), np.append(np.ones(axes), constant)
     scale = model.sensitivity(Entries(weights.size), 1).value / model.radius / n / float(epsilon)
-    zeros = np.zeros(_FEW * weights.size, dtype=np.int64)
+    zeros = np.zeros(FEW * weights.size, dtype=np.int64)
     noise = discrete_laplace(_GRANULES, zeros.size, public_stream("predicted", 0)).added_to(zeros)
-    drawn = scale / _GRANULES * noise.reshape(_FEW, *weights.shape)
-    return _mean([typical.risk((weights + one) * lengths) for one in drawn])
+    drawn = scale / _GRANULES * noise.reshape(FEW, *weights.shape)
+    return mean_of([typical.risk(typical.scores((weights + one) * lengths)) for one in drawn])
 
 
-def _mean(found: list[tuple[float, float]]) -> tuple[float, float]:
+def mean_of(found: list[tuple[float, float]]) -> tuple[float, float]:
+    """Return that of pairs."""
     loss, wrong = np.mean(found, axis=0).tolist()
     return loss, wrong
 
@@ -419,7 +454,65 @@ _APART = 1.35
 """Deviations between neighbouring classes: two of them are told apart in three of four cases."""
 _MOST_LIKELIHOODS = 400
 _FEWEST = 32
-_LEAST = 1e-12
+LEAST = 1e-12
+
+
+@dataclass(frozen=True)
+class TypicalBayes:
+    """Classes as large as each other, of normal laws that are `_APART`; lists tell nothing.
+
+    Of each class there are as many records as of any other, one class after the other.
+    """
+
+    axes: int
+    classes: int
+    lists: tuple[int, ...]
+    std: float = TYPICAL_STD / 2
+    rows: int = _PLACES
+
+    @cached_property
+    def means(self) -> FloatArray:
+        """Of u in [-1/2, 1/2], (classes, axes)."""
+        angles = 2 * np.pi * np.arange(self.classes)[:, None] / self.classes
+        means = np.cos(angles + np.pi * np.arange(self.axes) / self.axes)
+        return np.asarray(means * _APART * TYPICAL_STD / 2 / np.linalg.norm(means[0] - means[1]))
+
+    @cached_property
+    def unit(self) -> FloatArray:
+        """Positions (records, axes)."""
+        count = max(_FEWEST, self.rows // self.classes)
+        spread = self.std * _normal(count, self.axes)
+        return 0.5 + (self.means[:, None, :] + spread).reshape(-1, self.axes)
+
+    @cached_property
+    def features(self) -> FloatArray:
+        """Listed values and positions."""
+        index = np.arange(len(self.unit))[:, None]
+        return np.hstack([*(index % size == np.arange(size) for size in self.lists), self.unit])
+
+    @property
+    def cells(self) -> FloatArray:
+        """A class's share and those of its listed values, where it has all records."""
+        return np.concatenate([[1.0], *(np.full(size, 1 / size) for size in self.lists)])
+
+    def wrong(self, decisions: FloatArray) -> float:
+        """Return the share of records that get another class."""
+        codes = decisions > 0 if self.classes == 2 else decisions.argmax(axis=1)
+        truth = np.repeat(np.arange(self.classes), len(self.unit) // self.classes)
+        return float(np.mean(codes != truth))
+
+    def note(self, ours: float, least: float) -> tuple[str, ...]:
+        """Say shares of wrong classes, with a warning where a constant is as good."""
+        constant = 1 - 1 / self.classes
+        lines = (
+            f"predicted share of wrong classes {ours:.3g}; a constant predictor {constant:.3g}; "
+            f"without privacy {least:.3g}",
+            "predicted for classes as large as each other, which spread over an eighth of the "
+            f"bounds and are {_APART:g} times that apart"
+            + ", and lists that tell nothing"
+            * bool(self.lists),
+        )
+        return lines if ours - least < 0.9 * (constant - least) else (*lines, WARNING)
 
 
 def bayes_notes(combination: Combination, law: Noise) -> tuple[str, ...]:
@@ -428,39 +521,22 @@ def bayes_notes(combination: Combination, law: Noise) -> tuple[str, ...]:
     There is no prediction for so many classes and axes that it would take seconds.
     """
     axes, classes = len(combination.peaks), len(combination.classes)
-    draws = min(_DRAWS, _DRAWS * _MOST_LIKELIHOODS // (axes * classes))
-    if draws < 2:
+    count = min(_DRAWS, _DRAWS * _MOST_LIKELIHOODS // (axes * classes))
+    if count < 2:
         return ()
-    angles = 2 * np.pi * np.arange(classes)[:, None] / classes + np.pi * np.arange(axes) / axes
-    means = np.cos(angles)
-    means *= _APART * _TYPICAL_STD / 2 / np.linalg.norm(means[0] - means[1])  # of u, in [-1/2, 1/2]
-    std = max(_TYPICAL_STD / 2, *combination.floors)
-    spread = std * _normal(max(_FEWEST, _PLACES // classes), axes)
-    unit = 0.5 + (means[:, None, :] + spread).reshape(-1, axes)
-    truth = np.repeat(np.arange(classes), len(spread))
+    std = max(TYPICAL_STD / 2, *combination.floors)
+    typical = TypicalBayes(axes, classes, combination.lists, std)
+    means = typical.means
     sums = np.hstack([2 * means, 4 * (means**2 + std**2) - 0.5])
-    exact, lists = np.hstack([np.ones((classes, 1)), sums]) / classes, combination.lists
-    for size in lists:  # which tell nothing, and whose noise does harm
-        exact = np.hstack([exact, np.full((classes, size), 1 / size / classes)])
-        value = np.arange(len(unit))[:, None] % size == np.arange(size)
-        unit = np.hstack([unit[:, :-axes], value, unit[:, -axes:]])
-    exact = exact.ravel()
+    cells = np.tile(typical.cells, (classes, 1))
+    exact = np.hstack([cells[:, :1], sums, cells[:, 1:]]).ravel() / classes
 
     def wrong(released: FloatArray, deviation: float) -> float:
-        found = combination.decisions([released], unit, [deviation])
-        codes = found > 0 if classes == 2 else found.argmax(axis=1)
-        return float(np.mean(codes != truth))
+        return typical.wrong(combination.decisions([released], typical.features, [deviation]))
 
-    noise, deviation = _draws(law, exact.size), deviation_of(law)
-    ours = float(np.mean([wrong(exact + own, deviation) for own in noise[:draws]]))
-    least, constant = wrong(exact, _LEAST), 1 - 1 / classes
-    lines = (
-        f"predicted share of wrong classes {ours:.3g}; a constant predictor {constant:.3g}; "
-        f"without privacy {least:.3g}",
-        "predicted for classes as large as each other, which spread over an eighth of the bounds "
-        f"and are {_APART:g} times that apart" + ", and lists that tell nothing" * bool(lists),
-    )
-    return lines if ours - least < 0.9 * (constant - least) else (*lines, _WARNING)
+    noise, deviation = draws(law, exact.size), deviation_of(law)
+    ours = float(np.mean([wrong(exact + own, deviation) for own in noise[:count]]))
+    return typical.note(ours, wrong(exact, LEAST))
 
 
 def _normal(count: int, axes: int) -> FloatArray:
@@ -476,7 +552,7 @@ def _spread(count: int, axes: int) -> FloatArray:
     return np.asarray(np.arange(1, count + 1)[:, None] * np.sqrt(_primes(axes)) % 1.0)
 
 
-def _draws(law: Noise, size: int) -> FloatArray:
+def draws(law: Noise, size: int) -> FloatArray:
     """Draws of the law from a public stream, in the units of values, (draws, size)."""
     zeros = np.zeros(_DRAWS * size, dtype=np.int64)
     drawn = law.draw(zeros.size, public_stream("predicted", 0)).added_to(zeros).astype(np.float64)

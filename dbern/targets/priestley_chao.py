@@ -67,7 +67,7 @@ Priestley-Chao regression: responses weighted by the gaps between the records' p
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -85,8 +85,10 @@ from dbern.errors import SpecError
 from dbern.strategies.base import AxisStrategy, Bound, Slab
 from dbern.strategies.bias import KernelMixture
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import KernelName, Learner, Lengths, response_of
+from dbern.targets.base import KernelName, Learner, Lengths, Way, response_of
 from dbern.targets.linear import of_responses
+from dbern.targets.predicted_functions import sum_notes
+from dbern.targets.predictions import TypicalResponses
 from dbern.types import FloatArray, Int64Array, UInt64Array
 
 # --- Records in the order of their positions, in bounded memory
@@ -542,3 +544,15 @@ class PriestleyChao(Learner):
     def combination(self, schema: RecordSchema) -> Combination:
         """The response."""
         return of_responses(schema)
+
+    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+        """Predict the excess risk on typical records, beside a constant's.
+
+        A gap at x is exponential, of mean ``1 / (n p(x))``: cut at G it is ``1 - exp(-G n p(x))``
+        of that on average.
+        """
+        typical = TypicalResponses(1, (), response_of(schema).radius)
+        places = (np.arange(typical.places) + 0.5) / typical.places
+        share = self.max_gap / schema.domain.axes[0].width
+        weights = -typical.at(places[:, None]) * np.expm1(-share * n * typical.density(places))
+        return sum_notes(typical, self.combination(schema), ways, weights[:, None], places[:, None])

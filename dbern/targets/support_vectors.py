@@ -17,6 +17,7 @@ is solved for (`dbern.erm.measurement`).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 from pydantic import Field
@@ -28,7 +29,7 @@ from dbern.data.domain import RecordSchema
 from dbern.erm.losses import Hinge
 from dbern.privacy.budget import Budget
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Learner, Lengths
+from dbern.targets.base import Learner, Lengths, Way
 from dbern.targets.linear import (
     AUTO,
     SHARDS,
@@ -40,6 +41,8 @@ from dbern.targets.linear import (
     of_classes,
     told,
 )
+from dbern.targets.predicted_functions import minimizer_notes, sum_notes
+from dbern.targets.predictions import TypicalClasses
 
 _SOLVED = 10  # below it few margins reach one: the closed form is as good, with half the noise
 
@@ -114,6 +117,18 @@ class SupportVectorMachine(Learner):
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms."""
         return (told(self._cost, n),)
+
+    def predictions(self, schema: RecordSchema, n: int, ways: Sequence[Way]) -> tuple[str, ...]:
+        """Predict the share of wrong classes of typical records, beside a constant's."""
+        del n
+        axes, classes = schema.domain.dimensions, len(schema.classes.categories)
+        typical = TypicalClasses(axes, (), classes, logistic=False)
+        if self._cost > 1:
+            space = gaussian_space(schema, self.length_scale)
+            return minimizer_notes(typical, ways[0], space, Hinge(self.width), self._cost)
+        shares = typical.shares
+        weights = shares[:, 1:] - shares[:, :1] if classes == 2 else shares
+        return sum_notes(typical, self.combination(schema), ways, weights)
 
     @property
     def _cost(self) -> float:

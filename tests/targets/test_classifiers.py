@@ -457,6 +457,49 @@ def test_huber_regression_is_in_units_of_the_response(lists):
     assert 0.3 * moved < most <= moved
 
 
+RIDGE = {"kind": "ridge-regression"}
+
+
+def test_least_squares_with_lists_are_by_objective():
+    columns = responses()
+    given = {"label": None, "response": RESPONSE, "epsilon": "0.1"}
+    plan = plan_files(listed_spec(RIDGE, **given), ())
+    said = plan.explain()
+    assert "by objective: residuals beyond a quarter" in said
+    assert "RMSE" in said
+    part, weights = solved(plan, listed_spec(RIDGE, **given), columns)
+    assert part.functions.risk.loss.entry == 0.5
+    spec = listed_spec({**RIDGE, "method": "objective"}, **given)
+    truth = 10 + 6 * columns["x"] - 4 * columns["y"] + 3 * (columns["work"] == 1)
+    off = spec.combination.values([weights], one_hot(columns)) - truth
+    assert np.sqrt(np.mean(off**2)) < 1.2  # of 2.4 that a constant has
+
+
+@pytest.mark.parametrize(
+    ("target", "changes"),
+    [({}, {"n": 4_000_000}), ({}, {"n": 5_000_000, "epsilon": "0.01"}), ({}, {"delta": "1e-6"}),
+     ({"C": 40.0}, {}), ({"method": "moments"}, {}), ({"degree": 2}, {})],
+)  # fmt: skip
+def test_moments_of_lists_are_released_where_they_are_as_good_or_asked_for(target, changes):
+    given = {"label": None, "response": RESPONSE, "epsilon": "0.1"} | changes
+    plan = plan_files(listed_spec({**RIDGE, **target}, **given), ())
+    assert list(plan.components[0].counting) == ["bits"]
+
+
+def test_products_are_of_moments_alone():
+    with pytest.raises(dbern.SpecError, match=r"target\.degree: 2 is of moments"):
+        spec_of({**RIDGE, "method": "objective", "degree": 2}, label=None, response=RESPONSE)
+
+
+def test_a_stated_c_of_least_squares_by_objective_is_the_penalty():
+    target = {**RIDGE, "method": "objective", "C": 100.0}
+    spec = spec_of(target, n=20_000, label=None, response=RESPONSE)
+    plan = plan_files(spec, ())
+    (part,) = plan.counters(spec).parts
+    assert part.functions.risk.weight == 100 / (4 * 20_000)
+    assert "C = 100 in the paper's form" in plan.explain()
+
+
 def test_a_poor_regression_is_warned_of():
     target = {**LINEAR, "loss": "huber"}
     spec = spec_of(target, n=30, epsilon="0.1", label=None, response=RESPONSE)

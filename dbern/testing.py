@@ -116,7 +116,8 @@ def search(learner: type[Learner], spec: ReleaseSpec | Mapping[str, Mapping[str,
     if plan.counters(small).keyed:
         raise SpecError(
             "target.method: what is released is private by noise that enters before it is "
-            'computed, which integers of neighbours do not show. Write method = "weights"'
+            'computed, which integers of neighbours do not show. Write method = "weights", or of '
+            'least squares "moments".'
         )
     found: Search | None = None
     pairs = 0

@@ -92,7 +92,8 @@ def released(
 ) -> tuple[Any, Any, list[FloatArray]]:
     """The spec, its plan, and each array with its noise."""
     key = np.random.default_rng(seed).bytes(KEY_BYTES)
-    keyed = (key,) if target in _KEYED else ()
+    listed = target == "ridge-regression" and table.lists
+    keyed = (key,) if target in _KEYED or listed else ()
     spec, plan, staged = planned(table, target, epsilon, *keyed)
     noisy, left = [], iter(staged)
     for one in plan.components:
@@ -105,7 +106,11 @@ def released(
 
 
 def ridge(learn: Table, test: Table, epsilon: float, seed: int) -> FloatArray:
+    """By moments, or with lists by objective, as the plan chooses."""
     spec, plan, (values,) = released(learn, "ridge-regression", epsilon, seed)
+    unit = np.column_stack([test.unit, np.ones(len(test.unit))])
+    if values.size == unit.shape[1]:
+        return np.asarray(unit @ values / learn.radius)
     moments = Moments.of(len(learn.axes) + 1, spec.domain.blocks)
     measured, columns = Measured.of(moments, values, deviation_of(plan.noise.law)), moments.columns
     fit = least_squares(measured, columns - 1, range(columns - 1))

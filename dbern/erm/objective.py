@@ -101,6 +101,11 @@ class Softmax:
     """Bounds a diagonal entry of L''."""
 
     @property
+    def tied(self) -> bool:
+        """Whether a slope p comes with the curvature ``p (1 - p)``: of two classes."""
+        return self.outputs == 1
+
+    @property
     def single(self) -> Softmax:
         """Return that of one output."""
         return Softmax(1)
@@ -186,6 +191,7 @@ class Separate:
 
     loss: Loss
     outputs: int = 1
+    tied = False
 
     @property
     def entry(self) -> float:

@@ -14,6 +14,15 @@ spent. In one norm for both the noise of a number would grow with how many value
 A unit of u rows moves it by u times as much, and u records' Hessians have at most ``r = min(u,
 p) o`` eigenvalues, p features, which sum to ``u t R^2``: `dbern.privacy.perturbation` with these.
 
+*Tied.* Of the logistic loss of two classes slope and curvature are tied, and b gets all that
+`dbern.privacy.perturbation` leaves it beside the penalty: never less than the rest of epsilon.
+
+*Numbers and lists.* To second order noise costs the sum, over features, of its variance over the
+feature's own. By the law of b that is ``2 m D (D + 1) s'^2`` for m lists of D values that are as
+frequent, and ``d (d + 1) (d + 2) s^2 / (3 v)`` for d numbers of variance v, which is taken to be
+between an eighth of their bounds and a fortieth. The parts that make the sum least are in
+proportion to the third roots (`lists_share`).
+
 *Private rows.* Where the number of rows is private floats need a bound on it: the first
 `MOST_TIMES` times the normalizer are kept, in the order of a keyed hash of their content, then of
 the content. A record more changes that for one record at most, which goes for the one that comes;
@@ -64,7 +73,7 @@ from dbern.erm.objective import (
 )
 from dbern.erm.spaces import LinearFeatures
 from dbern.privacy.keystream import KeyStream, content_words, subkey
-from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight
+from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight, tied_charge
 from dbern.strategies.base import Bound, Entries, Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -74,8 +83,7 @@ CONSTANT = 1.5
 ROUNDED = Fraction(1, 128)
 """Of the budget: what is spent on the distance of what is computed from the minimizer."""
 
-OF_LISTS = Fraction(9, 16)
-"""Of what b costs: in lists and in numbers noise then harms about as much on real tables."""
+_VARIANCE = 0.25 * 0.05  # of typical and of narrow numbers in [-1, 1], their deviations' product
 
 MOST_TIMES = 4
 _COPIES = 6  # of the rows: gathered, sorted, split, features, labels and slopes
@@ -87,6 +95,22 @@ _MOST_WEIGHT, _LEAST_SCALE = 2.0**10, 2.0**-4  # no penalty or noise that matter
 
 def _most(model: LinearFunctions, n: int) -> int:
     return MOST_TIMES * n if model.protection.private_rows else n
+
+
+def lists_share(numbers: int, lists: tuple[int, ...]) -> Fraction:
+    """Return the fraction of what b costs that is spent on lists: see the module.
+
+    Examples
+    --------
+    >>> [float(lists_share(3, lists)) for lists in ((), (7,), (7, 15, 2))]
+    [0.0, 0.25, 0.515625]
+    """
+    if not lists:
+        return Fraction(0)
+    d, values = numbers + 1, sum(lists)
+    listed = 2 * len(lists) * values * (values + 1)
+    ratio = d * (d + 1) * (d + 2) / 3 / _VARIANCE / listed
+    return Fraction(max(1, round(64 / (1 + ratio ** (1 / 3)))), 64)
 
 
 def loss_of(model: LinearFunctions) -> Softmax | Separate:
@@ -149,14 +173,17 @@ class PerturbedFunctions:
         rows = model.protection.unit.max_contributions
         trace, rank = rows * loss.trace, min(rows, model.space.dimensions + 1) * loss.outputs
         weight = penalty_weight(epsilon * determinant, trace, rank, square)
-        left = epsilon * (1 - ROUNDED - determinant)
-        parts = [left * (1 - OF_LISTS), left * OF_LISTS] if domain.lists else [left]
-        moved = _MOVED * loss.entry
-        laws = [Perturbation.for_budget((), rows * moved, part) for part in parts]
-        scales = [max(law.scale, _LEAST_SCALE) for law in laws]
         weight = min(
             weight, _MOST_WEIGHT, MOST_SMOOTH / (_most(model, n) * square * loss.curvature)
         )
+        left = epsilon * (1 - ROUNDED - determinant)
+        if loss.tied:
+            left = tied_charge(epsilon * (1 - ROUNDED), weight, rows, rank, square)
+        listed = lists_share(len(domain.numbers), domain.blocks)
+        parts = [left * (1 - listed), left * listed] if domain.lists else [left]
+        moved = _MOVED * loss.entry
+        laws = [Perturbation.for_budget((), rows * moved, part) for part in parts]
+        scales = [max(law.scale, _LEAST_SCALE) for law in laws]
         return replace(cls.of(model, n, weight, *scales), spent=1 - ROUNDED)
 
     def measurement(self) -> Measurement:

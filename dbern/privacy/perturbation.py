@@ -21,6 +21,22 @@ most ``det(A + X) / det(A) = det(1 + X^(1/2) A^-1 X^(1/2)) <= det(1 + a X)``, as
 has o eigenvalues, which sum to ``t R^2`` at most, so by the means' inequality ``det(1 + a X) <=
 (1 + a t R^2 / o)^o``.
 
+*Tied.* Of the logistic loss of one prediction a slope p, in size, comes with the curvature ``p (1 -
+p)``: where a record pulls most, it bends nothing. So the two parts are never worst at once. Let a
+unit of u rows be replaced, ``p_i`` the slopes of the rows that one database has, those of the other
+1 at most. Every law of b is in a norm in which a row's features are within 1: the first factors are
+at most ``exp(beta (sum p_i + u))`` apart, ``beta`` the sum of the laws' 1/scale. And ``X = sum p_i
+(1 - p_i) phi_i phi_i'`` has r eigenvalues other than zero at most, which sum to ``R^2 u p (1 - p)``
+at most, p the mean of the p_i, as ``p (1 - p)`` is concave. Together the densities' ratio has at
+most the logarithm
+
+    ``max over p in [0, 1] of u (1 + p) beta + r ln(1 + (a u R^2 / r) p (1 - p))``,
+
+a missing row having p = 0. Of one row it is attained, by a record at p and another at 1 whose
+gradients oppose, beside no others. The function is concave in p, so that its tangent at *any* p
+bounds its maximum; it is taken next to the maximum (`_tied`), and nothing is lost. Where ``a u R^2
+<= u beta`` the maximum is at p = 1, and the Jacobian costs nothing.
+
 The law of b has the density ``exp(-max_j |b_j| / (R_j scale))`` up to a factor. All gradients that
 one record can have fill the box ``prod [-R_j, R_j]``, so this is the norm that they leave least
 noise in; independent Laplace coordinates would be 1.8 to 2.5 times as wide. Its largest coordinate,
@@ -88,6 +104,47 @@ def penalty_weight(epsilon: Fraction, trace: float, rank: int, square: float) ->
     """
     grown = math.expm1(min(float(epsilon) / rank / _OUTWARD, _MOST_EXPONENT))
     return grown * rank / (trace * square) / _OUTWARD
+
+
+def tied_charge(epsilon: Fraction, weight: float, rows: int, rank: int, square: float) -> Fraction:
+    """Return ``2 u beta``, the largest for which a tied loss spends at most epsilon in all.
+
+    It is what `Perturbation.for_budget` shares among the laws of b, rounded down: all of epsilon
+    where the penalty is heavy, and never less than ``epsilon - epsilon_J``.
+
+    Parameters
+    ----------
+    weight, rows, rank, square : float, int, int, float
+        a, u, r and ``R^2`` of the module.
+
+    Examples
+    --------
+    >>> a = penalty_weight(Fraction(1, 2), 0.25, 1, 3.0)
+    >>> round(float(tied_charge(Fraction(1), a, 1, 1, 3.0)), 3)
+    0.635
+    """
+    curved, most = weight * rows * square / rank, float(epsilon) / _OUTWARD
+    low, high = 0.0, most / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _tied(middle, rank, curved) <= most else (low, middle)
+    return 2 * Fraction(low)
+
+
+def _tied(along: float, rank: int, curved: float) -> float:
+    """Bound ``max (1 + p) along + r ln(1 + curved p (1 - p))``, ``along = u beta``.
+
+    With ``p = 1/2 + q`` the derivative is 0 where ``along (1 + curved/4 - curved q^2) = 2 r curved
+    q``. A tangent's slope rounds by a few units of its two terms.
+    """
+    bent = rank * curved
+    root = math.hypot(bent, along * math.sqrt(curved * (1 + curved / 4)))
+    p = 0.5 + min(0.5, along * (1 + curved / 4) / (bent + root))
+    inside = curved * p * (1 - p)
+    turned = bent * (2 * p - 1) / (1 + inside)
+    slope = along - turned
+    rest = max(slope * (1 - p), -slope * p) + 2.0**-44 * (along + turned)
+    return _OUTWARD * ((1 + p) * along + rank * math.log1p(inside) + rest)
 
 
 @dataclass(frozen=True)

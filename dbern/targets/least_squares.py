@@ -74,6 +74,16 @@ class MomentSums:
         values = [[f"{axis.name} = {one}" for one in axis.categories] for axis in self.domain.lists]
         return tuple(self.moments.entries([*names, self.response.name], values))
 
+    def noise_by_value(self, n: int, epsilon: Fraction) -> float:
+        """Return what Laplace noise of the response by value adds to squared errors.
+
+        The values of a list are as frequent as each other; squared units of half the range.
+        """
+        moments = self.moments
+        deviation = math.sqrt(2) * moments.sensitivity(1).value / n / float(epsilon)
+        entry = deviation**2 * moments.variances[1, -1]
+        return float(entry * sum(size**2 for size in moments.blocks))
+
     def measurement(self, fraction: Fraction = WHOLE) -> Measurement:
         """Return them as a measurement.
 

@@ -24,12 +24,18 @@ from dbern.erm.objective import (
     Softmax,
     minimized,
 )
-from dbern.erm.perturbed import CONSTANT, OF_LISTS, ROUNDED, PerturbedFunctions, loss_of
+from dbern.erm.perturbed import (
+    CONSTANT,
+    ROUNDED,
+    PerturbedFunctions,
+    lists_share,
+    loss_of,
+)
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import covariance_of
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.mechanism import Noise
-from dbern.privacy.perturbation import penalty_weight
+from dbern.privacy.perturbation import penalty_weight, tied_charge
 from dbern.strategies.base import Entries
 from dbern.strategies.moments import Measured, Moments, least_squares
 from dbern.types import FloatArray
@@ -195,11 +201,13 @@ def determinant_share(
     curved, size = n * 4 * _FLAT * loss.diagonal * _NARROW**2, loss.outputs * (typical.axes + 1)
     lists, curve = len(typical.lists), loss.diagonal
     square = typical.axes + CONSTANT**2 + lists * LISTED**2
+    numbers = 1 - lists_share(typical.axes, typical.lists)
 
     def risk(share: Fraction) -> float:
-        left = float(epsilon * (1 - ROUNDED - share) * (1 - OF_LISTS * bool(lists)))
-        penalty = 1 / penalty_weight(epsilon * share, curve, 1, square)
-        variance = (2 * loss.entry / left) ** 2 * (size + 1) * (size + 2) / 3
+        weight, left = penalty_weight(epsilon * share, curve, 1, square), epsilon * (1 - ROUNDED)
+        tied = tied_charge(left, weight, 1, 1, square) if loss.tied else left - epsilon * share
+        penalty = 1 / weight
+        variance = (2 * loss.entry / float(tied * numbers)) ** 2 * (size + 1) * (size + 2) / 3
         lost = [variance / (w**2 / (4 * curve)) + penalty**2 for w in typical.weights]
         return sum(lost) / (curved + penalty) ** 2
 

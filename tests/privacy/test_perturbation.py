@@ -14,7 +14,7 @@ from dbern.erm.losses import Hinge, Huber
 from dbern.erm.objective import LISTED, PerturbedRisk, Separate, Softmax
 from dbern.privacy import perturbation
 from dbern.privacy.keystream import KeyStream
-from dbern.privacy.perturbation import Perturbation, penalty_weight
+from dbern.privacy.perturbation import Perturbation, penalty_weight, tied_charge
 
 LAW = Perturbation((1.0, 1.0, 1.5), 4.0)
 
@@ -256,3 +256,98 @@ def test_the_penalty_pays_for_the_jacobian_and_for_no_more(epsilon, rank):
     weight = penalty_weight(Fraction(epsilon), trace, rank, 7.25)
     spent = rank * math.log1p(weight * trace * 7.25 / rank)
     assert float(Fraction(epsilon)) * (1 - 1e-9) < spent <= float(Fraction(epsilon))
+
+
+# --- Slopes and curvatures that are tied: two classes
+
+
+def largest_spent(along: float, rank: int, curved: float) -> float:
+    """The lemma's maximum, on a grid: at most the maximum, and next to it."""
+    p = np.linspace(0.0, 1.0, 200_001)
+    return float(((1 + p) * along + rank * np.log1p(curved * p * (1 - p))).max())
+
+
+@pytest.mark.parametrize("epsilon", ["0.001", "1", "30"])
+@pytest.mark.parametrize("share", ["0.02", "0.3", "0.95"])
+@pytest.mark.parametrize(("rows", "rank"), [(1, 1), (3, 3), (9, 4)])
+def test_a_tied_loss_spends_its_epsilon_and_no_more(epsilon, share, rows, rank):
+    charge, of_j, square = Fraction(epsilon), Fraction(epsilon) * Fraction(share), 7.25
+    weight = penalty_weight(of_j, 0.25 * rows, rank, square)
+    moved = tied_charge(charge, weight, rows, rank, square)
+    spent = largest_spent(float(moved) / 2, rank, weight * rows * square / rank)
+    assert (1 - 1e-9) * float(charge) < spent <= float(charge)
+    assert (charge - of_j) * (1 - Fraction(1, 10**9)) < moved < charge
+
+
+@pytest.mark.parametrize("along", [1e-4, 0.3, 2.0, 40.0])
+@pytest.mark.parametrize("curved", [1e-6, 0.5, 8.0, 1e7])
+@pytest.mark.parametrize("rank", [1, 12])
+def test_what_a_tied_loss_spends_is_bounded_from_above_and_closely(along, curved, rank):
+    bound, found = perturbation._tied(along, rank, curved), largest_spent(along, rank, curved)
+    assert found <= bound <= found * (1 + 1e-6)
+
+
+def tied_ratio(state, record, other, risk) -> float:
+    """Of densities with lists, numbers and a constant, one record alone or the other."""
+    logs = []
+    for one in (record, other):
+        known = [] if one is None else [one]
+        b = -(gradient(state, known, 1) + state / risk.weight).ravel()
+        listed, numbers = np.split(b, [sum(risk.lists)])
+        found = log_determinant(state, known, 1, risk.weight)
+        for law, part in zip(risk.laws, (numbers, listed), strict=False):
+            starts = np.cumsum([0, *(law.blocks or (1,) * part.size)])[:-1]
+            sizes = np.add.reduceat(np.abs(part / law.radii), starts)
+            found -= float(sizes.max()) / law.scale
+        logs.append(found)
+    return logs[0] - logs[1]
+
+
+@pytest.mark.parametrize("lists", [(), (2,), (3, 2)])
+@pytest.mark.parametrize(("epsilon", "share"), [("1", "0.4"), ("0.2", "0.9"), ("5", "0.5")])
+def test_slope_and_curvature_part_neighbours_by_what_is_charged_and_no_more(lists, epsilon, share):
+    charge, listed = Fraction(epsilon), Fraction(3, 8) if lists else Fraction(0)
+    square = 1 + 1.5**2 + len(lists) * LISTED**2
+    weight = penalty_weight(charge * Fraction(share), 0.25, 1, square)
+    moved = tied_charge(charge, weight, 1, 1, square)
+    scales = [Perturbation.for_budget((), 2.0, moved * part).scale
+              for part in (1 - listed, listed) if part]  # fmt: skip
+    risk = PerturbedRisk(Softmax(1), 10, (1.0, 1.5), weight, scales[0], lists, *scales[1:])
+    rng, worst = np.random.default_rng(31), 0.0
+
+    def features(z: float, last: bool) -> np.ndarray:
+        own = [LISTED * np.eye(size)[size - 1 if last else 0] for size in lists]
+        return np.concatenate([*own, [z, 1.5]])
+
+    # One record bends and is pulled by p, the other is pulled by 1: every law's norm feels both.
+    far, one, other = 60.0, (features(1.0, False), 1.0), (features(-1.0, True), 1.0)
+    for wanted in np.linspace(-6, 6, 121):
+        pulls = [-far * np.eye(size)[0] + far * np.eye(size)[size - 1] for size in lists]
+        state = np.concatenate([*pulls, [-4 * far, 0.0]])
+        state[-1] = (wanted - state @ one[0]) / 1.5
+        worst = max(worst, tied_ratio(state[None], one, other, risk))
+    for _ in range(400):
+        state = rng.normal(size=(1, risk.features)) * rng.choice([0.3, 3.0, 30.0])
+        pair = [(features(z, bool(rng.integers(2))), float(rng.integers(2)))
+                for z in rng.choice([-1.0, 0.2, 1.0], 2)]  # fmt: skip
+        pair[1] = None if rng.random() < 0.2 else pair[1]
+        worst = max(worst, abs(tied_ratio(state, *pair, risk)))
+    assert 0.999 * float(charge) < worst <= float(charge)
+
+
+@pytest.mark.parametrize("rows", [2, 5])
+def test_units_of_tied_rows_part_by_no_more_than_is_charged(rows):
+    rank, square = min(rows, 2), 1 + 1.5**2
+    weight = penalty_weight(Fraction(3, 5), 0.25 * rows, rank, square)
+    law = Perturbation.for_budget(
+        (1.0, 1.5), 2.0 * rows, tied_charge(Fraction(1), weight, rows, rank, square)
+    )
+    rng, worst, known = np.random.default_rng(32), 0.0, corners(1, 1)[1:]
+    units = [[], *([one] * rows for one in known)]
+    units += [[known[i] for i in rng.integers(0, len(known), rows)] for _ in range(20)]
+    states = [rng.normal(size=(1, 2)) * size for size in (0.3, 3.0, 30.0) for _ in range(6)]
+    states += [np.array([[-240.0, (wanted + 240.0) / 1.5]]) for wanted in np.linspace(-3, 3, 13)]
+    for state in states:
+        logs = [log_density(state, one, law, 1, weight) for one in units]
+        worst = max(worst, float(np.ptp(logs)))
+    assert 0.85 < worst <= 1

@@ -164,7 +164,7 @@ ROLES = {
     NaiveBayes: {"label": {"column": "label", "classes": ["no", "yes"]}},
 }
 TARGETS = {
-    RidgeRegression: {}, GaussianNaiveBayes: {"std_floor": [0.5, 0.1]},
+    RidgeRegression: {"method": "moments"}, GaussianNaiveBayes: {"std_floor": [0.5, 0.1]},
     NaiveBayes: {"bandwidth": [2.0, 0.4]},
 }  # fmt: skip
 

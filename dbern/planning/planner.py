@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from dbern.certificate import (
     Certificate,
@@ -133,7 +134,16 @@ def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, .
 
 
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
-    """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
+    """Plan a release of files whose footers are known (none: ``data.n`` alone).
+
+    Matrices are small and many: on threads of BLAS they take up to seven times the processor, and
+    the plan would depend on how many there are.
+    """
+    with threadpool_limits(1):
+        return _planned(spec, files)
+
+
+def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     n = public_rows(spec, files)
     spec = spec_for_rows(spec, n)
     measurements = [resolved(one, n, spec) for one in spec.components]

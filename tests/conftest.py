@@ -34,6 +34,8 @@ unshrunk = (Phase.explicit, Phase.generate)
 settings.register_profile("audit", settings.get_profile("suite"), phases=unshrunk)
 settings.load_profile("suite")
 
+os.environ["DBERN_CACHE"] = ""  # no test plans by what another, or its user, planned before
+
 CLOCK = time.time
 DRAWS = Draws()
 gc.disable()  # until `pytest_collection_finish`

@@ -74,6 +74,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
+from dbern.counting.adding import add_rows
 from dbern.counting.measurement import WHOLE, Measurement
 from dbern.counting.moments import (
     MomentSketch,
@@ -370,8 +371,6 @@ class BinnedSumAccumulator(RecordAccumulator):
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        from dbern.counting.loops import add_rows  # numba: half a second
-
         add_rows(state, self.weighted_records.rows(records), self._terms)
 
     @cached_property
@@ -628,8 +627,6 @@ class KernelSumAccumulator(RecordAccumulator):
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        from dbern.counting.loops import add_rows  # numba: half a second
-
         add_rows(state, self.weighted_records.rows(records), self._terms)
 
     @cached_property

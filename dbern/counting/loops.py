@@ -1,8 +1,8 @@
 """Add batches of records to integer sums: the loops that are compiled, one pass over a batch.
 
 Stages of plain loops over a block of records, so that all but the last addition is done for
-several records at once. The order of operations on one record is that of the slow twins which
-the tests keep, and no operation is fused: the integers are the same, bit for bit.
+several records at once. The order of operations on one record is that of `add_slowly` in
+`dbern.counting.adding`, and no operation is fused: the integers are the same, bit for bit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numba import types
 
 from dbern.compiling import compiled, inlined
-from dbern.counting.rows import Rows, Terms
+from dbern.counting.rows import Rows, Terms, require_inside
 from dbern.types import Int64Array
 
 _BLOCK = 512  # records: what is known of them stays in a core's first cache
@@ -262,17 +262,9 @@ def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
     >>> state.tolist()
     [12, 4, 16]
     """
-    # The loops check nothing: what they are given must stay inside its arrays.
-    given = (rows.counts, rows.output, rows.weight)
-    lengths = {len(array) for array in (*rows.columns, *given) if array is not None}
-    if len(lengths) != 1 or not state.flags.c_contiguous or state.size < terms.reach:
-        raise IndexError("columns of different lengths, or too small a state")
-    if lengths == {0}:
+    require_inside(state, rows, terms)  # the loops check nothing
+    if len(rows.columns[0]) == 0:
         return
-    output = rows.output
-    if output is not None and (output.min() < 0 or output.max() >= terms.outputs):
-        raise IndexError("an output that there is not")
-
     if len(terms.indices) >= _MANY_TERMS and state.nbytes > _CACHE_BYTES:
         rows = _by_cell(rows, terms)
     add_terms(state.reshape(-1), rows, terms)

@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
+from dbern.counting.adding import add_rows
 from dbern.counting.rows import Terms, unit_rows
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -196,8 +197,6 @@ class MomentSketch:
         it; with `weight` (m,), in [-1, 1], to each of its integers' sums in proportion.
         """
         layers = state[0].size // math.prod(self.cells)
-        from dbern.counting.loops import add_rows  # numba: half a second
-
         add_rows(state, unit_rows(positions, output, weight), self.terms(layers))
 
     def terms(self, outputs: int) -> Terms:

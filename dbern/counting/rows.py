@@ -1,4 +1,4 @@
-"""A batch of records, and what each adds and where, as arrays that compiled loops run over.
+"""A batch of records, and what each adds and where, as arrays.
 
 A record adds a product of one factor an axis for each of some *terms*: Chebyshev polynomials of
 its offset in its cell (`moments`), or the B-splines that live there (`bins`). Only single IEEE
@@ -116,3 +116,20 @@ def strides(extents: Sequence[int]) -> list[int]:
     [12, 4, 1]
     """
     return [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]
+
+
+def require_inside(state: Int64Array, rows: Rows, terms: Terms) -> None:
+    """Refuse what would be added beside the state.
+
+    Raises
+    ------
+    IndexError
+        For arrays of different lengths, outputs that there are not, or a smaller state.
+    """
+    given = (rows.counts, rows.output, rows.weight)
+    lengths = {len(array) for array in (*rows.columns, *given) if array is not None}
+    if len(lengths) != 1 or not state.flags.c_contiguous or state.size < terms.reach:
+        raise IndexError("columns of different lengths, or too small a state")
+    output = rows.output
+    if output is not None and len(output) and not 0 <= output.min() <= output.max() < terms.outputs:
+        raise IndexError("an output that there is not")

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import numpy as np
@@ -216,7 +216,8 @@ class FileFacts:
 
 def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tuple[FileFacts, ...]:
     """Return sizes and row counts of the files, after checking the columns' presence and types."""
-    found = list(each(lambda path: _footer(str(path), columns), files))
+    checked: list[_Checked] = []
+    found = list(each(lambda path: _footer(str(path), columns, checked), files))
     for column in columns:
         kinds = sorted({kind for _, ids in found for name, kind in ids if name == column.name})
         if column.ids and len(kinds) > 1:
@@ -331,13 +332,26 @@ def _footer_length(file: BinaryIO | pa.NativeFile) -> tuple[int, int]:
     return size, int.from_bytes(file.read(4), "little")
 
 
-def _footer(path: str, columns: Sequence[Column]) -> tuple[FileFacts, list[tuple[str, str]]]:
-    """Return a file's facts, and what ids of its columns are compared as (of folders, text)."""
+_Checked: TypeAlias = tuple[pa.Schema, list[tuple[str, str]]]
+
+
+def _footer(
+    path: str, columns: Sequence[Column], checked: list[_Checked]
+) -> tuple[FileFacts, list[tuple[str, str]]]:
+    """Return a file's facts, and what ids of its columns are compared as (of folders, text).
+
+    `checked`: the last schema that has all columns. Most files have one, and need no other look.
+    """
     facts, schema = opened(path)
+    for known, kinds in checked:
+        if schema.equals(known):
+            return facts, kinds
     for column in columns:
         check_column(path, schema, column)
     inside = dict(leaves(schema))
     kinds = [(c.name, ids_as(inside[c.name]) if c.name in inside else "text") for c in columns]
+    if all(column.name in inside for column in columns):
+        checked[:] = [(schema, kinds)]
     return facts, kinds
 
 
@@ -504,12 +518,11 @@ def records_of(
 ) -> dict[str, FloatArray]:
     """Return the columns of a batch as floats; those that it has not are what folders say."""
     inside = {".".join(parts): parts for parts, _ in _leaves(batch.schema)}
-    folders = folder_values(path)
     return _records(
         {
             column: as_floats(_leaf(batch, inside[column.name]), column)
             if column.name in inside
-            else _repeated(of_text(folders[column.name], column), len(batch))
+            else _repeated(of_text(folder_values(path)[column.name], column), len(batch))
             for column in columns
         },
         only,

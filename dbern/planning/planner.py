@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
+from pydantic import TypeAdapter
 from threadpoolctl import threadpool_limits
 
 from dbern.certificate import (
@@ -37,6 +39,7 @@ from dbern.errors import SpecError
 from dbern.planning.asked import Questions
 from dbern.planning.choose import (
     Candidate,
+    Choice,
     Problem,
     chosen,
     require_positive_definite,
@@ -47,6 +50,7 @@ from dbern.planning.plans import (
     PlannedSensitivity,
     ReleasePlan,
     cost,
+    key_of,
     outlook_of,
     spec_for_rows,
 )
@@ -54,10 +58,11 @@ from dbern.planning.predicted import Reference
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.contract import Contract, Sensitivity, require_one_charge
-from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, family_of, named
+from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, named
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
+from dbern.system import found_again, keep_for_later
 from dbern.targets.bandwidths import unit_notes
 from dbern.targets.base import Way
 from dbern.types import FloatArray
@@ -71,6 +76,7 @@ _ORDERS: tuple[Literal["k", "h"], ...] = ("k", "h")
 _LARGEST_AUTO_K = 1000
 _LARGEST_AUTO_LATTICE, _LARGEST_OF_MANY_AXES = 1_000_000, 6_000_000  # the second from 7 axes on
 _LARGEST_LATTICE = 1_000_000_000
+_CHOICES = TypeAdapter(dict[str, Choice])
 
 
 def plan(spec: ReleaseSpec | str | Path, *, data: Any = None) -> ReleasePlan:
@@ -135,8 +141,12 @@ def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, .
 
 
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
-    """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
-    with threadpool_limits(1):  # matrices are small: threads that wait for them take the cores
+    """Plan a release of files whose footers are known (none: ``data.n`` alone).
+
+    Matrices are small and many: on threads of BLAS they take up to seven times the processor, and
+    the plan would depend on how many there are.
+    """
+    with threadpool_limits(1):
         return _planned(spec, files)
 
 
@@ -152,7 +162,7 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     _refuse_questions(spec, measurements, settings)
     if all(one.entries for one in measurements):
         _refuse_choices(settings)
-    chosen_ways = {one.name: choose(one, settings) for one in measurements}
+    chosen_ways = _ways(measurements, settings, key_of(spec, n))
     chosen_ways = {one.name: _as_counted(one, chosen_ways) for one in measurements}
     found = [plan_measurement(one, settings, *chosen_ways[one.name]) for one in measurements]
     planned = tuple(one for one, _ in found)
@@ -191,6 +201,37 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
             lambda measurement: problem_of(measurement, settings, chosen_ways[measurement.name][2]),
         ),
     )
+
+
+def _ways(
+    measurements: Sequence[Measurement], settings: Settings, key: str
+) -> dict[str, tuple[Any, tuple[int, ...], NoiseFamily]]:
+    """Choose for each measurement, or take what an earlier plan chose of the same public facts."""
+    searched = [one for one in measurements if not (one.entries or one.linear)]
+    before: dict[str, Choice] = {}
+    with suppress(ValueError):  # nothing is there, or something else
+        before = _CHOICES.validate_json(found_again(key) if key and searched else b"")
+    ways = {one.name: _again(before.get(one.name), one, settings) for one in searched}
+    ways = {name: way for name, way in ways.items() if way is not None}
+    found = {one.name: ways.get(one.name) or choose(one, settings) for one in measurements}
+    if key and len(ways) < len(searched):
+        kept = {one.name: Choice.of(*found[one.name], settings.families) for one in searched}
+        if all(_again(kept[one.name], one, settings) == found[one.name] for one in searched):
+            keep_for_later(key, _CHOICES.dump_json(kept))
+    return found
+
+
+def _again(
+    one: Choice | None, measurement: Measurement, settings: Settings
+) -> tuple[Strategy, tuple[int, ...], NoiseFamily] | None:
+    """Take a choice of before, if it is one that this search could end with."""
+    with suppress(IndexError, SpecError):
+        if one is not None:
+            family = settings.families[one.family]
+            strategy = one.strategy(problem_of(measurement, settings, family))
+            if strategy and one.kind in released_kinds(family, measurement, settings):
+                return strategy, one.h, family
+    return None
 
 
 def whole_certificate(
@@ -332,8 +373,8 @@ def plan_measurement(
         maps=strategy.maps,
         counting=accumulator.counting,
         description=accumulator.description,
-        sensitivity=planned_sensitivity(exact, law, unit),
-        noise=planned_noise(family, strategy, law, unit),
+        sensitivity=PlannedSensitivity.of(exact, law, unit),
+        noise=PlannedNoise.of(family, strategy, law, unit),
         certificate=certificate,
         approximation=approximation,
         unit=unit,
@@ -659,28 +700,3 @@ def contract_of(
         errors = found.kernel_norms[norm], found.float_norms[norm]
     size = outputs * accumulator.strategy.layout.size
     return Contract.of(exact, n, *errors, found.value_bound, size=size, fraction=fraction)
-
-
-def planned_sensitivity(exact: Sensitivity, law: Noise, unit: float) -> PlannedSensitivity:
-    """What the plan says of it, in units of values, with what rounding adds."""
-    total = math.ldexp(family_of(law).moved(law), law.granularity_exponent)
-    share = total / float(exact.bound) - 1
-    return PlannedSensitivity(
-        function=float(exact.function) * unit,
-        l1=total * unit if exact.norm == 1 else None,
-        l2=total * unit if exact.norm == 2 else None,
-        derivation=(
-            f"Delta{exact.norm} <= {exact.derivation} = {float(exact.bound) * unit:.6g}",
-            f"+ {share:.2%} for the effective kernel, float error and rounding to the grid",
-        ),
-    )
-
-
-def planned_noise(
-    family: NoiseFamily, strategy: Strategy | Entries, law: Noise, unit: float
-) -> PlannedNoise:
-    """What the plan says of the noise, in units of values."""
-    granularity = math.ldexp(1.0, law.granularity_exponent) * unit
-    return PlannedNoise(
-        family.kinds[strategy.kind], family.scale(law) * granularity, granularity, law
-    )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,8 +25,8 @@ from dbern.planning.asked import told_width
 from dbern.planning.choose import Problem
 from dbern.planning.spec import ReleaseSpec, described
 from dbern.privacy.budget import Budget, Protection, decimal_text
-from dbern.privacy.contract import array_names
-from dbern.privacy.families import family_of, noise_law
+from dbern.privacy.contract import Sensitivity, array_names
+from dbern.privacy.families import NoiseFamily, family_of, noise_law
 from dbern.privacy.mechanism import Noise
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
@@ -75,6 +80,21 @@ class PlannedSensitivity:
     l2: float | None
     derivation: tuple[str, ...]
 
+    @classmethod
+    def of(cls, exact: Sensitivity, law: Noise, unit: float) -> PlannedSensitivity:
+        """Return that of values in some unit, with what rounding adds."""
+        total = math.ldexp(family_of(law).moved(law), law.granularity_exponent)
+        share = total / float(exact.bound) - 1
+        return cls(
+            function=float(exact.function) * unit,
+            l1=total * unit if exact.norm == 1 else None,
+            l2=total * unit if exact.norm == 2 else None,
+            derivation=(
+                f"Delta{exact.norm} <= {exact.derivation} = {float(exact.bound) * unit:.6g}",
+                f"+ {share:.2%} for the effective kernel, float error and rounding to the grid",
+            ),
+        )
+
 
 @dataclass(frozen=True)
 class PlannedNoise:
@@ -84,6 +104,15 @@ class PlannedNoise:
     scale: float
     granularity: float
     law: Noise
+
+    @classmethod
+    def of(
+        cls, family: NoiseFamily, strategy: Strategy | Entries, law: Noise, unit: float
+    ) -> PlannedNoise:
+        """Return that of values in some unit."""
+        granularity = math.ldexp(1.0, law.granularity_exponent) * unit
+        scale = family.scale(law) * granularity
+        return cls(family.kinds[strategy.kind], scale, granularity, law)
 
 
 @dataclass(frozen=True)
@@ -195,6 +224,35 @@ def spec_for_rows(spec: ReleaseSpec, n: int) -> ReleaseSpec:
     found, given = spec.learner.for_rows(spec.records, n, a_row), spec.learner.get_params()
     chosen = {name: one for name, one in found.get_params().items() if one != given[name]}
     return spec.changed({"target": chosen}) if chosen else spec
+
+
+_APART = {"release": ("name", "output"), "data": ("source", "n"), "budget": ("ledger", "dataset")}
+"""What a plan's choice does not depend on: where the records are, and who pays."""
+
+
+def key_of(spec: ReleaseSpec, n: int) -> str:
+    """Return a digest of the public facts that the choice for n rows follows from.
+
+    Empty where it follows from code, too, that does not come with this package.
+    """
+    learner, reference = spec.learner, spec.mechanism.reference
+    ours = type(learner).__module__.startswith("dbern.") and reference == "uniform"
+    if not ours or learner.identity():
+        return ""
+    content = spec.model_dump(mode="json")
+    facts = {name: {key: value for key, value in section.items() if key not in _APART.get(name, ())}
+             for name, section in content.items()}  # fmt: skip
+    text = json.dumps([n, facts, version("numpy"), *_code()], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _code() -> list[Any]:
+    """Tell versions of this package apart, those of a checkout too."""
+    root = Path(__file__).parents[1]
+    files = [(path, path.stat()) for path in sorted(root.rglob("*.py"))]
+    times = [(str(path.relative_to(root)), one.st_size, one.st_mtime_ns) for path, one in files]
+    return [version("dbern"), times]
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ import numpy as np
 import peers
 import pyarrow.parquet as pq
 import pytest
-import twins
 from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
 from dbern.cluster.graph import count
+from dbern.counting.adding import add_slowly
 from dbern.counting.passes import Counters, Portion
 from dbern.data.parquet import footer_tag, read_batches, write_records
 from dbern.planning.planner import plan
@@ -82,7 +82,7 @@ def twin_state(counters: Counters, path: Path, portion: Portion) -> np.ndarray:
     (part,) = counters.parts
     state = counters.empty()
     for batch in read_batches(str(path), portion.row_groups, counters.columns):
-        twins.add_rows(state, part.weighted_records.rows(batch), part._terms)
+        add_slowly(state, part.weighted_records.rows(batch), part._terms)
     return state
 
 

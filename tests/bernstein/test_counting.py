@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 
 import numba
 import numpy as np
 import pytest
-import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbern import compiling
+from dbern.counting import adding
 from dbern.counting import loops as compiled
+from dbern.counting.adding import add_slowly
 from dbern.counting.loops import add_rows
 from dbern.counting.moments import Cells, MomentSketch
 from dbern.counting.rows import EQUAL, Rows, Terms, strides, unit_rows
@@ -53,7 +55,7 @@ def states(rows: Rows, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
     """Compiled sums and the twin's."""
     found = np.zeros((2, terms.reach), dtype=np.int64)
     add_rows(found[0], rows, terms)
-    twins.add_rows(found[1], rows, terms)
+    add_slowly(found[1], rows, terms)
     return found[0], found[1]
 
 
@@ -174,3 +176,29 @@ def test_what_would_leave_the_arrays_is_refused():
     assert not state.any()
     add_rows(state, rows(output=np.array([0, 1, 1, 0])), terms)
     assert state.any()
+
+
+def test_the_first_few_records_of_a_process_wait_for_no_compiled_loops(monkeypatch):
+    ways, terms = [], splines((5, 3), 2, 17)
+    rows = unit_rows(np.full((100, 2), 0.3))
+    monkeypatch.delitem(sys.modules, "dbern.counting.loops")
+    monkeypatch.setattr(adding, "_FEW", 2 * 100 * len(terms.indices))
+    monkeypatch.setattr(adding, "_added", [0])
+    monkeypatch.setattr(adding, "add_slowly", lambda *_: ways.append("slowly"))
+    monkeypatch.setattr(compiled, "add_rows", lambda *_: ways.append("compiled"))
+    monkeypatch.setattr("dbern.counting.loops", compiled)
+    for _ in range(3):
+        adding.add_rows(np.zeros(terms.reach, dtype=np.int64), rows, terms)
+    assert ways == ["slowly", "slowly", "compiled"]
+    monkeypatch.setitem(sys.modules, "dbern.counting.loops", compiled)
+    monkeypatch.setattr(adding, "_added", [0])
+    adding.add_rows(np.zeros(terms.reach, dtype=np.int64), rows, terms)
+    assert ways[3:] == ["compiled"]  # they are there
+
+
+def test_the_first_few_are_checked_too(monkeypatch):
+    monkeypatch.delitem(sys.modules, "dbern.counting.loops")
+    monkeypatch.setattr(adding, "_added", [0])
+    terms = splines((5,), 2, 17)
+    with pytest.raises(IndexError, match="too small"):
+        adding.add_rows(np.zeros(2, dtype=np.int64), unit_rows(np.full((9, 1), 0.3)), terms)

@@ -76,6 +76,7 @@ def record_tree(
         command += [word for one in only for word in ("--only", one)]
         command += ["--artefacts", str(artefacts)] if artefacts else []
         environment = {
+            "DBERN_CACHE": "",
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(tree.resolve()), str(TESTS))),
             TREE: str(tree.resolve()),

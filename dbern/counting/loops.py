@@ -34,8 +34,7 @@ _ROWS = (_COLUMN, _INTEGERS, types.Array(types.boolean, 1, "C", readonly=True))
 def add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
     """Add records to the flat `state`, in place; see `add_rows`."""
     dimensions = len(rows.columns)
-    run = compiled(_run(dimensions, terms.splines), _signature(dimensions))
-    run(
+    _compiled(dimensions, terms.splines)(
         state,
         tuple(_read_only(column, np.float64) for column in rows.columns),
         np.array([rows.low, rows.high], dtype=np.float64),
@@ -56,6 +55,12 @@ def _read_only(values: Any, dtype: Any) -> Any:
     view = np.ascontiguousarray(values, dtype=dtype).view()
     view.flags.writeable = False
     return view
+
+
+@lru_cache  # to look for a signature takes as long as to add a thousand records
+def _compiled(dimensions: int, splines: bool) -> Callable[..., None]:
+    made: Callable[..., None] = compiled(_run(dimensions, splines), _signature(dimensions))
+    return made
 
 
 @lru_cache
@@ -315,15 +320,17 @@ def _add_splines(sums: Any, starts: Any, place: Any, unit: Any, turned: Any, apa
                  length: Any) -> None:  # fmt: skip
     """The same of several axes: `turned` has their factors, `apart` numbers each."""
     for i in range(len(place)):
-        outer[0], count, at = unit[i], 1, np.uint64(i) * length
+        count: Any = 1
+        outer[0], at = unit[i], np.uint64(i) * length
         while count < len(outer):  # an axis more, from the last product to the first: in place
             for n in range(count - 1, -1, -1):
                 scale = outer[n]
-                for r in range(length):
-                    outer[n * np.int64(length) + np.int64(r)] = scale * turned[at + r]
+                for one in range(length):
+                    outer[n * np.int64(length) + np.int64(one)] = scale * turned[at + one]
             count *= np.int64(length)
             at += apart
-        r, begin, last = np.uint64(0), place[i], at + apart
+        r: Any = np.uint64(0)
+        begin, last = place[i], at + apart
         while length - r >= np.uint64(8):
             _add_8(sums, starts, begin, outer, turned, at, last, r)
             r += np.uint64(8)

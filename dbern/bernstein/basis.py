@@ -69,7 +69,7 @@ def bernstein_basis(y: FloatArray, k: int) -> FloatArray:
     if len(y) <= _FEW:  # the same products in the same order, without a step of Python for each
         factors = np.empty((2 * k + 1, len(y)))
         factors[0], factors[1::2] = first, odds
-        factors[2::2] = (np.arange(k, 0, -1) / np.arange(1, k + 1))[:, None]
+        factors[2::2] = _ratios(k)
         basis = np.ascontiguousarray(np.multiply.accumulate(factors, axis=0)[::2])
     else:
         basis = np.empty((k + 1, len(y)))
@@ -79,6 +79,11 @@ def bernstein_basis(y: FloatArray, k: int) -> FloatArray:
             basis[v + 1] *= (k - v) / (v + 1)
     basis[:, far] = basis[::-1, far]
     return basis.T
+
+
+@lru_cache(maxsize=32)
+def _ratios(k: int) -> FloatArray:
+    return np.asarray((np.arange(k, 0, -1) / np.arange(1, k + 1))[:, None])
 
 
 @lru_cache(maxsize=32)

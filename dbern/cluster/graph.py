@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _FAN_IN = 8
 _MOST_TASKS = 10_000  # of files whose rows nobody may count: one a file up to here
 _AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, few partial sums
-_POLL_SECONDS = 0.005
+_POLL_SECONDS, _POLL_LATER = 0.005, 0.05  # at first, and where nothing has come for a while
 _LOOK_SECONDS = 2.0
 _PATIENCE_SECONDS = 60
 _NOT_KNOWN = "a failure that is unknown here"
@@ -368,9 +368,10 @@ def _arriving(client: Client, active: Any) -> Iterator[Future]:
     A result that was lost with its worker since is computed again, and waited for.
     """
     looked = last_seen = time.monotonic()
+    pause = _POLL_SECONDS
     while not active.is_empty():
         if active.has_ready():
-            future = next(active)
+            future, pause = next(active), _POLL_SECONDS
             status = future.status  # once: it may be lost the moment after
             if status == "lost":
                 active.add(future)
@@ -380,7 +381,8 @@ def _arriving(client: Client, active: Any) -> Iterator[Future]:
             yield future
             last_seen = time.monotonic()  # whoever took it may have taken its time
             continue
-        time.sleep(_POLL_SECONDS)
+        time.sleep(pause)
+        pause = min(1.2 * pause, _POLL_LATER)
         now = time.monotonic()
         if now - looked < _LOOK_SECONDS:
             continue

@@ -13,7 +13,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import types
+from numba.core.cgutils import get_or_insert_function
+from numba.extending import intrinsic
 
 from dbern.compiling import compiled, inlined
 from dbern.counting.rows import Rows, Terms, require_inside
@@ -31,8 +34,7 @@ _ROWS = (_COLUMN, _INTEGERS, types.Array(types.boolean, 1, "C", readonly=True))
 def add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
     """Add records to the flat `state`, in place; see `add_rows`."""
     dimensions = len(rows.columns)
-    run = compiled(_run(dimensions, terms.splines), _signature(dimensions))
-    run(
+    _compiled(dimensions, terms.splines)(
         state,
         tuple(_read_only(column, np.float64) for column in rows.columns),
         np.array([rows.low, rows.high], dtype=np.float64),
@@ -55,6 +57,12 @@ def _read_only(values: Any, dtype: Any) -> Any:
     return view
 
 
+@lru_cache  # to look for a signature takes as long as to add a thousand records
+def _compiled(dimensions: int, splines: bool) -> Callable[..., None]:
+    made: Callable[..., None] = compiled(_run(dimensions, splines), _signature(dimensions))
+    return made
+
+
 @lru_cache
 def _signature(dimensions: int) -> Any:
     columns = types.UniTuple(_COLUMN, dimensions)
@@ -73,10 +81,13 @@ def _run(dimensions: int, splines: bool) -> Callable[..., None]:
     def run(state: Any, columns: Any, bounds: Any, clamp: Any, weight: Any, output: Any,
             counts: Any, indices: Any, places: Any, sizes: Any, edges: Any, unit: Any, order: Any,
             ) -> None:  # fmt: skip
-        run_of = order + 1 if splines else 1  # terms side by side: those of the last axis
+        length = order + 1
+        starts = places[::length].astype(np.uint64)  # of splines: terms of the last axis adjoin
         places_of = np.empty(block, np.uint64)  # signed ones would be checked for their sign
         offset, whole = np.empty(block), np.empty(block, np.int64)
-        factors = np.empty((dimensions, order + 1, width))
+        factors = np.empty((dimensions, length, width))
+        turned = np.empty(dimensions * block * length)
+        outer = np.empty(length ** max(last - 1, 0))
         products = np.empty((dimensions, width))
         for first in range(0, len(columns[0]), block):
             stop = min(first + block, len(columns[0]))
@@ -96,18 +107,23 @@ def _run(dimensions: int, splines: bool) -> Callable[..., None]:
                     _chebyshev(offset, order, factors[axis])
             for i in range(len(place)):  # a record that does not count may be anywhere
                 place[i] = place[i] if scale[i] != 0.0 else np.uint64(0)
-            for n in range(0, len(indices), run_of):
+            if splines and dimensions == 1:
+                _add_run(state, place, scale, factors[0])
+                continue
+            if splines:
+                for axis in range(dimensions):
+                    _turn(factors[axis], len(place), turned[axis * block * length :])
+                apart = np.uint64(block * length)
+                _add_splines(state, starts, place, scale, turned, apart, outer, np.uint64(length))
+                continue
+            for n in range(len(indices)):
                 axis = 0  # products of the axes before are those of the last term
                 while n > 0 and axis < last and indices[n, axis] == indices[n - 1, axis]:
                     axis += 1
                 for further in range(axis, last):
                     _multiply(factors[further, indices[n, further]], products, further)
-                if splines:
-                    first_term = np.uint64(places[n])
-                    _add_run(state, first_term, place, products[last], factors[last], order + 1)
-                else:
-                    factor = factors[last, indices[n, last]]
-                    _add(state[np.uint64(places[n]) :], place, products[last], factor, whole)
+                factor = factors[last, indices[n, last]]
+                _add(state[np.uint64(places[n]) :], place, products[last], factor, whole)
 
     return run
 
@@ -232,12 +248,100 @@ def _add(sums: Any, place: Any, product: Any, factor: Any, whole: Any) -> None:
 
 
 @inlined
-def _add_run(sums: Any, first: Any, place: Any, product: Any, factors: Any, length: Any) -> None:
-    """The same of the terms of the last axis, which lie side by side: a record at a time."""
+def _add_run(sums: Any, place: Any, product: Any, factors: Any) -> None:
+    """The same of B-splines of one axis, which lie side by side: a record at a time."""
     for i in range(len(place)):
-        begin, scale = first + place[i], product[i]
-        for r in range(length):
+        begin, scale = place[i], product[i]
+        for r in range(len(factors)):
             sums[begin + np.uint64(r)] += np.int64(np.rint(scale * factors[r, i]))
+
+
+def _abreast(width: int) -> Any:
+    """Return ``sums[begin + r] += int64(rint(scale * factors[at + r]))`` of `width` r at once.
+
+    The compiler does not find these: it cannot know that sums and factors never overlap.
+    """
+
+    @intrinsic  # type: ignore[untyped-decorator] # numba has no types
+    def add(_typing: Any, sums: Any, begin: Any, factors: Any, at: Any, scale: Any) -> Any:
+        signature = types.void(sums, begin, factors, at, scale)
+
+        def made(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+            lanes = ir.VectorType(_LANE, width)
+            numbers, integers = ir.VectorType(_NUMBER, width), ir.VectorType(_WORD, width)
+
+            def place(array: int, index: int, kind: Any) -> Any:
+                made = context.make_array(signature.args[array])
+                data = made(context, builder, given[array]).data
+                return builder.bitcast(builder.gep(data, [given[index]]), kind.as_pointer())
+
+            nothing = ir.Constant(numbers, ir.Undefined)
+            scale = builder.insert_element(nothing, given[4], _LANE(0))
+            scale = builder.shuffle_vector(scale, nothing, ir.Constant(lanes, [0] * width))
+            product = builder.fmul(scale, builder.load(place(2, 3, numbers), align=8))
+            rint = ir.FunctionType(numbers, [numbers]), f"llvm.rint.v{width}f64"
+            whole = builder.call(get_or_insert_function(builder.module, *rint), [product])
+            sums = place(0, 1, integers)
+            total = builder.add(builder.load(sums, align=8), builder.fptosi(whole, integers))
+            builder.store(total, sums, align=8)
+            return context.get_dummy_value()
+
+        return signature, made
+
+    @inlined
+    def add_all(
+        sums: Any, starts: Any, begin: Any, outer: Any, factors: Any, middle: Any, at: Any, r: Any
+    ) -> None:
+        """Of all starts; their products are those of `outer` and of the axis at `middle`."""
+        each = len(starts) // len(outer)
+        for m in range(len(outer)):
+            for n in range(each):
+                scale = outer[m] * factors[middle + np.uint64(n)]
+                add(sums, begin + starts[m * each + n] + r, factors, at + r, scale)
+
+    return add_all
+
+
+_NUMBER, _WORD, _LANE = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
+_add_8, _add_4, _add_2, _add_1 = map(_abreast, (8, 4, 2, 1))
+
+
+@inlined
+def _turn(factors: Any, count: Any, turned: Any) -> None:
+    """Put the factors of a record side by side."""
+    length = len(factors)
+    for i in range(count):
+        for r in range(length):
+            turned[i * length + r] = factors[r, i]
+
+
+@inlined
+def _add_splines(sums: Any, starts: Any, place: Any, unit: Any, turned: Any, apart: Any, outer: Any,
+                 length: Any) -> None:  # fmt: skip
+    """The same of several axes: `turned` has their factors, `apart` numbers each."""
+    for i in range(len(place)):
+        count: Any = 1
+        outer[0], at = unit[i], np.uint64(i) * length
+        while count < len(outer):  # an axis more, from the last product to the first: in place
+            for n in range(count - 1, -1, -1):
+                scale = outer[n]
+                for one in range(length):
+                    outer[n * np.int64(length) + np.int64(one)] = scale * turned[at + one]
+            count *= np.int64(length)
+            at += apart
+        r: Any = np.uint64(0)
+        begin, last = place[i], at + apart
+        while length - r >= np.uint64(8):
+            _add_8(sums, starts, begin, outer, turned, at, last, r)
+            r += np.uint64(8)
+        if length - r >= np.uint64(4):
+            _add_4(sums, starts, begin, outer, turned, at, last, r)
+            r += np.uint64(4)
+        if length - r >= np.uint64(2):
+            _add_2(sums, starts, begin, outer, turned, at, last, r)
+            r += np.uint64(2)
+        if length > r:
+            _add_1(sums, starts, begin, outer, turned, at, last, r)
 
 
 # --- Add records to integer sums

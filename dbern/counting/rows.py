@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -99,7 +100,7 @@ class Terms:
     order: int
     splines: bool
 
-    @property
+    @cached_property
     def reach(self) -> int:
         """Least size of the state."""
         last = [p * (len(e) - 1) - 1 for p, e in zip(self.periods, self.edges, strict=True)]

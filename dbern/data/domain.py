@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -212,15 +213,18 @@ class Domain:
 
     def to_unit(self, points: FloatArray) -> FloatArray:
         """Map points (m, l) affinely to the unit cube; what lies outside stays outside."""
-        low = np.array([axis.low for axis in self.axes])
-        width = np.array([axis.width for axis in self.axes])
+        low, _, width = self._ends
         return np.asarray((points - low) / width)
 
     def inside(self, points: FloatArray) -> BoolArray:
         """Return which points (m, l), in data units, lie in the closed box (NaN does not)."""
-        low = np.array([axis.low for axis in self.axes])
-        high = np.array([axis.high for axis in self.axes])
+        low, high, _ = self._ends
         return np.asarray(((points >= low) & (points <= high)).all(axis=-1))
+
+    @cached_property
+    def _ends(self) -> FloatArray:
+        ends = [(axis.low, axis.high, axis.width) for axis in self.axes]
+        return np.reshape(ends, (-1, 3)).T.astype(np.float64, order="C")
 
     def bounded(self, columns: Mapping[str, FloatArray]) -> tuple[BoolArray, FloatArray]:
         """Return which records count (m,), and their unit-cube positions (m', l).

@@ -142,9 +142,10 @@ def discrete_laplace(scale: int, count: int, stream: KeyStream) -> SignedNoise:
 
 def _first(count: int, batch: Callable[[], SignedNoise]) -> SignedNoise:
     """The first so many samples of all batches."""
-    parts = [SignedNoise(np.empty(0, np.uint64), np.empty(0, np.bool_))]
-    while (missing := count - sum(map(len, parts))) > 0:
+    parts, missing = [SignedNoise(np.empty(0, np.uint64), np.empty(0, np.bool_))], count
+    while missing > 0:
         parts.append(batch()[:missing])
+        missing -= len(parts[-1])
     magnitudes, negative = [part.magnitude for part in parts], [part.negative for part in parts]
     return SignedNoise(np.concatenate(magnitudes), np.concatenate(negative))
 

@@ -16,7 +16,9 @@ import logging
 import os
 import platform
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -43,7 +45,7 @@ from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging,
 from dbern.ledger.secrets import RunRecord
 from dbern.ledger.values import PENDING
 from dbern.planning.planner import footers, frame_for, plan_files, public_rows, refuse_passes
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.plans import WRITERS, ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
@@ -609,8 +611,9 @@ def _stage(
     tasks = share_out(files, reservation.salt, whole=private)
     with journal.stage("reading and counting"):
         total = add_up(client, counters, tasks, reservation.salt, journal.progress, partitions)
-    with journal.stage("staging the lattice"):
+    with journal.stage("staging the lattice"), ThreadPoolExecutor(WRITERS) as pool:
         arriving = centers(client, total, counters, pieces, reservation.salt, files)
+        writing = deque[Future[None]]()
         for done, (piece, values, rows) in enumerate(arriving, start=1):
             if private:
                 public_rows(spec, [FileFacts("data", 0, (rows,))])
@@ -620,5 +623,10 @@ def _stage(
                     "data and run the same command again"
                 )
             name = plan.components[piece.part].arrays[piece.output]
-            staging.put(name, piece.slab.index, values.reshape(-1))
+            slab = piece.slab.index, values.reshape(-1)
+            writing.append(pool.submit(staging.put, name, *slab))
+            if len(writing) == WRITERS:  # each slab a thread: memory is planned
+                writing.popleft().result()
             journal.progress("staging the lattice", done, len(pieces))
+        for written in writing:
+            written.result()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 import twins
-from scipy.interpolate import NdBSpline
+from projects import Project
+from scipy.interpolate import NdBSpline, RegularGridInterpolator
 from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds
 
+import dbern
 from dbern.bernstein.basis import bernstein_basis, iterate
 from dbern.bernstein.pieces import TOLERANCE, Pieces, resample
 from dbern.data.domain import Axis, Domain
@@ -76,10 +79,10 @@ def ways(bernstein: np.ndarray) -> dict[str, Values]:
     assert pieces is not None
     return {
         "scipy NdBSpline": spline(bernstein),
-        "einsum": functools.partial(einsum, bernstein),
-        "blocked products": functools.partial(evaluate, bernstein),
+        "einsum": partial(einsum, bernstein),
+        "blocked products": partial(evaluate, bernstein),
         "pieces in numpy": twin(pieces),
-        "dbern": functools.partial(ours, total=LEAST_RESAMPLED),
+        "dbern": partial(ours, total=LEAST_RESAMPLED),
     }
 
 
@@ -128,6 +131,52 @@ def test_query_speed() -> None:
             assert rates["dbern"] >= max(rates["blocked products"], rates["pieces in numpy"]), (
                 column
             )
+
+
+SMALL = {"l=1 k=20": (20,), "l=1 k=100": (100,), "l=2 k=20": (20,) * 2, "l=2 k=100": (100,) * 2}
+TIMES = 1000 if BENCH else 1
+LIMITS = {"dbern, one point": 0.05, "dbern, 10^4 points": 2.0}
+
+
+def often(way: Values, points: np.ndarray) -> None:
+    for _ in range(TIMES):
+        way(points)
+
+
+def small(project: Project, k: tuple[int, ...]) -> dict[str, float]:
+    """Milliseconds of an opened synopsis and of a grid of its values that scipy interpolates."""
+    names, url = "xyz"[: len(k)], f"density-{len(k)}-{k[0]}.zarr"
+    project.spec(
+        release={"name": url, "output": url},
+        data__bounds={name: [0.0, 1.0] if name in names else None for name in "xy"},
+        target={"bandwidth": [0.1] * len(k)},
+        mechanism={"k": k[0], "h": ORDER, "noise": None},
+    )
+    opened = dbern.release(project.spec_path).synopsis
+    axes = [np.linspace(0, 1, 201)] * len(k)
+    nodes = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+    grid = RegularGridInterpolator(axes, opened(nodes.reshape(-1, len(k))).reshape([201] * len(k)))
+    many = np.random.default_rng(3).random((10_000, len(k)))
+    found = {}
+    for name, way in {"dbern": opened, "a grid in scipy": grid}.items():
+        found[f"{name}, one point"] = seconds(partial(often, way, many[:1])) / TIMES
+        found[f"{name}, 10^4 points"] = seconds(partial(way, many))
+    return {name: 1e3 * spent for name, spent in found.items()}
+
+
+@pytest.mark.slow
+def test_small_queries(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    draw = np.random.default_rng(4)
+    project.write({name: draw.beta(2, 5, 10_000) for name in "xy"}, row_group_size=5000)
+    project.grant("100")
+    with threadpool_limits(1):
+        found = {column: small(project, k) for column, k in SMALL.items()}
+    keep("small queries", Table.of("ms", found))
+    if BENCH:
+        assert all(
+            column[name] <= limit for column in found.values() for name, limit in LIMITS.items()
+        )
 
 
 if __name__ == "__main__":

@@ -368,3 +368,12 @@ def test_a_plan_with_a_delta_says_where_noise_without_one_errs_less():
     assert ours == pytest.approx(paid.outlook.expected, rel=0.02)
     assert pure < ours
     assert paid.noise.law.kind == "discrete-gaussian"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("epsilon", "degree"), [("0.1", 1), ("1", 2)])
+def test_wide_cells_of_degree_one_are_taken_where_noise_rules(epsilon, degree):
+    data = {"bounds": {name: [0.0, 1.0] for name in "xy"}, "n": 3000, "source": "data/*.parquet"}
+    content = sections(data=data, target={"bandwidth": [0.1, 0.1]}, budget={"epsilon": epsilon})
+    planned = plan_files(ReleaseSpec(**{**content, "mechanism": {}}), ())
+    assert {axis.degree for axis in planned.strategy.bins} == {degree}

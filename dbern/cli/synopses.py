@@ -61,8 +61,8 @@ SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path()
     "shapes",
     multiple=True,
     metavar="SHAPE",
-    help="Free post-processing: nonnegative, normalized, increasing:AXIS or decreasing:AXIS; may "
-    "be repeated.",
+    help="Free post-processing: quiet, nonnegative, normalized, increasing:AXIS or "
+    "decreasing:AXIS; may be repeated.",
 )
 @click.option(
     "--probabilities",

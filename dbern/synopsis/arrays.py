@@ -592,7 +592,9 @@ class ReleasedArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
         if smoothing.ranks == whole_ranks(self.strategy):
             return iterate(self._lattice_values, smoothing.h)
-        values = self.released
+        return self._made_of(self.released, smoothing)
+
+    def _made_of(self, values: FloatArray, smoothing: Smoothing) -> FloatArray:
         used = smoothed(self.strategy, smoothing)
         whole = Slab(0, 0, self.lattice.shape[0])
         return iterate(used.reconstruct(values, whole), smoothing.h)

@@ -1,4 +1,4 @@
-"""Shape a released function after release: nonnegative, normalized, monotone.
+"""Shape a released function after release: quiet, nonnegative, normalized, monotone.
 
 Write f for the released polynomial, F for the non-private function, w for the half-width of f's
 band: with probability ``1 - beta``, ``|f - F| <= w`` everywhere. Post-processing costs no budget.
@@ -12,6 +12,16 @@ order, whatever order they were asked for in: each keeps the shapes that came be
 
 A shape is one word, the same in Python, on the command line and in the label of an answer, so a
 label says how to ask for the same again: ``synopsis.shaped(*other.metadata["post_processing"])``.
+
+Quiet
+-----
+What bins hold of a window of 3 or 5 an axis is a sum T of counts, with noise of the public variance
+V. ``w^2 V + (1 - w)^2 (T^2 - V)`` estimates the risk of ``w T`` without bias, and is least at
+``w = 1 - V / T^2`` (James and Stein 1961). Each bin is multiplied by the largest such w of the
+windows around it, none below zero and none where T is not above zero, with V taken `_CAUTION` times
+because windows are many: bins where nothing stands out of the noise vanish, and those where records
+are many stay. A function that rises nowhere above the noise may be moved by what noise adds to it
+at most; no band can follow, as any records may hide there (Low 1997), and this one does not try.
 
 Monotone along an axis
 ----------------------
@@ -55,6 +65,7 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from dbern.bernstein.basis import Blocks, blocks_of, on_others
 from dbern.bernstein.kernels import OUTWARD
@@ -62,7 +73,14 @@ from dbern.bernstein.shapes import isotonic, monotone, most_moved, polynomial_ra
 from dbern.certificate import Certificate
 from dbern.data.domain import Domain
 from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
-from dbern.synopsis.arrays import LazyPolynomial, ReleasedArray, Smoothing
+from dbern.privacy.accuracy import Covariance
+from dbern.synopsis.arrays import (
+    MOST_LOADED,
+    LazyPolynomial,
+    ReleasedArray,
+    ReleasedVector,
+    Smoothing,
+)
 from dbern.synopsis.bands import About
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.points import Order, Points, plain
@@ -230,7 +248,8 @@ def _check_room(wanted: int) -> None:
 # --- Free post-processing of a released function
 
 _INCREASING, _DECREASING = "increasing", "decreasing"
-_NONNEGATIVE, _NORMALIZED = "nonnegative", "normalized"
+_QUIET, _NONNEGATIVE, _NORMALIZED = "quiet", "nonnegative", "normalized"
+_REACHES, _CAUTION = (1, 2), 4.0  # bins on either side; see Quiet above
 _LARGEST_GAP = 0.01
 
 
@@ -240,10 +259,11 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
     Parameters
     ----------
     shapes : sequence of str
-        Any of ``"nonnegative"`` (clipped at zero), ``"normalized"`` (a density that integrates
-        to one over the domain), ``"increasing:x"`` and ``"decreasing:x"`` (monotone along the
-        axis ``x``). The order does not matter: all of them hold at the end, and those that the
-        synopsis has already. Densities of groups can only be nonnegative.
+        Any of ``"quiet"`` (noise is silenced where nothing stands out of it), ``"nonnegative"``
+        (clipped at zero), ``"normalized"`` (a density that integrates to one over the domain),
+        ``"increasing:x"`` and ``"decreasing:x"`` (monotone along the axis ``x``). The order does
+        not matter: all of them are done, and those that the synopsis has already. Densities of
+        groups can only be quiet and nonnegative.
 
     Returns
     -------
@@ -260,15 +280,22 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
     wanted = in_order([*facts.get("post_processing", ()), *shapes], synopsis.domain)
     if synopsis.combination.of_points:
         raise SpecError("shapes: a function made of weights cannot be shaped. Ask the synopsis")
-    if combine != "linear" and not (combine == "stack" and wanted == (_NONNEGATIVE,)):
-        able = f'can only be "{_NONNEGATIVE}"' if combine == "stack" else "cannot be shaped"
+    simple = set(wanted) <= {_QUIET, _NONNEGATIVE}
+    either = f'"{_QUIET}" and "{_NONNEGATIVE}"'
+    if combine != "linear" and not (combine == "stack" and simple):
+        able = f"can only be {either}" if combine == "stack" else "cannot be shaped"
         raise SpecError(
             f'shapes: a function that is a "{combine}" of arrays {able}. Ask the synopsis itself'
         )
-    if "oblique" in facts["components"][0] and wanted != (_NONNEGATIVE,):
+    if "oblique" in facts["components"][0] and not simple:
         raise SpecError(
-            f'shapes: a density of a full covariance can only be "{_NONNEGATIVE}", as its lattice '
-            "is oblique to the axes. Leave out the others"
+            f"shapes: a density of a full covariance can only be {either}, as its lattice is "
+            "oblique to the axes. Leave out the others"
+        )
+    if _QUIET in wanted and not all(_counts(array) for array in synopsis.arrays):
+        raise SpecError(
+            f'shape "{_QUIET}": only bins that count records can be, of a lattice of at most '
+            f"{MOST_LOADED} points. Leave it out"
         )
     if _NORMALIZED in wanted and synopsis.meaning != "density":
         raise SpecError(
@@ -276,6 +303,34 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
             f"{facts['target']['kind']}. Leave it out"
         )
     return ShapedSynopsis(synopsis, wanted)
+
+
+def _counts(array: ReleasedArray | ReleasedVector) -> bool:
+    return array.counted_in == array.name and bool(array.bins) and not array.large
+
+
+def quieted(values: FloatArray, noise: Covariance) -> FloatArray:
+    """Return noisy bins less what does not stand out of the noise: see the top of this module.
+
+    Examples
+    --------
+    >>> quieted(np.array([0.0, 1.0, 1.0, 0.0, 0.0, 90.0, 0.0]), Covariance(1.0)).round(1).tolist()
+    [0.0, 0.0, 0.0, 0.0, 0.0, 89.9, 0.0]
+    """
+    kept = np.zeros_like(values)
+    for reach in _REACHES:
+        sums, counts = values, np.ones_like(values)
+        for axis in range(values.ndim):
+            sums, counts = (_windowed(one, reach, axis) for one in (sums, counts))
+        shares = noise.variance(counts, counts) / np.square(np.where(sums > 0, sums, np.inf))
+        kept = np.maximum(kept, np.where(sums > 0, 1 - _CAUTION * shares, 0.0))
+    return kept * values
+
+
+def _windowed(values: FloatArray, reach: int, axis: int) -> FloatArray:
+    edges = [(reach * (i == axis),) * 2 for i in range(values.ndim)]
+    padded = np.pad(values, edges)
+    return np.asarray(sliding_window_view(padded, 2 * reach + 1, axis).sum(axis=-1))
 
 
 def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
@@ -293,7 +348,7 @@ def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
     ('increasing:x', 'normalized')
     """
     ways = [f"{way}:{name}" for name in domain.names for way in (_INCREASING, _DECREASING)]
-    known = [*ways, _NONNEGATIVE, _NORMALIZED]
+    known = [_QUIET, *ways, _NONNEGATIVE, _NORMALIZED]
     unknown = [each for each in shapes if each not in known]
     if unknown or not shapes:
         wrong = f'shape "{unknown[0]}": not known' if unknown else "shapes: none is named"
@@ -402,6 +457,10 @@ class ShapedArray(ReleasedArray):
 
     def _made(self, smoothing: Smoothing) -> _Shaped:
         bernstein, moved = self._coefficients(smoothing), 0.0
+        if _QUIET in self._shapes:
+            quiet = self._made_of(quieted(self.released, self.noise), smoothing)
+            moved = OUTWARD * float(np.abs(polynomial_range(quiet - bernstein)).max())
+            bernstein = quiet
         for axis, sign in self._monotone:
             bernstein, step = monotone(bernstein, axis, sign)
             moved += step

@@ -14,6 +14,8 @@ from projects import fix_reservations
 import dbern
 from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
+from dbern.privacy.accuracy import Covariance
+from dbern.synopsis.shaping import quieted
 from dbern.synopsis.tables import answer
 
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0]}
@@ -31,7 +33,7 @@ def columns():
     return {"x": x, "y": generator.normal(0.2, 0.3, ROWS).clip(-1, 1)}
 
 
-def released(folder, client, names, epsilon, mechanism, groups=None):
+def released(folder, client, names, epsilon, mechanism, groups=None, bandwidth=None):
     from projects import Project
 
     project = Project(folder)
@@ -39,7 +41,7 @@ def released(folder, client, names, epsilon, mechanism, groups=None):
     project.grant(epsilon)
     project.spec(
         data__bounds={name: BOUNDS[name] if name in names else None for name in BOUNDS},
-        target={"bandwidth": [BANDWIDTH[name] for name in names]},
+        target={"bandwidth": bandwidth or [BANDWIDTH[name] for name in names]},
         mechanism=mechanism,
         budget={"epsilon": epsilon},
         **({} if groups is None else {"data__group": {"column": "group", "values": ["a", "b"]}}),
@@ -72,11 +74,12 @@ def two(made):
     return made[2]
 
 
-def truth(synopsis, points):
+def truth(synopsis, points, bandwidth=None):
     """The non-private density, straight from its definition."""
     data, total = columns(), 1.0
-    for axis, column in zip(synopsis.domain.axes, points.T, strict=True):
-        total = total * Gaussian(BANDWIDTH[axis.name])(column[:, None] - data[axis.name])
+    widths = bandwidth or [BANDWIDTH[name] for name in synopsis.domain.names]
+    for axis, column, width in zip(synopsis.domain.axes, points.T, widths, strict=True):
+        total = total * Gaussian(width)(column[:, None] - data[axis.name])
     return np.mean(total, axis=1)
 
 
@@ -297,6 +300,59 @@ def test_bands_cover_over_simulated_noise(synopsis, shapes):
     assert misses <= 1
 
 
+# --- quiet -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory, client):
+    """Bins of two axes of which most are empty."""
+    with pytest.MonkeyPatch.context() as patch:
+        fix_reservations(patch.setattr)
+        folder, mechanism = tmp_path_factory.mktemp("noisy"), {"noise": "binned-laplace", "k": 30}
+        return released(folder, client, ["x", "y"], "4", mechanism, bandwidth=[0.5, 0.1])
+
+
+def test_noise_is_silenced_and_what_stands_out_of_it_stays():
+    """A noise that is told wrong by half leaves noise, or takes peaks."""
+    noise = np.random.default_rng(6).laplace(scale=0.5**0.5, size=(40, 40))  # of deviation one
+    quiet = quieted(noise, Covariance(1.0))
+    assert (quiet == 0).mean() > 0.8
+    loud = quieted(noise, Covariance(0.5))
+    assert 10 * np.square(quiet).sum() < 0.2 * np.square(noise).sum() < 2 * np.square(loud).sum()
+    noise[20, 20] += 40
+    noise[5:12, 5:12] += 3
+    quiet = quieted(noise, Covariance(1.0))
+    assert quiet[20, 20] > 0.95 * noise[20, 20]
+    assert quiet[6:11, 6:11].sum() > 0.95 * noise[6:11, 6:11].sum()
+    assert quieted(noise, Covariance(2.0))[6:11, 6:11].sum() < 0.92 * noise[6:11, 6:11].sum()
+
+
+def test_sums_of_windows_have_the_variance_that_is_counted():
+    """At the ends of the domain, and of noise that leaves the sum of the bins alone."""
+    assert quieted(np.ones((3, 3)), Covariance(1.0)).max() == pytest.approx(1 - 4 / 9)
+    assert quieted(np.ones((3, 3)), Covariance(1.0, -1 / 8)).max() == pytest.approx(1)
+
+
+def test_a_quiet_function_errs_less_and_its_band_says_how_far_it_was_moved(noisy):
+    points, quiet = points_of(noisy, 81), noisy.shaped("quiet")
+    exact = truth(noisy, points, [0.5, 0.1])
+    raw, shaped = (np.abs(one(points) - exact).max() for one in (noisy, quiet))
+    assert shaped < 0.8 * raw
+    moved = np.abs(quiet(points) - noisy(points)).max()
+    assert moved <= quiet.bound().shaping <= 1.1 * moved
+    assert quiet.band() == pytest.approx(noisy.band() + quiet.bound().shaping)
+    both = noisy.shaped("nonnegative", "quiet")
+    assert both.metadata["post_processing"] == ["quiet", "nonnegative"]
+    low, high = both.interval(points)
+    assert ((low <= exact) & (exact <= high)).all()
+    assert ((low <= both(points)) & (both(points) <= high)).all()
+
+
+def test_only_bins_that_count_records_are_quiet(two):
+    with pytest.raises(SpecError, match='shape "quiet": only bins that count records can be'):
+        two.shaped("quiet")
+
+
 # --- densities by group ----------------------------------------------------------------------
 
 
@@ -316,7 +372,7 @@ def test_densities_by_group_are_clipped_and_nothing_else(tmp_path, client, fixed
     assert ((low <= exact) & (exact <= high)).all()
     np.testing.assert_allclose(shaped.grid(501).values, values, atol=1e-12)
     for shape in ("normalized", "increasing:x"):
-        with pytest.raises(SpecError, match='is a "stack" of arrays can only be "nonnegative"'):
+        with pytest.raises(SpecError, match='is a "stack" of arrays can only be "quiet" and "non'):
             shaped.shaped(shape)
 
 
@@ -326,7 +382,7 @@ def test_densities_by_group_are_clipped_and_nothing_else(tmp_path, client, fixed
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ((), "shapes: none is named. Write one or more of increasing:x, .*nonnegative, normalized"),
+        ((), "shapes: none is named. Write one or more of quiet, increasing:x, .*, normalized"),
         (("positive",), 'shape "positive": not known. Write one or more of .*nonnegative'),
         (("increasing",), 'shape "increasing": not known. Write .*increasing:x'),
         (("increasing:z",), 'shape "increasing:z": not known. Write .*decreasing:y'),

@@ -8,7 +8,7 @@ import numpy as np
 
 from dbern.bernstein.pieces import Pieces
 from dbern.counting.rows import Rows, Terms
-from dbern.strategies.bins import local_weights
+from dbern.strategies.splines import local_weights
 
 
 def evaluate_pieces(

@@ -37,7 +37,8 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
-from dbern.strategies.bins import BinnedStrategy, bin_matrix
+from dbern.strategies.bins import BinnedStrategy
+from dbern.strategies.splines import bin_matrix
 from dbern.synopsis.shaping import quieted
 from dbern.types import FloatArray
 

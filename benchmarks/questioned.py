@@ -17,7 +17,7 @@ from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.data.domain import Axis, Domain
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.keystream import KeyStream
-from dbern.strategies.bins import bin_matrix
+from dbern.strategies.splines import bin_matrix
 from dbern.synopsis.questions import polygons, smoothing
 from dbern.synopsis.questions.asking import Response
 from dbern.synopsis.questions.distribution import Distribution

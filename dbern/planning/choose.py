@@ -63,7 +63,8 @@ from dbern.types import FloatArray
 _PAIRWISE_GAIN = 0.9  # about what the enclosed pairwise maximum saves on one axis
 _KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
 _LARGEST_KINKED_K = 500  # of these: matrices beyond take seconds
-_WORST_SHARE = 0.07  # of the records are in one place
+_WORST_SHARE = 0.12  # of what the worst database misses counts: promises grow with it
+_CROWDED_SHARE = 0.07  # of the records are in one place
 _LEAST_WORST_SHARE = 0.01  # where a public density says where records are, or signs are random
 _FEW_AXES = 3  # with more, products over axes are large: fewer of them are tried
 _COARSEST = 0.8  # lattice steps a deviation
@@ -96,12 +97,19 @@ class Candidate:
         Certified, the worst database adds its error to that of the noise. A typical one's has
         nothing to do with the noise: squares add. Real records crowd: where none says where they
         are, some are taken to be in one place, which errs as the worst database does, but for what
-        no choice of bins changes.
+        no choice of bins changes. To choose, more are taken to be there than are expected: bands
+        about the data at hand are as wide as records might miss inside the cells they are in, and a
+        little more noise makes them much narrower.
         """
         if self.certified:
             return self.noise + self.worst
         crowded = self.share * max(0.0, self.worst - self.missed)
         return math.hypot(self.noise, self.approximation, crowded)
+
+    @property
+    def expected(self) -> float:
+        """The sup error of typical data."""
+        return replace(self, share=min(self.share, _CROWDED_SHARE)).sup_error
 
 
 @dataclass(frozen=True)

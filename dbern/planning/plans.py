@@ -33,7 +33,8 @@ from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
-from dbern.strategies.bins import MOST_AXES, bin_matrix, brackets_of, telescoped
+from dbern.strategies.brackets import MOST_AXES, brackets_of, telescoped
+from dbern.strategies.splines import bin_matrix
 from dbern.system import html_table
 
 # --- What a release takes, as planned
@@ -586,7 +587,7 @@ def _expected(planned: PlannedMeasurement, problem: Problem) -> float:
     """What the choice predicts of typical data, whatever it aimed at."""
     strategy = strategy_of(Lattice(planned.k), planned.maps)
     typical = replace(problem, certified=False, questions=None)
-    return planned.unit * typical.candidate(strategy, planned.h).error
+    return planned.unit * typical.candidate(strategy, planned.h).expected
 
 
 def _asked(

@@ -1,48 +1,15 @@
-"""Release B-spline bins.
-
-Brackets of a kernel by the bins that are released: what a release misses, place by place.
-
-A release of unsigned bins answers ``sum_j a_j(y) c_j`` where ``F(y) = int K(y - t) dD(t)`` and
-``c_j = int beta_j(t) dD(t)``, so it misses ``int r_y(t) dD(t)`` with ``r_y(t) = K(y - t) - sum_j
-a_j(y) beta_j(t)``. The B-splines are nonnegative and sum to one at every t. So with any ``e_j >=
-sup |r_y|`` over the support of beta_j, ``|r_y(t)| <= sum_j e_j beta_j(t)``, and for **every**
-database D, whatever the matrix A, the order or the rank,
-
-    ``|F(y) - sum_j a_j(y) c_j| <= sum_j e_j c_j``.
-
-The right side is small where records are few. Records of weights w in [-1, 1] obey it too with c
-of the bins that count each of these records once: ``|int w r_y dD| <= int |r_y| dD``.
-
-*All y of a public cell I.* e_j(I) is a bound over y in I. On one axis and on a box of I and a cell
-of the bins, ``sum_j a_j beta_j`` is a polynomial of degree p in t, and in y one of few Chebyshev
-polynomials but for a `cut`, by a bound on high derivatives of a_j. As ``|T_a| <= 1`` and the
-B-splines sum to one, it is at most the largest sum of its coefficients' sizes: enough where K and
-it are both small. Elsewhere, with `_steps` and `_between`: a function of one variable whose second
-derivative is at most B exceeds the larger of its values at the ends of an interval of w by at most
-``w^2 B / 8``. A grid errs by the sum of that in either direction.
-
-- *Without a kink* K is a polynomial in y - t but for a proved `tail`. So r is a sum of ``c_ab T_a
-  T_b`` but for the cut, the tail, and the tail times Lebesgue's constants of the nodes it is
-  interpolated in. In angles it is ``c_ab cos(a theta) cos(b phi)``: B is ``sum a^2 |c_ab|``, that
-  of r itself, hardly more than it is large.
-- *With kinks* B is ``sup |K''|`` and ``sum |c_ab| sup |T_a''|`` of what is released, off the kinks.
-  On a line of the grid the kink's own place joins the ends. On the line of a kink K is constant.
-
-*More axes.* With ``kappa_j >= K`` and ``rho_j >= |r|`` on an axis for y in I and t in the support,
-``prod K_i - prod (K_i - r_i)`` is at most ``prod (kappa_i + rho_i) - prod kappa_i`` in size.
-"""
+"""Release B-spline bins."""
 
 from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from dbern.bernstein.basis import (
     bernstein_basis,
@@ -53,7 +20,9 @@ from dbern.bernstein.basis import (
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.strategies.approximation import AxisMap, StoredArray
 from dbern.strategies.base import AxisStrategy, Bound, Box, Lattice, Slab
-from dbern.types import BoolArray, FloatArray, Int64Array
+from dbern.strategies.brackets import largest_missed
+from dbern.strategies.splines import Synthesis, bin_matrix, local_weights
+from dbern.types import FloatArray
 
 DEGREES = (1, 2, 3, 5, 7)
 """Degrees of B-splines that a plan chooses from."""
@@ -64,7 +33,6 @@ CLUSTERS = 1000
 _SMOOTH_SCALE = 0.2
 """The smooth part of a typical density varies by its mean over this share of an axis."""
 
-_TRUNCATION = 1e-9
 _FEWEST_NODES, _MOST_NODES = 400, 1 << 14
 _NODES_A_BANDWIDTH = 8
 _FINER = 3  # nodes of the mean squares that bins are made for
@@ -77,39 +45,11 @@ _FIT_RIDGE = 1e-8  # of a coefficient's own square, beside what it does to the f
 
 
 @dataclass(frozen=True)
-class AxisBins(AxisMap):
-    """One axis: cells, degree, and the matrix A from bins to lattice values.
-
-    Attributes
-    ----------
-    packed : bytes
-        A as little-endian float64 in C order, shape (k + 1, cells + degree).
-    used : int
-        How many leading singular vectors of A an evaluation uses; 0: all.
-    """
-
-    cells: int
-    degree: int
-    packed: bytes = field(repr=False)
-    used: int = 0
+class AxisBins(Synthesis, AxisMap):
+    """One axis of bins."""
 
     kind: ClassVar[str] = "binned"
     mode: ClassVar[str] = "bin"
-
-    @property
-    def rank(self) -> int:
-        """How many bins there are."""
-        return self.cells + self.degree
-
-    @cached_property
-    def synthesis(self) -> FloatArray:
-        """A, or its best approximation of rank `used`; shape (k + 1, bins)."""
-        whole = np.frombuffer(self.packed, dtype="<f8").astype(np.float64).reshape(-1, self.rank)
-        if not 0 < self.used < self.rank:
-            return whole
-        left, sizes, right = np.linalg.svd(whole, full_matrices=False)
-        kept = slice(self.used)
-        return np.asarray((left[:, kept] * sizes[kept]) @ right[kept])
 
     @cached_property
     def gain(self) -> float:
@@ -130,9 +70,7 @@ class AxisBins(AxisMap):
 
     def error(self, kernel: Kernel, k: int, h: int) -> float:
         """Bound what a noiseless release of order h misses of a translate, at worst."""
-        shape = (self.cells, self.degree)
-        bracket = axis_bracket(kernel, k, h, self, shape, _CELLS_A_BIN * self.cells)
-        return OUTWARD * float(bracket.error.max())
+        return largest_missed(kernel, k, h, self)
 
     def using(self, rank: int) -> AxisBins:
         """The same bins, evaluated with `rank` singular vectors."""
@@ -158,58 +96,6 @@ class AxisBins(AxisMap):
         """What `arrays` wrote."""
         synthesis, facts = read("synthesis")
         return cls(facts["cells"], facts["degree"], np.asarray(synthesis).astype("<f8").tobytes())
-
-
-def cell_of(positions: FloatArray, cells: int) -> tuple[Int64Array, FloatArray]:
-    """Each position's cell, and its offset in it, from -1 to 1; single IEEE operations.
-
-    Examples
-    --------
-    >>> cell, offset = cell_of(np.array([0.0, 0.5, 1.0]), 2)
-    >>> cell.tolist(), offset.tolist()
-    ([0, 1, 1], [-1.0, -1.0, 1.0])
-    """
-    scaled = positions * cells
-    cell = np.minimum(scaled.astype(np.int64), cells - 1)
-    return cell, 2.0 * (scaled - cell) - 1.0
-
-
-def local_weights(offset: FloatArray, degree: int) -> list[FloatArray]:
-    """Values of the degree + 1 B-splines that live on a cell, in order, at offsets in [-1, 1].
-
-    The recurrence of Cox and de Boor on uniform knots, divided by ``degree!`` at its end: with u in
-    [0, 1], ``w_r <- (u + d - r) w_{r-1} + (r + 1 - u) w_r`` for d = 1, 2, .. Nothing is subtracted
-    but u from an integer that is at least one, so each step rounds by factors of ``1 +- 2^-53``, of
-    which a weight gathers at most ``3 degree + 2``: weights are nonnegative, exact up to as many
-    units of their own size, and as many of one in their sum.
-
-    Examples
-    --------
-    >>> [float(w[0]) for w in local_weights(np.array([0.0]), 2)]
-    [0.125, 0.75, 0.125]
-    """
-    u = (offset + 1.0) / 2.0
-    weights = [np.ones_like(u)]
-    for d in range(1, degree + 1):
-        rising = [(u + (d - r)) * weights[r - 1] for r in range(1, d)]
-        middle = [up + ((r + 1) - u) * weights[r] for r, up in enumerate(rising, start=1)]
-        weights = [(1.0 - u) * weights[0], *middle, u * weights[-1]]
-    return [weight / math.factorial(degree) for weight in weights]
-
-
-def bin_matrix(positions: FloatArray, cells: int, degree: int) -> FloatArray:
-    """``beta_j(t)`` for each position t and bin j, shape (m, cells + degree); rows sum to one.
-
-    Examples
-    --------
-    >>> bin_matrix(np.array([0.25]), cells=2, degree=1).tolist()
-    [[0.5, 0.5, 0.0]]
-    """
-    cell, offset = cell_of(positions, cells)
-    values = np.zeros((len(positions), cells + degree))
-    for r, weight in enumerate(local_weights(offset, degree)):
-        values[np.arange(len(positions)), cell + r] = weight
-    return values
 
 
 @lru_cache(maxsize=8)
@@ -310,330 +196,6 @@ def _normal_equations(k: int, h: int) -> tuple[FloatArray, FloatArray, FloatArra
     y = (1 - np.cos((np.arange(nodes) + 0.5) * np.pi / nodes)) / 2
     operator = iterated_basis(y, k, h)
     return y, operator, operator.T @ operator / nodes + _FIT_RIDGE * np.eye(k + 1)
-
-
-# --- Brackets: see the top of the module
-
-MOST_AXES = 3
-"""With more, bounds multiply beyond use, and cells are too many."""
-
-_SHARE = 1 / 64  # of the largest error seen, that the places between may add
-_COARSE = 4  # steps in a cell where it is looked for
-_MOST_LOCAL = 32  # nodes in a cell
-_MOST_STEPS = 64  # in a cell
-_BOXES = 512  # at a time
-_MOST_CELLS = 1 << 20  # of y, on all axes together
-_CELLS_A_BIN = 2
-_FLOATS = 1e-11  # of the largest coefficient: far above what roundings make of it
-
-
-@dataclass(frozen=True, eq=False)
-class AxisBracket:
-    """Bounds on one axis for y in each public cell and t in the support of each bin.
-
-    Attributes
-    ----------
-    kernel, error : array (cells, bins)
-        kappa, at least K(y - t); and rho, at least ``|r_y(t)|``.
-    """
-
-    kernel: FloatArray
-    error: FloatArray
-
-
-@lru_cache(maxsize=16)
-def axis_bracket(
-    kernel: Kernel, k: int, h: int, bins: AxisBins, counted: tuple[int, int], cells: int
-) -> AxisBracket:
-    """Bound K and what a release of `bins` misses of it, on so many equal cells of y.
-
-    Parameters
-    ----------
-    counted : (int, int)
-        Cells and degree of the bins that count the records; they may be others.
-
-    Examples
-    --------
-    >>> from dbern.bernstein.kernels import Gaussian
-    >>> bins = axis_bins(Gaussian(0.2), k=40, cells=8)
-    >>> found = axis_bracket(Gaussian(0.2), 40, 8, bins, (8, 2), cells=16)
-    >>> found.error.shape, bool(found.error.max() < 0.1 * found.kernel.max())
-    ((16, 10), True)
-    """
-    coefficients = iterated_matrix(k, h) @ bins.synthesis
-    largest = OUTWARD * _missed(kernel, k, coefficients, bins, cells)
-    largest += _FLOATS * (kernel.peak + kernel.slope + float(np.abs(coefficients).max()))
-    return AxisBracket(_kernel_maxima(kernel, counted, cells), _over_supports(largest, counted))
-
-
-def brackets_of(
-    kernels: Sequence[Kernel],
-    k: Sequence[int],
-    h: Sequence[int],
-    bins: Sequence[AxisBins],
-    counted: Sequence[AxisBins],
-) -> list[AxisBracket]:
-    """Axis by axis, on public cells of half a bin or so; of the `counted` bins' records."""
-    most = int(_MOST_CELLS ** (1 / len(kernels)))
-    found = []
-    for kernel, degree, order, own, other in zip(kernels, k, h, bins, counted, strict=True):
-        cells = min(most, _CELLS_A_BIN * max(own.cells, other.cells))
-        shape = (other.cells, other.degree)
-        found.append(axis_bracket(kernel, degree, order, own, shape, cells))
-    return found
-
-
-def telescoped(axes: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """``prod (a_i + b_i) - prod a_i`` for every combination of entries of the axes; outward."""
-    whole, grown = np.ones(()), np.ones(())
-    for size, error in axes:
-        whole = np.multiply.outer(whole, size)
-        grown = np.multiply.outer(grown, size + error)
-    return np.asarray(OUTWARD * (grown - whole) + 2.0**-45 * grown)
-
-
-def norms(brackets: Sequence[AxisBracket], order: float) -> FloatArray:
-    """Bound ``|e(I)|`` in an l_p norm for every cell, by the triangle inequality; l1 exactly."""
-    axes = [(_norm(one.kernel, order), _norm(one.error, order)) for one in brackets]
-    return telescoped(axes)
-
-
-def _norm(rows: FloatArray, order: float) -> FloatArray:
-    return np.asarray(OUTWARD * np.linalg.norm(rows, ord=order, axis=1))
-
-
-def _missed(
-    kernel: Kernel, k: int, coefficients: FloatArray, bins: AxisBins, cells: int
-) -> FloatArray:
-    """Bound ``|r|`` for each cell of y and each of the bins, (cells, bins.cells)."""
-    pieces = _Pieces.of(kernel, k, coefficients, bins, cells)
-    nearest, farthest = _distances(cells, *_ends(bins))
-    found = kernel(nearest) + pieces.largest()
-    allowed = max(_SHARE * pieces.seen(), _TRUNCATION * kernel.peak) / 2
-    touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
-    kinked = np.any([np.zeros(found.shape, bool), *touched], axis=0)
-    near = found > allowed  # elsewhere r is as small as K and its release themselves
-    for bound, chosen in ((pieces.enclosed, near & ~kinked), (pieces.sampled, near & kinked)):
-        for boxes in _blocks(chosen):
-            found[boxes] = np.minimum(found[boxes], bound(*boxes, allowed))
-    return found
-
-
-def _blocks(chosen: BoolArray) -> Iterator[tuple[Int64Array, Int64Array]]:
-    """Cells of y and of the bins, some pairs at a time: those together that are as far apart."""
-    rows, columns = np.nonzero(chosen)
-    order = np.argsort(rows * chosen.shape[1] - columns * len(chosen), kind="stable")
-    rows, columns = rows[order], columns[order]
-    for first in range(0, len(rows), _BOXES):
-        yield rows[first : first + _BOXES], columns[first : first + _BOXES]
-
-
-@dataclass(frozen=True, eq=False)
-class _Pieces:
-    """On each cell of y, Chebyshev polynomials in place of all a_j: see the top of the module.
-
-    Attributes
-    ----------
-    terms : array (cells, nodes, bins)
-        Their coefficients.
-    cut, tail : float
-        What they miss of any a_j, and polynomials of their degree of K on a box without kinks.
-    """
-
-    kernel: Kernel
-    bins: AxisBins
-    terms: FloatArray
-    cut: float
-    tail: float
-
-    @classmethod
-    def of(
-        cls, kernel: Kernel, k: int, coefficients: FloatArray, bins: AxisBins, cells: int
-    ) -> _Pieces:
-        """Interpolate in the fewest nodes that miss next to nothing, `_MOST_NODES` at most.
-
-        In m nodes ``2 (w / 4)^m sup |f^(m)| / m!`` is missed of f on an interval of w; a derivative
-        of a_j is a mixture of its coefficients.
-        """
-        radius, most = 0.5 / cells + 0.5 / bins.cells, _TRUNCATION * kernel.peak
-        degree, tail = kernel.degree_for(_TRUNCATION, radius)  # 8 and more: boxes may want less
-        while degree > 1 and (more := tail + kernel.chebyshev_bound(degree, radius)) <= most:
-            degree, tail = degree - 1, OUTWARD * more
-        if degree >= _MOST_LOCAL:
-            degree, tail = 0, math.inf
-        for count in range(max(degree, bins.degree) + 1, _MOST_LOCAL + 1):
-            steps = np.abs(np.diff(coefficients, n=count, axis=0)).max(initial=0.0)
-            shares = ((k - i) / (4 * cells * (i + 1)) for i in range(count))
-            cut = OUTWARD * 2 * float(steps) * math.prod(shares)
-            if cut <= most:
-                break
-        offsets, analysis = _chebyshev(count)
-        y = (np.arange(cells)[:, None] + (1 + offsets) / 2) / cells
-        values = bernstein_basis(y.reshape(-1), k) @ coefficients
-        return cls(kernel, bins, analysis @ values.reshape(cells, count, -1), cut, tail)
-
-    def largest(self) -> FloatArray:
-        """Bound ``|sum_j a_j beta_j|``, a mixture of a_j, for cells of y and of the bins."""
-        sizes = np.abs(self.terms).sum(axis=1) + self.cut
-        return np.asarray(OUTWARD * sliding_window_view(sizes, self.bins.degree + 1, 1).max(axis=2))
-
-    def seen(self) -> float:
-        """The largest ``|r|`` at some places, in the middle of each cell of y."""
-        places = np.linspace(-1.0, 1.0, _COARSE + 1)
-        middle = np.cos(np.arange(self.terms.shape[1]) * (np.pi / 2)) @ self.terms
-        y = (np.arange(len(middle))[:, None] + 0.5) / len(middle)
-        largest = 0.0
-        of_places = np.transpose(local_weights(places, self.bins.degree))
-        for place, weights in zip(places, of_places, strict=True):
-            error = self.kernel(
-                y - (np.arange(self.bins.cells) + (1 + place) / 2) / self.bins.cells
-            )
-            for r, weight in enumerate(weights):
-                error -= weight * middle[:, r : r + self.bins.cells]
-            largest = max(largest, float(np.abs(error).max()))
-        return largest
-
-    def enclosed(self, rows: Int64Array, columns: Int64Array, allowed: float) -> FloatArray:
-        """Bound ``|r|`` on boxes (m,) without a kink: those are polynomials but for the tail."""
-        count = self.terms.shape[1]
-        terms = self._bumps(rows, columns) - self._released(rows, columns)
-        sizes, squares = np.abs(terms), np.arange(count) ** 2
-        bends = sizes.sum(axis=2) @ squares, sizes.sum(axis=1) @ squares
-        steps = [_steps(np.pi, bend, allowed, count) for bend in bends]
-        in_y, in_t = (_polynomials(np.linspace(0, np.pi, one + 1), count) for one in steps)
-        found = np.abs(in_y @ terms @ in_t.T).max(axis=(1, 2))
-        found += _between((np.pi, np.pi), bends, steps)
-        lebesgue = 1 + 2 / np.pi * math.log(count)
-        return np.asarray(found + self.cut + (1 + lebesgue**2) * self.tail)
-
-    def _bumps(self, rows: Int64Array, columns: Int64Array) -> FloatArray:
-        """K on boxes (m,), which depends on how far they are apart: coefficients as `_released`."""
-        apart = rows * self.bins.cells - columns * len(self.terms)
-        _, first, same = np.unique(apart, return_index=True, return_inverse=True)
-        offsets, analysis = _chebyshev(self.terms.shape[1])
-        y, t = self._places(rows[first], columns[first], offsets, offsets)
-        return np.asarray(
-            (analysis @ self.kernel(y[:, :, None] - t[:, None, :]) @ analysis.T)[same]
-        )
-
-    def sampled(self, rows: Int64Array, columns: Int64Array, allowed: float) -> FloatArray:
-        """Bound ``|r|`` on boxes (m,) by a grid and by places on their kinks."""
-        count, widths = self.terms.shape[1], (1 / len(self.terms), 1 / self.bins.cells)
-        terms = self._released(rows, columns)
-        sizes, first = np.abs(terms), np.arange(count) ** 2
-        second = first * (first - 1) / 3
-        of_y, of_t = (2 / width for width in widths)
-        in_y = of_y**2 * (sizes.sum(axis=2) @ second)
-        in_t = of_t**2 * (sizes.sum(axis=1) @ second)
-        along = in_y + 2 * of_y * of_t * (sizes @ first @ first) + in_t
-        smooth = self.kernel.curvature
-        bends = smooth + in_y, np.maximum(smooth + in_t, along)
-        steps = [_steps(*each, allowed, 1) for each in zip(widths, bends, strict=True)]
-        in_y, in_t = (np.linspace(-1.0, 1.0, one + 1) for one in steps)
-        y, t = self._places(rows, columns, in_y, in_t)
-        released = _polynomials(np.arccos(in_y), count) @ terms
-        released = released @ _polynomials(np.arccos(in_t), count).T
-        found = np.abs(self.kernel(y[:, :, None] - t[:, None, :]) - released).max(axis=(1, 2))
-        for kink in self.kernel.kinks:
-            for apart in (-kink, kink):
-                for line in ((t + apart, t), (y, y - apart)):
-                    found = np.maximum(found, self._on_kink(rows, columns, terms, *line))
-        return np.asarray(found + _between(widths, bends, steps) + self.cut)
-
-    def _on_kink(
-        self,
-        rows: Int64Array,
-        columns: Int64Array,
-        terms: FloatArray,
-        y: FloatArray,
-        t: FloatArray,
-    ) -> FloatArray:
-        """The largest ``|r|`` at places (m, q), or at those of the boxes (m,) next to them."""
-        in_y = np.clip(2 * (y * len(self.terms) - rows[:, None]) - 1, -1.0, 1.0)
-        in_t = np.clip(2 * (t * self.bins.cells - columns[:, None]) - 1, -1.0, 1.0)
-        y, t = self._places(rows, columns, in_y, in_t)
-        of_y, of_t = (_polynomials(np.arccos(one), terms.shape[1]) for one in (in_y, in_t))
-        return np.asarray(
-            np.abs(self.kernel(y - t) - (of_y @ terms * of_t).sum(axis=2)).max(axis=1)
-        )
-
-    def _places(
-        self, rows: Int64Array, columns: Int64Array, in_y: FloatArray, in_t: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Of offsets in [-1, 1] from the middle of cells."""
-        y = (rows[:, None] + (1 + in_y) / 2) / len(self.terms)
-        return y, (columns[:, None] + (1 + in_t) / 2) / self.bins.cells
-
-    def _released(self, rows: Int64Array, columns: Int64Array) -> FloatArray:
-        """``sum_j a_j beta_j`` on boxes (m,): coefficients of ``T_a T_b``, (m, nodes, nodes)."""
-        offsets, analysis = _chebyshev(self.terms.shape[1])
-        weights = np.stack(local_weights(offsets, self.bins.degree)) @ analysis.T
-        own = sliding_window_view(self.terms, self.bins.degree + 1, 2)[rows, :, columns]
-        return np.asarray(own @ weights)
-
-
-def _chebyshev(count: int) -> tuple[FloatArray, FloatArray]:
-    """Nodes in [-1, 1], and what takes values there to coefficients of T_0, T_1, .."""
-    angles = (np.arange(count) + 0.5) * np.pi / count
-    analysis = _polynomials(angles, count).T * (2 / count)
-    analysis[0] /= 2
-    return np.cos(angles), analysis
-
-
-def _polynomials(angles: FloatArray, count: int) -> FloatArray:
-    """``T_a(cos theta)``, (.., count)."""
-    return np.cos(angles[..., None] * np.arange(count))
-
-
-def _steps(width: float, bends: FloatArray, allowed: float, least: int) -> int:
-    """Parts of a width: as few as have at most `allowed` between their ends, or the most."""
-    parts = width * math.sqrt(float(bends.max()) / (8 * allowed))
-    return math.ceil(min(max(parts, least), _MOST_STEPS))
-
-
-def _between(
-    widths: Sequence[float], bends: Sequence[FloatArray], steps: Sequence[int]
-) -> FloatArray:
-    """Bound what functions (m,) exceed their values on a grid by; `bends` bound their second
-    derivatives in either direction.
-    """
-    axes = zip(widths, bends, steps, strict=True)
-    return sum(((width / parts) ** 2 / 8 * bend for width, bend, parts in axes), start=np.zeros(()))
-
-
-def _ends(bins: AxisBins) -> tuple[FloatArray, FloatArray]:
-    """The low and the high ends of the bins' cells."""
-    return np.arange(bins.cells) / bins.cells, np.arange(1, bins.cells + 1) / bins.cells
-
-
-def _kernel_maxima(kernel: Kernel, counted: tuple[int, int], cells: int) -> FloatArray:
-    """K at the least distance, as it falls away from its center."""
-    of_bins, degree = counted
-    bins = np.arange(of_bins + degree)
-    low, high = np.maximum(bins - degree, 0) / of_bins, np.minimum(bins + 1, of_bins) / of_bins
-    nearest, _ = _distances(cells, low, high)
-    return np.asarray(OUTWARD * kernel(nearest) + _FLOATS * kernel.peak)
-
-
-def _distances(cells: int, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The least and the largest between a cell of y and an interval, (cells, intervals)."""
-    start = np.arange(cells)[:, None] / cells
-    stop = start + 1 / cells
-    margin = 2.0**-50
-    nearest = np.maximum(np.maximum(low - stop, start - high) - margin, 0.0)
-    return nearest, np.maximum(stop - low, high - start) + margin
-
-
-def _over_supports(largest: FloatArray, counted: tuple[int, int]) -> FloatArray:
-    """The largest over the cells that the support of each counting bin meets."""
-    of_bins, degree = counted
-    own = largest.shape[1]
-    found = np.empty((len(largest), of_bins + degree))
-    for j in range(of_bins + degree):
-        first = max(j - degree, 0) * own // of_bins
-        last = -(-min(j + 1, of_bins) * own // of_bins)
-        found[:, j] = largest[:, first:last].max(axis=1)
-    return found
 
 
 # --- The strategy

@@ -32,7 +32,6 @@ from dbern.erm.spaces import (
 )
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget
-from dbern.privacy.mechanism import Noise
 from dbern.strategies.moments import MOST_COLUMNS, MOST_NUMBERS
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.base import Learner, Lengths, Way, response_of

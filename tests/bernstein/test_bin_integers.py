@@ -17,7 +17,8 @@ from dbern.counting.loops import add_rows
 from dbern.counting.rows import Rows
 from dbern.data.domain import Axis, Domain
 from dbern.strategies.base import Lattice
-from dbern.strategies.bins import DEGREES, AxisBins, BinnedStrategy, cell_of
+from dbern.strategies.bins import DEGREES, AxisBins, BinnedStrategy
+from dbern.strategies.splines import cell_of
 
 BITS = 40
 CELLS = (3, 1, 2)

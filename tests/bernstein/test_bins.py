@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 from dbern.bernstein.basis import bernstein_basis, iterated_basis, iterated_matrix
 from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.strategies.approximation import released_translates
-from dbern.strategies.bins import (
-    AxisBins,
-    axis_bins,
-    bin_matrix,
-    cell_of,
-    lattice_bumps,
-    lattice_miss,
-    local_weights,
-)
+from dbern.strategies.bins import AxisBins, axis_bins, lattice_bumps, lattice_miss
+from dbern.strategies.splines import bin_matrix, cell_of, local_weights
 
 
 def b_spline(x: Fraction, degree: int) -> Fraction:

@@ -23,9 +23,11 @@ from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
-from dbern.strategies import bins as module
+from dbern.strategies import brackets as module
 from dbern.strategies.bias import KernelMixture
-from dbern.strategies.bins import DEGREES, axis_bins, axis_bracket, bin_matrix
+from dbern.strategies.bins import DEGREES, axis_bins
+from dbern.strategies.brackets import axis_bracket
+from dbern.strategies.splines import bin_matrix
 from dbern.synopsis import bands
 
 AXES = "xyz"
@@ -105,6 +107,50 @@ def test_a_bracket_of_other_bins_than_those_counted():
     assert (size <= bound).all()
 
 
+def shares(cells, degree):
+    """Of records that are spread evenly, in the bins."""
+    return bin_matrix((np.arange(64 * cells) + 0.5) / (64 * cells), cells, degree).mean(axis=0)
+
+
+@pytest.mark.parametrize(("name", "degree", "most"), [("gaussian", 3, 1.2), ("triangle", 2, 2.0)])
+def test_brackets_are_closer_than_the_largest_over_supports(name, degree, most):
+    kernel, even = kernel_of(name, 0.1), shares(16, degree)
+    bins = axis_bins(kernel, 60, 16, degree, 12)
+    found = axis_bracket(kernel, 60, 12, bins, (16, degree), 32)
+    boxes = module._Boxes.of(kernel, 60, 12, bins, 32)
+    wide = module._over_supports(boxes.whole.max(axis=2), (16, degree))
+    assert (found.error @ even).max() < 0.85 * (wide @ even).max()
+    inside = slice(8, 24)  # where the kernel's integral is one
+    narrow, twice = found.kernel @ even, module._kernel_maxima(kernel, (16, degree), 32) @ even
+    assert narrow[inside].max() < most < 0.9 * twice[inside].max()
+
+
+@pytest.mark.parametrize("planted", ["missed", "highest"])
+def test_a_spline_near_what_is_missed_is_no_bound(planted, monkeypatch):
+    """It is raised by what exceeds it; and that of K by what the release misses of it."""
+    kernel = kernel_of("triangle", 0.1)
+    bins = axis_bins(kernel, 60, 16, 2, 12)
+    y, t, size = worst_places(kernel, 60, 12, bins, 32, 100)
+    cell = np.minimum((y * 32).astype(int), 31)
+
+    def holds() -> bool:
+        axis_bracket.cache_clear()
+        found = axis_bracket(kernel, 60, 12, bins, (16, 2), 32)
+        beta = bin_matrix(t, 16, 2)
+        error, kappa = ((one[cell] * beta).sum(axis=1) for one in (found.error, found.kernel))
+        return bool((size <= error).all() and (kernel(y - t) <= kappa).all())
+
+    assert holds()
+    if planted == "missed":
+        whole = module._Boxes.of(kernel, 60, 12, bins, 32).whole
+        monkeypatch.setattr(module._Boxes, "missed", lambda *_: 0.0 * whole)
+    else:
+        highest = module._Pieces.highest
+        monkeypatch.setattr(module._Pieces, "highest", lambda pieces: 0.8 * highest(pieces))
+    assert not holds()
+    axis_bracket.cache_clear()
+
+
 def of_polynomials_alone(*given, found=module._Pieces.of):
     return replace(found(*given), cut=0.0, tail=0.0)
 
@@ -112,9 +158,9 @@ def of_polynomials_alone(*given, found=module._Pieces.of):
 @pytest.mark.parametrize(
     ("name", "bandwidth", "cells", "most", "planted", "wrong"),
     [
-        ("gaussian", 0.15, 10, {"_MOST_STEPS": 1}, "_between", lambda *_: 0.0),
-        ("triangle", 0.15, 10, {"_MOST_STEPS": 1}, "_between", lambda *_: 0.0),
-        ("laplace", 0.3, 40, {"_SHARE": 0.3}, "_on_kink", lambda *_: 0.0),
+        ("gaussian", 0.15, 10, {"_MOST_STEPS": 1}, "_between", lambda *_: np.zeros(1)),
+        ("triangle", 0.15, 10, {"_MOST_STEPS": 1}, "_between", lambda *_: np.zeros(1)),
+        ("laplace", 0.3, 40, {"_SHARE": 0.3}, "_on_kink", lambda *_: np.zeros(1)),
         ("gaussian", 0.05, 2, {"_MOST_LOCAL": 12}, "of", of_polynomials_alone),
     ],
 )
@@ -131,6 +177,7 @@ def test_what_a_bracket_leaves_out_is_covered(
 
     def bounds() -> np.ndarray:
         axis_bracket.cache_clear()
+        module._Boxes.of.cache_clear()
         error = axis_bracket(kernel, 60, 12, bins, (16, 2), cells).error
         return (error[cell] * bin_matrix(t, 16, 2)).sum(axis=1)
 
@@ -138,6 +185,7 @@ def test_what_a_bracket_leaves_out_is_covered(
     monkeypatch.setattr(module if planted == "_between" else module._Pieces, planted, wrong)
     assert (size > bounds()).any()
     axis_bracket.cache_clear()
+    module._Boxes.of.cache_clear()
 
 
 def test_on_small_boxes_few_terms_miss_no_more_of_the_kernel_than_is_said(monkeypatch):

@@ -17,7 +17,7 @@ from dbern.data.domain import Axis, Domain, Response
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
 from dbern.strategies.base import Lattice, LatticeStrategy
-from dbern.strategies.bins import bin_matrix
+from dbern.strategies.splines import bin_matrix
 from dbern.targets import priestley_chao as gaps
 from dbern.targets import priestley_chao as ordering
 from dbern.targets.priestley_chao import GapAccumulator, GapSum

@@ -21,7 +21,7 @@ from functools import lru_cache
 import numpy as np
 
 from dbern.bernstein.kernels import Kernel
-from dbern.strategies.bins import bin_matrix
+from dbern.strategies.splines import bin_matrix
 from dbern.synopsis.questions.splines import AxisSplines, Sides
 from dbern.types import UNIT_ROUNDOFF, BoolArray, FloatArray
 

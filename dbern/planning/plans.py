@@ -18,7 +18,8 @@ from dbern.data.domain import Domain
 from dbern.data.parquet import BATCH_ROWS, READERS, FileFacts, reading_bytes
 from dbern.planning.asked import told_width
 from dbern.planning.choose import Problem
-from dbern.planning.spec import ReleaseSpec, described
+from dbern.planning.sections import described
+from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.contract import array_names
 from dbern.privacy.families import family_of, noise_law

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -194,22 +195,25 @@ def enclose(strategy: Strategy, h: Sequence[int], oversampling: int) -> Enclosur
             factor *= axis_factor
         return Enclosure(bases, factor, 0.0)
     for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True):
-        degree, norm, tail = _effective_degree(k, matrix)
+        degree, norm, tail = effective_degree(k, matrix)
         nodes, axis_factor = enclosing_nodes(degree, oversampling)
         bases.append(bernstein_basis(nodes, k) @ matrix)
         factor, whole, grown = factor * axis_factor, whole * norm, grown * (norm + 2 * tail)
     return Enclosure(bases, factor, OUTWARD * (1 + factor) * (grown - whole))
 
 
-def _effective_degree(k: int, matrix: FloatArray) -> tuple[int, float, float]:
-    """The degree D, a bound on the norm, and what the Chebyshev coefficients beyond D sum to."""
+def effective_degree(k: int, matrix: FloatArray, cut: float = _CUT) -> tuple[int, float, float]:
+    """Return the degree D of a map to polynomials, a bound on the norm, and a tail.
+
+    That is what the Chebyshev coefficients beyond D sum to: `cut` times the norm, or hardly more.
+    """
     odd, quarter = 2 * np.arange(k + 1) + 1, np.pi / (2 * (k + 1))
     values = bernstein_basis((1 - np.cos(odd * quarter)) / 2, k) @ matrix
     cosines = np.cos(np.arange(k + 1)[:, None] * odd % (4 * (k + 1)) * quarter)  # exact turns
     coefficients = 2 * np.abs(cosines @ values).sum(axis=1) / (k + 1)
     tails = np.append(np.cumsum(coefficients[::-1])[::-1], 0.0)  # of degree a and beyond
     norm = float(tails[0])
-    degree = max(1, int(np.argmax(tails <= _CUT * np.abs(values).sum(axis=1).max())) - 1)
+    degree = max(1, int(np.argmax(tails <= cut * np.abs(values).sum(axis=1).max())) - 1)
     return degree, norm, float(tails[degree + 1]) + _ROUNDING * norm
 
 
@@ -414,6 +418,27 @@ def combined(
         lower_bound=least.value,
         lower_bound_kind=least.kind,
     )
+
+
+PROMISE_SHARE = Fraction(1, 20)
+"""Of beta, for the noise of a promise about the data at hand."""
+
+
+def told_error(law: Noise, released: float, facts: Mapping[str, Any], beta: Fraction) -> float:
+    """Bound what bins miss of the data at hand, in data units: a component's `promise`.
+
+    With probability ``1 - beta``: noise from above alone makes it wrong, and that of every law is
+    symmetric.
+
+    Parameters
+    ----------
+    released : float
+        The released number with what it may be off by but for its noise.
+    facts : mapping
+        ``factor`` and ``rest``: `dbern.planning.tuning`.
+    """
+    reached = family_of(law).tail(law, 1, 2 * beta)
+    return OUTWARD * float(facts["factor"] * max(0.0, released + reached) + facts["rest"])
 
 
 # --- What a reader is told

@@ -40,6 +40,7 @@ from dbern.planning.sections import (
     ValuesTable,
     protection_of,
 )
+from dbern.planning.tuning import tune_of, tuned, tuned_parts
 from dbern.privacy.budget import Budget, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
@@ -186,6 +187,11 @@ class ReleaseSpec(Section):
         return self._parsed.beta
 
     @property
+    def tune(self) -> Fraction:
+        """The share of the budget that a promise for the data at hand pays."""
+        return self._parsed.tune
+
+    @property
     def protection(self) -> Protection:
         """Which databases are neighbours."""
         return self._parsed.protection
@@ -293,6 +299,8 @@ class ReleaseSpec(Section):
         content = self.model_dump(mode="json", exclude_none=True)
         del content["release"]["output"], content["budget"]["ledger"]
         content["mechanism"].pop("h")
+        if not self.tune:  # releases had none
+            content["mechanism"].pop("tune")
         content["target"] |= self.learner.identity()
         return content
 
@@ -313,6 +321,7 @@ class _Parsed:
     families: tuple[NoiseFamily, ...]
     beta: Fraction
     protection: Protection
+    tune: Fraction
 
 
 def _parse(spec: ReleaseSpec) -> _Parsed:
@@ -349,8 +358,10 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f'data.response.points: "{learner.kind}" has no use for curves. Leave it out, or write '
             'kind = "functional-mean"'
         )
-    components = learner.components(schema)
-    require_one_charge(learner.kind, [(one.name, one.outputs, one.fraction) for one in components])
+    tune = tune_of(spec.mechanism.tune)
+    components = tuned(learner.components(schema), tune, learner.kind)
+    parts = [(one.name, one.outputs, one.fraction) for one in components]
+    require_one_charge(learner.kind, [*parts, *tuned_parts(tune)])
     require_counted(components)
     most = max((c.domain.dimensions for c in components if not c.entries), default=0)
     if most > MOST_AXES:
@@ -359,7 +370,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f"most {MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
     found = tuple(protect(one, protection, schema.unit) for one in components)
-    return _Parsed(schema, learner, found, charge, families, beta, protection)
+    return _Parsed(schema, learner, found, charge, families, beta, protection, tune)
 
 
 def _check_lists(learner: Learner, domain: Domain) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -422,6 +423,27 @@ def combined(
         lower_bound=least.value,
         lower_bound_kind=least.kind,
     )
+
+
+PROMISE_SHARE = Fraction(1, 20)
+"""Of beta, for the noise of a promise about the data at hand."""
+
+
+def told_error(law: Noise, released: float, facts: Mapping[str, Any], beta: Fraction) -> float:
+    """Bound what bins miss of the data at hand, in data units: a component's `promise`.
+
+    With probability ``1 - beta``: noise from above alone makes it wrong, and that of every law is
+    symmetric.
+
+    Parameters
+    ----------
+    released : float
+        The released number with what it may be off by but for its noise.
+    facts : mapping
+        ``factor`` and ``rest``: `dbern.planning.tuning`.
+    """
+    reached = family_of(law).tail(law, 1, 2 * beta)
+    return OUTWARD * float(facts["factor"] * max(0.0, released + reached) + facts["rest"])
 
 
 # --- What a reader is told

@@ -310,12 +310,12 @@ def check_keys(where: str, section: str, model: Any) -> None:
 
 
 def test_the_spec_page_has_every_key_and_its_default():
-    from dbern.planning import spec
+    from dbern.planning import sections as schema
     from dbern.targets import kinds, learner_of
 
     found = sections((ROOT / SPEC).read_text(encoding="utf-8"))
     for name in ("release", "data", "mechanism", "budget"):
-        check_keys(name, found[f"[{name}]"], getattr(spec, f"{name.title()}Section"))
+        check_keys(name, found[f"[{name}]"], getattr(schema, f"{name.title()}Section"))
     ours = [kind for kind in kinds() if learner_of(kind).__module__.startswith("dbern.")]
     for kind in ours:
         check_keys(kind, found[kind], learner_of(kind))

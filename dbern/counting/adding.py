@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dbern.counting.rows import Rows, Terms, require_inside
-from dbern.strategies.bins import local_weights
+from dbern.strategies.splines import local_weights
 from dbern.types import FloatArray, Int64Array
 
 _LOOPS = "dbern.counting.loops"

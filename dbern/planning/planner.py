@@ -56,7 +56,8 @@ from dbern.planning.plans import (
 )
 from dbern.planning.predicted import Reference
 from dbern.planning.spec import ReleaseSpec
-from dbern.privacy.budget import Budget
+from dbern.planning.tuning import promised, told_by, tune_notes, tuned_parts
+from dbern.privacy.budget import Budget, decimal_text
 from dbern.privacy.contract import Contract, Sensitivity, require_one_charge
 from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, named
 from dbern.privacy.mechanism import Noise
@@ -157,6 +158,7 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     if any(one.spent < 0 for one in measurements):  # it would hide a fraction in the sum
         raise SpecError(f'target.kind: "{spec.learner.kind}" spends less than 0. Write spent >= 0')
     spent = [(one.name, one.outputs, one.fraction + one.spent) for one in measurements]
+    spent += tuned_parts(spec.tune)
     require_one_charge(spec.learner.kind, spent)  # for n rows it may be another measurement
     settings = Settings.of(spec, n, sum(one.outputs for one in measurements))
     _refuse_questions(spec, measurements, settings)
@@ -165,6 +167,9 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     chosen_ways = _ways(measurements, settings, key_of(spec, n))
     chosen_ways = {one.name: _as_counted(one, chosen_ways) for one in measurements}
     found = [plan_measurement(one, settings, *chosen_ways[one.name]) for one in measurements]
+    functions = [one for one, _ in found]
+    if spec.tune:
+        found.append(plan_promise(measurements[0], functions[0], settings))
     planned = tuple(one for one, _ in found)
     counters = Counters.of([one for _, one in found], spec.records, spec.protection.unit, n)
     ways = [
@@ -179,7 +184,7 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         protection=spec.protection,
         calibration="paper" if settings.family.by_function else "tight",
         components=planned,
-        certificate=whole_certificate(spec.combination, planned),
+        certificate=whole_certificate(spec.combination, functions),
         cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.data.source or "")),
         notes=(
             *spec.learner.notes(n),
@@ -192,13 +197,15 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
                 for axis in spec.domain.lists
             ),
             *_without_delta(measurements, settings, chosen_ways),
+            *tune_notes(spec.tune),
         ),
         random_dp=random_privacy(spec.components, spec.charge),
         outlook=outlook_of(
-            list(zip(measurements, planned, strict=True)),
+            list(zip(measurements, functions, strict=True)),
             spec.combination,
             spec.domain,
-            lambda measurement: problem_of(measurement, settings, chosen_ways[measurement.name][2]),
+            lambda one: problem_of(one, settings, chosen_ways[one.name][2]),
+            planned[len(functions) :],
         ),
     )
 
@@ -288,6 +295,8 @@ class Settings:
         The most rows of a unit.
     questions : Questions, optional
         What the bins of rows are to answer, where that is more than the function.
+    tune : Fraction
+        The share of the budget that a promise for the data at hand pays.
     """
 
     families: tuple[NoiseFamily, ...]
@@ -302,6 +311,7 @@ class Settings:
     certified: bool
     reference: Reference | None
     questions: Questions | None = None
+    tune: Fraction = Fraction(0)
 
     @classmethod
     def of(cls, spec: ReleaseSpec, n: int, at_once: int) -> Settings:
@@ -324,6 +334,7 @@ class Settings:
             certified=spec.mechanism.objective == "certified",
             reference=spec.reference,
             questions=Questions.of(asked) if asked else None,
+            tune=spec.tune,
         )
 
     @property
@@ -383,6 +394,17 @@ def plan_measurement(
         entries=measurement.entries,
     )
     return planned, accumulator
+
+
+def plan_promise(
+    measurement: Measurement, planned: PlannedMeasurement, settings: Settings
+) -> tuple[PlannedMeasurement, Accumulator]:
+    """Plan what is released beside bins: how much they miss of the data at hand."""
+    own: Any = planned.strategy
+    finer, facts = told_by(measurement, own, planned.h, planned.certificate.noise, planned.arrays)
+    one = promised(measurement, finer, settings.tune)
+    found, accumulator = plan_measurement(one, settings, Entries(1), (), LAPLACE)
+    return replace(found, promise={**facts, "share": decimal_text(settings.tune)}), accumulator
 
 
 def with_kernels(
@@ -476,7 +498,7 @@ def choose(
         return *_corners(measurement, settings), family
     k, h = _given_k(measurement, settings), settings.per_axis("h", measurement.domain)
     if not any(released_kinds(one, measurement, settings) for one in settings.families):
-        _refuse_bins(measurement, noise)
+        _refuse_bins(measurement, settings)
     if family is PAPER:
         h = h or (_PAPER_H,) * measurement.domain.dimensions
         k = k or _paper_k(measurement, settings, max(h))
@@ -500,14 +522,16 @@ def choose(
     return best.strategy, best.h, family
 
 
-def _refuse_bins(measurement: Measurement, noise: str) -> None:
+def _refuse_bins(measurement: Measurement, settings: Settings) -> None:
     """Say which key needs the bins that a noise, or the paper's calibration, has not."""
     what, other = "shares and quantiles are told by bins", "leave out questions"
+    if settings.tune:
+        what, other = "a promise for these data is told by bins", 'write tune = "0"'
     if measurement.candidates:
         what, other = "bins choose a bandwidth", 'write numbers in place of bandwidth = "auto"'
     raise SpecError(
-        f'mechanism.noise, mechanism.calibration: {what}, and "{noise}" has none here. Write '
-        f'noise = "auto" and calibration = "tight", or {other}'
+        f'mechanism.noise, mechanism.calibration: {what}, and "{settings.noise}" has none here. '
+        f'Write noise = "auto" and calibration = "tight", or {other}'
     )
 
 
@@ -519,7 +543,7 @@ def asked_of(measurement: Measurement, settings: Settings) -> Questions | None:
 def released_kinds(family: NoiseFamily, measurement: Measurement, settings: Settings) -> list[str]:
     """Return what may be released with a family: where more is asked or chosen of bins, these."""
     named = [kind for kind, name in family.kinds.items() if settings.noise in ("auto", name)]
-    bins = measurement.candidates or asked_of(measurement, settings)
+    bins = measurement.candidates or asked_of(measurement, settings) or settings.tune
     return [kind for kind in named if kind == "binned" or not bins]
 
 
@@ -547,7 +571,7 @@ def _without_delta(
     a plan does not know the account.
     """
     one, *others = measurements
-    usual = one.kernels and not one.candidates and not settings.questions
+    usual = one.kernels and not (one.candidates or settings.questions or settings.tune)
     usual = usual and settings.noise == "auto"
     if others or not usual or not settings.charge.delta:
         return ()

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dbern.certificate import Certificate, Promises, printed_sum
+from dbern.certificate import PROMISE_SHARE, Certificate, Promises, printed_sum, told_error
 from dbern.combination import Combination
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
@@ -23,7 +23,9 @@ from dbern.data.domain import Domain
 from dbern.data.parquet import BATCH_ROWS, READERS, FileFacts, reading_bytes
 from dbern.planning.asked import told_width
 from dbern.planning.choose import Problem
-from dbern.planning.spec import ReleaseSpec, described
+from dbern.planning.sections import described
+from dbern.planning.spec import ReleaseSpec
+from dbern.planning.tuning import restored
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.contract import Sensitivity, array_names
 from dbern.privacy.families import NoiseFamily, family_of, noise_law
@@ -135,6 +137,8 @@ class PlannedMeasurement:
         noise, in unit-cube units.
     entries : tuple of str
         What the numbers of a vector are.
+    promise : dict
+        Of what tells how much bins miss of the data at hand: `dbern.planning.tuning.facts_of`.
     """
 
     name: str
@@ -152,6 +156,7 @@ class PlannedMeasurement:
     lattice_error: float
     released_error: float
     entries: tuple[str, ...] = ()
+    promise: dict[str, Any] = field(default_factory=dict)
 
     @property
     def lattice(self) -> Lattice | Box:
@@ -173,6 +178,8 @@ class PlannedMeasurement:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         content = asdict(replace(self, maps=()))
+        if not self.promise:  # plans had none
+            del content["promise"]
         content["maps"] = [map_to_dict(one) for one in self.maps]
         content["certificate"]["total"] = self.certificate.total
         return content
@@ -331,13 +338,22 @@ class ReleasePlan:
     def rho(self) -> Fraction | None:
         """What the release costs in zCDP: its planned laws' rhos together; half epsilon squared.
 
-        The latter where there is no delta; None where the guarantee is an (epsilon, delta) only.
+        The latter where there is no delta, and for each part where one is a promise; None where the
+        guarantee is an (epsilon, delta) only.
         """
-        if not self.charge.delta:
+        promised = any(one.promise for one in self.components)
+        if not self.charge.delta and not promised:
             return pure_rho(self.charge.epsilon)
-        laws = [component.noise.law for component in self.components]
-        rhos = [law_rho(law) for law in laws if (law_rho := family_of(law).rho)]
-        return rho_above(sum(rhos, Fraction(0))) if len(rhos) == len(laws) else None
+        rhos = [self._rho_of(one) for one in self.components]
+        known = [one for one in rhos if one is not None]
+        return rho_above(sum(known, Fraction(0))) if len(known) == len(rhos) else None
+
+    def _rho_of(self, one: PlannedMeasurement) -> Fraction | None:
+        tune = sum(Fraction(each.promise["share"]) for each in self.components if each.promise)
+        if one.promise or not self.charge.delta:
+            return pure_rho(self.charge.epsilon * (tune if one.promise else 1 - tune))
+        law_rho = family_of(one.noise.law).rho
+        return law_rho(one.noise.law) if law_rho else None
 
     @property
     def lattice(self) -> Lattice | Box:
@@ -349,12 +365,23 @@ class ReleasePlan:
         """What is released of the lattice values."""
         return self.components[0].strategy
 
+    def measurements(self, spec: ReleaseSpec) -> tuple[Measurement, ...]:
+        """What the components measure: what the learner releases, and what tells of its error."""
+        own, first = spec_for_rows(spec, self.n).components, self.components[0]
+        return (
+            *own,
+            *(
+                restored(own[0], first.strategy, first.h, one.promise, spec.tune)
+                for one in self.components
+                if one.promise
+            ),
+        )
+
     def counters(self, spec: ReleaseSpec) -> Counters:
         """The planned sums over records."""
-        own = spec_for_rows(spec, self.n).components
         parts = [
             one.restore(planned.strategy, self.n, planned.counting)
-            for one, planned in zip(own, self.components, strict=True)
+            for one, planned in zip(self.measurements(spec), self.components, strict=True)
         ]
         return Counters.of(parts, spec.records, self.protection.unit, self.n)
 
@@ -460,15 +487,11 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
     bound = f"Delta1 = {sense.l1:.6g}" if sense.l1 is not None else f"Delta2 = {sense.l2:.6g}"
     parts, total = printed_sum((sure.approximation, sure.rounding, sure.noise))
     size = one.lattice.size
-    shape = (
-        ("vector", f"{size} numbers")
-        if one.entries
-        else (
-            "lattice",
-            f"k {_per_axis(one.k)}, h {_per_axis(one.h)}: N = {size} coefficients{outputs}",
-        )
-    )
-    return [
+    lattice = f"k {_per_axis(one.k)}, h {_per_axis(one.h)}: N = {size} coefficients{outputs}"
+    shape = ("vector", f"{size} numbers") if one.entries else ("lattice", lattice)
+    if one.promise:
+        shape = ("number", "how much the bins miss of these data, told by finer ones")
+    lines = [
         shape,
         *([("", _released_as(one))] if one.maps else []),
         ("counted as", one.description),
@@ -476,11 +499,21 @@ def _component_lines(plan: ReleasePlan, one: PlannedMeasurement) -> list[tuple[s
         *(("", line) for line in sense.derivation),
         ("noise", f"exact {noise.kind.removeprefix('discrete-')}, scale {noise.scale:.6g}"),
         ("", f"on multiples of {noise.granularity:.4g}"),
+    ]
+    if one.promise:
+        return [*lines, ("promise", _told_by(one))]
+    return [
+        *lines,
         ("certificate", f"sup error <= {total} {_sure(plan, sure)}"),
         ("", "approximation {} + rounding {} + noise {}".format(*parts)),
         *([] if one.entries else [("", _first_part(one.approximation))]),
         ("", _compared(plan, one)),
     ]
+
+
+def _told_by(one: PlannedMeasurement) -> str:
+    factor, rest = one.promise["factor"], one.promise["rest"]
+    return f"approximation <= {factor:.4g} times the number and its noise, + {rest:.4g}"
 
 
 _NOT_DP = "this is not differential privacy: it says nothing of data from elsewhere"
@@ -516,7 +549,9 @@ def _sure(plan: ReleasePlan, sure: Certificate) -> str:
 def _guarantee(plan: ReleasePlan) -> str:
     if plan.rho is None:
         return "by advanced composition: no rho is known, a zcdp account cannot pay"
-    pure = "" if plan.charge.delta else ", half epsilon squared"
+    parts = ", half the squares of both parts" if len(plan.components) > 1 else ""
+    promised = any(one.promise for one in plan.components)
+    pure = "" if plan.charge.delta else parts if promised else ", half epsilon squared"
     return f"rho = {float(plan.rho):.6g} in zCDP{pure}"
 
 
@@ -553,6 +588,7 @@ def outlook_of(
     combination: Combination,
     domain: Domain,
     problem: Callable[[Measurement], Problem],
+    promises: Sequence[PlannedMeasurement] = (),
 ) -> Outlook:
     """Return that of sums of kernels over records; of others what their combination says.
 
@@ -560,6 +596,8 @@ def outlook_of(
     ----------
     problem : callable
         From a measurement to what its choice started from.
+    promises : sequence of PlannedMeasurement
+        What tells of the error for the data at hand.
     """
     sums = [one for one, _ in pairs if one.kernel_sum]
     density = len(sums) == len(pairs) and all(one.unit == 1 / domain.volume for one in sums)
@@ -578,6 +616,8 @@ def outlook_of(
         widths += [_evenly_spread(one, planned)] * one.outputs
     follows = unsigned and all(width is not None for width in widths)
     these = combination.error([width or 0.0 for width in widths]) if follows else None
+    if these is not None:
+        these = min([these, *(_told(pairs[0][1].certificate, one) for one in promises)])
     known = [error for error in errors if error is not None]
     expected = combination.error(known) if len(known) == len(errors) else None
     return Outlook(expected, these, extent, unit, questions=_asked(pairs, problem, expected))
@@ -615,6 +655,13 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
         axes.append((one.kernel @ shares, one.error @ shares))
     sure, found = planned.certificate, planned.unit * float(telescoped(axes).max())
     return min(found, sure.approximation) + sure.rounding + sure.noise
+
+
+def _told(sure: Certificate, one: PlannedMeasurement) -> float:
+    """What a promise will tell of evenly spread records."""
+    beta = Fraction(sure.beta) * PROMISE_SHARE
+    found = one.promise["even"] + one.lattice_error + one.released_error
+    return told_error(one.noise.law, found, one.promise, beta) + sure.rounding + sure.noise
 
 
 # --- What counting takes

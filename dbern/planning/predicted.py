@@ -21,7 +21,8 @@ from dbern.privacy.accuracy import independent_draws, public_stream
 from dbern.privacy.families import NoiseFamily
 from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Strategy
-from dbern.strategies.bins import bin_fit, bin_matrix, bump_places, lattice_bumps, prior
+from dbern.strategies.bins import bin_fit, bump_places, lattice_bumps, prior
+from dbern.strategies.splines import bin_matrix
 from dbern.types import FloatArray
 
 _DRAWS = 128

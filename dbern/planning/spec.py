@@ -8,20 +8,12 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-)
+from pydantic import Field, PrivateAttr, ValidationError
 
 from dbern.bernstein.basis import MOST_AXES, MOST_H, MOST_K
 from dbern.combination import Combination
@@ -35,242 +27,27 @@ from dbern.data.domain import (
     RecordSchema,
     Response,
     bounds_of,
-    moment_of,
 )
 from dbern.data.objects import check_url, is_url
 from dbern.errors import SpecError
-from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, exact
+from dbern.planning.sections import (
+    WITH_DELTA,
+    BudgetSection,
+    DataSection,
+    MechanismSection,
+    ReleaseSection,
+    TargetSection,
+    ValuesTable,
+    protection_of,
+)
+from dbern.planning.tuning import tune_of, tuned, tuned_parts
+from dbern.privacy.budget import Budget, Protection, exact
 from dbern.privacy.contract import require_one_charge
-from dbern.privacy.families import ADVANCED, FAMILIES, PAPER, NoiseFamily, named
+from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
 from dbern.system import importable, named_function
 from dbern.targets import Learner, learner_of
 from dbern.targets.base import Section, explain
 from dbern.types import FloatArray
-
-_WITH_DELTA = {name: one.with_delta for one in FAMILIES for name in one.kinds.values()}
-"""Whether a noise needs a delta, by its name."""
-
-# --- The sections of a spec
-
-_Filled = Annotated[str, Field(pattern=r"\S")]
-
-
-class ReleaseSection(Section):
-    """``[release]``: what it is called and where it goes."""
-
-    name: str = Field(description='name = "trip-density"')
-    output: _Filled = Field(description='output = "out/trip-density.zarr"')
-
-
-_UNIT = 'unit = { column = "user", max_contributions = 8 }'
-
-
-class UnitTable(Section):
-    """``unit = { column = .., max_contributions = .. }``."""
-
-    column: str = Field(min_length=1, description=_UNIT)
-    max_contributions: int = Field(description=_UNIT)
-
-
-def _from_text(value: Any) -> Any:
-    """Texts in ISO form are the dates and times that TOML has without quotes."""
-    return moment_of(value) if isinstance(value, str) else value
-
-
-_Category = bool | int | str
-_Bound = Annotated[float | datetime | date, BeforeValidator(_from_text)]
-_Bounds = Annotated[list[_Bound], Field(min_length=2, max_length=2)]
-
-
-class ValuesTable(Section):
-    """``column = { values = [..] }``: an axis of categories, and the public list of them."""
-
-    values: list[_Category]
-
-
-class LabelSection(Section):
-    """``[data.label]``: the column of classes, and the public list of them."""
-
-    column: str = Field(description='column = "churned"')
-    classes: list[_Category] = Field(
-        min_length=2, description='classes = ["no", "yes"]; with two, the second is +1'
-    )
-
-
-class ResponseSection(Section):
-    """``[data.response]``: the column of responses, and their public bounds."""
-
-    column: str = Field(description='column = "delay"')
-    bounds: _Bounds = Field(description="bounds = [-1.0, 1.0]")
-    points: int | None = Field(
-        None, ge=2, le=4096, description="points = 100, of curves the length of each list"
-    )
-
-
-class GroupSection(Section):
-    """``[data.group]``: the column of groups, and the public list of them."""
-
-    column: str = Field(description='column = "carrier"')
-    values: list[_Category] = Field(min_length=1, description='values = ["AA", "UA"]')
-
-
-class FilterSection(Section):
-    """``[data.filter]``: rows whose value is not in the public list count as missing records."""
-
-    column: str = Field(description='column = "status"')
-    values: list[_Category] = Field(min_length=1, description='values = ["done"]')
-
-
-class DataSection(Section):
-    """``[data]``: which records, and the public facts about them."""
-
-    source: str | None = Field(
-        None, description='source = "data/trips/*.parquet", unless a data frame is given as data='
-    )
-    bounds: dict[str, _Bounds | ValuesTable] = Field(
-        min_length=1,
-        description="[data.bounds] with one line per axis, such as x = [0.0, 10.0], "
-        'when = [2026-01-01, 2027-01-01], "trip.start.x" = [0.0, 10.0] or, of categories, '
-        'state = { values = ["NY", "CA"] } with whole numbers, true and false, or texts',
-    )
-    unit: Literal["row"] | UnitTable = Field("row", description=f'unit = "row" or {_UNIT}')
-    neighbors: Literal["replace-one", "add-or-remove-one"] = Field(
-        "replace-one", description='neighbors = "replace-one" or "add-or-remove-one"'
-    )
-    n: int | None = Field(None, ge=1, description="n = 2000000, the public number of rows")
-    normalizer: str | None = Field(
-        None, description='normalizer = "2000000" (a string), in place of a private n'
-    )
-    outside: Literal["drop", "clamp"] = Field("drop", description='outside = "drop" or "clamp"')
-    label: LabelSection | None = Field(
-        None, description='[data.label] with column and classes = ["no", "yes"]'
-    )
-    response: ResponseSection | None = Field(
-        None, description="[data.response] with column and bounds = [-1.0, 1.0]"
-    )
-    group: GroupSection | None = Field(
-        None, description='[data.group] with column and values = ["a", "b"]'
-    )
-    filter: FilterSection | None = Field(
-        None, description='[data.filter] with column and values = ["done"]'
-    )
-
-
-class TargetSection(Section):
-    """``[target]``: the learner and its public parameters."""
-
-    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
-
-    kind: str = Field(description='kind = "kernel-density"')
-
-
-_Whole = Annotated[int, Field(ge=1)]
-
-
-def _known_noise(name: str) -> str:
-    if name != "auto" and name not in _WITH_DELTA:
-        raise ValueError
-    return name
-
-
-class MechanismSection(Section):
-    """``[mechanism]``: lattice, order, noise and confidence."""
-
-    k: Literal["auto"] | _Whole | list[_Whole] = Field(
-        "auto", description='k = "auto", k = 20 or k = [20, 30]'
-    )
-    h: Literal["auto"] | _Whole | list[_Whole] = Field(
-        "auto", description='h = "auto", h = 4 or h = [4, 2]'
-    )
-    noise: Annotated[str, AfterValidator(_known_noise)] = Field("auto", description=(
-        'noise = "auto"; with delta = "0" "laplace", "spectral-laplace", "binned-laplace" or '
-        '"binned-k-norm", with a delta "discrete-gaussian", "spectral-gaussian", '
-        '"binned-gaussian" or "laplace-advanced"'
-    ))  # fmt: skip
-    calibration: Literal["tight", "paper"] = Field(
-        "tight", description='calibration = "tight" or "paper"'
-    )
-    beta: str = Field("0.05", description='beta = "0.05"')
-    objective: Literal["typical", "certified"] = Field(
-        "typical", description='objective = "typical" or "certified"'
-    )
-    reference: str = Field("uniform", description='reference = "uniform" or "module:name"')
-    questions: list[Literal["density", "mass", "cdf", "quantile"]] | None = Field(
-        None, min_length=1, description='questions = ["density", "mass", "cdf", "quantile"]'
-    )
-
-
-class BudgetSection(Section):
-    """``[budget]``: what is charged, exactly, and to whose account."""
-
-    epsilon: str = Field(description='epsilon = "1.0" (a string: budgets are exact)')
-    delta: str = Field("0", description='delta = "0" (a string: budgets are exact)')
-    ledger: _Filled = Field(description='ledger = "sqlite:///ledger.db"')
-    dataset: _Filled = Field(
-        description='dataset = "trips-2026", the name the budget was granted to'
-    )
-
-
-# --- Whom a spec protects
-
-_NORMALIZER = re.compile(r"[1-9]\d{0,11}|10{12}")
-
-
-def _unit(data: DataSection) -> PrivacyUnit:
-    if isinstance(data.unit, str):
-        return PrivacyUnit()
-    try:
-        return PrivacyUnit(data.unit.column, data.unit.max_contributions)
-    except SpecError as error:
-        raise SpecError(f"data.{error}") from None
-
-
-def protection_of(data: DataSection) -> Protection:
-    """Neighbours and unit of ``[data]``, with the n or the normalizer that goes with them.
-
-    Raises
-    ------
-    SpecError
-        Where another of the two is there, or none that is needed.
-    """
-    found = Protection(Neighbors(data.neighbors), _unit(data))
-    if not found.private_rows and data.normalizer is not None:
-        raise SpecError(
-            "data.normalizer: the number of rows is public when a row is replaced. Write "
-            "n = 2000000, or neither."
-        )
-    if found.private_rows and data.n is not None:
-        raise SpecError(
-            "data.n: the number of rows is private here. Write in its place normalizer = "
-            '"2000000", public and chosen without looking.'
-        )
-    if found.private_rows and data.normalizer is None:
-        raise SpecError(
-            'data.normalizer: is missing. Write normalizer = "2000000", a public number near that '
-            "of the rows, which is private here."
-        )
-    if data.normalizer is not None and not _NORMALIZER.fullmatch(data.normalizer):
-        raise SpecError(
-            'data.normalizer: must be a whole number from 1 to 10^12. Write normalizer = "2000000"'
-        )
-    return found
-
-
-def described(protection: Protection, n: int) -> tuple[str, ...]:
-    """Neighbours, unit and n in words, for a plan."""
-    if not protection.private_rows:
-        return (f"n = {n}, one row replaced",)
-    unit, change = protection.unit, "added or removed" if protection.added else "replaced"
-    rows = unit.max_contributions
-    lines = [f"sums are over {n}: their number is private; one row {change}"]
-    if unit.column is not None:
-        lines = [
-            f"sums are over {n}: their number is private",
-            f"one {unit.column} {change}, whose rows count up to {rows}, chosen by a keyed hash",
-            *([f"{rows} cost {rows} times the noise of 1"] if rows > 1 else []),
-        ]
-    return (*lines, f"the certificate is for up to {n} rows that count")
-
 
 # --- ReleaseSpec
 
@@ -410,6 +187,11 @@ class ReleaseSpec(Section):
         return self._parsed.beta
 
     @property
+    def tune(self) -> Fraction:
+        """The share of the budget that a promise for the data at hand pays."""
+        return self._parsed.tune
+
+    @property
     def protection(self) -> Protection:
         """Which databases are neighbours."""
         return self._parsed.protection
@@ -517,6 +299,8 @@ class ReleaseSpec(Section):
         content = self.model_dump(mode="json", exclude_none=True)
         del content["release"]["output"], content["budget"]["ledger"]
         content["mechanism"].pop("h")
+        if not self.tune:  # releases had none
+            content["mechanism"].pop("tune")
         content["target"] |= self.learner.identity()
         return content
 
@@ -537,6 +321,7 @@ class _Parsed:
     families: tuple[NoiseFamily, ...]
     beta: Fraction
     protection: Protection
+    tune: Fraction
 
 
 def _parse(spec: ReleaseSpec) -> _Parsed:
@@ -573,8 +358,10 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f'data.response.points: "{learner.kind}" has no use for curves. Leave it out, or write '
             'kind = "functional-mean"'
         )
-    components = learner.components(schema)
-    require_one_charge(learner.kind, [(one.name, one.outputs, one.fraction) for one in components])
+    tune = tune_of(spec.mechanism.tune)
+    components = tuned(learner.components(schema), tune, learner.kind)
+    parts = [(one.name, one.outputs, one.fraction) for one in components]
+    require_one_charge(learner.kind, [*parts, *tuned_parts(tune)])
     require_counted(components)
     most = max((c.domain.dimensions for c in components if not c.entries), default=0)
     if most > MOST_AXES:
@@ -583,7 +370,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f"most {MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
     found = tuple(protect(one, protection, schema.unit) for one in components)
-    return _Parsed(schema, learner, found, charge, families, beta, protection)
+    return _Parsed(schema, learner, found, charge, families, beta, protection, tune)
 
 
 def _check_lists(learner: Learner, domain: Domain) -> None:
@@ -620,7 +407,7 @@ def _protection(spec: ReleaseSpec) -> Protection:
 
 def _families(spec: ReleaseSpec, charge: Budget) -> tuple[NoiseFamily, ...]:
     noise, paper = spec.mechanism.noise, spec.mechanism.calibration == "paper"
-    with_delta = _WITH_DELTA.get(noise)
+    with_delta = WITH_DELTA.get(noise)
     if paper and with_delta is False and noise != PAPER.plain:
         raise SpecError(
             'mechanism.calibration: "paper" is proved for noise = "laplace" only. '

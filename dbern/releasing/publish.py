@@ -177,7 +177,7 @@ def _attributes(
         "components": [
             _described(component, planned, facts)
             for component, planned, facts in zip(
-                spec.components, plan.components, content["components"], strict=True
+                plan.measurements(spec), plan.components, content["components"], strict=True
             )
         ],
         "epsilon": decimal_text(plan.charge.epsilon),
@@ -211,6 +211,8 @@ def _described(
     if measurement.entries:
         axes: tuple[str, ...] = ()
         shown: dict[str, Any] = {"entries": list(measurement.entries)}
+        if planned.promise:
+            shown["promise"] = {key: planned.promise[key] for key in ("of", "factor", "rest")}
         if measurement.features is not None:
             names = ("axes", "constant", "grid")
             shown["features"] = dict(zip(names, measurement.features, strict=False))

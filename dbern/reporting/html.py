@@ -214,6 +214,8 @@ parts = [released(one, name) for one in facts["components"] for name in one["arr
 
 _WITH_LISTS = "# FORMAT.md says how values follow from what is stored: see combine and domain"
 
+_PROMISED = "del parts[-1]  # it tells of errors\n"
+
 _LINEAR = """\
 y, constant = np.array([position(name) for name in axes]), facts["combine"]["constant"]
 features = np.append(y, constant) if constant else y
@@ -323,6 +325,8 @@ def recipes(synopsis: Synopsis) -> dict[str, str]:
     combined = _COMBINED[combine.kind]
     linear = combine.constant is not None and combine.kind != LEAST_SQUARES
     combined = _LINEAR + combined if linear else combined
+    promised = any("promise" in one for one in synopsis.metadata["components"])
+    combined = _PROMISED + combined if promised else combined
     if combine.kind in BAYES:
         combined += _TWO_SCORES if len(combine.classes) == 2 else "value = np.array(scores)"
     return {

@@ -161,15 +161,18 @@ class Series:
     tail: float
 
     @classmethod
-    def of(cls, k: int, matrix: FloatArray) -> Series:
-        """Interpolate in k + 1 nodes, where ``b(y) M`` is exact but for rounding."""
+    def of(cls, k: int, matrix: FloatArray, cut: float = _CUT) -> Series:
+        """Interpolate in k + 1 nodes, where ``b(y) M`` is exact but for rounding.
+
+        What is left out is `cut` times the norm, or hardly more.
+        """
         cosines = _cosines(k + 1, k)
         values = bernstein_basis((1 - cosines[:, 1]) / 2, k) @ matrix
         coefficients = cosines.T @ values * (2 / (k + 1))
         coefficients[0] /= 2
         tails = np.cumsum(np.abs(coefficients).sum(axis=1)[::-1])[::-1]  # of degree a and beyond
         norm, largest = float(tails[0]), np.abs(values).sum(axis=1).max()
-        degree = max(1, int(np.argmax(np.append(tails, 0.0) <= _CUT * largest)) - 1)
+        degree = max(1, int(np.argmax(np.append(tails, 0.0) <= cut * largest)) - 1)
         left_out = float(tails[degree + 1]) if degree < k else 0.0
         return cls(coefficients[: degree + 1], norm, left_out + _ROUNDING * norm)
 

@@ -14,6 +14,11 @@ events hold at once, at every y, however the point was chosen, for whatever data
 worst database are not needed, and the smaller of both is taken cell by cell, as they hold surely.
 Nothing here reads anything but the release: it is post-processing.
 
+*A promise* (`dbern.planning.tuning`) is one released number that bounds the approximation of the
+planned operator everywhere, for these data: its event has `PROMISE_SHARE` of beta, and again the
+smallest is taken cell by cell. An order or rank chosen later is another operator, of which it says
+nothing.
+
 An order, rank or bandwidth chosen after the release is one of a public list: each of its candidates
 gets its part of beta, as the certificate's do.
 """
@@ -29,11 +34,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certificate import Certificate, LowerBound, strongest_bound
+from dbern.certificate import PROMISE_SHARE, Certificate, LowerBound, strongest_bound, told_error
 from dbern.privacy.budget import PrivacyUnit
-from dbern.privacy.families import family_of
+from dbern.privacy.families import family_of, noise_law
 from dbern.strategies.brackets import MOST_AXES, AxisBracket, brackets_of, norms
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothings
+from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray
 
 About: TypeAlias = Literal["these-data", "any-database"]
@@ -76,26 +82,48 @@ class ArrayBand:
 
 
 @dataclass(frozen=True)
+class Promised:
+    """A number that tells how much an array misses of the data at hand, and its component."""
+
+    number: ReleasedVector
+    facts: Mapping[str, Any]
+
+    def approximation(self, beta: Fraction) -> float:
+        """What is missed nowhere by more, in data units."""
+        errors = self.facts["errors"]
+        told = float(self.number.entries[0]) + errors["lattice"] + errors["released"]
+        law = noise_law(self.facts["noise"]["law"])
+        return told_error(law, told, self.facts["promise"], beta)
+
+
+@dataclass(frozen=True)
 class Bracketed:
     """An array, and the one whose bins count each of its records with at least its weight.
 
-    Both are bins of the same axes, and the function is a sum of kernels over records.
+    Both are bins of the same axes, and the function is a sum of kernels over records. Where there
+    is a promise, it is of the array.
     """
 
     array: ReleasedArray
     counted: ReleasedArray
+    promise: Promised | None = None
 
     def band(
         self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
     ) -> ArrayBand:
         """Its band about the data at hand; parameters as of `ReleasedArray.bound`."""
         array = self.array
-        sure = array.bound(smoothing, beta * (1 - BIAS_SHARE), at_once, selected=selected)
+        planned = smoothing == array.smoothing(array.order)
+        promise = self.promise if planned else None
+        rest = 1 - BIAS_SHARE - (PROMISE_SHARE if promise else 0)
+        sure = array.bound(smoothing, beta * rest, at_once, selected=selected)
         if selected:
             at_once *= len(smoothings(array.strategy, array.order))
         at_once *= array.approximation.choices
         found = self._approximation(smoothing, beta * BIAS_SHARE / at_once)
         table = np.minimum(found, sure.approximation)
+        if promise:
+            table = np.minimum(table, promise.approximation(beta * PROMISE_SHARE))
         whole = replace(sure, approximation=float(table.max()), beta=float(beta))
         return ArrayBand(whole, table, array.places)
 
@@ -120,11 +148,14 @@ class Bracketed:
         return brackets_of(array.kernels, array.lattice.k, smoothing.h, used, self.counted.bins)
 
 
-def bracketed(arrays: Sequence[ReleasedArray | ReleasedVector]) -> list[Bracketed | None]:
+def bracketed(
+    arrays: Sequence[ReleasedArray | ReleasedVector], store: ReleasedStore
+) -> list[Bracketed | None]:
     """For each array of a release what its band can follow; None where it can follow nothing.
 
     It can where both arrays are bins of the same axes, at most `MOST_AXES`.
     """
+    promises = _promises_of(store)
     functions = {one.name: one for one in arrays if isinstance(one, ReleasedArray)}
     found: list[Bracketed | None] = []
     for one in arrays:
@@ -135,7 +166,7 @@ def bracketed(arrays: Sequence[ReleasedArray | ReleasedVector]) -> list[Brackete
             continue
         same = (other.axes, other.oblique) == (array.axes, array.oblique)
         fits = same and array.kernels and array.bins and other.bins
-        found.append(Bracketed(array, other) if fits else None)
+        found.append(Bracketed(array, other, promises.get(array.name)) if fits else None)
     return found
 
 
@@ -165,3 +196,11 @@ def _weighed(values: FloatArray, brackets: Sequence[AxisBracket]) -> FloatArray:
             term = np.tensordot(term, one.error if axis == turn else grown, axes=(0, 1))
         total = total + term
     return np.asarray(total)
+
+
+def _promises_of(store: ReleasedStore) -> dict[str, Promised]:
+    return {
+        name: Promised(ReleasedVector(store, one["arrays"][0], one), one)
+        for one in store.attributes["components"]
+        for name in one.get("promise", {}).get("of", ())
+    }

@@ -332,6 +332,14 @@ class ObliqueFacts(Facts):
         return self
 
 
+class PromiseFacts(Facts):
+    """How an error of arrays follows from a number that is released beside them."""
+
+    of: Annotated[list[Name], Field(min_length=1)]
+    factor: _NotNegative
+    rest: _NotNegative
+
+
 class _FeaturesFacts(Facts):
     axes: Count
     constant: _NotNegative
@@ -465,6 +473,7 @@ class Component(Facts):
     oblique: ObliqueFacts = ABSENT
     entries: Annotated[list[Text], Field(min_length=1)] = ABSENT
     features: _FeaturesFacts = ABSENT
+    promise: PromiseFacts = ABSENT
     additive: bool = ABSENT
     counted_in: list[Name] = ABSENT
     sensitivity: _SensitivityFacts
@@ -480,9 +489,12 @@ class Component(Facts):
             apart = not self.axes and not any(map(self.declares, of_lattices))
             require(apart, "a vector has no lattice")
             require(not self.family, "a vector has no coordinates")
+            one = len(self.entries) == len(self.arrays) == 1
+            require(one or not self.declares("promise"), "promise: is of one number")
         else:
             needed = all(map(self.declares, ("k", "h", "approximation")))
             require(needed, "needs k, h and approximation, or entries")
+            require(not self.declares("promise"), "promise: is of one number")
             self._require_lattice()
         return self
 
@@ -565,12 +577,21 @@ class Released(Facts):
             counted = one.counted_in if one.declares("counted_in") else one.arrays
             fits = len(counted) == len(one.arrays) and set(counted) <= set(names)
             require(fits, "components: counted_in names an array that is not there")
+            told = one.promise.of if one.declares("promise") else ()
+            fits = set(told) <= {name for each in self.functions for name in each.arrays}
+            require(fits, "components: promise names an array that is not there")
+        require(self.functions, "components: there is no function")
         self._require_parts(domain)
         return self
 
+    @property
+    def functions(self) -> list[Component]:
+        """Return those that the function is made of."""
+        return [one for one in self.components if not one.declares("promise")]
+
     def _require_parts(self, domain: list[str]) -> None:
         """What `combine` makes the function of has to be there: so many functions and vectors."""
-        combine, parts = self.combine, [one for one in self.components for _ in one.arrays]
+        combine, parts = self.combine, [one for one in self.functions for _ in one.arrays]
         functions = sum(not one.vector for one in parts)
         vector = parts[-1].size if parts[-1].vector and functions == len(parts) - 1 else 0
         blocks = tuple(len(axis.values) for axis in self.domain.axes if axis.declares("values"))

@@ -39,7 +39,7 @@ from dbern.synopsis.points import (
     values_on_grid,
 )
 from dbern.synopsis.regression import Regression, ReleasedMoments
-from dbern.synopsis.store import ReleasedStore
+from dbern.synopsis.store import ReleasedStore, functions_of
 from dbern.system import LRUCache
 from dbern.types import FloatArray
 
@@ -441,7 +441,7 @@ class Synopsis:
 
     @cached_property
     def _bracketed(self) -> list[Bracketed | None]:
-        return bracketed(self.arrays)
+        return bracketed(self.arrays, self._store)
 
     def interval(
         self,
@@ -643,11 +643,8 @@ class Synopsis:
     @cached_property
     def arrays(self) -> tuple[ReleasedArray | ReleasedVector, ...]:
         """What was released, in the order of the combination."""
-        return tuple(
-            self._array(name, facts)
-            for facts in self.metadata["components"]
-            for name in facts["arrays"]
-        )
+        parts = ((name, one) for one in functions_of(self.metadata) for name in one["arrays"])
+        return tuple(self._array(name, facts) for name, facts in parts)
 
     def _array(self, name: str, facts: Mapping[str, Any]) -> ReleasedArray | ReleasedVector:
         if "entries" not in facts:

@@ -85,7 +85,7 @@ from dbern.synopsis.bands import About
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.points import Order, Points, plain
 from dbern.synopsis.reader import Synopsis, arrived
-from dbern.synopsis.store import ReleasedStore
+from dbern.synopsis.store import ReleasedStore, functions_of
 from dbern.types import FloatArray
 
 # --- Coefficients of a large lattice in a temporary file, where an operation needs all of an axis
@@ -556,7 +556,7 @@ class ShapedSynopsis(Synopsis):
         domain, density = self.domain, self.meaning == "density"
         return tuple(
             ShapedArray(self._store, name, facts, domain, self._shapes, density=density)
-            for facts in self.metadata["components"]
+            for facts in functions_of(self.metadata)
             for name in facts["arrays"]
         )
 

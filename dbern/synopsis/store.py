@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
@@ -141,6 +141,11 @@ SHARD_BYTES = 1 << 28
 
 _READERS = 8
 _LARGEST = 1e100  # number of a matrix: products of several stay finite
+
+
+def functions_of(facts: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the components that a synopsis's function is made of: all but promises."""
+    return [one for one in facts["components"] if "promise" not in one]
 
 
 class ReleasedStore:

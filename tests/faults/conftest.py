@@ -9,7 +9,7 @@ from typing import Any
 
 import processes
 import pytest
-from ranges import PERTURBED, Range
+from ranges import PERTURBED, TUNED, Range
 
 ALL = os.environ.get("DBERN_FAULTS") == "all"
 SAMPLE = 2
@@ -35,6 +35,12 @@ def local(cluster, tmp_path_factory):
 def perturbed(cluster, tmp_path_factory):
     """A release whose noise enters before what is staged."""
     return Range(tmp_path_factory.mktemp("perturbed"), cluster, spec=PERTURBED)
+
+
+@pytest.fixture(scope="session")
+def tuned(cluster, tmp_path_factory):
+    """A release of two centers: bins, and how much they miss."""
+    return Range(tmp_path_factory.mktemp("tuned"), cluster, spec=TUNED)
 
 
 @pytest.fixture(scope="session")

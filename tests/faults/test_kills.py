@@ -65,6 +65,20 @@ def test_a_perturbed_objective_has_the_same_bytes_for_one_charge(perturbed, plac
     perturbed.endure(project)
 
 
+@pytest.mark.parametrize(
+    ("place", "call", "when"),
+    [(f"{points.STAGING}.put", 1, "after"), (f"{points.STAGING}.seal", 1, "after"),
+     (f"{LEDGER}.spend", 1, "after"), ("dbern.releasing.publish:privatize", 1, "after"),
+     ("dbern.releasing.publish:privatize", 2, "after"), (f"{WRITER}.finish", 1, "before")],
+)  # fmt: skip
+def test_bins_and_what_tells_of_their_error_have_the_same_bytes_for_one_charge(
+    tuned, place, call, when
+):
+    project = tuned.project()
+    killed(tuned)(project, (place, call, when, "kill"))
+    tuned.endure(project)
+
+
 def test_killed_before_the_folder_says_whose_it_is(local):
     project = local.project()
     killed(local)(project, ("pathlib:Path.replace", 1, "before", "kill"))

@@ -1,0 +1,243 @@
+"""The sections of a spec: what its TOML may say, key by key, and whom it protects.
+
+What keys say of each other, and of what this version offers, `dbern.planning.spec` checks.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+
+from dbern.data.domain import moment_of
+from dbern.errors import SpecError
+from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
+from dbern.privacy.families import FAMILIES
+from dbern.targets.base import Section
+
+WITH_DELTA = {name: one.with_delta for one in FAMILIES for name in one.kinds.values()}
+"""Whether a noise needs a delta, by its name."""
+
+# --- The sections of a spec
+
+_Filled = Annotated[str, Field(pattern=r"\S")]
+
+
+class ReleaseSection(Section):
+    """``[release]``: what it is called and where it goes."""
+
+    name: str = Field(description='name = "trip-density"')
+    output: _Filled = Field(description='output = "out/trip-density.zarr"')
+
+
+_UNIT = 'unit = { column = "user", max_contributions = 8 }'
+
+
+class UnitTable(Section):
+    """``unit = { column = .., max_contributions = .. }``."""
+
+    column: str = Field(min_length=1, description=_UNIT)
+    max_contributions: int = Field(description=_UNIT)
+
+
+def _from_text(value: Any) -> Any:
+    """Texts in ISO form are the dates and times that TOML has without quotes."""
+    return moment_of(value) if isinstance(value, str) else value
+
+
+_Category = bool | int | str
+_Bound = Annotated[float | datetime | date, BeforeValidator(_from_text)]
+_Bounds = Annotated[list[_Bound], Field(min_length=2, max_length=2)]
+
+
+class ValuesTable(Section):
+    """``column = { values = [..] }``: an axis of categories, and the public list of them."""
+
+    values: list[_Category]
+
+
+class LabelSection(Section):
+    """``[data.label]``: the column of classes, and the public list of them."""
+
+    column: str = Field(description='column = "churned"')
+    classes: list[_Category] = Field(
+        min_length=2, description='classes = ["no", "yes"]; with two, the second is +1'
+    )
+
+
+class ResponseSection(Section):
+    """``[data.response]``: the column of responses, and their public bounds."""
+
+    column: str = Field(description='column = "delay"')
+    bounds: _Bounds = Field(description="bounds = [-1.0, 1.0]")
+    points: int | None = Field(
+        None, ge=2, le=4096, description="points = 100, of curves the length of each list"
+    )
+
+
+class GroupSection(Section):
+    """``[data.group]``: the column of groups, and the public list of them."""
+
+    column: str = Field(description='column = "carrier"')
+    values: list[_Category] = Field(min_length=1, description='values = ["AA", "UA"]')
+
+
+class FilterSection(Section):
+    """``[data.filter]``: rows whose value is not in the public list count as missing records."""
+
+    column: str = Field(description='column = "status"')
+    values: list[_Category] = Field(min_length=1, description='values = ["done"]')
+
+
+class DataSection(Section):
+    """``[data]``: which records, and the public facts about them."""
+
+    source: str | None = Field(
+        None, description='source = "data/trips/*.parquet", unless a data frame is given as data='
+    )
+    bounds: dict[str, _Bounds | ValuesTable] = Field(
+        min_length=1,
+        description="[data.bounds] with one line per axis, such as x = [0.0, 10.0], "
+        'when = [2026-01-01, 2027-01-01], "trip.start.x" = [0.0, 10.0] or, of categories, '
+        'state = { values = ["NY", "CA"] } with whole numbers, true and false, or texts',
+    )
+    unit: Literal["row"] | UnitTable = Field("row", description=f'unit = "row" or {_UNIT}')
+    neighbors: Literal["replace-one", "add-or-remove-one"] = Field(
+        "replace-one", description='neighbors = "replace-one" or "add-or-remove-one"'
+    )
+    n: int | None = Field(None, ge=1, description="n = 2000000, the public number of rows")
+    normalizer: str | None = Field(
+        None, description='normalizer = "2000000" (a string), in place of a private n'
+    )
+    outside: Literal["drop", "clamp"] = Field("drop", description='outside = "drop" or "clamp"')
+    label: LabelSection | None = Field(
+        None, description='[data.label] with column and classes = ["no", "yes"]'
+    )
+    response: ResponseSection | None = Field(
+        None, description="[data.response] with column and bounds = [-1.0, 1.0]"
+    )
+    group: GroupSection | None = Field(
+        None, description='[data.group] with column and values = ["a", "b"]'
+    )
+    filter: FilterSection | None = Field(
+        None, description='[data.filter] with column and values = ["done"]'
+    )
+
+
+class TargetSection(Section):
+    """``[target]``: the learner and its public parameters."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True)
+
+    kind: str = Field(description='kind = "kernel-density"')
+
+
+_Whole = Annotated[int, Field(ge=1)]
+
+
+def _known_noise(name: str) -> str:
+    if name != "auto" and name not in WITH_DELTA:
+        raise ValueError
+    return name
+
+
+class MechanismSection(Section):
+    """``[mechanism]``: lattice, order, noise and confidence."""
+
+    k: Literal["auto"] | _Whole | list[_Whole] = Field(
+        "auto", description='k = "auto", k = 20 or k = [20, 30]'
+    )
+    h: Literal["auto"] | _Whole | list[_Whole] = Field(
+        "auto", description='h = "auto", h = 4 or h = [4, 2]'
+    )
+    noise: Annotated[str, AfterValidator(_known_noise)] = Field("auto", description=(
+        'noise = "auto"; with delta = "0" "laplace", "spectral-laplace", "binned-laplace" or '
+        '"binned-k-norm", with a delta "discrete-gaussian", "spectral-gaussian", '
+        '"binned-gaussian" or "laplace-advanced"'
+    ))  # fmt: skip
+    calibration: Literal["tight", "paper"] = Field(
+        "tight", description='calibration = "tight" or "paper"'
+    )
+    beta: str = Field("0.05", description='beta = "0.05"')
+    tune: str = Field("0", description='tune = "0.02", a share of epsilon (a string: it is exact)')
+    objective: Literal["typical", "certified"] = Field(
+        "typical", description='objective = "typical" or "certified"'
+    )
+    reference: str = Field("uniform", description='reference = "uniform" or "module:name"')
+    questions: list[Literal["density", "mass", "cdf", "quantile"]] | None = Field(
+        None, min_length=1, description='questions = ["density", "mass", "cdf", "quantile"]'
+    )
+
+
+class BudgetSection(Section):
+    """``[budget]``: what is charged, exactly, and to whose account."""
+
+    epsilon: str = Field(description='epsilon = "1.0" (a string: budgets are exact)')
+    delta: str = Field("0", description='delta = "0" (a string: budgets are exact)')
+    ledger: _Filled = Field(description='ledger = "sqlite:///ledger.db"')
+    dataset: _Filled = Field(
+        description='dataset = "trips-2026", the name the budget was granted to'
+    )
+
+
+# --- Whom a spec protects
+
+_NORMALIZER = re.compile(r"[1-9]\d{0,11}|10{12}")
+
+
+def _unit(data: DataSection) -> PrivacyUnit:
+    if isinstance(data.unit, str):
+        return PrivacyUnit()
+    try:
+        return PrivacyUnit(data.unit.column, data.unit.max_contributions)
+    except SpecError as error:
+        raise SpecError(f"data.{error}") from None
+
+
+def protection_of(data: DataSection) -> Protection:
+    """Neighbours and unit of ``[data]``, with the n or the normalizer that goes with them.
+
+    Raises
+    ------
+    SpecError
+        Where another of the two is there, or none that is needed.
+    """
+    found = Protection(Neighbors(data.neighbors), _unit(data))
+    if not found.private_rows and data.normalizer is not None:
+        raise SpecError(
+            "data.normalizer: the number of rows is public when a row is replaced. Write "
+            "n = 2000000, or neither."
+        )
+    if found.private_rows and data.n is not None:
+        raise SpecError(
+            "data.n: the number of rows is private here. Write in its place normalizer = "
+            '"2000000", public and chosen without looking.'
+        )
+    if found.private_rows and data.normalizer is None:
+        raise SpecError(
+            'data.normalizer: is missing. Write normalizer = "2000000", a public number near that '
+            "of the rows, which is private here."
+        )
+    if data.normalizer is not None and not _NORMALIZER.fullmatch(data.normalizer):
+        raise SpecError(
+            'data.normalizer: must be a whole number from 1 to 10^12. Write normalizer = "2000000"'
+        )
+    return found
+
+
+def described(protection: Protection, n: int) -> tuple[str, ...]:
+    """Neighbours, unit and n in words, for a plan."""
+    if not protection.private_rows:
+        return (f"n = {n}, one row replaced",)
+    unit, change = protection.unit, "added or removed" if protection.added else "replaced"
+    rows = unit.max_contributions
+    lines = [f"sums are over {n}: their number is private; one row {change}"]
+    if unit.column is not None:
+        lines = [
+            f"sums are over {n}: their number is private",
+            f"one {unit.column} {change}, whose rows count up to {rows}, chosen by a keyed hash",
+            *([f"{rows} cost {rows} times the noise of 1"] if rows > 1 else []),
+        ]
+    return (*lines, f"the certificate is for up to {n} rows that count")

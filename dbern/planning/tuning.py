@@ -1,0 +1,465 @@
+"""A promise about the data at hand, for a share of the budget: ``[mechanism] tune``.
+
+A release of bins answers ``sum_j a_j(y) c_j`` where ``F(y) = int K(y - t) dD(t)``. What it misses
+is certified for the worst database. Of *these* data it is told by bins that are `times` as fine and
+of the same degree: with their operator a', which misses at most w' of any database,
+
+    ``|F(y) - sum_j a_j(y) c_j| <= |sum_i g_i(y) c'_i| + w'``,   ``g = R' a - a'``,
+
+for the finer bins c' of the same records. Here ``c = R c'`` exactly: a B-spline is a sum of
+narrower ones, ``beta_j = r^-p sum_i C_i beta'_{r j - (r - 1) p + i}``, C the coefficients of ``(1 +
+z + .. + z^{r-1})^{p+1}``; those out of range are zero on the unit interval.
+
+*What is released* beside the bins is one number, T/W: T the largest ``|sum_i g_i(y) c'_i|`` over
+public nodes y and all outputs, W a public number with ``sup_t |sum_i g_i(y) beta'_i(t)| <= W`` at
+every node.
+
+*How far a record moves it.* ``sum_i g_i(y) c'_i = int g_y(t) dD(t)``, ``|g_y| <= W``. A move of
+the database is a signed measure of total variation at most 2/n (a record replaced, whatever its
+output), 1/n (added), u times that of units of u rows: just what bounds the l1 norm of bins. So each
+of these numbers moves by at most W times that, and so does the largest size of them. What integers
+make of c' is within an l1 distance that the bins' own bound counts too; it is weighed by
+``max_i |g_i|``, which may be far above W: near the ends B-splines of high degree are nearly
+dependent.
+
+*Order.* The number is a center like any other: staged and sealed with the bins, noised after the
+one charge, by the very draw that key, seal, law and name make. Its noise and that of the bins
+compose: ``tune epsilon`` and ``(1 - tune) epsilon``, in zCDP half the squares of both.
+
+*Between nodes.* g is a polynomial in y but for a tail; nodes of its degree enclose it
+(`dbern.certificate.enclose`). With f their factor, l what the tails add (bins sum to one at most)
+and s the noise's scale, with probability ``1 - beta``
+
+    ``|F(y) - sum_j a_j(y) c_j| <= f W (T'/W + s ln(1 / (2 beta)) + errors) + l + w'``
+
+at every y at once, T' what is released: only noise from above makes it wrong. It holds for the
+operator a that T was computed with, and no other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, reduce
+from typing import Any, Self
+
+import numpy as np
+
+from dbern.bernstein.basis import MOST_K, bernstein_basis, enclosing_nodes
+from dbern.bernstein.kernels import OUTWARD
+from dbern.counting.measurement import Measurement
+from dbern.counting.passes import Accumulator, Errors, Memory, Pass
+from dbern.data.domain import Column
+from dbern.errors import SpecError
+from dbern.privacy.budget import exact
+from dbern.strategies.approximation import Series
+from dbern.strategies.base import Bound, Entries, Lattice, Slab
+from dbern.strategies.bins import BinnedStrategy, axis_bins
+from dbern.strategies.brackets import MOST_AXES
+from dbern.strategies.splines import bin_matrix, local_weights
+from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
+
+NAME = "promise"
+"""The array's, and its component's."""
+
+_MOST_SHARE = Fraction(1, 2)
+_MOST_BINS = 1 << 22  # of the finer ones
+_MOST_NODES = 1 << 24
+_OVERSAMPLING = (8, 4, 3, 2)
+_FINE_ENOUGH = 0.02  # of the certificate's noise part: what finer bins may miss
+_FINER = ((2, 1), (2, 2), (4, 2))  # bins, and lattice
+_PLACES = 4  # times the degree and one, in a cell, where g is bounded
+_CUT = 1e-9  # of the norm: what nodes leave to a tail
+_SPREAD = 64  # places in a cell, to average a bin over
+_FLOATS = 1e-11  # of the coefficients' norm: far above what roundings make of them
+
+
+# --- What a spec may ask for
+
+
+def tune_of(text: str) -> Fraction:
+    """Return the share of the budget; 0 where none is asked for.
+
+    Raises
+    ------
+    SpecError
+        For what is no exact number from 0 to a half.
+    """
+    share = exact(text, "mechanism.tune")
+    if share > _MOST_SHARE:
+        raise SpecError(
+            f'mechanism.tune: is {text}, a share of epsilon, and at most 1/2. Write tune = "0.02"'
+        )
+    return share
+
+
+def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> list[Measurement]:
+    """Return what a learner releases, with the share left to it.
+
+    Raises
+    ------
+    SpecError
+        Where nothing is proved of such a promise.
+    """
+    if not share:
+        return list(components)
+    one = components[0]
+    alone = len(components) == 1 and one.unsigned and one.binned and not one.candidates
+    resolved = one.for_rows or one.for_charge or one.for_lattice or one.one_lattice
+    if not alone or resolved or not 1 <= len(one.kernels) <= MOST_AXES:
+        raise SpecError(
+            f"mechanism.tune: a promise for these data is for one sum of kernels without signs on "
+            f'up to {MOST_AXES} axes, and "{kind}" releases another. Write tune = "0", or kind = '
+            '"kernel-density" with numbers as its bandwidth'
+        )
+    return [replace(one, fraction=one.fraction * (1 - share))]
+
+
+def tuned_parts(share: Fraction) -> list[tuple[str, int, Fraction]]:
+    """Return the promise's name, outputs and share, as `require_one_charge` takes them."""
+    return [(NAME, 1, share)] if share else []
+
+
+def tune_notes(share: Fraction) -> tuple[str, ...]:
+    """Say what a share costs."""
+    if not share:
+        return ()
+    return (
+        f"{float(share):g} of epsilon tells what the bins miss of these data; "
+        f"their noise is {float(1 / (1 - share)):.4g} times what it would be",
+    )
+
+
+# --- Bins and finer ones
+
+
+def refinement(cells: int, degree: int, times: int) -> FloatArray:
+    """R, (cells + degree, times cells + degree): from finer bins' B-splines to those of `cells`.
+
+    Examples
+    --------
+    >>> refinement(1, degree=1, times=2).tolist()
+    [[1.0, 0.5, 0.0], [0.0, 0.5, 1.0]]
+    """
+    ones = [np.ones(times)] * (degree + 1)
+    coefficients = reduce(np.convolve, ones) / float(times**degree)
+    found = np.zeros((cells + degree, times * cells + degree))
+    for j in range(cells + degree):
+        first = times * j - (times - 1) * degree
+        inside = slice(max(0, -first), min(len(coefficients), found.shape[1] - first))
+        found[j, first + inside.start : first + inside.stop] = coefficients[inside]
+    return found
+
+
+@dataclass(frozen=True)
+class Finer:
+    """A release of bins beside one of finer bins, at public nodes.
+
+    Attributes
+    ----------
+    own, finer : BinnedStrategy
+        Of the same degrees; the second has `times` as many cells.
+    h : tuple of int
+        Order of the operator, of both.
+    """
+
+    own: BinnedStrategy
+    finer: BinnedStrategy
+    h: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, kernels: Sequence[Any], own: BinnedStrategy, h: tuple[int, ...], how: tuple[int, int]
+    ) -> Self:
+        """Make bins finer, and the lattice that evaluates them."""
+        times, lattice = how
+        k = tuple(min(MOST_K, lattice * one) for one in own.lattice.k)
+        axes = zip(kernels, k, own.bins, h, strict=True)
+        bins = tuple(axis_bins(kernel, n, times * b.cells, b.degree, o) for kernel, n, b, o in axes)
+        return cls(own, BinnedStrategy(Lattice(k), bins), h)
+
+    @cached_property
+    def _degrees(self) -> list[tuple[int, tuple[float, float], tuple[float, float]]]:
+        """By axis, the degree of both in y, and their norms and tails."""
+        found = []
+        for k, n, ours, theirs in zip(
+            self.own.lattice.k, self.finer.lattice.k,
+            self.own.matrices(self.h), self.finer.matrices(self.h), strict=True,
+        ):  # fmt: skip
+            one, other = Series.of(k, ours, _CUT), Series.of(n, theirs, _CUT)
+            degree = max(len(one.coefficients), len(other.coefficients)) - 1
+            found.append((degree, (one.norm, one.tail), (other.norm, other.tail)))
+        return found
+
+    @cached_property
+    def _oversampling(self) -> int:
+        for one in _OVERSAMPLING:
+            if math.prod(one * degree for degree, *_ in self._degrees) <= _MOST_NODES:
+                return one
+        raise SpecError(
+            f"mechanism.tune: a promise for these data needs more than {_MOST_NODES} places here. "
+            'Write tune = "0", or a larger bandwidth'
+        )
+
+    @cached_property
+    def bases(self) -> list[tuple[FloatArray, FloatArray]]:
+        """By axis, from finer bins to values at nodes: of the bins of the release, and of all."""
+        found = []
+        both = zip(self.own.matrices(self.h), self.finer.matrices(self.h), strict=True)
+        for axis, (ours, theirs) in enumerate(both):
+            one, fine = self.own.bins[axis], self.finer.bins[axis]
+            y, _ = enclosing_nodes(self._degrees[axis][0], self._oversampling)
+            ours = ours @ refinement(one.cells, one.degree, fine.cells // one.cells)
+            k, n = self.own.lattice.k[axis], self.finer.lattice.k[axis]
+            found.append((bernstein_basis(y, k) @ ours, bernstein_basis(y, n) @ theirs))
+        return found
+
+    @property
+    def factor(self) -> float:
+        """f: see the top of the module."""
+        degrees = [degree for degree, *_ in self._degrees]
+        return OUTWARD * math.prod(enclosing_nodes(d, self._oversampling)[1] for d in degrees)
+
+    @property
+    def loose(self) -> float:
+        """What tails and floats add to the values at nodes, of bins that sum to one at most."""
+        cut = 0.0
+        for axes in zip(*(both for _, *both in self._degrees), strict=True):
+            grown = math.prod(norm + 2 * tail for norm, tail in axes)
+            cut += grown - math.prod(norm for norm, _ in axes)
+        return OUTWARD * ((1 + self.factor) * cut + self.factor * _FLOATS * self.largest)
+
+    @cached_property
+    def largest(self) -> float:
+        """At least ``max_i |g_i|`` at every node: the norms of both."""
+        ours, theirs = zip(*self.bases, strict=True)
+        norms = [math.prod(float(np.abs(one).max()) for one in side) for side in (ours, theirs)]
+        return OUTWARD * sum(norms)
+
+    @cached_property
+    def bound(self) -> float:
+        """W: by axis g is a polynomial of the bins' degree in t on each cell.
+
+        Its values at enclosing nodes there bound it, and over axes ``|prod (b_i + g_i) - prod b_i|
+        <= prod (kappa_i + rho_i) - prod kappa_i`` with ``|b_i| <= kappa_i``, ``|g_i| <= rho_i``.
+        """
+        grown = whole = 1.0
+        for (ours, theirs), bins in zip(self.bases, self.finer.bins, strict=True):
+            apart, own = _sup(ours - theirs, bins.degree), _sup(theirs, bins.degree)
+            grown, whole = grown * (own + apart), whole * own
+        return OUTWARD * (grown - whole) + _FLOATS * self.largest
+
+    def missed(self, bins: FloatArray) -> float:
+        """T of one output's finer bins."""
+        largest = 0.0
+        for part in self._parts():
+            values = [bins, bins]
+            for axis, pair in enumerate(self.bases):
+                rows = [one[part] if axis == 0 else one for one in pair]
+                values = [
+                    np.tensordot(one, basis, axes=(0, 1))
+                    for one, basis in zip(values, rows, strict=True)
+                ]
+            largest = max(largest, float(np.abs(values[0] - values[1]).max()))
+        return largest
+
+    def evenly_spread(self) -> float:
+        """T of records that are."""
+        bins: Any = 1.0
+        for one in self.finer.bins:
+            places = (np.arange(_SPREAD * one.cells) + 0.5) / (_SPREAD * one.cells)
+            bins = np.multiply.outer(bins, bin_matrix(places, one.cells, one.degree).mean(axis=0))
+        return self.missed(np.asarray(bins))
+
+    def _parts(self) -> Iterator[slice]:
+        """Nodes of the first axis, few enough at a time."""
+        others = math.prod(len(one) for one, _ in self.bases[1:])
+        step = max(1, (1 << 20) // max(1, others))
+        for start in range(0, len(self.bases[0][0]), step):
+            yield slice(start, start + step)
+
+    @property
+    def contraction(self) -> float:
+        """Bound on the float error of T, of bins whose sizes sum to one."""
+        terms = sum(bins.rank + 3 for bins in self.finer.bins)
+        return OUTWARD * 2 * UNIT_ROUNDOFF * terms * self.largest
+
+
+def _sup(coefficients: FloatArray, degree: int) -> float:
+    """Bound ``|sum_i c_i beta_i(t)|`` of all rows (m, cells + degree), everywhere."""
+    nodes, factor = enclosing_nodes(max(1, degree), _PLACES)
+    weights = local_weights(2 * nodes - 1, degree)
+    cells = coefficients.shape[1] - degree
+    found = 0.0
+    for place in np.transpose(weights):
+        values = sum(w * coefficients[:, r : r + cells] for r, w in enumerate(place))
+        found = max(found, float(np.abs(values).max()))
+    return OUTWARD * factor * found + _FLOATS * float(np.abs(coefficients).max())
+
+
+# --- The number that is released
+
+
+@dataclass(frozen=True)
+class MissedAccumulator(Accumulator):
+    """T/W of finer bins, the largest over outputs: see the top of the module.
+
+    Parameters
+    ----------
+    inner : Accumulator
+        Of the finer bins.
+    outputs : int
+        How many of them.
+    """
+
+    inner: Accumulator
+    outputs: int
+    finer: Finer
+    strategy: Entries
+
+    @property
+    def passes(self) -> int:
+        """Those of the bins."""
+        return self.inner.passes
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Those of the bins."""
+        return self.inner.columns
+
+    @property
+    def counting(self) -> dict[str, Any]:
+        """That of the bins."""
+        return self.inner.counting
+
+    @property
+    def description(self) -> str:
+        """Those of the bins."""
+        return self.inner.description
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the bins."""
+        return self.inner.shape
+
+    @cached_property
+    def errors(self) -> Errors:
+        """See the top of the module; as shares of W.
+
+        *Floats*: of the bins, in the l1 norm, and of their contraction, and of a division.
+        *Positions*: a derivative of ``sum_i g_i beta'_i`` is at most that of a bin times 2 max
+        ``|g_i|``, which is counted in a bin's.
+        """
+        found, finer = self.inner.errors, self.finer
+        share, size = finer.largest / finer.bound, found.value_bound + found.kernel_norms[0]
+        floats = share * found.float_norms[0] + finer.contraction * size / finer.bound
+        floats = OUTWARD * (floats + 4 * UNIT_ROUNDOFF * share * size)
+        moved = OUTWARD * share * found.kernel_norms[0]
+        return Errors(
+            kernel=moved,
+            kernel_norms=(moved, moved),
+            position=OUTWARD * share * found.position,
+            floats=floats,
+            float_norms=(floats, floats),
+            value_bound=OUTWARD * 2 * share * size,
+        )
+
+    @property
+    def memory(self) -> Memory:
+        """Bins as floats, and values at nodes; the bins' own batches are counted by them too."""
+        found = self.inner.memory
+        nodes = math.prod(len(one) for one, _ in self.finer.bases)
+        size = self.finer.finer.layout.size
+        return replace(found, tables=found.tables + 8 * (4 * size + 4 * min(nodes, 1 << 22)))
+
+    def begin(self, state: Int64Array, salt: bytes, index: int) -> Pass:
+        """Begin a pass of the bins."""
+        return self.inner.begin(state, salt, index)
+
+    def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
+        """T/W, one number."""
+        del output, slab
+        layout, largest = self.finer.finer.layout, 0.0
+        for one in range(self.outputs):
+            bins = [self.inner.finish(state, one, part) for part in layout.slabs()]
+            largest = max(largest, self.finer.missed(np.concatenate(bins)))
+        return np.array([largest / self.finer.bound])
+
+
+def promised(one: Measurement, finer: Finer, share: Fraction) -> Measurement:
+    """Return the measurement of T/W for a share of the budget."""
+
+    def accumulator(strategy: Any, n: int, tolerance: float) -> Accumulator:
+        inner = one.accumulator(finer.finer, n, tolerance)
+        return MissedAccumulator(inner, one.outputs, finer, strategy)
+
+    def restore(strategy: Any, n: int, counting: Mapping[str, Any]) -> Accumulator:
+        inner = one.restore(finer.finer, n, counting)
+        return MissedAccumulator(inner, one.outputs, finer, strategy)
+
+    def sensitivity(strategy: Any, norm: int, loose: bool) -> Bound:
+        del strategy, norm
+        return Bound(one.sensitivity(finer.finer, 1, loose).value, "as the bins, over W")
+
+    return Measurement(
+        NAME,
+        one.domain,
+        sensitivity=sensitivity,
+        accumulator=accumulator,
+        restore=restore,
+        function_sensitivity=one.sensitivity(finer.finer, 1, False).value,
+        entries=("what these data make the bins miss, as a share of the most",),
+        fraction=share,
+    )
+
+
+# --- What a plan says of it
+
+
+def told_by(
+    one: Measurement, own: BinnedStrategy, h: tuple[int, ...], noise: float, arrays: Sequence[str]
+) -> tuple[Finer, dict[str, Any]]:
+    """Return finer bins, and how an error of `arrays` in data units follows from what they tell.
+
+    Parameters
+    ----------
+    noise : float
+        The certificate's part for the noise, in data units: they need not miss much less.
+
+    Raises
+    ------
+    SpecError
+        Where there are too many of them.
+    """
+    found: list[tuple[float, Finer, tuple[int, int]]] = []
+    for how in _FINER:
+        if math.prod(how[0] * bins.cells + bins.degree for bins in own.bins) > _MOST_BINS:
+            continue
+        finer = Finer.of(one.kernels, own, h, how)
+        missed = one.approximation.error(finer.finer.lattice.k, h, finer.finer.bins)
+        found.append((missed, finer, how))
+        if missed * one.unit <= _FINE_ENOUGH * noise:
+            break
+    if not found:
+        raise SpecError(
+            f"mechanism.tune: more than {_MOST_BINS} bins would tell what these data make the bins "
+            'miss. Write tune = "0", or a larger bandwidth'
+        )
+    missed, finer, how = min(found, key=lambda each: each[0])
+    return finer, {
+        "of": list(arrays),
+        "how": list(how),
+        "factor": OUTWARD * finer.factor * finer.bound * one.unit,
+        "rest": OUTWARD * (finer.loose + missed) * one.unit,
+        "even": finer.evenly_spread() / finer.bound,
+    }
+
+
+def restored(
+    one: Measurement, own: Any, h: tuple[int, ...], facts: Mapping[str, Any], share: Fraction
+) -> Measurement:
+    """Return the measurement that a plan has made."""
+    times, lattice = facts["how"]
+    return promised(one, Finer.of(one.kernels, own, h, (times, lattice)), share)

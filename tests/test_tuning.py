@@ -1,0 +1,254 @@
+"""Promises for the data at hand: `[mechanism] tune`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from banding import centers, synopsis_of
+from strategies import sections
+
+import dbern
+from dbern.bernstein.basis import bernstein_basis
+from dbern.certificate import told_error
+from dbern.errors import IntegrityError, SpecError
+from dbern.planning.planner import plan_files
+from dbern.planning.plans import ReleasePlan
+from dbern.planning.tuning import NAME, refinement, told_by
+from dbern.strategies.bins import DEGREES, bin_matrix
+from dbern.synopsis import metadata
+
+AXES = "xyz"
+QUICK = {"k": 20, "h": 8, "noise": "binned-laplace", "tune": "0.1"}
+
+
+def spec_of(axes=1, n=1000, bandwidth=0.2, epsilon="1", data=None, budget=None, **mechanism):
+    given = {"n": n, "bounds": {x: [0.0, 1.0] for x in AXES[:axes]}, **(data or {})}
+    return dbern.ReleaseSpec(**sections(
+        data=given, mechanism={**QUICK, **mechanism}, budget={"epsilon": epsilon, **(budget or {})},
+        target={"kind": "kernel-density", "bandwidth": [bandwidth] * axes},
+    ))  # fmt: skip
+
+
+def planned(axes=1, **given):
+    spec = spec_of(axes, **given)
+    return spec, plan_files(spec, ())
+
+
+@pytest.fixture(scope="module")
+def one():
+    return planned()
+
+
+def parts_of(spec, plan):
+    """The accumulator of the promise, and what it is a share of."""
+    part = plan.counters(spec).parts[-1]
+    return part, part.finer
+
+
+def told(part, *columns):
+    """T/W of records at these positions, before any noise."""
+    state = np.zeros(part.shape, dtype=np.int64)
+    taken = part.begin(state, b"", 0)
+    taken.add(dict(zip(AXES, columns, strict=False)))
+    taken.finish()
+    (slab,) = part.strategy.layout.slabs()
+    return float(part.finish(state, 0, slab)[0])
+
+
+@pytest.mark.parametrize("degree", DEGREES)
+@pytest.mark.parametrize("times", [2, 3, 4])
+def test_wide_splines_are_sums_of_narrow_ones(degree, times):
+    t = np.concatenate([[0.0, 1.0], np.random.default_rng(degree).random(60)])
+    matrix = refinement(7, degree, times)
+    wide, narrow = bin_matrix(t, 7, degree), bin_matrix(t, 7 * times, degree)
+    np.testing.assert_allclose(narrow @ matrix.T, wide, atol=4e-15)
+    np.testing.assert_allclose(matrix.sum(axis=0), 1, atol=1e-15)  # moves do not grow
+
+
+def test_two_parts_are_one_charge(one):
+    spec, plan = one
+    assert [part.name for part in plan.components] == ["density", NAME]
+    assert sum(part.noise.law.epsilon for part in plan.components) <= spec.charge.epsilon
+    assert plan.components[1].noise.law.epsilon <= Fraction("0.1")
+    assert plan.charge == spec.charge
+    assert plan.rho == (Fraction("0.1") ** 2 + Fraction("0.9") ** 2) / 2
+    assert ReleasePlan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+    _, free = planned(tune="0")
+    bins, alone = plan.components[0].noise, free.components[0].noise
+    assert bins.scale == pytest.approx(alone.scale / 0.9, rel=1e-3)
+
+
+def test_no_replaced_record_moves_the_number_by_more_than_is_charged(one):
+    """All records but one at one place, and that one anywhere: the largest number moves with it."""
+    spec, plan = one
+    part, _ = parts_of(spec, plan)
+    bound = (
+        plan.components[1].noise.law.l1_sensitivity_granules * plan.components[1].noise.granularity
+    )
+    places = np.append(np.linspace(0, 1, 33), np.nan)
+    n, largest = 1000, 0.0
+    for crowd in places[:17:4]:
+        x = np.full(n, crowd)
+        found = []
+        for place in places:
+            x[-1] = place
+            found.append(told(part, x))
+        largest = max(largest, np.ptp(found))
+    assert 0.6 * bound < largest <= bound
+
+
+def test_a_number_and_its_rest_bound_what_bins_miss_of_any_database(one):
+    """Without the rest it does not: what finer bins miss counts."""
+    spec, plan = one
+    law, own = plan.components[1].noise.law, plan.components[0]
+    finer, facts = told_by(spec.components[0], own.strategy, own.h, math.inf, ["density"])
+    y, rng, short = np.linspace(0, 1, 201), np.random.default_rng(0), 0
+    basis = bernstein_basis(y, 20) @ own.strategy.matrices(own.h)[0]
+    noise = told_error(law, 0.0, {"factor": facts["factor"], "rest": 0.0}, Fraction(1, 4))
+    for x in (*np.linspace(0, 1, 41)[:, None], rng.random(40), rng.beta(9, 9, 99), np.zeros(0)):
+        kernel = np.exp(-np.square((y[:, None] - x) / 0.2) / 2) / (0.2 * np.sqrt(2 * np.pi))
+        bins = bin_matrix(x, own.maps[0].cells, own.maps[0].degree)
+        missed = np.abs(basis @ bins.sum(axis=0) - kernel.sum(axis=1)).max() / max(1, len(x))
+        fine = finer.finer.bins[0]
+        counted = bin_matrix(x, fine.cells, fine.degree).sum(axis=0) / max(1, len(x))
+        number = finer.missed(counted) / finer.bound
+        promised = told_error(law, number, facts, Fraction(1, 4)) - noise
+        assert missed <= promised <= 1.3 * missed + 2.5 * facts["rest"]
+        short += missed > facts["factor"] * number
+    assert short > 0
+
+
+def test_nodes_and_cells_bound_what_lies_between(one):
+    """T between its nodes, and W between the places that it was found at."""
+    spec, plan = one
+    part, finer = parts_of(spec, plan)
+    y, t = np.linspace(0, 1, 501), np.linspace(0, 1, 801)
+    own, fine = finer.own, finer.finer
+    ours = bernstein_basis(y, own.lattice.k[0]) @ own.matrices(finer.h)[0]
+    theirs = bernstein_basis(y, fine.lattice.k[0]) @ fine.matrices(finer.h)[0]
+    apart = (
+        ours @ bin_matrix(t, own.bins[0].cells, own.bins[0].degree).T
+        - theirs @ bin_matrix(t, fine.bins[0].cells, fine.bins[0].degree).T
+    )
+    largest = np.abs(apart).max()
+    assert 0.5 * finer.bound < largest <= finer.factor * finer.bound + finer.loose
+    for column in (0, 200, 400):
+        x = np.full(1000, t[column])
+        at_nodes = told(part, x) * finer.bound
+        assert np.abs(apart[:, column]).max() <= finer.factor * at_nodes + finer.loose
+
+
+@pytest.mark.slow
+def test_over_axes_too():
+    spec, plan = planned(2, bandwidth=0.3, k=8)
+    part, finer = parts_of(spec, plan)
+    law, moved = plan.components[1].noise, 0.0
+    places = [*itertools.product(np.linspace(0, 1, 5), repeat=2), (np.nan, 0.5)]
+    for crowd in ((0.0, 0.0), (0.5, 0.5), (0.25, 0.5)):
+        records = np.transpose([crowd] * 1000)
+        found = []
+        for place in places:
+            records[:, -1] = place
+            found.append(told(part, *records))
+        assert max(found) <= 1
+        moved = max(moved, np.ptp(found))
+    bound = law.law.l1_sensitivity_granules * law.granularity
+    assert 0.25 * bound < moved <= bound
+    assert finer.finer.bins[0].cells > finer.own.bins[0].cells
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("changes", "epsilon"), [
+    ({"data": {"n": None, "normalizer": "1000", "neighbors": "add-or-remove-one"}}, 1),
+    ({"data": {"n": None, "normalizer": "1000",
+               "unit": {"column": "user", "max_contributions": 3}}}, 6),
+])  # fmt: skip
+def test_private_rows_move_it_as_they_move_bins(changes, epsilon, one):
+    _, plan = planned(**changes)
+    _, usual = one
+    moved = plan.components[1].sensitivity.l1 / usual.components[1].sensitivity.l1
+    assert moved == pytest.approx(epsilon / 2, rel=2e-2)
+
+
+@pytest.mark.slow
+def test_with_a_delta_the_number_needs_none():
+    _, plan = planned(budget={"delta": "1e-6"}, noise="auto", bandwidth=0.3)
+    law = plan.components[1].noise.law
+    assert (law.kind, law.epsilon <= Fraction("0.1")) == ("laplace", True)
+    assert plan.rho >= plan.components[0].noise.law.rho + Fraction("0.1") ** 2 / 2 - Fraction(
+        1, 10**9
+    )
+
+
+def test_a_release_tells_these_data_apart(one):
+    spec, plan = one
+    x = np.random.default_rng(2).random(1000)
+    synopsis = synopsis_of(spec, plan, centers(spec, plan, {"x": x}), bytes(range(32)))
+    assert [array.name for array in synopsis.arrays] == ["density"]
+    facts = synopsis.metadata["components"][1]
+    assert facts["promise"]["of"] == ["density"]
+    assert facts["share"] == "0.1"
+    free = {**synopsis.metadata, "components": synopsis.metadata["components"][:1]}
+    about, sure = synopsis.bound(), synopsis.bound(about="any-database")
+    assert about.approximation < 0.5 * sure.approximation
+    other = synopsis_of(spec, plan, centers(spec, plan, {"x": x}), bytes(range(32)))
+    other._store.attributes = {**other._store.attributes, **free}
+    assert about.total < other.bound().total
+    y = np.linspace(0, 1, 101)
+    truth = np.exp(-np.square((y[:, None] - x) / 0.2) / 2).mean(axis=1) / (0.2 * np.sqrt(2 * np.pi))
+    assert np.abs(synopsis(y) - truth).max() <= synopsis.band()
+    later = synopsis.bound(h=1)  # another operator: of it the number says nothing
+    assert later.approximation == other.bound(h=1).approximation
+
+
+def test_a_plan_says_what_it_costs_and_what_it_is_worth(one):
+    _, plan = one
+    _, free = planned(tune="0")
+    text = plan.explain()
+    assert (
+        "0.1 of epsilon tells what the bins miss of these data; their noise is 1.111 times" in text
+    )
+    assert "\npromise      approximation <= " in text
+    assert "half the squares of both parts" in text
+    assert plan.outlook.these_data < free.outlook.these_data
+    assert "promise" not in free.to_dict()["components"][0]
+    assert "tune" not in spec_of(tune="0").identity()["mechanism"]
+    assert spec_of().identity()["mechanism"]["tune"] == "0.1"
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"mechanism": {"tune": "0.6"}}, "mechanism.tune: is 0.6, a share of epsilon, and at most 1/2"),
+    ({"mechanism": {"tune": 0.02}}, 'mechanism.tune: .*Write tune = "0.02"'),
+    ({"target": {"bandwidth": "auto"}}, "mechanism.tune: a promise for these data is for one sum"),
+    ({"target": {"kind": "nadaraya-watson"},
+      "data": {"response": {"column": "z", "bounds": [0.0, 1.0]}}}, "releases another"),
+])  # fmt: skip
+def test_what_is_not_proved_is_refused(changes, message):
+    given = {"mechanism": {"tune": "0.02", "noise": "auto"}, **changes}
+    given["mechanism"] = {"tune": "0.02", "noise": "auto", **changes.get("mechanism", {})}
+    with pytest.raises(SpecError, match=message):
+        dbern.ReleaseSpec(**sections(**given))
+
+
+def test_noise_without_bins_is_refused():
+    with pytest.raises(SpecError, match='a promise for these data is told by bins, and "laplace"'):
+        planned(noise="laplace")
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    ({"of": ["nobody"]}, "names an array that is not there"), ({"factor": -1.0}, "factor"),
+    ({"rest": None}, "rest"),
+])  # fmt: skip
+def test_a_stranger_s_promise_is_checked(change, message, one):
+    spec, plan = one
+    facts = synopsis_of(spec, plan, centers(spec, plan, {"x": np.zeros(3)})).metadata
+    facts = {**facts, "release_id": "0", "dbern_version": "1"}
+    facts["components"][1]["promise"] |= change
+    root = {"zarr_format": 3, "node_type": "group", "attributes": facts}
+    with pytest.raises(IntegrityError, match=message):
+        metadata.checked(metadata.Root, json.dumps(root).encode(), "here", "zarr.json")

@@ -170,7 +170,7 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     counters = Counters.of([one for _, one in found], spec.records, spec.protection.unit, n)
     ways = [
         Way(one, *chosen_ways[one.name][:2], plan.noise.law)
-        for one, plan in zip(measurements, planned, strict=True)
+        for one, plan in zip(measurements, functions, strict=True)
     ]
     return ReleasePlan(
         name=spec.release.name,

@@ -121,7 +121,7 @@ def tied_charge(epsilon: Fraction, weight: float, rows: int, rank: int, square: 
     --------
     >>> a = penalty_weight(Fraction(1, 2), 0.25, 1, 3.0)
     >>> round(float(tied_charge(Fraction(1), a, 1, 1, 3.0)), 3)
-    0.635
+    0.645
     """
     curved, most = weight * rows * square / rank, float(epsilon) / _OUTWARD
     low, high = 0.0, most / 2

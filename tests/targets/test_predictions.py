@@ -113,6 +113,14 @@ def test_a_plan_warns_where_a_constant_is_as_good(case):
     assert told(good)[0] < 0.9 * told(good)[1]
 
 
+def test_many_classes_stay_within_the_bounds():
+    label = {"label": {"column": "label", "classes": list(range(100))}}
+    target = {**BAYES, "bandwidth": [0.5]}
+    for noise in ("laplace", "binned-laplace"):
+        plan = plan_files(spec_of(target, label, 10**7, "1", 1, {**KNOTS, "noise": noise}), ())
+        assert 0.9 < told(plan)[0] <= told(plan)[1] + 0.01
+
+
 def test_there_is_no_prediction_of_a_loss_that_is_not_known(monkeypatch, tmp_path):
     (tmp_path / "own_hinge.py").write_text(
         "import numpy as np\ndef loss(labels, f):\n    raise RuntimeError\n"

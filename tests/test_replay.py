@@ -7,9 +7,12 @@ import logging
 import re
 import sqlite3
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from dbern.privacy.budget import Neighbors, PrivacyUnit
+from dbern.releasing import publish
 
 COEFFICIENTS = "components/density/coefficients/c/"
 RELEASED = re.compile(r"components/\w+/(coefficients|spectral/released)/c/")
@@ -326,3 +329,127 @@ def test_no_log_holds_a_record_the_key_or_the_salt(project, run, fixed, caplog):
     for private in ("3.14159", "0.27182", repr(bytes(range(32))), bytes(range(32)).hex(),
                     repr(bytes(range(100, 132)))[:20], bytes(range(100, 132)).hex()):  # fmt: skip
         assert private not in logged
+
+
+# --- What is chosen after the noise is chosen by noised numbers
+
+ONE_AXIS = {"data__bounds": {"y": None}}
+BINS = {"mechanism": {"k": 24, "h": 4, "noise": "binned-laplace"}}
+PLAIN = {"mechanism": {"k": None, "h": None, "noise": None}}
+RESPONSE = {"data__response": {"column": "z", "bounds": [-2.0, 2.0]}}
+LABEL = {"data__label": {"column": "late", "classes": [False, True]}}
+CATEGORIES = {"data__bounds__c": {"values": ["a", "b"]}}
+PRIVATE = {
+    "data": {"neighbors": "add-or-remove-one", "normalizer": "250"},
+    "data__unit": {"column": "u", "max_contributions": 2},
+}
+
+
+def target(kind, **parameters):
+    return {"target": {"kind": kind, "bandwidth": None, **parameters}}
+
+
+MACHINE = {"kernel": "linear", "loss": "hinge"}
+CHOOSING = {
+    "bandwidth": {**target("kernel-density", bandwidth="auto"), **BINS, **ONE_AXIS},
+    "bandwidths": {**target("kernel-density", bandwidth="auto"), **BINS},
+    "bandwidth of units": {
+        **target("kernel-density", bandwidth="auto"), **BINS, **ONE_AXIS, **PRIVATE
+    },
+    "least squares": {
+        **target("ridge-regression", degree=2), **RESPONSE, **CATEGORIES, **PLAIN, **PRIVATE
+    },
+    "logistic": {**target("logistic-regression"), **LABEL, **CATEGORIES, **PLAIN},
+    "logistic of units": {**target("logistic-regression"), **LABEL, **PLAIN, **PRIVATE},
+    "weights": {**target("kernel-erm", **MACHINE, method="weights"), **LABEL, **PLAIN},
+    "linear machine": {**target("kernel-erm", **MACHINE), **LABEL, **CATEGORIES, **PLAIN},
+    "robust": {**target("kernel-erm", kernel="linear", loss="huber"), **RESPONSE, **PLAIN},
+    "kernel": {
+        **target("kernel-erm", loss="logistic", length_scale=[3.0, 0.6], shards=2), **LABEL
+    },
+    "machine": {**target("support-vector-machine", length_scale=[3.0, 0.6]), **LABEL},
+    "regression": {**target("nadaraya-watson", bandwidth=[2.0, 0.4]), **RESPONSE},
+    "gaps": {
+        **target("priestley-chao", bandwidth=[2.0], max_gap=0.5), **RESPONSE, **ONE_AXIS
+    },
+    "curves": {
+        **target("functional-mean"), **PLAIN,
+        "data__bounds": {"x": None, "y": None, "t": [0.0, 1.0]},
+        "data__response": {"column": "curve", "bounds": [-1.0, 1.0], "points": 20},
+    },
+    "classes": {
+        **target("gaussian-naive-bayes", std_floor=[1.0, 0.2]), **LABEL, **CATEGORIES, **PLAIN
+    },
+    "naive Bayes": {**target("naive-bayes", bandwidth=[2.0, 0.4]), **LABEL, **CATEGORIES},
+    "joint": {**target("naive-bayes", bandwidth=[2.0, 0.4], release="joint"), **LABEL},
+}  # fmt: skip
+
+
+def unlike(rows, seed, *, spread):
+    """Records that have nothing in common with those of the other `spread` but their columns."""
+    rng = np.random.default_rng(seed)
+    curves = rng.uniform(-1, 1, (rows, 20)) if spread else np.full((rows, 20), 0.5)
+    missing = [None if spread and rng.random() < 0.2 else one for one in curves.tolist()]
+    return {
+        "x": rng.uniform(-5, 12, rows) if spread else rng.normal(3, 0.01, rows),
+        "y": rng.uniform(-1, 1, rows) if spread else rng.normal(0.9, 0.3, rows),
+        "z": rng.normal(1, 3, rows) if spread else np.full(rows, -0.5),
+        "c": rng.choice(["a", "b", "other"] if spread else ["a"], rows),
+        "late": rng.random(rows) < (0.5 if spread else 0.01),
+        "u": rng.integers(0, rows if spread else 9, rows),
+        "curve": pa.array(missing, pa.list_(pa.float64())),
+    }
+
+
+@pytest.fixture
+def told(project, run, fixed, helpers, monkeypatch):
+    """Release two unlike tables, the second with the noised integers of the first."""
+    real, drawn = publish.privatize, {}
+
+    def first(center, start, law, key, whose):
+        drawn[whose, start, len(center)] = real(center, start, law, key, whose)
+        return drawn[whose, start, len(center)]
+
+    def second(center, start, law, key, whose):
+        return drawn[whose, start, len(center)]
+
+    def made(changes):
+        found = []
+        private = "data__unit" in changes
+        terms = {"neighbors": Neighbors.ADD_OR_REMOVE_ONE, "unit": PrivacyUnit("u", 2)}
+        for spread, privatize in ((False, first), (True, second)):
+            monkeypatch.setattr(publish, "privatize", privatize)
+            other = helpers.Project(project.folder / f"spread-{spread}")
+            (other.folder / "data").mkdir(parents=True)
+            other.write(unlike(310 if private and spread else 240, 5, spread=spread))
+            other.spec(**changes)
+            other.grant(**(terms if private else {}))
+            ran = run("release", "release.toml", "--json", project=other)
+            assert ran.code == 0, ran.err
+            shown = run("show", "out.zarr", "--json", project=other)
+            texts = [normalized(text, other.folder) for text in (ran.out, ran.err, shown.out)]
+            found.append({**helpers.objects(other.output), "printed": texts})
+        return found
+
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CHOOSING)
+def test_noised_integers_alone_make_what_is_published(told, case):
+    first, second = told(CHOOSING[case])
+    assert differences(first, second) == []
+
+
+@pytest.mark.slow
+def test_a_choice_by_records_is_caught(told, monkeypatch):
+    """As if the bandwidth were chosen before the noise."""
+
+    def whole(self):
+        layout = self.planned.strategy.layout
+        slabs = [self.staging.get(self.name, slab.index) for slab in layout.slabs()]
+        return np.concatenate(slabs).reshape(layout.shape)
+
+    monkeypatch.setattr(publish._Noisy, "whole", property(whole))
+    first, second = told(CHOOSING["bandwidth"])
+    assert "zarr.json" in differences(first, second)

@@ -46,6 +46,7 @@ _SCALED = ("gaussian", *STATIONARY)
 _KERNELS = (*_SCALED, "polynomial", "arc-cosine", "linear", "module:name")
 _DEGREE = 3
 _SHARE = 0.1  # of the range: the default of a tube and of a rounding
+_NARROWEST, _WIDEST = 1e-3, 1e3  # of what is predicted
 
 
 class KernelERM(Learner):
@@ -287,6 +288,7 @@ class KernelERM(Learner):
         return GramKernel(kernel, low, tuple(axis.width for axis in domain.axes))
 
     def _loss(self, schema: RecordSchema) -> Loss:
+        self._refuse_lengths(schema.response.radius if schema.response else 1.0)
         if ":" in self.loss:
             return self._own_loss(schema)
         if self.loss not in _OURS:
@@ -313,6 +315,16 @@ class KernelERM(Learner):
             return Huber(self.threshold or bound, bound)
         tube = _SHARE * bound if self.tube is None else self.tube
         return EpsilonInsensitive(tube, self.width or _SHARE * bound, bound)
+
+    def _refuse_lengths(self, scale: float) -> None:
+        """Refuse what is far from the scale of predictions: the solver's steps grow with it."""
+        for name in ("width", "tube", "threshold"):
+            share = (getattr(self, name) or scale) / scale
+            if not _NARROWEST <= share <= _WIDEST:
+                raise SpecError(
+                    f"target.{name}: must be from {_NARROWEST:g} to {_WIDEST:g} times what is "
+                    f"predicted, {scale:g}. Write {name} = {_SHARE * scale:g}"
+                )
 
     def _own_loss(self, schema: RecordSchema) -> UserLoss:
         if (schema.label is None) == (schema.response is None):

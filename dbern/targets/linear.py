@@ -85,7 +85,8 @@ def minimizer(
 
 Method = Literal["auto", "objective", "weights"]
 METHOD: Method = Field("auto", description='method = "auto", "objective" or "weights"')
-Cost = Literal["auto"] | Annotated[float, Field(gt=0, allow_inf_nan=False)]
+LEAST_COST = 1e-9  # where a constant is learned, long before floats underflow
+Cost = Literal["auto"] | Annotated[float, Field(ge=LEAST_COST, allow_inf_nan=False)]
 AUTO: Cost = Field("auto", description='C = "auto", or C = 1.0: scikit-learn\'s C times n')
 
 _COSTS = (*(c * 10.0**power for power in range(3) for c in (1, 1.5, 2, 3, 5, 7)), 1000.0)
@@ -300,9 +301,7 @@ class RidgeRegression(Learner):
         "auto", description='method = "auto", "moments", "objective" or "weights"'
     )
     degree: Literal[1, 2] = Field(1, description="degree = 1 or degree = 2")
-    C: Literal["auto"] | Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
-        "auto", description='C = "auto", or C = 1.0: scikit-learn\'s alpha is n / C'
-    )
+    C: Cost = Field("auto", description='C = "auto", or C = 1.0: scikit-learn\'s alpha is n / C')
     constant: float = CONSTANT
     shards: Shards = SHARDS
 

@@ -460,6 +460,7 @@ def _softmax(scores: FloatArray) -> FloatArray:
 
 _APART = 1.35
 """Deviations between neighbouring classes: two of them are told apart in three of four cases."""
+_FARTHEST = 0.375  # from the middle of the bounds: so many classes are nearer to each other
 _MOST_LIKELIHOODS = 400
 _FEWEST = 32
 LEAST = 1e-12
@@ -483,14 +484,15 @@ class TypicalBayes:
         """Of u in [-1/2, 1/2], (classes, axes)."""
         angles = 2 * np.pi * np.arange(self.classes)[:, None] / self.classes
         means = np.cos(angles + np.pi * np.arange(self.axes) / self.axes)
-        return np.asarray(means * _APART * TYPICAL_STD / 2 / np.linalg.norm(means[0] - means[1]))
+        apart = float(np.linalg.norm(means[0] - means[1]))
+        return np.asarray(means * min(_FARTHEST, _APART * TYPICAL_STD / 2 / apart))
 
     @cached_property
     def unit(self) -> FloatArray:
         """Positions (records, axes)."""
         count = max(_FEWEST, self.rows // self.classes)
         spread = self.std * _normal(count, self.axes)
-        return 0.5 + (self.means[:, None, :] + spread).reshape(-1, self.axes)
+        return np.clip(0.5 + (self.means[:, None, :] + spread).reshape(-1, self.axes), 0.0, 1.0)
 
     @cached_property
     def features(self) -> FloatArray:

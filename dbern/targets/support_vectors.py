@@ -84,7 +84,7 @@ class SupportVectorMachine(Learner):
         description="length_scale = [1.0, 1.0], one per axis in data units"
     )
     C: Cost = AUTO
-    width: float = Field(0.1, gt=0, le=1, description="width = 0.1, at most 1")
+    width: float = Field(0.1, ge=1e-3, le=1, description="width = 0.1, from 0.001 to 1")
     shards: Shards = SHARDS
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:

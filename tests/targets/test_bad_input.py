@@ -12,6 +12,7 @@ import pytest
 
 import dbern
 from dbern.combination import LEAST_SQUARES
+from dbern.planning.planner import plan_files
 
 ROWS = 60
 BOUNDS = {"x": [0.0, 1.0], "y": [0.0, 1.0]}
@@ -131,3 +132,33 @@ def curves(project, client, listed):
 )
 def test_bad_curves_have_a_mean(project, client, listed):
     curves(project, client, listed)
+
+
+ERM = {"kind": "kernel-erm", "length_scale": [0.3, 0.3]}
+FLAT = {"kind": "kernel-erm", "kernel": "linear"}
+
+
+ODD = (5e-324, 1e-310, 1e-200, 1e-12, 1e200, 1e308)
+
+
+def test_lengths_far_from_what_is_predicted_are_refused(project):
+    """In place of a division by what underflows, or of steps without number."""
+    cases = [
+        ({**FLAT, "loss": "hinge"}, LABEL, "width"),
+        ({**ERM, "loss": "hinge"}, LABEL, "width"),
+        ({"kind": "support-vector-machine", "length_scale": [0.3, 0.3]}, LABEL, "width"),
+        ({**FLAT, "loss": "huber"}, RESPONSE, "threshold"),
+        ({**ERM, "loss": "huber"}, RESPONSE, "threshold"),
+        ({**ERM, "loss": "epsilon-insensitive"}, RESPONSE, "width"),
+        ({**ERM, "loss": "epsilon-insensitive"}, RESPONSE, "tube"),
+        ({**ERM, "loss": "logistic"}, LABEL, "C"),
+        ({**ERM, "loss": "square"}, RESPONSE, "C"),
+        ({"kind": "logistic-regression"}, LABEL, "C"),
+        ({"kind": "ridge-regression", "method": "weights"}, RESPONSE, "C"),
+    ]
+    for (target, roles, key), odd in itertools.product(cases, ODD):
+        large = key == "C" and odd > 1  # then a length scale or an epsilon may be what is refused
+        given = {"bandwidth": None, **target, key: odd}
+        told = "^(target|budget)" if large else rf"target\.{key}: "
+        with pytest.raises(dbern.SpecError, match=told):
+            plan_files(project.spec(**roles | VECTOR, data={"n": 1000}, target=given), ())

@@ -92,7 +92,11 @@ CASES = {
     "bayes of three": (BAYES, THREE, 2, KNOTS),
     "joint": ({**BAYES, "release": "joint"}, TWO, 2, KNOTS),
 }  # fmt: skip
-FEW, MANY = (60, "1/20"), {"huber": (100_000, "10"), "squares": (50_000, "10")}
+FEW = (60, "1/20")
+SIZES = {
+    "poor": {"bayes": FEW}, "good": {"huber": (3000, "300"), "squares": (3000, "150")}
+}  # fmt: skip
+USUAL = {"poor": (300, "1/20"), "good": (3000, "7")}
 
 
 def planned(case, n, epsilon):
@@ -107,6 +111,14 @@ def test_a_plan_warns_where_a_constant_is_as_good(case):
     assert not warned(good)
     assert told(poor)[0] > 0.8 * told(poor)[1]
     assert told(good)[0] < 0.9 * told(good)[1]
+
+
+def test_many_classes_stay_within_the_bounds():
+    label = {"label": {"column": "label", "classes": list(range(100))}}
+    target = {**BAYES, "bandwidth": [0.5]}
+    for noise in ("laplace", "binned-laplace"):
+        plan = plan_files(spec_of(target, label, 10**7, "1", 1, {**KNOTS, "noise": noise}), ())
+        assert 0.9 < told(plan)[0] <= told(plan)[1] + 0.01
 
 
 def test_there_is_no_prediction_of_a_loss_that_is_not_known(monkeypatch, tmp_path):
@@ -127,11 +139,11 @@ def test_releases_of_typical_records_are_as_good_as_predicted(
 ):
     """In the mean of six releases; and where a plan warns, they are no better than a constant."""
     target, roles, axes, noise = CASES[case]
-    n, epsilon = MANY.get(case, (20_000, "1")) if budget == "good" else (300, "1/20")
+    n, epsilon = SIZES[budget].get(case, USUAL[budget])
     content = spec_of(target, roles, n, epsilon, axes, noise).model_dump(exclude_none=True)
     content["data"]["source"] = str(project.folder / "data")
     content["budget"]["ledger"] = project.url
-    project.grant("1000")
+    project.grant("10000")
     classes, bayes = (
         len(roles["label"]["classes"]) if "label" in roles else 0,
         "bayes" in str(target),

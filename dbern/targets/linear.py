@@ -314,8 +314,8 @@ class RidgeRegression(Learner):
             return (MomentSums.of(schema.domain, response, self.degree).measurement(),)
         if self.method == "objective":
             robust = Huber(_RESIDUAL * response.radius, response.radius)
-            facts = "objective", self.C, self.constant, self.shards
-            return (linear_functions(schema, robust, *facts),)
+            facts = self.C, self.constant, self.shards
+            return (linear_functions(schema, robust, "objective", *facts),)
         loss = Square(response.radius)
         space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
         return (minimizer("prediction", schema, loss, space, self._cost, self.shards),)

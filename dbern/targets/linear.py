@@ -250,9 +250,10 @@ class LogisticRegression(Learner):
 
 _RESIDUAL = 0.5
 """Of half the range: twice what responses deviate typically, and what noise grows with."""
-_COSTLY, _TIMES = 0.01, 3.0
+_COSTLY, _TIMES = 0.0005, 3.0
 """Of the rest's variance, and of an objective's noise: where moments have more an objective, with
-some three quarters of epsilon for its linear term, and its penalty, answers better."""
+some three quarters of epsilon for its linear term, answers better. Rare values make moments' noise
+some ten times as much as these say; penalty and cut residuals cost an objective as much as that."""
 
 
 class RidgeRegression(Learner):
@@ -271,9 +272,9 @@ class RidgeRegression(Learner):
     ----------
     method : "auto", "moments", "objective" or "weights"
         "auto" takes moments, up to 63 axes and where no parameter of weights is stated; but an
-        objective where the noise of responses by listed value would cost more than half a percent
-        of a typical residual, and three times what it does by objective: with several or long
-        lists, up to 4 million rows, for a pure epsilon.
+        objective where the noise of responses by listed value, as frequent as each other, would add
+        a two-thousandth to a typical residual's variance and three times what it adds by objective:
+        with several or long lists, up to 4 million rows, for a pure epsilon.
     degree : 1 or 2
         By moments: 2 adds the products of two axes of numbers, and their squares, each moved to
         [-1, 1]. What that costs grows with the fourth power of the number of axes.

@@ -97,6 +97,11 @@ def _most(model: LinearFunctions, n: int) -> int:
     return MOST_TIMES * n if model.protection.private_rows else n
 
 
+def listed_noise(lists: tuple[int, ...]) -> int:
+    """Return what noise in lists costs, to second order, in squared scales of b: see the module."""
+    return 2 * len(lists) * sum(lists) * (sum(lists) + 1)
+
+
 def lists_share(numbers: int, lists: tuple[int, ...]) -> Fraction:
     """Return the fraction of what b costs that is spent on lists: see the module.
 
@@ -107,9 +112,8 @@ def lists_share(numbers: int, lists: tuple[int, ...]) -> Fraction:
     """
     if not lists:
         return Fraction(0)
-    d, values = numbers + 1, sum(lists)
-    listed = 2 * len(lists) * values * (values + 1)
-    ratio = d * (d + 1) * (d + 2) / 3 / _VARIANCE / listed
+    d = numbers + 1
+    ratio = d * (d + 1) * (d + 2) / 3 / _VARIANCE / listed_noise(lists)
     return Fraction(max(1, round(64 / (1 + ratio ** (1 / 3)))), 64)
 
 

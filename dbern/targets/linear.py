@@ -22,6 +22,7 @@ from dbern.counting.measurement import Measurement
 from dbern.data.domain import RecordSchema
 from dbern.erm.losses import Huber, Logistic, Loss, Square
 from dbern.erm.measurement import LinearFunctions, RiskMinimizer
+from dbern.erm.perturbed import listed_noise, lists_share
 from dbern.erm.risk import Risk
 from dbern.erm.spaces import (
     LEAST_ROWS,
@@ -249,8 +250,10 @@ class LogisticRegression(Learner):
 
 _RESIDUAL = 0.5
 """Of half the range: twice what responses deviate typically, and what noise grows with."""
-_COSTLY = 0.01
-"""Of the rest's variance: more noise than that, and an objective answers better than moments."""
+_COSTLY, _TIMES = 0.0005, 3.0
+"""Of the rest's variance, and of an objective's noise: where moments have more an objective, with
+some three quarters of epsilon for its linear term, answers better. Rare values make moments' noise
+some ten times as much as these say; penalty and cut residuals cost an objective as much as that."""
 
 
 class RidgeRegression(Learner):
@@ -269,8 +272,9 @@ class RidgeRegression(Learner):
     ----------
     method : "auto", "moments", "objective" or "weights"
         "auto" takes moments, up to 63 axes and where no parameter of weights is stated; but an
-        objective where the noise of responses by listed value would cost more than half a percent
-        of a typical residual, up to 4 million rows, for a pure epsilon.
+        objective where the noise of responses by listed value, as frequent as each other, would add
+        a two-thousandth to a typical residual's variance and three times what it adds by objective:
+        with several or long lists, up to 4 million rows, for a pure epsilon.
     degree : 1 or 2
         By moments: 2 adds the products of two axes of numbers, and their squares, each moved to
         [-1, 1]. What that costs grows with the fourth power of the number of axes.
@@ -323,8 +327,10 @@ class RidgeRegression(Learner):
         usual = (self.method, self.degree, self.C) == ("auto", 1, "auto") and not charge.delta
         if not (usual and schema.domain.lists and n <= MOST_ROWS and self._by_moments(schema)):
             return self
-        sums = MomentSums.of(schema.domain, response_of(schema))
-        if sums.noise_by_value(n, charge.epsilon) <= _COSTLY * Predicted.rest:
+        lists, sums = schema.domain.blocks, MomentSums.of(schema.domain, response_of(schema))
+        part = 0.75 * float(charge.epsilon * lists_share(len(schema.domain.numbers), lists))
+        own = listed_noise(lists) * (2 * _RESIDUAL / part / n) ** 2
+        if sums.noise_by_value(n, charge.epsilon) <= max(_COSTLY * Predicted.rest, _TIMES * own):
             return self
         return RidgeRegression(**self.get_params() | {"method": "objective"})
 
@@ -333,7 +339,7 @@ class RidgeRegression(Learner):
         if self.method != "objective":
             return ()
         cut = "by objective: residuals beyond a quarter of the response's range pull no more"
-        return (cut, *(() if isinstance(self.C, str) else (told(self.C, n),)))
+        return (cut,) if self.C == "auto" else (cut, told(float(self.C), n))
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The response."""

@@ -17,6 +17,7 @@ from dbern.planning.planner import plan_files
 ROWS = 60
 BOUNDS = {"x": [0.0, 1.0], "y": [0.0, 1.0]}
 LISTED = {"data__bounds__c": {"values": ["a", "b", "c"]}}
+LONG = {"data__bounds__c": {"values": [*"abcdefghijklmnop"]}}
 LABEL = {"data__label": {"column": "label", "classes": ["no", "yes"]}}
 RESPONSE = {"data__response": {"column": "r", "bounds": [-1.0, 1.0]}}
 LATTICE = {"mechanism": {"k": 4, "h": 1, "noise": "laplace"}}
@@ -24,7 +25,7 @@ VECTOR = {"mechanism": {"k": None, "h": None, "noise": None}}
 BAYES = {"kind": "naive-bayes", "bandwidth": [0.2, 0.2]}
 LEARNERS = {
     "ridge": ({"kind": "ridge-regression"}, RESPONSE | VECTOR),
-    "ridge, lists": ({"kind": "ridge-regression"}, RESPONSE | VECTOR | LISTED),
+    "ridge, lists": ({"kind": "ridge-regression"}, RESPONSE | VECTOR | LONG),  # by objective
     "ridge, lists, moments": (
         {"kind": "ridge-regression", "method": "moments"}, RESPONSE | VECTOR | LISTED
     ),

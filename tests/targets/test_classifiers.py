@@ -458,31 +458,41 @@ def test_huber_regression_is_in_units_of_the_response(lists):
 
 
 RIDGE = {"kind": "ridge-regression"}
+LONG = {
+    "bounds": {
+        "x": [0.0, 1.0], "work": {"values": [*"abcdefghijkl"]}, "sex": LISTS["sex"],
+        "more": {"values": [*"abcdefghijkl"]}, "y": [0.0, 1.0],
+    },
+    "label": None, "response": RESPONSE, "epsilon": "0.1", "n": 20_000,
+}  # fmt: skip
 
 
 def test_least_squares_with_lists_are_by_objective():
     columns = responses()
-    given = {"label": None, "response": RESPONSE, "epsilon": "0.1"}
-    plan = plan_files(listed_spec(RIDGE, **given), ())
+    columns["more"] = np.random.default_rng(4).integers(0, 12, 20_000) * 1.0
+    plan = plan_files(spec_of(RIDGE, **LONG), ())
     said = plan.explain()
     assert "by objective: residuals beyond a quarter" in said
     assert "RMSE" in said
-    part, weights = solved(plan, listed_spec(RIDGE, **given), columns)
+    part, weights = solved(plan, spec_of(RIDGE, **LONG), columns)
     assert part.functions.risk.loss.entry == 0.5
-    spec = listed_spec({**RIDGE, "method": "objective"}, **given)
+    spec = spec_of({**RIDGE, "method": "objective"}, **LONG)
     truth = 10 + 6 * columns["x"] - 4 * columns["y"] + 3 * (columns["work"] == 1)
-    off = spec.combination.values([weights], one_hot(columns)) - truth
-    assert np.sqrt(np.mean(off**2)) < 1.2  # of 2.4 that a constant has
+    sizes = (("work", 12), ("sex", 2), ("more", 12))
+    listed = [np.equal.outer(columns[name], np.arange(size)) for name, size in sizes]
+    points = np.column_stack([*listed, columns["x"], columns["y"]])
+    off = spec.combination.values([weights], points) - truth
+    assert np.sqrt(np.mean(off**2)) < 1.5  # of 2.5 that a constant has
 
 
 @pytest.mark.parametrize(
     ("target", "changes"),
-    [({}, {"n": 4_000_000}), ({}, {"n": 5_000_000, "epsilon": "0.01"}), ({}, {"delta": "1e-6"}),
-     ({"C": 40.0}, {}), ({"method": "moments"}, {}), ({"degree": 2}, {})],
+    [({}, {"n": 2_000_000}), ({}, {"n": 5_000_000, "epsilon": "0.001"}), ({}, {"delta": "1e-6"}),
+     ({"C": 40.0}, {}), ({"method": "moments"}, {}), ({"degree": 2}, {}),
+     ({}, {"bounds": {"x": [0.0, 1.0], **LISTS, "y": [0.0, 1.0]}})],
 )  # fmt: skip
 def test_moments_of_lists_are_released_where_they_are_as_good_or_asked_for(target, changes):
-    given = {"label": None, "response": RESPONSE, "epsilon": "0.1"} | changes
-    plan = plan_files(listed_spec({**RIDGE, **target}, **given), ())
+    plan = plan_files(spec_of({**RIDGE, **target}, **LONG | changes), ())
     assert list(plan.components[0].counting) == ["bits"]
 
 

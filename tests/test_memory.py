@@ -20,8 +20,8 @@ from dbern.cluster import connection as workers
 from dbern.data import parquet as records
 from dbern.data.parquet import BATCH_ROWS, FileFacts, reading_bytes
 from dbern.errors import EnvironmentRefusedError
-from dbern.planning.costs import Cost
 from dbern.planning.planner import plan_files
+from dbern.planning.plans import Cost
 from dbern.synopsis.evaluate import Polynomial
 from dbern.system import memory_limit
 

@@ -23,9 +23,8 @@ from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
 from dbern.planning import planner
 from dbern.planning.choose import candidates, chosen
-from dbern.planning.costs import task_rows
 from dbern.planning.planner import Settings, plan, plan_files, problem_of
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.plans import ReleasePlan, task_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tradeoffs import smallest_epsilon
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbern.cluster.plain import answer, opened, shown
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
-from dbern.planning.costs import Cost
+from dbern.planning.plans import Cost
 from dbern.system import Progress, memory_limit, silent
 
 if TYPE_CHECKING:

@@ -20,10 +20,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial, reduce
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
+from dbern.bernstein.basis import MOST_H, MOST_K
 from dbern.bernstein.kernels import Kernel
 from dbern.counting.measurement import Measurement
 from dbern.counting.moments import cells_for
@@ -46,6 +48,7 @@ from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bias import GramBall, Released
 from dbern.strategies.bins import (
     CLUSTERS,
+    DEGREES,
     AxisBins,
     BinnedStrategy,
     axis_bins,
@@ -359,7 +362,7 @@ _COARSE_WORTH = 0.1  # of the error: as its promise is the largest
 _NEAR = 1.3  # times the least estimate: what is predicted by simulation
 _MOST_TERMS = 512  # that a record adds to: more of them is slower than a release should be
 _WORTH = 0.03  # of the error: what is gained by a higher degree, or it is not taken
-MOST_CELLS = 2000
+_MOST_CELLS = 2000
 _FEW_ORDERS, _FEW_RESOLUTIONS = (2, 8), 3
 
 
@@ -387,7 +390,7 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     orders = problem.orders(_SPECTRAL_ORDERS)
     for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
         weighting = problem.family.weighting
-        full = spectra(problem.kernels, lattice.k, weighting)
+        full = _spectra(problem.kernels, lattice.k, weighting)
         middle = problem.noise(_cut(lattice, full, _THRESHOLDS[6]), orders[-1])
         if problem.lattice_error(lattice, orders[-1]) <= _NEGLIGIBLE * middle:
             break
@@ -433,7 +436,7 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
     groups = [(degree, False, _WORTH) for degree in _BIN_RESOLUTIONS]
     for degree, coarse, worth in (*groups, (1, True, _COARSE_WORTH)):
         found = [
-            problem.candidate(bins_of(problem, lattice, order, grid), order, missed)
+            problem.candidate(_bins(problem, lattice, order, grid), order, missed)
             for grid, estimate in pairs
             if (grid.degree, grid.coarse) == (degree, coarse) and estimate <= among
         ]
@@ -444,7 +447,7 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
 
 
 @dataclass(frozen=True)
-class Grid:
+class _Grid:
     """B-splines worth a look."""
 
     degree: int
@@ -453,16 +456,14 @@ class Grid:
 
     @property
     def size(self) -> int:
-        """How many bins."""
         return math.prod(cells + self.degree for cells in self.cells)
 
     @property
     def coarse(self) -> bool:
-        """Whether cells are wide for their degree."""
         return self.degree == 1 and self.resolution in _COARSE
 
 
-def _fitting_bins(problem: Problem) -> list[Grid]:
+def _fitting_bins(problem: Problem) -> list[_Grid]:
     """By degree and cells a deviation, in order: those that are few enough."""
     kernels, grids = problem.kernels, {}
     for degree, usual in _BIN_RESOLUTIONS.items():
@@ -470,7 +471,7 @@ def _fitting_bins(problem: Problem) -> list[Grid]:
         resolutions = (*_COARSE, *resolutions) if degree == 1 else resolutions
         if degree == 2 or (degree + 1) ** len(kernels) <= _MOST_TERMS:
             for each in reversed(resolutions):  # of those with the same cells the coarsest
-                grid = Grid(degree, each, tuple(_cells(kernels, each)))
+                grid = _Grid(degree, each, tuple(_cells(kernels, each)))
                 grids[degree, grid.cells] = grid
     fitting = [grid for grid in grids.values() if grid.size <= problem.largest_lattice]
     if not fitting:
@@ -500,19 +501,19 @@ def require_positive_definite(kernels: Sequence[Kernel]) -> None:
             )
 
 
-def bins_of(
+def _bins(
     problem: Problem,
     lattice: Lattice,
     order: tuple[int, ...],
-    grid: Grid,
+    grid: _Grid,
 ) -> BinnedStrategy:
-    """Return bins of every axis, and what is made of them."""
+    """Bins of every axis, and what is made of them."""
     axes = zip(problem.kernels, lattice.k, grid.cells, order, strict=True)
     bins = (axis_bins(kernel, k, cells, grid.degree, h) for kernel, k, cells, h in axes)
     return BinnedStrategy(lattice, tuple(bins))
 
 
-def _planned(grid: Grid) -> BinnedStrategy:
+def _planned(grid: _Grid) -> BinnedStrategy:
     """The same without lattice and matrices, which neither values nor sensitivities depend on."""
     bins = tuple(AxisBins(cells, grid.degree, b"") for cells in grid.cells)
     return BinnedStrategy(Lattice((1,) * len(bins)), bins)
@@ -520,11 +521,10 @@ def _planned(grid: Grid) -> BinnedStrategy:
 
 def _cells(kernels: Sequence[Kernel], resolution: float) -> list[int]:
     """In proportion to the axes' inverse bandwidths."""
-    return [min(MOST_CELLS, math.ceil(resolution / kernel.deviation)) for kernel in kernels]
+    return [min(_MOST_CELLS, math.ceil(resolution / kernel.deviation)) for kernel in kernels]
 
 
-def spectra(kernels: Sequence[Kernel], k: Sequence[int], weighting: float) -> list[AxisSpectrum]:
-    """Return the whole spectrum of every axis."""
+def _spectra(kernels: Sequence[Kernel], k: Sequence[int], weighting: float) -> list[AxisSpectrum]:
     return [
         axis_spectrum(kernel, each, each + 1, weighting)
         for kernel, each in zip(kernels, k, strict=True)
@@ -569,7 +569,7 @@ def _spectral(problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
     weighting = problem.family.weighting
     for k in _resolutions(problem, _SPECTRAL[cube.dimensions]):
         lattice, seen = Lattice(k), set()
-        full = gram_spectrum(cube, lattice, weighting)
+        full = _full(cube, lattice, weighting)
         for threshold in _GRAM_THRESHOLDS:
             rank = max(1, sum(level > threshold * full.levels[0] for level in full.levels))
             if rank not in seen:
@@ -580,8 +580,7 @@ def _spectral(problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
 
 
 @lru_cache(maxsize=4)
-def gram_spectrum(cube: CubeKernel, lattice: Lattice, weighting: float) -> LatticeSpectrum:
-    """Return the whole spectrum of a lattice."""
+def _full(cube: CubeKernel, lattice: Lattice, weighting: float) -> LatticeSpectrum:
     return lattice_spectrum(cube, lattice, lattice.size, weighting)
 
 
@@ -647,3 +646,75 @@ def chosen(families: Iterable[str], problem: Problem) -> Candidate | None:
             best = found
             problem = replace(problem, to_beat=found.error)
     return best
+
+
+# --- A choice as a few numbers, which a later process may find again
+
+
+class Choice(BaseModel):
+    """What was chosen for a measurement; nothing that a promise rests on.
+
+    Attributes
+    ----------
+    family : int
+        Which of the families of noise that the spec allows.
+    kind : str
+        Of the strategy.
+    ranks : tuple of int
+        Of its maps; of bins, how many on an axis.
+    degree : int
+        Of bins.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    family: Annotated[int, Field(ge=0)]
+    kind: Literal["", "spectral", "binned"]
+    k: tuple[Annotated[int, Field(ge=1, le=MOST_K)], ...]
+    h: tuple[Annotated[int, Field(ge=1, le=MOST_H)], ...]
+    ranks: tuple[Annotated[int, Field(ge=1)], ...] = ()
+    degree: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        strategy: Any,
+        h: tuple[int, ...],
+        family: NoiseFamily,
+        families: Sequence[NoiseFamily],
+    ) -> Choice:
+        """Return that of a strategy, an order and one of these families."""
+        maps, kind = strategy.maps, strategy.kind
+        return cls(
+            family=families.index(family),
+            kind=kind,
+            k=strategy.lattice.k,
+            h=h,
+            ranks=tuple(one.rank for one in maps),
+            degree=maps[0].degree if kind == "binned" else 0,
+        )
+
+    def strategy(self, problem: Problem) -> Strategy | None:
+        """Make the strategy anew; None where it is none that the problem's search could find."""
+        lattice, asked, weighting = Lattice(self.k), problem.measurement, problem.family.weighting
+        maps = (1 if asked.cube else len(self.k)) if self.kind else 0
+        shaped = len(self.k) == len(self.h) == asked.domain.dimensions and len(self.ranks) == maps
+        given = problem.k in (None, self.k) and problem.h in (None, self.h)
+        if not (shaped and given and lattice.size <= problem.largest_lattice):
+            return None
+        if self.kind == "":
+            return LatticeStrategy(lattice)
+        if self.kind == "spectral" and asked.cube is not None:
+            return GramStrategy(lattice, _full(asked.cube, lattice, weighting).cut(*self.ranks))
+        if self.kind == "spectral":
+            require_positive_definite(problem.kernels)
+            full = zip(_spectra(problem.kernels, self.k, weighting), self.ranks, strict=True)
+            cut = tuple(one.cut(rank) for one, rank in full)
+            return SpectralStrategy(lattice, cut) if asked.spectral else None
+        grid = _Grid(self.degree, 0.0, tuple(rank - self.degree for rank in self.ranks))
+        if not asked.binned or grid.size > problem.largest_lattice:
+            return None
+        if self.degree not in DEGREES or not 1 <= min(grid.cells) <= max(grid.cells) <= _MOST_CELLS:
+            return None
+        bins = _bins(problem, lattice, self.h, grid)
+        return bins if problem.admits(bins) else None

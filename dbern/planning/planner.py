@@ -37,15 +37,19 @@ from dbern.data.objects import is_url
 from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.errors import SpecError
 from dbern.planning.asked import Questions
-from dbern.planning.choices import Choice
-from dbern.planning.choose import Candidate, Problem, chosen, require_positive_definite
-from dbern.planning.contracts import contract_of, exact_sensitivity, tolerance
-from dbern.planning.costs import cost
+from dbern.planning.choose import (
+    Candidate,
+    Choice,
+    Problem,
+    chosen,
+    require_positive_definite,
+)
 from dbern.planning.plans import (
     PlannedMeasurement,
     PlannedNoise,
     PlannedSensitivity,
     ReleasePlan,
+    cost,
     key_of,
     outlook_of,
     spec_for_rows,
@@ -54,7 +58,7 @@ from dbern.planning.predicted import Reference
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tuning import promised, told_by, tune_notes, tuned_parts
 from dbern.privacy.budget import Budget, decimal_text
-from dbern.privacy.contract import require_one_charge
+from dbern.privacy.contract import Contract, Sensitivity, require_one_charge
 from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, named
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
@@ -681,3 +685,42 @@ def _lower_bound(measurement: Measurement, settings: Settings) -> LowerBound:
     kernels = measurement.kernels if known else ()
     epsilon, delta = float(charge.epsilon), float(charge.delta)
     return strongest_bound(function, epsilon, float(settings.beta), n, delta, rows, kernels)
+
+
+# --- From what a record can do to the exact function to the noise that is planned for it
+
+_SHARE = 0.01  # of the noise that the effective kernel may cost
+
+
+def exact_sensitivity(
+    measurement: Measurement, strategy: Any, n: int, family: NoiseFamily
+) -> Sensitivity:
+    """Return the sensitivities of the exact function, before any rounding."""
+    function, norm = measurement.function_sensitivity, int(family.values_norm)
+    if family.by_function:
+        return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
+    bound = measurement.sensitivity(strategy, norm, False)
+    exact = Sensitivity.over(n, function, bound.value, bound.derivation, norm)
+    return replace(exact, sides=family.sides and bound.sides)
+
+
+def tolerance(exact: Sensitivity, strategy: Any, n: int, ratio: float) -> float:
+    """Kernel error allowed: 1 % of the sensitivity, and 1 % of a lattice value's noise."""
+    axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))
+    rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
+    bound, gain = float(exact.bound), float(strategy.lattice_gain)
+    return _SHARE * min(bound * n / (2 * rows), bound * ratio * gain)
+
+
+def contract_of(
+    exact: Sensitivity, outputs: int, accumulator: Accumulator, n: int, fraction: Fraction
+) -> Contract:
+    """What crosses to the noise: for effective kernels, computed in floats; n of the release."""
+    found = accumulator.errors
+    if exact.norm == math.inf:
+        errors = 2 * found.kernel, found.floats
+    else:
+        norm = int(exact.norm) - 1
+        errors = found.kernel_norms[norm], found.float_norms[norm]
+    size = outputs * accumulator.strategy.layout.size
+    return Contract.of(exact, n, *errors, found.value_bound, size=size, fraction=fraction)

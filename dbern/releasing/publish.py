@@ -21,8 +21,7 @@ from dbern.counting.measurement import Measurement
 from dbern.data.storage import place_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
-from dbern.planning.costs import WRITERS
-from dbern.planning.plans import PlannedMeasurement, ReleasePlan, spec_for_rows
+from dbern.planning.plans import WRITERS, PlannedMeasurement, ReleasePlan, spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.contract import array_names

@@ -259,8 +259,8 @@ _MOST_KEPT_BYTES = 1 << 16
 _ENTRY = re.compile("[0-9a-f]{64}|tmp-.*")
 
 
-def found_again(key: str) -> bytes:
-    """Return what `keep_for_later` wrote of a key, a SHA-256; nothing where that is not there.
+def kept(key: str) -> bytes:
+    """Return what `keep` wrote of a key, a SHA-256; nothing where that is not there.
 
     Nor from a folder or a file of another user's, or that another user may write to.
     """
@@ -274,8 +274,8 @@ def found_again(key: str) -> bytes:
     return b""
 
 
-def keep_for_later(key: str, content: bytes) -> None:
-    """Write what `found_again` finds, whole or not at all; the oldest of too many go.
+def keep(key: str, content: bytes) -> None:
+    """Write what `kept` finds, whole or not at all; the oldest of too many go.
 
     Only the user can read it. A cache that cannot be written to is left alone.
     """

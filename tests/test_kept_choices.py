@@ -16,7 +16,7 @@ from dbern.data.parquet import FileFacts
 from dbern.planning import planner
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
-from dbern.system import CACHE, found_again, keep_for_later
+from dbern.system import CACHE, keep, kept
 
 OPEN = {"k": None, "h": None, "noise": None}
 FAST = OPEN | {"noise": "laplace"}  # a search of lattice values alone
@@ -260,13 +260,13 @@ def test_another_choice_has_the_law_and_the_certificate_of_one_that_a_spec_state
 
 def test_the_oldest_of_too_many_go_and_nothing_else(cache: Path) -> None:
     names = [f"{number:064x}" for number in range(300)]
-    keep_for_later(names[0], b"0")
+    keep(names[0], b"0")
     (cache / "mine.txt").write_text("kept")
     for age, name in enumerate(names[1:], start=1):
-        keep_for_later(name, b"1")
+        keep(name, b"1")
         os.utime(cache / name, ns=(age, age))
-    assert found_again(names[-1]) == b"1"
-    assert found_again(names[1]) == b""
+    assert kept(names[-1]) == b"1"
+    assert kept(names[1]) == b""
     assert len(list(cache.iterdir())) <= 258
     assert (cache / "mine.txt").exists()
 
@@ -279,7 +279,7 @@ def test_without_a_variable_it_is_where_caches_are(
         monkeypatch.setenv("HOME", str(tmp_path / "h"))
         monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # is to be ignored, says the standard
         monkeypatch.setenv(name, str(tmp_path / place.partition("/")[0]))
-        keep_for_later("a" * 64, b"here")
+        keep("a" * 64, b"here")
         assert (tmp_path / place / "dbern" / "plans" / ("a" * 64)).read_bytes() == b"here"
 
 
@@ -289,5 +289,5 @@ def test_no_cache_is_written_where_the_variable_is_empty(
     monkeypatch.setenv(CACHE, "")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    keep_for_later("a" * 64, b"here")
+    keep("a" * 64, b"here")
     assert not list(tmp_path.iterdir())

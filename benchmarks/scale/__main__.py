@@ -1,4 +1,8 @@
-"""``make scale`` measures and draws docs/scaling.md; ``--rows 100000000`` is one large release."""
+"""``make scale`` measures and draws docs/scaling.md; with an option it is one release.
+
+``--rows 100000000`` has many rows, ``--files 100000`` many files, and ``--files 30 --groups 10000``
+many row groups.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from scale.curves import draw
+from scale.many import many
 from scale.runs import MEMORY, PHASES, Run, cluster, measure, scan, write_files
 
 
@@ -50,11 +55,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="scale", description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("scale-out"), help="for the files")
     parser.add_argument("--rows", type=int, help="one release of so many rows, 16 bytes each")
+    parser.add_argument("--files", type=int, help="one release of so many files of a hundred rows")
+    parser.add_argument("--groups", type=int, default=1, help="with --files: row groups of each")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--noise", default="laplace")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    if given.rows:
+    if given.files:
+        print(many(given.files, given.groups, given.folder.resolve()))
+    elif given.rows:
         large(given.rows, given.folder.resolve(), given.workers, given.noise)
     else:
         draw(given.folder.resolve())

@@ -20,12 +20,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial, reduce
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 
-from dbern.bernstein.basis import MOST_H, MOST_K
 from dbern.bernstein.kernels import Kernel
 from dbern.counting.measurement import Measurement
 from dbern.counting.moments import cells_for
@@ -48,7 +46,6 @@ from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bias import GramBall, Released
 from dbern.strategies.bins import (
     CLUSTERS,
-    DEGREES,
     AxisBins,
     BinnedStrategy,
     axis_bins,
@@ -646,75 +643,3 @@ def chosen(families: Iterable[str], problem: Problem) -> Candidate | None:
             best = found
             problem = replace(problem, to_beat=found.error)
     return best
-
-
-# --- A choice as a few numbers, which a later process may find again
-
-
-class Choice(BaseModel):
-    """What was chosen for a measurement; nothing that a promise rests on.
-
-    Attributes
-    ----------
-    family : int
-        Which of the families of noise that the spec allows.
-    kind : str
-        Of the strategy.
-    ranks : tuple of int
-        Of its maps; of bins, how many on an axis.
-    degree : int
-        Of bins.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    family: Annotated[int, Field(ge=0)]
-    kind: Literal["", "spectral", "binned"]
-    k: tuple[Annotated[int, Field(ge=1, le=MOST_K)], ...]
-    h: tuple[Annotated[int, Field(ge=1, le=MOST_H)], ...]
-    ranks: tuple[Annotated[int, Field(ge=1)], ...] = ()
-    degree: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        strategy: Any,
-        h: tuple[int, ...],
-        family: NoiseFamily,
-        families: Sequence[NoiseFamily],
-    ) -> Choice:
-        """Return that of a strategy, an order and one of these families."""
-        maps, kind = strategy.maps, strategy.kind
-        return cls(
-            family=families.index(family),
-            kind=kind,
-            k=strategy.lattice.k,
-            h=h,
-            ranks=tuple(one.rank for one in maps),
-            degree=maps[0].degree if kind == "binned" else 0,
-        )
-
-    def strategy(self, problem: Problem) -> Strategy | None:
-        """Make the strategy anew; None where it is none that the problem's search could find."""
-        lattice, asked, weighting = Lattice(self.k), problem.measurement, problem.family.weighting
-        maps = (1 if asked.cube else len(self.k)) if self.kind else 0
-        shaped = len(self.k) == len(self.h) == asked.domain.dimensions and len(self.ranks) == maps
-        given = problem.k in (None, self.k) and problem.h in (None, self.h)
-        if not (shaped and given and lattice.size <= problem.largest_lattice):
-            return None
-        if self.kind == "":
-            return LatticeStrategy(lattice)
-        if self.kind == "spectral" and asked.cube is not None:
-            return GramStrategy(lattice, _full(asked.cube, lattice, weighting).cut(*self.ranks))
-        if self.kind == "spectral":
-            require_positive_definite(problem.kernels)
-            full = zip(_spectra(problem.kernels, self.k, weighting), self.ranks, strict=True)
-            cut = tuple(one.cut(rank) for one, rank in full)
-            return SpectralStrategy(lattice, cut) if asked.spectral else None
-        grid = _Grid(self.degree, 0.0, tuple(rank - self.degree for rank in self.ranks))
-        if not asked.binned or grid.size > problem.largest_lattice:
-            return None
-        if self.degree not in DEGREES or not 1 <= min(grid.cells) <= max(grid.cells) <= _MOST_CELLS:
-            return None
-        bins = _bins(problem, lattice, self.h, grid)
-        return bins if problem.admits(bins) else None

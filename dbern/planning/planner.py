@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
-from pydantic import TypeAdapter
 from threadpoolctl import threadpool_limits
 
 from dbern.certificate import (
@@ -39,18 +38,17 @@ from dbern.errors import SpecError
 from dbern.planning.asked import Questions
 from dbern.planning.choose import (
     Candidate,
-    Choice,
     Problem,
     chosen,
     require_positive_definite,
 )
+from dbern.planning.kept import found_again, key_of
 from dbern.planning.plans import (
     PlannedMeasurement,
     PlannedNoise,
     PlannedSensitivity,
     ReleasePlan,
     cost,
-    key_of,
     outlook_of,
     spec_for_rows,
 )
@@ -63,7 +61,6 @@ from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, named
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
-from dbern.system import found_again, keep_for_later
 from dbern.targets.bandwidths import unit_notes
 from dbern.targets.base import Way
 from dbern.types import FloatArray
@@ -77,7 +74,6 @@ _ORDERS: tuple[Literal["k", "h"], ...] = ("k", "h")
 _LARGEST_AUTO_K = 1000
 _LARGEST_AUTO_LATTICE, _LARGEST_OF_MANY_AXES = 1_000_000, 6_000_000  # the second from 7 axes on
 _LARGEST_LATTICE = 1_000_000_000
-_CHOICES = TypeAdapter(dict[str, Choice])
 
 
 def plan(spec: ReleaseSpec | str | Path, *, data: Any = None) -> ReleasePlan:
@@ -142,12 +138,8 @@ def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, .
 
 
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
-    """Plan a release of files whose footers are known (none: ``data.n`` alone).
-
-    Matrices are small and many: on threads of BLAS they take up to seven times the processor, and
-    the plan would depend on how many there are.
-    """
-    with threadpool_limits(1):
+    """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
+    with threadpool_limits(1):  # matrices are small: threads that wait for them take the cores
         return _planned(spec, files)
 
 
@@ -164,7 +156,14 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     _refuse_questions(spec, measurements, settings)
     if all(one.entries for one in measurements):
         _refuse_choices(settings)
-    chosen_ways = _ways(measurements, settings, key_of(spec, n))
+    chosen_ways = found_again(
+        key_of(spec, n),
+        measurements,
+        settings.families,
+        partial(choose, settings=settings),
+        partial(problem_of, settings=settings),
+        partial(released_kinds, settings=settings),
+    )
     chosen_ways = {one.name: _as_counted(one, chosen_ways) for one in measurements}
     found = [plan_measurement(one, settings, *chosen_ways[one.name]) for one in measurements]
     functions = [one for one, _ in found]
@@ -208,37 +207,6 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
             planned[len(functions) :],
         ),
     )
-
-
-def _ways(
-    measurements: Sequence[Measurement], settings: Settings, key: str
-) -> dict[str, tuple[Any, tuple[int, ...], NoiseFamily]]:
-    """Choose for each measurement, or take what an earlier plan chose of the same public facts."""
-    searched = [one for one in measurements if not (one.entries or one.linear)]
-    before: dict[str, Choice] = {}
-    with suppress(ValueError):  # nothing is there, or something else
-        before = _CHOICES.validate_json(found_again(key) if key and searched else b"")
-    ways = {one.name: _again(before.get(one.name), one, settings) for one in searched}
-    ways = {name: way for name, way in ways.items() if way is not None}
-    found = {one.name: ways.get(one.name) or choose(one, settings) for one in measurements}
-    if key and len(ways) < len(searched):
-        kept = {one.name: Choice.of(*found[one.name], settings.families) for one in searched}
-        if all(_again(kept[one.name], one, settings) == found[one.name] for one in searched):
-            keep_for_later(key, _CHOICES.dump_json(kept))
-    return found
-
-
-def _again(
-    one: Choice | None, measurement: Measurement, settings: Settings
-) -> tuple[Strategy, tuple[int, ...], NoiseFamily] | None:
-    """Take a choice of before, if it is one that this search could end with."""
-    with suppress(IndexError, SpecError):
-        if one is not None:
-            family = settings.families[one.family]
-            strategy = one.strategy(problem_of(measurement, settings, family))
-            if strategy and one.kind in released_kinds(family, measurement, settings):
-                return strategy, one.h, family
-    return None
 
 
 def whole_certificate(

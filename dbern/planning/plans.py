@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from functools import cache
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -232,35 +227,6 @@ def spec_for_rows(spec: ReleaseSpec, n: int) -> ReleaseSpec:
     found, given = spec.learner.for_rows(spec.records, n, a_row), spec.learner.get_params()
     chosen = {name: one for name, one in found.get_params().items() if one != given[name]}
     return spec.changed({"target": chosen}) if chosen else spec
-
-
-_APART = {"release": ("name", "output"), "data": ("source", "n"), "budget": ("ledger", "dataset")}
-"""What a plan's choice does not depend on: where the records are, and who pays."""
-
-
-def key_of(spec: ReleaseSpec, n: int) -> str:
-    """Return a digest of the public facts that the choice for n rows follows from.
-
-    Empty where it follows from code, too, that does not come with this package.
-    """
-    learner, reference = spec.learner, spec.mechanism.reference
-    ours = type(learner).__module__.startswith("dbern.") and reference == "uniform"
-    if not ours or learner.identity():
-        return ""
-    content = spec.model_dump(mode="json")
-    facts = {name: {key: value for key, value in section.items() if key not in _APART.get(name, ())}
-             for name, section in content.items()}  # fmt: skip
-    text = json.dumps([n, facts, version("numpy"), *_code()], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-@cache
-def _code() -> list[Any]:
-    """Tell versions of this package apart, those of a checkout too."""
-    root = Path(__file__).parents[1]
-    files = [(path, path.stat()) for path in sorted(root.rglob("*.py"))]
-    times = [(str(path.relative_to(root)), one.st_size, one.st_mtime_ns) for path, one in files]
-    return [version("dbern"), times]
 
 
 @dataclass(frozen=True)

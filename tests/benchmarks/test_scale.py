@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 from scale import __main__ as command
-from scale import curves, runs, weak
+from scale import curves, many, runs, weak
 
 
 def test_the_page_shows_what_was_measured():
@@ -48,3 +48,10 @@ def test_the_command_runs_small(client, tmp_path, monkeypatch, capsys):
     assert run.rows == 3000
     assert np.all(np.array([run.elapsed, run.releasing, run.workers]) >= 0)
     assert "times one scan" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_many_files_and_row_groups_are_measured(tmp_path):
+    told = many.many(3, 2, tmp_path)
+    assert told.startswith("3 files of 2 row groups: planned in ")
+    assert [path.name for path in tmp_path.iterdir()] == ["files-3-2"]

@@ -282,6 +282,14 @@ class Problem:
         worst = worst_error(self.kernels, plain, h)
         return worst if self.certified else self.bias(plain, h) + self.share * worst
 
+    def beaten(self, lattice: Lattice, h: tuple[int, ...]) -> bool:
+        """Whether what the finest lattice misses by itself is far beyond the error to beat."""
+        plain = LatticeStrategy(lattice)
+        worst = worst_error(self.kernels, plain, h)
+        typical = worst if self.certified else self.bias(plain, h)
+        least = Candidate(plain, h, 0.0, typical, worst, self.certified, self.share)
+        return self.questions is None and least.error > _NEAR * self.to_beat
+
     def fitted_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
         """What it misses of the worst database where its values are fitted, as those of bins."""
         if self.kinked:
@@ -357,7 +365,10 @@ def plain_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of the lattice values themselves: noise grows with k."""
     best, few = math.inf, problem.many_axes
     orders = problem.orders(_FEW_ORDERS if few else _PLAIN_ORDERS)
-    for lattice in problem.lattices(_PLAIN_RESOLUTIONS[: _FEW_RESOLUTIONS if few else None]):
+    lattices = problem.lattices(_PLAIN_RESOLUTIONS[: _FEW_RESOLUTIONS if few else None])
+    if problem.beaten(lattices[-1], orders[-1]):
+        return
+    for lattice in lattices:
         found = [problem.candidate(LatticeStrategy(lattice), h) for h in orders]
         yield from found
         best = min(best, *(candidate.error for candidate in found))
@@ -375,7 +386,10 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     if not (problem.measurement.spectral and positive):
         return
     orders = problem.orders(_SPECTRAL_ORDERS)
-    for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
+    lattices = problem.lattices(_SPECTRAL_RESOLUTIONS)
+    if problem.beaten(lattices[-1], orders[-1]):
+        return
+    for lattice in lattices:
         weighting = problem.family.weighting
         full = _spectra(problem.kernels, lattice.k, weighting)
         middle = problem.noise(_cut(lattice, full, _THRESHOLDS[6]), orders[-1])
@@ -404,12 +418,13 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
     noise = problem.estimate(_planned(usual), itself, order, 0.0).noise
     allowed = _NEGLIGIBLE * noise / (1.0 if problem.certified else problem.share)
     lattices = problem.lattices(_SPECTRAL_RESOLUTIONS)
-    lattice = lattices[
-        bisect_left(
-            lattices, True, hi=len(lattices) - 1,
-            key=lambda one: problem.fitted_error(one, order) <= allowed,
-        )
-    ]  # fmt: skip
+
+    def fine(lattice: Lattice) -> bool:
+        return problem.fitted_error(lattice, order) <= allowed
+
+    lattice = lattices[-1]
+    if max(lattice.k) < problem.largest_k or fine(lattice):  # else none of them is
+        lattice = lattices[bisect_left(lattices, True, hi=len(lattices) - 1, key=fine)]
     missed = problem.fitted_error(lattice, order)
     missed = 0.0 if problem.kinked else missed  # kinks are missed by bins, too, and by more
     admitted = [grid for grid in fitting if problem.admits(_planned(grid))]

@@ -603,17 +603,21 @@ def _errors(
     cube: CubeKernel, k: tuple[int, ...], h: tuple[int, ...], spectrum: LatticeSpectrum | None
 ) -> tuple[float, float]:
     """On a grid: the largest error of a function of norm one, and the mean square over bumps."""
-    grid = _grid(cube.dimensions)
-    released, points = Released(cube, k, h, spectrum), cube.points(grid)
-    apart = cube.kernel(points, points) - released.weights(grid) @ released.features(grid).T
+    grid, bumps = _grid(cube)
+    released = Released(cube, k, h, spectrum)
+    apart = bumps - released.weights(grid) @ released.features(grid).T
     rough = math.sqrt(float(np.square(apart).mean(axis=1).max()))
     return float(released.errors(grid).max()), rough
 
 
-def _grid(axes: int) -> FloatArray:
-    """Points off the lattice's, and the corners."""
+@lru_cache(maxsize=4)
+def _grid(cube: CubeKernel) -> tuple[FloatArray, FloatArray]:
+    """Points off the lattice's, and the corners; and the kernel of any two."""
+    axes = cube.dimensions
     t = (1 - np.cos(np.linspace(0, np.pi, _GRID[axes]))) / 2
-    return np.stack(np.meshgrid(*[t] * axes, indexing="ij"), axis=-1).reshape(-1, axes)
+    grid = np.stack(np.meshgrid(*[t] * axes, indexing="ij"), axis=-1).reshape(-1, axes)
+    points = cube.points(grid)
+    return grid, np.asarray(cube.kernel(points, points))
 
 
 # --- Every candidate of a strategy

@@ -24,7 +24,8 @@ _SQUARES = 32  # a side of the domain, to begin with
 _PARTS = 8  # a side of a square, at most
 _NUMBERS = 1 << 20  # in memory at a time
 _TOGETHER = 16  # lines of squares that share a product
-_SQUARES_WORK = 2.5e9  # products, a hundred more for each point: a second or two
+_SQUARES_WORK = 1.4e9  # products, a hundred more for each point: under a second
+_SQUARES_CUT = 1e-8  # of a polynomial's size, left out
 _RELATIVE_GAP = 0.02
 _ABSOLUTE_GAP = 1e-5  # of the peak
 
@@ -161,7 +162,7 @@ class Series:
     tail: float
 
     @classmethod
-    def of(cls, k: int, matrix: FloatArray) -> Series:
+    def of(cls, k: int, matrix: FloatArray, cut: float = _CUT) -> Series:
         """Interpolate in k + 1 nodes, where ``b(y) M`` is exact but for rounding."""
         cosines = _cosines(k + 1, k)
         values = bernstein_basis((1 - cosines[:, 1]) / 2, k) @ matrix
@@ -169,7 +170,7 @@ class Series:
         coefficients[0] /= 2
         tails = np.cumsum(np.abs(coefficients).sum(axis=1)[::-1])[::-1]  # of degree a and beyond
         norm, largest = float(tails[0]), np.abs(values).sum(axis=1).max()
-        degree = max(1, int(np.argmax(np.append(tails, 0.0) <= _CUT * largest)) - 1)
+        degree = max(1, int(np.argmax(np.append(tails, 0.0) <= cut * largest)) - 1)
         left_out = float(tails[degree + 1]) if degree < k else 0.0
         return cls(coefficients[: degree + 1], norm, left_out + _ROUNDING * norm)
 
@@ -277,28 +278,30 @@ def _boxed_error(kernel: Kernel, k: int, matrix: FloatArray, norm: float) -> flo
     and by at most ``C w^2 / 8``, for Lipschitz constants L of it and C of its derivative. Applied
     in y, then in t at either end, this bounds |E| on a square by its corner values. Squares that
     cannot exceed the largest value found by more than the stated gaps are done with; when the work
-    is, so is the refinement, and what is left counts as it stands.
+    is, so is the refinement, and what is left counts as it stands. p is cut after the degree that
+    it really has: as lattice values are at most the peak, what is left out adds the tail of that.
     """
     first, second = _lipschitz_constants(kernel, k, matrix, norm)
+    series = Series.of(k, matrix, _SQUARES_CUT)
     parts, side, best, work = 1, 1 / _SQUARES, 0.0, 0.0
     y, t = np.arange(_SQUARES // 2) * side, np.arange(_SQUARES) * side
     squares = np.stack(np.meshgrid(y, t), axis=-1).reshape(-1, 2)
     # Half of the domain is enough: it is symmetric under (y, t) -> (1 - y, 1 - t).
     while True:
-        lows, corners = _corner_errors(kernel, k, matrix, squares, side, parts)
+        lows, corners = _corner_errors(kernel, k, series, squares, side, parts)
         side /= parts
         best = max(best, float(corners.max()))
         gap = max(_RELATIVE_GAP * best, _ABSOLUTE_GAP * kernel.peak)
         bounds = corners + min(first * side / 2, second * side**2 / 8)
         squares = lows[bounds > best + gap]
         enough_at = max(2 * gap / first, math.sqrt(8 * gap / second))
-        each = len(squares) * (k + 100)
+        each = len(squares) * (len(series.coefficients) + 100)
         affordable = math.sqrt((_SQUARES_WORK - work) / max(each, 1)) - 1
         parts = math.floor(min(affordable, max(2.0, min(_PARTS, side / enough_at + 1))))
         work += each * (parts + 1) ** 2
         if not len(squares) or parts < 2:
             rounding = 8 * 2.0**-53 * first  # of the squares' corners
-            return max(best + gap, float(bounds.max())) + rounding
+            return max(best + gap, float(bounds.max())) + rounding + series.tail * kernel.peak
 
 
 def _lipschitz_constants(
@@ -345,7 +348,7 @@ def _binomials(numbers: Int64Array, few: int) -> FloatArray:
 
 
 def _corner_errors(
-    kernel: Kernel, k: int, matrix: FloatArray, squares: FloatArray, side: float, parts: int
+    kernel: Kernel, k: int, series: Series, squares: FloatArray, side: float, parts: int
 ) -> tuple[FloatArray, FloatArray]:
     """Divide each square, given by its low (y, t), in both variables into so many parts.
 
@@ -357,13 +360,14 @@ def _corner_errors(
         t = np.unique(some[:, 1])
         t_lines = t[:, None] + steps
         bumps = kernel(np.arange(k + 1)[:, None] / k - t_lines.ravel())
-        coefficients = (matrix @ bumps).reshape(k + 1, *t_lines.shape)
+        coefficients = (series.coefficients @ bumps).reshape(-1, *t_lines.shape)
         for few in _split(some, 0, _TOGETHER):
             y, y_index = np.unique(few[:, 0], return_inverse=True)
             own, t_index = np.unique(np.searchsorted(t, few[:, 1]), return_inverse=True)
             y_lines = y[:, None] + steps
-            basis = bernstein_basis(np.minimum(y_lines, 1.0).ravel(), k)
-            released = basis @ coefficients[:, own].reshape(k + 1, -1)
+            angles = np.arccos(1 - 2 * np.minimum(y_lines, 1.0).ravel())
+            basis = np.cos(angles[:, None] * np.arange(len(coefficients)))
+            released = basis @ coefficients[:, own].reshape(len(coefficients), -1)
             errors = np.abs(kernel(y_lines.reshape(-1, 1) - t_lines[own].ravel()) - released)
             errors = errors.reshape(*y_lines.shape, len(own), parts + 1)
             errors = np.maximum(errors[:, 1:], errors[:, :-1])

@@ -30,6 +30,7 @@ from dbern.counting.moments import cells_for
 from dbern.errors import SpecError
 from dbern.planning.asked import FINER, Questions, mean_width
 from dbern.planning.predicted import (
+    CLUSTERS,
     Reference,
     fit,
     grid_points,
@@ -45,7 +46,6 @@ from dbern.privacy.families import NoiseFamily
 from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bias import GramBall, Released
 from dbern.strategies.bins import (
-    CLUSTERS,
     AxisBins,
     BinnedStrategy,
     axis_bins,

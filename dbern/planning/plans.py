@@ -548,13 +548,14 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
     bins = getattr(planned.strategy, "bins", ())
     if not 1 <= len(bins) <= MOST_AXES:
         return None
-    brackets = brackets_of(measurement.kernels, planned.k, planned.h, bins, bins)
-    axes = []
+    axes = measurement.kernels, planned.k, planned.h
+    brackets = brackets_of(*axes, bins, bins, finest=False)
+    spread = []
     for one, axis in zip(brackets, bins, strict=True):
         places = (np.arange(_PLACES * axis.cells) + 0.5) / (_PLACES * axis.cells)
         shares = bin_matrix(places, axis.cells, axis.degree).mean(axis=0)
-        axes.append((one.kernel @ shares, one.error @ shares))
-    sure, found = planned.certificate, planned.unit * float(telescoped(axes).max())
+        spread.append((one.kernel @ shares, one.error @ shares))
+    sure, found = planned.certificate, planned.unit * float(telescoped(spread).max())
     return min(found, sure.approximation) + sure.rounding + sure.noise
 
 

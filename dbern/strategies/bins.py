@@ -58,16 +58,8 @@ from dbern.types import BoolArray, FloatArray, Int64Array
 DEGREES = (1, 2, 3, 5, 7)
 """Degrees of B-splines that a plan chooses from."""
 
-CLUSTERS = 1000
-"""Equal point masses at uniform places, at most: the rough part of a typical database."""
-
-_SMOOTH_SCALE = 0.2
-"""The smooth part of a typical density varies by its mean over this share of an axis."""
-
 _TRUNCATION = 1e-9
-_FEWEST_NODES, _MOST_NODES = 400, 1 << 14
-_NODES_A_BANDWIDTH = 8
-_FINER = 3  # nodes of the mean squares that bins are made for
+_FEWEST_NODES, _MOST_NODES = 1200, 3 << 14  # of the mean squares that bins are made for
 _NODES_TO_FIT = 16  # a bandwidth, of those
 _NODES_TO_MISS = 2  # a bandwidth, of half of the domain
 _SPARE_NODES = 400  # of lattice values' fit, beside one for each: polynomials of order h vary less
@@ -129,8 +121,8 @@ class AxisBins(AxisMap):
 
     def error(self, kernel: Kernel, k: int, h: int) -> float:
         """Bound what a noiseless release of order h misses of a translate, at worst."""
-        shape = (self.cells, self.degree)
-        bracket = axis_bracket(kernel, k, h, self, shape, _CELLS_A_BIN * self.cells)
+        cells = min(_CELLS_A_BIN * self.cells, enough_cells(kernel))
+        bracket = axis_bracket(kernel, k, h, self, (self.cells, self.degree), cells)
         return OUTWARD * float(bracket.error.max())
 
     def using(self, rank: int) -> AxisBins:
@@ -211,24 +203,6 @@ def bin_matrix(positions: FloatArray, cells: int, degree: int) -> FloatArray:
     return values
 
 
-@lru_cache(maxsize=8)
-def prior(bandwidth: float) -> tuple[FloatArray, FloatArray]:
-    """Positions (q,), fine for the bandwidth, and factors (q, r) of a typical smooth density.
-
-    Its second moments at two positions are the product of its factors there, ``F F'``: those of the
-    uniform density, varying by as much as itself over a fifth of the axis. A typical database adds
-    `CLUSTERS` equal point masses at uniform places. Sums over positions are means of q terms.
-    """
-    count = min(_MOST_NODES, max(_FEWEST_NODES, math.ceil(_NODES_A_BANDWIDTH / bandwidth)))
-    t = (np.arange(count) + 0.5) / count
-    step = _SMOOTH_SCALE / 8
-    centers = np.arange(-2 * _SMOOTH_SCALE, 1 + 2 * _SMOOTH_SCALE, step)
-    size = math.sqrt(step / (_SMOOTH_SCALE * math.sqrt(math.pi / 2)))
-    factors = size * np.exp(-(((t[:, None] - centers) / _SMOOTH_SCALE) ** 2))
-    factors.setflags(write=False)
-    return t, factors
-
-
 @lru_cache(maxsize=256)
 def axis_bins(
     kernel: Kernel, k: int, cells: int, degree: int = 2, h: int | None = None
@@ -260,8 +234,8 @@ def bin_fit(values: FloatArray, cells: int, degree: int) -> FloatArray:
 
 def bump_places(kernel: Kernel) -> FloatArray:
     """Places (q,) of the translates that bins are fitted to, fine for the bandwidth."""
-    count = max(_FINER * _FEWEST_NODES, math.ceil(_NODES_TO_FIT / kernel.bandwidth))
-    return _middles(min(count, _FINER * _MOST_NODES))
+    count = max(_FEWEST_NODES, math.ceil(_NODES_TO_FIT / kernel.bandwidth))
+    return _middles(min(count, _MOST_NODES))
 
 
 def _middles(count: int) -> FloatArray:
@@ -318,7 +292,7 @@ _MOST_LOCAL = 32  # nodes in a cell
 _MOST_STEPS = 64  # in a cell
 _BOXES = 512  # at a time
 _MOST_CELLS = 1 << 20  # of y, on all axes together
-_CELLS_A_BIN = 2
+_CELLS_A_BIN, _CELLS_A_DEVIATION = 2, 24
 _FLOATS = 1e-11  # of the largest coefficient: far above what roundings make of it
 
 
@@ -367,15 +341,25 @@ def brackets_of(
     h: Sequence[int],
     bins: Sequence[AxisBins],
     counted: Sequence[AxisBins],
+    *,
+    finest: bool = True,
 ) -> list[AxisBracket]:
-    """Axis by axis, on public cells of half a bin or so; of the `counted` bins' records."""
-    most = int(_MOST_CELLS ** (1 / len(kernels)))
-    found = []
+    """Axis by axis, on public cells of half a bin or so; of the `counted` bins' records.
+
+    Not `finest`: no more cells than `enough_cells`.
+    """
+    whole, found = int(_MOST_CELLS ** (1 / len(kernels))), []
     for kernel, degree, order, own, other in zip(kernels, k, h, bins, counted, strict=True):
+        most = whole if finest else min(whole, enough_cells(kernel))
         cells = min(most, _CELLS_A_BIN * max(own.cells, other.cells))
         shape = (other.cells, other.degree)
         found.append(axis_bracket(kernel, degree, order, own, shape, cells))
     return found
+
+
+def enough_cells(kernel: Kernel) -> int:
+    """Return how many cells of y a plan looks at, where bins are much narrower than the kernel."""
+    return math.ceil(_CELLS_A_DEVIATION / kernel.deviation)
 
 
 def telescoped(axes: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
@@ -445,7 +429,7 @@ class _Pieces:
     def of(
         cls, kernel: Kernel, k: int, coefficients: FloatArray, bins: AxisBins, cells: int
     ) -> _Pieces:
-        """Interpolate in the fewest nodes that miss next to nothing, `_MOST_NODES` at most.
+        """Interpolate in the fewest nodes that miss next to nothing, `_MOST_LOCAL` at most.
 
         In m nodes ``2 (w / 4)^m sup |f^(m)| / m!`` is missed of f on an interval of w; a derivative
         of a_j is a mixture of its coefficients.

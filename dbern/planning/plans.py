@@ -28,7 +28,7 @@ from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
-from dbern.strategies.bins import MOST_AXES, bin_matrix, brackets_of, telescoped
+from dbern.strategies.bins import MOST_AXES, brackets_of, local_weights, telescoped
 from dbern.system import html_table
 
 # --- What a release takes, as planned
@@ -483,7 +483,7 @@ def _per_axis(values: tuple[int, ...]) -> str:
 
 # --- What a plan expects: the typical error, and the band of evenly spread records
 
-_PLACES = 64  # in a cell, to average a bin over
+_OFFSETS = np.linspace(-1, 1, 129)[1::2]  # in a cell, to average a bin over
 
 Pair: TypeAlias = tuple[Measurement, PlannedMeasurement]
 """A measurement, made for the rows, and how it is planned."""
@@ -552,8 +552,8 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
     brackets = brackets_of(*axes, bins, bins, finest=False)
     spread = []
     for one, axis in zip(brackets, bins, strict=True):
-        places = (np.arange(_PLACES * axis.cells) + 0.5) / (_PLACES * axis.cells)
-        shares = bin_matrix(places, axis.cells, axis.degree).mean(axis=0)
+        weights = [weight.mean() for weight in local_weights(_OFFSETS, axis.degree)]
+        shares = np.convolve(np.full(axis.cells, 1 / axis.cells), weights)
         spread.append((one.kernel @ shares, one.error @ shares))
     sure, found = planned.certificate, planned.unit * float(telescoped(spread).max())
     return min(found, sure.approximation) + sure.rounding + sure.noise

@@ -149,7 +149,7 @@ def _simulated_quantile(
         return None
     if quantile_rank(draws, beta) is None:
         return None
-    draws = fewest_draws(draws, beta)
+    draws = _fewest_draws(draws, beta)
     draw = partial(family_of(law).drawn, law)
     fields, largest = noise_sups(enclosure.bases, draw, draws, first=strategy.whole)
     sups = np.sort(enclosure.factor * fields + enclosure.loose * largest)
@@ -157,14 +157,14 @@ def _simulated_quantile(
     return OUTWARD * granule * float(sups[quantile_rank(draws, beta)])
 
 
-def fewest_draws(most: int, beta: float) -> int:
+def _fewest_draws(most: int, beta: float) -> int:
     """Return how few draws will do with as many of them beyond the rank as of the most.
 
     The fewer, the smaller the largest of them, and the sooner they are drawn.
 
     Examples
     --------
-    >>> fewest_draws(141, 0.05), quantile_rank(116, 0.05)
+    >>> _fewest_draws(141, 0.05), quantile_rank(116, 0.05)
     (116, 115)
     """
     beyond = most - (quantile_rank(most, beta) or 0)

@@ -86,7 +86,7 @@ def typical_error(
 @lru_cache(maxsize=256)
 def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
     """``E K K``, ``E K P`` and ``E P P`` at points of y, rough and smooth part: (2, 3, points)."""
-    t, factors = prior(kernel.bandwidth)
+    t, factors = _prior(kernel.bandwidth)
     bumps = _bumps(kernel, points)
     released = released_translates(kernel, _rows(k, h, points), axis, t)
     pairs = ((bumps, bumps), (bumps, released), (released, released))
@@ -96,7 +96,7 @@ def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: 
 
 
 @lru_cache(maxsize=8)
-def prior(bandwidth: float) -> tuple[FloatArray, FloatArray]:
+def _prior(bandwidth: float) -> tuple[FloatArray, FloatArray]:
     """Positions (q,), fine for the bandwidth, and factors (q, r) of a typical smooth density.
 
     Its second moments at two positions are the product of its factors there, ``F F'``: those of the
@@ -116,7 +116,7 @@ def prior(bandwidth: float) -> tuple[FloatArray, FloatArray]:
 @lru_cache(maxsize=8)
 def _bumps(kernel: Kernel, points: int) -> FloatArray:
     """The kernel at points of y, about the places of the prior."""
-    return kernel(np.linspace(0, 1, points)[:, None] - prior(kernel.bandwidth)[0])
+    return kernel(np.linspace(0, 1, points)[:, None] - _prior(kernel.bandwidth)[0])
 
 
 @lru_cache(maxsize=32)

@@ -181,7 +181,13 @@ class Series:
         return _cosines(len(nodes), degree) @ self.coefficients, factor
 
     def sup_norm(self, oversampling: int = 8) -> float:
-        """Bound ``sup_y sum_j |(b(y) M)_j|``: with its largest signs that is a polynomial."""
+        """Bound ``sup_y sum_j |(b(y) M)_j|``: with its largest signs that is a polynomial.
+
+        Examples
+        --------
+        >>> 1.0 <= Series.of(20, np.eye(21)).sup_norm() < 1.021
+        True
+        """
         values, factor = self.at_nodes(oversampling)
         return factor * float(np.abs(values).sum(axis=1).max()) * (1 + 1e-9) + self.tail
 
@@ -199,17 +205,6 @@ def released_series(k: int, h: int, axis: AxisMap | None) -> Series:
     return Series.of(k, synthesis_matrix(k, h, axis))
 
 
-def sup_norm(k: int, matrix: FloatArray, oversampling: int = 8) -> float:
-    """Bound ``max_y sum_j |(b(y) M)_j|`` for a matrix M with k + 1 rows, within 2 % by default.
-
-    Examples
-    --------
-    >>> 1.0 <= sup_norm(20, np.eye(21)) < 1.021
-    True
-    """
-    return Series.of(k, matrix).sup_norm(oversampling)
-
-
 @lru_cache(maxsize=256)
 def lebesgue_constant(k: int, h: int, spectrum: LinearMap | None = None) -> float:
     """Bound the sup of the axis's polynomial by the largest lattice value, within 2 %.
@@ -219,7 +214,7 @@ def lebesgue_constant(k: int, h: int, spectrum: LinearMap | None = None) -> floa
     >>> 1.0 <= lebesgue_constant(20, 1) < 1.021
     True
     """
-    return sup_norm(k, evaluation_matrix(k, h, spectrum))
+    return Series.of(k, evaluation_matrix(k, h, spectrum)).sup_norm()
 
 
 @lru_cache(maxsize=256)
@@ -338,7 +333,7 @@ def _derivative_bound(k: int, matrix: FloatArray, sizes: Sequence[float]) -> flo
     columns = np.column_stack([*low, sizes[order] * rows @ tail])
     if order == k:
         return float(np.abs(columns).sum())
-    return 1.001 * sup_norm(k - order, columns, oversampling=4)
+    return 1.001 * Series.of(k - order, columns).sup_norm(oversampling=4)
 
 
 def _binomials(numbers: Int64Array, few: int) -> FloatArray:

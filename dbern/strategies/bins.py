@@ -121,7 +121,7 @@ class AxisBins(AxisMap):
 
     def error(self, kernel: Kernel, k: int, h: int) -> float:
         """Bound what a noiseless release of order h misses of a translate, at worst."""
-        cells = min(_CELLS_A_BIN * self.cells, enough_cells(kernel))
+        cells = min(_CELLS_A_BIN * self.cells, _enough_cells(kernel))
         bracket = axis_bracket(kernel, k, h, self, (self.cells, self.degree), cells)
         return OUTWARD * float(bracket.error.max())
 
@@ -346,18 +346,18 @@ def brackets_of(
 ) -> list[AxisBracket]:
     """Axis by axis, on public cells of half a bin or so; of the `counted` bins' records.
 
-    Not `finest`: no more cells than `enough_cells`.
+    Not `finest`: no more cells than `_enough_cells`.
     """
     whole, found = int(_MOST_CELLS ** (1 / len(kernels))), []
     for kernel, degree, order, own, other in zip(kernels, k, h, bins, counted, strict=True):
-        most = whole if finest else min(whole, enough_cells(kernel))
+        most = whole if finest else min(whole, _enough_cells(kernel))
         cells = min(most, _CELLS_A_BIN * max(own.cells, other.cells))
         shape = (other.cells, other.degree)
         found.append(axis_bracket(kernel, degree, order, own, shape, cells))
     return found
 
 
-def enough_cells(kernel: Kernel) -> int:
+def _enough_cells(kernel: Kernel) -> int:
     """Return how many cells of y a plan looks at, where bins are much narrower than the kernel."""
     return math.ceil(_CELLS_A_DEVIATION / kernel.deviation)
 

@@ -40,20 +40,23 @@ _DRAWING = 300.0  # multiplications in the time that one number of noise takes
 _ACCEPTED = 0.56  # of vectors of M numbers, times the root of M: a joint law's
 _SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough to draw at
 _LARGEST_SHARE = Fraction(1, 10)  # of beta, for the largest draw beside the values at nodes
-_SIMULATION_SHARE = 0.1  # of beta, spent on the simulation's own uncertainty
+_SIMULATION_SHARE = Fraction(1, 10)  # of beta, spent on the simulation's own uncertainty
 
 
 def noise_bound(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
     """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
 
-    The smaller of two proved bounds: the union bound over coefficients times the operator's norm,
-    and a simulated quantile of the very law, evaluated at enclosing nodes; where that takes too
-    long, the tail of its values at the nodes.
+    The smallest of three proved bounds: the union bound over coefficients times the operator's
+    norm, the tail of its values at nodes, and a simulated quantile of the very law, evaluated at
+    enclosing nodes. That is above the quantile of ``1 - 0.9 beta`` but for ``0.1 beta``: so are the
+    others, with 0.9 beta, whichever is the smallest.
     """
-    union = strategy.released_norm(h) * largest_draw(law, strategy.layout.size, beta)
     few = len(h) <= _SIMULATED_AXES
     simulated = _simulated_quantile(strategy, h, law, float(beta)) if few else None
-    return min(union, tail_at_nodes(strategy, h, law, beta) if simulated is None else simulated)
+    sure = beta if simulated is None else beta * (1 - _SIMULATION_SHARE)
+    union = strategy.released_norm(h) * largest_draw(law, strategy.layout.size, sure)
+    proved = min(union, tail_at_nodes(strategy, h, law, sure))
+    return proved if simulated is None else min(proved, simulated)
 
 
 def tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
@@ -147,7 +150,7 @@ def _simulated_quantile(
         return None
     if quantile_rank(draws, beta) is None:
         return None
-    draws = fewest_draws(draws, beta)
+    draws = _fewest_draws(draws, beta)
     draw = partial(family_of(law).drawn, law)
     fields, largest = noise_sups(enclosure.bases, draw, draws, first=strategy.whole)
     sups = np.sort(enclosure.factor * fields + enclosure.loose * largest)
@@ -155,14 +158,14 @@ def _simulated_quantile(
     return OUTWARD * granule * float(sups[quantile_rank(draws, beta)])
 
 
-def fewest_draws(most: int, beta: float) -> int:
+def _fewest_draws(most: int, beta: float) -> int:
     """Return how few draws will do with as many of them beyond the rank as of the most.
 
     The fewer, the smaller the largest of them, and the sooner they are drawn.
 
     Examples
     --------
-    >>> fewest_draws(141, 0.05), quantile_rank(116, 0.05)
+    >>> _fewest_draws(141, 0.05), quantile_rank(116, 0.05)
     (116, 115)
     """
     beyond = most - (quantile_rank(most, beta) or 0)
@@ -176,12 +179,13 @@ def fewest_draws(most: int, beta: float) -> int:
 
 def quantile_rank(draws: int, beta: float) -> int | None:
     """Which of so many draws in order, from 0, will do; None where that takes more of them."""
-    level = 1 - (1 - _SIMULATION_SHARE) * beta
+    share = float(_SIMULATION_SHARE)
+    level = 1 - (1 - share) * beta
     ranks = np.arange(1, draws + 1)
     steps = np.log((draws + 1 - ranks) / ranks * level / (1 - level))
     sizes = np.exp(draws * math.log1p(-level) + np.cumsum(steps))  # of P(Bin = r)
     reached = (1 + 1e-6) * np.cumsum(sizes[::-1])[::-1]  # a thousand logarithms round by less
-    enough = reached <= _SIMULATION_SHARE * beta
+    enough = reached <= share * beta
     return int(np.argmax(enough)) if enough.any() else None
 
 

@@ -312,3 +312,19 @@ def test_draws_are_as_many_as_the_work_allows(monkeypatch):
         found = certificate._simulated_quantile(strategy, h, law, 0.05)
         assert seen == ([] if drawn is None else [drawn])
         assert (found is None) == (drawn is None)
+
+
+@pytest.mark.parametrize(("work", "share"), [(1e12, Fraction(9, 10)), (1.0, 1)])
+def test_what_a_simulation_may_miss_is_not_given_to_the_other_bounds(work, share, monkeypatch):
+    plan, given, real = bins_of(1, "binned-laplace"), [], certificate.largest_draw
+    monkeypatch.setattr(certificate, "_WORK", work)
+    monkeypatch.setattr(
+        certificate, "tail_at_nodes", lambda *facts: given.append(facts[-1]) or math.inf
+    )
+    monkeypatch.setattr(
+        certificate, "largest_draw", lambda *facts: given.append(facts[-1]) or real(*facts)
+    )
+    law, beta = plan.noise.law, Fraction(1, 20)
+    found = certificate.noise_bound(plan.strategy, plan.h, law, beta)
+    assert 0 < found < math.inf
+    assert given == [share * beta] * 2

@@ -318,8 +318,7 @@ class CompactKernel(PiecewiseKernel):
     @property
     def variance(self) -> float:
         """Second moment of the polynomial over the unit interval, divided by its mass."""
-        weighted = _compact_derivative(self.inner, self.power, 0) * Polynomial([0, 0, 1])
-        return float(weighted.integ()(1.0)) / self.mass
+        return _compact_mass(self.inner, self.power, 2) / self.mass
 
     @property
     def reach(self) -> float:
@@ -362,8 +361,9 @@ def _compact_derivative(inner: int, power: int, degree: int) -> Polynomial:
 
 
 @lru_cache(maxsize=256)
-def _compact_mass(inner: int, power: int) -> float:
-    return float(_compact_derivative(inner, power, 0).integ()(1.0))
+def _compact_mass(inner: int, power: int, moment: int = 0) -> float:
+    weight = Polynomial([0.0] * moment + [1.0])
+    return float((_compact_derivative(inner, power, 0) * weight).integ()(1.0))
 
 
 @lru_cache(maxsize=256)

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from dbern.bernstein.basis import local_weights
 from dbern.counting.rows import Rows, Terms, require_inside
-from dbern.strategies.splines import local_weights
 from dbern.types import FloatArray, Int64Array
 
 _LOOPS = "dbern.counting.loops"

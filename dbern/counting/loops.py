@@ -198,7 +198,7 @@ def _cut(edges: Any, offset: Any, place: Any) -> None:
 
 @inlined
 def _splines(offset: Any, degree: Any, weights: Any) -> None:
-    """`dbern.strategies.splines.local_weights`, in place."""
+    """`dbern.bernstein.basis.local_weights`, in place."""
     factorial = 1.0
     for i in range(len(offset)):
         offset[i] = (offset[i] + 1.0) / 2.0

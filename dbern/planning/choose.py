@@ -30,6 +30,7 @@ from dbern.counting.moments import cells_for
 from dbern.errors import SpecError
 from dbern.planning.asked import FINER, Questions, mean_width
 from dbern.planning.predicted import (
+    CLUSTERS,
     Reference,
     fit,
     grid_points,
@@ -42,14 +43,13 @@ from dbern.planning.predicted import (
 )
 from dbern.privacy.accuracy import Covariance
 from dbern.privacy.families import NoiseFamily
+from dbern.strategies.approximation import lattice_miss
 from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bias import GramBall, Released
 from dbern.strategies.bins import (
-    CLUSTERS,
     AxisBins,
     BinnedStrategy,
     axis_bins,
-    lattice_miss,
 )
 from dbern.strategies.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
 from dbern.strategies.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
@@ -290,6 +290,14 @@ class Problem:
         worst = worst_error(self.kernels, plain, h)
         return worst if self.certified else self.bias(plain, h) + self.share * worst
 
+    def beaten(self, lattice: Lattice, h: tuple[int, ...]) -> bool:
+        """Whether what the finest lattice misses by itself is far beyond the error to beat."""
+        plain = LatticeStrategy(lattice)
+        worst = worst_error(self.kernels, plain, h)
+        typical = worst if self.certified else self.bias(plain, h)
+        least = Candidate(plain, h, 0.0, typical, worst, self.certified, self.share)
+        return self.questions is None and least.error > _NEAR * self.to_beat
+
     def fitted_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
         """What it misses of the worst database where its values are fitted, as those of bins."""
         if self.kinked:
@@ -367,7 +375,10 @@ def plain_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of the lattice values themselves: noise grows with k."""
     best, few = math.inf, problem.many_axes
     orders = problem.orders(_FEW_ORDERS if few else _PLAIN_ORDERS)
-    for lattice in problem.lattices(_PLAIN_RESOLUTIONS[: _FEW_RESOLUTIONS if few else None]):
+    lattices = problem.lattices(_PLAIN_RESOLUTIONS[: _FEW_RESOLUTIONS if few else None])
+    if problem.beaten(lattices[-1], orders[-1]):
+        return
+    for lattice in lattices:
         found = [problem.candidate(LatticeStrategy(lattice), h) for h in orders]
         yield from found
         best = min(best, *(candidate.error for candidate in found))
@@ -385,7 +396,10 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     if not (problem.measurement.spectral and positive):
         return
     orders = problem.orders(_SPECTRAL_ORDERS)
-    for lattice in problem.lattices(_SPECTRAL_RESOLUTIONS):
+    lattices = problem.lattices(_SPECTRAL_RESOLUTIONS)
+    if problem.beaten(lattices[-1], orders[-1]):
+        return
+    for lattice in lattices:
         weighting = problem.family.weighting
         full = _spectra(problem.kernels, lattice.k, weighting)
         middle = problem.noise(_cut(lattice, full, _THRESHOLDS[6]), orders[-1])
@@ -415,12 +429,13 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
     noise = problem.estimate(_planned(usual), itself, order, 0.0).noise
     allowed = _NEGLIGIBLE * noise / (1.0 if problem.certified else problem.share)
     lattices = problem.lattices(_SPECTRAL_RESOLUTIONS)
-    lattice = lattices[
-        bisect_left(
-            lattices, True, hi=len(lattices) - 1,
-            key=lambda one: problem.fitted_error(one, order) <= allowed,
-        )
-    ]  # fmt: skip
+
+    def fine(lattice: Lattice) -> bool:
+        return problem.fitted_error(lattice, order) <= allowed
+
+    lattice = lattices[-1]
+    if max(lattice.k) < problem.largest_k or fine(lattice):  # else none of them is
+        lattice = lattices[bisect_left(lattices, True, hi=len(lattices) - 1, key=fine)]
     missed = problem.fitted_error(lattice, order)
     missed = 0.0 if problem.kinked else missed  # kinks are missed by bins, too, and by more
     admitted = [grid for grid in fitting if problem.admits(_planned(grid))]
@@ -607,17 +622,21 @@ def _errors(
     cube: CubeKernel, k: tuple[int, ...], h: tuple[int, ...], spectrum: LatticeSpectrum | None
 ) -> tuple[float, float]:
     """On a grid: the largest error of a function of norm one, and the mean square over bumps."""
-    grid = _grid(cube.dimensions)
-    released, points = Released(cube, k, h, spectrum), cube.points(grid)
-    apart = cube.kernel(points, points) - released.weights(grid) @ released.features(grid).T
+    grid, bumps = _grid(cube)
+    released = Released(cube, k, h, spectrum)
+    apart = bumps - released.weights(grid) @ released.features(grid).T
     rough = math.sqrt(float(np.square(apart).mean(axis=1).max()))
     return float(released.errors(grid).max()), rough
 
 
-def _grid(axes: int) -> FloatArray:
-    """Points off the lattice's, and the corners."""
+@lru_cache(maxsize=4)
+def _grid(cube: CubeKernel) -> tuple[FloatArray, FloatArray]:
+    """Points off the lattice's, and the corners; and the kernel of any two."""
+    axes = cube.dimensions
     t = (1 - np.cos(np.linspace(0, np.pi, _GRID[axes]))) / 2
-    return np.stack(np.meshgrid(*[t] * axes, indexing="ij"), axis=-1).reshape(-1, axes)
+    grid = np.stack(np.meshgrid(*[t] * axes, indexing="ij"), axis=-1).reshape(-1, axes)
+    points = cube.points(grid)
+    return grid, np.asarray(cube.kernel(points, points))
 
 
 # --- Every candidate of a strategy

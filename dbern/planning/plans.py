@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dbern.bernstein.basis import local_weights
 from dbern.certificate import PROMISE_SHARE, Certificate, Promises, printed_sum, told_error
 from dbern.combination import Combination
 from dbern.counting.measurement import Measurement
@@ -30,8 +31,7 @@ from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
-from dbern.strategies.brackets import MOST_AXES, brackets_of, telescoped
-from dbern.strategies.splines import bin_matrix
+from dbern.strategies.bins import MOST_AXES, brackets_of, telescoped
 from dbern.system import html_table
 
 # --- What a release takes, as planned
@@ -543,7 +543,7 @@ def _per_axis(values: tuple[int, ...]) -> str:
 
 # --- What a plan expects: the typical error, and the band of evenly spread records
 
-_PLACES = 64  # in a cell, to average a bin over
+_OFFSETS = np.linspace(-1, 1, 129)[1::2]  # in a cell, to average a bin over
 
 Pair: TypeAlias = tuple[Measurement, PlannedMeasurement]
 """A measurement, made for the rows, and how it is planned."""
@@ -613,13 +613,14 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
     bins = getattr(planned.strategy, "bins", ())
     if not 1 <= len(bins) <= MOST_AXES:
         return None
-    brackets = brackets_of(measurement.kernels, planned.k, planned.h, bins, bins)
-    axes = []
+    axes = measurement.kernels, planned.k, planned.h
+    brackets = brackets_of(*axes, bins, bins, finest=False)
+    spread = []
     for one, axis in zip(brackets, bins, strict=True):
-        places = (np.arange(_PLACES * axis.cells) + 0.5) / (_PLACES * axis.cells)
-        shares = bin_matrix(places, axis.cells, axis.degree).mean(axis=0)
-        axes.append((one.kernel @ shares, one.error @ shares))
-    sure, found = planned.certificate, planned.unit * float(telescoped(axes).max())
+        weights = [weight.mean() for weight in local_weights(_OFFSETS, axis.degree)]
+        shares = np.convolve(np.full(axis.cells, 1 / axis.cells), weights)
+        spread.append((one.kernel @ shares, one.error @ shares))
+    sure, found = planned.certificate, planned.unit * float(telescoped(spread).max())
     return min(found, sure.approximation) + sure.rounding + sure.noise
 
 

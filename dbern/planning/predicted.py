@@ -14,22 +14,30 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import iterated_basis
+from dbern.bernstein.basis import bin_matrix, iterated_basis
 from dbern.bernstein.kernels import Kernel
 from dbern.certificate import noise_sups
 from dbern.privacy.accuracy import independent_draws, public_stream
 from dbern.privacy.families import NoiseFamily
 from dbern.strategies.approximation import AxisMap, released_translates
 from dbern.strategies.base import Strategy
-from dbern.strategies.bins import bin_fit, bump_places, lattice_bumps, prior
-from dbern.strategies.splines import bin_matrix
+from dbern.strategies.bins import bin_fit, bump_places, lattice_bumps
 from dbern.types import FloatArray
 
 _DRAWS = 128
 _PLANNING_SAMPLES = 200_000
+_SHARED = 1 << 16
 _UNIT_SCALE = 1 << 20
 _GRID_POINTS = 10_000
 _FIT_POINTS = 129
+
+CLUSTERS = 1000
+"""Equal point masses at uniform places, at most: the rough part of a typical database."""
+
+_SMOOTH_SCALE = 0.2
+"""The smooth part of a typical density varies by its mean over this share of an axis."""
+
+_FEWEST_PLACES, _MOST_PLACES, _PLACES_A_BANDWIDTH = 400, 1 << 14, 8
 
 Reference: TypeAlias = Callable[[FloatArray], FloatArray]
 """A public density, up to a factor: points (m, l) of the unit cube to values (m,)."""
@@ -44,9 +52,8 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, valu
     starts = itertools.count()
 
     def shared(law: Any, size: int, draws: int, _: object) -> FloatArray:
-        return _drawn(law, next(starts), (size * draws).bit_length())[: size * draws].reshape(
-            size, -1
-        )
+        blocks = -(-size * draws // _SHARED)
+        return _drawn(law, next(starts), blocks)[: size * draws].reshape(size, draws)
 
     draw = family.predicted(_UNIT_SCALE, values, shared)
     draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // strategy.layout.size))
@@ -55,9 +62,9 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, valu
 
 
 @lru_cache(maxsize=4)
-def _drawn(law: Any, start: int, bits: int) -> FloatArray:
-    """More numbers than `bits` say, which candidates share: fewer of them are a prefix."""
-    return independent_draws(law, 1 << bits, 1, public_stream("planning", start)).ravel()
+def _drawn(law: Any, start: int, blocks: int) -> FloatArray:
+    """Blocks of numbers that candidates share: fewer of them are a prefix."""
+    return independent_draws(law, blocks * _SHARED, 1, public_stream("planning", start)).ravel()
 
 
 def typical_error(
@@ -79,7 +86,7 @@ def typical_error(
 @lru_cache(maxsize=256)
 def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: int) -> FloatArray:
     """``E K K``, ``E K P`` and ``E P P`` at points of y, rough and smooth part: (2, 3, points)."""
-    t, factors = prior(kernel.bandwidth)
+    t, factors = _prior(kernel.bandwidth)
     bumps = _bumps(kernel, points)
     released = released_translates(kernel, _rows(k, h, points), axis, t)
     pairs = ((bumps, bumps), (bumps, released), (released, released))
@@ -89,9 +96,27 @@ def _axis_moments(kernel: Kernel, k: int, h: int, axis: AxisMap | None, points: 
 
 
 @lru_cache(maxsize=8)
+def _prior(bandwidth: float) -> tuple[FloatArray, FloatArray]:
+    """Positions (q,), fine for the bandwidth, and factors (q, r) of a typical smooth density.
+
+    Its second moments at two positions are the product of its factors there, ``F F'``: those of the
+    uniform density, varying by as much as itself over a fifth of the axis. A typical database adds
+    `CLUSTERS` equal point masses at uniform places. Sums over positions are means of q terms.
+    """
+    count = min(_MOST_PLACES, max(_FEWEST_PLACES, math.ceil(_PLACES_A_BANDWIDTH / bandwidth)))
+    t = (np.arange(count) + 0.5) / count
+    step = _SMOOTH_SCALE / 8
+    centers = np.arange(-2 * _SMOOTH_SCALE, 1 + 2 * _SMOOTH_SCALE, step)
+    size = math.sqrt(step / (_SMOOTH_SCALE * math.sqrt(math.pi / 2)))
+    factors = size * np.exp(-(((t[:, None] - centers) / _SMOOTH_SCALE) ** 2))
+    factors.setflags(write=False)
+    return t, factors
+
+
+@lru_cache(maxsize=8)
 def _bumps(kernel: Kernel, points: int) -> FloatArray:
     """The kernel at points of y, about the places of the prior."""
-    return kernel(np.linspace(0, 1, points)[:, None] - prior(kernel.bandwidth)[0])
+    return kernel(np.linspace(0, 1, points)[:, None] - _prior(kernel.bandwidth)[0])
 
 
 @lru_cache(maxsize=32)

@@ -47,7 +47,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from dbern.bernstein.basis import MOST_K, bernstein_basis, enclosing_nodes
+from dbern.bernstein.basis import (
+    MOST_K,
+    bernstein_basis,
+    bin_matrix,
+    enclosing_nodes,
+    local_weights,
+)
 from dbern.bernstein.kernels import OUTWARD
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator, Errors, Memory, Pass
@@ -56,9 +62,7 @@ from dbern.errors import SpecError
 from dbern.privacy.budget import exact
 from dbern.strategies.approximation import Series
 from dbern.strategies.base import Bound, Entries, Lattice, Slab
-from dbern.strategies.bins import BinnedStrategy, axis_bins
-from dbern.strategies.brackets import MOST_AXES
-from dbern.strategies.splines import bin_matrix, local_weights
+from dbern.strategies.bins import MOST_AXES, BinnedStrategy, axis_bins
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 NAME = "promise"

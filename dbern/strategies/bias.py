@@ -236,8 +236,7 @@ class Released:
 
     def features(self, y: FloatArray) -> FloatArray:
         """``K_v(y)``, or T of them: (m, d)."""
-        lattice = Lattice(self.k)
-        values = self.cube.kernel(self.cube.points(y), self.cube.lattice_points(lattice))
+        values = _on_lattice(self.cube, self.k, np.ascontiguousarray(y).tobytes())
         return values if self.spectrum is None else values @ self.spectrum.analysis.T
 
     def gram(self) -> FloatArray:
@@ -299,6 +298,13 @@ class Released:
         squares = ((flat @ self.gram()) * flat).sum(axis=1)
         floats = 1e-10 * self.cube.largest * float((np.abs(flat) @ analysis).max()) ** 2
         return math.sqrt(max(float(squares.max()), 0.0) + floats)
+
+
+@lru_cache(maxsize=4)
+def _on_lattice(cube: CubeKernel, k: tuple[int, ...], packed: bytes) -> FloatArray:
+    """``K_v`` at unit-cube points: the same for every order and rank."""
+    y = np.frombuffer(packed).reshape(-1, cube.dimensions)
+    return np.asarray(cube.kernel(cube.points(y), cube.lattice_points(Lattice(k))))
 
 
 @lru_cache(maxsize=4)

@@ -77,19 +77,19 @@ def tensor_steps(sites: int, units: int, epsilon: float, beta: float) -> int:
     >>> tensor_steps(sites=10, units=10_000, epsilon=1.0, beta=0.05)
     10
     """
-    middle, best = units // (2 * sites), 0
-    for eta in epsilon * _RATES:
-        q, a = math.exp(-eta), math.exp(-epsilon - eta)
-        out = 2 * sites * math.exp(-eta * (middle + 1)) / (1 + q)
-        if out >= 1 - beta or not 0 < a < 1:
-            continue
-        # By window, what one may miss; a shade more than that, so that W is never too large.
-        missed = -math.expm1((math.log1p(-beta) + math.log1p(-out)) / sites) * (1 + _ROOM)
-        odd = 2 * math.log(missed * (1 + a) / 2) / math.log(a) - 1
-        even = 2 * math.log(missed) / math.log(a)
-        window = min(2 * math.ceil((odd - 1) / 2 - _ROOM) + 1, 2 * math.ceil(even / 2 - _ROOM))
-        best = max(best, window - 1)
-    return best
+    rates = epsilon * _RATES
+    q, a = np.exp(-rates), np.exp(-epsilon - rates)
+    out = 2 * sites * np.exp(-rates * (units // (2 * sites) + 1)) / (1 + q)
+    usable = (out < 1 - beta) & (a > 0) & (a < 1)
+    if not usable.any():
+        return 0
+    out, a = out[usable], a[usable]
+    # By window, what one may miss; a shade more than that, so that W is never too large.
+    missed = -np.expm1((math.log1p(-beta) + np.log1p(-out)) / sites) * (1 + _ROOM)
+    odd = 2 * np.log(missed * (1 + a) / 2) / np.log(a) - 1
+    even = 2 * np.log(missed) / np.log(a)
+    windows = np.minimum(2 * np.ceil((odd - 1) / 2 - _ROOM) + 1, 2 * np.ceil(even / 2 - _ROOM))
+    return max(0, int(windows.max()) - 1)
 
 
 def _places(gap: float) -> int:

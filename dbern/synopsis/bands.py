@@ -37,7 +37,7 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import PROMISE_SHARE, Certificate, LowerBound, strongest_bound, told_error
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of, noise_law
-from dbern.strategies.brackets import MOST_AXES, AxisBracket, brackets_of, norms
+from dbern.strategies.bins import MOST_AXES, AxisBracket, brackets_of, norms
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothings
 from dbern.synopsis.store import ReleasedStore
 from dbern.types import FloatArray

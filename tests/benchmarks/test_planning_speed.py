@@ -28,28 +28,80 @@ for _ in range(1000):
 print((planned - began) / (time.process_time() - planned))
 """
 RESPONSE = {"response": {"column": "v", "bounds": [-1.0, 3.0]}}
+LABEL = {"label": {"column": "late", "classes": [False, True]}}
 GROUP = {"group": {"column": "kind", "values": ["a", "b", "c"]}}
-DENSITY = {"kind": "kernel-density"}
-CASES = {  # axes, bandwidth, target, records, delta, largest ratio
-    "one axis": (1, 0.6, DENSITY, {}, "0", 0.7),
-    "two axes": (2, 0.6, DENSITY, {}, "0", 1.4),  # two laws are compared
-    "two axes, Gaussian noise": (2, 0.6, DENSITY, {}, "1e-6", 1.4),
-    "three axes": (3, 1.0, DENSITY, {}, "0", 2.1),
-    "groups": (2, 0.6, DENSITY, GROUP, "0", 1.3),
-    "regression": (1, 0.6, {"kind": "nadaraya-watson"}, RESPONSE, "0", 1.0),
-    "a kink": (1, 0.6, {**DENSITY, "kernel": "triangle"}, {}, "0", 3.5),
+DENSITY, REGRESSION = {"kind": "kernel-density"}, {"kind": "nadaraya-watson"}
+RISK = {"kind": "kernel-erm", "loss": "logistic"}
+ASKED = {"mechanism": {"questions": ["density", "mass", "quantile"]}}
+LENGTHS = ("support-vector-machine", "kernel-erm")
+CASES = {  # axes, bandwidth or length scale, target, sections, delta, largest ratio
+    "one axis": (1, 0.6, DENSITY, {}, "0", 1.0),
+    "two axes": (2, 0.6, DENSITY, {}, "0", 1.0),  # two laws are compared
+    "two axes, Gaussian noise": (2, 0.6, DENSITY, {}, "1e-6", 1.0),
+    "three axes": (3, 1.0, DENSITY, {}, "0", 3.0),
+    "three axes, Gaussian noise": (3, 1.0, DENSITY, {}, "1e-6", 3.0),
+    "groups": (2, 0.6, DENSITY, {"data": GROUP}, "0", 1.0),
+    "questions": (1, 0.6, DENSITY, ASKED, "0", 1.3),
+    "regression": (1, 0.6, REGRESSION, {"data": RESPONSE}, "0", 1.0),
+    "regression, three axes": (3, 1.0, REGRESSION, {"data": RESPONSE}, "0", 3.0),
+    "a kink": (1, 0.6, {**DENSITY, "kernel": "triangle"}, {}, "0", 1.8),
+    "a kink, two axes": (2, 0.6, {**DENSITY, "kernel": "triangle"}, {}, "0", 1.4),
+    "a kink, three axes": (3, 1.0, {**DENSITY, "kernel": "triangle"}, {}, "0", 3.0),
+    "narrow": (1, 0.1, DENSITY, {}, "0", 2.2),
+    "any bandwidth": (1, "auto", DENSITY, {}, "0", 3.2),
+    "any bandwidth, two axes": (2, "auto", DENSITY, {}, "0", 1.8),
+    "a covariance": (
+        2,
+        None,
+        {**DENSITY, "covariance": [[0.36, 0.18], [0.18, 0.36]]},
+        {},
+        "0",
+        1.0,
+    ),
+    "machine": (
+        2,
+        2.0,
+        {"kind": "support-vector-machine", "width": 0.2},
+        {"data": LABEL},
+        "0",
+        1.0,
+    ),
+    "naive Bayes": (2, 0.6, {"kind": "naive-bayes"}, {"data": LABEL}, "0", 1.0),
+    "joint naive Bayes": (
+        2,
+        0.6,
+        {"kind": "naive-bayes", "release": "joint"},
+        {"data": LABEL},
+        "0",
+        1.0,
+    ),
+    "a risk": (3, 5.0, RISK, {"data": LABEL}, "0", 3.0),
+    "arc-cosine": (2, None, {**RISK, "kernel": "arc-cosine"}, {"data": LABEL}, "0", 1.0),
+    "polynomial": (
+        3,
+        None,
+        {**RISK, "kernel": "polynomial", "degree": 2},
+        {"data": LABEL},
+        "0",
+        3.0,
+    ),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_plan_costs_a_second(case: str) -> None:
-    axes, bandwidth, target, records, delta, limit = CASES[case]
+    axes, width, target, sections, delta, limit = CASES[case]
+    key = "length_scale" if target["kind"] in LENGTHS else "bandwidth"
+    widths = {} if width is None else {key: width if width == "auto" else [width] * axes}
+    bounds = {name: [0.0, 10.0] for name in "xyz"[:axes]}
     spec = {
+        **sections,
         "release": {"name": "case", "output": "case.zarr"},
-        "data": {"source": "*.parquet", "n": 2_000_000, **records,
-                 "bounds": {name: [0.0, 10.0] for name in "xyz"[:axes]}},
-        "target": {**target, "bandwidth": [bandwidth] * axes},
+        "data": {
+            "source": "*.parquet", "n": 2_000_000, "bounds": bounds, **sections.get("data", {})
+        },
+        "target": {**target, **widths},
         "budget": {"epsilon": "1.0", "delta": delta, "ledger": "sqlite:///l.db", "dataset": "d"},
     }  # fmt: skip
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dbern.bernstein.basis import cell_of
 from dbern.bernstein.kernels import Gaussian
 from dbern.counting import adding
 from dbern.counting.kernel_sums import KernelSum
@@ -18,7 +19,6 @@ from dbern.counting.rows import Rows
 from dbern.data.domain import Axis, Domain
 from dbern.strategies.base import Lattice
 from dbern.strategies.bins import DEGREES, AxisBins, BinnedStrategy
-from dbern.strategies.splines import cell_of
 
 BITS = 40
 CELLS = (3, 1, 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import reference
@@ -10,6 +12,7 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.strategies.approximation import (
     Series,
+    _boxed_error,
     _derivative_bound,
     _lipschitz_constants,
     evaluation_matrix,
@@ -129,3 +132,22 @@ def test_what_a_series_leaves_out_is_in_its_bound(left_out):
     found = series.sup_norm(3000)  # whose nodes miss 2e-7
     assert 1 + left_out <= found <= (1 + left_out) * (1 + 1e-6)
     assert series.norm >= 1 + left_out
+
+
+def test_what_a_polynomial_is_cut_by_is_in_the_bound_of_kinks(monkeypatch):
+    nodes = (1 - np.cos((np.arange(13) + 0.5) * np.pi / 13)) / 2
+    last = np.linalg.solve(bernstein_basis(nodes, 12), np.cos(12 * np.arccos(1 - 2 * nodes)))
+    matrix = evaluation_matrix(12, 4) + 0.05 * last[:, None]
+    worst = np.abs(errors("triangle", 0.3, 12, matrix)).max()
+    kernel, norm = kernel_of("triangle", 0.3), lebesgue_constant(12, 4) + 0.7
+
+    def bound(cut, wrong=False):
+        series = replace(cut_series(12, matrix, cut), **({"tail": 0.0} if wrong else {}))
+        monkeypatch.setattr(Series, "of", lambda *_: series)
+        return _boxed_error(kernel, 12, matrix, norm)
+
+    cut_series = Series.of
+    assert len(cut_series(12, matrix, 0.4).coefficients) <= 12  # the last is left out
+    assert worst <= bound(1e-9) <= 1.1 * worst
+    assert worst <= bound(0.4)
+    assert worst > bound(0.4, wrong=True)

@@ -15,7 +15,7 @@ import pytest
 from banding import centers, synopsis_of
 
 import dbern
-from dbern.bernstein.basis import bernstein_basis, iterated_matrix
+from dbern.bernstein.basis import bernstein_basis, bin_matrix, iterated_matrix
 from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.certificate import noise_bound
 from dbern.errors import SpecError
@@ -23,11 +23,9 @@ from dbern.planning.planner import plan_files
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KeyStream
-from dbern.strategies import brackets as module
+from dbern.strategies import bins as module
 from dbern.strategies.bias import KernelMixture
-from dbern.strategies.bins import DEGREES, axis_bins
-from dbern.strategies.brackets import axis_bracket
-from dbern.strategies.splines import bin_matrix
+from dbern.strategies.bins import DEGREES, axis_bins, axis_bracket
 from dbern.synopsis import bands
 
 AXES = "xyz"

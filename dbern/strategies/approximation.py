@@ -11,7 +11,12 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
+from dbern.bernstein.basis import (
+    bernstein_basis,
+    enclosing_nodes,
+    iterated_basis,
+    iterated_matrix,
+)
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.types import FloatArray, Int64Array
 

@@ -18,7 +18,7 @@ from dbern.certificate import told_error
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
-from dbern.planning.tuning import NAME, refinement, told_by
+from dbern.planning.tuning import NAME, _refinement, told_by
 from dbern.strategies.bins import DEGREES, bin_matrix
 from dbern.synopsis import metadata
 
@@ -64,7 +64,7 @@ def told(part, *columns):
 @pytest.mark.parametrize("times", [2, 3, 4])
 def test_wide_splines_are_sums_of_narrow_ones(degree, times):
     t = np.concatenate([[0.0, 1.0], np.random.default_rng(degree).random(60)])
-    matrix = refinement(7, degree, times)
+    matrix = _refinement(7, degree, times)
     wide, narrow = bin_matrix(t, 7, degree), bin_matrix(t, 7 * times, degree)
     np.testing.assert_allclose(narrow @ matrix.T, wide, atol=4e-15)
     np.testing.assert_allclose(matrix.sum(axis=0), 1, atol=1e-15)  # moves do not grow

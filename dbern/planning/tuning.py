@@ -54,7 +54,6 @@ from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator, Errors, Memory, Pass
 from dbern.data.domain import Column
 from dbern.errors import SpecError
-from dbern.privacy.budget import exact
 from dbern.strategies.base import Bound, Entries, Lattice, Slab
 from dbern.strategies.bins import MOST_AXES, BinnedStrategy, axis_bins, bin_matrix, local_weights
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
@@ -77,32 +76,19 @@ _FLOATS = 1e-11  # of the coefficients' norm: far above what roundings make of t
 # --- What a spec may ask for
 
 
-def tune_of(text: str) -> Fraction:
-    """Return the share of the budget; 0 where none is asked for.
-
-    Raises
-    ------
-    SpecError
-        For what is no exact number from 0 to a half.
-    """
-    share = exact(text, "mechanism.tune")
-    if share > _MOST_SHARE:
-        raise SpecError(
-            f'mechanism.tune: is {text}, a share of epsilon, and at most 1/2. Write tune = "0.02"'
-        )
-    return share
-
-
-def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> list[Measurement]:
+def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> tuple[Measurement, ...]:
     """Return what a learner releases, with the share left to it.
 
     Raises
     ------
     SpecError
-        Where nothing is proved of such a promise.
+        Where nothing is proved of such a promise, or the share is too large.
     """
-    if not share:
-        return list(components)
+    if share > _MOST_SHARE:
+        raise SpecError(
+            f"mechanism.tune: is {float(share):g}, a share of epsilon, and at most 1/2. Write "
+            'tune = "0.02"'
+        )
     one = components[0]
     alone = len(components) == 1 and one.unsigned and one.binned and not one.candidates
     resolved = one.for_rows or one.for_charge or one.for_lattice or one.one_lattice
@@ -112,18 +98,11 @@ def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> list
             f'up to {MOST_AXES} axes, and "{kind}" releases another. Write tune = "0", or kind = '
             '"kernel-density" with numbers as its bandwidth'
         )
-    return [replace(one, fraction=one.fraction * (1 - share))]
-
-
-def tuned_parts(share: Fraction) -> list[tuple[str, int, Fraction]]:
-    """Return the promise's name, outputs and share, as `require_one_charge` takes them."""
-    return [(NAME, 1, share)] if share else []
+    return (replace(one, fraction=one.fraction * (1 - share)),)
 
 
 def tune_notes(share: Fraction) -> tuple[str, ...]:
     """Say what a share costs."""
-    if not share:
-        return ()
     return (
         f"{float(share):g} of epsilon tells what the bins miss of these data; "
         f"their noise is {float(1 / (1 - share)):.4g} times what it would be",
@@ -133,14 +112,8 @@ def tune_notes(share: Fraction) -> tuple[str, ...]:
 # --- Bins and finer ones
 
 
-def refinement(cells: int, degree: int, times: int) -> FloatArray:
-    """R, (cells + degree, times cells + degree): from finer bins' B-splines to those of `cells`.
-
-    Examples
-    --------
-    >>> refinement(1, degree=1, times=2).tolist()
-    [[1.0, 0.5, 0.0], [0.0, 0.5, 1.0]]
-    """
+def _refinement(cells: int, degree: int, times: int) -> FloatArray:
+    # R, (cells + degree, times cells + degree).
     ones = [np.ones(times)] * (degree + 1)
     coefficients = reduce(np.convolve, ones) / float(times**degree)
     found = np.zeros((cells + degree, times * cells + degree))
@@ -210,7 +183,7 @@ class Finer:
         for axis, (ours, theirs) in enumerate(both):
             one, fine = self.own.bins[axis], self.finer.bins[axis]
             y, _ = enclosing_nodes(self._degrees[axis][0], self._oversampling)
-            ours = ours @ refinement(one.cells, one.degree, fine.cells // one.cells)
+            ours = ours @ _refinement(one.cells, one.degree, fine.cells // one.cells)
             k, n = self.own.lattice.k[axis], self.finer.lattice.k[axis]
             found.append((bernstein_basis(y, k) @ ours, bernstein_basis(y, n) @ theirs))
         return found

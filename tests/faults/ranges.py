@@ -28,7 +28,8 @@ PERTURBED: dict[str, Any] = {  # its values are noisy before they are staged
                "method": "objective"},
 }  # fmt: skip
 TUNED: dict[str, Any] = {  # a number beside the bins tells of their error
-    "mechanism": {"k": 6, "h": 2, "noise": "binned-laplace", "tune": "0.1"}, "data__bounds": {"y": None},
+    "mechanism": {"k": 6, "h": 2, "noise": "binned-laplace", "tune": "0.1"},
+    "data__bounds": {"y": None},
     "target": {"bandwidth": [2.0]},
 }  # fmt: skip
 KNOWN = {"data", "release.toml", "out.zarr", "calls.json", "ledger.db", "ledger.db.keys",

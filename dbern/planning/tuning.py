@@ -68,7 +68,8 @@ _OVERSAMPLING = (8, 4, 3, 2)
 _FINE_ENOUGH = 0.02  # of the certificate's noise part: what finer bins may miss
 _FINER = ((2, 1), (2, 2), (4, 2))  # bins, and lattice
 _PLACES = 4  # times the degree and one, in a cell, where g is bounded
-_CUT = 1e-9  # of the norm: what nodes leave to a tail
+_DAMPING = 1e-13  # of the mean square of a bin
+_CUT = 1e-11  # of the norm: what nodes leave to a tail
 _SPREAD = 64  # places in a cell, to average a bin over
 _FLOATS = 1e-11  # of the coefficients' norm: far above what roundings make of them
 
@@ -148,21 +149,23 @@ class Finer:
         times, lattice = how
         k = tuple(min(MOST_K, lattice * one) for one in own.lattice.k)
         axes = zip(kernels, k, own.bins, h, strict=True)
-        bins = tuple(axis_bins(kernel, n, times * b.cells, b.degree, o) for kernel, n, b, o in axes)
+        bins = tuple(
+            axis_bins(kernel, n, times * one.cells, one.degree, order, _DAMPING)
+            for kernel, n, one, order in axes
+        )
         return cls(own, BinnedStrategy(Lattice(k), bins), h)
 
     @cached_property
-    def _degrees(self) -> list[tuple[int, tuple[float, float], tuple[float, float]]]:
-        """By axis, the degree of both in y, and their norms and tails."""
+    def _degrees(self) -> list[tuple[int, float, float]]:
+        """By axis, the degree of both in y, and what its nodes leave to tails."""
         found = []
         for k, n, ours, theirs in zip(
             self.own.lattice.k, self.finer.lattice.k,
             self.own.matrices(self.h), self.finer.matrices(self.h), strict=True,
         ):  # fmt: skip
-            (d, *one), (e, *other) = (
-                effective_degree(k, ours, _CUT), effective_degree(n, theirs, _CUT),
-            )  # fmt: skip
-            found.append((max(d, e), (one[0], one[1]), (other[0], other[1])))
+            one, _, tail = effective_degree(k, ours, _CUT)
+            other, _, rest = effective_degree(n, theirs, _CUT)
+            found.append((max(one, other), tail, rest))
         return found
 
     @cached_property
@@ -196,11 +199,18 @@ class Finer:
 
     @property
     def loose(self) -> float:
-        """What tails and floats add to the values at nodes, of bins that sum to one at most."""
+        """What tails and floats add to the values at nodes, of bins that sum to one at most.
+
+        So on an axis nothing is above the largest of the bins' own functions, at nodes times f.
+        """
         cut = 0.0
-        for axes in zip(*(both for _, *both in self._degrees), strict=True):
-            grown = math.prod(norm + 2 * tail for norm, tail in axes)
-            cut += grown - math.prod(norm for norm, _ in axes)
+        for side in (0, 1):
+            whole = grown = 1.0
+            for (degree, *tails), pair in zip(self._degrees, self.bases, strict=True):
+                factor = enclosing_nodes(degree, self._oversampling)[1]
+                size = factor * (float(np.abs(pair[side]).max()) + tails[side]) + tails[side]
+                whole, grown = whole * size, grown * (size + 2 * tails[side])
+            cut += grown - whole
         return OUTWARD * ((1 + self.factor) * cut + self.factor * _FLOATS * self.largest)
 
     @cached_property

@@ -225,13 +225,18 @@ def prior(bandwidth: float) -> tuple[FloatArray, FloatArray]:
 
 @lru_cache(maxsize=256)
 def axis_bins(
-    kernel: Kernel, k: int, cells: int, degree: int = 2, h: int | None = None
+    kernel: Kernel,
+    k: int,
+    cells: int,
+    degree: int = 2,
+    h: int | None = None,
+    damping: float = _DAMPING,
 ) -> AxisBins:
     """Bins whose A has the least squared error for a point mass, its place uniform; unshrunk.
 
     A little damping changes next to nothing inside the domain, and keeps the ends quiet, where
     B-splines of high degree are nearly dependent. With `h` the error is that of the polynomial of
-    order h (`lattice_bumps`), without that of lattice values.
+    order h (`lattice_bumps`), without that of lattice values. Bins without noise need no `damping`.
 
     Examples
     --------
@@ -243,7 +248,7 @@ def axis_bins(
     t, bumps = lattice_bumps(kernel, k, h)
     beta = bin_matrix(t, cells, degree)
     gram = beta.T @ beta
-    damped = gram + _DAMPING * np.trace(gram) / len(gram) * np.eye(len(gram))
+    damped = gram + damping * np.trace(gram) / len(gram) * np.eye(len(gram))
     matrix = np.linalg.solve(damped, beta.T @ bumps.T).T
     return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
 

@@ -15,7 +15,7 @@ from dbern.privacy.budget import Neighbors, PrivacyUnit
 from dbern.releasing import publish
 
 COEFFICIENTS = "components/density/coefficients/c/"
-RELEASED = re.compile(r"components/\w+/(coefficients|spectral/released)/c/")
+RELEASED = re.compile(r"components/\w+/(coefficients|(spectral|binned)/released)/c/")
 SOLVED = {
     "target": {
         "kind": "kernel-erm", "loss": "logistic", "bandwidth": None,
@@ -31,6 +31,11 @@ ORACLE = {
         "sensitivity": 0.01, "smoothness": "linear", "bounds": [0.0, 1.0], "on_failure": 0.25,
     },
     "mechanism": {"k": 1, "h": 1},
+}  # fmt: skip
+
+TUNED = {
+    "target": {"kind": "kernel-density", "bandwidth": [2.0]}, "data__bounds": {"y": None},
+    "mechanism": {"k": 6, "h": 2, "noise": "binned-laplace", "tune": "0.1"},
 }  # fmt: skip
 
 REPLACED = {
@@ -186,6 +191,19 @@ def test_gathered_records_change_nothing_else_either(traces, changes):
         assert differences(base, other) == [], name
         changed = {path for path in published if objects[path] != published[path]}
         assert changed, name
+        assert all(RELEASED.match(path) or path == "manifest.json" for path in changed), name
+
+
+@pytest.mark.slow
+def test_what_tells_of_the_error_changes_nothing_but_coefficients(traces):
+    """Neither does the number beside the bins; what is told of these data follows from both."""
+    base, published = traces(2.5, 0.5, "base", changes=TUNED)
+    assert base["printed"]["release"][0] == 0
+    for name in ("null", "corner", "another"):
+        other, objects = traces(*REPLACED[name], name.replace(" ", "-"), changes=TUNED)
+        assert set(differences(base, other)) <= {"printed/show"}, name
+        changed = {path for path in published if objects[path] != published[path]}
+        assert "components/promise/coefficients/c/0" in changed
         assert all(RELEASED.match(path) or path == "manifest.json" for path in changed), name
 
 

@@ -14,11 +14,12 @@ from strategies import sections
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
-from dbern.certificate import told_error
+from dbern.certificate import PROMISE_SHARE, told_error
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
-from dbern.planning.tuning import NAME, refinement, told_by
+from dbern.planning.tuning import NAME, _refinement, told_by
+from dbern.privacy.mechanism import privatize
 from dbern.strategies.bins import DEGREES, bin_matrix
 from dbern.synopsis import metadata
 
@@ -64,7 +65,7 @@ def told(part, *columns):
 @pytest.mark.parametrize("times", [2, 3, 4])
 def test_wide_splines_are_sums_of_narrow_ones(degree, times):
     t = np.concatenate([[0.0, 1.0], np.random.default_rng(degree).random(60)])
-    matrix = refinement(7, degree, times)
+    matrix = _refinement(7, degree, times)
     wide, narrow = bin_matrix(t, 7, degree), bin_matrix(t, 7 * times, degree)
     np.testing.assert_allclose(narrow @ matrix.T, wide, atol=4e-15)
     np.testing.assert_allclose(matrix.sum(axis=0), 1, atol=1e-15)  # moves do not grow
@@ -252,3 +253,59 @@ def test_a_stranger_s_promise_is_checked(change, message, one):
     root = {"zarr_format": 3, "node_type": "group", "attributes": facts}
     with pytest.raises(IntegrityError, match=message):
         metadata.checked(metadata.Root, json.dumps(root).encode(), "here", "zarr.json")
+
+
+KINDS = ("smooth", "clustered", "rounded", "half at 50 places", "one point")
+RELEASES = 200
+
+
+def database(kind, n, axes):
+    rng = np.random.default_rng(KINDS.index(kind))
+    x = rng.beta(2, 3, (n, axes))
+    if kind == "clustered":
+        x = rng.random((12, axes))[rng.integers(12, size=n)] + 0.01 * rng.standard_normal((n, axes))
+        x = np.clip(x, 0, 1)
+    if kind == "rounded":
+        x = np.round(x, 1)
+    if kind == "half at 50 places":
+        x[: n // 2] = rng.random((50, axes))[rng.integers(50, size=n // 2)]
+    return np.full((n, axes), 0.437) if kind == "one point" else x
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("axes", [1, 2])
+def test_no_promise_is_exceeded_more_often_than_it_says(kind, axes):
+    """Many releases of one database: what each promises of it, and how far it is off."""
+    n, width = 20_000, 0.1 if axes == 1 else 0.2
+    spec, plan = planned(axes, n=n, bandwidth=width, k=40 if axes == 1 else 20, h=16, tune="0.02")
+    x = database(kind, n, axes)
+    integers = centers(spec, plan, {name: x[:, i].copy() for i, name in enumerate(AXES[:axes])})
+    own, number = plan.components
+    y = np.linspace(0, 1, 201 if axes == 1 else 61)
+    bases = [bernstein_basis(y, own.k[0]) @ one for one in own.strategy.matrices(own.h)]
+    bumps = [np.exp(-np.square((y[:, None] - x[:, i]) / width) / 2) for i in range(axes)]
+    truth = bumps[0].mean(axis=1) if axes == 1 else bumps[0] @ bumps[1].T / n
+    truth = truth / (width * math.sqrt(2 * math.pi)) ** axes
+    first = synopsis_of(spec, plan, integers, bytes(32))
+    sure = first.bound()  # the noise's part is that of every release
+    beta, errors = Fraction(1, 20) * PROMISE_SHARE, number.lattice_error + number.released_error
+    found = []
+    for release in range(RELEASES):
+        key = release.to_bytes(32, "big")
+        bins, told_of = (
+            privatize(integers[one.name].ravel(), 0, one.noise.law, key, one.name)
+            * math.ldexp(1, one.noise.law.granularity_exponent)
+            for one in plan.components
+        )
+        values = bins.reshape(integers["density"].shape)
+        for basis in bases:
+            values = np.tensordot(values, basis, axes=(0, 1))
+        promised = told_error(number.noise.law, float(told_of[0]) + errors, number.promise, beta)
+        promised = min(promised, own.certificate.approximation)
+        found.append((np.abs(values - truth).max(), promised + sure.rounding + sure.noise))
+    error, promise = np.transpose(found)
+    assert promise[0] >= sure.total  # bins may tell more
+    assert (error > promise).sum() <= 0.05 * RELEASES
+    assert np.median(promise / error) < (2.5 if kind != "one point" else 3)
+    assert np.median(promise) < own.certificate.total

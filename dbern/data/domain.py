@@ -468,6 +468,11 @@ class TimeUnit(enum.Enum):
         return moment.date().isoformat() if whole else f"{moment:%Y-%m-%dT%H:%M:%S}Z"
 
 
+def from_text(value: Any) -> Any:
+    """Return the date or time that a text in ISO form is; TOML has them without quotes."""
+    return moment_of(value) if isinstance(value, str) else value
+
+
 def moment_of(text: str) -> date:
     """Return a date or a time in ISO form.
 

@@ -54,7 +54,7 @@ from dbern.planning.plans import (
 )
 from dbern.planning.predicted import Reference
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.tuning import promised, told_by, tune_notes, tuned_parts
+from dbern.planning.tuning import promised, told_by, tune_notes
 from dbern.privacy.budget import Budget, decimal_text
 from dbern.privacy.contract import Contract, Sensitivity, require_one_charge
 from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, named
@@ -150,7 +150,6 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     if any(one.spent < 0 for one in measurements):  # it would hide a fraction in the sum
         raise SpecError(f'target.kind: "{spec.learner.kind}" spends less than 0. Write spent >= 0')
     spent = [(one.name, one.outputs, one.fraction + one.spent) for one in measurements]
-    spent += tuned_parts(spec.tune)
     require_one_charge(spec.learner.kind, spent)  # for n rows it may be another measurement
     settings = Settings.of(spec, n, sum(one.outputs for one in measurements))
     _refuse_questions(spec, measurements, settings)
@@ -168,7 +167,7 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     found = [plan_measurement(one, settings, *chosen_ways[one.name]) for one in measurements]
     functions = [one for one, _ in found]
     if spec.tune:
-        found.append(plan_promise(measurements[0], functions[0], settings))
+        found.append(_plan_promise(measurements[0], functions[0], settings))
     planned = tuple(one for one, _ in found)
     counters = Counters.of([one for _, one in found], spec.records, spec.protection.unit, n)
     ways = [
@@ -196,7 +195,7 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
                 for axis in spec.domain.lists
             ),
             *_without_delta(measurements, settings, chosen_ways),
-            *tune_notes(spec.tune),
+            *(tune_notes(spec.tune) if spec.tune else ()),
         ),
         random_dp=random_privacy(spec.components, spec.charge),
         outlook=outlook_of(
@@ -364,10 +363,9 @@ def plan_measurement(
     return planned, accumulator
 
 
-def plan_promise(
+def _plan_promise(
     measurement: Measurement, planned: PlannedMeasurement, settings: Settings
 ) -> tuple[PlannedMeasurement, Accumulator]:
-    """Plan what is released beside bins: how much they miss of the data at hand."""
     own: Any = planned.strategy
     finer, facts = told_by(measurement, own, planned.h, planned.certificate.noise, planned.arrays)
     one = promised(measurement, finer, settings.tune)

@@ -19,8 +19,7 @@ from dbern.data.domain import Domain
 from dbern.data.parquet import BATCH_ROWS, READERS, FileFacts, reading_bytes
 from dbern.planning.asked import told_width
 from dbern.planning.choose import Problem
-from dbern.planning.sections import described
-from dbern.planning.spec import ReleaseSpec
+from dbern.planning.spec import ReleaseSpec, described
 from dbern.planning.tuning import restored
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.contract import Sensitivity, array_names

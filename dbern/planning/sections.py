@@ -1,19 +1,16 @@
-"""The sections of a spec: what its TOML may say, key by key, and whom it protects.
+"""The sections of a spec: what its TOML may say, key by key.
 
 What keys say of each other, and of what this version offers, `dbern.planning.spec` checks.
 """
 
 from __future__ import annotations
 
-import re
 from datetime import date, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
-from dbern.data.domain import moment_of
-from dbern.errors import SpecError
-from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
+from dbern.data.domain import from_text
 from dbern.privacy.families import FAMILIES
 from dbern.targets.base import Section
 
@@ -42,13 +39,8 @@ class UnitTable(Section):
     max_contributions: int = Field(description=_UNIT)
 
 
-def _from_text(value: Any) -> Any:
-    """Texts in ISO form are the dates and times that TOML has without quotes."""
-    return moment_of(value) if isinstance(value, str) else value
-
-
 _Category = bool | int | str
-_Bound = Annotated[float | datetime | date, BeforeValidator(_from_text)]
+_Bound = Annotated[float | datetime | date, BeforeValidator(from_text)]
 _Bounds = Annotated[list[_Bound], Field(min_length=2, max_length=2)]
 
 
@@ -137,12 +129,6 @@ class TargetSection(Section):
 _Whole = Annotated[int, Field(ge=1)]
 
 
-def _known_noise(name: str) -> str:
-    if name != "auto" and name not in WITH_DELTA:
-        raise ValueError
-    return name
-
-
 class MechanismSection(Section):
     """``[mechanism]``: lattice, order, noise and confidence."""
 
@@ -152,7 +138,7 @@ class MechanismSection(Section):
     h: Literal["auto"] | _Whole | list[_Whole] = Field(
         "auto", description='h = "auto", h = 4 or h = [4, 2]'
     )
-    noise: Annotated[str, AfterValidator(_known_noise)] = Field("auto", description=(
+    noise: str = Field("auto", pattern=f"^(auto|{'|'.join(WITH_DELTA)})$", description=(
         'noise = "auto"; with delta = "0" "laplace", "spectral-laplace", "binned-laplace" or '
         '"binned-k-norm", with a delta "discrete-gaussian", "spectral-gaussian", '
         '"binned-gaussian" or "laplace-advanced"'
@@ -180,64 +166,3 @@ class BudgetSection(Section):
     dataset: _Filled = Field(
         description='dataset = "trips-2026", the name the budget was granted to'
     )
-
-
-# --- Whom a spec protects
-
-_NORMALIZER = re.compile(r"[1-9]\d{0,11}|10{12}")
-
-
-def _unit(data: DataSection) -> PrivacyUnit:
-    if isinstance(data.unit, str):
-        return PrivacyUnit()
-    try:
-        return PrivacyUnit(data.unit.column, data.unit.max_contributions)
-    except SpecError as error:
-        raise SpecError(f"data.{error}") from None
-
-
-def protection_of(data: DataSection) -> Protection:
-    """Neighbours and unit of ``[data]``, with the n or the normalizer that goes with them.
-
-    Raises
-    ------
-    SpecError
-        Where another of the two is there, or none that is needed.
-    """
-    found = Protection(Neighbors(data.neighbors), _unit(data))
-    if not found.private_rows and data.normalizer is not None:
-        raise SpecError(
-            "data.normalizer: the number of rows is public when a row is replaced. Write "
-            "n = 2000000, or neither."
-        )
-    if found.private_rows and data.n is not None:
-        raise SpecError(
-            "data.n: the number of rows is private here. Write in its place normalizer = "
-            '"2000000", public and chosen without looking.'
-        )
-    if found.private_rows and data.normalizer is None:
-        raise SpecError(
-            'data.normalizer: is missing. Write normalizer = "2000000", a public number near that '
-            "of the rows, which is private here."
-        )
-    if data.normalizer is not None and not _NORMALIZER.fullmatch(data.normalizer):
-        raise SpecError(
-            'data.normalizer: must be a whole number from 1 to 10^12. Write normalizer = "2000000"'
-        )
-    return found
-
-
-def described(protection: Protection, n: int) -> tuple[str, ...]:
-    """Neighbours, unit and n in words, for a plan."""
-    if not protection.private_rows:
-        return (f"n = {n}, one row replaced",)
-    unit, change = protection.unit, "added or removed" if protection.added else "replaced"
-    rows = unit.max_contributions
-    lines = [f"sums are over {n}: their number is private; one row {change}"]
-    if unit.column is not None:
-        lines = [
-            f"sums are over {n}: their number is private",
-            f"one {unit.column} {change}, whose rows count up to {rows}, chosen by a keyed hash",
-            *([f"{rows} cost {rows} times the noise of 1"] if rows > 1 else []),
-        ]
-    return (*lines, f"the certificate is for up to {n} rows that count")

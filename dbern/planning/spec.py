@@ -38,16 +38,76 @@ from dbern.planning.sections import (
     ReleaseSection,
     TargetSection,
     ValuesTable,
-    protection_of,
 )
-from dbern.planning.tuning import tune_of, tuned, tuned_parts
-from dbern.privacy.budget import Budget, Protection, exact
+from dbern.planning.tuning import NAME, tuned
+from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
 from dbern.system import importable, named_function
 from dbern.targets import Learner, learner_of
 from dbern.targets.base import Section, explain
 from dbern.types import FloatArray
+
+# --- Whom a spec protects
+
+_NORMALIZER = re.compile(r"[1-9]\d{0,11}|10{12}")
+
+
+def _unit(data: DataSection) -> PrivacyUnit:
+    if isinstance(data.unit, str):
+        return PrivacyUnit()
+    try:
+        return PrivacyUnit(data.unit.column, data.unit.max_contributions)
+    except SpecError as error:
+        raise SpecError(f"data.{error}") from None
+
+
+def protection_of(data: DataSection) -> Protection:
+    """Neighbours and unit of ``[data]``, with the n or the normalizer that goes with them.
+
+    Raises
+    ------
+    SpecError
+        Where another of the two is there, or none that is needed.
+    """
+    found = Protection(Neighbors(data.neighbors), _unit(data))
+    if not found.private_rows and data.normalizer is not None:
+        raise SpecError(
+            "data.normalizer: the number of rows is public when a row is replaced. Write "
+            "n = 2000000, or neither."
+        )
+    if found.private_rows and data.n is not None:
+        raise SpecError(
+            "data.n: the number of rows is private here. Write in its place normalizer = "
+            '"2000000", public and chosen without looking.'
+        )
+    if found.private_rows and data.normalizer is None:
+        raise SpecError(
+            'data.normalizer: is missing. Write normalizer = "2000000", a public number near that '
+            "of the rows, which is private here."
+        )
+    if data.normalizer is not None and not _NORMALIZER.fullmatch(data.normalizer):
+        raise SpecError(
+            'data.normalizer: must be a whole number from 1 to 10^12. Write normalizer = "2000000"'
+        )
+    return found
+
+
+def described(protection: Protection, n: int) -> tuple[str, ...]:
+    """Neighbours, unit and n in words, for a plan."""
+    if not protection.private_rows:
+        return (f"n = {n}, one row replaced",)
+    unit, change = protection.unit, "added or removed" if protection.added else "replaced"
+    rows = unit.max_contributions
+    lines = [f"sums are over {n}: their number is private; one row {change}"]
+    if unit.column is not None:
+        lines = [
+            f"sums are over {n}: their number is private",
+            f"one {unit.column} {change}, whose rows count up to {rows}, chosen by a keyed hash",
+            *([f"{rows} cost {rows} times the noise of 1"] if rows > 1 else []),
+        ]
+    return (*lines, f"the certificate is for up to {n} rows that count")
+
 
 # --- ReleaseSpec
 
@@ -358,10 +418,10 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f'data.response.points: "{learner.kind}" has no use for curves. Leave it out, or write '
             'kind = "functional-mean"'
         )
-    tune = tune_of(spec.mechanism.tune)
-    components = tuned(learner.components(schema), tune, learner.kind)
+    tune, components = exact(spec.mechanism.tune, "mechanism.tune"), learner.components(schema)
+    components = tuned(components, tune, learner.kind) if tune else components
     parts = [(one.name, one.outputs, one.fraction) for one in components]
-    require_one_charge(learner.kind, [*parts, *tuned_parts(tune)])
+    require_one_charge(learner.kind, [*parts, (NAME, 1, tune)] if tune else parts)
     require_counted(components)
     most = max((c.domain.dimensions for c in components if not c.entries), default=0)
     if most > MOST_AXES:

@@ -59,7 +59,6 @@ from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Accumulator, Errors, Memory, Pass
 from dbern.data.domain import Column
 from dbern.errors import SpecError
-from dbern.privacy.budget import exact
 from dbern.strategies.approximation import Series
 from dbern.strategies.base import Bound, Entries, Lattice, Slab
 from dbern.strategies.bins import MOST_AXES, BinnedStrategy, axis_bins
@@ -75,7 +74,8 @@ _OVERSAMPLING = (8, 4, 3, 2)
 _FINE_ENOUGH = 0.02  # of the certificate's noise part: what finer bins may miss
 _FINER = ((2, 1), (2, 2), (4, 2))  # bins, and lattice
 _PLACES = 4  # times the degree and one, in a cell, where g is bounded
-_CUT = 1e-9  # of the norm: what nodes leave to a tail
+_DAMPING = 1e-13  # of the mean square of a bin
+_CUT = 1e-11  # of the norm: what nodes leave to a tail
 _SPREAD = 64  # places in a cell, to average a bin over
 _FLOATS = 1e-11  # of the coefficients' norm: far above what roundings make of them
 
@@ -83,32 +83,19 @@ _FLOATS = 1e-11  # of the coefficients' norm: far above what roundings make of t
 # --- What a spec may ask for
 
 
-def tune_of(text: str) -> Fraction:
-    """Return the share of the budget; 0 where none is asked for.
-
-    Raises
-    ------
-    SpecError
-        For what is no exact number from 0 to a half.
-    """
-    share = exact(text, "mechanism.tune")
-    if share > _MOST_SHARE:
-        raise SpecError(
-            f'mechanism.tune: is {text}, a share of epsilon, and at most 1/2. Write tune = "0.02"'
-        )
-    return share
-
-
-def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> list[Measurement]:
+def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> tuple[Measurement, ...]:
     """Return what a learner releases, with the share left to it.
 
     Raises
     ------
     SpecError
-        Where nothing is proved of such a promise.
+        Where nothing is proved of such a promise, or the share is too large.
     """
-    if not share:
-        return list(components)
+    if share > _MOST_SHARE:
+        raise SpecError(
+            f"mechanism.tune: is {float(share):g}, a share of epsilon, and at most 1/2. Write "
+            'tune = "0.02"'
+        )
     one = components[0]
     alone = len(components) == 1 and one.unsigned and one.binned and not one.candidates
     resolved = one.for_rows or one.for_charge or one.for_lattice or one.one_lattice
@@ -118,18 +105,11 @@ def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> list
             f'up to {MOST_AXES} axes, and "{kind}" releases another. Write tune = "0", or kind = '
             '"kernel-density" with numbers as its bandwidth'
         )
-    return [replace(one, fraction=one.fraction * (1 - share))]
-
-
-def tuned_parts(share: Fraction) -> list[tuple[str, int, Fraction]]:
-    """Return the promise's name, outputs and share, as `require_one_charge` takes them."""
-    return [(NAME, 1, share)] if share else []
+    return (replace(one, fraction=one.fraction * (1 - share)),)
 
 
 def tune_notes(share: Fraction) -> tuple[str, ...]:
     """Say what a share costs."""
-    if not share:
-        return ()
     return (
         f"{float(share):g} of epsilon tells what the bins miss of these data; "
         f"their noise is {float(1 / (1 - share)):.4g} times what it would be",
@@ -139,14 +119,8 @@ def tune_notes(share: Fraction) -> tuple[str, ...]:
 # --- Bins and finer ones
 
 
-def refinement(cells: int, degree: int, times: int) -> FloatArray:
-    """R, (cells + degree, times cells + degree): from finer bins' B-splines to those of `cells`.
-
-    Examples
-    --------
-    >>> refinement(1, degree=1, times=2).tolist()
-    [[1.0, 0.5, 0.0], [0.0, 0.5, 1.0]]
-    """
+def _refinement(cells: int, degree: int, times: int) -> FloatArray:
+    # R, (cells + degree, times cells + degree).
     ones = [np.ones(times)] * (degree + 1)
     coefficients = reduce(np.convolve, ones) / float(times**degree)
     found = np.zeros((cells + degree, times * cells + degree))
@@ -181,12 +155,15 @@ class Finer:
         times, lattice = how
         k = tuple(min(MOST_K, lattice * one) for one in own.lattice.k)
         axes = zip(kernels, k, own.bins, h, strict=True)
-        bins = tuple(axis_bins(kernel, n, times * b.cells, b.degree, o) for kernel, n, b, o in axes)
+        bins = tuple(
+            axis_bins(kernel, n, times * one.cells, one.degree, order, _DAMPING)
+            for kernel, n, one, order in axes
+        )
         return cls(own, BinnedStrategy(Lattice(k), bins), h)
 
     @cached_property
-    def _degrees(self) -> list[tuple[int, tuple[float, float], tuple[float, float]]]:
-        """By axis, the degree of both in y, and their norms and tails."""
+    def _degrees(self) -> list[tuple[int, float, float]]:
+        """By axis, the degree of both in y, and what its nodes leave to tails."""
         found = []
         for k, n, ours, theirs in zip(
             self.own.lattice.k, self.finer.lattice.k,
@@ -194,7 +171,7 @@ class Finer:
         ):  # fmt: skip
             one, other = Series.of(k, ours, _CUT), Series.of(n, theirs, _CUT)
             degree = max(len(one.coefficients), len(other.coefficients)) - 1
-            found.append((degree, (one.norm, one.tail), (other.norm, other.tail)))
+            found.append((degree, one.tail, other.tail))
         return found
 
     @cached_property
@@ -215,7 +192,7 @@ class Finer:
         for axis, (ours, theirs) in enumerate(both):
             one, fine = self.own.bins[axis], self.finer.bins[axis]
             y, _ = enclosing_nodes(self._degrees[axis][0], self._oversampling)
-            ours = ours @ refinement(one.cells, one.degree, fine.cells // one.cells)
+            ours = ours @ _refinement(one.cells, one.degree, fine.cells // one.cells)
             k, n = self.own.lattice.k[axis], self.finer.lattice.k[axis]
             found.append((bernstein_basis(y, k) @ ours, bernstein_basis(y, n) @ theirs))
         return found
@@ -228,11 +205,18 @@ class Finer:
 
     @property
     def loose(self) -> float:
-        """What tails and floats add to the values at nodes, of bins that sum to one at most."""
+        """What tails and floats add to the values at nodes, of bins that sum to one at most.
+
+        So on an axis nothing is above the largest of the bins' own functions, at nodes times f.
+        """
         cut = 0.0
-        for axes in zip(*(both for _, *both in self._degrees), strict=True):
-            grown = math.prod(norm + 2 * tail for norm, tail in axes)
-            cut += grown - math.prod(norm for norm, _ in axes)
+        for side in (0, 1):
+            whole = grown = 1.0
+            for (degree, *tails), pair in zip(self._degrees, self.bases, strict=True):
+                factor = enclosing_nodes(degree, self._oversampling)[1]
+                size = factor * (float(np.abs(pair[side]).max()) + tails[side]) + tails[side]
+                whole, grown = whole * size, grown * (size + 2 * tails[side])
+            cut += grown - whole
         return OUTWARD * ((1 + self.factor) * cut + self.factor * _FLOATS * self.largest)
 
     @cached_property

@@ -158,7 +158,12 @@ class AxisBins(AxisMap):
 
 @lru_cache(maxsize=256)
 def axis_bins(
-    kernel: Kernel, k: int, cells: int, degree: int = 2, h: int | None = None
+    kernel: Kernel,
+    k: int,
+    cells: int,
+    degree: int = 2,
+    h: int | None = None,
+    damping: float = _DAMPING,
 ) -> AxisBins:
     """Bins whose A has the least squared error for a point mass, its place uniform; unshrunk.
 
@@ -166,7 +171,7 @@ def axis_bins(
     as `_AT_ENDS` of a cell. That costs no noise and next to nothing inside. A little damping
     changes next to nothing inside the domain, and keeps the ends quiet, where B-splines of high
     degree are nearly dependent. With `h` the error is that of the polynomial of order h
-    (`lattice_bumps`), without that of lattice values.
+    (`lattice_bumps`), without that of lattice values. Bins without noise need no `damping`.
 
     Examples
     --------
@@ -175,17 +180,17 @@ def axis_bins(
     >>> bins.rank, bins.synthesis.shape
     (12, (41, 12))
     """
-    matrix = bin_fit(lattice_bumps(kernel, k, h)[1], cells, degree)
+    matrix = bin_fit(lattice_bumps(kernel, k, h)[1], cells, degree, damping)
     return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
 
 
-def bin_fit(values: FloatArray, cells: int, degree: int) -> FloatArray:
+def bin_fit(values: FloatArray, cells: int, degree: int, damping: float = _DAMPING) -> FloatArray:
     """Weights of bins (m, bins) nearest to functions of t, in rows, at all of `bump_places`."""
     beta = bin_matrix(_middles(values.shape[1]), cells, degree)
     left = beta.T.copy()
     left[:, [0, -1]] *= 1 + _AT_ENDS * values.shape[1] / cells
     gram = left @ beta
-    damped = gram + _DAMPING * np.trace(gram) / len(gram) * np.eye(len(gram))
+    damped = gram + damping * np.trace(gram) / len(gram) * np.eye(len(gram))
     return np.asarray(np.linalg.solve(damped, left @ values.T).T)
 
 

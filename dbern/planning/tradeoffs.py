@@ -95,7 +95,7 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     options = []
     for (noise, k, values), one in sorted(best.items(), key=_predicted)[:_MOST_OPTIONS]:
         planned, _ = plan_measurement(measurement, settings, one.strategy, one.h, families[noise])
-        sure, predicted = planned.certificate, one.expected * measurement.unit
+        sure, predicted = planned.certificate, one.error * measurement.unit
         parts = (sure.noise, sure.approximation, sure.rounding, sure.total)
         options.append(Option(noise, k, one.h, values, predicted, *parts))
     return options

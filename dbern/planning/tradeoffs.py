@@ -140,6 +140,11 @@ def smallest_epsilon(
     low, high = _LEAST, _MOST
     best = planned(high)
     reached = _aimed(best, about)
+    if best.promises.by_place and about == "any-database":
+        raise SpecError(
+            "--target-error: of quotients and least squares some databases leave all values open, "
+            "whatever epsilon is. Release, and read interval() or regression()"
+        )
     if not error >= reached:
         raise SpecError(
             f"--target-error: {error:g} is below {reached:.3g}, which even epsilon "

@@ -32,12 +32,11 @@ from rivals.quantization import hermite, largest_norm, powers
 from rivals.tasks import RBF
 
 import dbern
-from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.basis import bernstein_basis, bin_matrix
 from dbern.planning.planner import plan_files
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import family_of
 from dbern.strategies.bins import BinnedStrategy
-from dbern.strategies.splines import bin_matrix
 from dbern.types import FloatArray
 
 BANDWIDTHS, EPSILONS = (0.02, 0.1), (0.1, 1.0)

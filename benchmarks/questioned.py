@@ -13,11 +13,11 @@ from unittest import mock
 
 import numpy as np
 
+from dbern.bernstein.basis import bin_matrix
 from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.data.domain import Axis, Domain
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise
 from dbern.privacy.keystream import KeyStream
-from dbern.strategies.splines import bin_matrix
 from dbern.synopsis.questions import polygons, smoothing
 from dbern.synopsis.questions.asking import Response
 from dbern.synopsis.questions.distribution import Distribution

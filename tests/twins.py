@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dbern.bernstein.basis import local_weights
 from dbern.bernstein.pieces import Pieces
 from dbern.counting.rows import Rows, Terms
-from dbern.strategies.splines import local_weights
 
 
 def evaluate_pieces(

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dbern.types import FloatArray
+from dbern.types import FloatArray, Int64Array
 
 # --- Bernstein basis and iterated Bernstein operator (Definitions 3 to 6 of the paper)
 
@@ -234,4 +234,59 @@ def on_others(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:
     """
     for matrix in matrices:  # each moves the second axis to the end
         values = np.tensordot(values, matrix, axes=(1, 1))
+    return values
+
+
+# --- Uniform B-splines on the unit interval
+
+
+def cell_of(positions: FloatArray, cells: int) -> tuple[Int64Array, FloatArray]:
+    """Each position's cell, and its offset in it, from -1 to 1; single IEEE operations.
+
+    Examples
+    --------
+    >>> cell, offset = cell_of(np.array([0.0, 0.5, 1.0]), 2)
+    >>> cell.tolist(), offset.tolist()
+    ([0, 1, 1], [-1.0, -1.0, 1.0])
+    """
+    scaled = positions * cells
+    cell = np.minimum(scaled.astype(np.int64), cells - 1)
+    return cell, 2.0 * (scaled - cell) - 1.0
+
+
+def local_weights(offset: FloatArray, degree: int) -> list[FloatArray]:
+    """Values of the degree + 1 B-splines that live on a cell, in order, at offsets in [-1, 1].
+
+    The recurrence of Cox and de Boor on uniform knots, divided by ``degree!`` at its end: with u in
+    [0, 1], ``w_r <- (u + d - r) w_{r-1} + (r + 1 - u) w_r`` for d = 1, 2, .. Nothing is subtracted
+    but u from an integer that is at least one, so each step rounds by factors of ``1 +- 2^-53``, of
+    which a weight gathers at most ``3 degree + 2``: weights are nonnegative, exact up to as many
+    units of their own size, and as many of one in their sum.
+
+    Examples
+    --------
+    >>> [float(w[0]) for w in local_weights(np.array([0.0]), 2)]
+    [0.125, 0.75, 0.125]
+    """
+    u = (offset + 1.0) / 2.0
+    weights = [np.ones_like(u)]
+    for d in range(1, degree + 1):
+        rising = [(u + (d - r)) * weights[r - 1] for r in range(1, d)]
+        middle = [up + ((r + 1) - u) * weights[r] for r, up in enumerate(rising, start=1)]
+        weights = [(1.0 - u) * weights[0], *middle, u * weights[-1]]
+    return [weight / math.factorial(degree) for weight in weights]
+
+
+def bin_matrix(positions: FloatArray, cells: int, degree: int) -> FloatArray:
+    """``beta_j(t)`` for each position t and bin j, shape (m, cells + degree); rows sum to one.
+
+    Examples
+    --------
+    >>> bin_matrix(np.array([0.25]), cells=2, degree=1).tolist()
+    [[0.5, 0.5, 0.0]]
+    """
+    cell, offset = cell_of(positions, cells)
+    values = np.zeros((len(positions), cells + degree))
+    for r, weight in enumerate(local_weights(offset, degree)):
+        values[np.arange(len(positions)), cell + r] = weight
     return values

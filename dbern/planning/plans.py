@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dbern.bernstein.basis import bin_matrix
 from dbern.certificate import Certificate, Promises, printed_sum
 from dbern.combination import BY_PLACE, Combination
 from dbern.counting.measurement import Measurement
@@ -28,8 +29,7 @@ from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.strategies import map_from_dict, map_to_dict, strategy_of
 from dbern.strategies.approximation import AxisMap
 from dbern.strategies.base import Box, Entries, Lattice, Strategy
-from dbern.strategies.brackets import MOST_AXES, brackets_of, telescoped
-from dbern.strategies.splines import bin_matrix
+from dbern.strategies.bins import MOST_AXES, brackets_of, telescoped
 from dbern.system import html_table
 
 # --- What a release takes, as planned

@@ -1,23 +1,67 @@
-"""Release B-spline bins."""
+"""Release B-spline bins.
+
+Brackets of a kernel by the bins that are released: what a release misses, place by place.
+
+A release of unsigned bins answers ``sum_j a_j(y) c_j`` where ``F(y) = int K(y - t) dD(t)`` and
+``c_j = int beta_j(t) dD(t)``, so it misses ``int r_y(t) dD(t)`` with ``r_y(t) = K(y - t) - sum_j
+a_j(y) beta_j(t)``. The B-splines are nonnegative and sum to one at every t. So with any ``e_j >=
+sup |r_y|`` over the support of beta_j, ``|r_y(t)| <= sum_j e_j beta_j(t)``, and for **every**
+database D, whatever the matrix A, the order or the rank,
+
+    ``|F(y) - sum_j a_j(y) c_j| <= sum_j e_j c_j``.
+
+The right side is small where records are few. Records of weights w in [-1, 1] obey it too with c
+of the bins that count each of these records once: ``|int w r_y dD| <= int |r_y| dD``.
+
+*All y of a public cell I.* e_j(I) is a bound over y in I. On one axis and on a box of I and a cell
+of the bins, ``sum_j a_j beta_j`` is a polynomial of degree p in t, and in y one of few Chebyshev
+polynomials but for a `cut`, by a bound on high derivatives of a_j. As ``|T_a| <= 1`` and the
+B-splines sum to one, it is at most the largest sum of its coefficients' sizes: enough where K and
+it are both small. Elsewhere, with `_steps` and `_between`: a function of one variable whose second
+derivative is at most B exceeds the larger of its values at the ends of an interval of w by at most
+``w^2 B / 8``. A grid errs by the sum of that in either direction.
+
+- *Without a kink* K is a polynomial in y - t but for a proved `tail`. So r is a sum of ``c_ab T_a
+  T_b`` but for the cut, the tail, and the tail times Lebesgue's constants of the nodes it is
+  interpolated in. In angles it is ``c_ab cos(a theta) cos(b phi)``: B is ``sum a^2 |c_ab|``, that
+  of r itself, hardly more than it is large.
+- *With kinks* B is ``sup |K''|`` and ``sum |c_ab| sup |T_a''|`` of what is released, off the kinks.
+  On a line of the grid the kink's own place joins the ends. On the line of a kink K is constant.
+
+*Closer than over supports.* Whatever u_j are, let v be 0 or by how much ``|r_y|`` exceeds ``sum_j
+u_j beta_j`` on a cell of the bins; as B-splines sum to one, ``e_j = u_j + max v`` over the support
+of beta_j will do. With u_j the largest ``|r_y|`` within half a cell of the middle of beta_j, v is
+small: e is half as large again as the least spline above ``|r_y|`` where u = 0, a tenth with it. K
+itself is at most ``sum_j (max_I a_j + e_j) beta_j``, of which supports make twice too much.
+
+*More axes.* With splines ``kappa >= K`` and ``rho >= |r|`` on an axis for y in I, of coefficients
+that may be negative, ``prod K_i - prod (K_i - r_i)`` is at most ``prod (kappa_i + rho_i) - prod
+kappa_i`` in size: a polynomial in K_i and ``|r_i|``, all of whose coefficients are positive.
+"""
 
 from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
-from dbern.bernstein.basis import bernstein_basis, enclosing_nodes, iterated_matrix
+from dbern.bernstein.basis import (
+    bernstein_basis,
+    bin_matrix,
+    enclosing_nodes,
+    iterated_matrix,
+    local_weights,
+)
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.strategies.approximation import AxisMap, StoredArray
 from dbern.strategies.base import AxisStrategy, Bound, Box, Lattice, Slab
-from dbern.strategies.brackets import largest_missed
-from dbern.strategies.splines import Synthesis, bin_matrix, local_weights
-from dbern.types import FloatArray
+from dbern.types import BoolArray, FloatArray, Int64Array
 
 DEGREES = (1, 2, 3, 5, 7)
 """Degrees of B-splines that a plan chooses from."""
@@ -38,11 +82,39 @@ _FIT_RIDGE = 1e-8  # of a coefficient's own square, beside what it does to the f
 
 
 @dataclass(frozen=True)
-class AxisBins(Synthesis, AxisMap):
-    """One axis of bins."""
+class AxisBins(AxisMap):
+    """One axis: cells, degree, and the matrix A from bins to lattice values.
+
+    Attributes
+    ----------
+    packed : bytes
+        A as little-endian float64 in C order, shape (k + 1, cells + degree).
+    used : int
+        How many leading singular vectors of A an evaluation uses; 0: all.
+    """
+
+    cells: int
+    degree: int
+    packed: bytes = field(repr=False)
+    used: int = 0
 
     kind: ClassVar[str] = "binned"
     mode: ClassVar[str] = "bin"
+
+    @property
+    def rank(self) -> int:
+        """How many bins there are."""
+        return self.cells + self.degree
+
+    @cached_property
+    def synthesis(self) -> FloatArray:
+        """A, or its best approximation of rank `used`; shape (k + 1, bins)."""
+        whole = np.frombuffer(self.packed, dtype="<f8").astype(np.float64).reshape(-1, self.rank)
+        if not 0 < self.used < self.rank:
+            return whole
+        left, sizes, right = np.linalg.svd(whole, full_matrices=False)
+        kept = slice(self.used)
+        return np.asarray((left[:, kept] * sizes[kept]) @ right[kept])
 
     @cached_property
     def gain(self) -> float:
@@ -163,6 +235,384 @@ def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
     y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2
     made = bernstein_basis(y, k) @ iterated_matrix(k, h) @ bumps
     return float(np.abs(kernel(y[:, None] - t) - made).max())
+
+
+# --- Brackets: see the top of the module
+
+MOST_AXES = 3
+"""With more, bounds multiply beyond use, and cells are too many."""
+
+_TRUNCATION = 1e-9  # of the peak
+_SHARE = 1 / 64  # of the largest error seen, that the places between may add
+_COARSE = 4  # steps in a cell where it is looked for
+_MOST_LOCAL = 32  # nodes in a cell
+_MOST_STEPS = 64  # in a cell
+_BOXES = 256  # at a time
+_MOST_CELLS = 1 << 20  # of y, on all axes together
+_CELLS_A_BIN = 2
+_FLOATS = 1e-11  # of the largest coefficient: far above what roundings make of it
+
+
+@dataclass(frozen=True, eq=False)
+class AxisBracket:
+    """Coefficients of splines on one axis, for y in each public cell, at every t.
+
+    Attributes
+    ----------
+    kernel, error : array (cells, bins)
+        kappa, of a spline that is at least K(y - t); and rho, of one at least ``|r_y(t)|``.
+    """
+
+    kernel: FloatArray
+    error: FloatArray
+
+
+@lru_cache(maxsize=16)
+def axis_bracket(
+    kernel: Kernel, k: int, h: int, bins: AxisBins, counted: tuple[int, int], cells: int
+) -> AxisBracket:
+    """Bound K and what a release of `bins` misses of it, on so many equal cells of y.
+
+    Parameters
+    ----------
+    counted : (int, int)
+        Cells and degree of the bins that count the records; they may be others.
+
+    Examples
+    --------
+    >>> from dbern.bernstein.kernels import Gaussian
+    >>> bins = axis_bins(Gaussian(0.2), k=40, cells=8)
+    >>> found = axis_bracket(Gaussian(0.2), 40, 8, bins, (8, 2), cells=16)
+    >>> found.error.shape, bool(found.error.max() < 0.1 * found.kernel.max())
+    ((16, 10), True)
+    """
+    boxes = _Boxes.of(kernel, k, h, bins, cells)
+    kappa = _kernel_maxima(kernel, counted, cells)
+    if counted != (bins.cells, bins.degree):
+        return AxisBracket(kappa, _over_supports(boxes.whole.max(axis=2), counted))
+    halves = boxes.whole.reshape(cells, -1)
+    left = np.clip(2 * np.arange(bins.rank) - bins.degree, 0, halves.shape[1] - 1)
+    right = np.clip(left + 1, 0, halves.shape[1] - 1)
+    about = np.maximum(halves[:, left], halves[:, right])
+    error = about + _over_supports(boxes.missed(about).max(axis=2), counted)
+    closer = boxes.pieces.highest() + error + boxes.floats
+    smaller = np.abs(closer).sum(axis=1) < kappa.sum(axis=1)
+    return AxisBracket(np.where(smaller[:, None], closer, kappa), error)
+
+
+def largest_missed(kernel: Kernel, k: int, h: int, bins: AxisBins) -> float:
+    """Bound what a release of `bins` misses of any translate of the kernel."""
+    return float(_Boxes.of(kernel, k, h, bins, _CELLS_A_BIN * bins.cells).whole.max())
+
+
+def brackets_of(
+    kernels: Sequence[Kernel],
+    k: Sequence[int],
+    h: Sequence[int],
+    bins: Sequence[AxisBins],
+    counted: Sequence[AxisBins],
+) -> list[AxisBracket]:
+    """Axis by axis, on public cells of half a bin or so; of the `counted` bins' records."""
+    most = int(_MOST_CELLS ** (1 / len(kernels)))
+    found = []
+    for kernel, degree, order, own, other in zip(kernels, k, h, bins, counted, strict=True):
+        cells = min(most, _CELLS_A_BIN * max(own.cells, other.cells))
+        shape = (other.cells, other.degree)
+        found.append(axis_bracket(kernel, degree, order, own, shape, cells))
+    return found
+
+
+def telescoped(axes: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
+    """``prod (a_i + b_i) - prod a_i`` for every combination of entries of the axes; outward."""
+    whole, grown = np.ones(()), np.ones(())
+    for size, error in axes:
+        whole = np.multiply.outer(whole, size)
+        grown = np.multiply.outer(grown, size + error)
+    return np.asarray(OUTWARD * (grown - whole) + 2.0**-45 * grown)
+
+
+def norms(brackets: Sequence[AxisBracket], order: float) -> FloatArray:
+    """Bound ``|e(I)|`` in an l_p norm for every cell, by the triangle inequality; l1 exactly."""
+    axes = [(_norm(one.kernel, order), _norm(one.error, order)) for one in brackets]
+    return telescoped(axes)
+
+
+def _norm(rows: FloatArray, order: float) -> FloatArray:
+    return np.asarray(OUTWARD * np.linalg.norm(rows, ord=order, axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class _Boxes:
+    """Cells of y by those of the bins; `floats` are more than roundings make of r."""
+
+    pieces: _Pieces
+    cells: int
+    floats: float
+
+    @classmethod
+    @lru_cache(maxsize=16)
+    def of(cls, kernel: Kernel, k: int, h: int, bins: AxisBins, cells: int) -> _Boxes:
+        coefficients = iterated_matrix(k, h) @ bins.synthesis
+        floats = _FLOATS * (kernel.peak + kernel.slope + float(np.abs(coefficients).max()))
+        return cls(_Pieces.of(kernel, k, coefficients, bins, cells), cells, floats)
+
+    @cached_property
+    def whole(self) -> FloatArray:
+        """Bounds on ``|r|`` itself."""
+        return self.missed(np.zeros((self.cells, self.pieces.bins.rank)))
+
+    def missed(self, about: FloatArray) -> FloatArray:
+        """Bound by how much ``|r|`` exceeds splines of coefficients `about`, (cells, bins).
+
+        On halves of the bins' cells, (cells, bins.cells, 2); 0 at least.
+        """
+        pieces, kernel, bins = self.pieces, self.pieces.kernel, self.pieces.bins
+        nearest, farthest = _distances(self.cells, *_ends(bins))
+        found = kernel(nearest) + pieces.largest()
+        allowed = max(_SHARE * pieces.seen(), _TRUNCATION * kernel.peak) / 2
+        touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
+        kinked = np.any([np.zeros(found.shape, bool), *touched], axis=0)
+        near = found > allowed  # elsewhere r is as small as K and its release themselves
+        found = np.repeat(found[:, :, None], 2, axis=2)
+        found -= sliding_window_view(about, bins.degree + 1, 1).min(axis=2)[:, :, None]
+        for boxes in _blocks(near & ~kinked):
+            found[boxes] = np.minimum(found[boxes], pieces.enclosed(*boxes, allowed, about))
+        for boxes in _blocks(near & kinked):
+            found[boxes] = np.minimum(found[boxes], pieces.sampled(*boxes, allowed, about))
+        return np.asarray(OUTWARD * np.maximum(found, 0.0) + self.floats)
+
+
+def _blocks(chosen: BoolArray) -> Iterator[tuple[Int64Array, Int64Array]]:
+    """Cells of y and of the bins, some pairs at a time."""
+    rows, columns = np.nonzero(chosen)
+    for first in range(0, len(rows), _BOXES):
+        yield rows[first : first + _BOXES], columns[first : first + _BOXES]
+
+
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    """On each cell of y, Chebyshev polynomials in place of all a_j: see the top of the module.
+
+    Attributes
+    ----------
+    terms : array (cells, nodes, bins)
+        Their coefficients.
+    cut, tail : float
+        What they miss of any a_j, and polynomials of their degree of K on a box without kinks.
+    """
+
+    kernel: Kernel
+    bins: AxisBins
+    terms: FloatArray
+    cut: float
+    tail: float
+
+    @classmethod
+    def of(
+        cls, kernel: Kernel, k: int, coefficients: FloatArray, bins: AxisBins, cells: int
+    ) -> _Pieces:
+        """Interpolate in the fewest nodes that miss next to nothing, `_MOST_NODES` at most.
+
+        In m nodes ``2 (w / 4)^m sup |f^(m)| / m!`` is missed of f on an interval of w; a derivative
+        of a_j is a mixture of its coefficients.
+        """
+        degree, tail = kernel.degree_for(_TRUNCATION, 0.5 / cells + 0.5 / bins.cells)
+        if degree >= _MOST_LOCAL:
+            degree, tail = 0, math.inf
+        for count in range(max(degree, bins.degree) + 1, _MOST_LOCAL + 1):
+            steps = np.abs(np.diff(coefficients, n=count, axis=0)).max(initial=0.0)
+            shares = ((k - i) / (4 * cells * (i + 1)) for i in range(count))
+            cut = OUTWARD * 2 * float(steps) * math.prod(shares)
+            if cut <= _TRUNCATION * kernel.peak:
+                break
+        offsets, analysis = _chebyshev(count)
+        y = (np.arange(cells)[:, None] + (1 + offsets) / 2) / cells
+        values = bernstein_basis(y.reshape(-1), k) @ coefficients
+        return cls(kernel, bins, analysis @ values.reshape(cells, count, -1), cut, tail)
+
+    def largest(self) -> FloatArray:
+        """Bound ``|sum_j a_j beta_j|``, a mixture of a_j, for cells of y and of the bins."""
+        sizes = np.abs(self.terms).sum(axis=1) + self.cut
+        return np.asarray(OUTWARD * sliding_window_view(sizes, self.bins.degree + 1, 1).max(axis=2))
+
+    def highest(self) -> FloatArray:
+        """The largest ``a_j`` in each cell of y, (cells, bins), or little more."""
+        count = self.terms.shape[1]
+        steps = _COARSE * count
+        found = (_polynomials(np.linspace(0, np.pi, steps + 1), count) @ self.terms).max(axis=1)
+        bends = np.tensordot(np.arange(count) ** 2, np.abs(self.terms), axes=(0, 1))
+        return np.asarray(found + _between([np.pi], [bends], [steps]) + self.cut)
+
+    def seen(self) -> float:
+        """The largest ``|r|`` at some places, in the middle of each cell of y."""
+        places = np.linspace(-1.0, 1.0, _COARSE + 1)
+        middle = np.cos(np.arange(self.terms.shape[1]) * (np.pi / 2)) @ self.terms
+        y = (np.arange(len(middle))[:, None] + 0.5) / len(middle)
+        largest = 0.0
+        of_places = np.transpose(local_weights(places, self.bins.degree))
+        for place, weights in zip(places, of_places, strict=True):
+            error = self.kernel(
+                y - (np.arange(self.bins.cells) + (1 + place) / 2) / self.bins.cells
+            )
+            for r, weight in enumerate(weights):
+                error -= weight * middle[:, r : r + self.bins.cells]
+            largest = max(largest, float(np.abs(error).max()))
+        return largest
+
+    def enclosed(
+        self, rows: Int64Array, columns: Int64Array, allowed: float, about: FloatArray
+    ) -> FloatArray:
+        """Bound ``|r|`` less splines on boxes (m,) without a kink, where both are polynomials.
+
+        On halves of the bins' cells, (m, 2).
+        """
+        count = self.terms.shape[1]
+        offsets, analysis = _chebyshev(count)
+        y, t = self._places(rows, columns, offsets, offsets)
+        values = self.kernel(y[:, :, None] - t[:, None, :])
+        terms = analysis @ values @ analysis.T - self._splines(self.terms, rows, columns)
+        less = self._splines(about[:, None], rows, columns)
+        sizes, squares = np.abs(terms), np.arange(count) ** 2
+        in_t = (sizes.sum(axis=1) + np.abs(less[:, 0])) @ squares
+        bends = sizes.sum(axis=2) @ squares, in_t
+        steps = [_steps(np.pi, bend, allowed, count) for bend in bends]
+        of_y, of_t = (_polynomials(np.linspace(0, np.pi, one + 1), count) for one in steps)
+        found = (np.abs(of_y @ terms @ of_t.T) - less @ of_t.T).max(axis=1)
+        found = _halves(found)[:, ::-1] + _between((np.pi, np.pi), bends, steps)[:, None]
+        lebesgue = 1 + 2 / np.pi * math.log(count)
+        return np.asarray(found + self.cut + (1 + lebesgue**2) * self.tail)
+
+    def sampled(
+        self, rows: Int64Array, columns: Int64Array, allowed: float, about: FloatArray
+    ) -> FloatArray:
+        """Bound the same on boxes (m,) by a grid and by places on their kinks."""
+        count, widths = self.terms.shape[1], (1 / len(self.terms), 1 / self.bins.cells)
+        terms = self._splines(self.terms, rows, columns)
+        less = self._splines(about[:, None], rows, columns)
+        sizes, first = np.abs(terms), np.arange(count) ** 2
+        second = first * (first - 1) / 3
+        of_y, of_t = (2 / width for width in widths)
+        in_y = of_y**2 * (sizes.sum(axis=2) @ second)
+        in_t = of_t**2 * ((sizes.sum(axis=1) + np.abs(less[:, 0])) @ second)
+        along = in_y + 2 * of_y * of_t * (sizes @ first @ first) + in_t
+        smooth = self.kernel.curvature
+        bends = smooth + in_y, np.maximum(smooth + in_t, along)
+        steps = [_steps(*each, allowed, 1) for each in zip(widths, bends, strict=True)]
+        in_y, in_t = (np.linspace(-1.0, 1.0, one + 1) for one in steps)
+        y, t = self._places(rows, columns, in_y, in_t)
+        at_y, at_t = (_polynomials(np.arccos(one), count) for one in (in_y, in_t))
+        misses = np.abs(self.kernel(y[:, :, None] - t[:, None, :]) - at_y @ terms @ at_t.T)
+        found = _halves((misses - less @ at_t.T).max(axis=1))
+        for kink in self.kernel.kinks:
+            for apart in (-kink, kink):
+                for line in ((t + apart, t), (y, y - apart)):
+                    own = self._on_kink(rows, columns, terms, less, *line)
+                    found = np.maximum(found, own[:, None])
+        return np.asarray(found + _between(widths, bends, steps)[:, None] + self.cut)
+
+    def _on_kink(
+        self,
+        rows: Int64Array,
+        columns: Int64Array,
+        terms: FloatArray,
+        less: FloatArray,
+        y: FloatArray,
+        t: FloatArray,
+    ) -> FloatArray:
+        """The largest value at places (m, q), or at those of the boxes (m,) next to them."""
+        in_y = np.clip(2 * (y * len(self.terms) - rows[:, None]) - 1, -1.0, 1.0)
+        in_t = np.clip(2 * (t * self.bins.cells - columns[:, None]) - 1, -1.0, 1.0)
+        y, t = self._places(rows, columns, in_y, in_t)
+        of_y, of_t = (_polynomials(np.arccos(one), terms.shape[1]) for one in (in_y, in_t))
+        misses = np.abs(self.kernel(y - t) - (of_y @ terms * of_t).sum(axis=2))
+        return np.asarray((misses - (less * of_t).sum(axis=2)).max(axis=1))
+
+    def _places(
+        self, rows: Int64Array, columns: Int64Array, in_y: FloatArray, in_t: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Of offsets in [-1, 1] from the middle of cells."""
+        y = (rows[:, None] + (1 + in_y) / 2) / len(self.terms)
+        return y, (columns[:, None] + (1 + in_t) / 2) / self.bins.cells
+
+    def _splines(self, terms: FloatArray, rows: Int64Array, columns: Int64Array) -> FloatArray:
+        """``sum_j a_j beta_j`` on boxes (m,): coefficients of ``T_a T_b``, (m, .., nodes).
+
+        `terms` (cells, .., bins) are those of the a_j in y.
+        """
+        offsets, analysis = _chebyshev(self.terms.shape[1])
+        weights = np.stack(local_weights(offsets, self.bins.degree)) @ analysis.T
+        own = sliding_window_view(terms, self.bins.degree + 1, 2)[rows, :, columns]
+        return np.asarray(own @ weights)
+
+
+def _halves(values: FloatArray) -> FloatArray:
+    """The largest of each half of values (m, 2 q + 1), whose middle is in both."""
+    middle = values.shape[1] // 2
+    return np.stack([values[:, : middle + 1].max(axis=1), values[:, middle:].max(axis=1)], axis=1)
+
+
+def _chebyshev(count: int) -> tuple[FloatArray, FloatArray]:
+    """Nodes in [-1, 1], and what takes values there to coefficients of T_0, T_1, .."""
+    angles = (np.arange(count) + 0.5) * np.pi / count
+    analysis = _polynomials(angles, count).T * (2 / count)
+    analysis[0] /= 2
+    return np.cos(angles), analysis
+
+
+def _polynomials(angles: FloatArray, count: int) -> FloatArray:
+    """``T_a(cos theta)``, (.., count)."""
+    return np.cos(angles[..., None] * np.arange(count))
+
+
+def _steps(width: float, bends: FloatArray, allowed: float, least: int) -> int:
+    """Parts of a width: as few, of an even number, as have at most `allowed` between their ends."""
+    parts = width * math.sqrt(float(bends.max()) / (8 * allowed))
+    return 2 * math.ceil(min(max(parts, least), _MOST_STEPS) / 2)
+
+
+def _between(
+    widths: Sequence[float], bends: Sequence[FloatArray], steps: Sequence[int]
+) -> FloatArray:
+    """Bound what functions (m,) exceed their values on a grid by; `bends` bound their second
+    derivatives in either direction.
+    """
+    axes = zip(widths, bends, steps, strict=True)
+    return sum(((width / parts) ** 2 / 8 * bend for width, bend, parts in axes), start=np.zeros(()))
+
+
+def _ends(bins: AxisBins) -> tuple[FloatArray, FloatArray]:
+    """The low and the high ends of the bins' cells."""
+    return np.arange(bins.cells) / bins.cells, np.arange(1, bins.cells + 1) / bins.cells
+
+
+def _kernel_maxima(kernel: Kernel, counted: tuple[int, int], cells: int) -> FloatArray:
+    """K at the least distance, as it falls away from its center."""
+    of_bins, degree = counted
+    bins = np.arange(of_bins + degree)
+    low, high = np.maximum(bins - degree, 0) / of_bins, np.minimum(bins + 1, of_bins) / of_bins
+    nearest, _ = _distances(cells, low, high)
+    return np.asarray(OUTWARD * kernel(nearest) + _FLOATS * kernel.peak)
+
+
+def _distances(cells: int, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The least and the largest between a cell of y and an interval, (cells, intervals)."""
+    start = np.arange(cells)[:, None] / cells
+    stop = start + 1 / cells
+    margin = 2.0**-50
+    nearest = np.maximum(np.maximum(low - stop, start - high) - margin, 0.0)
+    return nearest, np.maximum(stop - low, high - start) + margin
+
+
+def _over_supports(largest: FloatArray, counted: tuple[int, int]) -> FloatArray:
+    """The largest over the cells that the support of each counting bin meets."""
+    of_bins, degree = counted
+    own = largest.shape[1]
+    found = np.empty((len(largest), of_bins + degree))
+    for j in range(of_bins + degree):
+        first = max(j - degree, 0) * own // of_bins
+        last = -(-min(j + 1, of_bins) * own // of_bins)
+        found[:, j] = largest[:, first:last].max(axis=1)
+    return found
 
 
 # --- The strategy

@@ -32,7 +32,7 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import Certificate, LowerBound, strongest_bound
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of
-from dbern.strategies.brackets import MOST_AXES, AxisBracket, brackets_of, norms
+from dbern.strategies.bins import MOST_AXES, AxisBracket, brackets_of, norms
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothings
 from dbern.types import FloatArray
 

@@ -11,6 +11,7 @@ import twins
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dbern.bernstein.basis import cell_of
 from dbern.bernstein.kernels import Gaussian
 from dbern.counting.kernel_sums import KernelSum
 from dbern.counting.loops import add_rows
@@ -18,7 +19,6 @@ from dbern.counting.rows import Rows
 from dbern.data.domain import Axis, Domain
 from dbern.strategies.base import Lattice
 from dbern.strategies.bins import DEGREES, AxisBins, BinnedStrategy
-from dbern.strategies.splines import cell_of
 
 BITS = 40
 CELLS = (3, 1, 2)

@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbern.bernstein.basis import bernstein_basis, iterated_basis, iterated_matrix
+from dbern.bernstein.basis import (
+    bernstein_basis,
+    bin_matrix,
+    cell_of,
+    iterated_basis,
+    iterated_matrix,
+    local_weights,
+)
 from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.strategies.approximation import released_translates
 from dbern.strategies.bins import AxisBins, axis_bins, lattice_bumps, lattice_miss
-from dbern.strategies.splines import bin_matrix, cell_of, local_weights
 
 
 def b_spline(x: Fraction, degree: int) -> Fraction:

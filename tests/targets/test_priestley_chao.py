@@ -13,11 +13,11 @@ from conformance import CASES, NULL, Case, counted, integers
 from test_learners import POINTS, released, table
 
 import dbern
+from dbern.bernstein.basis import bin_matrix
 from dbern.data.domain import Axis, Domain, Response
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
 from dbern.strategies.base import Lattice, LatticeStrategy
-from dbern.strategies.splines import bin_matrix
 from dbern.targets import priestley_chao as gaps
 from dbern.targets import priestley_chao as ordering
 from dbern.targets.priestley_chao import GapAccumulator, GapSum

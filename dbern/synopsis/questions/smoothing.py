@@ -20,8 +20,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from dbern.bernstein.basis import bin_matrix
 from dbern.bernstein.kernels import Kernel
-from dbern.strategies.splines import bin_matrix
 from dbern.synopsis.questions.splines import AxisSplines, Sides
 from dbern.types import UNIT_ROUNDOFF, BoolArray, FloatArray
 

@@ -31,7 +31,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from dbern.strategies.splines import bin_matrix, local_weights
+from dbern.bernstein.basis import bin_matrix, local_weights
 from dbern.types import BoolArray, FloatArray, Int64Array
 
 OFFSETS = 32

@@ -135,7 +135,7 @@ class AxisBins(AxisMap):
 
     def error(self, kernel: Kernel, k: int, h: int) -> float:
         """Bound what a noiseless release of order h misses of a translate, at worst."""
-        return largest_missed(kernel, k, h, self)
+        return float(_Boxes.of(kernel, k, h, self, _CELLS_A_BIN * self.cells).whole.max())
 
     def using(self, rank: int) -> AxisBins:
         """The same bins, evaluated with `rank` singular vectors."""
@@ -298,11 +298,6 @@ def axis_bracket(
     closer = boxes.pieces.highest() + error + boxes.floats
     smaller = np.abs(closer).sum(axis=1) < kappa.sum(axis=1)
     return AxisBracket(np.where(smaller[:, None], closer, kappa), error)
-
-
-def largest_missed(kernel: Kernel, k: int, h: int, bins: AxisBins) -> float:
-    """Bound what a release of `bins` misses of any translate of the kernel."""
-    return float(_Boxes.of(kernel, k, h, bins, _CELLS_A_BIN * bins.cells).whole.max())
 
 
 def brackets_of(

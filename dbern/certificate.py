@@ -475,7 +475,7 @@ class Promises:
     extent : (float, float), optional
         The least and the largest value that is possible.
     by_place : bool
-        Whether bands differ so much from place to place, as of a quotient, that no one width tells.
+        Whether no one width tells, as of quotients and least squares: some data leave all open.
 
     Examples
     --------
@@ -515,7 +515,7 @@ class Promises:
         sure = f"with probability {1 - self.beta:g}"
         expected, these = "not predicted for this learner", "what is promised for any database"
         if self.by_place:
-            these = "told place by place by interval(): narrow where records are many"
+            these = "told place by place by interval(), of least squares by regression()"
         if self.expected is not None:
             expected = f"about {self.expected:.3g}{self.unit}{self._share(self.expected)}"
             expected += ", for typical data"
@@ -527,11 +527,12 @@ class Promises:
         if self.empty:
             half = _upward(self._half_range)
             worst = f"empty: a constant is never off by more than {half}{self.unit}; "
-            worst += (
-                "release with a larger epsilon or bandwidth"
-                if self.released
-                else ('write a larger epsilon or bandwidth, or objective = "certified"')
-            )
+            if self.by_place:
+                worst += "some databases leave all values open, whatever epsilon is"
+            elif self.released:
+                worst += "release with a larger epsilon or bandwidth"
+            else:
+                worst += 'write a larger epsilon or bandwidth, or objective = "certified"'
         return [("expected", expected), ("these data", these), ("any database", worst)]
 
     def _told(self, amount: float) -> str:

@@ -340,6 +340,7 @@ KERNEL_BAYES, GAUSSIAN_BAYES = BAYES = "naive-bayes", "gaussian-naive-bayes"
 """The combinations that make scores of classes from sums of kernels, and from moments."""
 LEAST_SQUARES = "least-squares"
 """The combination that solves a linear function from moments."""
+BY_PLACE = ("ratio", LEAST_SQUARES)  # no one width tells how far values are off
 RANGED = ("ratio", "response", LEAST_SQUARES)
 """The combinations that state the public range of responses, which their values are."""
 
@@ -585,7 +586,7 @@ class Combination:
 
     def error(self, errors: Sequence[float]) -> float:
         """Bound on the error of any value, from bounds on those of the arrays."""
-        if self.kind in ("ratio", LEAST_SQUARES):
+        if self.kind in BY_PLACE:
             return self.high - self.low
         if self.kind == "sigmoid":  # whose slope is at most a quarter
             return min(0.25 * errors[0], 1.0)
@@ -625,7 +626,7 @@ class Combination:
 
         `arrays` is the same of every array.
         """
-        if self.kind == "ratio":
+        if self.kind in BY_PLACE:
             return self.low, self.high
         if self.kind == "sigmoid":
             return 0.0, 1.0
@@ -638,7 +639,7 @@ class Combination:
 
     def unit(self, names: Sequence[str], *, density: bool) -> str:
         """What a value is in, in words that follow a number; empty where it has no unit."""
-        if self.kind in ("ratio", "response"):
+        if self.kind in RANGED:
             return " of the response"
         if density and self.kind in ("linear", "stack"):
             return f" per unit of {' and '.join(names)}"

@@ -329,6 +329,22 @@ def test_a_promise_that_a_constant_makes_is_called_empty():
     assert told.empty
     assert dict(told.lines())["these data"].startswith("told place by place")
     assert "20000 of the response" in dict(told.lines())["any database"]
+    assert "whatever epsilon is" in dict(told.lines())["any database"]
+
+
+@pytest.mark.parametrize("kind", ["nadaraya-watson", "ridge-regression"])
+def test_no_error_of_a_function_that_data_may_leave_open_is_promised(kind, monkeypatch):
+    monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
+    target = {"kind": kind, "bandwidth": [0.1]} if kind == "nadaraya-watson" else {"kind": kind}
+    given = sections(data={"response": {"column": "r", "bounds": [0.0, 8.0]}})
+    given["target"], given["mechanism"] = target, {}
+    told = plan_files(ReleaseSpec(**given), ()).promises
+    assert told.empty
+    words = dict(told.lines())
+    assert words["any database"].startswith("empty: a constant is never off by more than 4 of the")
+    assert "regression()" in words["these data"]
+    with pytest.raises(SpecError, match="leave all values open"):
+        smallest_epsilon(ReleaseSpec(**given), 1.0)
 
 
 @pytest.mark.slow

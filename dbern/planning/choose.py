@@ -60,7 +60,7 @@ from dbern.types import FloatArray
 _PAIRWISE_GAIN = 0.9  # about what the enclosed pairwise maximum saves on one axis
 _KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
 _LARGEST_KINKED_K = 500  # of these: matrices beyond take seconds
-_WORST_SHARE = 0.12  # of what the worst database misses counts: promises grow with it
+_WORST_SHARE = 0.15  # of what the worst database misses counts: promises grow with it
 _CROWDED_SHARE = 0.07  # of the records are in one place
 _LEAST_WORST_SHARE = 0.01  # where a public density says where records are, or signs are random
 _FEW_AXES = 3  # with more, products over axes are large: fewer of them are tried

@@ -542,17 +542,18 @@ def _without_delta(
     if others or not usual or not settings.charge.delta:
         return ()
     strategy, h, family = ways[one.name]
-    ours = problem_of(one, settings, family).candidate(strategy, h).error
-    pure, best = replace(settings, charge=Budget(settings.charge.epsilon)), ours / (1 + _WORTH)
+    ours = best = problem_of(one, settings, family).candidate(strategy, h)
+    pure, to_beat = replace(settings, charge=Budget(settings.charge.epsilon)), ours.error
     for noise in named("auto", with_delta=False):
         problem = replace(problem_of(one, pure, noise), h=settings.per_axis("h", one.domain))
-        found = chosen(list(noise.kinds), replace(problem, to_beat=best))
-        best = best if found is None else found.error
-    if best == ours / (1 + _WORTH):
+        found = chosen(list(noise.kinds), replace(problem, to_beat=to_beat / (1 + _WORTH)))
+        best, to_beat = (best, to_beat) if found is None else (found, found.error)
+    if best is ours:
         return ()
     return (
-        f"noise that needs no delta is predicted to err by {one.unit * best:.3g}, this plan by "
-        f'{one.unit * ours:.3g}. Write delta = "0" in [budget], unless the account is in zCDP',
+        f"noise that needs no delta is predicted to err by {one.unit * best.expected:.3g}, this "
+        f'plan by {one.unit * ours.expected:.3g}. Write delta = "0" in [budget], unless the '
+        "account is in zCDP",
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dbern.bernstein.basis import local_weights
 from dbern.certificate import PROMISE_SHARE, Certificate, Promises, printed_sum, told_error
-from dbern.combination import Combination
+from dbern.combination import BY_PLACE, Combination
 from dbern.counting.measurement import Measurement
 from dbern.counting.passes import Counters
 from dbern.data.domain import Domain
@@ -568,7 +568,8 @@ def outlook_of(
     density = len(sums) == len(pairs) and all(one.unit == 1 / domain.volume for one in sums)
     unit = combination.unit(domain.names, density=density)
     if len(sums) < len(pairs):
-        return Outlook(extent=combination.extent(None), unit=unit)
+        by_place = combination.kind in BY_PLACE
+        return Outlook(extent=combination.extent(None), unit=unit, by_place=by_place)
     unsigned = all(one.unsigned for one in sums)
     top = max(math.prod(g.peak for g in one.kernels) * one.unit for one in sums)
     extent = combination.extent((0.0 if unsigned else -top, top))

@@ -95,7 +95,7 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     options = []
     for (noise, k, values), one in sorted(best.items(), key=_predicted)[:_MOST_OPTIONS]:
         planned, _ = plan_measurement(measurement, settings, one.strategy, one.h, families[noise])
-        sure, predicted = planned.certificate, one.expected * measurement.unit
+        sure, predicted = planned.certificate, one.error * measurement.unit
         parts = (sure.noise, sure.approximation, sure.rounding, sure.total)
         options.append(Option(noise, k, one.h, values, predicted, *parts))
     return options
@@ -140,6 +140,11 @@ def smallest_epsilon(
     low, high = _LEAST, _MOST
     best = planned(high)
     reached = _aimed(best, about)
+    if best.promises.by_place and about == "any-database":
+        raise SpecError(
+            "--target-error: of quotients and least squares some databases leave all values open, "
+            "whatever epsilon is. Release, and read interval() or regression()"
+        )
     if not error >= reached:
         raise SpecError(
             f"--target-error: {error:g} is below {reached:.3g}, which even epsilon "

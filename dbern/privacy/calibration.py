@@ -20,6 +20,7 @@ from typing import ClassVar, Final, Literal
 
 from dbern.errors import SpecError
 from dbern.privacy import gaussian, laplace
+from dbern.privacy.curves import SPREAD_SQUARED, squared_for
 from dbern.privacy.gaussian import MAX_SIGMA, discrete_gaussian
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import (
@@ -287,8 +288,9 @@ def calibrate_gaussian(
 
     the last two being at most ``sqrt(cN) g/2`` each. With ``A = (Delta2 + 2 eta_l2)/g``,
     ``|z - z'|_2^2`` is an integer, so at most ``D = floor((A + sqrt(cN))^2)`` (`_floor_square`).
-    The noise is ``D/(2 sigma^2)``-zCDP (`rho_of`); sigma is the least integer that makes this at
-    most ``rho_for(epsilon, delta)``. The proof holds for any g, here the largest power of two at
+    Sigma is the least integer that is enough by the exact curve, ``D/(sigma^2 - 16) <=
+    squared_for(epsilon, delta)`` (`dbern.privacy.curves`), or in zCDP (`rho_of`), ``D/(2 sigma^2)
+    <= rho_for(epsilon, delta)``. The proof holds for any g, here the largest power of two at
     most ``Delta2/(1024 sqrt(cN))``, raised only as for Laplace noise with ``cN eta = eta_l2``: no
     coefficient errs by more than the norm.
 
@@ -299,10 +301,10 @@ def calibrate_gaussian(
     >>> one, delta = Fraction(1), Fraction(1, 10**6)
     >>> noise = calibrate_gaussian(Fraction(1, 50), Fraction(0), 21, one, delta, Fraction(4))
     >>> noise.sigma, noise.granularity_exponent, noise.l2_sensitivity_granules_squared
-    (23776, -18, 27535863)
+    (22169, -18, 27535863)
     """
     _check(l2_sensitivity, eta_l2, coefficients, epsilon, bound)
-    rho = rho_for(epsilon, delta)
+    rho, moved = rho_for(epsilon, delta), squared_for(epsilon, delta)
     if _least_sigma(coefficients, rho) > MAX_SIGMA:  # even the coarsest g leaves D at cN
         raise SpecError("noise: too many coefficients for this budget. Lower k or raise epsilon.")
     wanted = (l2_sensitivity / GRANULES_PER_SENSITIVITY) ** 2 / coefficients  # g squared
@@ -310,7 +312,7 @@ def calibrate_gaussian(
     while True:
         g = Fraction(2) ** exponent
         squared = _floor_square((l2_sensitivity + 2 * eta_l2) / g, coefficients)
-        sigma = _least_sigma(squared, rho)
+        sigma = min(_least_sigma(squared, rho), _least_on_curve(squared, moved))
         if bound + eta_l2 <= (MAX_CENTER - 1) * g and sigma <= MAX_SIGMA:
             return GaussianNoise(sigma, exponent, squared)
         exponent += 1
@@ -330,6 +332,11 @@ def _floor_square(length: Fraction, coefficients: int) -> int:
 def _least_sigma(squared: int, rho: Fraction) -> int:
     """The least sigma >= 1 with ``squared / (2 sigma^2) <= rho``."""
     return 1 + math.isqrt(max(0, math.ceil(squared / (2 * rho)) - 1))
+
+
+def _least_on_curve(squared: int, moved: Fraction) -> int:
+    """The least sigma with ``squared / (sigma^2 - 16) <= moved``."""
+    return 1 + math.isqrt(math.ceil(squared / moved) + SPREAD_SQUARED - 1)
 
 
 def _check(

@@ -28,9 +28,9 @@ from dbern.privacy.accuracy import (
 from dbern.privacy.budget import Budget
 from dbern.privacy.calibration import MOST_VALUES, GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.contract import Calibrated, Contract, law_of
+from dbern.privacy.curves import squared_for
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.mechanism import Noise
-from dbern.privacy.zcdp import rho_for
 from dbern.types import FloatArray
 
 Draw: TypeAlias = Callable[[int, int, KeyStream], FloatArray]
@@ -161,7 +161,7 @@ GAUSSIAN: Final = NoiseFamily(
     kinds={"": "discrete-gaussian", "spectral": "spectral-gaussian", "binned": "binned-gaussian"},
     with_delta=True,
     weighting=0.5,
-    ratio=lambda budget: 1 / math.sqrt(2 * float(rho_for(budget.epsilon, budget.delta))),
+    ratio=lambda budget: 1 / math.sqrt(squared_for(budget.epsilon, budget.delta)),
     covariance=lambda values: Covariance(1.0),  # noqa: ARG005
     scale=lambda law: law.sigma,
     moved=lambda law: math.sqrt(law.l2_sensitivity_granules_squared),

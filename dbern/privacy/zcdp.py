@@ -18,7 +18,8 @@ Proof. Let Z be the privacy loss ``ln(P(X)/Q(X))``, X drawn from P, so that
 ``b^b / (1 + b)^(1 + b) = e^(-h(b))``. Multiply by ``e^(b z)`` and take expectations.
 
 Any b gives a valid bound, so how well b minimises it is a matter of accuracy, never of privacy. The
-formula for continuous Gaussian noise (Balle & Wang 2018) does not hold for the discrete one.
+formula for continuous Gaussian noise (Balle & Wang 2018) does not hold for the discrete one as it
+stands: `dbern.privacy.curves` says where it does.
 """
 
 from __future__ import annotations

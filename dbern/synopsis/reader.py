@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from dbern.certificate import Certificate, Promises, combined
-from dbern.combination import LEAST_SQUARES, Answer, Combination, Meaning
+from dbern.combination import BY_PLACE, LEAST_SQUARES, Answer, Combination, Meaning
 from dbern.data.domain import Axis, Domain
 from dbern.data.storage import place_at
 from dbern.errors import SpecError, printable
@@ -400,7 +400,7 @@ class Synopsis:
         """
         facts, names = self.metadata, self.domain.names
         sure, volume = facts["certificate"], self.domain.volume
-        known, by_place = all(one.kernels for one in self.arrays), self.combination.kind == "ratio"
+        known, by_place = all(one.kernels for one in self.arrays), self.combination.kind in BY_PLACE
         top = max(one.value_unit * math.prod(g.peak for g in one.kernels) for one in self.arrays)
         unsigned = all(one.counted_in == one.name for one in self.arrays)
         density = known and all(one.value_unit == 1 / volume for one in self.arrays)

@@ -16,6 +16,7 @@ from scipy import optimize, special, stats
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import gaussian_tail, gaussian_tail_granules
 from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian
+from dbern.privacy.curves import SPREAD_SQUARED, delta_at, squared_for
 from dbern.privacy.mechanism import to_grid
 from dbern.privacy.zcdp import (
     delta_of,
@@ -225,14 +226,20 @@ def test_calibration(
     assert low <= 0 or low * low <= 4 * a * a * n
     assert high > 0
     assert high * high > 4 * a * a * n
-    assert noise.rho <= rho
-    assert noise.sigma == 1 or Fraction(found, 2 * (noise.sigma - 1) ** 2) > rho
-    assert delta_of(noise.rho, epsilon) <= delta
+    moved = squared_for(epsilon, delta)
+
+    def enough(sigma: int) -> bool:
+        return 2 * rho * sigma**2 >= found or moved * (sigma**2 - SPREAD_SQUARED) >= found
+
+    assert enough(noise.sigma)
+    assert noise.sigma == 1 or not enough(noise.sigma - 1)
+    kept = delta_of(noise.rho, epsilon) <= delta
+    assert kept or delta_at(epsilon, Fraction(found, noise.sigma**2 - SPREAD_SQUARED)) <= delta
     assert (bound + eta) / g + Fraction(1, 2) < 2**62
     wanted = (l2 / 1024) ** 2 / n
     if g * g > wanted:  # raised: half of it would have broken a limit
         half = (2 * a + math.isqrt(n)) ** 2
-        assert bound + eta > (2**62 - 1) * g / 2 or half / (2 * rho) > 2**121
+        assert bound + eta > (2**62 - 1) * g / 2 or half / moved > 2**121
     else:
         assert g * g <= wanted < 4 * g * g
 

@@ -8,6 +8,7 @@ import pytest
 import dbern
 from dbern.bernstein.kernels import Gaussian
 from dbern.planning.planner import plan_files
+from dbern.privacy.curves import SPREAD_SQUARED, delta_at
 from dbern.privacy.mechanism import to_grid
 from dbern.privacy.zcdp import delta_of
 from dbern.strategies.base import Lattice, LatticeStrategy
@@ -87,7 +88,10 @@ def test_weighted_coordinates_have_no_l2_bound():
 def test_the_plan_keeps_its_delta_and_reports_its_rho():
     spec, plan = planned((0.4,), n=1000)
     assert plan.noise.kind == "spectral-gaussian"
-    assert delta_of(plan.rho, spec.charge.epsilon) <= spec.charge.delta
+    law = plan.noise.law
+    apart = Fraction(law.l2_sensitivity_granules_squared, law.sigma**2 - SPREAD_SQUARED)
+    assert delta_at(spec.charge.epsilon, apart) <= spec.charge.delta
+    assert delta_of(plan.rho, spec.charge.epsilon) > spec.charge.delta
     assert plan.noise.law.rho <= plan.rho <= plan.noise.law.rho * (1 + Fraction(1, 10**27))
     assert Fraction(plan.to_dict()["rho"]) == plan.rho
     assert f"rho = {float(plan.rho):.6g} in zCDP" in plan.explain()

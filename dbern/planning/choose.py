@@ -57,7 +57,7 @@ from dbern.types import FloatArray
 _PAIRWISE_GAIN = 0.9  # about what the enclosed pairwise maximum saves on one axis
 _KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
 _LARGEST_KINKED_K = 500  # of these: matrices beyond take seconds
-_WORST_SHARE = 0.07  # of the records are in one place
+_WORST_SHARE = 0.085  # of the records are in one place
 _LEAST_WORST_SHARE = 0.01  # where a public density says where records are, or signs are random
 _FEW_AXES = 3  # with more, products over axes are large: fewer of them are tried
 _COARSEST = 0.8  # lattice steps a deviation
@@ -96,6 +96,11 @@ class Candidate:
             return self.noise + self.worst
         crowded = self.share * max(0.0, self.worst - self.missed)
         return math.hypot(self.noise, self.approximation, crowded)
+
+    def worthwhile(self, other: Candidate, worth: float) -> bool:
+        """Whether it errs less than another by such a share, or promises much less error."""
+        safer = self.noise + self.worst <= _SAFER * (other.noise + other.worst)
+        return self.error <= other.error / (1.0 if safer else 1 + worth)
 
 
 @dataclass(frozen=True)
@@ -331,6 +336,7 @@ _BIN_RESOLUTIONS = {  # cells a deviation, by degree
 }
 _COARSE = (0.75, 1.0, 1.4)  # of degree 1, besides
 _COARSE_WORTH = 0.1  # of the error: as its promise is the largest
+_SAFER = 0.75  # times another's promise
 _NEAR = 1.3  # times the least estimate: what is predicted by simulation
 _MOST_TERMS = 512  # that a record adds to: more of them is slower than a release should be
 _WORTH = 0.03  # of the error: what is gained by a higher degree, or it is not taken
@@ -378,8 +384,9 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of bins: the noise of one bin is that of a count, whatever the kernel.
 
     Nothing is shrunk: nearly dependent bins at the ends of the domain are damped. Higher degrees
-    cost time: they are given where they gain `_WORTH`. Wide cells of degree 1 have the least noise
-    and miss the most of the worst database: they are given where they gain `_COARSE_WORTH`.
+    cost time: they are given where they gain `_WORTH`, or no error and a smaller promise. Wide
+    cells of degree 1 have the least noise and miss the most of the worst database: they are given
+    where they gain `_COARSE_WORTH`.
     """
     if not problem.measurement.binned:
         return
@@ -397,7 +404,7 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
     estimates = [problem.estimate(strategy, order, missed) for _, strategy in binned]
     pairs = zip(binned, estimates, strict=True)
     nearest = min((each for (grid, _), each in pairs if not grid.coarse), default=math.inf)
-    least, among = math.inf, _NEAR * nearest
+    among, taken = _NEAR * nearest, None
     groups = [(degree, False, _WORTH) for degree in _BIN_RESOLUTIONS]
     for degree, coarse, worth in (*groups, (1, True, _COARSE_WORTH)):
         found = [
@@ -405,10 +412,10 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
             for (grid, strategy), estimate in zip(binned, estimates, strict=True)
             if (grid.degree, grid.coarse) == (degree, coarse) and estimate <= among
         ]
-        best = min((candidate.error for candidate in found), default=math.inf)
-        if (1 + worth) * best <= least:
+        best = min(found, key=lambda one: one.error, default=None)
+        if best is not None and (taken is None or best.worthwhile(taken, worth)):
             yield from found
-            least = best
+            taken = best
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import dbern.data.parquet
 from dbern.certificate import printed_sum
 from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
-from dbern.planning.choose import Candidate, candidates, chosen
+from dbern.planning.choose import candidates, chosen
 from dbern.planning.planner import Settings, plan, plan_files, problem_of
 from dbern.planning.plans import ReleasePlan, task_rows
 from dbern.planning.spec import ReleaseSpec
@@ -368,25 +368,3 @@ def test_a_plan_with_a_delta_says_where_noise_without_one_errs_less():
     assert ours == pytest.approx(paid.outlook.expected, rel=0.02)
     assert pure < ours
     assert paid.noise.law.kind == "discrete-gaussian"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "degree"), [("0.1", 1), ("1", 2)])
-def test_wide_cells_of_degree_one_are_taken_where_noise_rules(epsilon, degree):
-    data = {"bounds": {name: [0.0, 1.0] for name in "xy"}, "n": 3000, "source": "data/*.parquet"}
-    content = sections(data=data, target={"bandwidth": [0.1, 0.1]}, budget={"epsilon": epsilon})
-    planned = plan_files(ReleaseSpec(**{**content, "mechanism": {}}), ())
-    assert {axis.degree for axis in planned.strategy.bins} == {degree}
-
-
-def test_a_higher_degree_is_taken_for_less_error_or_for_a_smaller_promise():
-    """Errors in the first two, promises in the last: at worst nothing is lost for it."""
-
-    def made(noise, worst):
-        return Candidate(density_plan((0.1,), (20,)).strategy, (8,), noise, 0.0, worst, False, 0.0)
-
-    usual = made(1.0, 1.0)
-    assert made(0.95, 1.0).worthwhile(usual, 0.03)
-    assert not made(0.98, 1.0).worthwhile(usual, 0.03)
-    assert made(0.98, 0.5).worthwhile(usual, 0.03)
-    assert not made(1.01, 0.2).worthwhile(usual, 0.03)

@@ -57,7 +57,7 @@ from dbern.types import FloatArray
 _PAIRWISE_GAIN = 0.9  # about what the enclosed pairwise maximum saves on one axis
 _KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
 _LARGEST_KINKED_K = 500  # of these: matrices beyond take seconds
-_WORST_SHARE = 0.085  # of the records are in one place
+_WORST_SHARE = 0.07  # of the records are in one place
 _LEAST_WORST_SHARE = 0.01  # where a public density says where records are, or signs are random
 _FEW_AXES = 3  # with more, products over axes are large: fewer of them are tried
 _COARSEST = 0.8  # lattice steps a deviation
@@ -96,11 +96,6 @@ class Candidate:
             return self.noise + self.worst
         crowded = self.share * max(0.0, self.worst - self.missed)
         return math.hypot(self.noise, self.approximation, crowded)
-
-    def worthwhile(self, other: Candidate, worth: float) -> bool:
-        """Whether it errs less than another by such a share, or promises much less error."""
-        safer = self.noise + self.worst <= _SAFER * (other.noise + other.worst)
-        return self.error <= other.error / (1.0 if safer else 1 + worth)
 
 
 @dataclass(frozen=True)
@@ -334,9 +329,6 @@ _BIN_RESOLUTIONS = {  # cells a deviation, by degree
     5: (1.25, 1.5, 2.0),
     7: (1.25, 1.5, 1.75, 2.0, 2.5),
 }
-_COARSE = (0.75, 1.0, 1.4)  # of degree 1, besides
-_COARSE_WORTH = 0.1  # of the error: as its promise is the largest
-_SAFER = 0.75  # times another's promise
 _NEAR = 1.3  # times the least estimate: what is predicted by simulation
 _MOST_TERMS = 512  # that a record adds to: more of them is slower than a release should be
 _WORTH = 0.03  # of the error: what is gained by a higher degree, or it is not taken
@@ -384,9 +376,7 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of bins: the noise of one bin is that of a count, whatever the kernel.
 
     Nothing is shrunk: nearly dependent bins at the ends of the domain are damped. Higher degrees
-    cost time: they are given where they gain `_WORTH`, or no error and a smaller promise. Wide
-    cells of degree 1 have the least noise and miss the most of the worst database: they are given
-    where they gain `_COARSE_WORTH`.
+    cost time: they are given where they gain `_WORTH`.
     """
     if not problem.measurement.binned:
         return
@@ -399,23 +389,20 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
         if (1.0 if problem.certified else problem.share) * missed <= _NEGLIGIBLE * estimate:
             break
     missed = 0.0 if problem.kinked else missed  # kinks are missed by bins, too, and by more
-    every = ((grid, _bins(problem, lattice, order, grid)) for grid in fitting)
-    binned = [(grid, strategy) for grid, strategy in every if problem.admits(strategy)]
-    estimates = [problem.estimate(strategy, order, missed) for _, strategy in binned]
-    pairs = zip(binned, estimates, strict=True)
-    nearest = min((each for (grid, _), each in pairs if not grid.coarse), default=math.inf)
-    among, taken = _NEAR * nearest, None
-    groups = [(degree, False, _WORTH) for degree in _BIN_RESOLUTIONS]
-    for degree, coarse, worth in (*groups, (1, True, _COARSE_WORTH)):
+    every = (_bins(problem, lattice, order, grid) for grid in fitting)
+    binned = [strategy for strategy in every if problem.admits(strategy)]
+    estimates = [problem.estimate(strategy, order, missed) for strategy in binned]
+    least, among = math.inf, _NEAR * min(estimates, default=math.inf)
+    for degree in _BIN_RESOLUTIONS:
         found = [
             problem.candidate(strategy, order, missed)
-            for (grid, strategy), estimate in zip(binned, estimates, strict=True)
-            if (grid.degree, grid.coarse) == (degree, coarse) and estimate <= among
+            for strategy, estimate in zip(binned, estimates, strict=True)
+            if strategy.bins[0].degree == degree and estimate <= among
         ]
-        best = min(found, key=lambda one: one.error, default=None)
-        if best is not None and (taken is None or best.worthwhile(taken, worth)):
+        best = min((candidate.error for candidate in found), default=math.inf)
+        if (1 + _WORTH) * best <= least:
             yield from found
-            taken = best
+            least = best
 
 
 @dataclass(frozen=True)
@@ -430,17 +417,12 @@ class _Grid:
     def size(self) -> int:
         return math.prod(cells + self.degree for cells in self.cells)
 
-    @property
-    def coarse(self) -> bool:
-        return self.degree == 1 and self.resolution in _COARSE
-
 
 def _fitting_bins(problem: Problem) -> list[_Grid]:
     """By degree and cells a deviation, in order: those that are few enough."""
     kernels, grids = problem.kernels, {}
     for degree, usual in _BIN_RESOLUTIONS.items():
         resolutions = usual + (FINER.get(degree, ()) if problem.questions else ())
-        resolutions = (*_COARSE, *resolutions) if degree == 1 else resolutions
         if degree == 2 or (degree + 1) ** len(kernels) <= _MOST_TERMS:
             for each in reversed(resolutions):  # of those with the same cells the coarsest
                 grid = _Grid(degree, each, tuple(_cells(kernels, each)))

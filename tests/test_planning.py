@@ -400,12 +400,3 @@ def test_a_plan_takes_one_thread_however_many_there_are(monkeypatch):
         plan_files(density_spec((0.1,), (8,)), ())
     assert seen
     assert set(seen) == {1}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("epsilon", "degree"), [("0.1", 1), ("1", 2)])
-def test_wide_cells_of_degree_one_are_taken_where_noise_rules(epsilon, degree):
-    data = {"bounds": {name: [0.0, 1.0] for name in "xy"}, "n": 3000, "source": "data/*.parquet"}
-    content = sections(data=data, target={"bandwidth": [0.1, 0.1]}, budget={"epsilon": epsilon})
-    planned = plan_files(ReleaseSpec(**{**content, "mechanism": {}}), ())
-    assert {axis.degree for axis in planned.strategy.bins} == {degree}

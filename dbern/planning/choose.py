@@ -362,8 +362,6 @@ _BIN_RESOLUTIONS = {  # cells a deviation, by degree
     5: (1.25, 1.5, 2.0),
     7: (1.25, 1.5, 1.75, 2.0, 2.5),
 }
-_COARSE = (0.75, 1.0, 1.4)  # of degree 1, besides
-_COARSE_WORTH = 0.1  # of the error: as its promise is the largest
 _NEAR = 1.3  # times the least estimate: what is predicted by simulation
 _MOST_TERMS = 512  # that a record adds to: more of them is slower than a release should be
 _WORTH = 0.03  # of the error: what is gained by a higher degree, or it is not taken
@@ -417,8 +415,7 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of bins: the noise of one bin is that of a count, whatever the kernel.
 
     Nothing is shrunk: nearly dependent bins at the ends of the domain are damped. Higher degrees
-    cost time: they are given where they gain `_WORTH`. Wide cells of degree 1 have the least noise
-    and miss the most of the worst database: they are given where they gain `_COARSE_WORTH`.
+    cost time: they are given where they gain `_WORTH`.
     """
     if not problem.measurement.binned:
         return
@@ -442,18 +439,15 @@ def binned_candidates(problem: Problem) -> Iterator[Candidate]:
     estimates = [
         problem.estimate(_planned(grid), lattice.k, order, missed).error for grid in admitted
     ]
-    pairs = list(zip(admitted, estimates, strict=True))
-    nearest = min((each for grid, each in pairs if not grid.coarse), default=math.inf)
-    least, among = math.inf, _NEAR * nearest
-    groups = [(degree, False, _WORTH) for degree in _BIN_RESOLUTIONS]
-    for degree, coarse, worth in (*groups, (1, True, _COARSE_WORTH)):
+    least, among = math.inf, _NEAR * min(estimates, default=math.inf)
+    for degree in _BIN_RESOLUTIONS:
         found = [
             problem.candidate(_bins(problem, lattice, order, grid), order, missed)
-            for grid, estimate in pairs
-            if (grid.degree, grid.coarse) == (degree, coarse) and estimate <= among
+            for grid, estimate in zip(admitted, estimates, strict=True)
+            if grid.degree == degree and estimate <= among
         ]
         best = min((candidate.error for candidate in found), default=math.inf)
-        if (1 + worth) * best <= least:
+        if (1 + _WORTH) * best <= least:
             yield from found
             least = best
 
@@ -470,17 +464,12 @@ class _Grid:
     def size(self) -> int:
         return math.prod(cells + self.degree for cells in self.cells)
 
-    @property
-    def coarse(self) -> bool:
-        return self.degree == 1 and self.resolution in _COARSE
-
 
 def _fitting_bins(problem: Problem) -> list[_Grid]:
     """By degree and cells a deviation, in order: those that are few enough."""
     kernels, grids = problem.kernels, {}
     for degree, usual in _BIN_RESOLUTIONS.items():
         resolutions = usual + (FINER.get(degree, ()) if problem.questions else ())
-        resolutions = (*_COARSE, *resolutions) if degree == 1 else resolutions
         if degree == 2 or (degree + 1) ** len(kernels) <= _MOST_TERMS:
             for each in reversed(resolutions):  # of those with the same cells the coarsest
                 grid = _Grid(degree, each, tuple(_cells(kernels, each)))

@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from dbern.bernstein.basis import (
     Blocks,
@@ -278,6 +279,35 @@ def _product(left: Sequence[FloatArray], right: Sequence[FloatArray], correlatio
         return found
     sums = ((a.sum(axis=1), b.sum(axis=1)) for a, b in zip(left, right, strict=True))
     return (1 - correlation) * found + correlation * math.prod(float(a @ b) for a, b in sums)
+
+
+# --- Silence bins where nothing stands out of the noise
+
+_REACHES, _CAUTION = (1, 2), 4.0  # bins on either side of a window's middle; times the variance
+
+
+def quieted(values: FloatArray, noise: Covariance) -> FloatArray:
+    """Return noisy bins less what does not stand out of the noise: see `dbern.synopsis.shaping`.
+
+    Examples
+    --------
+    >>> quieted(np.array([0.0, 1.0, 1.0, 0.0, 0.0, 90.0, 0.0]), Covariance(1.0)).round(1).tolist()
+    [0.0, 0.0, 0.0, 0.0, 0.0, 89.9, 0.0]
+    """
+    kept = np.zeros_like(values)
+    for reach in _REACHES:
+        sums, counts = values, np.ones_like(values)
+        for axis in range(values.ndim):
+            sums, counts = (_windowed(one, reach, axis) for one in (sums, counts))
+        shares = noise.variance(counts, counts) / np.square(np.where(sums > 0, sums, np.inf))
+        kept = np.maximum(kept, np.where(sums > 0, 1 - _CAUTION * shares, 0.0))
+    return kept * values
+
+
+def _windowed(values: FloatArray, reach: int, axis: int) -> FloatArray:
+    edges = [(reach * (i == axis),) * 2 for i in range(values.ndim)]
+    padded = np.pad(values, edges)
+    return np.asarray(sliding_window_view(padded, 2 * reach + 1, axis).sum(axis=-1))
 
 
 # --- One released array

@@ -15,7 +15,7 @@ import dbern
 from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import Covariance
-from dbern.synopsis.shaping import quieted
+from dbern.synopsis.arrays import quieted
 from dbern.synopsis.tables import answer
 
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0]}

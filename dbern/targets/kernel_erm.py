@@ -319,8 +319,7 @@ class KernelERM(Learner):
     def _refuse_lengths(self, scale: float) -> None:
         """Refuse what is far from the scale of predictions: the solver's steps grow with it."""
         for name in ("width", "tube", "threshold"):
-            share = (getattr(self, name) or scale) / scale
-            if not _NARROWEST <= share <= _WIDEST:
+            if not _NARROWEST * scale <= (getattr(self, name) or scale) <= _WIDEST * scale:
                 raise SpecError(
                     f"target.{name}: must be from {_NARROWEST:g} to {_WIDEST:g} times what is "
                     f"predicted, {scale:g}. Write {name} = {_SHARE * scale:g}"

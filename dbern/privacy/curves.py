@@ -49,7 +49,7 @@ _FARTHEST: Final = 40  # where Phi is asked
 _STEPS: Final = 60
 
 
-def delta_at(epsilon: Fraction, squared: Fraction) -> Fraction:
+def _delta_at(epsilon: Fraction, squared: Fraction) -> Fraction:
     """Bound the least delta of normal laws that are ``sqrt(squared)`` deviations apart, from above.
 
     `_phi` errs by less than 1e-120 and e^epsilon is at most e^50 < 1e22, correctly rounded to 140
@@ -57,7 +57,7 @@ def delta_at(epsilon: Fraction, squared: Fraction) -> Fraction:
 
     Examples
     --------
-    >>> round(float(delta_at(Fraction(1), Fraction(1))), 12)
+    >>> round(float(_delta_at(Fraction(1), Fraction(1))), 12)
     0.126936737507
     """
     mu = _DIGITS.sqrt(_decimal(squared))
@@ -74,7 +74,7 @@ def squared_for(epsilon: Fraction, delta: Fraction) -> Fraction:
     """Return a squared number of deviations that normal noise may move: nearly the largest.
 
     Between that of zCDP, ``2 rho_for(epsilon, delta)``, and twice as much, by bisection; the result
-    rests on neither, as its own `delta_at` is compared before it is returned. It is that of zCDP
+    rests on neither, as its own `_delta_at` is compared before it is returned. It is that of zCDP
     itself for an epsilon above 50 or a delta below 1e-50.
 
     Examples
@@ -91,7 +91,7 @@ def squared_for(epsilon: Fraction, delta: Fraction) -> Fraction:
         middle = Fraction(_ROUGH.plus(_decimal((low + high) / 2)))
         if not low < middle < high:
             break
-        kept = delta_at(asked, middle) <= delta * (1 - _SLACK)
+        kept = _delta_at(asked, middle) <= delta * (1 - _SLACK)
         low, high = (middle, high) if kept else (low, middle)
     return low
 

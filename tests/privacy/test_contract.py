@@ -13,7 +13,7 @@ from dbern.privacy.advanced import calibrate_advanced_laplace
 from dbern.privacy.budget import Budget
 from dbern.privacy.calibration import GaussianNoise, LaplaceNoise, calibrate_laplace
 from dbern.privacy.contract import Contract, Sensitivity, exact_bound, law_of, require_one_charge
-from dbern.privacy.curves import SPREAD_SQUARED, delta_at
+from dbern.privacy.curves import SPREAD_SQUARED, _delta_at
 
 ONE = Fraction(1)
 PURE, APPROXIMATE = Budget.parse("1"), Budget.parse("1", "1e-6")
@@ -50,7 +50,7 @@ def test_half_the_budget_is_half_of_both_parameters():
     half = contract(2, fraction=Fraction(1, 2))
     law = law_of(half, APPROXIMATE)
     apart = Fraction(law.l2_sensitivity_granules_squared, law.sigma**2 - SPREAD_SQUARED)
-    assert delta_at(Fraction(1, 2), apart) <= Fraction(1, 2 * 10**6)
+    assert _delta_at(Fraction(1, 2), apart) <= Fraction(1, 2 * 10**6)
     assert law_of(replace(half, fraction=ONE), Budget.parse("0.5", "5e-7")) == law
     assert law_of(contract(fraction=Fraction(1, 2)), PURE).epsilon <= Fraction(1, 2)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dbern.privacy.calibration import _least_on_curve, _least_sigma, calibrate_gaussian
-from dbern.privacy.curves import SPREAD_SQUARED, _phi, delta_at, squared_for
+from dbern.privacy.curves import SPREAD_SQUARED, _delta_at, _phi, squared_for
 from dbern.privacy.zcdp import rho_for
 
 DIGITS = Context(prec=150)
@@ -61,14 +61,14 @@ def test_no_shift_of_the_discrete_law_exceeds_the_curve(sigma: int, epsilon: flo
     for shift in SHIFTS:
         squared = sum(own**2 for own in shift)
         found = true_delta(sigma, shift, epsilon)
-        bound = delta_at(Fraction(epsilon), Fraction(squared, sigma**2 - SPREAD_SQUARED))
+        bound = _delta_at(Fraction(epsilon), Fraction(squared, sigma**2 - SPREAD_SQUARED))
         assert found <= float(bound) + 1e-14
         if sigma == 40 and found > 1e-6:  # and it says something
             assert float(bound) < 1.25 * found
 
 
 def test_the_curve_of_the_normal_law_is_not_that_of_the_discrete_one() -> None:
-    assert true_delta(5, (1,), 1.0) > 1.04 * float(delta_at(Fraction(1), Fraction(1, 25)))
+    assert true_delta(5, (1,), 1.0) > 1.04 * float(_delta_at(Fraction(1), Fraction(1, 25)))
 
 
 def test_the_discrete_law_is_a_normal_one_that_is_rounded_at_random() -> None:
@@ -89,8 +89,8 @@ BUDGETS = [("1", "1e-6"), ("1/10", "1e-6"), ("5", "1e-9"), ("1/100", "1e-12"), (
 def test_the_curve_takes_less_noise_and_is_used_up(epsilon: str, delta: str) -> None:
     given, allowed = Fraction(epsilon), Fraction(delta)
     found = squared_for(given, allowed)
-    assert delta_at(given, found) <= allowed
-    assert delta_at(given, found * (1 + Fraction(1, 10**12))) > allowed
+    assert _delta_at(given, found) <= allowed
+    assert _delta_at(given, found * (1 + Fraction(1, 10**12))) > allowed
     gained = math.sqrt(found / (2 * rho_for(given, allowed)))
     assert 1.04 < gained < 1.1 or (given > 20 and gained > 1.01)
 

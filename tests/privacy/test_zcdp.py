@@ -16,7 +16,7 @@ from scipy import optimize, special, stats
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import gaussian_tail, gaussian_tail_granules
 from dbern.privacy.calibration import GaussianNoise, calibrate_gaussian
-from dbern.privacy.curves import SPREAD_SQUARED, delta_at, squared_for
+from dbern.privacy.curves import SPREAD_SQUARED, _delta_at, squared_for
 from dbern.privacy.mechanism import to_grid
 from dbern.privacy.zcdp import (
     delta_of,
@@ -234,7 +234,7 @@ def test_calibration(
     assert enough(noise.sigma)
     assert noise.sigma == 1 or not enough(noise.sigma - 1)
     kept = delta_of(noise.rho, epsilon) <= delta
-    assert kept or delta_at(epsilon, Fraction(found, noise.sigma**2 - SPREAD_SQUARED)) <= delta
+    assert kept or _delta_at(epsilon, Fraction(found, noise.sigma**2 - SPREAD_SQUARED)) <= delta
     assert (bound + eta) / g + Fraction(1, 2) < 2**62
     wanted = (l2 / 1024) ** 2 / n
     if g * g > wanted:  # raised: half of it would have broken a limit

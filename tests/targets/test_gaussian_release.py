@@ -8,7 +8,7 @@ import pytest
 import dbern
 from dbern.bernstein.kernels import Gaussian
 from dbern.planning.planner import plan_files
-from dbern.privacy.curves import SPREAD_SQUARED, delta_at
+from dbern.privacy.curves import SPREAD_SQUARED, _delta_at
 from dbern.privacy.mechanism import to_grid
 from dbern.privacy.zcdp import delta_of
 from dbern.strategies.base import Lattice, LatticeStrategy
@@ -90,7 +90,7 @@ def test_the_plan_keeps_its_delta_and_reports_its_rho():
     assert plan.noise.kind == "spectral-gaussian"
     law = plan.noise.law
     apart = Fraction(law.l2_sensitivity_granules_squared, law.sigma**2 - SPREAD_SQUARED)
-    assert delta_at(spec.charge.epsilon, apart) <= spec.charge.delta
+    assert _delta_at(spec.charge.epsilon, apart) <= spec.charge.delta
     assert delta_of(plan.rho, spec.charge.epsilon) > spec.charge.delta
     assert plan.noise.law.rho <= plan.rho <= plan.noise.law.rho * (1 + Fraction(1, 10**27))
     assert Fraction(plan.to_dict()["rho"]) == plan.rho

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -184,19 +184,7 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         components=planned,
         certificate=whole_certificate(spec.combination, functions),
         cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.data.source or "")),
-        notes=(
-            *spec.learner.notes(n),
-            *(note for one in measurements for note in one.notes),
-            *spec.learner.predictions(spec.records, n, ways),
-            *unit_notes(spec.domain, spec.learner),
-            *(
-                f"{axis.name}: {len(axis.categories)} listed values; a record with another counts "
-                "as missing"
-                for axis in spec.domain.lists
-            ),
-            *_without_delta(measurements, settings, chosen_ways),
-            *(tune_notes(spec.tune) if spec.tune else ()),
-        ),
+        notes=(*_notes(spec, n, ways), *_without_delta(measurements, settings, chosen_ways)),
         random_dp=random_privacy(spec.components, spec.charge),
         outlook=outlook_of(
             list(zip(measurements, functions, strict=True)),
@@ -206,6 +194,20 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
             planned[len(functions) :],
         ),
     )
+
+
+def _notes(spec: ReleaseSpec, n: int, ways: Sequence[Way]) -> Iterator[str]:
+    """What the learner, its measurements, the axes and a promise have to say."""
+    yield from spec.learner.notes(n)
+    for way in ways:
+        yield from way.measurement.notes
+    yield from spec.learner.predictions(spec.records, n, ways)
+    yield from unit_notes(spec.domain, spec.learner)
+    for axis in spec.domain.lists:
+        many = len(axis.categories)
+        yield f"{axis.name}: {many} listed values; a record with another counts as missing"
+    if spec.tune:
+        yield from tune_notes(spec.tune)
 
 
 def whole_certificate(

@@ -28,11 +28,14 @@ CEILINGS = {
     # out of what privacy rests on.
     "plan": 43,                          # 25: `dbern plan` of a plain density; one more for what
                                          # is kept of choices
-    "record": 17,                        # 10: from a record to a noised integer; one more for
-                                         # arrays that a plan takes without compiled loops
-    "epsilon": 9,                        # 6: to the noise's scale
-    "bandwidth": 38,                     # 14: to an answer; families of noise, what is expected
-                                         # and lower bounds are one more each; so are the rows
+    "record": 18,                        # 10: from a record to a noised integer; one more for
+                                         # arrays that a plan takes without compiled loops, and one
+                                         # for the first rows of a process, which do not wait
+    "epsilon": 11,                       # 6: to the noise's scale; two for the kept choices, which
+                                         # are found by all that is public
+    "bandwidth": 39,                     # 14: to an answer; families of noise, what is expected
+                                         # and lower bounds are one more each; so are the rows, and
+                                         # what is kept of choices
     # what there is
     "modules": 174,                      # 85: those that read what strangers wrote were added,
                                          # `privacy.accuracy`, on which privacy does not rest,

@@ -54,7 +54,7 @@ def noise_bound(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction
     few = len(h) <= _SIMULATED_AXES
     simulated = _simulated_quantile(strategy, h, law, float(beta)) if few else None
     sure = beta if simulated is None else beta * (1 - _SIMULATION_SHARE)
-    union = strategy.released_norm(h) * largest_draw(law, strategy.layout.size, sure)
+    union = strategy.released_norm(h) * _largest_draw(law, strategy.layout.size, sure)
     proved = min(union, tail_at_nodes(strategy, h, law, sure))
     return proved if simulated is None else min(proved, simulated)
 
@@ -76,11 +76,11 @@ def tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fracti
     level = math.log(2 * nodes / float(beta * (1 - _LARGEST_SHARE)))
     reached = family_of(law).node_tail(law, a, m, level)
     granule = math.ldexp(1.0, law.granularity_exponent)
-    largest = largest_draw(law, strategy.layout.size, beta * _LARGEST_SHARE)
+    largest = _largest_draw(law, strategy.layout.size, beta * _LARGEST_SHARE)
     return OUTWARD * (enclosure.factor * granule * reached + enclosure.loose * largest)
 
 
-def largest_draw(law: Noise, count: int, beta: Fraction) -> float:
+def _largest_draw(law: Noise, count: int, beta: Fraction) -> float:
     """What none of so many draws reaches with probability ``1 - beta``: the union bound."""
     return family_of(law).tail(law, count, beta)
 
@@ -92,7 +92,7 @@ def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta:
     zero, that of c. The sup is where all y_j with positive, or all with negative n_j are one. The
     smaller of a simulated quantile and ``l + c`` entries.
     """
-    bound = OUTWARD * (axes + constant) * largest_draw(law, count, beta)
+    bound = OUTWARD * (axes + constant) * _largest_draw(law, count, beta)
     draws = min(_MOST_DRAWS, _FIELD_VALUES // count)
     rank = quantile_rank(draws, float(beta))
     if rank is None:
@@ -121,7 +121,7 @@ def polynomial_noise_bound(
     table = grid_polynomials(places, grid, count)
     between = OUTWARD / math.cos(math.pi * (count - 1) / (2 * nodes))
     gain = between * float(np.abs(table).max(axis=0).sum())
-    bound = gain * largest_draw(law, count, beta)
+    bound = gain * _largest_draw(law, count, beta)
     draws = min(_MOST_DRAWS, _FIELD_VALUES // nodes)
     rank = quantile_rank(draws, float(beta))
     if rank is None:
@@ -394,7 +394,7 @@ def vector_bound(
     `at_once` as in `ErrorModel.bound`.
     """
     if features is None:
-        noise = largest_draw(law, count, beta / at_once)
+        noise = _largest_draw(law, count, beta / at_once)
         return Certificate(0.0, error, noise, float(beta), 0.0)
     axes, constant, *grid = features
     if grid:

@@ -207,7 +207,7 @@ def gaussian_log_scores(
     noise : float
         The standard deviation of the noise of every released number; positive.
     centred : bool
-        Whether these are the numbers of `uncentred`, whose noise is then smaller.
+        Whether these are the numbers of `_uncentred`, whose noise is then smaller.
 
     Returns
     -------
@@ -238,7 +238,7 @@ def gaussian_log_scores(
     return np.asarray(logs)
 
 
-def uncentred(moments: FloatArray) -> FloatArray:
+def _uncentred(moments: FloatArray) -> FloatArray:
     """Turn sums of ``z = 2 u`` and ``z^2 - 1/2`` into those of u and ``u^2``, of each class."""
     axes = moments.shape[1] // 2
     count, first, second = np.split(moments, [1, 1 + axes], axis=1)
@@ -310,7 +310,7 @@ def gaussian_score_error(
 
         ``A e (1 + sum_i (1.5 e^{-1/2} / f_i + 1.25 / f_i^2))``.
 
-    *Centred* (`uncentred`): m_i is off by e/2, and q_i, from ``(Q_i + p/2)/4``, by 3e/8, its lower
+    *Centred* (`_uncentred`): m_i is off by e/2, and q_i, from ``(Q_i + p/2)/4``, by 3e/8, its lower
     end by ``e/2 + e/4``. What they make of e, e/2 and 3e/4 is
 
         ``A e (1 + sum_i (e^{-1/2} / f_i + 0.75 / f_i^2))``.
@@ -383,11 +383,11 @@ class Combination:
         What is released are coefficients of `grid_polynomials` of so many points to that degree.
         Of "least-squares" a degree of 2: of `with_products`.
     squares : "centred", optional
-        Of "gaussian-naive-bayes": the released numbers are those of `uncentred`; None for sums of u
-        and ``u^2``, as earlier releases have them.
+        Of "gaussian-naive-bayes": the released numbers are those of `_uncentred`; None for sums of
+        u and ``u^2``, as earlier releases have them.
     constant : float, optional
         Where it is stated, what is released is one vector of weights, and the arrays of the kind
-        are the linear functions that these make (`linear_values`).
+        are the linear functions that these make (`_linear_values`).
     response, weight, products : str, int and "weighted", optional
         Of "least-squares": the response's name, how its sum and its products are weighed.
     ridge : float, optional
@@ -429,7 +429,7 @@ class Combination:
             if self.degree is not None:
                 listed, numbers = np.split(unit, [sum(self.lists)], axis=-1)
                 unit = np.concatenate([listed, with_products(numbers)], axis=-1)
-            parts = linear_values(parts[0], unit, self.constant)
+            parts = _linear_values(parts[0], unit, self.constant)
         if self.kind == "linear":
             return parts[0]
         if self.kind == "sigmoid":
@@ -511,7 +511,7 @@ class Combination:
         """Counts, of moments also sums and squares of u, and cells, a row for each class."""
         numbers = 1 + 2 * len(self.peaks) * (self.kind == GAUSSIAN_BAYES)
         moments, cells = np.split(released.reshape(len(self.classes), -1), [numbers], axis=1)
-        return (moments if self.squares is None else uncentred(moments)), cells
+        return (moments if self.squares is None else _uncentred(moments)), cells
 
     def _parted(self, unit: FloatArray | None) -> tuple[FloatArray, FloatArray]:
         """Points as listed values, and as positions from the middle."""
@@ -687,7 +687,7 @@ def grid_polynomials(positions: FloatArray, points: int, count: int) -> FloatArr
     return np.stack(found, axis=-1)
 
 
-def linear_values(weights: FloatArray, unit: FloatArray, constant: float) -> list[FloatArray]:
+def _linear_values(weights: FloatArray, unit: FloatArray, constant: float) -> list[FloatArray]:
     """Return the values of linear functions at points of the unit cube, shape (..., l).
 
     Of each function in turn the weights of the coordinates and, unless it is zero, that of the

@@ -316,7 +316,7 @@ def test_draws_are_as_many_as_the_work_allows(monkeypatch):
 
 @pytest.mark.parametrize(("work", "share"), [(1e12, Fraction(9, 10)), (1.0, 1)])
 def test_what_a_simulation_may_miss_is_not_given_to_the_other_bounds(work, share, monkeypatch):
-    plan, given, real = bins_of(1, "binned-laplace"), [], certificate.largest_draw
+    plan, given, real = bins_of(1, "binned-laplace"), [], certificate._largest_draw
     monkeypatch.setattr(certificate, "_WORK", work)
     monkeypatch.setattr(
         certificate, "tail_at_nodes", lambda *facts: given.append(facts[-1]) or math.inf

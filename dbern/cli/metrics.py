@@ -151,7 +151,7 @@ def metrics(
             return list(samples(url, schedules, certificates, private=private))
 
     if listen is not None:
-        with server_of(listen, measured) as server:
+        with _server_of(listen, measured) as server:
             if not quiet:
                 where = f"http://{listen[0]}:{server.server_port}/metrics"
                 tell(f"metrics at {where} until Ctrl-C")
@@ -282,7 +282,7 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def server_of(address: tuple[str, int], measured: Callable[[], list[Sample]]) -> HTTPServer:
+def _server_of(address: tuple[str, int], measured: Callable[[], list[Sample]]) -> HTTPServer:
     """Listen at an address, to answer ``GET /metrics`` with what is measured then.
 
     Raises

@@ -107,7 +107,7 @@ def count(counters: Counters, portions: Sequence[Portion], salt: bytes, index: i
     return _counted(Reading(portions, counters, salt), counters, salt, index)
 
 
-def count_table(counters: Counters, salt: bytes, table: Any) -> Outcome:
+def _count_table(counters: Counters, salt: bytes, table: Any) -> Outcome:
     """Add up the records of one partition of a Dask frame."""
     return _counted(TableReading(table, counters), counters, salt)
 
@@ -263,7 +263,9 @@ def add_up(
     work: list[Callable[[], Future]] = [
         partial(submitted, client, count, counters, task, salt, index)
         for task, index in passes(counters, tasks)
-    ] + [partial(computed, client, partial(count_table, counters, salt), one) for one in partitions]
+    ] + [
+        partial(computed, client, partial(_count_table, counters, salt), one) for one in partitions
+    ]
     waiting = iter(work)
     level: dict[str, int] = {}
     finished: dict[int, list[Future]] = {}

@@ -31,7 +31,7 @@ _INTEGERS = types.Array(types.int64, 1, "C", readonly=True)
 _ROWS = (_COLUMN, _INTEGERS, types.Array(types.boolean, 1, "C", readonly=True))
 
 
-def add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
+def _add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
     """Add records to the flat `state`, in place; see `add_rows`."""
     dimensions = len(rows.columns)
     _compiled(dimensions, terms.splines)(
@@ -371,7 +371,7 @@ def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
         return
     if len(terms.indices) >= _MANY_TERMS and state.nbytes > _CACHE_BYTES:
         rows = _by_cell(rows, terms)
-    add_terms(state.reshape(-1), rows, terms)
+    _add_terms(state.reshape(-1), rows, terms)
 
 
 def _by_cell(rows: Rows, terms: Terms) -> Rows:

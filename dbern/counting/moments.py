@@ -226,7 +226,7 @@ class MomentSketch:
 
 
 def chebyshev_table(kernel: Kernel, k: int, cells: Cells, order: int) -> FloatArray:
-    """Coefficients ``c_a(v, j)``, shape (order + 1, k + 1, cells), each within `table_error`.
+    """Coefficients ``c_a(v, j)``, shape (order + 1, k + 1, cells), each within `_table_error`.
 
     Gauss-Chebyshev quadrature with 32 nodes, exact up to aliasing from degrees 64 - a and up.
     """
@@ -241,7 +241,7 @@ def chebyshev_table(kernel: Kernel, k: int, cells: Cells, order: int) -> FloatAr
     return table
 
 
-def table_error(kernel: Kernel, cells: Cells, order: int) -> float:
+def _table_error(kernel: Kernel, cells: Cells, order: int) -> float:
     """Bound on the error of one entry of `chebyshev_table`: rounding and aliasing.
 
     Raises
@@ -347,7 +347,7 @@ def contraction_error(
     exact, perturbed, depth = 1.0, 1.0, 8
     for kernel, cells, terms_i in zip(kernels, axes, terms, strict=True):
         bound = sum(kernel.chebyshev_bound(a, cells.radius) for a in range(order + 1))
-        error = (order + 1) * table_error(kernel, cells, order)
+        error = (order + 1) * _table_error(kernel, cells, order)
         error += 2 * terms_i * UNIT_ROUNDOFF * (bound + error)
         exact *= bound
         perturbed *= bound + error

@@ -231,7 +231,7 @@ PASS_ROWS = 1 << 22
 _COPIES = 5  # of the rows of a pass: gathered, joined, sorted, their hashes and their order
 
 
-def bounding_passes(rows: int) -> int:
+def _bounding_passes(rows: int) -> int:
     """Passes over about so many rows, where nothing else says how many."""
     return max(1, -(-rows // PASS_ROWS))
 
@@ -450,7 +450,7 @@ class Counters:
         columns = tuple(dict.fromkeys(column for part in parts for column in part.columns))
         meeting = [part for part in parts if part.shards]
         # Records that meet share a bucket of units.
-        passes = max((part.passes for part in meeting), default=bounding_passes(n))
+        passes = max((part.passes for part in meeting), default=_bounding_passes(n))
         buckets = max((part.shards for part in meeting), default=passes)
         bounding = Bounding(schema.unit, unit, schema.domain, columns, n, buckets, passes)
         return cls(tuple(parts), schema.filter, bounding)

@@ -259,7 +259,7 @@ def summation_error(risk: Risk) -> float:
     return OUTWARD * terms * UNIT_ROUNDOFF
 
 
-def prediction_error(risk: Risk, total: float, radius: float) -> float:
+def _prediction_error(risk: Risk, total: float, radius: float) -> float:
     """Bound e, a state's float error of values up to `radius`, for a shard of that weight."""
     largest = max(radius, risk.radius)
     relative = summation_error(risk) * risk.kernel.bound(largest)
@@ -284,7 +284,9 @@ def state_error(risk: Risk, total: float) -> float:
             "target.C: too large for this loss and kernel: the problem's condition exceeds 2^40. "
             "Write a smaller C or a smoother loss."
         )
-    predictions = prediction_error(risk, total, risk.radius) * math.sqrt(total * loss.curvature / 2)
+    predictions = _prediction_error(risk, total, risk.radius) * math.sqrt(
+        total * loss.curvature / 2
+    )
     weights = loss.derivative_error + summation_error(risk) * risk.slope
     if risk.features is not None:
         weights += risk.slope * risk.features.feature_error / risk.kappa
@@ -303,4 +305,4 @@ def value_error(risk: Risk, radius: float) -> float:
     Shard weights sum to at most `Risk.most_weight`, and the error is linear in them. It holds
     for one output; a mean over shards by pairs, or of blocks of `BLOCK`, is within it.
     """
-    return OUTWARD * prediction_error(risk, risk.most_weight, radius) / risk.shards
+    return OUTWARD * _prediction_error(risk, risk.most_weight, radius) / risk.shards

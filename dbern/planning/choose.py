@@ -60,7 +60,7 @@ from dbern.types import FloatArray
 _PAIRWISE_GAIN = 0.9  # about what the enclosed pairwise maximum saves on one axis
 _KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
 _LARGEST_KINKED_K = 500  # of these: matrices beyond take seconds
-_WORST_SHARE = 0.15  # of what the worst database misses counts: promises grow with it
+_WORST_SHARE = 0.12  # of what the worst database misses counts: promises grow with it
 _CROWDED_SHARE = 0.07  # of the records are in one place
 _LEAST_WORST_SHARE = 0.01  # where a public density says where records are, or signs are random
 _FEW_AXES = 3  # with more, products over axes are large: fewer of them are tried
@@ -328,7 +328,7 @@ _STATED_K = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # where no kernel 
 _STATED_ORDERS = (1, 2, 4, 8)
 
 
-def stated_candidates(problem: Problem) -> Iterator[Candidate]:
+def _stated_candidates(problem: Problem) -> Iterator[Candidate]:
     """Lattice values of a function of which a class is known: its worst member is the typical."""
     axes, best = problem.measurement.domain.dimensions, math.inf
     for k in [problem.k] if problem.k is not None else [(k,) * axes for k in _STATED_K]:
@@ -369,7 +369,7 @@ _MOST_CELLS = 2000
 _FEW_ORDERS, _FEW_RESOLUTIONS = (2, 8), 3
 
 
-def plain_candidates(problem: Problem) -> Iterator[Candidate]:
+def _plain_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of the lattice values themselves: noise grows with k."""
     best, few = math.inf, problem.many_axes
     orders = problem.orders(_FEW_ORDERS if few else _PLAIN_ORDERS)
@@ -384,7 +384,7 @@ def plain_candidates(problem: Problem) -> Iterator[Candidate]:
             break  # finer lattices are noisier still
 
 
-def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
+def _spectral_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of spectral coordinates: noise does not grow with k, so one fine lattice will do.
 
     Ranks follow eigenvalue thresholds, so one number covers axes of different bandwidths. There
@@ -411,7 +411,7 @@ def spectral_candidates(problem: Problem) -> Iterator[Candidate]:
             yield from (problem.candidate(strategy, h) for h in orders)
 
 
-def binned_candidates(problem: Problem) -> Iterator[Candidate]:
+def _binned_candidates(problem: Problem) -> Iterator[Candidate]:
     """Releases of bins: the noise of one bin is that of a count, whatever the kernel.
 
     Nothing is shrunk: nearly dependent bins at the ends of the domain are damped. Higher degrees
@@ -540,7 +540,7 @@ def _cut(lattice: Lattice, full: Sequence[AxisSpectrum], threshold: float) -> Sp
     )
 
 
-CANDIDATES = {"binned": binned_candidates, "spectral": spectral_candidates, "": plain_candidates}
+CANDIDATES = {"binned": _binned_candidates, "spectral": _spectral_candidates, "": _plain_candidates}
 """By what is released, in the order in which they are tried: what wins most often goes first."""
 
 
@@ -556,7 +556,7 @@ _LARGEST_K = 1000
 _SIGNED_CLUSTERS = 64
 
 
-def gram_candidates(family: str, problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
+def _gram_candidates(family: str, problem: Problem, cube: CubeKernel) -> Iterator[Candidate]:
     """Releases of lattice values (""), or of spectral coordinates; of bins there are none."""
     if family == "":
         for k in _resolutions(problem, _RESOLUTIONS[cube.dimensions]):
@@ -635,9 +635,9 @@ def candidates(family: str, problem: Problem) -> Iterator[Candidate]:
     """Releases of lattice values (""), of spectral coordinates or of bins, for any measurement."""
     cube = problem.measurement.cube
     if cube is not None:
-        yield from gram_candidates(family, problem, cube)
+        yield from _gram_candidates(family, problem, cube)
     elif family == "" and not problem.kernels:
-        yield from stated_candidates(problem)
+        yield from _stated_candidates(problem)
     else:
         yield from CANDIDATES[family](problem)
 

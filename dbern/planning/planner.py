@@ -329,7 +329,7 @@ def plan_measurement(
     if measurement.entries and family.by_function:
         family = LAPLACE  # what the paper says is of functions: a vector's moves are bounded
     fraction, measurement = measurement.fraction, for_lattice(measurement, strategy)
-    exact = exact_sensitivity(measurement, strategy, n, family)
+    exact = _exact_sensitivity(measurement, strategy, n, family)
     allowed = 0.0
     if not measurement.entries:
         ratio = family.ratio(charge.part(fraction))
@@ -338,7 +338,7 @@ def plan_measurement(
         allowed = tolerance(exact, strategy, n, ratio)
     accumulator = measurement.accumulator(strategy, n, allowed)
     promised = exact.of_each() if family.norm == math.inf else exact
-    contract = contract_of(promised, measurement.outputs, accumulator, n, fraction)
+    contract = _contract_of(promised, measurement.outputs, accumulator, n, fraction)
     law = family.calibrate(contract, charge)
     errors, unit = accumulator.errors, measurement.unit
     lattice_error = errors.kernel + errors.position
@@ -503,7 +503,7 @@ def _refuse_bins(measurement: Measurement, settings: Settings) -> None:
     )
 
 
-def asked_of(measurement: Measurement, settings: Settings) -> Questions | None:
+def _asked_of(measurement: Measurement, settings: Settings) -> Questions | None:
     """Return what its bins are to answer about rows: those that count them, on all axes."""
     return settings.questions if measurement.unsigned else None
 
@@ -511,7 +511,7 @@ def asked_of(measurement: Measurement, settings: Settings) -> Questions | None:
 def released_kinds(family: NoiseFamily, measurement: Measurement, settings: Settings) -> list[str]:
     """Return what may be released with a family: where more is asked or chosen of bins, these."""
     named = [kind for kind, name in family.kinds.items() if settings.noise in ("auto", name)]
-    bins = measurement.candidates or asked_of(measurement, settings) or settings.tune
+    bins = measurement.candidates or _asked_of(measurement, settings) or settings.tune
     return [kind for kind in named if kind == "binned" or not bins]
 
 
@@ -601,7 +601,7 @@ def problem_of(
         reference=_reference(measurement, settings.reference),
         largest_k=_LARGEST_AUTO_K,
         largest_lattice=int(min(largest, measurement.largest_lattice)),
-        questions=asked_of(measurement, settings),
+        questions=_asked_of(measurement, settings),
     )
 
 
@@ -661,7 +661,7 @@ def _lower_bound(measurement: Measurement, settings: Settings) -> LowerBound:
 _SHARE = 0.01  # of the noise that the effective kernel may cost
 
 
-def exact_sensitivity(
+def _exact_sensitivity(
     measurement: Measurement, strategy: Any, n: int, family: NoiseFamily
 ) -> Sensitivity:
     """Return the sensitivities of the exact function, before any rounding."""
@@ -681,7 +681,7 @@ def tolerance(exact: Sensitivity, strategy: Any, n: int, ratio: float) -> float:
     return _SHARE * min(bound * n / (2 * rows), bound * ratio * gain)
 
 
-def contract_of(
+def _contract_of(
     exact: Sensitivity, outputs: int, accumulator: Accumulator, n: int, fraction: Fraction
 ) -> Contract:
     """What crosses to the noise: for effective kernels, computed in floats; n of the release."""

@@ -62,7 +62,7 @@ def _unit(data: DataSection) -> PrivacyUnit:
         raise SpecError(f"data.{error}") from None
 
 
-def protection_of(data: DataSection) -> Protection:
+def _protection_of(data: DataSection) -> Protection:
     """Neighbours and unit of ``[data]``, with the n or the normalizer that goes with them.
 
     Raises
@@ -456,7 +456,7 @@ def _axis(name: str, bounds: list[Bound] | ValuesTable) -> Axis:
 
 
 def _protection(spec: ReleaseSpec) -> Protection:
-    protection = protection_of(spec.data)
+    protection = _protection_of(spec.data)
     if protection.private_rows and spec.mechanism.noise == ADVANCED.plain:
         raise SpecError(
             f'mechanism.noise: "{ADVANCED.plain}" is for replaced rows, as in the paper. Write '

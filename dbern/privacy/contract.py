@@ -125,7 +125,7 @@ class Contract:
     def __post_init__(self) -> None:
         if self.sensitivity.norm not in (1, 2, math.inf):
             raise SpecError(f"noise: no law is calibrated to the norm {self.sensitivity.norm}")
-        if self.size < 1 or not is_fraction(self.fraction):
+        if self.size < 1 or not _is_fraction(self.fraction):
             raise SpecError("noise: a contract is for at least one value and a fraction up to 1")
 
     @classmethod
@@ -173,7 +173,7 @@ def array_names(name: str, outputs: int) -> tuple[str, ...]:
     return tuple(f"{name}_{output}" for output in range(outputs))
 
 
-def is_fraction(value: object) -> bool:
+def _is_fraction(value: object) -> bool:
     """Whether a value is an exact number above 0 and at most 1."""
     return isinstance(value, Fraction | int) and 0 < value <= 1
 
@@ -196,7 +196,7 @@ def require_one_charge(kind: str, parts: Sequence[tuple[str, int, Fraction]]) ->
     >>> require_one_charge("two-sums", [("a", 1, Fraction(1, 2)), ("b", 3, Fraction(1, 2))])
     """
     for name, _, fraction in parts:
-        if not is_fraction(fraction):
+        if not _is_fraction(fraction):
             raise SpecError(
                 f'target.kind: "{kind}" gives its measurement "{name}" the fraction '
                 f"{fraction!r} of the budget, which must be a Fraction above 0 and at most 1; "

@@ -141,7 +141,7 @@ def synthesis_matrix(k: int, h: int, axis: AxisMap | None) -> FloatArray:
     return matrix if axis is None else np.asarray(matrix @ axis.synthesis)
 
 
-def evaluation_matrix(k: int, h: int, spectrum: LinearMap | None = None) -> FloatArray:
+def _evaluation_matrix(k: int, h: int, spectrum: LinearMap | None = None) -> FloatArray:
     """What takes one axis's lattice values to the coefficients of the Bernstein basis.
 
     ``W_h`` for the lattice values themselves, ``W_h A T`` where only a spectrum is released.
@@ -222,7 +222,7 @@ def lebesgue_constant(k: int, h: int, spectrum: LinearMap | None = None) -> floa
     >>> 1.0 <= lebesgue_constant(20, 1) < 1.021
     True
     """
-    return Series.of(k, evaluation_matrix(k, h, spectrum)).sup_norm()
+    return Series.of(k, _evaluation_matrix(k, h, spectrum)).sup_norm()
 
 
 @lru_cache(maxsize=256)
@@ -243,7 +243,7 @@ def translate_error(kernel: Kernel, k: int, h: int, spectrum: LinearMap | None =
     """
     norm = lebesgue_constant(k, h, spectrum)
     if kernel.kinks:
-        boxed = _boxed_error(kernel, k, evaluation_matrix(k, h, spectrum), norm)
+        boxed = _boxed_error(kernel, k, _evaluation_matrix(k, h, spectrum), norm)
         return OUTWARD * min(boxed, (1 + norm) * kernel.peak)
     degree, tail = kernel.degree_for(_TRUNCATION, radius=0.5)
     for oversampling in (8, 4, 2):
@@ -254,7 +254,7 @@ def translate_error(kernel: Kernel, k: int, h: int, spectrum: LinearMap | None =
     else:  # a kernel this narrow is not resolved anyway: bound each term by itself
         return OUTWARD * (1 + norm) * kernel.peak
     y = y[: (len(y) + 1) // 2]  # symmetric under (y, t) -> (1 - y, 1 - t)
-    worst = _largest_error(kernel, k, evaluation_matrix(k, h, spectrum), y, t)
+    worst = _largest_error(kernel, k, _evaluation_matrix(k, h, spectrum), y, t)
     # Enclose in t at fixed y, then in y: each replaces K by a polynomial, off by at most `tail`.
     in_t = t_factor * (worst + (1 + norm) * tail) + (1 + norm) * tail
     return OUTWARD * (y_factor * (in_t + tail) + tail)

@@ -120,7 +120,7 @@ class GramBall(Approximation):
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """Bound ``|f| sup_y e(y)``."""
         spectrum = _whole_map(maps)
-        return OUTWARD * self.radius * largest_error(self.cube, tuple(k), tuple(h), spectrum)
+        return OUTWARD * self.radius * _largest_error(self.cube, tuple(k), tuple(h), spectrum)
 
     def stored(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> GramBall | StatedBall:
         """What a synopsis holds of it: of a user's kernel, no more than what was planned."""
@@ -329,7 +329,7 @@ def _operator_norm(
 
 
 @lru_cache(maxsize=64)
-def largest_error(
+def _largest_error(
     cube: CubeKernel, k: tuple[int, ...], h: tuple[int, ...], spectrum: LatticeSpectrum | None
 ) -> float:
     """Bound ``sup_y e(y)``: see the module."""

@@ -172,7 +172,7 @@ class Question:
     noise: tuple[float, ...] = ()
 
 
-def whole_ranks(strategy: Strategy) -> tuple[int | None, ...]:
+def _whole_ranks(strategy: Strategy) -> tuple[int | None, ...]:
     """Return every released component; None for each axis of plain lattice values."""
     return tuple(None if one is None else one.rank for one in strategy.axis_maps)
 
@@ -428,7 +428,7 @@ class ReleasedArray:
 
     def smoothing(self, h: Sequence[int]) -> Smoothing:
         """Return the whole release at an order."""
-        return Smoothing(tuple(h), whole_ranks(self.strategy))
+        return Smoothing(tuple(h), _whole_ranks(self.strategy))
 
     @cached_property
     def chosen(self) -> Smoothing:
@@ -604,7 +604,7 @@ class ReleasedArray:
 
         Of the whole rank these are lattice values, of others what the lattice is derived from.
         """
-        if smoothing.ranks == whole_ranks(self.strategy):
+        if smoothing.ranks == _whole_ranks(self.strategy):
             axes = zip(self.lattice.k, smoothing.h, strict=True)
             return self._lattice_blocks(), [iterated_matrix(*axis) for axis in axes]
         used = smoothed(self.strategy, smoothing)
@@ -620,7 +620,7 @@ class ReleasedArray:
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
-        if smoothing.ranks == whole_ranks(self.strategy):
+        if smoothing.ranks == _whole_ranks(self.strategy):
             return iterate(self._lattice_values, smoothing.h)
         return self._made_of(self.released, smoothing)
 

@@ -73,7 +73,7 @@ class Polynomial:
 
     def grid(self, axes: Sequence[FloatArray]) -> FloatArray:
         """Return the polynomial on the product grid of `axes`, positions of the unit interval."""
-        return evaluate_grid(self.bernstein, axes)
+        return _evaluate_grid(self.bernstein, axes)
 
     def _pieces(self) -> Pieces | None:
         with self._lock:
@@ -139,7 +139,7 @@ def _evaluate_block(bernstein: FloatArray, points: FloatArray) -> FloatArray:
     return np.asarray(partial[:, 0])
 
 
-def evaluate_grid(bernstein: FloatArray, axes: Sequence[FloatArray]) -> FloatArray:
+def _evaluate_grid(bernstein: FloatArray, axes: Sequence[FloatArray]) -> FloatArray:
     """Return the polynomial on the product grid of `axes`, in little more memory than that grid."""
     found = np.empty([len(positions) for positions in axes])
     _fill(found, bernstein, axes, ())

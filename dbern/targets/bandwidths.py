@@ -168,7 +168,7 @@ class Smoother(Learner):
             return KernelSum(
                 name, domain, kernels, record_weights, unit, fraction, counted_in=counted_in
             )
-        oblique, kernels = oblique_kernels(domain, self.covariance)
+        oblique, kernels = _oblique_kernels(domain, self.covariance)
         box = Domain(
             tuple(
                 Axis(axis.name, axis.low + low * axis.width, axis.low + (low + width) * axis.width)
@@ -221,7 +221,7 @@ class Smoother(Learner):
         return replace(of(_SMOOTHEST), for_charge=chosen_from)
 
 
-def oblique_kernels(
+def _oblique_kernels(
     domain: Domain, covariance: Sequence[Sequence[float]]
 ) -> tuple[Oblique, tuple[Kernel, ...]]:
     """Oblique coordinates of a covariance in data units, and the axis kernels over their box.

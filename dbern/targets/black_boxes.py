@@ -174,7 +174,7 @@ def uniform_records(ranges: Sequence[Range], rows: int, stream: KeyStream) -> Fl
 
 
 @lru_cache(maxsize=16)
-def try_out(function: str, ranges: tuple[Range, ...], axes: int, rows: int) -> None:
+def _try_out(function: str, ranges: tuple[Range, ...], axes: int, rows: int) -> None:
     """Ask a function once, of made-up records and a few points.
 
     Raises
@@ -448,7 +448,7 @@ def load_distribution(name: str) -> Callable[..., Any]:
 
 
 @lru_cache(maxsize=16)
-def sampled_distances(
+def _sampled_distances(
     accumulator: BlackBoxAccumulator, sampling: Sampling
 ) -> tuple[float, float, float]:
     """Order statistics of the sup, l1 and l2 distances of neighbours' lattice values, each alone.
@@ -526,7 +526,7 @@ class BlackBox(UserFunction):
     separable : bool
         Whether it is asked of shards.
     sampled : tuple of float, optional
-        Where it is estimated, for one lattice: the distances of `sampled_distances`.
+        Where it is estimated, for one lattice: the distances of `_sampled_distances`.
     """
 
     smoothness: Approximation
@@ -562,7 +562,7 @@ class BlackBox(UserFunction):
         if self.sampled is not None or not isinstance(self.stated, Sampling):
             return self
         accumulator = self.accumulator(strategy, self.n, 0.0)
-        return replace(self, sampled=sampled_distances(accumulator, self.stated))
+        return replace(self, sampled=_sampled_distances(accumulator, self.stated))
 
     @property
     def _twice(self) -> int:
@@ -602,10 +602,10 @@ class BlackBox(UserFunction):
         Raises
         ------
         SpecError
-            See `try_out`.
+            See `_try_out`.
         """
         del tolerance
-        try_out(self.function, self.ranges, self.domain.dimensions, min(n, _TRIAL_ROWS))
+        _try_out(self.function, self.ranges, self.domain.dimensions, min(n, _TRIAL_ROWS))
         shards = -(-n // SHARD_ROWS) if self.separable else 1
         share = -(-strategy.lattice.size * shards // _CALLS)
         points = min(_MOST_POINTS, max(_FEWEST_POINTS, share))

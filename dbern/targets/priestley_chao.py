@@ -103,7 +103,7 @@ _LEAST_MERGED = 1 << 18  # records that are gathered before they are put in orde
 _POSITION_BYTES = 220  # of a position while runs are merged: measured
 
 
-def pass_bytes(rows: int, *, whole: bool) -> int:
+def _pass_bytes(rows: int, *, whole: bool) -> int:
     """Memory of a pass that is to hold so many positions; one of several may hold a cell's more."""
     held = rows if whole else rows + _IN_CELL
     return _POSITION_BYTES * (held + _LEAST_MERGED) + 4 * 8 * _CELLS
@@ -321,14 +321,14 @@ class GapSum:
     def accumulator(self, strategy: AxisStrategy, n: int, tolerance: float) -> GapAccumulator:
         """Sums of atoms, each so accurate that all that a record moves meet the tolerance."""
         each = tolerance * 2.0**self.scale / (_TIMES * n)
-        atoms = atom_sum(self.kernels).accumulator(strategy, 1 << self.scale, each)
+        atoms = _atom_sum(self.kernels).accumulator(strategy, 1 << self.scale, each)
         return GapAccumulator(replace(self, n=n), strategy, atoms)
 
     def restore(
         self, strategy: AxisStrategy, n: int, counting: Mapping[str, Any]
     ) -> GapAccumulator:
         """The accumulator that a plan has chosen."""
-        atoms = atom_sum(self.kernels).restore(strategy, 1 << self.scale, counting)
+        atoms = _atom_sum(self.kernels).restore(strategy, 1 << self.scale, counting)
         return GapAccumulator(replace(self, n=n), strategy, atoms)
 
 
@@ -345,7 +345,7 @@ class Atoms:
         return None, None, records["weight"]
 
 
-def atom_sum(kernels: tuple[Kernel, ...]) -> WeightedSum:
+def _atom_sum(kernels: tuple[Kernel, ...]) -> WeightedSum:
     """The sum over atoms, at positions in the unit interval."""
     return WeightedSum(WeightedRecords(Domain((Axis("position", 0.0, 1.0),)), Atoms()), kernels)
 
@@ -429,7 +429,7 @@ class GapAccumulator(Accumulator):
     def memory(self) -> Memory:
         """Positions, responses, keys and what they are made of; the atoms' tables; one pass."""
         whole = self.passes == 1
-        gathered = pass_bytes(self.gaps.n if whole else PASS_ROWS, whole=whole)
+        gathered = _pass_bytes(self.gaps.n if whole else PASS_ROWS, whole=whole)
         return Memory(8 * 20, self.atoms.memory.tables, gathered)
 
     @property

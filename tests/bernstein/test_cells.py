@@ -18,11 +18,11 @@ from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.counting.moments import (
     Cells,
     MomentSketch,
+    _table_error,
     cells_for,
     chebyshev_table,
     contract,
     contraction_error,
-    table_error,
     truncation_error,
 )
 
@@ -228,7 +228,7 @@ def test_table_error_bounds_entries(name, bandwidth, k, density):
     kernel = kernel_of(name, bandwidth)
     cells = cells_for(kernel, k, density)
     table = chebyshev_table(kernel, k, cells, 4)
-    bound = Decimal(table_error(kernel, cells, 4))
+    bound = Decimal(_table_error(kernel, cells, 4))
     assert bound < Decimal(kernel.peak) * Decimal("1e-10")
     edges, rng = edges_of(cells), np.random.default_rng(k)
     for _ in range(2):
@@ -244,9 +244,9 @@ def test_table_error_bounds_entries(name, bandwidth, k, density):
 
 def test_wide_cells_are_refused_where_aliasing_is_not_proved():
     with pytest.raises(ValueError, match="two bandwidths"):
-        table_error(kernel_of("matern-5/2", 0.01), Cells(5), 3)
+        _table_error(kernel_of("matern-5/2", 0.01), Cells(5), 3)
     polynomial = kernel_of("biweight", 0.01)
-    assert table_error(polynomial, Cells(5), 3) < 1e-9
+    assert _table_error(polynomial, Cells(5), 3) < 1e-9
 
 
 def test_other_cells_are_other_sketches():

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from dbern.cli.metrics import _HELP, samples, server_of
+from dbern.cli.metrics import _HELP, _server_of, samples
 from dbern.ledger import Request
 from dbern.privacy.budget import Budget
 from deploy import certificates
@@ -144,7 +144,7 @@ def test_no_public_metric_is_a_duration(spent, run):
 
 def test_the_endpoint_answers_while_the_ledger_is_there(spent):
     measured = lambda: list(samples(spent.url, [], []))  # noqa: E731 -- the command's closure
-    with server_of(("127.0.0.1", 0), measured) as server:
+    with _server_of(("127.0.0.1", 0), measured) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             where = f"http://127.0.0.1:{server.server_port}"
@@ -170,7 +170,7 @@ def test_what_cannot_be_measured_is_told(project, run):
     assert "--certificate" in run(*METRICS, "--certificate", "none.pem").err
     assert run(*METRICS, "--textfile", "none/dbern.prom").code == 4
     assert run("metrics", "--ledger", "sqlite:///none.db").code == 4
-    with server_of(("127.0.0.1", 0), list) as server:
+    with _server_of(("127.0.0.1", 0), list) as server:
         taken = run(*METRICS, "--listen", str(server.server_port))
     assert (taken.code, "--listen" in taken.err) == (4, True)
 

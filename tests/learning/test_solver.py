@@ -24,7 +24,7 @@ from fitting import problem_of, solve
 
 from dbern.erm import solver as objectives
 from dbern.erm.losses import Hinge
-from dbern.erm.risk import Risk, mean_state_error, prediction_error, state_error, value_error
+from dbern.erm.risk import Risk, _prediction_error, mean_state_error, state_error, value_error
 from dbern.erm.solver import (
     Certified,
     DualObjective,
@@ -111,7 +111,7 @@ def test_float_error_of_values_is_within_its_bound():
     error = np.abs(model(at)[:, 0] - exact).max()
     assert error <= value_error(risk, RADIUS) <= 1e-9
     assert value_error(risk, RADIUS) == pytest.approx(
-        prediction_error(risk, risk.most_weight, RADIUS), rel=1e-6
+        _prediction_error(risk, risk.most_weight, RADIUS), rel=1e-6
     )
 
 

@@ -16,13 +16,13 @@ from conformance import CASES, LABEL, THREE, Case, integers
 import dbern
 from dbern.combination import (
     Combination,
+    _uncentred,
     gaussian_log_scores,
     gaussian_score_error,
     gaussian_scores,
     kernel_log_scores,
     kernel_score_error,
     kernel_scores,
-    uncentred,
 )
 from dbern.planning.planner import plan_files
 from dbern.planning.tradeoffs import tradeoff
@@ -213,7 +213,7 @@ def test_errors_of_moments_move_gaussian_scores_by_no_more_than_is_proved(centre
         u = own - 0.5
         moments = np.concatenate([[len(u)], u.sum(axis=0), (u**2).sum(axis=0)])[None] / 20
         signs = error * rng.choice([-1.0, 1.0], moments.shape)
-        noisy = moments + (uncentred(signs) if centred else signs)
+        noisy = moments + (_uncentred(signs) if centred else signs)
         near = (u.mean(axis=0) if len(u) else 0) + rng.normal(0, floor, (5, axes))
         points = np.clip(near, -0.5, 0.5)
         exact = gaussian_scores(moments, points, peaks, floors)
@@ -539,7 +539,7 @@ def test_noise_leaves_more_of_the_ranking_than_a_rival_s_does():
     found = []
     for _ in range(12):
         scale = (2 + 3.0 * axes) / rows / epsilon
-        moments = uncentred(stored + rng.laplace(0, scale, stored.shape))
+        moments = _uncentred(stored + rng.laplace(0, scale, stored.shape))
         noise = math.sqrt(2) * scale
         ours = ranked(gaussian_log_scores(moments, u, [0.01] * axes, noise, centred=True))
         each, logs = 3 * axes / epsilon, []

@@ -322,7 +322,7 @@ def test_what_a_simulation_may_miss_is_not_given_to_the_other_bounds(work, share
         certificate, "tail_at_nodes", lambda *facts: given.append(facts[-1]) or math.inf
     )
     monkeypatch.setattr(
-        certificate, "largest_draw", lambda *facts: given.append(facts[-1]) or real(*facts)
+        certificate, "_largest_draw", lambda *facts: given.append(facts[-1]) or real(*facts)
     )
     law, beta = plan.noise.law, Fraction(1, 20)
     found = certificate.noise_bound(plan.strategy, plan.h, law, beta)

@@ -388,7 +388,7 @@ _BLOCK_POINTS = 1 << 16
 """Of a grid, for which several arrays are combined at a time."""
 
 _WORK_BYTES = 64 << 20
-"""What evaluating takes besides what grows with the grid: `evaluate_grid`, and blocks."""
+"""What evaluating takes besides what grows with the grid: `_evaluate_grid`, and blocks."""
 
 
 def grid_axes(

@@ -107,14 +107,14 @@ def lists_share(numbers: int, lists: tuple[int, ...]) -> Fraction:
 
     Examples
     --------
-    >>> [float(lists_share(3, lists)) for lists in ((), (7,), (7, 15, 2))]
-    [0.0, 0.25, 0.515625]
+    >>> [float(lists_share(3, lists)) for lists in ((), (7,), (7, 15, 2), (1000,) * 10)]
+    [0.0, 0.25, 0.515625, 0.984375]
     """
     if not lists:
         return Fraction(0)
     d = numbers + 1
     ratio = d * (d + 1) * (d + 2) / 3 / _VARIANCE / listed_noise(lists)
-    return Fraction(max(1, round(64 / (1 + ratio ** (1 / 3)))), 64)
+    return Fraction(min(63, max(1, round(64 / (1 + ratio ** (1 / 3))))), 64)  # numbers keep a part
 
 
 def loss_of(model: LinearFunctions) -> Softmax | Separate:

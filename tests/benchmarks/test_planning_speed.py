@@ -33,6 +33,8 @@ GROUP = {"group": {"column": "kind", "values": ["a", "b", "c"]}}
 DENSITY, REGRESSION = {"kind": "kernel-density"}, {"kind": "nadaraya-watson"}
 RISK = {"kind": "kernel-erm", "loss": "logistic"}
 ASKED = {"mechanism": {"questions": ["density", "mass", "quantile"]}}
+MACHINE, BAYES = {"kind": "support-vector-machine", "width": 0.2}, {"kind": "naive-bayes"}
+SQUARES, OBLIQUE = {"kernel": "polynomial", "degree": 2}, [[0.36, 0.18], [0.18, 0.36]]
 LENGTHS = ("support-vector-machine", "kernel-erm")
 CASES = {  # axes, bandwidth or length scale, target, sections, delta, largest ratio
     "one axis": (1, 0.6, DENSITY, {}, "0", 1.0),
@@ -41,50 +43,22 @@ CASES = {  # axes, bandwidth or length scale, target, sections, delta, largest r
     "three axes": (3, 1.0, DENSITY, {}, "0", 3.0),
     "three axes, Gaussian noise": (3, 1.0, DENSITY, {}, "1e-6", 3.0),
     "groups": (2, 0.6, DENSITY, {"data": GROUP}, "0", 1.0),
-    "questions": (1, 0.6, DENSITY, ASKED, "0", 1.3),
+    "questions": (1, 0.6, DENSITY, ASKED, "0", 1.5),
     "regression": (1, 0.6, REGRESSION, {"data": RESPONSE}, "0", 1.0),
     "regression, three axes": (3, 1.0, REGRESSION, {"data": RESPONSE}, "0", 3.0),
     "a kink": (1, 0.6, {**DENSITY, "kernel": "triangle"}, {}, "0", 1.8),
     "a kink, two axes": (2, 0.6, {**DENSITY, "kernel": "triangle"}, {}, "0", 1.4),
     "a kink, three axes": (3, 1.0, {**DENSITY, "kernel": "triangle"}, {}, "0", 3.0),
     "narrow": (1, 0.1, DENSITY, {}, "0", 2.2),
-    "any bandwidth": (1, "auto", DENSITY, {}, "0", 3.2),
+    "any bandwidth": (1, "auto", DENSITY, {}, "0", 3.6),
     "any bandwidth, two axes": (2, "auto", DENSITY, {}, "0", 1.8),
-    "a covariance": (
-        2,
-        None,
-        {**DENSITY, "covariance": [[0.36, 0.18], [0.18, 0.36]]},
-        {},
-        "0",
-        1.0,
-    ),
-    "machine": (
-        2,
-        2.0,
-        {"kind": "support-vector-machine", "width": 0.2},
-        {"data": LABEL},
-        "0",
-        1.0,
-    ),
-    "naive Bayes": (2, 0.6, {"kind": "naive-bayes"}, {"data": LABEL}, "0", 1.0),
-    "joint naive Bayes": (
-        2,
-        0.6,
-        {"kind": "naive-bayes", "release": "joint"},
-        {"data": LABEL},
-        "0",
-        1.0,
-    ),
+    "a covariance": (2, None, {**DENSITY, "covariance": OBLIQUE}, {}, "0", 1.0),
+    "machine": (2, 2.0, MACHINE, {"data": LABEL}, "0", 1.0),
+    "naive Bayes": (2, 0.6, BAYES, {"data": LABEL}, "0", 1.0),
+    "joint naive Bayes": (2, 0.6, {**BAYES, "release": "joint"}, {"data": LABEL}, "0", 1.0),
     "a risk": (3, 5.0, RISK, {"data": LABEL}, "0", 3.0),
-    "arc-cosine": (2, None, {**RISK, "kernel": "arc-cosine"}, {"data": LABEL}, "0", 1.0),
-    "polynomial": (
-        3,
-        None,
-        {**RISK, "kernel": "polynomial", "degree": 2},
-        {"data": LABEL},
-        "0",
-        3.0,
-    ),
+    "arc-cosine": (2, None, {**RISK, "kernel": "arc-cosine"}, {"data": LABEL}, "0", 1.7),
+    "polynomial": (3, None, {**RISK, **SQUARES}, {"data": LABEL}, "0", 3.0),
 }
 
 

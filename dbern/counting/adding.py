@@ -1,12 +1,10 @@
-"""Add batches of records to integer sums: the first few by numpy, the others by compiled loops.
+"""Add a few records to integer sums by numpy alone, with the integers of compiled loops.
 
-The integers are the same, bit for bit: numpy alone is their definition, and a small release does
-not wait for numba to start.
+A small release does not wait for numba to start.
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -15,31 +13,16 @@ from dbern.bernstein.basis import local_weights
 from dbern.counting.rows import Rows, Terms, require_inside
 from dbern.types import FloatArray, Int64Array
 
-_LOOPS = "dbern.counting.loops"
-_FEW = 1 << 21  # additions, which take less time than numba does to start
-_added = [0]  # by this process
 
-
-def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
-    """Add records to a C-contiguous `state`, in place.
+def add_slowly(state: Int64Array, rows: Rows, terms: Terms) -> None:
+    """Add records, in place; bit for bit, this is what a record's integers are.
 
     Raises
     ------
     IndexError
         For arrays of different lengths, outputs that there are not, or a smaller state.
     """
-    _added[0] += len(terms.indices) * len(rows.columns[0])
-    if _added[0] > _FEW or _LOOPS in sys.modules:
-        from dbern.counting import loops  # numba: half a second, and as much to be ready
-
-        loops.add_rows(state, rows, terms)
-    else:
-        require_inside(state, rows, terms)
-        add_slowly(state, rows, terms)
-
-
-def add_slowly(state: Int64Array, rows: Rows, terms: Terms) -> None:
-    """Add records by numpy alone: the definition of a record's integers."""
+    require_inside(state, rows, terms)
     points = np.column_stack(rows.columns)
     low, high = np.array(rows.low), np.array(rows.high)
     kept = np.isfinite(points).all(axis=1)

@@ -74,10 +74,10 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
-from dbern.counting.adding import add_rows
 from dbern.counting.measurement import WHOLE, Measurement
 from dbern.counting.moments import (
     MomentSketch,
+    add_rows,
     chebyshev_table,
     contract,
     contraction_error,

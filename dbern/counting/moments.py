@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -36,8 +37,8 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.counting.adding import add_rows
-from dbern.counting.rows import Terms, unit_rows
+from dbern.counting.adding import add_slowly
+from dbern.counting.rows import Rows, Terms, unit_rows
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 # --- Exact integer sketches of kernel sums
@@ -48,6 +49,27 @@ _SUM_ULPS = 2 * _NODES + 2 * 8 * 16
 """Error of one table entry in units of ``peak * 2^-53``, besides twice that of a kernel value (the
 mean over the nodes doubles it): the weight's (the cosine of an angle up to 8 pi, whose roundings
 shift it by 8 pi 2^-53 each), and at most one rounding for each node that is summed."""
+
+_LOOPS = "dbern.counting.loops"
+_FEW = 1 << 21  # additions, which take less time than numba does to start
+_added = [0]  # by this process
+
+
+def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
+    """Add records to a C-contiguous `state`, in place.
+
+    Raises
+    ------
+    IndexError
+        For arrays of different lengths, outputs that there are not, or a smaller state.
+    """
+    _added[0] += len(terms.indices) * len(rows.columns[0])
+    if _added[0] > _FEW or _LOOPS in sys.modules:
+        from dbern.counting import loops  # numba: half a second, and as much to be ready
+
+        loops.add_rows(state, rows, terms)
+    else:
+        add_slowly(state, rows, terms)
 
 
 @dataclass(frozen=True)

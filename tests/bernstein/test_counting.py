@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbern import compiling
-from dbern.counting import adding
 from dbern.counting import loops as compiled
+from dbern.counting import moments as dispatching
 from dbern.counting.adding import add_slowly
 from dbern.counting.loops import add_rows
 from dbern.counting.moments import Cells, MomentSketch
@@ -185,23 +185,23 @@ def test_the_first_few_records_of_a_process_wait_for_no_compiled_loops(monkeypat
     ways, terms = [], splines((5, 3), 2, 17)
     rows = unit_rows(np.full((100, 2), 0.3))
     monkeypatch.delitem(sys.modules, "dbern.counting.loops")
-    monkeypatch.setattr(adding, "_FEW", 2 * 100 * len(terms.indices))
-    monkeypatch.setattr(adding, "_added", [0])
-    monkeypatch.setattr(adding, "add_slowly", lambda *_: ways.append("slowly"))
+    monkeypatch.setattr(dispatching, "_FEW", 2 * 100 * len(terms.indices))
+    monkeypatch.setattr(dispatching, "_added", [0])
+    monkeypatch.setattr(dispatching, "add_slowly", lambda *_: ways.append("slowly"))
     monkeypatch.setattr(compiled, "add_rows", lambda *_: ways.append("compiled"))
     monkeypatch.setattr("dbern.counting.loops", compiled)
     for _ in range(3):
-        adding.add_rows(np.zeros(terms.reach, dtype=np.int64), rows, terms)
+        dispatching.add_rows(np.zeros(terms.reach, dtype=np.int64), rows, terms)
     assert ways == ["slowly", "slowly", "compiled"]
     monkeypatch.setitem(sys.modules, "dbern.counting.loops", compiled)
-    monkeypatch.setattr(adding, "_added", [0])
-    adding.add_rows(np.zeros(terms.reach, dtype=np.int64), rows, terms)
+    monkeypatch.setattr(dispatching, "_added", [0])
+    dispatching.add_rows(np.zeros(terms.reach, dtype=np.int64), rows, terms)
     assert ways[3:] == ["compiled"]  # they are there
 
 
 def test_the_first_few_are_checked_too(monkeypatch):
     monkeypatch.delitem(sys.modules, "dbern.counting.loops")
-    monkeypatch.setattr(adding, "_added", [0])
+    monkeypatch.setattr(dispatching, "_added", [0])
     terms = splines((5,), 2, 17)
     with pytest.raises(IndexError, match="too small"):
-        adding.add_rows(np.zeros(2, dtype=np.int64), unit_rows(np.full((9, 1), 0.3)), terms)
+        dispatching.add_rows(np.zeros(2, dtype=np.int64), unit_rows(np.full((9, 1), 0.3)), terms)

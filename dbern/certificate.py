@@ -92,9 +92,10 @@ def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta:
     zero, that of c. The sup is where all y_j with positive, or all with negative n_j are one. The
     smaller of a simulated quantile and ``l + c`` entries.
     """
-    bound = OUTWARD * (axes + constant) * _largest_draw(law, count, beta)
     draws = min(_MOST_DRAWS, _FIELD_VALUES // count)
     rank = quantile_rank(draws, float(beta))
+    sure = beta if rank is None else beta * (1 - _SIMULATION_SHARE)  # as of `noise_bound`
+    bound = OUTWARD * (axes + constant) * _largest_draw(law, count, sure)
     if rank is None:
         return bound
     drawn = family_of(law).drawn(law, draws * count, 1, public_stream("certificate", 0))
@@ -121,9 +122,10 @@ def polynomial_noise_bound(
     table = grid_polynomials(places, grid, count)
     between = OUTWARD / math.cos(math.pi * (count - 1) / (2 * nodes))
     gain = between * float(np.abs(table).max(axis=0).sum())
-    bound = gain * _largest_draw(law, count, beta)
     draws = min(_MOST_DRAWS, _FIELD_VALUES // nodes)
     rank = quantile_rank(draws, float(beta))
+    sure = beta if rank is None else beta * (1 - _SIMULATION_SHARE)  # as of `noise_bound`
+    bound = gain * _largest_draw(law, count, sure)
     if rank is None:
         return bound, gain
     drawn = family_of(law).drawn(law, draws * count, 1, public_stream("certificate", 0))

@@ -418,7 +418,10 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             f'data.response.points: "{learner.kind}" has no use for curves. Leave it out, or write '
             'kind = "functional-mean"'
         )
-    tune, components = exact(spec.mechanism.tune, "mechanism.tune"), learner.components(schema)
+    tune, components = (
+        exact(spec.mechanism.tune, "mechanism.tune", "0.02"),
+        learner.components(schema),
+    )
     components = tuned(components, tune, learner.kind) if tune else components
     parts = [(one.name, one.outputs, one.fraction) for one in components]
     require_one_charge(learner.kind, [*parts, (NAME, 1, tune)] if tune else parts)

@@ -17,7 +17,7 @@ MOST_CONTRIBUTIONS = 1 << 20
 """Rows of a unit that a release may count."""
 
 
-def exact(text: object, key: str) -> Fraction:
+def exact(text: object, key: str, example: str = "1.0") -> Fraction:
     """Read a privacy parameter exactly; binary floats are refused (``0.1`` is not one tenth).
 
     Raises
@@ -33,7 +33,7 @@ def exact(text: object, key: str) -> Fraction:
     if not isinstance(text, str) or not _DECIMAL.fullmatch(text.strip()):
         raise SpecError(
             f"{key}: must be an exact decimal or fraction in quotes, not below 0. "
-            f'Write {key.split(".")[-1]} = "1.0"'
+            f'Write {key.split(".")[-1]} = "{example}"'
         )
     try:
         return Fraction(text.strip())

@@ -135,7 +135,8 @@ class Bracketed:
         reached = family_of(counted.law).weighted_tail(counted.law, root, largest, level)
         granule = math.ldexp(1.0, counted.law.granularity_exponent)
         summed = _weighed(counted.released, brackets)
-        floats = _FLOATS * _weighed(np.abs(counted.released), brackets)
+        sizes = [AxisBracket(np.abs(one.kernel), np.abs(one.error)) for one in brackets]
+        floats = _FLOATS * _weighed(np.abs(counted.released), sizes)
         rest = granule * reached + counted.released_error * norms(brackets, 1)
         found = summed + floats + self.array.value_unit * rest
         return np.asarray(OUTWARD * np.maximum(found, 0.0))

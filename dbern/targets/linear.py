@@ -39,6 +39,7 @@ from dbern.targets.base import Learner, Lengths, Way, response_of
 from dbern.targets.classifiers import MOST_ROWS, Classifier
 from dbern.targets.least_squares import MomentSums
 from dbern.targets.predictions import (
+    WARNING,
     Predicted,
     Typical,
     TypicalClasses,
@@ -367,7 +368,10 @@ class RidgeRegression(Learner):
                 alone = MomentSums.of(schema.domain, response).moments.sensitivity(1).value
                 times = moments.sensitivity(1).value / alone
                 said.append(f"degree 2: {times:.2g} times the sensitivity of degree 1")
-            return (*said, *found.note(response.radius))
+            note = found.note(response.radius)
+            if schema.domain.lists and note[-1:] == (WARNING,):
+                note = (*note, 'of listed values method = "objective" may have less noise: plan it')
+            return (*said, *note)
         if self.method == "objective":
             return ()  # the measurement, which chooses, says it
         found = predicted_weights(axes, self._cost, self.constant, ways[0].law, response.radius)

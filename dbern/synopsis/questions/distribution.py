@@ -56,7 +56,8 @@ def distribution_of(
         raise SpecError(
             "distribution: what was released does not count rows by bins. Release a kernel "
             'density, or a regression, with noise = "binned-laplace" (what "auto" takes where few '
-            "axes are smooth); of naive Bayes ask one axis, distribution(axis)"
+            "axes are smooth); of naive Bayes ask one axis, distribution(axis); of a shape ask the "
+            "synopsis itself"
         )
     if any(one.oblique is not None for one in whole):
         raise SpecError(

@@ -264,7 +264,7 @@ def test_a_plan_takes_one_choice_of_bins_for_both_arrays(monkeypatch):
 
     def cells():
         planned.cache_clear()
-        _, plan = planned(1, 30_000, roles=roles, kind="nadaraya-watson", noise="auto")
+        _, plan = planned(1, 20_000, roles=roles, kind="nadaraya-watson", noise="auto")
         return [(one.maps[0].cells, one.maps[0].degree) for one in plan.components]
 
     numerator, denominator = cells()

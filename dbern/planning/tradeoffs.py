@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
+from threadpoolctl import threadpool_limits
+
 from dbern.errors import SpecError
 from dbern.planning.choose import Candidate, candidates
 from dbern.planning.planner import (
@@ -68,6 +70,11 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     SpecError
         For files, columns or settings that cannot work.
     """
+    with threadpool_limits(1):  # as plans do
+        return _tradeoff(spec)
+
+
+def _tradeoff(spec: ReleaseSpec) -> list[Option]:
     _refuse_advanced(spec)
     files = footers(spec)
     if PAPER in spec.families:

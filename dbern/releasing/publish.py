@@ -65,7 +65,8 @@ def publish(
     if any("choices" in planned.approximation for planned in plan.components):
         from dbern.releasing.choosing import chosen  # of few releases, and of what is noised alone
 
-        plan, choice = chosen(spec, plan, lambda planned, name: noisy(planned, name).whole)
+        with threadpool_limits(1):  # as plans do
+            plan, choice = chosen(spec, plan, lambda planned, name: noisy(planned, name).whole)
     stored = {
         name: _stored(spec, planned, name) for planned in plan.components for name in planned.arrays
     }

@@ -38,7 +38,7 @@ SQUARES, OBLIQUE = {"kernel": "polynomial", "degree": 2}, [[0.36, 0.18], [0.18, 
 LENGTHS = ("support-vector-machine", "kernel-erm")
 CASES = {  # axes, bandwidth or length scale, target, sections, delta, largest ratio
     "one axis": (1, 0.6, DENSITY, {}, "0", 1.0),
-    "two axes": (2, 0.6, DENSITY, {}, "0", 1.0),  # two laws are compared
+    "two axes": (2, 0.6, DENSITY, {}, "0", 1.2),  # two laws are compared
     "two axes, Gaussian noise": (2, 0.6, DENSITY, {}, "1e-6", 1.0),
     "three axes": (3, 1.0, DENSITY, {}, "0", 3.0),
     "three axes, Gaussian noise": (3, 1.0, DENSITY, {}, "1e-6", 3.0),
@@ -49,7 +49,7 @@ CASES = {  # axes, bandwidth or length scale, target, sections, delta, largest r
     "a kink": (1, 0.6, {**DENSITY, "kernel": "triangle"}, {}, "0", 1.8),
     "a kink, two axes": (2, 0.6, {**DENSITY, "kernel": "triangle"}, {}, "0", 1.4),
     "a kink, three axes": (3, 1.0, {**DENSITY, "kernel": "triangle"}, {}, "0", 3.0),
-    "narrow": (1, 0.1, DENSITY, {}, "0", 2.2),
+    "narrow": (1, 0.1, DENSITY, {}, "0", 2.5),
     "any bandwidth": (1, "auto", DENSITY, {}, "0", 4.6),
     "any bandwidth, two axes": (2, "auto", DENSITY, {}, "0", 2.3),
     "a covariance": (2, None, {**DENSITY, "covariance": OBLIQUE}, {}, "0", 1.0),
@@ -57,7 +57,7 @@ CASES = {  # axes, bandwidth or length scale, target, sections, delta, largest r
     "naive Bayes": (2, 0.6, BAYES, {"data": LABEL}, "0", 1.0),
     "joint naive Bayes": (2, 0.6, {**BAYES, "release": "joint"}, {"data": LABEL}, "0", 1.0),
     "a risk": (3, 5.0, RISK, {"data": LABEL}, "0", 3.0),
-    "arc-cosine": (2, None, {**RISK, "kernel": "arc-cosine"}, {"data": LABEL}, "0", 1.7),
+    "arc-cosine": (2, None, {**RISK, "kernel": "arc-cosine"}, {"data": LABEL}, "0", 2.0),
     "polynomial": (3, None, {**RISK, **SQUARES}, {"data": LABEL}, "0", 3.0),
 }
 

@@ -28,14 +28,12 @@ CEILINGS = {
     # out of what privacy rests on.
     "plan": 43,                          # 25: `dbern plan` of a plain density; one more for what
                                          # is kept of choices
-    "record": 18,                        # 10: from a record to a noised integer; one more for
-                                         # arrays that a plan takes without compiled loops, and one
-                                         # for the first rows of a process, which do not wait
+    "record": 17,                        # 10: from a record to a noised integer; one more for
+                                         # arrays that a plan takes without compiled loops
     "epsilon": 11,                       # 6: to the noise's scale; two for the kept choices, which
                                          # are found by all that is public
-    "bandwidth": 39,                     # 14: to an answer; families of noise, what is expected
-                                         # and lower bounds are one more each; so are the rows, and
-                                         # what is kept of choices
+    "bandwidth": 38,                     # 14: to an answer; families of noise, what is expected
+                                         # and lower bounds are one more each; so are the rows
     # what there is
     "modules": 174,                      # 85: those that read what strangers wrote were added,
                                          # `privacy.accuracy`, on which privacy does not rest,

@@ -11,7 +11,8 @@ modules are imported before. A walk ends with a line of JSON: the files' names.
 `epsilon`
     Files with a function that is given a plain value, by its caller or by what it calls, or gives
     one back, which differs when the spec's epsilon does and nothing else: from the spec's text to
-    the noise's law. Plain are numbers, texts, and tuples and dataclasses of such; not truth values.
+    the noise's law. Plain are numbers, texts but files' names, and tuples and dataclasses of such;
+    not truth values.
 `bandwidth`
     The same of the bandwidth, from the spec over plan and release to an answer; plain are numbers,
     arrays, and tuples and dataclasses of such.
@@ -151,7 +152,8 @@ class Carried:
         if isinstance(value, Number | np.generic):
             return repr(value)
         if isinstance(value, str):
-            return value if self.texts else None
+            # Not a file's: which of several threads is the first with its file is chance.
+            return value if self.texts and not value.startswith("/") else None
         if isinstance(value, np.ndarray):
             return value.tobytes() if self.arrays else None
         if depth > 1:

@@ -51,6 +51,30 @@ def test_a_process_may_have_one_local_cluster_after_another():
     assert ran.returncode == 0, ran.stderr
 
 
+def test_ctrl_c_before_the_loop_has_begun_is_not_logged():
+    """Distributed would cancel what it has not made, and log that as an error."""
+    code = (
+        "import signal, time\n"
+        "from dbern.cluster.connection import cluster\n"
+        "def late():\n"
+        "    signal.setitimer(signal.ITIMER_REAL, .2)\n"
+        "    time.sleep(1)\n"
+        "def stop(*_):\n"
+        "    raise KeyboardInterrupt\n"
+        "signal.signal(signal.SIGALRM, stop)\n"
+        "with cluster() as client:\n"
+        "    client.loop.add_callback(late)\n"
+        "    time.sleep(.05)\n"
+        "    try:\n"
+        "        client.run(len, [])\n"
+        "    except KeyboardInterrupt:\n"
+        "        print('stopped')\n"
+        "    time.sleep(1)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "stopped\n", "")
+
+
 def test_a_cluster_of_its_own_serves_no_dashboard():
     """Dask serves them wherever bokeh is installed, which reports need."""
     pytest.importorskip("bokeh")

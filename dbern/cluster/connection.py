@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import platform
 import re
@@ -265,6 +266,13 @@ def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, 
 _CONNECT_SECONDS = 10
 
 
+def _no_race(record: logging.LogRecord) -> bool:
+    # Ctrl-C before the loop has begun what its caller waits for: distributed means to cancel what
+    # is not there yet, and its loop would log that beside our one sentence.
+    error = record.exc_info[1] if record.exc_info else None
+    return not (isinstance(error, NameError) and error.name == "future")
+
+
 @contextmanager
 def cluster(
     address: str | None = None, wait: float = WAIT_SECONDS, progress: Progress = silent
@@ -282,6 +290,7 @@ def cluster(
     import dask
     import distributed  # noqa: F401 -- brings its defaults: set before them, ours would end them
 
+    logging.getLogger("tornado.application").addFilter(_no_race)
     memory = "distributed.worker.memory"
     settings: dict[str, bool | None] = {f"{memory}.target": False, f"{memory}.spill": False}
     if address is None:

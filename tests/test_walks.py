@@ -122,7 +122,7 @@ def test_the_census_counts(tmp_path):
         "def lone(): ...\ndef used(): ...\ndef _private(): ...\n@group.command()\ndef run(): ...\n"
     )
     assert census(tmp_path) == {
-        "modules": 2, "modules at the top": 1, "lines": 52_023, "protocols": 2, "isinstance": 1,
+        "modules": 2, "modules at the top": 1, "lines": 10, "protocols": 2, "isinstance": 1,
         "lone functions": 1,
     }  # fmt: skip
 

@@ -269,8 +269,8 @@ _CONNECT_SECONDS = 10
 def _no_race(record: logging.LogRecord) -> bool:
     # Ctrl-C before the loop has begun what its caller waits for: distributed means to cancel what
     # is not there yet, and its loop would log that beside our one sentence.
-    error = record.exc_info[1] if record.exc_info else None
-    return not (isinstance(error, NameError) and error.name == "future")
+    kind, error, _ = record.exc_info or (None, None, None)
+    return kind is not NameError or getattr(error, "name", None) != "future"
 
 
 @contextmanager

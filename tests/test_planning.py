@@ -21,12 +21,14 @@ import dbern.data.parquet
 from dbern.certificate import printed_sum
 from dbern.data.parquet import FileFacts, write_records
 from dbern.errors import SpecError
-from dbern.planning import planner
+from dbern.planning import planner, predicted
 from dbern.planning.choose import candidates, chosen
 from dbern.planning.planner import Settings, plan, plan_files, problem_of
 from dbern.planning.plans import ReleasePlan, task_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tradeoffs import smallest_epsilon
+from dbern.privacy.families import GAUSSIAN, LAPLACE
+from dbern.strategies.base import Lattice, LatticeStrategy
 
 
 @pytest.mark.slow
@@ -400,3 +402,15 @@ def test_a_plan_takes_one_thread_however_many_there_are(monkeypatch):
         plan_files(density_spec((0.1,), (8,)), ())
     assert seen
     assert set(seen) == {1}
+
+
+@pytest.mark.parametrize("family", [LAPLACE, GAUSSIAN], ids=["laplace", "gaussian"])
+@pytest.mark.parametrize(("k", "h"), [((40, 30), (2, 8)), ((90, 60), (1, 1))])
+def test_noise_of_many_values_is_predicted_from_few_numbers(monkeypatch, k, h, family):
+    """Beside the draws of all values: the mean of some hundred sups, within what these vary by."""
+    strategy = LatticeStrategy(Lattice(k))
+    drawn = predicted.unit_noise(strategy, h, family, strategy.layout.size)
+    monkeypatch.setattr(predicted, "_MOST_DRAWN", 0)
+    few = predicted.unit_noise(strategy, h, family, strategy.layout.size)
+    assert few != drawn
+    assert few == pytest.approx(drawn, rel=0.08)

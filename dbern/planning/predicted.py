@@ -26,6 +26,7 @@ from dbern.types import FloatArray
 
 _DRAWS = 128
 _PLANNING_SAMPLES = 200_000
+_MOST_DRAWN = 6_000_000  # which a plan chooses from
 _SHARED = 1 << 16
 _UNIT_SCALE = 1 << 20
 _GRID_POINTS = 10_000
@@ -44,7 +45,11 @@ Reference: TypeAlias = Callable[[FloatArray], FloatArray]
 
 
 def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, values: int) -> float:
-    """Mean sup norm of the noise at scale one, on a coarse grid under a public key."""
+    """Mean sup norm of the noise at scale one, on a coarse grid under a public key.
+
+    Of more than `_MOST_DRAWN` values as many numbers as points are drawn, with the same covariance
+    there: triangular, so that values at the corners are single numbers as before.
+    """
     points = grid_points(len(h), {1: 129, 2: 49, 3: 25})
     maps = strategy.axis_maps if strategy.whole is None else (None,) * len(h)
     axes = zip(strategy.lattice.k, h, maps, strict=True)
@@ -55,8 +60,12 @@ def unit_noise(strategy: Strategy, h: tuple[int, ...], family: NoiseFamily, valu
         blocks = -(-size * draws // _SHARED)
         return _drawn(law, next(starts), blocks)[: size * draws].reshape(size, draws)
 
+    size = strategy.layout.size
+    if size > _MOST_DRAWN:
+        bases = [np.asarray(np.linalg.qr(one.T)[1].T, np.float64) for one in bases]
+        size = math.prod(rows.shape[1] for rows in bases)
     draw = family.predicted(_UNIT_SCALE, values, shared)
-    draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // strategy.layout.size))
+    draws = max(4, min(_DRAWS, _PLANNING_SAMPLES // size))
     sups, _ = noise_sups(bases, draw, draws, "planning", strategy.whole)
     return float(sups.mean()) / _UNIT_SCALE
 

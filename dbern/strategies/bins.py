@@ -201,7 +201,7 @@ def bin_fit(values: FloatArray, cells: int, degree: int, damping: float = _DAMPI
     parts = list(zip(by_parity(heavier), by_parity(beta), parities(values.T), strict=True))
     grams = [left.T @ right for left, right, _ in parts]
     ridge = damping * sum(float(np.trace(gram)) for gram in grams) / (cells + degree)
-    fitted = [
+    fitted: list[Any] = [
         np.linalg.solve(gram + ridge * np.eye(len(gram)), left.T @ wanted)
         for gram, (left, _, wanted) in zip(grams, parts, strict=True)
     ]

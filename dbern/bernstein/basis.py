@@ -373,3 +373,37 @@ def bin_matrix(positions: FloatArray, cells: int, degree: int) -> FloatArray:
     for r, weight in enumerate(local_weights(offset, degree)):
         values[np.arange(len(positions)), cell + r] = weight
     return values
+
+
+_CELLS_TOGETHER = 32
+
+
+def bin_products(
+    positions: FloatArray, shares: FloatArray, values: FloatArray, cells: int, degree: int
+) -> tuple[FloatArray, FloatArray]:
+    """Sums over positions in order, by their shares, of ``beta beta'`` and ``beta f'``.
+
+    Returns (bins, bins) and (bins, m), for values (m, positions) of functions f. A cell meets
+    ``degree + 1`` bins: some cells at a time, few of the products are zero.
+
+    Examples
+    --------
+    >>> t, share = np.array([0.25, 0.75]), np.ones(2)
+    >>> of_bins, of_values = bin_products(t, share, np.array([[1.0, 3.0]]), cells=1, degree=1)
+    >>> of_bins.tolist(), of_values.tolist()
+    ([[0.625, 0.375], [0.375, 0.625]], [[1.5], [2.5]])
+    """
+    cell, offset = cell_of(positions, cells)
+    weights = np.stack(local_weights(offset, degree), axis=1)
+    of_bins = np.zeros((cells + degree, cells + degree))
+    of_values = np.zeros((cells + degree, len(values)))
+    for first in range(0, cells, _CELLS_TOGETHER):
+        own = slice(*np.searchsorted(cell, [first, first + _CELLS_TOGETHER]))
+        bins = slice(first, min(first + _CELLS_TOGETHER, cells) + degree)
+        beta = np.zeros((own.stop - own.start, bins.stop - first))
+        columns = (cell[own] - first)[:, None] + np.arange(degree + 1)
+        np.put_along_axis(beta, columns, weights[own], axis=1)
+        left = beta.T * shares[own]
+        of_bins[bins, bins] += left @ beta
+        of_values[bins] += left @ values[:, own].T
+    return of_bins, of_values

@@ -54,6 +54,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from dbern.bernstein.basis import (
     bernstein_basis,
     bin_matrix,
+    bin_products,
     by_parity,
     enclosing_nodes,
     iterated_matrix,
@@ -189,22 +190,20 @@ def axis_bins(
     (12, (41, 12))
     """
     half = bin_fit(lattice_bumps(kernel, k, h)[1][: k // 2 + 1], cells, degree, damping)
+    if k % 2 == 0:
+        half[-1] = (half[-1] + half[-1, ::-1]) / 2  # the middle is its own reverse
     matrix = with_mirrored(half, k + 1)
     return AxisBins(cells, degree, np.ascontiguousarray(matrix, dtype="<f8").tobytes())
 
 
 def bin_fit(values: FloatArray, cells: int, degree: int, damping: float = _DAMPING) -> FloatArray:
     """Weights of bins (m, bins) nearest to functions of t, in rows, at all of `bump_places`."""
-    beta = bin_matrix(_middles(values.shape[1]), cells, degree)
-    heavier = beta.copy()
-    heavier[[0, -1]] *= 1 + _AT_ENDS * values.shape[1] / cells
-    parts = list(zip(by_parity(heavier), by_parity(beta), parities(values.T), strict=True))
-    grams = [left.T @ right for left, right, _ in parts]
-    ridge = damping * sum(float(np.trace(gram)) for gram in grams) / (cells + degree)
-    fitted: list[Any] = [
-        np.linalg.solve(gram + ridge * np.eye(len(gram)), left.T @ wanted)
-        for gram, (left, _, wanted) in zip(grams, parts, strict=True)
-    ]
+    shares = np.ones(values.shape[1])
+    shares[[0, -1]] += _AT_ENDS * len(shares) / cells
+    gram, right = bin_products(_middles(len(shares)), shares, values, cells, degree)
+    gram += damping * np.trace(gram) / len(gram) * np.eye(len(gram))
+    equations = zip(by_parity(gram), parities(right), strict=True)
+    fitted: list[Any] = [np.linalg.solve(*each) for each in equations]
     return of_parities(*fitted).T
 
 

@@ -35,6 +35,7 @@ _ENCLOSURES = (
     (8, _MOST_DRAWS), (4, _FEWEST_DRAWS), (3, _FEWEST_DRAWS), (2, _FEWEST_DRAWS),
 )  # fmt: skip
 _FIELD_VALUES = 1 << 22  # numbers in memory at a time
+_CACHED_VALUES = 1 << 18  # of them, those that are worked with at a time
 _WORK = 4e9  # multiplications that a simulated quantile may take: under a second
 _DRAWING = 300.0  # multiplications in the time that one number of noise takes
 _ACCEPTED = 0.56  # of vectors of M numbers, times the root of M: a joint law's
@@ -264,12 +265,22 @@ def noise_sups(
         count = min(together, draws - start)
         fields = draw(math.prod(shape), count, public_stream(label, start))
         sizes[start : start + count] = np.abs(fields).max(axis=0)
-        fields = fields.reshape(*shape, count)  # the draw goes to the front as the axes rotate
-        fields = fields if first is None else np.tensordot(first, fields, axes=(-1, 0))
-        for basis in bases:
-            fields = np.tensordot(fields, basis, axes=(0, 1))
-        sups[start : start + count] = np.abs(fields.reshape(count, -1)).max(axis=1)
+        for begin in range(0, count, step := max(1, _CACHED_VALUES // largest)):
+            own = slice(begin, min(begin + step, count))
+            found = _at_nodes(fields[:, own].reshape(*shape, -1), bases, first)
+            sups[start:][own] = np.maximum(found.max(axis=1), -found.min(axis=1))
     return sups, sizes
+
+
+def _at_nodes(
+    values: FloatArray, bases: Sequence[FloatArray], first: FloatArray | None
+) -> FloatArray:
+    """Of fields (.., m) their values at nodes, (m, nodes)."""
+    count = values.shape[-1]  # which goes to the front as the axes rotate
+    values = values if first is None else np.tensordot(first, values, axes=(-1, 0))
+    for basis in bases:
+        values = np.tensordot(values, basis, axes=(0, 1))
+    return values.reshape(count, -1)
 
 
 # --- Proved bounds on sup_y |released(y) - F_D(y)|, from public facts alone

@@ -68,9 +68,10 @@ def test_ctrl_c_before_the_loop_has_begun_is_not_logged(monkeypatch, caplog):
     with cluster() as client:
         client.loop.add_callback(late)
         busy.wait()
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        with monkeypatch.context() as patch:
             patch.setattr(threading.Event, "wait", interrupted)
-            client.run(len, [])
+            with pytest.raises(KeyboardInterrupt):
+                client.run(len, [])
         over.set()
         client.run(len, [])  # after all that the loop had still to do
     assert [one.name for one in caplog.records if one.name.startswith("tornado")] == []

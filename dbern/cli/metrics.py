@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +22,7 @@ from dbern.cli.due import DAYS, due
 from dbern.cli.output import common, imports_noted, report, tell
 from dbern.cli.synopses import write_whole
 from dbern.errors import DbernError, EnvironmentRefusedError
+from dbern.system import version
 
 if TYPE_CHECKING:
     from dbern.ledger import BudgetLedger, DatasetStatus

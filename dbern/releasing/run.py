@@ -22,7 +22,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +51,7 @@ from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.releasing.publish import publish
 from dbern.synopsis.reader import Synopsis, open_synopsis
 from dbern.synopsis.writer import SynopsisWriter, check_output, discard
-from dbern.system import Progress, silent
+from dbern.system import Progress, silent, version
 
 if TYPE_CHECKING:
     from dbern.cluster.graph import Client

@@ -161,8 +161,13 @@ def client() -> Iterator[Any]:
     with (
         dask.config.set(kept),
         LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
-        ) as local,
+            n_workers=1,
+            threads_per_worker=2,
+            processes=False,
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any that is free
+            worker_dashboard_address="127.0.0.1:0",
+        ) as local,  # fmt: skip
         Client(local) as connected,
     ):
         yield connected

@@ -37,6 +37,7 @@ def scheduler(**options):
         yield local
 
 
+@pytest.mark.slow
 def test_a_process_may_have_one_local_cluster_after_another():
     """Dask's configuration is as it was: a notebook releases twice, and asks dask arrays."""
     code = (

@@ -456,6 +456,7 @@ def test_groups_have_widths_of_their_own():
     np.testing.assert_allclose(found, np.stack([low, high]), rtol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("private", [False, True])
 def test_oblique_coordinates_have_bands_and_keep_them_under_private_rows(private):
     covariance = np.array([[0.02, 0.012], [0.012, 0.02]])

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import mkstemp
 from threading import RLock
 from types import ModuleType
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
 
 from dbern.errors import SpecError, printable
 
@@ -102,6 +102,20 @@ def _numbers(files: Iterator[Path]) -> Iterator[int]:
             continue
         if text.isdecimal():
             yield int(text)
+
+
+# --- Places: a path, or a URL
+
+
+def is_url(where: str | Path) -> TypeGuard[str]:
+    """Return whether it is anything but a path.
+
+    Examples
+    --------
+    >>> is_url("s3://bucket/a.zarr"), is_url("a.zarr"), is_url(Path("a"))
+    (True, False, False)
+    """
+    return "://" in str(where)  # which no `Path` holds: it has single slashes
 
 
 # --- Threads of linear algebra, and versions: looked for once

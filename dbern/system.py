@@ -11,8 +11,9 @@ import resource
 import stat
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
+from functools import cache, lru_cache
 from html import escape
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -205,6 +206,43 @@ def source_digest(name: str) -> str:
     except (OSError, TypeError):
         return ""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+# --- Threads of linear algebra, and versions
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """Let linear algebra take one thread within: for small matrices the others only wait.
+
+    Examples
+    --------
+    >>> with one_thread():
+    ...     pass
+    """
+    limits: AbstractContextManager[Any] = _controller(len(sys.modules)).limit(limits=1)
+    return limits
+
+
+@lru_cache(maxsize=1)  # to look for the libraries takes milliseconds; modules may load more
+def _controller(modules: int) -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    del modules
+    return ThreadpoolController()
+
+
+@cache  # metadata takes a millisecond to read
+def version_of(package: str) -> str:
+    """Return the version of an installed package.
+
+    Examples
+    --------
+    >>> version_of("numpy")[0].isdecimal()
+    True
+    """
+    from importlib.metadata import version
+
+    return version(package)
 
 
 # --- How long work tells whoever waits for it; imports nothing

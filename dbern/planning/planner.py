@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from dbern.certificate import (
     Certificate,
@@ -61,6 +60,7 @@ from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, named
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
+from dbern.system import one_thread
 from dbern.targets.bandwidths import unit_notes
 from dbern.targets.base import Way
 from dbern.types import FloatArray
@@ -139,7 +139,7 @@ def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, .
 
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
-    with threadpool_limits(1):  # matrices are small: threads that wait for them take the cores
+    with one_thread():  # matrices are small: threads that wait for them take the cores
         return _planned(spec, files)
 
 

@@ -22,7 +22,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +51,7 @@ from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.releasing.publish import publish
 from dbern.synopsis.reader import Synopsis, open_synopsis
 from dbern.synopsis.writer import SynopsisWriter, check_output, discard
-from dbern.system import Progress, silent
+from dbern.system import Progress, silent, version_of
 
 if TYPE_CHECKING:
     from dbern.cluster.graph import Client
@@ -90,7 +89,9 @@ class Journal:
         }
         self._tell = progress
         self._shares: dict[str, int] = {}
-        record.add(event="run", dbern=version("dbern"), host=platform.node(), process=os.getpid())
+        record.add(
+            event="run", dbern=version_of("dbern"), host=platform.node(), process=os.getpid()
+        )
         record.add(event="done", stage="planning and reserving", seconds=round(planning, 6))
         self.say("run", state=reservation.state.value)
 
@@ -313,7 +314,7 @@ def _reserve(
         request = replace(
             request,
             inputs=_inputs(files, spec) if frame is None else _inputs_of_frame(planned),
-            plan={"dbern_version": version("dbern"), **planned.to_dict()},
+            plan={"dbern_version": version_of("dbern"), **planned.to_dict()},
             rho=planned.rho,
             gamma=planned.random_dp.gamma if planned.random_dp else None,
         )
@@ -364,10 +365,10 @@ def _stored_plan(reservation: Reservation) -> ReleasePlan:
     """The plan that was reserved, which only the version that made it may carry out."""
     content = dict(reservation.plan)
     planned_by = content.pop("dbern_version")
-    if planned_by != version("dbern"):
+    if planned_by != version_of("dbern"):
         raise EnvironmentRefusedError(
             f"release {reservation.name} was planned by dbern {planned_by}, and this is "
-            f"{version('dbern')}. Finish it with that version, or abandon it"
+            f"{version_of('dbern')}. Finish it with that version, or abandon it"
         )
     return ReleasePlan.from_dict(content)
 

@@ -335,7 +335,8 @@ def test_a_promise_that_a_constant_makes_is_called_empty():
 @pytest.mark.parametrize("kind", ["nadaraya-watson", "ridge-regression"])
 def test_no_error_of_a_function_that_data_may_leave_open_is_promised(kind, monkeypatch):
     monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
-    target = {"kind": kind, "bandwidth": [0.1]} if kind == "nadaraya-watson" else {"kind": kind}
+    own = {"bandwidth": [0.1]} if kind == "nadaraya-watson" else {"method": "moments"}
+    target = {"kind": kind, **own}
     given = sections(data={"response": {"column": "r", "bounds": [0.0, 8.0]}})
     given["target"], given["mechanism"] = target, {}
     told = plan_files(ReleaseSpec(**given), ()).promises

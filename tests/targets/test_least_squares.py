@@ -395,7 +395,8 @@ def test_moments_are_released_where_their_noise_is_not_felt(n, epsilon, axes, co
 
 @pytest.mark.parametrize("size", [2, 5])
 def test_what_noise_of_moments_adds_to_typical_residuals(size):
-    sums = MomentSums.of(Domain(tuple(Axis(f"x{i}", 0.0, 1.0) for i in range(size))), Response("y", 0.0, 9.0))
+    domain = Domain(tuple(Axis(f"x{i}", 0.0, 1.0) for i in range(size)))
+    sums = MomentSums.of(domain, Response("y", 0.0, 9.0))
     n, rng = 200_000, np.random.default_rng(1)
     _, told = sums.typical_noise(n, Fraction(1))
     covariance = 0.25**2 * np.eye(size + 2)

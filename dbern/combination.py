@@ -343,6 +343,8 @@ LEAST_SQUARES = "least-squares"
 BY_PLACE = ("ratio", LEAST_SQUARES)  # no one width tells how far values are off
 RANGED = ("ratio", "response", LEAST_SQUARES)
 """The combinations that state the public range of responses, which their values are."""
+OF_RESPONSE = " of the response"
+"""Their unit, in words that follow a number."""
 
 KINDS = ("linear", "sigmoid", "stack", "one-vs-rest", *RANGED, *BAYES)
 
@@ -626,7 +628,7 @@ class Combination:
 
         `arrays` is the same of every array.
         """
-        if self.kind in BY_PLACE:
+        if self.kind in RANGED:
             return self.low, self.high
         if self.kind == "sigmoid":
             return 0.0, 1.0
@@ -640,7 +642,7 @@ class Combination:
     def unit(self, names: Sequence[str], *, density: bool) -> str:
         """What a value is in, in words that follow a number; empty where it has no unit."""
         if self.kind in RANGED:
-            return " of the response"
+            return OF_RESPONSE
         if density and self.kind in ("linear", "stack"):
             return f" per unit of {' and '.join(names)}"
         return ""

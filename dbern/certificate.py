@@ -15,7 +15,7 @@ import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis, enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.combination import OF_RESPONSE, Combination, grid_polynomials
+from dbern.combination import Combination, grid_polynomials
 from dbern.privacy.accuracy import public_stream
 from dbern.privacy.families import Draw, family_of
 from dbern.privacy.mechanism import Noise
@@ -522,7 +522,9 @@ class Promises:
         """Expected error, promise for these data, promise for any database: a sentence each."""
         sure = f"with probability {1 - self.beta:g}"
         constant = f"a constant is never off by more than {_upward(self._half_range)}{self.unit}"
-        if not self.by_place and self.unit == OF_RESPONSE:  # linear functions may leave the bounds
+        if not self.by_place and self.unit.endswith(
+            "response"
+        ):  # linear functions may leave the bounds
             constant = f"half of the response's range is {_upward(self._half_range)}"
         expected, these = "not predicted for this learner", "what is promised for any database"
         if self.by_place:

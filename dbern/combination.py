@@ -343,8 +343,6 @@ LEAST_SQUARES = "least-squares"
 BY_PLACE = ("ratio", LEAST_SQUARES)  # no one width tells how far values are off
 RANGED = ("ratio", "response", LEAST_SQUARES)
 """The combinations that state the public range of responses, which their values are."""
-OF_RESPONSE = " of the response"
-"""Their unit, in words that follow a number."""
 
 KINDS = ("linear", "sigmoid", "stack", "one-vs-rest", *RANGED, *BAYES)
 
@@ -642,7 +640,7 @@ class Combination:
     def unit(self, names: Sequence[str], *, density: bool) -> str:
         """What a value is in, in words that follow a number; empty where it has no unit."""
         if self.kind in RANGED:
-            return OF_RESPONSE
+            return " of the response"
         if density and self.kind in ("linear", "stack"):
             return f" per unit of {' and '.join(names)}"
         return ""

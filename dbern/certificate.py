@@ -522,9 +522,8 @@ class Promises:
         """Expected error, promise for these data, promise for any database: a sentence each."""
         sure = f"with probability {1 - self.beta:g}"
         constant = f"a constant is never off by more than {_upward(self._half_range)}{self.unit}"
-        if not self.by_place and self.unit.endswith(
-            "response"
-        ):  # linear functions may leave the bounds
+        if self.unit.endswith("response") and not self.by_place:
+            # A linear function may leave the bounds, and a constant be off by more.
             constant = f"half of the response's range is {_upward(self._half_range)}"
         expected, these = "not predicted for this learner", "what is promised for any database"
         if self.by_place:

@@ -8,10 +8,10 @@ constant feature for linear functions. What is proved about them is in
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -177,6 +177,11 @@ def of_responses(schema: RecordSchema, constant: float | None = None) -> Combina
     return Combination("response", low=response.low, high=response.high, constant=constant)
 
 
+def method_taken(counting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the method of linear functions that are counted by that."""
+    return {"method": "objective" if "weight" in counting else "weights"}
+
+
 def told(cost: float, n: int) -> str:
     """Return C in both forms."""
     return f"C = {cost:g} in the paper's form C/n: scikit-learn's C = {cost / n:.6g}"
@@ -243,6 +248,10 @@ class LogisticRegression(Learner):
         if self.link == "sigmoid":
             return Combination("sigmoid", schema.classes.categories, constant=self.constant)
         return of_classes(schema, self.constant)
+
+    def taken(self, counting: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the method."""
+        return method_taken(counting)
 
     def notes(self, n: int) -> tuple[str, ...]:
         """C in both forms."""

@@ -516,6 +516,18 @@ def test_a_poor_regression_is_warned_of():
     assert "WARNING: no better than a constant" in plan_files(spec, ()).explain()
 
 
+@pytest.mark.parametrize(
+    ("target", "taken"),
+    [({}, {"method": "objective"}), ({"C": 40.0}, {"method": "weights"}),
+     ({"kind": "gaussian-naive-bayes", "std_floor": [0.1, 0.1]}, {}),
+     ({**LINEAR, "loss": "hinge"}, {"method": "objective"}),
+     ({"kind": "kernel-erm", "loss": "hinge", "length_scale": [1.0, 1.0], "C": 1.0}, {})],
+)  # fmt: skip
+def test_what_auto_takes_is_told(target, taken):
+    spec = spec_of(target, n=20_000)
+    assert spec.learner.taken(plan_files(spec, ()).components[0].counting) == taken
+
+
 @pytest.mark.parametrize("changes", [{"C": 40.0}, {"method": "weights"}, {"constant": 0.5}])
 def test_a_linear_machine_by_weights_is_asked_for(changes):
     plan = plan_files(spec_of({**LINEAR, "loss": "hinge", **changes}), ())
@@ -591,7 +603,7 @@ def prepared(project):
     return project.spec(
         data__label=CLASSES["label"],
         data__bounds={"x": [0.0, 1.0], "y": [0.0, 1.0]},
-        target={"kind": "logistic-regression", "bandwidth": None, "method": "objective"},
+        target={"kind": "logistic-regression", "bandwidth": None, "method": "auto"},
         mechanism={"k": None, "h": None, "noise": "auto"},
     )
 
@@ -631,7 +643,8 @@ def test_the_key_is_used_in_this_process_and_not_on_a_cluster(project, client, m
         releasing, "add_up", lambda here, *rest: places.append(here.scheduler.address)
         or add_up(here, *rest),
     )  # fmt: skip
-    dbern.release(spec, client=client)
+    found = dbern.release(spec, client=client).synopsis
     assert len(places) == 1
+    assert found.metadata["target"]["method"] == "objective"  # of "auto"
     assert places[0].startswith("inproc://")
     assert places[0] != client.scheduler.address

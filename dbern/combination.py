@@ -626,7 +626,7 @@ class Combination:
 
         `arrays` is the same of every array.
         """
-        if self.kind in BY_PLACE:
+        if self.kind in RANGED:
             return self.low, self.high
         if self.kind == "sigmoid":
             return 0.0, 1.0

@@ -271,8 +271,14 @@ class ReleasePlan:
         largest = None if ahead.extent is None else max(map(abs, ahead.extent))
         promised = ahead.expected, ahead.these_data, sure.total, sure.beta
         return Promises(
-            *promised, ahead.unit, largest, ahead.extent, released=False, by_place=ahead.by_place
-        )
+            *promised, ahead.unit, largest, ahead.extent, released=False, by_place=ahead.by_place,
+            kernels=self.on_lattice,
+        )  # fmt: skip
+
+    @property
+    def on_lattice(self) -> bool:
+        """Whether a function is released on a lattice, and not numbers alone."""
+        return not all(one.entries for one in self.components)
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:

@@ -415,6 +415,7 @@ class Synopsis:
             extent=self.combination.extent((0.0 if unsigned else -top, top) if known else None),
             released=True,
             by_place=by_place,
+            kernels=any("k" in one for one in facts["components"]),
         )
 
     def _bands(self, beta: Fraction, h: Order, about: About) -> list[ArrayBand]:

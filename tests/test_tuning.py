@@ -305,7 +305,7 @@ def test_no_promise_is_exceeded_more_often_than_it_says(kind, axes):
         promised = min(promised, own.certificate.approximation)
         found.append((np.abs(values - truth).max(), promised + sure.rounding + sure.noise))
     error, promise = np.transpose(found)
-    assert promise[0] >= sure.total  # bins may tell more
+    assert promise[0] >= (1 - 1e-9) * sure.total  # bins may tell more
     assert (error > promise).sum() <= 0.05 * RELEASES
     assert np.median(promise / error) < (2.5 if kind != "one point" else 3)
     # One point is nearly the worst database: bins tell as much, and their noise less surely.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -31,6 +31,7 @@ _MOST_DRAWS = 4000
 _OVERSAMPLING = 8  # of nodes that enclose
 _GRIDS = ((8, _MOST_DRAWS), (4, 1000), (3, 200), (2, 128))
 """Oversampling of the nodes of draws, and the draws that must be affordable with it."""
+Beside: TypeAlias = tuple[Noise, float] | None
 _FIELD_VALUES = 1 << 22  # numbers in memory at a time
 _WORK = 2e9  # multiplications that a simulated quantile may take: under a second
 _DRAWING = 300.0  # multiplications in the time that one number of noise takes
@@ -38,23 +39,31 @@ _JOINTLY = 1 / 3  # of that, where all values are drawn together
 _SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough to draw at
 _LARGEST_SHARE = Fraction(1, 10)  # of beta, for the largest draw beside the values at nodes
 _SIMULATION_SHARE = Fraction(1, 10)  # of beta, spent on the simulation's own uncertainty
+_PROMISE_SHARE = Fraction(1, 20)  # of beta, for what is beside the noise, where that is no draw
 _BETWEEN_SHARE = Fraction(1, 50)  # of beta, for what is between the nodes of draws
 
 
-def noise_bound(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
+def noise_bound(
+    strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction, beside: Beside = None
+) -> float:
     """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
 
     The smallest of three proved bounds: the union bound over coefficients times the operator's
     norm, the tail of its values at nodes, and a simulated quantile of the very law. That is above
     the quantile of ``1 - 0.9 beta`` but for ``0.1 beta``: so are the others, with 0.9 beta.
+    `beside`, a law and a factor: of the norm and so many times what a draw of it exceeds 0 by.
     """
     few = len(h) <= _SIMULATED_AXES
-    simulated = _simulated_quantile(strategy, h, law, float(beta)) if few else None
+    simulated = _simulated_quantile(strategy, h, law, float(beta), beside) if few else None
     sure = beta if simulated is None else beta * (1 - _SIMULATION_SHARE)
+    more = 0.0
+    if beside is not None:
+        more = beside[1] * _largest_draw(beside[0], 1, 2 * _PROMISE_SHARE * sure)
+        sure *= 1 - _PROMISE_SHARE
     union = strategy.released_norm(h) * _largest_draw(law, strategy.layout.size, sure)
     if strategy.whole is None:
         union = min(union, tail_at_nodes(strategy, h, law, sure))
-    return union if simulated is None else min(union, simulated)
+    return union + more if simulated is None else min(union + more, simulated)
 
 
 def tail_at_nodes(strategy: Strategy, h: Sequence[int], law: Noise, beta: Fraction) -> float:
@@ -132,35 +141,13 @@ def polynomial_noise_bound(
 
 
 def _simulated_quantile(
-    strategy: Strategy, h: Sequence[int], law: Noise, beta: float
+    strategy: Strategy, h: Sequence[int], law: Noise, beta: float, beside: Beside = None
 ) -> float | None:
     """An upper confidence bound on the quantile from independent draws under a public key.
 
-    With b what `simulation` leaves of beta, the r-th smallest of R draws exceeds the ``1 - 0.9 b``
-    quantile with probability at least ``1 - 0.1 b`` when ``P(Bin(R, 1 - 0.9 b) >= r) <= 0.1 b``.
-    """
-    found = simulation(strategy, h, law, beta)
-    if found is None:
-        return None
-    draw = partial(family_of(law).drawn, law)
-    sups = noise_sups(found.bases, draw, found.draws, first=strategy.whole)
-    reached = OUTWARD * (float(np.sort(sups)[found.rank]) + found.between)
-    return math.ldexp(reached, law.granularity_exponent)
-
-
-class Simulation(NamedTuple):
-    """Nodes of so many draws, which of them is taken, and how much larger the sup may be."""
-
-    bases: list[FloatArray]
-    between: float
-    draws: int
-    rank: int
-
-
-def simulation(strategy: Strategy, h: Sequence[int], law: Noise, beta: float) -> Simulation | None:
-    """Return where draws are looked at, and how many; None where too few are affordable.
-
-    `_BETWEEN_SHARE` of beta is for the sup to be `between` granules above the nodes' (`bent`).
+    The r-th smallest of R draws exceeds the ``1 - 0.9 b`` quantile with probability at least ``1 -
+    0.1 b`` when ``P(Bin(R, 1 - 0.9 b) >= r) <= 0.1 b``, b all of beta but `_BETWEEN_SHARE`, which
+    is for what is between nodes. None where that takes too many draws.
     """
     maps = strategy.axis_maps if strategy.whole is None else ()
     series = [released_series(*axis) for axis in zip(strategy.lattice.k, h, maps, strict=False)]
@@ -176,14 +163,19 @@ def simulation(strategy: Strategy, h: Sequence[int], law: Noise, beta: float) ->
     rank = quantile_rank(draws, beta * (1 - float(_BETWEEN_SHARE)))
     if most < wanted or rank is None:
         return None
-    between = 0.0
+    sups = noise_sups(bases, partial(family_of(law).drawn, law), draws, first=strategy.whole)
+    if beside is not None:
+        drawn = family_of(beside[0]).drawn(beside[0], 1, draws, public_stream("promise", 0))[0]
+        step = beside[0].granularity_exponent - law.granularity_exponent
+        sups += math.ldexp(beside[1], step) * np.maximum(drawn, 0.0)
+    reached, share = float(np.sort(sups)[rank]), Fraction(beta) * _BETWEEN_SHARE
     if series:
-        share, granule = Fraction(beta) * _BETWEEN_SHARE, math.ldexp(1.0, law.granularity_exponent)
         own = float(share * (1 - _LARGEST_SHARE)) / len(h)
         parts = [size * _reached_at(rows, law, own) for size, rows in bent(series, oversampling)]
-        largest = _largest_draw(law, strategy.layout.size, share * _LARGEST_SHARE) / granule
-        between = sum(parts) + enclose(strategy, h, oversampling).loose * largest
-    return Simulation(bases, between, draws, rank)
+        largest = _largest_draw(law, strategy.layout.size, share * _LARGEST_SHARE)
+        largest = math.ldexp(largest, -law.granularity_exponent)
+        reached += sum(parts) + enclose(strategy, h, oversampling).loose * largest
+    return OUTWARD * math.ldexp(reached, law.granularity_exponent)
 
 
 def _reached_at(bases: Sequence[FloatArray], law: Noise, beta: float) -> float:
@@ -271,34 +263,30 @@ def _work(strategy: Strategy, bases: Sequence[FloatArray], law: Noise) -> float:
     return work + _DRAWING * numbers
 
 
-def noise_values(
+def noise_sups(
     bases: Sequence[FloatArray],
     draw: Draw,
     draws: int,
     label: str = "certificate",
     first: FloatArray | None = None,
-) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Yield noise (.., count) from a public key, and its values at nodes (count, ..), in granules.
+) -> FloatArray:
+    """Sup norms of `draws` noise fields, in granules; from a public key.
 
     `first` takes all values to those of the lattice at once. Another `label` gives independent
     draws: what a choice was made on must not certify it.
     """
     shape = tuple(basis.shape[1] for basis in bases) if first is None else first.shape[-1:]
     largest = max(math.prod(shape), math.prod(basis.shape[0] for basis in bases))
-    together = max(1, min(draws, _FIELD_VALUES // largest))
+    together, sups = max(1, min(draws, _FIELD_VALUES // largest)), np.empty(draws)
     for start in range(0, draws, together):
         count = min(together, draws - start)
-        noise = draw(math.prod(shape), count, public_stream(label, start)).reshape(*shape, count)
-        values = noise if first is None else np.tensordot(first, noise, axes=(-1, 0))
-        for basis in bases:  # the draw goes to the front as the axes rotate
-            values = np.tensordot(values, basis, axes=(0, 1))
-        yield noise, values
-
-
-def noise_sups(*given: Any, **how: Any) -> FloatArray:
-    """Return the largest sizes of `noise_values`, draw by draw."""
-    sizes = (np.abs(values) for _, values in noise_values(*given, **how))
-    return np.concatenate([one.reshape(len(one), -1).max(axis=1) for one in sizes])
+        fields = draw(math.prod(shape), count, public_stream(label, start))
+        fields = fields.reshape(*shape, count)  # the draw goes to the front as the axes rotate
+        fields = fields if first is None else np.tensordot(first, fields, axes=(-1, 0))
+        for basis in bases:
+            fields = np.tensordot(fields, basis, axes=(0, 1))
+        sups[start : start + count] = np.abs(fields.reshape(count, -1)).max(axis=1)
+    return sups
 
 
 # --- Proved bounds on sup_y |released(y) - F_D(y)|, from public facts alone
@@ -385,15 +373,22 @@ class ErrorModel:
     unit: float
 
     def bound(
-        self, h: Sequence[int], beta: Fraction, at_once: int = 1, least: LowerBound | None = None
+        self,
+        h: Sequence[int],
+        beta: Fraction,
+        at_once: int = 1,
+        least: LowerBound | None = None,
+        beside: Beside = None,
     ) -> Certificate:
         """The bound on the sup error at order `h`; `least` is the known lower bound.
 
         `at_once` is how many such bounds are to hold together: arrays of one function, or
-        candidates that `h` was chosen from after the noise was drawn.
+        candidates that `h` was chosen from after the noise was drawn. `beside`: of `noise_bound`,
+        the factor in data units.
         """
         strategy, lattice = self.strategy, self.strategy.lattice
         maps, at_once = strategy.axis_maps, at_once * self.approximation.choices
+        beside = beside and (beside[0], beside[1] / self.unit)
         rounding = strategy.lattice_norm(h) * self.lattice_error
         rounding += strategy.released_norm(h) * self.released_error
         if strategy.maps:  # the derived lattice is rounded again
@@ -402,7 +397,7 @@ class ErrorModel:
         return Certificate(
             approximation=self.approximation.error(lattice.k, h, maps) * self.unit,
             rounding=rounding * self.unit,
-            noise=noise_bound(strategy, h, self.law, beta / at_once) * self.unit,
+            noise=noise_bound(strategy, h, self.law, beta / at_once, beside) * self.unit,
             beta=float(beta),
             lower_bound=least.value if least else 0.0,
             lower_bound_kind=least.kind if least else "",
@@ -460,25 +455,9 @@ def combined(
     )
 
 
-PROMISE_SHARE = Fraction(1, 20)
-"""Of beta, for the noise of a promise about the data at hand."""
-
-
-def told_error(law: Noise, released: float, facts: Mapping[str, Any], beta: Fraction) -> float:
-    """Bound what bins miss of the data at hand, in data units: a component's `promise`.
-
-    With probability ``1 - beta``: noise from above alone makes it wrong, and that of every law is
-    symmetric.
-
-    Parameters
-    ----------
-    released : float
-        The released number with what it may be off by but for its noise.
-    facts : mapping
-        ``factor`` and ``rest``: `dbern.planning.tuning`.
-    """
-    reached = family_of(law).tail(law, 1, 2 * beta)
-    return OUTWARD * float(facts["factor"] * max(0.0, released + reached) + facts["rest"])
+def told_error(released: float, facts: Mapping[str, Any]) -> float:
+    """Return what bins miss of the data at hand by a component's `promise`, but for its noise."""
+    return OUTWARD * float(facts["factor"] * max(0.0, released) + facts["rest"])
 
 
 # --- What a reader is told

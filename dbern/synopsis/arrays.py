@@ -25,6 +25,7 @@ from dbern.bernstein.basis import (
 from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.oblique import Oblique
 from dbern.certificate import (
+    Beside,
     Certificate,
     ErrorModel,
     vector_bound,
@@ -501,9 +502,18 @@ class ReleasedArray:
         return 8 * (3 * weights + 2 * self.lattice.slab_layers * math.prod(others))
 
     def bound(
-        self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
+        self,
+        smoothing: Smoothing,
+        beta: Fraction,
+        at_once: int,
+        *,
+        selected: bool,
+        beside: Beside = None,
     ) -> Certificate:
-        """Bound on its error; `selected`: the smoothing was chosen by looking at the values."""
+        """Bound on its error; `selected`: the smoothing was chosen by looking at the values.
+
+        `beside` as of `ErrorModel.bound`.
+        """
         strategy, errors = self.strategy, self._facts["errors"]
         if selected:
             at_once *= len(smoothings(strategy, self.order))
@@ -515,7 +525,7 @@ class ReleasedArray:
             released_error=self.released_error,
             unit=self.value_unit,
         )
-        return model.bound(smoothing.h, beta, at_once)
+        return model.bound(smoothing.h, beta, at_once, beside=beside)
 
     @cached_property
     def approximation(self) -> Approximation:

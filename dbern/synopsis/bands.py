@@ -14,10 +14,13 @@ events hold at once, at every y, however the point was chosen, for whatever data
 worst database are not needed, and the smaller of both is taken cell by cell, as they hold surely.
 Nothing here reads anything but the release: it is post-processing.
 
-*A promise* (`dbern.planning.tuning`) is one released number that bounds the approximation of the
-planned operator everywhere, for these data: its event has `PROMISE_SHARE` of beta, and again the
-smallest is taken cell by cell. An order or rank chosen later is another operator, of which it says
-nothing.
+*A promise* (`dbern.planning.tuning`) is one released number T that bounds the approximation of the
+planned operator everywhere, for these data, but for its noise X of the factor f: it is missed by at
+most ``T - f X``. With N the noise of the values, no value is off by more than ``T - f X + |N|``, so
+by T and the quantile of ``sup |N| + f max(0, -X)`` (`noise_bound`), whose law is public and where
+both are large together as rarely as they are: beta is not shared out. That quantile is above
+``sup |N|`` too, so again the smallest is taken cell by cell. An order or rank chosen later is
+another operator, of which a promise says nothing.
 
 An order, rank or bandwidth chosen after the release is one of a public list: each of its candidates
 gets its part of beta, as the certificate's do.
@@ -34,9 +37,10 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certificate import PROMISE_SHARE, Certificate, LowerBound, strongest_bound, told_error
+from dbern.certificate import Certificate, LowerBound, strongest_bound, told_error
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of, noise_law
+from dbern.privacy.mechanism import Noise
 from dbern.strategies.bins import MOST_AXES, AxisBracket, brackets_of, norms
 from dbern.synopsis.arrays import ReleasedArray, ReleasedVector, Smoothing, smoothings
 from dbern.synopsis.store import ReleasedStore
@@ -88,12 +92,17 @@ class Promised:
     number: ReleasedVector
     facts: Mapping[str, Any]
 
-    def approximation(self, beta: Fraction) -> float:
-        """What is missed nowhere by more, in data units."""
+    @property
+    def approximation(self) -> float:
+        """What is missed nowhere by more, in data units, but for the noise of the number."""
         errors = self.facts["errors"]
         told = float(self.number.entries[0]) + errors["lattice"] + errors["released"]
-        law = noise_law(self.facts["noise"]["law"])
-        return told_error(law, told, self.facts["promise"], beta)
+        return told_error(told, self.facts["promise"])
+
+    @property
+    def noise(self) -> tuple[Noise, float]:
+        """Its law, and what it is multiplied by."""
+        return noise_law(self.facts["noise"]["law"]), OUTWARD * self.facts["promise"]["factor"]
 
 
 @dataclass(frozen=True)
@@ -115,15 +124,15 @@ class Bracketed:
         array = self.array
         planned = smoothing == array.smoothing(array.order)
         promise = self.promise if planned else None
-        rest = 1 - BIAS_SHARE - (PROMISE_SHARE if promise else 0)
-        sure = array.bound(smoothing, beta * rest, at_once, selected=selected)
+        rest, beside = beta * (1 - BIAS_SHARE), promise and promise.noise
+        sure = array.bound(smoothing, rest, at_once, selected=selected, beside=beside)
         if selected:
             at_once *= len(smoothings(array.strategy, array.order))
         at_once *= array.approximation.choices
         found = self._approximation(smoothing, beta * BIAS_SHARE / at_once)
         table = np.minimum(found, sure.approximation)
         if promise:
-            table = np.minimum(table, promise.approximation(beta * PROMISE_SHARE))
+            table = np.minimum(table, promise.approximation)
         whole = replace(sure, approximation=float(table.max()), beta=float(beta))
         return ArrayBand(whole, table, array.places)
 

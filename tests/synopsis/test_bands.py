@@ -282,10 +282,10 @@ def kept_noise(monkeypatch):
     """The noise's quantile depends on public facts alone: found once for all draws."""
     found = {}
 
-    def kept(strategy, h, law, beta):
-        key = (tuple(h), law, beta)
+    def kept(strategy, h, law, beta, beside=None):
+        key = (tuple(h), law, beta, beside)
         if key not in found:
-            found[key] = noise_bound(strategy, h, law, beta)
+            found[key] = noise_bound(strategy, h, law, beta, beside)
         return scale * found[key]
 
     scale = 1.0

@@ -363,21 +363,27 @@ class ErrorModel:
         `at_once` is how many such bounds are to hold together: arrays of one function, or
         candidates that `h` was chosen from after the noise was drawn.
         """
+        approximation, rounding = self.parts(h)
+        at_once *= self.approximation.choices
+        return Certificate(
+            approximation=approximation,
+            rounding=rounding,
+            noise=noise_bound(self.strategy, h, self.law, beta / at_once) * self.unit,
+            beta=float(beta),
+            lower_bound=least.value if least else 0.0,
+            lower_bound_kind=least.kind if least else "",
+        )
+
+    def parts(self, h: Sequence[int]) -> tuple[float, float]:
+        """The bound's first two parts, approximation and rounding, which hold surely."""
         strategy, lattice = self.strategy, self.strategy.lattice
-        maps, at_once = strategy.axis_maps, at_once * self.approximation.choices
         rounding = strategy.lattice_norm(h) * self.lattice_error
         rounding += strategy.released_norm(h) * self.released_error
         if strategy.maps:  # the derived lattice is rounded again
             half_granule = math.ldexp(0.5, self.law.granularity_exponent)
             rounding += LatticeStrategy(lattice).lattice_norm(h) * half_granule
-        return Certificate(
-            approximation=self.approximation.error(lattice.k, h, maps) * self.unit,
-            rounding=rounding * self.unit,
-            noise=noise_bound(strategy, h, self.law, beta / at_once) * self.unit,
-            beta=float(beta),
-            lower_bound=least.value if least else 0.0,
-            lower_bound_kind=least.kind if least else "",
-        )
+        missed = self.approximation.error(lattice.k, h, strategy.axis_maps)
+        return missed * self.unit, rounding * self.unit
 
 
 def vector_bound(

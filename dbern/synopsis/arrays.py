@@ -504,18 +504,20 @@ class ReleasedArray:
         self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
     ) -> Certificate:
         """Bound on its error; `selected`: the smoothing was chosen by looking at the values."""
-        strategy, errors = self.strategy, self._facts["errors"]
         if selected:
-            at_once *= len(smoothings(strategy, self.order))
-        model = ErrorModel(
+            at_once *= len(smoothings(self.strategy, self.order))
+        return self.model(smoothing).bound(smoothing.h, beta, at_once)
+
+    def model(self, smoothing: Smoothing) -> ErrorModel:
+        """Return what its error follows from."""
+        return ErrorModel(
             approximation=self.approximation,
-            strategy=smoothed(strategy, smoothing),
+            strategy=smoothed(self.strategy, smoothing),
             law=self.law,
-            lattice_error=errors["lattice"],
+            lattice_error=self._facts["errors"]["lattice"],
             released_error=self.released_error,
             unit=self.value_unit,
         )
-        return model.bound(smoothing.h, beta, at_once)
 
     @cached_property
     def approximation(self) -> Approximation:

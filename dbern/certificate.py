@@ -101,7 +101,7 @@ def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta:
         slopes, middle = weights[..., :axes], 0.0 if constant == 0 else constant * weights[..., -1]
         high = middle + np.maximum(slopes, 0.0).sum(axis=-1)
         low = middle + np.minimum(slopes, 0.0).sum(axis=-1)
-        return np.maximum(np.abs(high), np.abs(low)).max(axis=-1)
+        return np.asarray(np.maximum(np.abs(high), np.abs(low)).max(axis=-1))
 
     sure, simulated = _of_vectors(law, count, count, beta, sups)
     return min(OUTWARD * (axes + constant) * _largest_draw(law, count, sure), OUTWARD * simulated)
@@ -386,22 +386,28 @@ class ErrorModel:
         candidates that `h` was chosen from after the noise was drawn. `beside`: of `noise_bound`,
         the factor in data units.
         """
-        strategy, lattice = self.strategy, self.strategy.lattice
-        maps, at_once = strategy.axis_maps, at_once * self.approximation.choices
+        approximation, rounding = self.parts(h)
+        at_once *= self.approximation.choices
         beside = beside and (beside[0], beside[1] / self.unit)
+        return Certificate(
+            approximation=approximation,
+            rounding=rounding,
+            noise=noise_bound(self.strategy, h, self.law, beta / at_once, beside) * self.unit,
+            beta=float(beta),
+            lower_bound=least.value if least else 0.0,
+            lower_bound_kind=least.kind if least else "",
+        )
+
+    def parts(self, h: Sequence[int]) -> tuple[float, float]:
+        """The bound's first two parts, approximation and rounding, which hold surely."""
+        strategy, lattice = self.strategy, self.strategy.lattice
         rounding = strategy.lattice_norm(h) * self.lattice_error
         rounding += strategy.released_norm(h) * self.released_error
         if strategy.maps:  # the derived lattice is rounded again
             half_granule = math.ldexp(0.5, self.law.granularity_exponent)
             rounding += LatticeStrategy(lattice).lattice_norm(h) * half_granule
-        return Certificate(
-            approximation=self.approximation.error(lattice.k, h, maps) * self.unit,
-            rounding=rounding * self.unit,
-            noise=noise_bound(strategy, h, self.law, beta / at_once, beside) * self.unit,
-            beta=float(beta),
-            lower_bound=least.value if least else 0.0,
-            lower_bound_kind=least.kind if least else "",
-        )
+        missed = self.approximation.error(lattice.k, h, strategy.axis_maps)
+        return missed * self.unit, rounding * self.unit
 
 
 def vector_bound(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -635,7 +635,7 @@ def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:
     sure, law = own.certificate, own.noise.law
     beside = one.noise.law, one.promise["factor"] / own.unit
     beta = Fraction(sure.beta) / own.outputs
-    noise = own.unit * noise_bound(own.strategy, own.h, law, beta, beside)
+    noise = own.unit * noise_bound(cast(Strategy, own.strategy), own.h, law, beta, beside)
     found = one.promise["even"] + one.lattice_error + one.released_error
     return told_error(found, one.promise) + sure.rounding + noise
 

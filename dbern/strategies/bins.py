@@ -202,7 +202,7 @@ def bin_fit(values: FloatArray, cells: int, degree: int, damping: float = _DAMPI
     grams = [left.T @ right for left, right, _ in parts]
     ridge = damping * sum(float(np.trace(gram)) for gram in grams) / (cells + degree)
     fitted = [
-        np.linalg.solve(gram + ridge * np.eye(len(gram)), left.T @ wanted)
+        np.asarray(np.linalg.solve(gram + ridge * np.eye(len(gram)), left.T @ wanted), float)
         for gram, (left, _, wanted) in zip(grams, parts, strict=True)
     ]
     return of_parities(*fitted).T

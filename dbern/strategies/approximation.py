@@ -23,6 +23,7 @@ from dbern.bernstein.basis import (
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.types import FloatArray, Int64Array
 
+_ENCLOSING = 8  # oversampling
 _CUT = 1e-5  # of a polynomial's size, left out to enclose the rest at fewer nodes
 _ROUNDING = 1e-11  # of the coefficients' sizes: far above their floats' error
 _TRUNCATION = 1e-6
@@ -201,6 +202,25 @@ class Series:
         """
         values, factor = self.at_nodes(oversampling)
         return factor * float(np.abs(values).sum(axis=1).max()) * (1 + 1e-9) + self.tail
+
+
+def bent(axes: Sequence[Series], oversampling: int) -> Iterator[tuple[float, list[FloatArray]]]:
+    """Yield, axis by axis, what a polynomial may exceed its values at nodes by.
+
+    A weight, and bases of values (nodes, columns) of which the weight times the largest is the
+    axis's part. In angles the nodes of `at_nodes` are ``w = pi / M`` apart on an axis, mirrored at
+    its ends. Linear interpolation between them, axis by axis, is nowhere above them, and misses at
+    most ``w^2 / 8`` times the largest second derivative along each axis: of smooth ones far less
+    than the square of the degree times their size. That is a polynomial of the same degrees in all
+    axes, as ``cos(a theta)'' = -a^2 cos(a theta)``, so nodes enclose it.
+    """
+    values, factors = zip(*[one.at_nodes(_ENCLOSING) for one in axes], strict=True)
+    for turn, (one, rows) in enumerate(zip(axes, values, strict=True)):
+        degree = len(one.coefficients) - 1
+        squares = np.arange(degree + 1.0)[:, None] ** 2
+        own = _cosines(len(rows), degree) @ (squares * one.coefficients)
+        width = math.pi / (oversampling * degree)
+        yield width**2 / 8 * math.prod(factors), [*values[:turn], own, *values[turn + 1 :]]
 
 
 def _cosines(nodes: int, degree: int) -> FloatArray:

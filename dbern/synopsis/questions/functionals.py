@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dbern.bernstein.basis import on_axes
+from dbern.bernstein.basis import bin_products, on_axes
 from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
 from dbern.privacy.accuracy import public_stream, uniform
@@ -480,12 +480,14 @@ def _of_noise(measure: Measure, forms: Sequence[FloatArray]) -> float:
 def _forms(splines: AxisSplines, kernel: Kernel) -> tuple[FloatArray, FloatArray]:
     """G and R of one axis: least squares over t, and integrals over y, by nodes in each cell."""
     (t, in_t), (y, in_y) = (_nodes(splines, splines.degree + more) for more in (1, 2))
-    beta, of_y = splines.values(t), splines.values(y)
+    axis = splines.cells, splines.degree
     damped = splines.gram + _DAMPING * np.trace(splines.gram) / splines.count * np.eye(
-        beta.shape[1]
+        splines.count
     )
-    made = np.linalg.solve(damped, (in_t * beta.T) @ kernel(t[:, None] - y)).T
-    return made.T @ (in_y[:, None] * made), np.linalg.solve(damped, (in_y * of_y.T) @ made)
+    _, onto = bin_products(t, in_t, kernel(y[:, None] - t), *axis)
+    made = np.linalg.solve(damped, onto)
+    _, crossed = bin_products(y, in_y, made, *axis)
+    return in_y * made @ made.T, np.linalg.solve(damped, crossed)
 
 
 def _nodes(splines: AxisSplines, count: int) -> tuple[FloatArray, FloatArray]:

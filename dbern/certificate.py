@@ -101,7 +101,7 @@ def linear_noise_bound(law: Noise, count: int, axes: int, constant: float, beta:
         slopes, middle = weights[..., :axes], 0.0 if constant == 0 else constant * weights[..., -1]
         high = middle + np.maximum(slopes, 0.0).sum(axis=-1)
         low = middle + np.minimum(slopes, 0.0).sum(axis=-1)
-        return np.maximum(np.abs(high), np.abs(low)).max(axis=-1)
+        return np.asarray(np.maximum(np.abs(high), np.abs(low)).max(axis=-1))
 
     sure, simulated = _of_vectors(law, count, count, beta, sups)
     return min(OUTWARD * (axes + constant) * _largest_draw(law, count, sure), OUTWARD * simulated)

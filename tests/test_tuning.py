@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from banding import centers, synopsis_of
+from banding import KINDS, centers, database, synopsis_of
 from strategies import sections
 
 import dbern
@@ -254,21 +254,7 @@ def test_a_stranger_s_promise_is_checked(change, message, one):
         metadata.checked(metadata.Root, json.dumps(root).encode(), "here", "zarr.json")
 
 
-KINDS = ("smooth", "clustered", "rounded", "half at 50 places", "one point")
 RELEASES = 200
-
-
-def database(kind, n, axes):
-    rng = np.random.default_rng(KINDS.index(kind))
-    x = rng.beta(2, 3, (n, axes))
-    if kind == "clustered":
-        x = rng.random((12, axes))[rng.integers(12, size=n)] + 0.01 * rng.standard_normal((n, axes))
-        x = np.clip(x, 0, 1)
-    if kind == "rounded":
-        x = np.round(x, 1)
-    if kind == "half at 50 places":
-        x[: n // 2] = rng.random((50, axes))[rng.integers(50, size=n // 2)]
-    return np.full((n, axes), 0.437) if kind == "one point" else x
 
 
 @pytest.mark.slow

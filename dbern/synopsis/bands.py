@@ -19,8 +19,9 @@ planned operator everywhere, for these data, but for its noise X of the factor f
 most ``T - f X``. With N the noise of the values, no value is off by more than ``T - f X + |N|``, so
 by T and the quantile of ``sup |N| + f max(0, -X)`` (`noise_bound`), whose law is public and where
 both are large together as rarely as they are: beta is not shared out. That quantile is above
-``sup |N|`` too, so again the smallest is taken cell by cell. An order or rank chosen later is
-another operator, of which a promise says nothing.
+``sup |N|`` too, so again the smallest is taken cell by cell. Where T is so noisy that the quantile
+grows much, by public facts alone, it is not used. An order or rank chosen later is another
+operator, of which a promise says nothing.
 
 An order, rank or bandwidth chosen after the release is one of a public list: each of its candidates
 gets its part of beta, as the certificate's do.
@@ -52,6 +53,7 @@ About: TypeAlias = Literal["these-data", "any-database"]
 BIAS_SHARE = Fraction(1, 50)
 """Of beta, for the noise of what bounds the approximation."""
 
+_WORTH = 0.25  # of what the worst database misses: what a promise's noise may cost
 _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
 
 
@@ -124,8 +126,13 @@ class Bracketed:
         array = self.array
         planned = smoothing == array.smoothing(array.order)
         promise = self.promise if planned else None
-        rest, beside = beta * (1 - BIAS_SHARE), promise and promise.noise
-        sure = array.bound(smoothing, rest, at_once, selected=selected, beside=beside)
+        rest = beta * (1 - BIAS_SHARE)
+        sure = array.bound(smoothing, rest, at_once, selected=selected)
+        if promise:
+            beside = promise.noise
+            both = array.bound(smoothing, rest, at_once, selected=selected, beside=beside)
+            worth = both.noise - sure.noise <= _WORTH * sure.approximation
+            sure, promise = (both, promise) if worth else (sure, None)
         if selected:
             at_once *= len(smoothings(array.strategy, array.order))
         at_once *= array.approximation.choices

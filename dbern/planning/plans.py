@@ -626,10 +626,10 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
 
 def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:
     """What a promise will tell of evenly spread records."""
-    sure, law = own.certificate, own.noise.law
+    sure, law, bins = own.certificate, own.noise.law, strategy_of(Lattice(own.k), own.maps)
     beside = one.noise.law, one.promise["factor"] / own.unit
     beta = Fraction(sure.beta) / own.outputs
-    noise = own.unit * noise_bound(own.strategy, own.h, law, beta, beside)
+    noise = own.unit * noise_bound(bins, own.h, law, beta, beside)
     found = one.promise["even"] + one.lattice_error + one.released_error
     return told_error(found, one.promise) + sure.rounding + noise
 

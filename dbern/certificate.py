@@ -386,22 +386,28 @@ class ErrorModel:
         candidates that `h` was chosen from after the noise was drawn. `beside`: of `noise_bound`,
         the factor in data units.
         """
-        strategy, lattice = self.strategy, self.strategy.lattice
-        maps, at_once = strategy.axis_maps, at_once * self.approximation.choices
+        approximation, rounding = self.parts(h)
+        at_once *= self.approximation.choices
         beside = beside and (beside[0], beside[1] / self.unit)
+        return Certificate(
+            approximation=approximation,
+            rounding=rounding,
+            noise=noise_bound(self.strategy, h, self.law, beta / at_once, beside) * self.unit,
+            beta=float(beta),
+            lower_bound=least.value if least else 0.0,
+            lower_bound_kind=least.kind if least else "",
+        )
+
+    def parts(self, h: Sequence[int]) -> tuple[float, float]:
+        """The bound's first two parts, approximation and rounding, which hold surely."""
+        strategy, lattice = self.strategy, self.strategy.lattice
         rounding = strategy.lattice_norm(h) * self.lattice_error
         rounding += strategy.released_norm(h) * self.released_error
         if strategy.maps:  # the derived lattice is rounded again
             half_granule = math.ldexp(0.5, self.law.granularity_exponent)
             rounding += LatticeStrategy(lattice).lattice_norm(h) * half_granule
-        return Certificate(
-            approximation=self.approximation.error(lattice.k, h, maps) * self.unit,
-            rounding=rounding * self.unit,
-            noise=noise_bound(strategy, h, self.law, beta / at_once, beside) * self.unit,
-            beta=float(beta),
-            lower_bound=least.value if least else 0.0,
-            lower_bound_kind=least.kind if least else "",
-        )
+        missed = self.approximation.error(lattice.k, h, strategy.axis_maps)
+        return missed * self.unit, rounding * self.unit
 
 
 def vector_bound(
@@ -486,6 +492,8 @@ class Promises:
         The least and the largest value that is possible.
     by_place : bool
         Whether no one width tells, as of quotients and least squares: some data leave all open.
+    kernels : bool
+        Whether it is on a lattice: wider kernels and ``objective = "certified"`` promise more.
 
     Examples
     --------
@@ -503,11 +511,15 @@ class Promises:
     extent: tuple[float, float] | None
     released: bool
     by_place: bool = False
+    kernels: bool = True
 
     @property
     def empty(self) -> bool:
         """Whether a constant promises as much for any database."""
-        return self.extent is not None and self.any_database >= self._half_range
+        return self._is_empty(self.any_database)
+
+    def _is_empty(self, amount: float) -> bool:
+        return self.extent is not None and amount >= self._half_range
 
     @property
     def headline(self) -> float:
@@ -523,26 +535,34 @@ class Promises:
     def lines(self) -> list[tuple[str, str]]:
         """Expected error, promise for these data, promise for any database: a sentence each."""
         sure = f"with probability {1 - self.beta:g}"
+        constant = f"a constant is never off by more than {_upward(self._half_range)}{self.unit}"
+        if self.unit.endswith("response") and not self.by_place:
+            # A linear function may leave the bounds, and a constant be off by more.
+            constant = f"half of the response's range is {_upward(self._half_range)}"
         expected, these = "not predicted for this learner", "what is promised for any database"
         if self.by_place:
             these = "told place by place by interval(), of least squares by regression()"
         if self.expected is not None:
             expected = f"about {self.expected:.3g}{self.unit}{self._share(self.expected)}"
             expected += ", for typical data"
-        if self.these_data is not None and self.released:
-            these = f"no value is off by more than {self._told(self.these_data)}, {sure}"
-        elif self.these_data is not None:
-            these = f"told by the release; for evenly spread records {self._told(self.these_data)}"
+        if self.these_data is not None:
+            empty, told = self._is_empty(self.these_data), self._told(self.these_data)
+            these = "" if self.released else "told by the release; for evenly spread records "
+            if empty:
+                these += f"empty: {constant}"
+            else:
+                these += f"no value is off by more than {told}, {sure}" if self.released else told
         worst = f"no value is off by more than {self._told(self.any_database)}, {sure}"
         if self.empty:
-            half = _upward(self._half_range)
-            worst = f"empty: a constant is never off by more than {half}{self.unit}; "
+            worst = f"empty: {constant}; "
             if self.by_place:
                 worst += "some databases leave all values open, whatever epsilon is"
+            elif not self.kernels:
+                worst += "go by what the plan predicts for typical records"
             elif self.released:
-                worst += "release with a larger epsilon or bandwidth"
+                worst += "release with a larger epsilon or wider kernels"
             else:
-                worst += 'write a larger epsilon or bandwidth, or objective = "certified"'
+                worst += 'write a larger epsilon, wider kernels, or objective = "certified"'
         return [("expected", expected), ("these data", these), ("any database", worst)]
 
     def _told(self, amount: float) -> str:

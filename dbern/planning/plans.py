@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -271,8 +271,14 @@ class ReleasePlan:
         largest = None if ahead.extent is None else max(map(abs, ahead.extent))
         promised = ahead.expected, ahead.these_data, sure.total, sure.beta
         return Promises(
-            *promised, ahead.unit, largest, ahead.extent, released=False, by_place=ahead.by_place
-        )
+            *promised, ahead.unit, largest, ahead.extent, released=False, by_place=ahead.by_place,
+            kernels=self.on_lattice,
+        )  # fmt: skip
+
+    @property
+    def on_lattice(self) -> bool:
+        """Whether a function is released on a lattice, and not numbers alone."""
+        return not all(one.entries for one in self.components)
 
     @property
     def guarantee(self) -> Budget | RandomPrivacy:
@@ -626,10 +632,10 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
 
 def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:
     """What a promise will tell of evenly spread records."""
-    sure, law, bins = own.certificate, own.noise.law, strategy_of(Lattice(own.k), own.maps)
+    sure, law = own.certificate, own.noise.law
     beside = one.noise.law, one.promise["factor"] / own.unit
     beta = Fraction(sure.beta) / own.outputs
-    noise = own.unit * noise_bound(bins, own.h, law, beta, beside)
+    noise = own.unit * noise_bound(cast(Strategy, own.strategy), own.h, law, beta, beside)
     found = one.promise["even"] + one.lattice_error + one.released_error
     return told_error(found, one.promise) + sure.rounding + noise
 

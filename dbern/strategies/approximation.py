@@ -13,9 +13,12 @@ import numpy as np
 
 from dbern.bernstein.basis import (
     bernstein_basis,
+    by_parity,
     enclosing_nodes,
-    iterated_basis,
     iterated_matrix,
+    iterated_parts,
+    of_parities,
+    parities,
 )
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.types import FloatArray, Int64Array
@@ -433,15 +436,22 @@ def fitted_values(kernel: Kernel, k: int, h: int | None, t: FloatArray) -> Float
     values = kernel(np.arange(k + 1)[:, None] / k - t)
     if kernel.kinks or h is None:
         return values
-    y, operator, square = _normal_equations(k, h)
-    left = operator.T @ (kernel(y[:, None] - t) - operator @ values) / len(y)
-    return values + np.linalg.solve(square, left)
+    y, *parts = _normal_equations(k, h)
+    pairs = zip(parts, parities(kernel(y[:, None] - t)), parities(values), strict=True)
+    fitted = [
+        own + np.linalg.solve(square, operator.T @ (wanted - operator @ own) / len(y))
+        for (operator, square), wanted, own in pairs
+    ]
+    return of_parities(*fitted)
 
 
 @lru_cache(maxsize=4)
-def _normal_equations(k: int, h: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Nodes, the iterated basis there, and the matrix of least squares."""
+def _normal_equations(k: int, h: int) -> tuple[Any, ...]:
+    """Nodes, and for even and for odd values the iterated basis there and the matrix to solve."""
     nodes = min(4 * k, k + _SPARE_NODES) + 1
     y = (1 - np.cos((np.arange(nodes) + 0.5) * np.pi / nodes)) / 2
-    operator = iterated_basis(y, k, h)
-    return y, operator, operator.T @ operator / nodes + _FIT_RIDGE * np.eye(k + 1)
+    pairs = zip(by_parity(bernstein_basis(y, k)), iterated_parts(k, h), strict=True)
+    operators = [basis @ total for basis, total in pairs]
+    ridges = [_FIT_RIDGE * np.eye(operator.shape[1]) for operator in operators]
+    squares = [one.T @ one / nodes + ridge for one, ridge in zip(operators, ridges, strict=True)]
+    return y, *zip(operators, squares, strict=True)

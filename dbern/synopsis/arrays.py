@@ -514,18 +514,20 @@ class ReleasedArray:
 
         `beside` as of `ErrorModel.bound`.
         """
-        strategy, errors = self.strategy, self._facts["errors"]
         if selected:
-            at_once *= len(smoothings(strategy, self.order))
-        model = ErrorModel(
+            at_once *= len(smoothings(self.strategy, self.order))
+        return self.model(smoothing).bound(smoothing.h, beta, at_once, beside=beside)
+
+    def model(self, smoothing: Smoothing) -> ErrorModel:
+        """Return what its error follows from."""
+        return ErrorModel(
             approximation=self.approximation,
-            strategy=smoothed(strategy, smoothing),
+            strategy=smoothed(self.strategy, smoothing),
             law=self.law,
-            lattice_error=errors["lattice"],
+            lattice_error=self._facts["errors"]["lattice"],
             released_error=self.released_error,
             unit=self.value_unit,
         )
-        return model.bound(smoothing.h, beta, at_once, beside=beside)
 
     @cached_property
     def approximation(self) -> Approximation:

@@ -29,8 +29,8 @@ from dbern.types import FloatArray
 
 _MOST_DRAWS = 4000
 _OVERSAMPLING = 8  # of nodes that enclose
-_GRIDS = ((8, _MOST_DRAWS), (4, 1000), (3, 200), (2, 128))
-"""Oversampling of the nodes of draws, and the draws that must be affordable with it."""
+_GRIDS = ((8, _MOST_DRAWS, _MOST_DRAWS), (4, 1000, 2000), (3, 200, 500), (2, 128, 500))
+"""Oversampling of the nodes of draws, and of these as many as must be affordable, and at most."""
 Beside: TypeAlias = tuple[Noise, float] | None
 _FIELD_VALUES, _CACHED = 1 << 22, 1 << 18  # numbers in memory, and in a processor's, at a time
 _WORK = 2e9  # multiplications that a simulated quantile may take: under a second
@@ -151,12 +151,12 @@ def _simulated_quantile(
     """
     maps = strategy.axis_maps if strategy.whole is None else ()
     series = [released_series(*axis) for axis in zip(strategy.lattice.k, h, maps, strict=False)]
-    for oversampling, wanted in _GRIDS:
+    for oversampling, wanted, enough in _GRIDS:
         bases = [one.at_nodes(oversampling)[0] for one in series]
         if strategy.whole is not None:
             found = enclose(strategy, h, 2 * oversampling)
             bases = [found.factor * found.bases[0], *found.bases[1:]]
-        most = int(min(_MOST_DRAWS, _WORK / _work(strategy, bases, law)))
+        most = int(min(enough, _WORK / _work(strategy, bases, law)))
         if most >= wanted:
             break
     draws = _fewest_draws(most, beta * (1 - float(_BETWEEN_SHARE)))

@@ -88,3 +88,22 @@ def _hold(store: Held, planned: Any, name: str, center: Any, key: bytes | None) 
 def planned_axes(store: Held, name: str) -> list[str]:
     (axes,) = (one["axes"] for one in store.attributes["components"] if name in one["arrays"])
     return list(axes)
+
+
+# --- Records of five kinds
+
+KINDS = ("smooth", "clustered", "rounded", "half at 50 places", "one point")
+
+
+def database(kind: str, n: int, axes: int) -> Any:
+    """Positions (n, axes) in the unit cube."""
+    rng = np.random.default_rng(KINDS.index(kind))
+    x = rng.beta(2, 3, (n, axes))
+    if kind == "clustered":
+        x = rng.random((12, axes))[rng.integers(12, size=n)] + 0.01 * rng.standard_normal((n, axes))
+        x = np.clip(x, 0, 1)
+    if kind == "rounded":
+        x = np.round(x, 1)
+    if kind == "half at 50 places":
+        x[: n // 2] = rng.random((50, axes))[rng.integers(50, size=n // 2)]
+    return np.full((n, axes), 0.437) if kind == "one point" else x

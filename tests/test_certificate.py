@@ -350,6 +350,27 @@ def test_draws_are_as_many_as_the_work_allows(monkeypatch):
         assert (found is None) == (drawn is None)
 
 
+@pytest.mark.parametrize("work", [1e12, 1.0])
+def test_noise_beside_the_bins_is_bounded_with_them(work, monkeypatch):
+    """The sum is above its bound seldom enough, and above one for the bins alone too often."""
+    plan, beta = bins_of(1, "binned-laplace"), Fraction(1, 10)
+    strategy, h, law = plan.strategy, plan.h, plan.noise.law
+    monkeypatch.setattr(certificate, "_WORK", work)
+    alone = certificate.noise_bound(strategy, h, law, beta)
+    factor = 0.3 * alone / (law.scale * math.ldexp(1, law.granularity_exponent))
+    bound = certificate.noise_bound(strategy, h, law, beta, (law, factor))
+    y, draws = np.linspace(0, 1, 201), 4000
+    axes = zip(strategy.lattice.k, strategy.matrices(h), strict=True)
+    bases = [bernstein_basis(y, k) @ matrix for k, matrix in axes]
+    sups = certificate.noise_sups(bases, partial(family_of(law).drawn, law), draws, "test")
+    beside = family_of(law).drawn(law, 1, draws, public_stream("test", 1))[0]
+    found = math.ldexp(1, law.granularity_exponent) * (sups + factor * np.maximum(0, beside))
+    allowed = 0.1 + 3 * math.sqrt(0.09 / draws)
+    assert (found > bound).mean() <= allowed
+    assert work < 2 or (found > alone).mean() > allowed
+    assert alone < bound < 3 * alone
+
+
 @pytest.mark.parametrize(("work", "share"), [(1e12, Fraction(9, 10)), (1.0, 1)])
 def test_what_a_simulation_may_miss_is_not_given_to_the_other_bounds(work, share, monkeypatch):
     plan, given, real = bins_of(1, "binned-laplace"), [], certificate._largest_draw

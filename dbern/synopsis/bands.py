@@ -19,8 +19,9 @@ planned operator everywhere, for these data, but for its noise X of the factor f
 most ``T - f X``. With N the noise of the values, no value is off by more than ``T - f X + |N|``, so
 by T and the quantile of ``sup |N| + f max(0, -X)`` (`noise_bound`), whose law is public and where
 both are large together as rarely as they are: beta is not shared out. That quantile is above
-``sup |N|`` too, so again the smallest is taken cell by cell. An order or rank chosen later is
-another operator, of which a promise says nothing.
+``sup |N|`` too, so again the smallest is taken cell by cell. Where T is so noisy that the quantile
+grows much, by public facts alone, it is not used. An order or rank chosen later is another
+operator, of which a promise says nothing.
 
 An order, rank or bandwidth chosen after the release is one of a public list: each of its candidates
 gets its part of beta, as the certificate's do.
@@ -83,6 +84,7 @@ About: TypeAlias = Literal["these-data", "any-database"]
 BIAS_SHARE = Fraction(1, 50)
 """Of beta, for the noise of what bounds the approximation."""
 
+_WORTH = 0.25  # of what the worst database misses: what a promise's noise may cost
 _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
 
 _QUOTIENTS = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])  # m_i: see the module
@@ -160,8 +162,13 @@ class Bracketed:
         array = self.array
         planned = smoothing == array.smoothing(array.order)
         promise = self.promise if planned else None
-        rest, beside = beta * (1 - BIAS_SHARE), promise.noise if promise else None
-        sure = array.bound(smoothing, rest, at_once, selected=selected, beside=beside)
+        rest = beta * (1 - BIAS_SHARE)
+        sure = array.bound(smoothing, rest, at_once, selected=selected)
+        if promise:
+            beside = promise.noise
+            both = array.bound(smoothing, rest, at_once, selected=selected, beside=beside)
+            worth = both.noise - sure.noise <= _WORTH * sure.approximation
+            sure, promise = (both, promise) if worth else (sure, None)
         if selected:
             at_once *= len(smoothings(array.strategy, array.order))
         at_once *= array.approximation.choices
@@ -280,11 +287,15 @@ def _quotient_noise(
     mixed = np.stack([np.full(len(sizes), granules[0]), -_QUOTIENTS * granules[1]], axis=1)
     mixed /= sizes[:, None]
 
+    numbers: list[FloatArray] = []
+
     def drawn(size: int, draws: int, stream: KeyStream) -> FloatArray:
         each = [family_of(law).drawn(law, size // 2, draws, stream) for law in laws]
+        numbers.append(np.abs(each).max(axis=(0, 1)))
         return np.stack(each, axis=1).reshape(size, draws)
 
-    fields, largest = noise_sups([*enclosure.bases, mixed], drawn, _DRAWS)
+    fields = noise_sups([*enclosure.bases, mixed], drawn, _DRAWS)
+    largest = np.concatenate(numbers)
     loose = enclosure.loose * float(np.abs(mixed).sum(axis=1).max())
     quantile = float(np.sort(enclosure.factor * fields + loose * largest)[rank])
     return [OUTWARD * quantile * size for size in sizes.tolist()]

@@ -15,6 +15,7 @@ from dbern.erm.perturbed import PerturbedFunctions, loss_of, restored
 from dbern.errors import SpecError
 from dbern.privacy.budget import Budget, Protection
 from dbern.targets.predictions import (
+    UNPREDICTED,
     Typical,
     determinant_share,
     predicted_perturbed,
@@ -99,7 +100,7 @@ class Classifier:
             model, risk = self._by_weights(n, charge.epsilon, small)
             found.append((risk, model.measurement()))
         risk, best = min(found, key=lambda one: one[0])
-        return replace(best, notes=typical.note(risk) if small else ())
+        return replace(best, notes=typical.note(risk) if small else UNPREDICTED)
 
     def _perturbed(self, n: int, epsilon: Fraction) -> PerturbedFunctions:
         model = self._protected

@@ -358,8 +358,11 @@ class RidgeRegression(Learner):
         """C in both forms, and what else is not least squares."""
         if self.method != "objective":
             return ()
-        cut = "by objective: residuals beyond a quarter of the response's range pull no more"
-        return (cut,) if self.C == "auto" else (cut, told(float(self.C), n))
+        said = (
+            "by objective: residuals beyond a quarter of the response's range pull no more",
+            'for regression() and other responses write method = "moments", of larger noise',
+        )
+        return said if self.C == "auto" else (*said, told(float(self.C), n))
 
     def combination(self, schema: RecordSchema) -> Combination:
         """The response."""

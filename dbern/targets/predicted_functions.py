@@ -29,6 +29,7 @@ from dbern.targets.base import Way
 from dbern.targets.predictions import (
     FEW,
     LEAST,
+    UNPREDICTED,
     Typical,
     TypicalBayes,
     deviation_of,
@@ -233,12 +234,17 @@ def _minimized(
 # --- Naive Bayes
 
 
+_MOST_TRANSLATES = 1 << 24  # of a kernel to a record: some two seconds
+
+
 def kernel_bayes_notes(
     combination: Combination, ways: Sequence[Way], axes: int, joint: bool
 ) -> tuple[str, ...]:
     """Predict the share of wrong classes of naive Bayes with kernels."""
     classes = len(combination.classes)
     typical = TypicalBayes(axes, classes, combination.lists, rows=256)
+    if (typical.count * classes) ** 2 * axes > _MOST_TRANSLATES:
+        return UNPREDICTED
     made = _joint(typical, ways[0]) if joint else _factored(typical, combination, ways)
     return typical.note(*made)
 

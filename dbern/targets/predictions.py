@@ -461,9 +461,10 @@ def _softmax(scores: FloatArray) -> FloatArray:
 _APART = 1.35
 """Deviations between neighbouring classes: two of them are told apart in three of four cases."""
 _FARTHEST = 0.375  # from the middle of the bounds: so many classes are nearer to each other
-_MOST_LIKELIHOODS = 400
+_MOST_LIKELIHOODS = 1 << 24  # of all draws of a prediction: some seconds
 _FEWEST = 32
 LEAST = 1e-12
+UNPREDICTED = ("no prediction: for so many classes and columns it would take long",)
 
 
 @dataclass(frozen=True)
@@ -487,11 +488,15 @@ class TypicalBayes:
         apart = float(np.linalg.norm(means[0] - means[1]))
         return np.asarray(means * min(_FARTHEST, _APART * TYPICAL_STD / 2 / apart))
 
+    @property
+    def count(self) -> int:
+        """Of a class's records."""
+        return max(_FEWEST, self.rows // self.classes)
+
     @cached_property
     def unit(self) -> FloatArray:
         """Positions (records, axes)."""
-        count = max(_FEWEST, self.rows // self.classes)
-        spread = self.std * _normal(count, self.axes)
+        spread = self.std * _normal(self.count, self.axes)
         return np.clip(0.5 + (self.means[:, None, :] + spread).reshape(-1, self.axes), 0.0, 1.0)
 
     @cached_property
@@ -528,14 +533,14 @@ class TypicalBayes:
 def bayes_notes(combination: Combination, law: Noise) -> tuple[str, ...]:
     """Predict the share of wrong classes of Gaussian naive Bayes, and warn where it is no better.
 
-    There is no prediction for so many classes and axes that it would take seconds.
+    There is no prediction for so many classes and axes that it would take many seconds.
     """
     axes, classes = len(combination.peaks), len(combination.classes)
-    count = min(_DRAWS, _DRAWS * _MOST_LIKELIHOODS // (axes * classes))
-    if count < 2:
-        return ()
     std = max(TYPICAL_STD / 2, *combination.floors)
     typical = TypicalBayes(axes, classes, combination.lists, std)
+    count = min(_DRAWS, _MOST_LIKELIHOODS // (typical.count * classes**2 * axes))
+    if count < 2:
+        return UNPREDICTED
     means = typical.means
     sums = np.hstack([2 * means, 4 * (means**2 + std**2) - 0.5])
     cells = np.tile(typical.cells, (classes, 1))

@@ -473,6 +473,7 @@ def test_least_squares_with_lists_are_by_objective():
     plan = plan_files(spec_of(RIDGE, **LONG), ())
     said = plan.explain()
     assert "by objective: residuals beyond a quarter" in said
+    assert 'other responses write method = "moments"' in said
     assert "RMSE" in said
     part, weights = solved(plan, spec_of(RIDGE, **LONG), columns)
     assert part.functions.risk.loss.entry == 0.5

@@ -11,6 +11,7 @@ import dbern
 from dbern.planning.planner import plan_files
 from dbern.privacy import mechanism
 from dbern.releasing import publish
+from dbern.targets.predictions import TypicalBayes
 
 AXES = {"x": [0.0, 10.0], "y": [-1.0, 1.0]}
 SPREAD, EXPLAINED, ODDS, APART = 1 / 8, 0.5, 2.0, 1.35  # of the bounds, as the plan says
@@ -120,6 +121,19 @@ def test_many_classes_stay_within_the_bounds():
     for noise in ("laplace", "binned-laplace"):
         plan = plan_files(spec_of(target, label, 10**7, "1", 1, {**KNOTS, "noise": noise}), ())
         assert 0.9 < told(plan)[0] <= told(plan)[1] + 0.01
+
+
+@pytest.mark.parametrize(
+    ("target", "classes", "axes"),
+    [({"kind": "gaussian-naive-bayes", "std_floor": [0.1, 0.1]}, 1000, 2),
+     ({**BAYES, "bandwidth": [0.5]}, 300, 1), ({"kind": "logistic-regression"}, 300, 2)],
+)  # fmt: skip
+def test_what_would_take_long_to_predict_is_left_out_and_said(target, classes, axes, monkeypatch):
+    monkeypatch.setattr(TypicalBayes, "unit", None)  # that records are made is seen
+    label = {"label": {"column": "label", "classes": list(range(classes))}}
+    given = KNOTS if "bandwidth" in target else {}
+    plan = plan_files(spec_of(target, label, 10**6, "1", axes, given), ())
+    assert any(note.startswith("no prediction: for so many classes") for note in plan.notes)
 
 
 def test_there_is_no_prediction_of_a_loss_that_is_not_known(monkeypatch, tmp_path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -26,6 +26,8 @@ from dbern.privacy.contract import array_names
 from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
 from dbern.strategies.base import Lattice, Slab
+from dbern.strategies.bins import AxisBins
+from dbern.synopsis.arrays import MOST_LOADED
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.writer import Component, SynopsisWriter
 from dbern.system import Progress, one_thread, version
@@ -156,6 +158,12 @@ def _attributes(
     """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
     content, expected = plan.to_dict(), plan.outlook.expected
     spec = spec_for_rows(spec, plan.n)
+    described = [
+        _described(component, planned, facts)
+        for component, planned, facts in zip(
+            plan.measurements(spec), plan.components, content["components"], strict=True
+        )
+    ]
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -174,12 +182,7 @@ def _attributes(
             "normalizer" if plan.protection.private_rows else "n": plan.n,
         },
         "combine": spec.combination.to_dict(),
-        "components": [
-            _described(component, planned, facts)
-            for component, planned, facts in zip(
-                plan.measurements(spec), plan.components, content["components"], strict=True
-            )
-        ],
+        "components": described,
         "epsilon": decimal_text(plan.charge.epsilon),
         "delta": decimal_text(plan.charge.delta),
         "rho": content["rho"],
@@ -188,7 +191,18 @@ def _attributes(
         "certificate": content["certificate"],
         **({} if expected is None else {"expected_error": expected}),
         **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
+        **({"shapes": ["quiet"]} if _can_be_quiet(spec, described) else {}),
     }
+
+
+def _can_be_quiet(spec: ReleaseSpec, components: Sequence[Mapping[str, Any]]) -> bool:
+    functions = [one for one in components if "promise" not in one]
+    return spec.combination.meaning({"kind": spec.learner.kind}) == "density" and all(
+        one["noise"]["kind"].startswith(AxisBins.kind)
+        and one.get("counted_in") == one["arrays"]
+        and Lattice(tuple(one["k"])).size <= MOST_LOADED
+        for one in functions
+    )
 
 
 def _domain(spec: ReleaseSpec) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dbern.data.storage import MANIFEST, MOST_METADATA, Folder
 from dbern.synopsis.reader import Synopsis
+from dbern.synopsis.shaping import opened
 from dbern.synopsis.store import ReleasedStore
 
 
@@ -51,7 +52,7 @@ class HeldSynopsis(Synopsis):
         return (HeldSynopsis, (self._objects,))
 
 
-def held(synopsis: Synopsis) -> HeldSynopsis:
+def held(synopsis: Synopsis) -> Synopsis:
     """Return a synopsis with all its objects in memory; the folder may go afterwards.
 
     Raises
@@ -62,4 +63,5 @@ def held(synopsis: Synopsis) -> HeldSynopsis:
     synopsis.verify()
     place = synopsis._store.place
     names = [MANIFEST, *place.names()]
-    return HeldSynopsis({name: b"".join(place.parts(name, 1 << 62)) for name in names})
+    objects = {name: b"".join(place.parts(name, 1 << 62)) for name in names}
+    return opened(HeldSynopsis(objects))

@@ -58,9 +58,9 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from threading import Lock
 from typing import Any
 
@@ -69,9 +69,10 @@ import numpy as np
 from dbern.bernstein.basis import Blocks, blocks_of, on_others
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.shapes import isotonic, monotone, most_moved, polynomial_range, positive_mean
-from dbern.certificate import Beside, Certificate
+from dbern.certificate import Beside, Certificate, Promises
 from dbern.data.domain import Domain
 from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
+from dbern.strategies.bins import AxisBins
 from dbern.synopsis.arrays import (
     MOST_LOADED,
     LazyPolynomial,
@@ -83,7 +84,7 @@ from dbern.synopsis.arrays import (
 from dbern.synopsis.bands import About
 from dbern.synopsis.evaluate import Polynomial
 from dbern.synopsis.points import Order, Points, plain
-from dbern.synopsis.reader import Synopsis, arrived
+from dbern.synopsis.reader import Synopsis
 from dbern.synopsis.store import ReleasedStore, functions_of
 from dbern.types import FloatArray
 
@@ -247,12 +248,12 @@ def _check_room(wanted: int) -> None:
 # --- Free post-processing of a released function
 
 _INCREASING, _DECREASING = "increasing", "decreasing"
-_QUIET, _NONNEGATIVE, _NORMALIZED = "quiet", "nonnegative", "normalized"
+_PLAIN, _QUIET, _NONNEGATIVE, _NORMALIZED = "plain", "quiet", "nonnegative", "normalized"
 _LARGEST_GAP = 0.01
 
 
-def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
-    """Return the same function after free post-processing, which is off unless asked for here.
+def shape(synopsis: Synopsis, shapes: Sequence[str]) -> Synopsis:
+    """Return the same function after free post-processing.
 
     Parameters
     ----------
@@ -260,12 +261,13 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
         Any of ``"quiet"`` (noise is silenced where nothing stands out of it), ``"nonnegative"``
         (clipped at zero), ``"normalized"`` (a density that integrates to one over the domain),
         ``"increasing:x"`` and ``"decreasing:x"`` (monotone along the axis ``x``). The order does
-        not matter: all of them are done, and those that the synopsis has already. Densities of
-        groups can only be quiet and nonnegative.
+        not matter: all of them are done, and those that the synopsis has already, but with
+        ``"plain"``: the function as it was released. Densities of groups can only be quiet and
+        nonnegative.
 
     Returns
     -------
-    ShapedSynopsis
+    Synopsis
         It answers as `synopsis` does, and says so in ``metadata["post_processing"]``. Its band
         covers the non-private function at the same confidence, whatever the shape of that.
 
@@ -274,6 +276,11 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
     SpecError
         For a shape that is not known or that this function cannot have.
     """
+    if _PLAIN in shapes:
+        synopsis = getattr(synopsis, "_unshaped", synopsis)
+        shapes = [each for each in shapes if each != _PLAIN]
+        if not shapes:
+            return synopsis
     facts, combine = synopsis.metadata, synopsis.combination.kind
     wanted = in_order([*facts.get("post_processing", ()), *shapes], synopsis.domain)
     if synopsis.combination.of_points:
@@ -303,8 +310,13 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
     return ShapedSynopsis(synopsis, wanted)
 
 
+def opened(synopsis: Synopsis) -> Synopsis:
+    """Return what answers by the shapes that the store names, itself where it names none."""
+    return shape(synopsis, synopsis.metadata.get("shapes", (_PLAIN,)))
+
+
 def _counts(array: ReleasedArray | ReleasedVector) -> bool:
-    return array.counted_in == array.name and bool(array.bins) and not array.large
+    return array.counted_in == array.name and array.kind == AxisBins.kind and not array.large
 
 
 def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
@@ -326,7 +338,7 @@ def in_order(shapes: Sequence[str], domain: Domain) -> tuple[str, ...]:
     unknown = [each for each in shapes if each not in known]
     if unknown or not shapes:
         wrong = f'shape "{unknown[0]}": not known' if unknown else "shapes: none is named"
-        raise SpecError(f"{wrong}. Write one or more of {', '.join(known)}")
+        raise SpecError(f"{wrong}. Write one or more of {', '.join([_PLAIN, *known])}")
     for name in domain.names:
         if {f"{_INCREASING}:{name}", f"{_DECREASING}:{name}"} <= set(shapes):
             raise SpecError(
@@ -356,7 +368,14 @@ class _Shaped:
 
     bernstein: FloatArray | Blocks | None  # None: as without shapes
     factor: float
-    moved: float
+    steps: float  # but for the first
+    first: FloatArray | None = None  # what silencing noise added to the coefficients
+
+    @cached_property
+    def moved(self) -> float:
+        if self.first is None:
+            return self.steps
+        return self.steps + OUTWARD * float(np.abs(polynomial_range(self.first)).max())
 
 
 class ShapedArray(ReleasedArray):
@@ -413,6 +432,11 @@ class ShapedArray(ReleasedArray):
         raw = super().bound(smoothing, beta, at_once, selected=selected, beside=beside)
         return _ShapedCertificate(**vars(raw), shaping=self._shape(smoothing).moved)
 
+    @property
+    def moved(self) -> float:
+        """How far it is from the raw array anywhere, at the order of the release."""
+        return self._shape(self.smoothing(self.order)).moved
+
     def _finished(self, values: FloatArray, smoothing: Smoothing) -> FloatArray:
         if _NONNEGATIVE in self._shapes:
             np.maximum(values, 0.0, out=values)
@@ -436,15 +460,15 @@ class ShapedArray(ReleasedArray):
         return self._shaped[smoothing]
 
     def _made(self, smoothing: Smoothing) -> _Shaped:
-        bernstein, moved = self._coefficients(smoothing), 0.0
+        bernstein, first, moved = self._coefficients(smoothing), None, 0.0
         if _QUIET in self._shapes:
             quiet = self._made_of(quieted(self.released, self.noise), smoothing)
-            moved = OUTWARD * float(np.abs(polynomial_range(quiet - bernstein)).max())
-            bernstein = quiet
+            first, bernstein = quiet - bernstein, quiet
         for axis, sign in self._monotone:
             bernstein, step = monotone(bernstein, axis, sign)
             moved += step
-        return _Shaped(bernstein, *self._finish(bernstein, polynomial_range(bernstein), moved))
+        made = self._finish(bernstein, partial(polynomial_range, bernstein), moved)
+        return _Shaped(bernstein, *made, first)
 
     def _made_of_blocks(self, smoothing: Smoothing) -> _Shaped:
         """Of a large lattice, whose coefficients are in a temporary file where they matter at all.
@@ -458,7 +482,7 @@ class ShapedArray(ReleasedArray):
         for axis, sign in self._monotone:
             moved += _make_monotone(on_disk, axis, sign)
         bernstein = on_disk.blocks
-        found = self._finish(bernstein, on_disk.extremes(), moved)
+        found = self._finish(bernstein, on_disk.extremes, moved)
         return _Shaped(bernstein if self._monotone else None, *found)
 
     @property
@@ -469,13 +493,16 @@ class ShapedArray(ReleasedArray):
         return [(axis, sign) for axis, word, sign in each if word in self._shapes]
 
     def _finish(
-        self, bernstein: FloatArray | Blocks, enclosed: tuple[float, float], moved: float
+        self,
+        bernstein: FloatArray | Blocks,
+        enclose: Callable[[], tuple[float, float]],
+        moved: float,
     ) -> tuple[float, float]:
-        (low, high), factor = enclosed, 1.0
-        clipped = _NONNEGATIVE in self._shapes
+        factor, clipped = 1.0, _NONNEGATIVE in self._shapes
         if clipped and not self._density:
-            moved += max(0.0, -low)
+            moved += max(0.0, -enclose()[0])
         if _NORMALIZED in self._shapes:
+            low, high = enclose()
             factor = 1 / (_mean(bernstein, clipped) * self._volume)
             moved += OUTWARD * abs(factor - 1) * (max(0.0, high) if clipped else max(-low, high))
         return factor, moved
@@ -520,7 +547,7 @@ class ShapedSynopsis(Synopsis):
         self._shapes = shapes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_received, (self.url, self._shapes, self.metadata["release_id"]))
+        return (_received, (self._unshaped, self._shapes))
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, {', '.join(self._shapes)}>"
@@ -531,7 +558,7 @@ class ShapedSynopsis(Synopsis):
         return {**self._store.attributes, "post_processing": list(self._shapes)}
 
     @cached_property
-    def arrays(self) -> tuple[ReleasedArray, ...]:
+    def arrays(self) -> tuple[ShapedArray, ...]:
         """What was released, shaped, in the order of the combination."""
         domain, density = self.domain, self.meaning == "density"
         return tuple(
@@ -539,6 +566,12 @@ class ShapedSynopsis(Synopsis):
             for facts in functions_of(self.metadata)
             for name in facts["arrays"]
         )
+
+    def promises(self, largest: float | None = None) -> Promises:
+        """Return those of `Synopsis`; any database's is wider by how far the function was moved."""
+        found = super().promises(largest)
+        moved = self.combination.error([one.moved for one in self.arrays])
+        return replace(found, any_database=found.any_database + moved)
 
     def __call__(self, points: Points, h: Order = None, *, method: str = "bernstein") -> Any:
         """Evaluate the shaped function; see `Synopsis`.
@@ -549,10 +582,12 @@ class ShapedSynopsis(Synopsis):
             As for a `Synopsis`; for ``method="nearest"``, which has no polynomial to shape; and
             where "normalized" is asked of released values that have no positive integral.
         """
+        if method == "nearest" and self._shapes == tuple(self._store.attributes.get("shapes", ())):
+            return self._unshaped(points, h, method=method)
         if method != "bernstein":
             raise SpecError(
-                f'method = "{method}": only the polynomial is shaped. Leave it out, or ask the '
-                "synopsis itself"
+                f'method = "{method}": only the polynomial is shaped. Leave it out, or ask '
+                'shaped("plain")'
             )
         return super().__call__(points, h)
 
@@ -580,6 +615,6 @@ class ShapedSynopsis(Synopsis):
 
 
 @lru_cache(maxsize=4)
-def _received(url: str, shapes: tuple[str, ...], release_id: str) -> ShapedSynopsis:
+def _received(unshaped: Synopsis, shapes: tuple[str, ...]) -> ShapedSynopsis:
     """One for all blocks that a worker evaluates: the integral takes longer than a block may."""
-    return ShapedSynopsis(arrived(url, release_id), shapes)
+    return ShapedSynopsis(unshaped, shapes)

@@ -11,9 +11,9 @@ import resource
 import stat
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import cache, lru_cache
+from functools import cache
 from html import escape
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -208,27 +208,7 @@ def source_digest(name: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-# --- Threads of linear algebra, and versions
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """Let linear algebra take one thread within: for small matrices the others only wait.
-
-    Examples
-    --------
-    >>> with one_thread():
-    ...     pass
-    """
-    limits: AbstractContextManager[Any] = _controller(len(sys.modules)).limit(limits=1)
-    return limits
-
-
-@lru_cache(maxsize=1)  # to look for the libraries takes milliseconds; modules may load more
-def _controller(modules: int) -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    del modules
-    return ThreadpoolController()
+# --- Versions
 
 
 @cache  # metadata takes a millisecond to read

@@ -28,7 +28,7 @@ from dbern.counting.measurement import (
     most_rows,
     random_privacy,
 )
-from dbern.counting.passes import Accumulator, Counters
+from dbern.counting.passes import Accumulator, Counters, one_thread
 from dbern.data.domain import Domain
 from dbern.data.frames import Frame, frame_of
 from dbern.data.objects import is_url
@@ -60,7 +60,6 @@ from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, named
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
-from dbern.system import one_thread
 from dbern.targets.bandwidths import unit_notes
 from dbern.targets.base import Way
 from dbern.types import FloatArray

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
+from dbern.counting.passes import one_thread
 from dbern.errors import SpecError
 from dbern.planning.choose import Candidate, candidates
 from dbern.planning.planner import (
@@ -21,7 +22,7 @@ from dbern.planning.planner import (
 from dbern.planning.plans import ReleasePlan, spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.families import ADVANCED, PAPER
-from dbern.system import Progress, one_thread, silent
+from dbern.system import Progress, silent
 
 _STEPS = 14
 _MOST_OPTIONS = 20  # certified, each as a plan is: a fraction of a second

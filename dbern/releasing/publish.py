@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dbern.counting.measurement import Measurement
+from dbern.counting.passes import one_thread
 from dbern.data.storage import place_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
@@ -28,7 +29,7 @@ from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
 from dbern.strategies.base import Lattice, Slab
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.writer import Component, SynopsisWriter
-from dbern.system import Progress, one_thread, version_of
+from dbern.system import Progress, version_of
 from dbern.types import Int64Array
 
 

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from threadpoolctl import threadpool_limits
 
 from dbern.combination import Answer
 from dbern.data.columns import as_floats, check_kind, is_number, is_time
@@ -26,7 +27,7 @@ from dbern.errors import ReleaseError, SpecError
 from dbern.synopsis.evaluate import available_cores
 from dbern.synopsis.points import Order
 from dbern.synopsis.reader import Synopsis
-from dbern.system import Progress, one_thread, silent
+from dbern.system import Progress, silent
 from dbern.types import FloatArray
 
 _BATCH_ROWS = 1 << 16
@@ -330,7 +331,7 @@ def _answered(evaluate: _Evaluate, batches: Iterator[pa.RecordBatch]) -> Iterato
     """Evaluate batches on all cores, a few ahead of the writer, in order."""
     cores = available_cores()
     waiting: deque[Future[pa.RecordBatch]] = deque()
-    with one_thread(), ThreadPoolExecutor(cores) as pool:
+    with threadpool_limits(1), ThreadPoolExecutor(cores) as pool:
         for batch in batches:
             waiting.append(pool.submit(evaluate, batch))
             if len(waiting) > 2 * cores:

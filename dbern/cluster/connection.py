@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from dbern.cluster.plain import answer, opened, shown
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
 from dbern.planning.plans import Cost
-from dbern.system import Progress, memory_limit, silent
+from dbern.system import Progress, memory_limit, silent, version
 
 if TYPE_CHECKING:
     from distributed import Client, Security

@@ -23,7 +23,7 @@ import numpy as np
 
 from dbern.cluster.connection import at_work, computed, scheduler_there, submitted, threads
 from dbern.cluster.plain import Outcome, opened, packed, printed, unpacked
-from dbern.counting.passes import Counters, Portion, Reading, StoppedError, TableReading, one_thread
+from dbern.counting.passes import Counters, Portion, Reading, StoppedError, TableReading
 from dbern.data.parquet import FileFacts, UnreadableFileError, each, file_facts, footer_tag
 from dbern.errors import (
     DbernError,
@@ -38,7 +38,7 @@ from dbern.planning.plans import task_rows
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.strategies.base import Slab
-from dbern.system import Progress
+from dbern.system import Progress, one_thread
 from dbern.types import Int64Array
 
 if TYPE_CHECKING:

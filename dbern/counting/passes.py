@@ -25,16 +25,12 @@ distinct records, whatever the data, and the salt is drawn after the data was fi
 from __future__ import annotations
 
 import itertools
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.data.frames import table_batches
@@ -422,24 +418,6 @@ class Gathering(Pass):
 
 
 # --- How workers count
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """Let linear algebra take one thread within: tasks and small matrices have no use for more.
-
-    Examples
-    --------
-    >>> with one_thread():
-    ...     pass
-    """
-    limits: AbstractContextManager[Any] = _controller(len(sys.modules)).limit(limits=1)
-    return limits
-
-
-@lru_cache(maxsize=1)  # to look for the libraries takes milliseconds; modules may load more
-def _controller(modules: int) -> ThreadpoolController:
-    del modules
-    return ThreadpoolController()
 
 
 class StoppedError(Exception):

@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 
 from dbern.data.columns import as_floats, check_kind, ids_as, may_be_text, of_text
 from dbern.data.domain import Column
-from dbern.data.objects import identity, is_url, matching, open_file
+from dbern.data.objects import identity, matching, open_file
 from dbern.errors import EnvironmentRefusedError, ExhaustedError, SpecError, exhausted
-from dbern.system import memory_limit
+from dbern.system import is_url, memory_limit
 from dbern.types import FloatArray
 
 # --- The files that a source names, with a bound on how far a search goes

@@ -28,7 +28,7 @@ from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bins import DEGREES, BinnedStrategy, axis_bins
 from dbern.strategies.gram import GramStrategy, lattice_spectrum
 from dbern.strategies.spectral import SpectralStrategy, axis_spectrum
-from dbern.system import keep, kept, version_of
+from dbern.system import keep, kept, version
 
 Way: TypeAlias = tuple[Any, tuple[int, ...], NoiseFamily]
 """Strategy, order and noise of a measurement."""
@@ -125,7 +125,7 @@ def key_of(spec: ReleaseSpec, n: int) -> str:
     content = spec.model_dump(mode="json")
     facts = {name: {key: value for key, value in section.items() if key not in _APART.get(name, ())}
              for name, section in content.items()}  # fmt: skip
-    text = json.dumps([n, facts, version_of("numpy"), *_code()], sort_keys=True)
+    text = json.dumps([n, facts, version("numpy"), *_code()], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -135,7 +135,7 @@ def _code() -> list[Any]:
     root = Path(__file__).parents[1]
     files = [(path, path.stat()) for path in sorted(root.rglob("*.py"))]
     times = [(str(path.relative_to(root)), one.st_size, one.st_mtime_ns) for path, one in files]
-    return [version_of("dbern"), times]
+    return [version("dbern"), times]
 
 
 def found_again(

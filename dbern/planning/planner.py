@@ -28,10 +28,9 @@ from dbern.counting.measurement import (
     most_rows,
     random_privacy,
 )
-from dbern.counting.passes import Accumulator, Counters, one_thread
+from dbern.counting.passes import Accumulator, Counters
 from dbern.data.domain import Domain
 from dbern.data.frames import Frame, frame_of
-from dbern.data.objects import is_url
 from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.errors import SpecError
 from dbern.planning.asked import Questions
@@ -60,6 +59,7 @@ from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, named
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
+from dbern.system import is_url, one_thread
 from dbern.targets.bandwidths import unit_notes
 from dbern.targets.base import Way
 from dbern.types import FloatArray

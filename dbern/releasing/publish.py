@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from dbern.counting.measurement import Measurement
-from dbern.counting.passes import one_thread
 from dbern.data.storage import place_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
@@ -29,7 +28,7 @@ from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
 from dbern.strategies.base import Lattice, Slab
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.writer import Component, SynopsisWriter
-from dbern.system import Progress, version_of
+from dbern.system import Progress, one_thread, version
 from dbern.types import Int64Array
 
 
@@ -160,7 +159,7 @@ def _attributes(
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "dbern_version": version_of("dbern"),
+        "dbern_version": version("dbern"),
         "name": plan.name,
         "created": reservation.created,
         "dataset": reservation.dataset,
@@ -169,6 +168,7 @@ def _attributes(
         "target": {
             "kind": spec.learner.kind,
             **_given(spec),
+            **spec.learner.taken(plan.components[0].counting),
             **(choice or {}),
             **spec.learner.identity(),
             "normalizer" if plan.protection.private_rows else "n": plan.n,

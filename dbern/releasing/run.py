@@ -36,10 +36,9 @@ from dbern.cluster.connection import (
 from dbern.cluster.graph import Piece, add_up, centers, share_out
 from dbern.counting.passes import Counters
 from dbern.data.frames import Frame, write_spool
-from dbern.data.objects import is_url
 from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, unlocked
 from dbern.data.storage import failures_told, is_published, place_at
-from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
+from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError, needed
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
 from dbern.ledger.secrets import RunRecord
 from dbern.ledger.values import PENDING
@@ -51,7 +50,7 @@ from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.releasing.publish import publish
 from dbern.synopsis.reader import Synopsis, open_synopsis
 from dbern.synopsis.writer import SynopsisWriter, check_output, discard
-from dbern.system import Progress, silent, version_of
+from dbern.system import Progress, is_url, silent, version
 
 if TYPE_CHECKING:
     from dbern.cluster.graph import Client
@@ -89,9 +88,7 @@ class Journal:
         }
         self._tell = progress
         self._shares: dict[str, int] = {}
-        record.add(
-            event="run", dbern=version_of("dbern"), host=platform.node(), process=os.getpid()
-        )
+        record.add(event="run", dbern=version("dbern"), host=platform.node(), process=os.getpid())
         record.add(event="done", stage="planning and reserving", seconds=round(planning, 6))
         self.say("run", state=reservation.state.value)
 
@@ -128,12 +125,8 @@ def _span(name: str, whose: dict[str, str]) -> AbstractContextManager[object]:
     """A span of OpenTelemetry, where it is installed and asked for: a duration is private."""
     if os.environ.get("DBERN_SPANS") != "private":
         return nullcontext()
-    try:
+    with needed("DBERN_SPANS: needs OpenTelemetry. Install opentelemetry-sdk, or unset it."):
         from opentelemetry import trace
-    except ImportError:
-        raise EnvironmentRefusedError(
-            "DBERN_SPANS: OpenTelemetry is not installed. Install opentelemetry-sdk, or unset it."
-        ) from None
     return trace.get_tracer("dbern").start_as_current_span(  # type: ignore[no-any-return] # untyped
         name, attributes=whose, record_exception=False, set_status_on_exception=False
     )
@@ -314,7 +307,7 @@ def _reserve(
         request = replace(
             request,
             inputs=_inputs(files, spec) if frame is None else _inputs_of_frame(planned),
-            plan={"dbern_version": version_of("dbern"), **planned.to_dict()},
+            plan={"dbern_version": version("dbern"), **planned.to_dict()},
             rho=planned.rho,
             gamma=planned.random_dp.gamma if planned.random_dp else None,
         )
@@ -365,10 +358,10 @@ def _stored_plan(reservation: Reservation) -> ReleasePlan:
     """The plan that was reserved, which only the version that made it may carry out."""
     content = dict(reservation.plan)
     planned_by = content.pop("dbern_version")
-    if planned_by != version_of("dbern"):
+    if planned_by != version("dbern"):
         raise EnvironmentRefusedError(
             f"release {reservation.name} was planned by dbern {planned_by}, and this is "
-            f"{version_of('dbern')}. Finish it with that version, or abandon it"
+            f"{version('dbern')}. Finish it with that version, or abandon it"
         )
     return ReleasePlan.from_dict(content)
 

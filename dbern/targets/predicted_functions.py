@@ -19,12 +19,12 @@ import numpy as np
 
 from dbern.bernstein.basis import iterated_basis
 from dbern.combination import Combination
-from dbern.counting.passes import one_thread
 from dbern.erm.losses import Loss
 from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures
 from dbern.privacy.accuracy import public_stream, uniform
 from dbern.privacy.families import covariance_of
 from dbern.strategies.approximation import released_translates
+from dbern.system import one_thread
 from dbern.targets.base import Way
 from dbern.targets.predictions import (
     FEW,

@@ -20,7 +20,7 @@ from dbern.data.parquet import BATCH_ROWS, READERS, FileFacts, reading_bytes
 from dbern.planning.asked import told_width
 from dbern.planning.choose import Problem
 from dbern.planning.spec import ReleaseSpec, described
-from dbern.planning.tuning import restored
+from dbern.planning.tuning import renamed, restored
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.contract import Sensitivity, array_names
 from dbern.privacy.families import NoiseFamily, family_of, noise_law
@@ -303,20 +303,24 @@ class ReleasePlan:
     def rho(self) -> Fraction | None:
         """What the release costs in zCDP: its planned laws' rhos together; half epsilon squared.
 
-        The latter where there is no delta, and for each part where one is a promise; None where the
-        guarantee is an (epsilon, delta) only.
+        The latter where there is no delta, and for each part where one is a promise: of bins that
+        may be released in each other's place the most. None where the guarantee is an (epsilon,
+        delta) only.
         """
-        promised = any(one.promise for one in self.components)
-        if not self.charge.delta and not promised:
+        shares = [Fraction(one.promise["share"]) for one in self.components if one.promise]
+        if not self.charge.delta and not shares:
             return pure_rho(self.charge.epsilon)
-        rhos = [self._rho_of(one) for one in self.components]
+        left = 1 - sum(shares, Fraction(0))
+        rhos = [self._rho_of(one, left) for one in self.components if not one.promise]
         known = [one for one in rhos if one is not None]
-        return rho_above(sum(known, Fraction(0))) if len(known) == len(rhos) else None
+        if len(known) < len(rhos):
+            return None
+        told = [pure_rho(self.charge.epsilon * share) for share in shares]
+        return rho_above(sum([*told, max(known)] if told else known, Fraction(0)))
 
-    def _rho_of(self, one: PlannedMeasurement) -> Fraction | None:
-        tune = sum(Fraction(each.promise["share"]) for each in self.components if each.promise)
-        if one.promise or not self.charge.delta:
-            return pure_rho(self.charge.epsilon * (tune if one.promise else 1 - tune))
+    def _rho_of(self, one: PlannedMeasurement, share: Fraction) -> Fraction | None:
+        if not self.charge.delta:
+            return pure_rho(self.charge.epsilon * share)
         law_rho = family_of(one.noise.law).rho
         return law_rho(one.noise.law) if law_rho else None
 
@@ -332,15 +336,15 @@ class ReleasePlan:
 
     def measurements(self, spec: ReleaseSpec) -> tuple[Measurement, ...]:
         """What the components measure: what the learner releases, and what tells of its error."""
-        own, first = spec_for_rows(spec, self.n).components, self.components[0]
-        return (
-            *own,
-            *(
-                restored(own[0], first.strategy, first.h, one.promise, spec.tune)
-                for one in self.components
-                if one.promise
-            ),
+        own = spec_for_rows(spec, self.n).components
+        bins = {one.name: one for one in self.components}
+        others = (
+            restored(own[0], bins[one.promise["bins"]], one)
+            if one.promise
+            else renamed(own[0], one.name)
+            for one in self.components[len(own) :]
         )
+        return *own, *others
 
     def counters(self, spec: ReleaseSpec) -> Counters:
         """The planned sums over records."""
@@ -514,7 +518,7 @@ def _sure(plan: ReleasePlan, sure: Certificate) -> str:
 def _guarantee(plan: ReleasePlan) -> str:
     if plan.rho is None:
         return "by advanced composition: no rho is known, a zcdp account cannot pay"
-    parts = ", half the squares of both parts" if len(plan.components) > 1 else ""
+    parts = ", half the squares of its parts" if len(plan.components) > 1 else ""
     promised = any(one.promise for one in plan.components)
     pure = "" if plan.charge.delta else parts if promised else ", half epsilon squared"
     return f"rho = {float(plan.rho):.6g} in zCDP{pure}"

@@ -311,7 +311,7 @@ def test_bins_that_were_chosen_for_something_else_are_not_exchanged():
 @pytest.mark.parametrize(("changes", "message"), [
     ({"mechanism": {"tune": "0.6"}}, "mechanism.tune: is 0.6, a share of epsilon, and at most 1/2"),
     ({"mechanism": {"tune": 0.02}}, 'mechanism.tune: .*Write tune = "0.02"'),
-    ({"target": {"bandwidth": "auto"}}, "mechanism.tune: a promise for these data is for one sum"),
+    ({"target": {"bandwidth": "auto"}}, "kernels that it is counted with, and .* after the noise"),
     ({"target": {"kind": "nadaraya-watson"},
       "data": {"response": {"column": "z", "bounds": [0.0, 1.0]}}}, "releases another"),
 ])  # fmt: skip

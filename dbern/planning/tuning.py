@@ -77,9 +77,8 @@ from dbern.bernstein.basis import (
 )
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import PROMISE_SHARE, told_error
-from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator, Errors, Memory, Pass
-from dbern.data.domain import Column
+from dbern.counting.measurement import DerivedAccumulator, Measurement
+from dbern.counting.passes import Accumulator, Errors, Memory
 from dbern.errors import SpecError
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
@@ -126,9 +125,14 @@ def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> tupl
             'tune = "0.02"'
         )
     one = components[0]
-    alone = len(components) == 1 and one.unsigned and one.binned and not one.candidates
-    resolved = one.for_rows or one.for_charge or one.for_lattice or one.one_lattice
-    if not alone or resolved or not 1 <= len(one.kernels) <= MOST_AXES:
+    alone = len(components) == 1 and one.unsigned and one.binned
+    if alone and (one.candidates or one.for_rows or one.for_charge):
+        raise SpecError(
+            "mechanism.tune: a promise for these data is proved for the kernels that it is counted "
+            'with, and bandwidth = "auto" chooses them after the noise. Write numbers as its '
+            'bandwidth, or tune = "0"'
+        )
+    if not alone or one.for_lattice or one.one_lattice or not 1 <= len(one.kernels) <= MOST_AXES:
         raise SpecError(
             f"mechanism.tune: a promise for these data is for one sum of kernels without signs on "
             f'up to {MOST_AXES} axes, and "{kind}" releases another. Write tune = "0", or kind = '
@@ -339,10 +343,10 @@ def _sup(coefficients: FloatArray, degree: int) -> float:
 
 
 @dataclass(frozen=True)
-class MissedAccumulator(Accumulator):
+class MissedAccumulator(DerivedAccumulator):
     """T/W of finer bins, the largest over outputs: see the top of the module.
 
-    Parameters
+    Attributes
     ----------
     inner : Accumulator
         Of the finer bins.
@@ -350,35 +354,9 @@ class MissedAccumulator(Accumulator):
         How many of them.
     """
 
-    inner: Accumulator
     outputs: int
     finer: Finer
     strategy: Entries
-
-    @property
-    def passes(self) -> int:
-        """Those of the bins."""
-        return self.inner.passes
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Those of the bins."""
-        return self.inner.columns
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        """That of the bins."""
-        return self.inner.counting
-
-    @property
-    def description(self) -> str:
-        """Those of the bins."""
-        return self.inner.description
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the bins."""
-        return self.inner.shape
 
     @cached_property
     def errors(self) -> Errors:
@@ -409,10 +387,6 @@ class MissedAccumulator(Accumulator):
         nodes = math.prod(len(one) for one, _ in self.finer.bases)
         size = self.finer.finer.layout.size
         return replace(found, tables=found.tables + 8 * (4 * size + 4 * min(nodes, 1 << 22)))
-
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> Pass:
-        """Begin a pass of the bins."""
-        return self.inner.begin(state, salt, index)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """T/W, one number."""

@@ -70,8 +70,8 @@ def test_a_perturbed_objective_has_the_same_bytes_for_one_charge(perturbed, plac
     [(f"{points.STAGING}.put", 1, "after"), (f"{points.STAGING}.seal", 1, "after"),
      (f"{LEDGER}.spend", 1, "after"), ("dbern.releasing.publish:privatize", 1, "after"),
      ("dbern.releasing.publish:privatize", 2, "after"),
-     ("dbern.releasing.publish:privatize", 3, "after"),  # now bins are chosen
-     ("dbern.releasing.publish:privatize", 4, "before"),
+     ("dbern.releasing.publish:privatize", 3, "before"),  # bins are chosen now
+     ("dbern.releasing.publish:privatize", 3, "after"),
      ("dbern.releasing.publish:privatize", 4, "after"), (f"{WRITER}.begin", 1, "after"),
      (f"{WRITER}.write", 2, "after"), (f"{WRITER}.finish", 1, "before")],
 )  # fmt: skip

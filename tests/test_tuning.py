@@ -15,7 +15,7 @@ from strategies import sections
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
-from dbern.certificate import PROMISE_SHARE, told_error
+from dbern.certificate import told_error
 from dbern.errors import IntegrityError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
@@ -117,11 +117,10 @@ def test_no_replaced_record_moves_the_number_by_more_than_is_charged(one):
 def test_a_number_and_its_rest_bound_what_bins_miss_of_any_database(one):
     """Without the rest it does not: what finer bins miss counts."""
     spec, plan = one
-    law, own = plan.components[1].noise.law, plan.components[0]
+    own = plan.components[0]
     finer, facts = _told_by(spec.components[0], own.strategy, own.h, math.inf, ["density"])
     y, rng, short = np.linspace(0, 1, 201), np.random.default_rng(0), 0
     basis = bernstein_basis(y, 20) @ own.strategy.matrices(own.h)[0]
-    noise = told_error(law, 0.0, {"factor": facts["factor"], "rest": 0.0}, Fraction(1, 4))
     for x in (*np.linspace(0, 1, 41)[:, None], rng.random(40), rng.beta(9, 9, 99), np.zeros(0)):
         kernel = np.exp(-np.square((y[:, None] - x) / 0.2) / 2) / (0.2 * np.sqrt(2 * np.pi))
         bins = bin_matrix(x, own.maps[0].cells, own.maps[0].degree)
@@ -129,7 +128,7 @@ def test_a_number_and_its_rest_bound_what_bins_miss_of_any_database(one):
         fine = finer.finer.bins[0]
         counted = bin_matrix(x, fine.cells, fine.degree).sum(axis=0) / max(1, len(x))
         number = finer.missed(counted) / finer.bound
-        promised = told_error(law, number, facts, Fraction(1, 4)) - noise
+        promised = told_error(number, facts)
         assert missed <= promised <= 1.3 * missed + 2.5 * facts["rest"]
         short += missed > facts["factor"] * number
     assert short > 0
@@ -229,7 +228,8 @@ def test_a_plan_says_what_it_costs_and_what_it_is_worth(one):
     )
     assert "\npromise      approximation <= " in text
     assert "half the squares of its parts" in text
-    assert plan.outlook.these_data < free.outlook.these_data
+    of_many = [planned(n=20_000, tune=tune)[1].outlook.these_data for tune in ("0.02", "0")]
+    assert of_many[0] < of_many[1]
     assert "promise" not in free.to_dict()["components"][0]
     assert "tune" not in spec_of(tune="0").identity()["mechanism"]
     assert spec_of().identity()["mechanism"]["tune"] == "0.1"
@@ -258,18 +258,18 @@ def test_other_bins_are_released_where_they_err_less_for_sure(axes, told, best):
 
 
 def test_a_promise_holds_whichever_bins_are_chosen(one):
-    """Each number is wrong with its part of beta: of the noise and of nothing else."""
+    """A number's noise takes part in the choice: that of each has its part of beta."""
     spec, plan = one
-    numbers, beta = numbers_of(spec, plan), Fraction(1, 400)
-    bins = {planned.name: planned for planned in plan.components}
-    assert len(numbers) > 1
-    for number, _ in numbers:
-        own, law = bins[number.promise["bins"]], number.noise.law
-        _, alone = _told_by(spec.components[0], own.strategy, own.h, own.certificate.noise, ["a"])
-        for released in (0.0, 0.3):
-            least = told_error(law, released, alone, beta / len(numbers))
-            found = told_error(law, released, number.promise, beta)
-            assert least <= found <= 1.001 * least
+    x = np.full(1000, 0.437)
+    synopsis = synopsis_of(spec, plan, centers(spec, plan, {"x": x}), bytes(32))
+    own, *others = synopsis.metadata["components"]
+    alone = synopsis_of(spec, plan, centers(spec, plan, {"x": x}), bytes(32))
+    facts = {**alone.metadata, "components": [own, others[-1]]}
+    alone._store.attributes = {**alone._store.attributes, **facts}
+    half = Fraction(own["certificate"]["beta"]).limit_denominator(1000) / len(others)
+    assert len(others) > 1
+    assert synopsis.bound().noise > alone.bound().noise
+    assert synopsis.bound().noise == pytest.approx(alone.bound(beta=str(half)).noise, rel=1e-9)
 
 
 def preference(spec, plan, columns, key=bytes(32)):
@@ -398,8 +398,8 @@ def test_no_promise_is_exceeded_more_often_than_it_says(kind, axes):
         for basis in functions[whose]:
             values = np.tensordot(values, basis, axes=(0, 1))
         told_of = float(released(integers, number, key, number.name)[0])
-        beta, errors = Fraction(1, 20) * PROMISE_SHARE, number.lattice_error + number.released_error
-        promised = told_error(number.noise.law, told_of + errors, number.promise, beta)
+        errors = number.lattice_error + number.released_error
+        promised = told_error(told_of + errors, number.promise)
         promised = min(promised, own.certificate.approximation)
         rest = sure[whose].rounding + sure[whose].noise
         found.append((np.abs(values - truth).max(), promised + rest))

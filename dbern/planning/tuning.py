@@ -28,12 +28,13 @@ compose: ``tune epsilon`` and ``(1 - tune) epsilon``, in zCDP half the squares o
 
 *Between nodes.* g is a polynomial in y but for a tail; nodes of its degree enclose it
 (`dbern.certificate.enclose`). With f their factor, l what the tails add (bins sum to one at most)
-and s the noise's scale, with probability ``1 - beta``
+and X the number's noise,
 
-    ``|F(y) - sum_j a_j(y) c_j| <= f W (T'/W + s ln(1 / (2 beta)) + errors) + l + w'``
+    ``|F(y) - sum_j a_j(y) c_j| <= f W (T'/W - X + errors) + l + w'``
 
-at every y at once, T' what is released: only noise from above makes it wrong. It holds for the
-operator a that T was computed with, and no other.
+at every y at once, T' what is released: only X below zero makes it wrong without X, and X is
+bounded together with the noise of the bins (`dbern.synopsis.bands`). It holds for the operator a
+that T was computed with, and no other.
 
 *Which bins are released.* A plan may offer m bins: its own, and those that it would choose were no
 records, or all of them, in one place. Each has a number of its own, with a share q_c of what tune
@@ -51,9 +52,9 @@ add up (Bun, Steinke 2016, lemma 2.3). Bins that are not chosen have no noise an
 nowhere.
 
 *What holds after the choice.* The noise of the bins of c is independent of t, so their quantiles
-hold for whatever c(t) is. The promise that a number makes has to hold for whichever is chosen: with
-``s ln m`` more, rounded up to granules, the noise of a number exceeds it with probability
-``beta / m``, as its tail is geometric, and that of any one of them with beta at most.
+hold for whatever c(t) is. X is not: it takes part in the choice. So a reader bounds it together
+with the noise of the bins at ``beta / m`` (`Promised.among`): then the bounds of all m candidates
+hold at once with probability ``1 - beta``, that of the chosen among them.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ from dbern.bernstein.basis import (
     local_weights,
 )
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certificate import PROMISE_SHARE, told_error
+from dbern.certificate import noise_bound
 from dbern.counting.measurement import DerivedAccumulator, Measurement
 from dbern.counting.passes import Accumulator, Errors, Memory
 from dbern.errors import SpecError
@@ -153,17 +154,14 @@ def tune_notes(share: Fraction, planned: Sequence[Any]) -> Iterator[str]:
     names = [one.name for one in planned if not one.promise]
     if len(names) > 1:
         yield f"one of {', '.join(names)} is released: which, the released numbers tell"
-    beta = Fraction(own.certificate.beta) * PROMISE_SHARE
-    errors = number.lattice_error + number.released_error
-    told = told_error(number.noise.law, errors, number.promise, beta)
-    if told >= own.certificate.approximation:
+    if number.promise["factor"] * number.noise.scale >= own.certificate.approximation:
         yield (
             f"WARNING: tune = {float(share):g} tells nothing: the noise of the number alone is "
             'more than the bins miss of any database. Write a larger tune, or tune = "0"'
         )
 
 
-def renamed(one: Measurement, name: str) -> Measurement:
+def _renamed(one: Measurement, name: str) -> Measurement:
     """Return a sum of kernels without signs under another name."""
     return replace(one, name=name, counted_in=name)
 
@@ -457,18 +455,18 @@ class Offer:
 
     def told(self, noise: Any, share: Fraction, among: int) -> dict[str, Any]:
         """Return facts of the number with its noise, one of `among`: see the top of the module."""
-        granules = math.ceil(OUTWARD * math.log(among) * noise.scale / noise.granularity)
-        rest = OUTWARD * (self.facts["rest"] + self.most * granules * noise.granularity)
-        paid, maps = decimal_text(share * self.part), self.bins.maps
-        facts, sure = {**self.facts, "rest": rest}, self.bins.certificate
-        least = told_error(noise.law, 0.0, facts, Fraction(sure.beta) * PROMISE_SHARE) + sure.noise
+        paid, bins, sure = decimal_text(share * self.part), self.bins, self.bins.certificate
+        beside = noise.law, self.most / bins.unit
+        beta = Fraction(sure.beta) / (among * bins.outputs)
+        least = noise_bound(bins.strategy, bins.h, bins.noise.law, beta, beside)
         return {
-            **facts,
-            "least": least,
+            **self.facts,
+            "among": among,
+            "least": self.facts["rest"] + bins.unit * least,
             "share": paid,
             "bins": self.bins.name,
-            "cells": [one.cells for one in maps],
-            "degree": maps[0].degree,
+            "cells": [one.cells for one in bins.maps],
+            "degree": bins.maps[0].degree,
         }
 
 
@@ -494,7 +492,7 @@ def offers(
     bins = [own]
     if not (settings.certified or settings.questions):  # for which the plan has chosen them
         for name, crowd in _CROWDS.items():
-            other = renamed(one, f"{one.name}_{name}")
+            other = _renamed(one, f"{one.name}_{name}")
             bins.append(plan(other, settings, *choose(other, replace(settings, crowd=crowd))))
     moved = one.sensitivity(own[0].strategy, 1, True).value / settings.n
     scale = moved / float(settings.charge.epsilon * settings.tune)
@@ -527,8 +525,7 @@ def _shared(made: Sequence[Offer], scale: float) -> list[Offer]:
 
     def told(offer: Offer, missed: float) -> Told:
         sure, unsure = offer.bins.certificate, offer.most * scale / float(offer.part)
-        level = math.log(len(made) / (2 * sure.beta * PROMISE_SHARE))
-        least = sure.noise + unsure * level + offer.facts["rest"]
+        least = sure.noise + unsure + offer.facts["rest"]  # about what both exceed seldom
         return Told(offer.facts["noise"], missed, unsure, least)
 
     axes = len(own.finer.h)  # whatever is told, finer bins may be best where the plan's own miss
@@ -628,8 +625,11 @@ def _told_by(
     }
 
 
-def restored(one: Measurement, bins: Any, number: Any) -> Measurement:
-    """Return the measurement that a plan has made of a number that tells of bins."""
-    times, lattice = number.promise["how"]
+def restored(one: Measurement, planned: Any, components: Sequence[Any]) -> Measurement:
+    """Return the measurement of other bins that are planned, or of a number that tells of some."""
+    if not planned.promise:
+        return _renamed(one, planned.name)
+    (bins,) = (each for each in components if each.name == planned.promise["bins"])
+    times, lattice = planned.promise["how"]
     finer = Finer.of(one.kernels, bins.strategy, bins.h, (times, lattice))
-    return promised(one, finer, Fraction(number.promise["share"]), number.name)
+    return promised(one, finer, Fraction(planned.promise["share"]), planned.name)

@@ -327,13 +327,10 @@ def _rows(bound: Bound, protection: Protection) -> Bound:
 
 
 @dataclass(frozen=True)
-class NormalizedAccumulator(Accumulator):
-    """An accumulator for the most rows, m, whose values are over the normalizer n instead."""
+class DerivedAccumulator(Accumulator):
+    """What counts as another accumulator does, and finishes otherwise."""
 
     inner: Accumulator
-    strategy: Strategy | Entries
-    protection: Protection
-    n: int
 
     @property
     def passes(self) -> int:
@@ -370,6 +367,19 @@ class NormalizedAccumulator(Accumulator):
         """That of the accumulator."""
         return self.inner.shape
 
+    def begin(self, state: Int64Array, salt: bytes, index: int) -> Pass:
+        """Begin a pass of the accumulator."""
+        return self.inner.begin(state, salt, index)
+
+
+@dataclass(frozen=True)
+class NormalizedAccumulator(DerivedAccumulator):
+    """An accumulator for the most rows, m, whose values are over the normalizer n instead."""
+
+    strategy: Strategy | Entries
+    protection: Protection
+    n: int
+
     @property
     def errors(self) -> Errors:
         """Of a replaced record or half of it for each row of a unit; norms are over all databases.
@@ -386,10 +396,6 @@ class NormalizedAccumulator(Accumulator):
             float_norms=(floats_l1, floats_l2),
             value_bound=OUTWARD * scale * one.value_bound,
         )
-
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> Pass:
-        """Begin a pass of the accumulator."""
-        return self.inner.begin(state, salt, index)
 
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Values over n."""

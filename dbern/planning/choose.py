@@ -114,7 +114,8 @@ class Problem:
     """What is known before choosing; `k` and `h` where the spec gives them.
 
     `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
-    meets the largest move of one times the root of the number of values.
+    meets the largest move of one times the root of the number of values. `crowd` is `share` where
+    it is given.
     `to_beat` is an error: of candidates that reach it, bounds from below stand for what is
     predicted.
     """
@@ -131,6 +132,7 @@ class Problem:
     largest_lattice: int
     to_beat: float = math.inf
     questions: Questions | None = None
+    crowd: float | None = None
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -140,7 +142,8 @@ class Problem:
     @property
     def share(self) -> float:
         """Of the records that are taken to be in one place."""
-        return _WORST_SHARE if self.reference is None else _LEAST_WORST_SHARE
+        usual = _WORST_SHARE if self.reference is None else _LEAST_WORST_SHARE
+        return usual if self.crowd is None else self.crowd
 
     @property
     def kinked(self) -> bool:

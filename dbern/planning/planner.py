@@ -52,8 +52,8 @@ from dbern.planning.plans import (
 )
 from dbern.planning.predicted import Reference
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.tuning import promised, told_by, tune_notes
-from dbern.privacy.budget import Budget, decimal_text
+from dbern.planning.tuning import offers, tune_notes
+from dbern.privacy.budget import Budget
 from dbern.privacy.contract import Contract, Sensitivity, require_one_charge
 from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, named
 from dbern.privacy.mechanism import Noise
@@ -166,8 +166,11 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     found = [plan_measurement(one, settings, *chosen_ways[one.name]) for one in measurements]
     functions = [one for one, _ in found]
     if spec.tune:
-        found.append(_plan_promise(measurements[0], functions[0], settings))
+        how = choose, plan_measurement, problem_of
+        found += offers(measurements[0], found[0], settings, *how)
     planned = tuple(one for one, _ in found)
+    others = [[one] for one in planned[len(functions) :] if not one.promise]
+    certificates = [whole_certificate(spec.combination, one) for one in (functions, *others)]
     counters = Counters.of([one for _, one in found], spec.records, spec.protection.unit, n)
     ways = [
         Way(one, *chosen_ways[one.name][:2], plan.noise.law)
@@ -181,22 +184,26 @@ def _planned(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         protection=spec.protection,
         calibration="paper" if settings.family.by_function else "tight",
         components=planned,
-        certificate=whole_certificate(spec.combination, functions),
+        certificate=max(certificates, key=lambda one: one.total),
         cost=cost(counters, n, _listed(spec, files), remote=is_url(spec.data.source or "")),
-        notes=(*_notes(spec, n, ways), *_without_delta(measurements, settings, chosen_ways)),
+        notes=(
+            *_notes(spec, n, ways),
+            *tune_notes(spec.tune, planned),
+            *_without_delta(measurements, settings, chosen_ways),
+        ),
         random_dp=random_privacy(spec.components, spec.charge),
         outlook=outlook_of(
             list(zip(measurements, functions, strict=True)),
             spec.combination,
             spec.domain,
             lambda one: problem_of(one, settings, chosen_ways[one.name][2]),
-            planned[len(functions) :],
+            planned[len(functions) : len(functions) + 1],
         ),
     )
 
 
 def _notes(spec: ReleaseSpec, n: int, ways: Sequence[Way]) -> Iterator[str]:
-    """What the learner, its measurements, the axes and a promise have to say."""
+    """What the learner, its measurements and the axes have to say."""
     yield from spec.learner.notes(n)
     for way in ways:
         yield from way.measurement.notes
@@ -205,8 +212,6 @@ def _notes(spec: ReleaseSpec, n: int, ways: Sequence[Way]) -> Iterator[str]:
     for axis in spec.domain.lists:
         many = len(axis.categories)
         yield f"{axis.name}: {many} listed values; a record with another counts as missing"
-    if spec.tune:
-        yield from tune_notes(spec.tune)
 
 
 def whole_certificate(
@@ -265,6 +270,8 @@ class Settings:
         What the bins of rows are to answer, where that is more than the function.
     tune : Fraction
         The share of the budget that a promise for the data at hand pays.
+    crowd : float, optional
+        The share of the records that are taken to be in one place, if not the usual one.
     """
 
     families: tuple[NoiseFamily, ...]
@@ -280,6 +287,7 @@ class Settings:
     reference: Reference | None
     questions: Questions | None = None
     tune: Fraction = Fraction(0)
+    crowd: float | None = None
 
     @classmethod
     def of(cls, spec: ReleaseSpec, n: int, at_once: int) -> Settings:
@@ -362,16 +370,6 @@ def plan_measurement(
         entries=measurement.entries,
     )
     return planned, accumulator
-
-
-def _plan_promise(
-    measurement: Measurement, planned: PlannedMeasurement, settings: Settings
-) -> tuple[PlannedMeasurement, Accumulator]:
-    own: Any = planned.strategy
-    finer, facts = told_by(measurement, own, planned.h, planned.certificate.noise, planned.arrays)
-    one = promised(measurement, finer, settings.tune)
-    found, accumulator = plan_measurement(one, settings, Entries(1), (), LAPLACE)
-    return replace(found, promise={**facts, "share": decimal_text(settings.tune)}), accumulator
 
 
 def with_kernels(
@@ -601,6 +599,7 @@ def problem_of(
         largest_k=_LARGEST_AUTO_K,
         largest_lattice=int(min(largest, measurement.largest_lattice)),
         questions=_asked_of(measurement, settings),
+        crowd=settings.crowd,
     )
 
 

@@ -309,20 +309,24 @@ class ReleasePlan:
     def rho(self) -> Fraction | None:
         """What the release costs in zCDP: its planned laws' rhos together; half epsilon squared.
 
-        The latter where there is no delta, and for each part where one is a promise; None where the
-        guarantee is an (epsilon, delta) only.
+        The latter where there is no delta, and for each part where one is a promise: of bins that
+        may be released in each other's place the most. None where the guarantee is an (epsilon,
+        delta) only.
         """
-        promised = any(one.promise for one in self.components)
-        if not self.charge.delta and not promised:
+        shares = [Fraction(one.promise["share"]) for one in self.components if one.promise]
+        if not self.charge.delta and not shares:
             return pure_rho(self.charge.epsilon)
-        rhos = [self._rho_of(one) for one in self.components]
+        left = 1 - sum(shares, Fraction(0))
+        rhos = [self._rho_of(one, left) for one in self.components if not one.promise]
         known = [one for one in rhos if one is not None]
-        return rho_above(sum(known, Fraction(0))) if len(known) == len(rhos) else None
+        if len(known) < len(rhos):
+            return None
+        told = [pure_rho(self.charge.epsilon * share) for share in shares]
+        return rho_above(sum([*told, max(known)] if told else known, Fraction(0)))
 
-    def _rho_of(self, one: PlannedMeasurement) -> Fraction | None:
-        tune = sum(Fraction(each.promise["share"]) for each in self.components if each.promise)
-        if one.promise or not self.charge.delta:
-            return pure_rho(self.charge.epsilon * (tune if one.promise else 1 - tune))
+    def _rho_of(self, one: PlannedMeasurement, share: Fraction) -> Fraction | None:
+        if not self.charge.delta:
+            return pure_rho(self.charge.epsilon * share)
         law_rho = family_of(one.noise.law).rho
         return law_rho(one.noise.law) if law_rho else None
 
@@ -338,15 +342,10 @@ class ReleasePlan:
 
     def measurements(self, spec: ReleaseSpec) -> tuple[Measurement, ...]:
         """What the components measure: what the learner releases, and what tells of its error."""
-        own, first = spec_for_rows(spec, self.n).components, self.components[0]
-        return (
-            *own,
-            *(
-                restored(own[0], first.strategy, first.h, one.promise, spec.tune)
-                for one in self.components
-                if one.promise
-            ),
-        )
+        own = spec_for_rows(spec, self.n).components
+        later = self.components[len(own) :]
+        others = [restored(own[0], one, self.components) for one in later]
+        return *own, *others
 
     def counters(self, spec: ReleaseSpec) -> Counters:
         """The planned sums over records."""
@@ -520,7 +519,7 @@ def _sure(plan: ReleasePlan, sure: Certificate) -> str:
 def _guarantee(plan: ReleasePlan) -> str:
     if plan.rho is None:
         return "by advanced composition: no rho is known, a zcdp account cannot pay"
-    parts = ", half the squares of both parts" if len(plan.components) > 1 else ""
+    parts = ", half the squares of its parts" if len(plan.components) > 1 else ""
     promised = any(one.promise for one in plan.components)
     pure = "" if plan.charge.delta else parts if promised else ", half epsilon squared"
     return f"rho = {float(plan.rho):.6g} in zCDP{pure}"
@@ -634,7 +633,7 @@ def _told(own: PlannedMeasurement, one: PlannedMeasurement) -> float:
     """What a promise will tell of evenly spread records."""
     sure, law = own.certificate, own.noise.law
     beside = one.noise.law, one.promise["factor"] / own.unit
-    beta = Fraction(sure.beta) / own.outputs
+    beta = Fraction(sure.beta) / (own.outputs * one.promise["among"])
     noise = own.unit * noise_bound(cast(Strategy, own.strategy), own.h, law, beta, beside)
     found = one.promise["even"] + one.lattice_error + one.released_error
     return told_error(found, one.promise) + sure.rounding + noise

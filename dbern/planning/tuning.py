@@ -35,16 +35,37 @@ and X the number's noise,
 at every y at once, T' what is released: only X below zero makes it wrong without X, and X is
 bounded together with the noise of the bins (`dbern.synopsis.bands`). It holds for the operator a
 that T was computed with, and no other.
+
+*Which bins are released.* A plan may offer m bins: its own, and those that it would choose were no
+records, or all of them, in one place. Each has a number of its own, with a share q_c of what tune
+pays, sum q_c = 1: half for the plan's own. All centers are staged and sealed;
+then the numbers are released, `best_of` takes one c of them and of public facts, and the bins of c
+alone are released, with noise of their own name.
+
+*What that costs.* Where the numbers t are ``tune epsilon``-DP together (their shares add up) and
+the bins of each c, noise included, are ``(1 - tune)``-DP of (epsilon, delta), so is all that is
+published of (epsilon, delta): with c(t) the choice, ``P[t, b] = P[t] P[bins of c(t) are b]``, and
+for neighbours the first factor is within ``e^(tune epsilon)`` and, t fixed, so is the second within
+``e^((1 - tune) epsilon)`` but for delta of it (Dwork, Roth 2014, theorem 3.16, whose second query
+may depend on the first answer). In zCDP the rho of the numbers and the largest of the candidates'
+add up (Bun, Steinke 2016, lemma 2.3). Bins that are not chosen have no noise and are published
+nowhere.
+
+*What holds after the choice.* The noise of the bins of c is independent of t, so their quantiles
+hold for whatever c(t) is. X is not: it takes part in the choice. So a reader bounds it together
+with the noise of the bins at ``beta / m`` (`Promised.among`): then the bounds of all m candidates
+hold at once with probability ``1 - beta``, that of the chosen among them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, reduce
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -56,19 +77,26 @@ from dbern.bernstein.basis import (
     local_weights,
 )
 from dbern.bernstein.kernels import OUTWARD
-from dbern.counting.measurement import Measurement
-from dbern.counting.passes import Accumulator, Errors, Memory, Pass
-from dbern.data.domain import Column
+from dbern.certificate import noise_bound
+from dbern.counting.measurement import DerivedAccumulator, Measurement
+from dbern.counting.passes import Accumulator, Errors, Memory
 from dbern.errors import SpecError
+from dbern.privacy.budget import decimal_text
+from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
 from dbern.strategies.approximation import Series
 from dbern.strategies.base import Bound, Entries, Lattice, Slab
 from dbern.strategies.bins import MOST_AXES, BinnedStrategy, axis_bins
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
+Planned: TypeAlias = tuple[Any, Accumulator]
+"""A `PlannedMeasurement`, which is made by what imports this, and what counts records for it."""
+
 NAME = "promise"
 """The array's, and its component's."""
 
 _MOST_SHARE = Fraction(1, 2)
+_WORTH = 1.05  # times the error of other bins: they are to err less by that
+_CROWDS = {"spread": 0.01, "crowded": 1.0}  # of the records, that are taken to be in one place
 _MOST_BINS = 1 << 22  # of the finer ones
 _MOST_NODES = 1 << 24
 _OVERSAMPLING = (8, 4, 3, 2)
@@ -98,9 +126,14 @@ def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> tupl
             'tune = "0.02"'
         )
     one = components[0]
-    alone = len(components) == 1 and one.unsigned and one.binned and not one.candidates
-    resolved = one.for_rows or one.for_charge or one.for_lattice or one.one_lattice
-    if not alone or resolved or not 1 <= len(one.kernels) <= MOST_AXES:
+    alone = len(components) == 1 and one.unsigned and one.binned
+    if alone and (one.candidates or one.for_rows or one.for_charge):
+        raise SpecError(
+            "mechanism.tune: a promise for these data is proved for the kernels that it is counted "
+            'with, and bandwidth = "auto" chooses them after the noise. Write numbers as its '
+            'bandwidth, or tune = "0"'
+        )
+    if not alone or one.for_lattice or one.one_lattice or not 1 <= len(one.kernels) <= MOST_AXES:
         raise SpecError(
             f"mechanism.tune: a promise for these data is for one sum of kernels without signs on "
             f'up to {MOST_AXES} axes, and "{kind}" releases another. Write tune = "0", or kind = '
@@ -109,12 +142,28 @@ def tuned(components: Sequence[Measurement], share: Fraction, kind: str) -> tupl
     return (replace(one, fraction=one.fraction * (1 - share)),)
 
 
-def tune_notes(share: Fraction) -> tuple[str, ...]:
-    """Say what a share costs."""
-    return (
+def tune_notes(share: Fraction, planned: Sequence[Any]) -> Iterator[str]:
+    """Say what a share costs and may choose, and where it is worth nothing."""
+    if not share:
+        return
+    yield (
         f"{float(share):g} of epsilon tells what the bins miss of these data; "
-        f"their noise is {float(1 / (1 - share)):.4g} times what it would be",
+        f"their noise is {float(1 / (1 - share)):.4g} times what it would be"
     )
+    own, number, *_ = planned
+    names = [one.name for one in planned if not one.promise]
+    if len(names) > 1:
+        yield f"one of {', '.join(names)} is released: which, the released numbers tell"
+    if number.promise["factor"] * number.noise.scale >= own.certificate.approximation:
+        yield (
+            f"WARNING: tune = {float(share):g} tells nothing: the noise of the number alone is "
+            'more than the bins miss of any database. Write a larger tune, or tune = "0"'
+        )
+
+
+def _renamed(one: Measurement, name: str) -> Measurement:
+    """Return a sum of kernels without signs under another name."""
+    return replace(one, name=name, counted_in=name)
 
 
 # --- Bins and finer ones
@@ -292,10 +341,10 @@ def _sup(coefficients: FloatArray, degree: int) -> float:
 
 
 @dataclass(frozen=True)
-class MissedAccumulator(Accumulator):
+class MissedAccumulator(DerivedAccumulator):
     """T/W of finer bins, the largest over outputs: see the top of the module.
 
-    Parameters
+    Attributes
     ----------
     inner : Accumulator
         Of the finer bins.
@@ -303,35 +352,9 @@ class MissedAccumulator(Accumulator):
         How many of them.
     """
 
-    inner: Accumulator
     outputs: int
     finer: Finer
     strategy: Entries
-
-    @property
-    def passes(self) -> int:
-        """Those of the bins."""
-        return self.inner.passes
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """Those of the bins."""
-        return self.inner.columns
-
-    @property
-    def counting(self) -> dict[str, Any]:
-        """That of the bins."""
-        return self.inner.counting
-
-    @property
-    def description(self) -> str:
-        """Those of the bins."""
-        return self.inner.description
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of the bins."""
-        return self.inner.shape
 
     @cached_property
     def errors(self) -> Errors:
@@ -363,10 +386,6 @@ class MissedAccumulator(Accumulator):
         size = self.finer.finer.layout.size
         return replace(found, tables=found.tables + 8 * (4 * size + 4 * min(nodes, 1 << 22)))
 
-    def begin(self, state: Int64Array, salt: bytes, index: int) -> Pass:
-        """Begin a pass of the bins."""
-        return self.inner.begin(state, salt, index)
-
     def finish(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """T/W, one number."""
         del output, slab
@@ -377,7 +396,7 @@ class MissedAccumulator(Accumulator):
         return np.array([largest / self.finer.bound])
 
 
-def promised(one: Measurement, finer: Finer, share: Fraction) -> Measurement:
+def promised(one: Measurement, finer: Finer, share: Fraction, name: str = NAME) -> Measurement:
     """Return the measurement of T/W for a share of the budget."""
 
     def accumulator(strategy: Any, n: int, tolerance: float) -> Accumulator:
@@ -393,7 +412,7 @@ def promised(one: Measurement, finer: Finer, share: Fraction) -> Measurement:
         return Bound(one.sensitivity(finer.finer, 1, loose).value, "as the bins, over W")
 
     return Measurement(
-        NAME,
+        name,
         one.domain,
         sensitivity=sensitivity,
         accumulator=accumulator,
@@ -404,10 +423,170 @@ def promised(one: Measurement, finer: Finer, share: Fraction) -> Measurement:
     )
 
 
-# --- What a plan says of it
+# --- What a plan says of it, and which bins are released
 
 
-def told_by(
+@dataclass(frozen=True)
+class Offer:
+    """Bins that may be released, and what is to tell how much they miss of the data at hand.
+
+    Attributes
+    ----------
+    bins : PlannedMeasurement
+    part : Fraction
+        Of what all numbers of the release spend: half is the plan's own bins'. Of the other half,
+        as ``sqrt(most)``, by which the sum of their scales in data units is least.
+    """
+
+    bins: Any
+    finer: Finer
+    facts: dict[str, Any]
+    part: Fraction = Fraction(1)
+
+    @property
+    def most(self) -> float:
+        """W in data units: what they miss of no database."""
+        return float(self.facts["factor"])
+
+    def number(self, one: Measurement, share: Fraction) -> Measurement:
+        """Return the measurement of what tells of them."""
+        name = NAME + self.bins.name.removeprefix(one.name)
+        return promised(one, self.finer, share * self.part, name)
+
+    def told(self, noise: Any, share: Fraction, among: int) -> dict[str, Any]:
+        """Return facts of the number with its noise, one of `among`: see the top of the module."""
+        paid, bins, sure = decimal_text(share * self.part), self.bins, self.bins.certificate
+        beside = noise.law, self.most / bins.unit
+        beta = Fraction(sure.beta) / (among * bins.outputs)
+        least = noise_bound(bins.strategy, bins.h, bins.noise.law, beta, beside)
+        return {
+            **self.facts,
+            "among": among,
+            "least": self.facts["rest"] + bins.unit * least,
+            "share": paid,
+            "bins": self.bins.name,
+            "cells": [one.cells for one in bins.maps],
+            "degree": bins.maps[0].degree,
+        }
+
+
+def offers(
+    one: Measurement,
+    own: Planned,
+    settings: Any,
+    choose: Callable[[Measurement, Any], tuple[Any, ...]],
+    plan: Callable[..., Planned],
+    problem: Callable[[Measurement, Any, NoiseFamily], Any],
+) -> list[Planned]:
+    """Plan what tells how much bins miss of these data, and bins that it may choose in their place.
+
+    Parameters
+    ----------
+    own : PlannedMeasurement, Accumulator
+        The bins of the plan.
+    settings : Settings
+        The plan's, as `own` has been planned with.
+    choose, plan, problem : callable
+        How a plan chooses bins, what it makes of them, and what the choice starts from.
+    """
+    bins = [own]
+    if not (settings.certified or settings.questions):  # for which the plan has chosen them
+        for name, crowd in _CROWDS.items():
+            other = _renamed(one, f"{one.name}_{name}")
+            bins.append(plan(other, settings, *choose(other, replace(settings, crowd=crowd))))
+    moved = one.sensitivity(own[0].strategy, 1, True).value / settings.n
+    scale = moved / float(settings.charge.epsilon * settings.tune)
+    made: list[Offer] = []
+    for each, _ in bins:
+        if not any(each.maps == other.bins.maps for other in made):
+            with suppress(SpecError) if made else nullcontext():  # finer ones may be too many
+                ahead = problem(one, settings, family_of(each.noise.law))
+                noise = one.unit * ahead.noise(each.strategy, each.h)
+                finer, facts = _told_by(
+                    one, each.strategy, each.h, each.certificate.noise, each.arrays
+                )
+                made.append(Offer(each, finer, {**facts, "noise": noise}))
+    kept, found = _shared(made, scale), []
+    for offer in kept:
+        telling = offer.number(one, settings.tune)
+        number, accumulator = plan(telling, settings, Entries(1), (), LAPLACE)
+        told = offer.told(number.noise, settings.tune, len(kept))
+        found += [each for each in bins[1:] if each[0] is offer.bins]
+        found.append((replace(number, promise=told), accumulator))
+    return found
+
+
+def _shared(made: Sequence[Offer], scale: float) -> list[Offer]:
+    """Share among those that may be chosen what tells of them; `scale` is that of one alone."""
+    roots = [math.sqrt(offer.most) for offer in made[1:]]
+    parts = [max(1, int(50 * root / sum(roots))) for root in roots]
+    shares = [Fraction(part, 100) for part in (100 - sum(parts), *parts)]
+    own, *others = (replace(one, part=part) for one, part in zip(made, shares, strict=True))
+
+    def told(offer: Offer, missed: float) -> Told:
+        sure, unsure = offer.bins.certificate, offer.most * scale / float(offer.part)
+        least = sure.noise + unsure + offer.facts["rest"]  # about what both exceed seldom
+        return Told(offer.facts["noise"], missed, unsure, least)
+
+    axes = len(own.finer.h)  # whatever is told, finer bins may be best where the plan's own miss
+    kept = [
+        one
+        for one in others
+        if best_of(axes, [told(own, own.most if one.most < own.most else 0.0), told(one, 0.0)])
+    ]
+    return [own, *others] if len(kept) == len(others) else _shared([own, *kept], scale)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is known of bins once their number is released, in data units.
+
+    Attributes
+    ----------
+    noise : float
+        The mean sup of their noise, as it is predicted.
+    missed, unsure : float
+        What the number tells, and the scale of its noise.
+    least : float
+        What would be promised where it told nothing: the noise's part and the number's noise.
+    """
+
+    noise: float
+    missed: float
+    unsure: float
+    least: float
+
+    def error(self, axes: int, unsure: float, times: float = 1.0) -> float:
+        """A power of the sup error, as it is predicted.
+
+        The sup of noise and of what is missed has about the sum of their squares on one axis, of
+        cubes on two, of fourth powers on three: where there are more places the two are seldom
+        large at one of them. Only sums and products of floats: it is the same on every machine that
+        a release goes on.
+        """
+        missed = max(0.0, max(0.0, self.missed) + unsure)
+        return sum(math.prod([times * one] * (axes + 1)) for one in (self.noise, missed))
+
+    @property
+    def promised(self) -> float:
+        """What is promised of these data."""
+        return self.least + max(0.0, self.missed)
+
+
+def best_of(axes: int, told: Sequence[Told]) -> int:
+    """Return which bins err least: the first, unless others' gain is worth it, and likely.
+
+    Of the first less is taken to be missed than is told, by the scale of the noise; of the others,
+    more, and no more may be promised.
+    """
+    own, *others = told
+    most = [one.error(axes, one.unsure, _WORTH) if one.promised <= own.promised else math.inf
+            for one in others]  # fmt: skip
+    best = min(range(len(most)), key=most.__getitem__, default=0)
+    return best + 1 if most and most[best] <= own.error(axes, -own.unsure) else 0
+
+
+def _told_by(
     one: Measurement, own: BinnedStrategy, h: tuple[int, ...], noise: float, arrays: Sequence[str]
 ) -> tuple[Finer, dict[str, Any]]:
     """Return finer bins, and how an error of `arrays` in data units follows from what they tell.
@@ -446,9 +625,11 @@ def told_by(
     }
 
 
-def restored(
-    one: Measurement, own: Any, h: tuple[int, ...], facts: Mapping[str, Any], share: Fraction
-) -> Measurement:
-    """Return the measurement that a plan has made."""
-    times, lattice = facts["how"]
-    return promised(one, Finer.of(one.kernels, own, h, (times, lattice)), share)
+def restored(one: Measurement, planned: Any, components: Sequence[Any]) -> Measurement:
+    """Return the measurement of other bins that are planned, or of a number that tells of some."""
+    if not planned.promise:
+        return _renamed(one, planned.name)
+    (bins,) = (each for each in components if each.name == planned.promise["bins"])
+    times, lattice = planned.promise["how"]
+    finer = Finer.of(one.kernels, bins.strategy, bins.h, (times, lattice))
+    return promised(one, finer, Fraction(planned.promise["share"]), planned.name)

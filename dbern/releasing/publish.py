@@ -33,6 +33,8 @@ from dbern.synopsis.writer import Component, SynopsisWriter
 from dbern.system import Progress, one_thread, version
 from dbern.types import Int64Array
 
+_PROMISED = ("of", "factor", "rest", "bins", "cells", "degree", "noise", "least")
+
 
 def publish(
     ledger: BudgetLedger,
@@ -62,21 +64,28 @@ def publish(
         return _Noisy(staging, planned, name, _noise_key(key, reservation, planned.noise.law))
 
     choice: dict[str, Any] = {}
+    rho, preferred = plan.rho, None
     if any("choices" in planned.approximation for planned in plan.components):
         from dbern.releasing.choosing import chosen  # of few releases, and of what is noised alone
 
         with one_thread():  # as plans do
             plan, choice = chosen(spec, plan, lambda planned, name: noisy(planned, name).whole)
+    if sum(not planned.promise for planned in plan.components) > len(spec.components):
+        from dbern.releasing.choosing import prefer
+
+        plan, preferred = prefer(spec, plan, lambda planned, name: noisy(planned, name).whole)
     stored = {
         name: _stored(spec, planned, name) for planned in plan.components for name in planned.arrays
     }
     attributes = _attributes(spec, plan, reservation, ledger.id, choice)
+    attributes["rho"] = None if rho is None else decimal_text(rho)  # of whatever was preferred
     writer.begin(attributes, list(stored.values()))
     total = sum(len(list(one.lattice.slabs())) for one in stored.values())
     done = 0
     for planned in plan.components:
-        for name in planned.arrays:
-            for _ in _write(writer, stored[name], noisy(planned, name)):
+        one = preferred if preferred and planned is plan.components[0] else planned
+        for name, staged in zip(planned.arrays, one.arrays, strict=True):
+            for _ in _write(writer, stored[name], noisy(one, staged)):
                 done += 1
                 progress("adding noise and writing", done, total)
     return writer.finish(reservation.created, just_before=ledger.require_lock)
@@ -158,11 +167,10 @@ def _attributes(
     """The public facts a user needs to use the synopsis and to judge it (see FORMAT.md)."""
     content, expected = plan.to_dict(), plan.outlook.expected
     spec = spec_for_rows(spec, plan.n)
+    measured = {one.name: one for one in spec.components}
     described = [
-        _described(component, planned, facts)
-        for component, planned, facts in zip(
-            plan.measurements(spec), plan.components, content["components"], strict=True
-        )
+        _described(measured.get(planned.name, spec.components[0]), planned, facts)
+        for planned, facts in zip(plan.components, content["components"], strict=True)
     ]
     return {
         "format": FORMAT,
@@ -222,11 +230,13 @@ def _given(spec: ReleaseSpec) -> dict[str, Any]:
 def _described(
     measurement: Measurement, planned: PlannedMeasurement, facts: dict[str, Any]
 ) -> dict[str, Any]:
-    if measurement.entries:
+    share = decimal_text(measurement.fraction)
+    if planned.entries:
         axes: tuple[str, ...] = ()
-        shown: dict[str, Any] = {"entries": list(measurement.entries)}
-        if planned.promise:
-            shown["promise"] = {key: planned.promise[key] for key in ("of", "factor", "rest")}
+        shown: dict[str, Any] = {"entries": list(planned.entries)}
+        if planned.promise:  # of what the first measures
+            shown["promise"] = {key: planned.promise[key] for key in _PROMISED}
+            share = planned.promise["share"]
         if measurement.features is not None:
             names = ("axes", "constant", "grid")
             shown["features"] = dict(zip(names, measurement.features, strict=False))
@@ -242,7 +252,7 @@ def _described(
     return {
         "arrays": list(planned.arrays),
         "axes": list(axes),
-        "share": decimal_text(measurement.fraction),
+        "share": share,
         "value_unit": planned.unit,
         **shown,
         **{key: facts[key] for key in ("noise", "sensitivity", "certificate")},

@@ -20,8 +20,9 @@ most ``T - f X``. With N the noise of the values, no value is off by more than `
 by T and the quantile of ``sup |N| + f max(0, -X)`` (`noise_bound`), whose law is public and where
 both are large together as rarely as they are: beta is not shared out. That quantile is above
 ``sup |N|`` too, so again the smallest is taken cell by cell. Where T is so noisy that the quantile
-grows much, by public facts alone, it is not used. An order or rank chosen later is another
-operator, of which a promise says nothing.
+grows much, by public facts alone, it is not used. Where m numbers have chosen the bins, each
+candidate's bound is taken at ``beta / m``: all hold at once. An order or rank chosen later is
+another operator, of which a promise says nothing.
 
 An order, rank or bandwidth chosen after the release is one of a public list: each of its candidates
 gets its part of beta, as the certificate's do.
@@ -45,6 +46,7 @@ Elsewhere the bounds of the two arrays add up, that of D times ``|m_i|``.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -125,10 +127,17 @@ class ArrayBand:
 
 @dataclass(frozen=True)
 class Promised:
-    """A number that tells how much an array misses of the data at hand, and its component."""
+    """A number that tells how much an array misses of the data at hand, and its component.
+
+    Attributes
+    ----------
+    among : int
+        How many numbers the array's bins were chosen by: its noise was, too.
+    """
 
     number: ReleasedVector
     facts: Mapping[str, Any]
+    among: int = 1
 
     @property
     def approximation(self) -> float:
@@ -165,8 +174,8 @@ class Bracketed:
         rest = beta * (1 - BIAS_SHARE)
         sure = array.bound(smoothing, rest, at_once, selected=selected)
         if promise:
-            beside = promise.noise
-            both = array.bound(smoothing, rest, at_once, selected=selected, beside=beside)
+            among, beside = at_once * promise.among, promise.noise
+            both = array.bound(smoothing, rest, among, selected=selected, beside=beside)
             worth = both.noise - sure.noise <= _WORTH * sure.approximation
             sure, promise = (both, promise) if worth else (sure, None)
         if selected:
@@ -397,8 +406,10 @@ def _weighed(values: FloatArray, brackets: Sequence[AxisBracket]) -> FloatArray:
 
 
 def _promises_of(store: ReleasedStore) -> dict[str, Promised]:
-    return {
-        name: Promised(ReleasedVector(store, one["arrays"][0], one), one)
-        for one in store.attributes["components"]
-        for name in one.get("promise", {}).get("of", ())
+    promises = [one for one in store.attributes["components"] if "promise" in one]
+    every = Counter(name for one in promises for name in one["promise"]["of"])
+    return {  # the last of several is of the bins that were chosen
+        name: Promised(ReleasedVector(store, one["arrays"][0], one), one, every[name])
+        for one in promises
+        for name in one["promise"]["of"]
     }

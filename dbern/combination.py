@@ -613,6 +613,8 @@ class Combination:
         if self.kind in BAYES:
             top = math.prod(self.peaks)
             return (-top if len(self.classes) == 2 else 0.0), top
+        if self.kind == "response" and arrays:
+            return (self.low + self.high) / 2 + arrays[0], (self.low + self.high) / 2 + arrays[1]
         if self.kind == "one-vs-rest" and arrays:
             return -max(map(abs, arrays)), max(map(abs, arrays))
         return arrays if self.kind in ("linear", "stack") else None

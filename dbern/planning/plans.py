@@ -568,8 +568,10 @@ def outlook_of(
     density = len(sums) == len(pairs) and all(one.unit == 1 / domain.volume for one in sums)
     unit = combination.unit(domain.names, density=density)
     if len(sums) < len(pairs):
-        by_place = combination.kind in BY_PLACE
-        return Outlook(extent=combination.extent(None), unit=unit, by_place=by_place)
+        tops = [getattr(one.bias, "highest", math.inf) * one.unit for one, _ in pairs]
+        known = combination.kind == "response" and max(tops) < math.inf
+        extent = combination.extent((-max(tops), max(tops)) if known else None)
+        return Outlook(extent=extent, unit=unit, by_place=combination.kind in BY_PLACE)
     unsigned = all(one.unsigned for one in sums)
     top = max(math.prod(g.peak for g in one.kernels) * one.unit for one in sums)
     extent = combination.extent((0.0 if unsigned else -top, top))

@@ -73,6 +73,11 @@ class AxisMap(ABC):
     def error(self, kernel: Kernel, k: int, h: int) -> float:
         """Bound what a noiseless release of order h misses of a translate, at worst."""
 
+    def spread_error(self, kernel: Kernel, k: int, h: int, gap: float) -> float:
+        """Bound the same of a measure of at most ``length + gap`` on any interval, and 1."""
+        del gap
+        return self.error(kernel, k, h)
+
     @abstractmethod
     def using(self, rank: int) -> Self:
         """The same released values, evaluated with the leading `rank` vectors alone."""

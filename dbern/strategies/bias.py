@@ -537,7 +537,8 @@ def _taylor_error(k: int, h: int, order: int) -> float:
 class KernelMixture(Approximation):
     """Mixtures ``sum_i w_i K(. - t_i)`` with ``sum |w_i| <= 1``; point masses attain the bound.
 
-    Not `attained`: those of a learner that has no point masses.
+    With a `gap`, of sums over one axis: ``sum |w_i|`` of the t_i in any interval is at most its
+    length and `gap`, so none is a point mass (`dbern.targets.priestley_chao`).
 
     Examples
     --------
@@ -548,7 +549,7 @@ class KernelMixture(Approximation):
     """
 
     kernels: tuple[Kernel, ...]
-    attained: bool = True
+    gap: float = 0.0
     choices: int = 1
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
@@ -556,15 +557,22 @@ class KernelMixture(Approximation):
 
         s_i are the axes' suprema and a_i their errors. A mixture errs by its worst at most.
         """
-        errors = [_translate_error(*axis) for axis in zip(self.kernels, k, h, maps, strict=True)]
+        axes = zip(self.kernels, k, h, maps, strict=True)
+        errors = [_translate_error(*axis, self.gap) for axis in axes]
         return _telescoped([kernel.peak for kernel in self.kernels], errors)
+
+    @property
+    def highest(self) -> float:
+        """Bound any value's size; with a `gap` by 1 and `gap` times the peak, to which K rises."""
+        peak = math.prod(kernel.peak for kernel in self.kernels)
+        return OUTWARD * (min(peak, 1 + self.gap * peak) if self.gap else peak)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         content: dict[str, Any] = {"class": "mixture of bumps", "kernels": _listed(self.kernels)}
         if self.choices > 1:  # readers that do not know it have to refuse: their bands are narrower
             content |= {"class": "chosen mixture of bumps", "choices": self.choices}
-        return content if self.attained else {**content, "attained": False}
+        return {**content, "attained": False, "gap": self.gap} if self.gap else content
 
 
 def _listed(kernels: Sequence[Kernel]) -> list[dict[str, Any]]:
@@ -584,11 +592,13 @@ def approximation_of(content: Mapping[str, Any]) -> Approximation:
     if content["class"] == "stated ball":
         return StatedBall.from_dict(content)
     kernels = tuple(kernel_of(one["name"], one["bandwidth"]) for one in content["kernels"])
-    return KernelMixture(kernels, content.get("attained", True), content.get("choices", 1))
+    return KernelMixture(kernels, content.get("gap", 0.0), content.get("choices", 1))
 
 
-def _translate_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> float:
-    return translate_error(kernel, k, h) if axis is None else axis.error(kernel, k, h)
+def _translate_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None, gap: float) -> float:
+    if axis is None:
+        return translate_error(kernel, k, h)
+    return axis.spread_error(kernel, k, h, gap) if gap else axis.error(kernel, k, h)
 
 
 def _telescoped(sizes: Sequence[float], errors: Sequence[float]) -> float:

@@ -130,6 +130,19 @@ class AxisBins(AxisMap):
         cells = min(_CELLS_A_BIN * self.cells, _enough_cells(kernel))
         return float(_Boxes.of(kernel, k, h, self, cells).whole.max())
 
+    def spread_error(self, kernel: Kernel, k: int, h: int, gap: float) -> float:
+        """Bound what is missed of a measure v of at most ``length + gap`` on any interval, and 1.
+
+        Let R bound ``|r_y|`` piece by piece. Where it exceeds s are q(s) intervals of length L(s)
+        in all, so that ``int R d|v| = int_0^oo |v|(R > s) ds <= int L(s) + gap q(s) ds``: the mean
+        of R and `gap` times the sum of its rises, from 0 at the start; and at most ``max R``.
+        """
+        cells = min(_CELLS_A_BIN * self.cells, _enough_cells(kernel))
+        pieces = _Boxes.of(kernel, k, h, self, cells).whole.reshape(cells, -1)
+        rises = np.diff(pieces, axis=1, prepend=0.0).clip(0.0).sum(axis=1)
+        found = np.minimum(pieces.mean(axis=1) + gap * rises, pieces.max(axis=1))
+        return float(OUTWARD * found.max())
+
     def using(self, rank: int) -> AxisBins:
         """The same bins, evaluated with `rank` singular vectors."""
         return replace(self, used=rank)

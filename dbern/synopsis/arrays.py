@@ -339,6 +339,7 @@ class ReleasedVector:
     large = False
     order: tuple[int, ...] = ()
     kernels: tuple[Kernel, ...] = ()
+    highest = 1.0
     value_unit = 1.0
     counted_in = None
     chosen = Smoothing((), ())
@@ -528,6 +529,12 @@ class ReleasedArray:
     def kernels(self) -> tuple[Kernel, ...]:
         """Of a sum of kernels over records, axis by axis; else none."""
         return getattr(self.approximation, "kernels", ())
+
+    @property
+    def highest(self) -> float:
+        """The largest size of a sum of kernels, in unit-cube units; 1 of anything else."""
+        highest: float = getattr(self.approximation, "highest", 1.0)
+        return highest
 
     @property
     def bins(self) -> tuple[AxisBins, ...]:

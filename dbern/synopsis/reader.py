@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache, partial
@@ -409,7 +408,7 @@ class Synopsis:
         facts, names = self.metadata, self.domain.names
         sure, volume = facts["certificate"], self.domain.volume
         known, by_place = all(one.kernels for one in self.arrays), self.combination.kind in BY_PLACE
-        top = max(one.value_unit * math.prod(g.peak for g in one.kernels) for one in self.arrays)
+        top = max(one.value_unit * one.highest for one in self.arrays)
         unsigned = all(one.counted_in == one.name for one in self.arrays)
         density = known and all(one.value_unit == 1 / volume for one in self.arrays)
         follows = self.about == "these-data" and not by_place

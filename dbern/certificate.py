@@ -460,6 +460,8 @@ def told_error(law: Noise, released: float, facts: Mapping[str, Any], beta: Frac
 
 # --- What a reader is told
 
+_EVENLY = "for evenly spread records, away from the bounds, "
+
 
 @dataclass(frozen=True)
 class Promises:
@@ -524,12 +526,15 @@ class Promises:
         expected, these = "not predicted for this learner", "what is promised for any database"
         if self.by_place:
             these = "told place by place by interval(), of least squares by regression()"
+        if self.by_place and self.these_data is not None:
+            these = f"told place by place by interval(); {_EVENLY}"
+            these += self._told(self.these_data)
         if self.expected is not None:
             expected = f"about {self.expected:.3g}{self.unit}{self._share(self.expected)}"
             expected += ", for typical data"
         if self.these_data is not None and self.released:
             these = f"no value is off by more than {self._told(self.these_data)}, {sure}"
-        elif self.these_data is not None:
+        elif self.these_data is not None and not self.by_place:
             these = f"told by the release; for evenly spread records {self._told(self.these_data)}"
         worst = f"no value is off by more than {self._told(self.any_database)}, {sure}"
         if self.empty:

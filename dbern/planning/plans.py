@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dbern.bernstein.basis import local_weights
+from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import PROMISE_SHARE, Certificate, Promises, printed_sum, told_error
 from dbern.combination import BY_PLACE, Combination
 from dbern.counting.measurement import Measurement
@@ -576,8 +577,8 @@ def outlook_of(
     top = max(math.prod(g.peak for g in one.kernels) * one.unit for one in sums)
     extent = combination.extent((0.0 if unsigned else -top, top))
     if combination.kind == "ratio":
-        asked = _asked(pairs, problem, None)
-        return Outlook(extent=extent, unit=unit, by_place=True, questions=asked)
+        asked, even = _asked(pairs, problem, None), _even_quotient(pairs, combination)
+        return Outlook(None, even, extent, unit, by_place=True, questions=asked)
     errors, widths = [], []
     for one, planned in pairs:
         errors += [None if one.candidates else _expected(planned, problem(one))] * one.outputs
@@ -624,6 +625,13 @@ def _evenly_spread(measurement: Measurement, planned: PlannedMeasurement) -> flo
         spread.append((one.kernel @ shares, one.error @ shares))
     sure, found = planned.certificate, planned.unit * float(telescoped(spread).max())
     return min(found, sure.approximation) + sure.rounding + sure.noise
+
+
+def _even_quotient(pairs: Sequence[Pair], combination: Combination) -> float | None:
+    """``|e_N - m e_D| / (D + e_D)``, D one a unit of volume; None where a constant does as well."""
+    top, below = (_evenly_spread(*pair) or math.inf for pair in pairs)
+    unit, radius = pairs[1][1].unit, (combination.high - combination.low) / 2
+    return OUTWARD * radius * (top + below) / (unit - below) if top + 2 * below < unit else None
 
 
 def _told(sure: Certificate, one: PlannedMeasurement) -> float:

@@ -569,9 +569,8 @@ def outlook_of(
     density = len(sums) == len(pairs) and all(one.unit == 1 / domain.volume for one in sums)
     unit = combination.unit(domain.names, density=density)
     if len(sums) < len(pairs):
-        tops = [getattr(one.bias, "highest", math.inf) * one.unit for one, _ in pairs]
-        known = combination.kind == "response" and max(tops) < math.inf
-        extent = combination.extent((-max(tops), max(tops)) if known else None)
+        top = max(getattr(one.bias, "highest", math.inf) * one.unit for one, _ in pairs)
+        extent = combination.extent((-top, top) if top < math.inf else None)
         return Outlook(extent=extent, unit=unit, by_place=combination.kind in BY_PLACE)
     unsigned = all(one.unsigned for one in sums)
     top = max(math.prod(g.peak for g in one.kernels) * one.unit for one in sums)

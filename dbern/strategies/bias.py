@@ -122,6 +122,11 @@ class GramBall(Approximation):
         spectrum = _whole_map(maps)
         return OUTWARD * self.radius * _largest_error(self.cube, tuple(k), tuple(h), spectrum)
 
+    @property
+    def highest(self) -> float:
+        """Bound any value's size, by Cauchy and Schwarz."""
+        return OUTWARD * self.radius * math.sqrt(self.cube.largest)
+
     def stored(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> GramBall | StatedBall:
         """What a synopsis holds of it: of a user's kernel, no more than what was planned."""
         ours = isinstance(self.cube.kernel, Polynomial | ArcCosine)
@@ -169,9 +174,13 @@ class StatedBall(Approximation):
     @classmethod
     def of(cls, ball: GramBall, k: Sequence[int], h: Sequence[int], maps: Maps) -> StatedBall:
         """What is stored of a ball released at this resolution, order and rank."""
-        size = ball.radius * math.sqrt(ball.cube.largest)
         planned = ball.error(k, h, maps)
-        return cls(OUTWARD * size, tuple(k), tuple(h), _used(maps), planned)
+        return cls(ball.highest, tuple(k), tuple(h), _used(maps), planned)
+
+    @property
+    def highest(self) -> float:
+        """Bound any value's size."""
+        return self.size
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
         """See the class."""

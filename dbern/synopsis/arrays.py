@@ -339,7 +339,7 @@ class ReleasedVector:
     large = False
     order: tuple[int, ...] = ()
     kernels: tuple[Kernel, ...] = ()
-    highest = 1.0
+    highest = math.inf
     value_unit = 1.0
     counted_in = None
     chosen = Smoothing((), ())
@@ -532,8 +532,8 @@ class ReleasedArray:
 
     @property
     def highest(self) -> float:
-        """The largest size of a sum of kernels, in unit-cube units; 1 of anything else."""
-        highest: float = getattr(self.approximation, "highest", 1.0)
+        """Bound the function's values, in unit-cube units; infinite where nothing is known."""
+        highest: float = getattr(self.approximation, "highest", math.inf)
         return highest
 
     @property

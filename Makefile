@@ -17,13 +17,13 @@ demo: $(READY)
 	$(BIN)/dbern demo
 
 test: $(READY)
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 # Each mutation of docs/audit.md, planted in a copy, must be killed: make audit AUDIT='--only calibration'
 audit: $(READY)
@@ -31,7 +31,7 @@ audit: $(READY)
 
 # A release struck at every point that an undisturbed one passes: hundreds, minutes.
 faults: $(READY)
-	DBERN_FAULTS=all $(BIN)/python -m pytest -q -n auto tests/faults/test_faults.py tests/faults/test_secrets.py
+	DBERN_FAULTS=all $(BIN)/python -m pytest -q -n auto --dist worksteal tests/faults/test_faults.py tests/faults/test_secrets.py
 
 # Accuracy and speed, beside other libraries; writes docs/benchmarks.md. Speed alone: make bench BENCH='-k speed'
 bench: $(PEERS)

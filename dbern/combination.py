@@ -575,6 +575,15 @@ class Combination:
             return sum(each) if len(each) == 2 else max(each)
         return sum(errors) if self.kind == "one-vs-rest" else max(errors)
 
+    def even(self, top: float, below: float, density: float) -> float | None:
+        """Bound the error of a ratio where its second array is `density`; both arrays' are given.
+
+        ``|e_N - m e_D| / (D + e_D)``, |m| at most 1; None where a constant promises as much.
+        """
+        if top + 2 * below >= density:
+            return None
+        return (1 + 1e-12) * (self.high - self.low) / 2 * (top + below) / (density - below)
+
     def errors(self, errors: Sequence[FloatArray]) -> FloatArray:
         """The same point by point, (m,) or (m, classes), from bounds (m,) on those of the arrays.
 
@@ -606,15 +615,13 @@ class Combination:
 
         `arrays` is the same of every array.
         """
-        if self.kind in BY_PLACE:
+        if self.kind in RANGED:
             return self.low, self.high
         if self.kind == "sigmoid":
             return 0.0, 1.0
         if self.kind in BAYES:
             top = math.prod(self.peaks)
             return (-top if len(self.classes) == 2 else 0.0), top
-        if self.kind == "response" and arrays:
-            return (self.low + self.high) / 2 + arrays[0], (self.low + self.high) / 2 + arrays[1]
         if self.kind == "one-vs-rest" and arrays:
             return -max(map(abs, arrays)), max(map(abs, arrays))
         return arrays if self.kind in ("linear", "stack") else None

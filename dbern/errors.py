@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import unicodedata
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 _NOT_LOADED = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 """What the loader of shared libraries says where memory is short."""
@@ -122,6 +123,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         seen.append(following)
         yield following
         following = following.__cause__
+
+
+@contextmanager
+def needed(told: str) -> Iterator[None]:
+    """Refuse, with what to install, where an import within fails."""
+    try:
+        yield
+    except ImportError:
+        raise EnvironmentRefusedError(told) from None
 
 
 class IntegrityError(DbernError):

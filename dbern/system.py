@@ -11,15 +11,16 @@ import resource
 import stat
 import sys
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
+from functools import lru_cache
 from html import escape
 from importlib.machinery import PathFinder
 from pathlib import Path
 from tempfile import mkstemp
 from threading import RLock
 from types import ModuleType
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeGuard, TypeVar
 
 from dbern.errors import SpecError, printable
 
@@ -101,6 +102,55 @@ def _numbers(files: Iterator[Path]) -> Iterator[int]:
             continue
         if text.isdecimal():
             yield int(text)
+
+
+# --- Places: a path, or a URL
+
+
+def is_url(where: str | Path) -> TypeGuard[str]:
+    """Return whether it is anything but a path.
+
+    Examples
+    --------
+    >>> is_url("s3://bucket/a.zarr"), is_url("a.zarr"), is_url(Path("a"))
+    (True, False, False)
+    """
+    return "://" in str(where)  # which no `Path` holds: it has single slashes
+
+
+# --- Threads of linear algebra, and versions: looked for once
+
+
+def one_thread() -> AbstractContextManager[object]:
+    """Limit the libraries of linear algebra to one thread within.
+
+    Examples
+    --------
+    >>> with one_thread():
+    ...     pass
+    """
+    return _thread_pools(len(sys.modules)).limit(limits=1)  # type: ignore[no-any-return]  # untyped
+
+
+@lru_cache(maxsize=1)  # to find them takes milliseconds; another module may have brought another
+def _thread_pools(_modules: int) -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@lru_cache
+def version(package: str) -> str:
+    """Return the version of an installed package.
+
+    Examples
+    --------
+    >>> version("numpy")[0].isdigit()
+    True
+    """
+    from importlib.metadata import version as of
+
+    return of(package)
 
 
 # --- Functions that a spec names as module:name, and what tells their text from another

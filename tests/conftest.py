@@ -24,6 +24,7 @@ from object_server import start as start_objects
 from projects import Draws, Project, Ran, fix_reservations, objects, records
 
 from dbern.ledger import sqlite
+from dbern.system import memory_limit
 
 # However slow the machine is: not even the drawing of examples is timed.
 settings.register_profile(
@@ -57,7 +58,23 @@ def pytest_collection_finish() -> None:
     """The modules and items of all tests stay: to look at them again and again took a quarter."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(
+        20_000, 20, 20
+    )  # what tests leave would be looked at for a twelfth of the time
     gc.enable()
+
+
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Half as many again as there are cores: tests wait for processes, clusters and disks.
+
+    A worker takes up to 2 GB; where a core has less than 4, there are as many as cores.
+    """
+    if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
+        return None  # which pytest-xdist reads
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    return min(cores * 3 // 2, max(cores, memory_limit() >> 31))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -144,8 +161,13 @@ def client() -> Iterator[Any]:
     with (
         dask.config.set(kept),
         LocalCluster(
-            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
-        ) as local,
+            n_workers=1,
+            threads_per_worker=2,
+            processes=False,
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any that is free
+            worker_dashboard_address="127.0.0.1:0",
+        ) as local,  # fmt: skip
         Client(local) as connected,
     ):
         yield connected

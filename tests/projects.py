@@ -8,7 +8,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ import pytest
 
 if TYPE_CHECKING:
     from dbern.ledger import BudgetLedger, Reservation
+    from dbern.ledger.secrets import Point
     from dbern.planning.spec import ReleaseSpec
 
 KEY = bytes(range(32))
@@ -66,6 +69,20 @@ class Project:
         return BudgetLedger.open(self.url)
 
     def grant(self, epsilon: str = "3.0", **terms: Any) -> None:
+        from dbern.ledger import tables
+        from dbern.ledger.secrets import HighWaterMark
+
+        beside = self.ledger_path.with_name("ledger.db.mark")
+        if self.shared or terms or self.ledger_path.exists() or beside.exists():
+            self._grant(epsilon, **terms)
+            return
+        content, point = _granted(epsilon, tables.now)
+        self.ledger_path.write_bytes(content)
+        self.ledger_path.chmod(0o600)
+        file = self.ledger_path.resolve()
+        HighWaterMark(beside, LEDGER_ID, always_there=True, file=file).advance(point)
+
+    def _grant(self, epsilon: str, **terms: Any) -> None:
         from dbern.ledger import BudgetLedger
         from dbern.privacy.budget import Budget
 
@@ -140,6 +157,20 @@ class Project:
         other.spec_path.write_text(self.spec_path.read_text())
         other.grant()
         return other
+
+
+@lru_cache(maxsize=8)
+def _granted(epsilon: str, _now: Callable[[], str]) -> tuple[bytes, Point]:
+    """A ledger's file with a grant, made once, and where its high-water mark is."""
+    from dbern.ledger.secrets import HighWaterMark
+
+    with TemporaryDirectory() as folder:
+        made = Project(Path(folder).resolve())
+        made._grant(epsilon)
+        mark = HighWaterMark(made.folder / "ledger.db.mark", LEDGER_ID, always_there=True)
+        point = mark.latest()
+        assert point is not None
+        return made.ledger_path.read_bytes(), point
 
 
 def records(rows: int = 240, seed: int = 7) -> dict[str, Any]:

@@ -153,6 +153,7 @@ def test_bands_hold_for_every_bandwidth_that_may_be_chosen(project, spec, monkey
     assert chosen[4] == whole[4]  # rows have no bandwidth
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed")
 def test_a_rerun_after_a_crash_chooses_the_same(project, spec, monkeypatch):
     twin = project.twin("twin")

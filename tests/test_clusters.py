@@ -37,6 +37,7 @@ def scheduler(**options):
         yield local
 
 
+@pytest.mark.slow
 def test_a_process_may_have_one_local_cluster_after_another():
     """Dask's configuration is as it was: a notebook releases twice, and asks dask arrays."""
     code = (
@@ -51,28 +52,30 @@ def test_a_process_may_have_one_local_cluster_after_another():
     assert ran.returncode == 0, ran.stderr
 
 
-def test_ctrl_c_before_the_loop_has_begun_is_not_logged():
+def test_ctrl_c_before_the_loop_has_begun_is_not_logged(monkeypatch, caplog):
     """Distributed would cancel what it has not made, and log that as an error."""
-    code = (
-        "import signal, time\n"
-        "from dbern.cluster.connection import cluster\n"
-        "def late():\n"
-        "    signal.setitimer(signal.ITIMER_REAL, .2)\n"
-        "    time.sleep(1)\n"
-        "def stop(*_):\n"
-        "    raise KeyboardInterrupt\n"
-        "signal.signal(signal.SIGALRM, stop)\n"
-        "with cluster() as client:\n"
-        "    client.loop.add_callback(late)\n"
-        "    time.sleep(.05)\n"
-        "    try:\n"
-        "        client.run(len, [])\n"
-        "    except KeyboardInterrupt:\n"
-        "        print('stopped')\n"
-        "    time.sleep(1)\n"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "stopped\n", "")
+    busy, over, me = threading.Event(), threading.Event(), threading.current_thread()
+
+    def late():
+        busy.set()
+        over.wait()
+
+    def interrupted(event, timeout=None):
+        if threading.current_thread() is me:
+            raise KeyboardInterrupt
+        return waited(event, timeout)
+
+    waited = threading.Event.wait
+    with cluster() as client:
+        client.loop.add_callback(late)
+        busy.wait()
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Event, "wait", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                client.run(len, [])
+        over.set()
+        client.run(len, [])  # after all that the loop had still to do
+    assert [one.name for one in caplog.records if one.name.startswith("tornado")] == []
 
 
 def test_a_cluster_of_its_own_serves_no_dashboard():

@@ -71,6 +71,7 @@ def test_peak_memory_is_flat_in_the_rows_and_under_what_the_plan_says(project):
     assert peaks[1] < peaks[0] + (24 << 20)  # and 160 MB of columns more
 
 
+@pytest.mark.slow
 def test_memory_of_reading_does_not_follow_the_row_groups(tmp_path):
     """What Arrow has allocated at most, which buffers read ahead for all row groups exceed."""
     code = (

@@ -20,7 +20,7 @@ def covariance(rng, axes, strength=1.0):
     return [[Fraction(float(entry)) for entry in row] for row in floats]
 
 
-@pytest.mark.parametrize("axes", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("axes", [1, 2, 3, 4, pytest.param(6, marks=pytest.mark.slow)])
 def test_residuals_are_uncorrelated_exactly_and_the_box_is_the_smallest(axes):
     rng = np.random.default_rng(axes)
     for strength in (0.3, 3.0):

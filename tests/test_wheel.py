@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -89,8 +88,8 @@ def test_it_works_on_this_python_beside_the_same_packages(wheel, tmp_path):
     bin_ = environment(tmp_path / "clean", sys.executable)
     run(bin_ / "python", "-m", "pip", "install", "-q", "--no-deps", wheel)
     site = run(bin_ / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))")
-    packages = sysconfig.get_path("purelib")
-    (Path(site.strip()) / "packages.pth").write_text(packages + "\n")
+    packages = [path for path in sys.path if Path(path).name == "site-packages"]
+    (Path(site.strip()) / "packages.pth").write_text("\n".join(packages))
     check(bin_, tmp_path)
 
 

@@ -32,14 +32,14 @@ from dbern.cluster.connection import (
     unlike,
 )
 from dbern.cluster.plain import answer, opened, shown
-from dbern.data.objects import Objects, check_url, is_url, settings
+from dbern.data.objects import Objects, check_url, settings
 from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.ledger import AuditLine, BudgetLedger, DatasetStatus
 from dbern.ledger.ledger import backend_of
 from dbern.ledger.postgres import SECRET, SECRET_FILE, STAGING, secret_of
 from dbern.ledger.sqlite import SqliteBackend
 from dbern.ledger.values import period_of
-from dbern.system import memory_limit
+from dbern.system import is_url, memory_limit
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -77,8 +77,7 @@ class Finding:
     mend: str = ""
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a name or address is this machine's own."""
+def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
@@ -171,7 +170,7 @@ def _database_transport(url: str) -> Finding:
     parts = urlsplit(url)
     asked = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     host = asked.get("host") or parts.hostname or os.environ.get("PGHOST", "")
-    if not {"service"} & asked.keys() and (not host or host.startswith("/") or is_loopback(host)):
+    if not {"service"} & asked.keys() and (not host or host.startswith("/") or _is_loopback(host)):
         return Finding("ledger's transport", "good", "is local")
     mode = asked.get("sslmode") or os.environ.get("PGSSLMODE") or "prefer"
     if mode == _VERIFIED:
@@ -235,18 +234,11 @@ class _Step:
         return f"entry {self.entry} by {self.seconds:.0f} s ({self.before} to {self.after})"
 
 
-def clock(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -> Finding:
+def _clock_of_log(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -> Finding:
     """Find every place of the log where time steps back, and the periods it could reopen.
 
     A budget by period is paid from in the period that the clock says. Clocks of several hosts
     differ a little: a short step that ends in the same periods is told, and is no warning.
-
-    Parameters
-    ----------
-    log : sequence of AuditLine
-        All of it, in the order of events.
-    accounts : sequence of DatasetStatus
-        Every account.
     """
     times = (line.at for line in log)
     steps = [_Step(entry, *pair) for entry, pair in enumerate(pairwise(times), 2) if _back(*pair)]
@@ -349,7 +341,7 @@ def _content(url: str) -> list[Finding]:
     else:
         found = f"{len(accounts)} accounts, {len(log)} log entries"
         content = Finding("ledger content", "good", found)
-    return [content, clock(log, accounts)]
+    return [content, _clock_of_log(log, accounts)]
 
 
 def _locks(path: Path) -> Iterator[Finding]:
@@ -433,7 +425,7 @@ def output(where: str | Path) -> list[Finding]:
     SpecError
         For a URL that is not of S3, or holds a secret.
     """
-    if isinstance(where, str) and is_url(where):
+    if is_url(where):
         return _bucket(check_url(where, "--output"))
     path = Path(where).resolve()
     folder = next(parent for parent in (path, *path.parents) if parent.is_dir())
@@ -469,7 +461,7 @@ def _bucket(url: str) -> list[Finding]:
 
 def _store_transport() -> Finding:
     server = urlsplit(settings().server)
-    if server.scheme == "http" and not is_loopback(server.hostname or ""):
+    if server.scheme == "http" and not _is_loopback(server.hostname or ""):
         found = "the object store is reached without TLS"
         return Finding("transport", "mend", found, "write https:// in AWS_ENDPOINT_URL")
     return Finding("transport", "good", "is encrypted" if server.scheme != "http" else "is local")
@@ -537,7 +529,7 @@ def scheduler(address: str) -> list[Finding]:
 
 def _scheduler_transport(address: str) -> Finding:
     parts = urlsplit(address if "://" in address else f"tcp://{address}")
-    if parts.scheme == "tls" or is_loopback(parts.hostname or ""):
+    if parts.scheme == "tls" or _is_loopback(parts.hostname or ""):
         return Finding("scheduler", "good", address)
     return Finding(
         "scheduler", "warn", f"{address} is plain TCP: whoever reaches it reads records and runs "
@@ -566,7 +558,7 @@ def _dashboards(client: Client) -> Iterator[Finding]:
         yield Finding("dashboards", "mend", str(error), "see above")
         return
     hosts = {where: str(one.get("address", "")) for where, one in told.items()}
-    open_to = {where: host for where, host in hosts.items() if host and not is_loopback(host)}
+    open_to = {where: host for where, host in hosts.items() if host and not _is_loopback(host)}
     if not open_to:
         yield Finding("dashboards", "good", "on loopback only")
         return

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +22,7 @@ from dbern.cli.due import DAYS, due
 from dbern.cli.output import common, imports_noted, report, tell
 from dbern.cli.synopses import write_whole
 from dbern.errors import DbernError, EnvironmentRefusedError
+from dbern.system import version
 
 if TYPE_CHECKING:
     from dbern.ledger import BudgetLedger, DatasetStatus
@@ -157,7 +157,7 @@ def metrics(
                 tell(f"metrics at {where} until Ctrl-C")
             server.serve_forever()
     found = measured()
-    text = exposition(found)
+    text = _exposition(found)
     if textfile is not None:
         write_whole(textfile, text, "--textfile", _PRIVATE if private else _READABLE)
         text = f"wrote {textfile}"
@@ -257,12 +257,12 @@ def _seconds(created: str) -> float:
     return int(datetime.fromisoformat(created).timestamp())
 
 
-def exposition(found: Sequence[Sample]) -> str:
+def _exposition(found: Sequence[Sample]) -> str:
     """Return samples in the text format of Prometheus, grouped by name.
 
     Examples
     --------
-    >>> print(exposition([Sample("info", 1, {"version": 'a"b'})]), end="")
+    >>> print(_exposition([Sample("info", 1, {"version": 'a"b'})]), end="")
     # HELP dbern_info The version that measured this.
     # TYPE dbern_info gauge
     dbern_info{version="a\\"b"} 1.0
@@ -299,7 +299,7 @@ def _server_of(address: tuple[str, int], measured: Callable[[], list[Sample]]) -
                 self.send_error(404)
                 return
             try:
-                code, text = 200, exposition(measured())
+                code, text = 200, _exposition(measured())
             except DbernError as error:  # the ledger may be there again at the next request
                 code, text = 503, f"{error}\n"
             self.send_response(code)

@@ -272,7 +272,7 @@ class Answers:
         content["data"]["bounds"] = content["data"].get("bounds") or {"an axis": [0.0, 1.0]}
         for _ in range(len(_NEEDED) + 1):
             try:
-                loaded(content, self._folder)
+                _loaded(content, self._folder)
             except SpecError as error:
                 lines = str(error).splitlines()
             else:
@@ -285,14 +285,8 @@ class Answers:
         return "\n".join(wrong)
 
 
-def loaded(content: dict[str, dict[str, Any]], folder: Path) -> None:
-    """Refuse sections that are no spec; one that goes into a folder may name modules there.
-
-    Raises
-    ------
-    SpecError
-        Every error names its key.
-    """
+def _loaded(content: dict[str, dict[str, Any]], folder: Path) -> None:
+    """Refuse sections that are no spec; one that goes into a folder may name modules there."""
     from dbern.planning.spec import ReleaseSpec
     from dbern.system import importable
 
@@ -404,7 +398,7 @@ def init(spec_path: Path, as_json: bool, quiet: bool, **given: Any) -> None:
         raise SpecError(f"{spec_path}: exists and is left as it is. Write dbern init OTHER.toml")
     asks, folder = not as_json and terminal(), spec_path.resolve().parent
     text = _text(spec_path, Answers(given, asks=asks, folder=folder), given)
-    loaded(tomllib.loads(text), folder)
+    _loaded(tomllib.loads(text), folder)
     try:
         with spec_path.open("x", encoding="utf-8") as file:
             file.write(text)

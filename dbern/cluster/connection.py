@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from dbern.cluster.plain import answer, opened, shown
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
 from dbern.planning.plans import Cost
-from dbern.system import Progress, memory_limit, silent
+from dbern.system import Progress, memory_limit, silent, version
 
 if TYPE_CHECKING:
     from distributed import Client, Security
@@ -298,6 +297,8 @@ def cluster(
         settings[f"{memory}.pause"] = False
         # A worker in this process is there while the process is: nobody waits for its heartbeats.
         settings["distributed.scheduler.worker-ttl"] = None
+        # Nobody looks at where its threads are, a hundred times a second.
+        settings["distributed.worker.profile.enabled"] = False
     with dask.config.set(settings):
         if address is None:
             with _local() as client:

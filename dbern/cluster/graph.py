@@ -20,7 +20,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from dbern.cluster.connection import at_work, computed, scheduler_there, submitted, threads
 from dbern.cluster.plain import Outcome, opened, packed, printed, unpacked
@@ -39,7 +38,7 @@ from dbern.planning.plans import task_rows
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.privacy.mechanism import Noise, to_grid
 from dbern.strategies.base import Slab
-from dbern.system import Progress
+from dbern.system import Progress, one_thread
 from dbern.types import Int64Array
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def _counted(
     reading: Reading | TableReading, counters: Counters, salt: bytes, index: int = 0
 ) -> Outcome:
     try:
-        with threadpool_limits(1):
+        with one_thread():
             state = counters.count(reading, salt, index)
     except ExhaustedError as error:
         return Outcome(None, failure=error.what, place=reading.place)
@@ -149,7 +148,7 @@ def center(total: Outcome, counters: Counters, piece: Piece, noise: Noise, salt:
     if total.state is None:
         return total
     try:
-        with threadpool_limits(1):
+        with one_thread():
             granules = to_grid(
                 counters.finish(total.state, piece.part, piece.output, piece.slab), noise
             )

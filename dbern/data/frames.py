@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from dbern.data.columns import is_text, plain_type
 from dbern.data.domain import Column
 from dbern.data.parquet import BATCH_ROWS, FileFacts, check_column, leaves, records_of
-from dbern.errors import DbernError, EnvironmentRefusedError, SpecError, exhausted
+from dbern.errors import DbernError, SpecError, exhausted, needed
 from dbern.types import FloatArray
 
 GROUP_ROWS = 1 << 19
@@ -232,13 +232,11 @@ def write_spool(file: BinaryIO, frame: Frame, key: bytes) -> int:
     OSError
         Where the file cannot be written.
     """
-    try:
+    with needed(
+        f"data: needs pyarrow 25 or later, and this is {pa.__version__}. Install it, or write "
+        "Parquet files and name them in data.source."
+    ):
         from pyarrow.parquet.encryption import create_encryption_properties
-    except ImportError:
-        raise EnvironmentRefusedError(
-            f"data: needs pyarrow 25 or later, and this is {pa.__version__}. Install it, or write "
-            "Parquet files and name them in data.source."
-        ) from None
     texts = [name for name, kind in leaves(frame.schema) if is_text(plain_type(kind))]
     rows = 0
     with pq.ParquetWriter(

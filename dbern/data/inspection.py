@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from dbern.data.columns import is_number, is_text, is_time, plain_type
-from dbern.data.objects import is_url
 from dbern.data.parquet import FileFacts, discover, each, folder_values, leaves, opened
 from dbern.errors import SpecError
+from dbern.system import is_url
 
 # --- What a person may do with the columns of files, by their schemas alone
 

@@ -26,7 +26,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dbern.errors import EnvironmentRefusedError, SpecError
+from dbern.errors import EnvironmentRefusedError, SpecError, needed
 
 # --- What the environment says of an object store
 
@@ -133,11 +133,6 @@ _RETRIES, _RETRY_SECONDS = 5, 60
 _ATTEMPTS, _WAIT_SECONDS = 4, 0.1
 _STREAMED_BYTES = 1 << 20
 _PART_BYTES, _PARTS = 32 << 20, 2  # in flight; 10000 parts are the most that an object may have
-
-
-def is_url(where: str) -> bool:
-    """Return whether it is anything but a path."""
-    return "://" in where
 
 
 def check_url(url: str, what: str) -> str:
@@ -396,12 +391,8 @@ def _parts(url: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=32)
 def _client(bucket: str, given: Settings) -> Any:
-    try:
+    with needed("s3:// needs obstore, here and on the workers. Run: pip install 'dbern[s3]'"):
         from obstore.store import S3Store
-    except ImportError:
-        raise EnvironmentRefusedError(
-            "s3:// needs obstore, here and on the workers. Run: pip install 'dbern[s3]'"
-        ) from None
     options: dict[str, Any] = {"endpoint": given.server} if given.server else {}
     certificates = trusted(given)
     return S3Store(

@@ -24,9 +24,9 @@ import pyarrow.parquet as pq
 
 from dbern.data.columns import as_floats, check_kind, ids_as, may_be_text, of_text
 from dbern.data.domain import Column
-from dbern.data.objects import identity, is_url, matching, open_file
+from dbern.data.objects import identity, matching, open_file
 from dbern.errors import EnvironmentRefusedError, ExhaustedError, SpecError, exhausted
-from dbern.system import memory_limit
+from dbern.system import is_url, memory_limit
 from dbern.types import FloatArray
 
 # --- The files that a source names, with a bound on how far a search goes
@@ -78,8 +78,8 @@ def _files(source: str) -> tuple[str, ...]:
 def _found(source: str) -> Iterator[Path]:
     path = Path(source)
     if path.is_dir():
-        inside = (Path(entry.path) for entry in _entries(path, ["**"], links=False))
-        named = (found for found in inside if found.name.endswith(".parquet"))
+        inside = _entries(path, ["**"], links=False)
+        named = (Path(entry.path) for entry in inside if entry.name.endswith(".parquet"))
         yield from (found for found in named if not _hidden(found.relative_to(path)))
     elif path.exists():
         yield path

@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from dbern.data.objects import Objects, check_url, is_url
+from dbern.data.objects import Objects, check_url
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, printable
+from dbern.system import is_url
 
 # --- Files of a folder that a stranger may have filled
 
@@ -383,7 +384,7 @@ def place_at(where: str | Path) -> Place:
     SpecError
         For a URL that is not of S3, or holds a secret.
     """
-    if isinstance(where, str) and is_url(where):
+    if is_url(where):
         return Bucket(where)
     return Folder(Path(where))
 

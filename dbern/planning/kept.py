@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -29,7 +28,7 @@ from dbern.strategies.base import Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bins import DEGREES, BinnedStrategy, axis_bins
 from dbern.strategies.gram import GramStrategy, lattice_spectrum
 from dbern.strategies.spectral import SpectralStrategy, axis_spectrum
-from dbern.system import keep, kept
+from dbern.system import keep, kept, version
 
 Way: TypeAlias = tuple[Any, tuple[int, ...], NoiseFamily]
 """Strategy, order and noise of a measurement."""

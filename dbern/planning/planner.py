@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from dbern.certificate import (
     Certificate,
@@ -32,7 +31,6 @@ from dbern.counting.measurement import (
 from dbern.counting.passes import Accumulator, Counters
 from dbern.data.domain import Domain
 from dbern.data.frames import Frame, frame_of
-from dbern.data.objects import is_url
 from dbern.data.parquet import FileFacts, discover, read_footers
 from dbern.errors import SpecError
 from dbern.planning.asked import Questions
@@ -61,6 +59,7 @@ from dbern.privacy.families import LAPLACE, PAPER, NoiseFamily, named
 from dbern.privacy.mechanism import Noise
 from dbern.strategies.base import Entries, Lattice, LatticeStrategy, Strategy
 from dbern.strategies.bins import AxisBins, BinnedStrategy, axis_bins
+from dbern.system import is_url, one_thread
 from dbern.targets.bandwidths import unit_notes
 from dbern.targets.base import Way
 from dbern.types import FloatArray
@@ -139,7 +138,7 @@ def footers(spec: ReleaseSpec, frame: Frame | None = None) -> tuple[FileFacts, .
 
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
-    with threadpool_limits(1):  # matrices are small: threads that wait for them take the cores
+    with one_thread():  # matrices are small: threads that wait for them take the cores
         return _planned(spec, files)
 
 

@@ -28,7 +28,7 @@ from dbern.data.domain import (
     Response,
     bounds_of,
 )
-from dbern.data.objects import check_url, is_url
+from dbern.data.objects import check_url
 from dbern.errors import SpecError
 from dbern.planning.sections import (
     WITH_DELTA,
@@ -43,7 +43,7 @@ from dbern.planning.tuning import NAME, tuned
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
-from dbern.system import importable, named_function
+from dbern.system import importable, is_url, named_function
 from dbern.targets import Learner, learner_of
 from dbern.targets.base import Section, explain
 from dbern.types import FloatArray

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
-
-from threadpoolctl import threadpool_limits
 
 from dbern.errors import SpecError
 from dbern.planning.choose import Candidate, candidates
@@ -23,7 +22,7 @@ from dbern.planning.planner import (
 from dbern.planning.plans import ReleasePlan, spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.families import ADVANCED, PAPER
-from dbern.system import Progress, silent
+from dbern.system import Progress, one_thread, silent
 
 _STEPS = 14
 _MOST_OPTIONS = 20  # certified, each as a plan is: a fraction of a second
@@ -70,7 +69,7 @@ def tradeoff(spec: ReleaseSpec) -> list[Option]:
     SpecError
         For files, columns or settings that cannot work.
     """
-    with threadpool_limits(1):  # as plans do
+    with one_thread():  # as plans do
         return _tradeoff(spec)
 
 
@@ -157,15 +156,16 @@ def smallest_epsilon(
             "whatever epsilon is. Release, and read interval() or regression()"
         )
     if not error >= reached:
+        widths = [key for key in ("bandwidth", "length_scale") if hasattr(spec.learner, key)]
+        larger = [f"target.{key}" for key in widths] + ["mechanism.k"] * best.on_lattice
         raise SpecError(
-            f"--target-error: {error:g} is below {reached:.3g}, which even epsilon "
-            f"{high} certifies. Write a larger error, a larger bandwidth, or a larger mechanism.k."
+            f"--target-error: {error:g} is below {reached:.3g}, which even epsilon {high} "
+            f"certifies. Write a larger {', or a larger '.join(['error', *larger])}."
         )
     for step in range(_STEPS):
         middle = _rounded(float(low * high) ** 0.5)
         candidate = planned(middle)
-        aimed = _aimed(candidate, about)  # of a quotient that noise hides it is not told
-        if aimed is not None and aimed <= error:
+        if (_aimed(candidate, about) or math.inf) <= error:  # not told where noise hides it
             high, best = middle, candidate
         else:
             low = middle

@@ -11,11 +11,9 @@ import math
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from dbern.counting.measurement import Measurement
 from dbern.data.storage import place_at
@@ -30,7 +28,7 @@ from dbern.privacy.mechanism import Noise, place_of, privatize, to_grid
 from dbern.strategies.base import Lattice, Slab
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.writer import Component, SynopsisWriter
-from dbern.system import Progress
+from dbern.system import Progress, one_thread, version
 from dbern.types import Int64Array
 
 
@@ -65,7 +63,7 @@ def publish(
     if any("choices" in planned.approximation for planned in plan.components):
         from dbern.releasing.choosing import chosen  # of few releases, and of what is noised alone
 
-        with threadpool_limits(1):  # as plans do
+        with one_thread():  # as plans do
             plan, choice = chosen(spec, plan, lambda planned, name: noisy(planned, name).whole)
     stored = {
         name: _stored(spec, planned, name) for planned in plan.components for name in planned.arrays
@@ -118,7 +116,7 @@ def _write(writer: SynopsisWriter, stored: Component, noisy: _Noisy) -> Iterator
     def write(slab: Slab) -> None:
         writer.write(stored, slab, lattice_slab(slab))
 
-    with threadpool_limits(1), ThreadPoolExecutor(WRITERS) as pool:
+    with one_thread(), ThreadPoolExecutor(WRITERS) as pool:
         yield from pool.map(write, stored.lattice.slabs())
 
 
@@ -170,6 +168,7 @@ def _attributes(
         "target": {
             "kind": spec.learner.kind,
             **_given(spec),
+            **spec.learner.taken(plan.components[0].counting),
             **(choice or {}),
             **spec.learner.identity(),
             "normalizer" if plan.protection.private_rows else "n": plan.n,

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dbern.data.objects import Objects, check_url, is_url
+from dbern.data.objects import Objects, check_url
 from dbern.data.storage import (
     MANIFEST,
     ROOT,
@@ -25,6 +25,7 @@ from dbern.ledger import BudgetLedger, Published, Reconciled
 from dbern.privacy.budget import Budget
 from dbern.synopsis.metadata import FORMAT
 from dbern.synopsis.store import ReleasedStore, digest
+from dbern.system import is_url
 
 
 def reconcile(
@@ -62,7 +63,7 @@ def reconcile(
 
 def _stores(place: str | Path) -> Iterator[str]:
     """Every synopsis, whole or not, at or below a place."""
-    if isinstance(place, str) and is_url(place):
+    if is_url(place):
         yield from _prefixes(check_url(place, "FOLDER"))
     else:
         yield from map(str, _folders(Path(place)))

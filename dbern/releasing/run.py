@@ -22,7 +22,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +36,9 @@ from dbern.cluster.connection import (
 from dbern.cluster.graph import Piece, add_up, centers, share_out
 from dbern.counting.passes import Counters
 from dbern.data.frames import Frame, write_spool
-from dbern.data.objects import is_url
 from dbern.data.parquet import FileFacts, UnreadableFileError, file_facts, unlocked
 from dbern.data.storage import failures_told, is_published, place_at
-from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError
+from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError, SpecError, needed
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State, resolve_url
 from dbern.ledger.secrets import RunRecord
 from dbern.ledger.values import PENDING
@@ -52,7 +50,7 @@ from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.releasing.publish import publish
 from dbern.synopsis.reader import Synopsis, open_synopsis
 from dbern.synopsis.writer import SynopsisWriter, check_output, discard
-from dbern.system import Progress, silent
+from dbern.system import Progress, is_url, silent, version
 
 if TYPE_CHECKING:
     from dbern.cluster.graph import Client
@@ -127,12 +125,8 @@ def _span(name: str, whose: dict[str, str]) -> AbstractContextManager[object]:
     """A span of OpenTelemetry, where it is installed and asked for: a duration is private."""
     if os.environ.get("DBERN_SPANS") != "private":
         return nullcontext()
-    try:
+    with needed("DBERN_SPANS: needs OpenTelemetry. Install opentelemetry-sdk, or unset it."):
         from opentelemetry import trace
-    except ImportError:
-        raise EnvironmentRefusedError(
-            "DBERN_SPANS: OpenTelemetry is not installed. Install opentelemetry-sdk, or unset it."
-        ) from None
     return trace.get_tracer("dbern").start_as_current_span(  # type: ignore[no-any-return] # untyped
         name, attributes=whose, record_exception=False, set_status_on_exception=False
     )

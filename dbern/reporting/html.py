@@ -15,13 +15,14 @@ from typing import Any
 
 from dbern.combination import BAYES, GAUSSIAN_BAYES, KERNEL_BAYES, LEAST_SQUARES, Meaning
 from dbern.data.domain import Axis
-from dbern.errors import EnvironmentRefusedError, printable
+from dbern.errors import needed, printable
 from dbern.reporting.live import left_out, live
 from dbern.reporting.pictures import (
     CLASSES,
     INK,
     MAP,
     MOST_PANELS,
+    REPORTS,
     SCHEMES,
     Picture,
     class_colour,
@@ -313,7 +314,7 @@ _COMBINED = {
 }
 
 
-def recipes(synopsis: Synopsis) -> dict[str, str]:
+def _recipes(synopsis: Synopsis) -> dict[str, str]:
     """Return the programs that answer a query at the middle of the domain, by the name of the way.
 
     Run them in the folder that holds the store; the shell's needs a ``queries.parquet`` with a
@@ -404,7 +405,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
         promises=[text for _, text in promises.lines()],
         components=facts["components"],
         regression=_regression(synopsis),
-        recipes=recipes(synopsis),
+        recipes=_recipes(synopsis),
         parameters={
             key: _told(value) for key, value in parameters_of(facts["target"]).items() if key != "n"
         },
@@ -419,13 +420,8 @@ def render(template: str, **values: Any) -> str:
     EnvironmentRefusedError
         Where jinja2 is not installed.
     """
-    try:
+    with needed(REPORTS):
         from jinja2 import Environment, PackageLoader, StrictUndefined
-    except ImportError:
-        raise EnvironmentRefusedError(
-            "reports need bokeh, jinja2 and matplotlib. Install them with: pip install "
-            "'dbern[report]'"
-        ) from None
     environment = Environment(
         loader=PackageLoader("dbern.reporting"),
         autoescape=True,

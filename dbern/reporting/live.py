@@ -28,10 +28,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbern.data.domain import Axis, TimeUnit
-from dbern.errors import EnvironmentRefusedError, printable
+from dbern.errors import needed, printable
 from dbern.reporting.pictures import (
     MAP,
     MOST_PANELS,
+    REPORTS,
     SCHEMES,
     VARIABLES,
     channels,
@@ -369,14 +370,9 @@ def _library() -> str:
 
 def _document(axes: Sequence[Axis], shows: Sequence[str]) -> dict[str, Any]:
     """The library's document of one or two figures, whose identities do not vary."""
-    try:
+    with needed(REPORTS):
         from bokeh.core.json_encoder import serialize_json
         from bokeh.document import Document
-    except ImportError:
-        raise EnvironmentRefusedError(
-            "reports need bokeh, jinja2 and matplotlib. Install them with: pip install "
-            "'dbern[report]'"
-        ) from None
     document = Document()
     for root in _curve(axes[0], shows) if len(axes) == 1 else _maps(axes[:2], shows[0]):
         document.add_root(root)

@@ -13,7 +13,7 @@ import numpy as np
 
 from dbern.bernstein.basis import MOST_AXES
 from dbern.data.domain import Axis, TimeUnit
-from dbern.errors import EnvironmentRefusedError, printable
+from dbern.errors import needed, printable
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
 
@@ -83,6 +83,9 @@ def text(colour: FloatArray) -> str:
 
 # --- What a picture of a released function shows
 
+REPORTS = (
+    "reports need bokeh, jinja2 and matplotlib. Install them with: pip install 'dbern[report]'"
+)
 MOST_PANELS = 12
 """Most groups or classes that are drawn; a picture says so where it leaves some out."""
 
@@ -378,14 +381,9 @@ def drawn(
 
     `paint` draws it; `below` gives what goes below the axes, once it is settled where they are.
     """
-    try:
+    with needed(REPORTS):
         import matplotlib as mpl
         from matplotlib.figure import Figure
-    except ImportError:
-        raise EnvironmentRefusedError(
-            "reports need bokeh, jinja2 and matplotlib. Install them with: pip install "
-            "'dbern[report]'"
-        ) from None
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=(size[0] / 72, size[1] / 72), layout="constrained")
         figure.patch.set_visible(False)
@@ -593,12 +591,8 @@ def draw_beside(
     EnvironmentRefusedError
         Where matplotlib is not installed.
     """
-    try:
+    with needed("pictures need matplotlib. Install it with: pip install 'dbern[report]'"):
         from matplotlib.figure import Figure
-    except ImportError:
-        raise EnvironmentRefusedError(
-            "pictures need matplotlib. Install it with: pip install 'dbern[report]'"
-        ) from None
     figure = Figure(figsize=(10, 4.2), layout="constrained", dpi=110)
     figure.suptitle(title)
     if released.ndim == 1:

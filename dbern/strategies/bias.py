@@ -572,9 +572,8 @@ class KernelMixture(Approximation):
 
     @property
     def highest(self) -> float:
-        """Bound any value's size; with a `gap` by 1 and `gap` times the peak, to which K rises."""
-        peak = math.prod(kernel.peak for kernel in self.kernels)
-        return OUTWARD * (min(peak, 1 + self.gap * peak) if self.gap else peak)
+        """Bound any value's size."""
+        return math.prod(kernel.peak for kernel in self.kernels)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -607,7 +606,20 @@ def approximation_of(content: Mapping[str, Any]) -> Approximation:
 def _translate_error(kernel: Kernel, k: int, h: int, axis: AxisMap | None, gap: float) -> float:
     if axis is None:
         return translate_error(kernel, k, h)
-    return axis.spread_error(kernel, k, h, gap) if gap else axis.error(kernel, k, h)
+    return _spread_error(axis.pieces(kernel, k, h), gap) if gap else axis.error(kernel, k, h)
+
+
+def _spread_error(pieces: FloatArray, gap: float) -> float:
+    """Bound what is missed of a measure v of at most ``length + gap`` on any interval, and 1.
+
+    Let R bound what is missed of a translate, by `pieces` for each cell of y. Where it exceeds s
+    are q(s) intervals of length L(s) in all, so that ``int R d|v| = int_0^oo |v|(R > s) ds <= int
+    L(s) + gap q(s) ds``: the mean of R and `gap` times the sum of its rises, from 0 at the start;
+    and at most ``max R``.
+    """
+    rises = np.diff(pieces, axis=1, prepend=0.0).clip(0.0).sum(axis=1)
+    found = np.minimum(pieces.mean(axis=1) + gap * rises, pieces.max(axis=1))
+    return float(OUTWARD * found.max())
 
 
 def _telescoped(sizes: Sequence[float], errors: Sequence[float]) -> float:

@@ -25,6 +25,7 @@ from dbern.bernstein.basis import (
 from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.oblique import Oblique
 from dbern.certificate import (
+    Beside,
     Certificate,
     ErrorModel,
     vector_bound,
@@ -502,12 +503,21 @@ class ReleasedArray:
         return 8 * (3 * weights + 2 * self.lattice.slab_layers * math.prod(others))
 
     def bound(
-        self, smoothing: Smoothing, beta: Fraction, at_once: int, *, selected: bool
+        self,
+        smoothing: Smoothing,
+        beta: Fraction,
+        at_once: int,
+        *,
+        selected: bool,
+        beside: Beside = None,
     ) -> Certificate:
-        """Bound on its error; `selected`: the smoothing was chosen by looking at the values."""
+        """Bound on its error; `selected`: the smoothing was chosen by looking at the values.
+
+        `beside` as of `ErrorModel.bound`.
+        """
         if selected:
             at_once *= len(smoothings(self.strategy, self.order))
-        return self.model(smoothing).bound(smoothing.h, beta, at_once)
+        return self.model(smoothing).bound(smoothing.h, beta, at_once, beside=beside)
 
     def model(self, smoothing: Smoothing) -> ErrorModel:
         """Return what its error follows from."""

@@ -14,10 +14,13 @@ events hold at once, at every y, however the point was chosen, for whatever data
 worst database are not needed, and the smaller of both is taken cell by cell, as they hold surely.
 Nothing here reads anything but the release: it is post-processing.
 
-*A promise* (`dbern.planning.tuning`) is one released number that bounds the approximation of the
-planned operator everywhere, for these data: its event has `PROMISE_SHARE` of beta, and again the
-smallest is taken cell by cell. An order or rank chosen later is another operator, of which it says
-nothing.
+*A promise* (`dbern.planning.tuning`) is one released number T that bounds the approximation of the
+planned operator everywhere, for these data, but for its noise X of the factor f: it is missed by at
+most ``T - f X``. With N the noise of the values, no value is off by more than ``T - f X + |N|``, so
+by T and the quantile of ``sup |N| + f max(0, -X)`` (`noise_bound`), whose law is public and where
+both are large together as rarely as they are: beta is not shared out. That quantile is above
+``sup |N|`` too, so again the smallest is taken cell by cell. An order or rank chosen later is
+another operator, of which a promise says nothing.
 
 An order, rank or bandwidth chosen after the release is one of a public list: each of its candidates
 gets its part of beta, as the certificate's do.
@@ -50,7 +53,6 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certificate import (
-    PROMISE_SHARE,
     Certificate,
     LowerBound,
     enclose,
@@ -63,6 +65,7 @@ from dbern.combination import Combination
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import family_of, noise_law
 from dbern.privacy.keystream import KeyStream
+from dbern.privacy.mechanism import Noise
 from dbern.strategies.bins import MOST_AXES, AxisBracket, brackets_of, norms
 from dbern.synopsis.arrays import (
     ReleasedArray,
@@ -125,12 +128,17 @@ class Promised:
     number: ReleasedVector
     facts: Mapping[str, Any]
 
-    def approximation(self, beta: Fraction) -> float:
-        """What is missed nowhere by more, in data units."""
+    @property
+    def approximation(self) -> float:
+        """What is missed nowhere by more, in data units, but for the noise of the number."""
         errors = self.facts["errors"]
         told = float(self.number.entries[0]) + errors["lattice"] + errors["released"]
-        law = noise_law(self.facts["noise"]["law"])
-        return told_error(law, told, self.facts["promise"], beta)
+        return told_error(told, self.facts["promise"])
+
+    @property
+    def noise(self) -> tuple[Noise, float]:
+        """Its law, and what it is multiplied by."""
+        return noise_law(self.facts["noise"]["law"]), OUTWARD * self.facts["promise"]["factor"]
 
 
 @dataclass(frozen=True)
@@ -152,15 +160,15 @@ class Bracketed:
         array = self.array
         planned = smoothing == array.smoothing(array.order)
         promise = self.promise if planned else None
-        rest = 1 - BIAS_SHARE - (PROMISE_SHARE if promise else 0)
-        sure = array.bound(smoothing, beta * rest, at_once, selected=selected)
+        rest, beside = beta * (1 - BIAS_SHARE), promise.noise if promise else None
+        sure = array.bound(smoothing, rest, at_once, selected=selected, beside=beside)
         if selected:
             at_once *= len(smoothings(array.strategy, array.order))
         at_once *= array.approximation.choices
         found = self._approximation(smoothing, beta * BIAS_SHARE / at_once)
         table = np.minimum(found, sure.approximation)
         if promise:
-            table = np.minimum(table, promise.approximation(beta * PROMISE_SHARE))
+            table = np.minimum(table, promise.approximation)
         whole = replace(sure, approximation=float(table.max()), beta=float(beta))
         return ArrayBand(whole, table, array.places)
 
@@ -272,13 +280,16 @@ def _quotient_noise(
     mixed = np.stack([np.full(len(sizes), granules[0]), -_QUOTIENTS * granules[1]], axis=1)
     mixed /= sizes[:, None]
 
+    largest: list[FloatArray] = []
+
     def drawn(size: int, draws: int, stream: KeyStream) -> FloatArray:
         each = [family_of(law).drawn(law, size // 2, draws, stream) for law in laws]
+        largest.append(np.abs(each).max(axis=(0, 1)))
         return np.stack(each, axis=1).reshape(size, draws)
 
-    fields, largest = noise_sups([*enclosure.bases, mixed], drawn, _DRAWS)
+    fields = enclosure.factor * noise_sups([*enclosure.bases, mixed], drawn, _DRAWS)
     loose = enclosure.loose * float(np.abs(mixed).sum(axis=1).max())
-    quantile = float(np.sort(enclosure.factor * fields + loose * largest)[rank])
+    quantile = float(np.sort(fields + loose * np.concatenate(largest))[rank])
     return [OUTWARD * quantile * size for size in sizes.tolist()]
 
 

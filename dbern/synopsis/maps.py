@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbern.errors import EnvironmentRefusedError, ReleaseError, SpecError
+from dbern.errors import ReleaseError, SpecError, needed
 from dbern.synopsis.points import LOCATION, conventional, upright
 from dbern.types import FloatArray
 
@@ -146,14 +146,10 @@ def _cut(ring: Sequence[Any], edges: Sequence[tuple[float, float]]) -> list[list
 
 
 def _rasterio() -> Any:
-    try:
+    told = "coordinate systems, GeoTIFF and GeoJSON need rasterio. Install it with: pip install "
+    with needed(told + "'dbern[geo]'"):
         import rasterio
         import rasterio.features
-    except ImportError:
-        raise EnvironmentRefusedError(
-            "coordinate systems, GeoTIFF and GeoJSON need rasterio. Install it with: pip install "
-            "'dbern[geo]'"
-        ) from None
     return rasterio
 
 

@@ -423,6 +423,7 @@ class Synopsis:
             extent=self.combination.extent(None if top == math.inf else (-signed * top, top)),
             released=True,
             by_place=by_place,
+            kernels=any("k" in one for one in facts["components"]),
         )
 
     def _bands(self, beta: Fraction, h: Order, about: About) -> list[ArrayBand]:

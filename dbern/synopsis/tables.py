@@ -13,21 +13,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from threadpoolctl import threadpool_limits
 
 from dbern.combination import Answer
 from dbern.data.columns import as_floats, check_kind, is_number, is_time
-from dbern.data.objects import check_url, creating, identity, is_url, open_file
+from dbern.data.objects import check_url, creating, identity, open_file
 from dbern.errors import ReleaseError, SpecError
 from dbern.synopsis.evaluate import available_cores
 from dbern.synopsis.points import Order
 from dbern.synopsis.reader import Synopsis
-from dbern.system import Progress, silent
+from dbern.system import Progress, is_url, one_thread, silent
 from dbern.types import FloatArray
 
 _BATCH_ROWS = 1 << 16
@@ -93,7 +92,7 @@ def is_there(answers: str | Path) -> bool:
         Where the store does not tell.
     """
     try:
-        if _remote(answers):
+        if is_url(answers):
             identity(check_url(answers, "--out"))
             return True
         return Path(answers).exists()
@@ -103,17 +102,13 @@ def is_there(answers: str | Path) -> bool:
         raise _unwritable(answers, error) from None
 
 
-def _remote(where: str | Path) -> TypeGuard[str]:
-    return isinstance(where, str) and is_url(where)
-
-
 @contextmanager
 def _written(answers: str | Path) -> Iterator[Any]:
     """What to write the answers to; they appear after the block, unless it fails."""
     if is_there(answers):
         raise SpecError(f"--out: {answers} already exists. Remove it or write another path")
     try:
-        if _remote(answers):
+        if is_url(answers):
             with creating(answers) as file:
                 yield _Sink(file)
             return
@@ -190,7 +185,7 @@ def _unwritable(answers: str | Path, error: OSError) -> ReleaseError:
     why = error.strerror or type(error).__name__
     mend = (
         "Check the bucket, and the endpoint and credentials in the environment,"
-        if _remote(answers)
+        if is_url(answers)
         else "Free some space or write another path,"
     )
     return ReleaseError(
@@ -211,7 +206,7 @@ def _opened(
     with ExitStack() as held:
         try:
             source: Any = Path(queries)
-            if _remote(queries):
+            if is_url(queries):
                 source = held.enter_context(open_file(check_url(queries, "QUERIES")))
             elif not source.is_file():
                 raise SpecError(
@@ -269,7 +264,7 @@ def _batches(path: str | Path, file: pq.ParquetFile) -> Iterator[pa.RecordBatch]
 def _refuse_unanswered(queries: str | Path, error: Exception) -> None:
     """Of an object that is there, or may be: the store did not answer, which is no one's file."""
     plain = isinstance(error, FileNotFoundError | pa.ArrowException)
-    if _remote(queries) and not plain:
+    if is_url(queries) and not plain:
         raise ReleaseError(
             f"{queries}: cannot be read ({type(error).__name__}). Check the bucket, and the "
             "endpoint and credentials in the environment, and run the same command again"
@@ -331,7 +326,7 @@ def _answered(evaluate: _Evaluate, batches: Iterator[pa.RecordBatch]) -> Iterato
     """Evaluate batches on all cores, a few ahead of the writer, in order."""
     cores = available_cores()
     waiting: deque[Future[pa.RecordBatch]] = deque()
-    with threadpool_limits(1), ThreadPoolExecutor(cores) as pool:
+    with one_thread(), ThreadPoolExecutor(cores) as pool:
         for batch in batches:
             waiting.append(pool.submit(evaluate, batch))
             if len(waiting) > 2 * cores:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from dbern.bernstein.basis import iterated_basis
 from dbern.combination import Combination
@@ -25,6 +24,7 @@ from dbern.erm.spaces import GaussianFeatures, GramKernel, LinearFeatures
 from dbern.privacy.accuracy import public_stream, uniform
 from dbern.privacy.families import covariance_of
 from dbern.strategies.approximation import released_translates
+from dbern.system import one_thread
 from dbern.targets.base import Way
 from dbern.targets.predictions import (
     FEW,
@@ -177,7 +177,7 @@ def minimizer_notes(
     rows, labels, counts = typical.weighed(features, 1)
     plain, released = [], []
     for own in typical.targets(labels):
-        with threadpool_limits(1):  # threads would wait for each other longer than this takes
+        with one_thread():  # threads would wait for each other longer than this takes
             state = _minimized(loss, rows, radius * own, cost * counts, _NEAR * radius)
         slopes = cost * counts * loss.derivative(radius * own, rows @ state)
         plain.append(features @ state)

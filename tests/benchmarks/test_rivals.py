@@ -192,6 +192,7 @@ def test_ours_is_the_planned_release():
     assert np.quantile(sups, 0.95) <= certificate.total
 
 
+@pytest.mark.slow
 def test_the_svm_is_there_or_said_not_to_be():
     row = measure(Ours(), TWO, 1.0, repeats=4)
     if row.mean_sup is None:

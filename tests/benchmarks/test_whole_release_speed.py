@@ -61,6 +61,7 @@ def test_whole_releases(tmp_path: Path) -> None:
     keep("whole", Table.of("seconds", found))
 
 
+@pytest.mark.slow
 def test_all_ways_find_the_same_density(tmp_path: Path) -> None:
     """What is timed is also right: counts by cell, smoothed, are within their cells' width."""
     pytest.importorskip("duckdb")

@@ -438,7 +438,7 @@ def test_doctor_on_a_cluster(client, monkeypatch):
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["worker memory"].state == "mend"
     assert found["worker clocks"].state == "warn"
-    monkeypatch.setattr("dbern.cli.diagnosis.is_loopback", lambda host: False)
+    monkeypatch.setattr("dbern.cli.diagnosis._is_loopback", lambda host: False)
     found = {one.what: one for one in diagnosis.scheduler("tcp://127.0.0.1:1")}
     assert found["dashboards"].state == "warn"
     monkeypatch.setattr(

@@ -212,6 +212,7 @@ def test_newtons_steps_that_fail_are_followed_by_others(monkeypatch, accelerated
     assert objective._newton(solved, np.zeros((1, 3)), 100) is None
 
 
+@pytest.mark.slow
 def test_accelerated_steps_suffice_where_problems_are_badly_conditioned():
     """The worst of conditions that is planned, in directions of which records say little."""
     risk = PerturbedRisk(Softmax(1), 400, (1.0, 1.5), 2.0**20 / 400 / 3.25 / 0.25, 0.5)

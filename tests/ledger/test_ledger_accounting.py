@@ -66,6 +66,7 @@ def test_what_a_grant_allows_converts_to_the_grant(epsilon, delta):
     assert abs(granted.epsilon / epsilon - 1) < Fraction(1, 10**20)
 
 
+@pytest.mark.slow
 def test_what_is_spent_never_converts_to_more_than_the_grant(zcdp):
     asked = [Fraction(number % 7 + 1, 1000) for number in range(21)]
     for number, rho in enumerate(asked):

@@ -169,6 +169,7 @@ with BudgetLedger.open(sys.argv[1]) as ledger:
 """
 
 
+@pytest.mark.slow
 def test_processes_that_open_an_old_ledger_at_once_migrate_it_once(old, path, python):
     processes = [python(OPEN, old) for _ in range(2)]
     results = [process.communicate(timeout=300) for process in processes]

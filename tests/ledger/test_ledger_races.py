@@ -75,6 +75,7 @@ def test_64_spends_from_8_processes_keep_a_zcdp_grant(url, python):
     assert 0 <= status.remaining.rho < Fraction("0.00045")
 
 
+@pytest.mark.slow
 def test_spends_at_once_keep_a_zcdp_grant(url, python):
     with BudgetLedger.open(url) as ledger:
         ledger.grant("shared", Budget.parse("1", "1e-6"), accountant="zcdp")

@@ -35,6 +35,7 @@ def test_the_law_is_a_gamma_norm_over_a_box():
         assert 0.35 < (drawn[on_face, place] > 0).mean() < 0.65
 
 
+@pytest.mark.slow
 def test_the_law_of_lists_is_a_gamma_norm_over_a_product_of_cross_polytopes():
     law = Perturbation((0.5,) * 6, 4.0, (4, 2))
     drawn = draws(law, 1500) / 0.5

@@ -306,6 +306,7 @@ def test_tail_holds_for_the_exact_law(sigma: int, coefficients: int, beta: Fract
     assert m <= 4 or union(min(m - 1, math.floor(0.8 * m))) > float(beta)
 
 
+@pytest.mark.slow
 @given(st.integers(2**20, 2**61), st.integers(1, 10**6))
 def test_tail_of_fine_noise(sigma: int, coefficients: int) -> None:
     beta = Fraction(1, 20)

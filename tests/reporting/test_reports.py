@@ -23,7 +23,7 @@ from samples import EVIL, KINDS, make
 
 import dbern
 from dbern.planning.planner import plan_files
-from dbern.reporting.html import guarantee_of, recipes, synopsis_page
+from dbern.reporting.html import _recipes, guarantee_of, synopsis_page
 from dbern.reporting.live import live
 from dbern.reporting.pictures import CLASSES, INK, SCHEMES, channels, class_colour, picture_of
 from dbern.reporting.registry import blanks, deployment_of
@@ -188,7 +188,7 @@ def test_the_recipes_run_and_agree(made, kind, monkeypatch, capfd):
     from dbern.cli import main as command_line
 
     synopsis = made(kind)
-    texts = recipes(synopsis)
+    texts = _recipes(synopsis)
     folder = Path(synopsis.url).parent
     monkeypatch.chdir(folder)
     python, plain = {}, {}

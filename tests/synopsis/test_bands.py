@@ -106,6 +106,22 @@ def test_a_bracket_of_other_bins_than_those_counted():
     assert (size <= bound).all()
 
 
+@pytest.mark.parametrize(("name", "cells"), [("gaussian", 32), ("triangle", 31)])
+@pytest.mark.parametrize("counted", [(16, 3), (13, 2)])
+def test_half_of_a_bracket_is_the_other_half_in_reverse(name, cells, counted):
+    """The fast path beside the whole: bins that are the same in reverse, and off by a rounding."""
+    kernel = kernel_of(name, 0.1)
+    bins = axis_bins(kernel, 60, 16, 3, 12)
+    changed = bins.synthesis.copy()
+    changed[7, 5] += 1e-15
+    other = replace(bins, packed=changed.astype("<f8").tobytes())
+    assert bins.mirrored
+    assert not other.mirrored
+    half, whole = (axis_bracket(kernel, 60, 12, one, counted, cells) for one in (bins, other))
+    for one, two in ((half.error, whole.error), (half.kernel, whole.kernel)):
+        np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-6 * kernel.peak)
+
+
 def shares(cells, degree):
     """Of records that are spread evenly, in the bins."""
     return bin_matrix((np.arange(64 * cells) + 0.5) / (64 * cells), cells, degree).mean(axis=0)
@@ -267,10 +283,10 @@ def kept_noise(monkeypatch):
     """The noise's quantile depends on public facts alone: found once for all draws."""
     found = {}
 
-    def kept(strategy, h, law, beta):
-        key = (tuple(h), law, beta)
+    def kept(strategy, h, law, beta, beside=None):
+        key = (tuple(h), law, beta, beside)
         if key not in found:
-            found[key] = noise_bound(strategy, h, law, beta)
+            found[key] = noise_bound(strategy, h, law, beta, beside)
         return scale * found[key]
 
     scale = 1.0
@@ -637,6 +653,7 @@ def test_groups_have_widths_of_their_own():
     np.testing.assert_allclose(found, np.stack([low, high]), rtol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("private", [False, True])
 def test_oblique_coordinates_have_bands_and_keep_them_under_private_rows(private):
     covariance = np.array([[0.02, 0.012], [0.012, 0.02]])

@@ -148,7 +148,7 @@ SHAPES = {
 }
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_grid_takes_little_more_memory_than_its_values(fine, name):
     (kind, *shapes), shape, columns = SHAPES[name]

@@ -333,6 +333,7 @@ def test_sums_of_windows_have_the_variance_that_is_counted():
     assert quieted(np.ones((3, 3)), Covariance(1.0, -1 / 8)).max() == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_a_quiet_function_errs_less_and_its_band_says_how_far_it_was_moved(noisy):
     points, quiet = points_of(noisy, 81), noisy.shaped("quiet")
     exact = truth(noisy, points, [0.5, 0.1])

@@ -173,6 +173,7 @@ def released(project, client, monkeypatch, spec, columns):
     return dbern.plan(spec), dbern.release(spec, client=client).synopsis
 
 
+@pytest.mark.slow
 def test_every_query_of_a_release_agrees(project, client, monkeypatch):
     rng = np.random.default_rng(2)
     places = scattered(rng, 200, 2)

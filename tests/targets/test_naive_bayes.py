@@ -202,6 +202,7 @@ def test_errors_of_sums_and_shares_move_scores_by_no_more_than_is_proved():
     assert 0.8 < worst <= 1 + 1e-12
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("centred", [False, True])
 def test_errors_of_moments_move_gaussian_scores_by_no_more_than_is_proved(centred):
     rng, worst = np.random.default_rng(1), 0.0

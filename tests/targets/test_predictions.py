@@ -113,6 +113,7 @@ def test_a_plan_warns_where_a_constant_is_as_good(case):
     assert told(good)[0] < 0.9 * told(good)[1]
 
 
+@pytest.mark.slow
 def test_many_classes_stay_within_the_bounds():
     label = {"label": {"column": "label", "classes": list(range(100))}}
     target = {**BAYES, "bandwidth": [0.5]}

@@ -438,17 +438,9 @@ def test_no_database_misses_more_than_its_gaps_allow(name, gap):
     assert bound < 0.7 * point or gap == 0.5
 
 
-@pytest.mark.parametrize("gap", [0.002, 0.05, 1.0])
-def test_no_value_exceeds_what_a_constant_is_measured_by(gap):
-    kernel, t = kernel_of("gaussian", 0.1), np.linspace(0, 1, 601)
-    largest = KernelMixture((kernel,), gap).highest
-    worst = largest_sum(kernel(0.5 - t), t, gap)
-    assert 0.9 * largest < worst <= largest or gap == 1.0
-
-
 def test_a_promise_that_a_constant_keeps_too_is_called_empty():
     cases = [replace(GAPS, target={**GAPS.target, "max_gap": gap}) for gap in (0.2, 0.001)]
     wide, narrow = (plan_files(case.spec(1, 1000, "auto"), ()).promises for case in cases)
     assert wide.empty
     assert not narrow.empty
-    assert narrow.extent == pytest.approx((1 - 2.0032, 1 + 2.0032), abs=1e-4)
+    assert narrow.extent == (-1.0, 3.0)
